@@ -1,0 +1,4 @@
+//! placeholder
+
+#![no_std]
+#![forbid(unsafe_code)]

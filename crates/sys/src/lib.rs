@@ -1,0 +1,9 @@
+//! What Linux offers: one file per facility, safe functions out. The only crate with `unsafe`.
+
+pub mod beneath;
+pub mod file;
+pub mod poll;
+pub mod process;
+pub mod socket;
+pub mod tcp_info;
+pub mod xattr;

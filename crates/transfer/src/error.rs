@@ -1,0 +1,65 @@
+//! Why a whole job ended early. One bad file is not an error of the job but an [`crate::Event::Failed`].
+
+/// An error that ended the job: what failed, on what, why, what to try.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Error {
+    /// Its kind, which decides the exit code.
+    pub fault: Fault,
+    /// What failed and on what, one line.
+    pub what: String,
+    /// Why, when known: the system's or the peer's words.
+    pub cause: Option<String>,
+    /// What to try.
+    pub hint: Option<String>,
+}
+
+/// The kinds of errors that end a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// The request makes no sense.
+    Usage,
+    /// Files could not be read or written at all (source missing, target not a directory, no space).
+    FileIo,
+    /// No space or quota left at the target.
+    Space,
+    /// The peer broke the protocol, or speaks another version.
+    Protocol,
+    /// Name resolution, refused or unreachable connections.
+    Network,
+    /// ssh could not start or ended early (its own words stand above ours).
+    Ssh,
+    /// Wrong key, unknown host, login refused.
+    Authentication,
+    /// The far side has no program of ours and ours does not run there.
+    Install,
+    /// Data did not verify after repeated tries.
+    Verification,
+    /// The peer fell silent, or no payload moved for too long.
+    Timeout,
+    /// SIGINT, SIGTERM, SIGHUP.
+    Interrupted,
+    /// Another haul works on the same target.
+    Busy,
+}
+
+impl Error {
+    /// An error without cause and hint.
+    pub fn new(fault: Fault, what: impl Into<String>) -> Self {
+        Self { fault, what: what.into(), cause: None, hint: None }
+    }
+
+    /// Adds why.
+    #[must_use]
+    pub fn because(mut self, cause: impl std::fmt::Display) -> Self {
+        self.cause = Some(cause.to_string());
+        self
+    }
+
+    /// Adds what to try.
+    #[must_use]
+    pub fn try_this(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}

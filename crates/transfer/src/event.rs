@@ -1,0 +1,245 @@
+//! What happens while a job runs, for whoever watches: progress bar, JSON lines, log.
+
+use std::time::Duration;
+
+/// One thing that happened. Paths are relative to the target, any bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A remote end is being reached.
+    Connecting {
+        /// Display form of the place.
+        place: String,
+    },
+    /// Our program is being copied to the far side, because it is not there yet.
+    Installing {
+        /// Display form of the place.
+        place: String,
+        /// Size of the program in bytes.
+        bytes: u64,
+    },
+    /// An automatic choice with its reason: route of the lanes, number of lanes, cipher, congestion control, chunk size.
+    Chose {
+        /// What was chosen about: `lanes`, `cipher`, `congestion control`, `lane path`.
+        what: &'static str,
+        /// The choice.
+        choice: String,
+        /// Why.
+        reason: String,
+    },
+    /// The walk goes on: totals found so far; `complete` once the whole manifest is known.
+    Found {
+        /// Regular files found.
+        files: u64,
+        /// Their bytes.
+        bytes: u64,
+        /// No more will be found.
+        complete: bool,
+    },
+    /// Running totals, at most ten times a second.
+    Progress(Progress),
+    /// An entry was copied, verified and stands under its final name (or would be, in a dry run).
+    Copied {
+        /// Path relative to the target.
+        path: Vec<u8>,
+        /// File size in bytes; 0 for what is not a regular file.
+        bytes: u64,
+        /// What was done.
+        change: Change,
+    },
+    /// An entry was deleted at the target (or would be).
+    Deleted {
+        /// Path relative to the target.
+        path: Vec<u8>,
+    },
+    /// An entry was left out on purpose: special file, unsupported attribute.
+    Skipped {
+        /// Path relative to the target.
+        path: Vec<u8>,
+        /// Why.
+        why: String,
+    },
+    /// An entry could not be copied; the job goes on.
+    Failed {
+        /// Path relative to the target.
+        path: Vec<u8>,
+        /// What failed and why, one line.
+        why: String,
+    },
+    /// Something the user should know once: a limit of the host, a lane that died and came back.
+    Warning {
+        /// One line.
+        text: String,
+    },
+    /// One line of `--manifest-out`, in the order of the manifest; sent only when asked for.
+    Manifest(ManifestLine),
+}
+
+/// What was done to an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Data moved.
+    Data,
+    /// Only metadata was brought up to date.
+    Metadata,
+    /// A directory, symbolic link, hard link was made.
+    Made,
+}
+
+/// Running totals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Files verified and under their final name, plus those already there.
+    pub files_done: u64,
+    /// Files known so far.
+    pub files_found: u64,
+    /// Payload bytes verified at the target in this run.
+    pub bytes_moved: u64,
+    /// Bytes that were already there and needed no transfer.
+    pub bytes_kept: u64,
+    /// Bytes of all files known so far.
+    pub bytes_found: u64,
+    /// The totals above are final.
+    pub found_all: bool,
+    /// Data connections alive.
+    pub lanes: u16,
+    /// Entries that failed so far.
+    pub failed: u64,
+}
+
+/// One regular file of the manifest with its BLAKE3 hash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestLine {
+    /// Path relative to the target.
+    pub path: Vec<u8>,
+    /// Size in bytes.
+    pub size: u64,
+    /// Modification time: seconds since the epoch.
+    pub mtime_s: i64,
+    /// Modification time: nanoseconds part.
+    pub mtime_ns: u32,
+    /// BLAKE3 of the contents, the same that `b3sum` prints.
+    pub blake3: [u8; 32],
+}
+
+/// What happened, when all is over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Regular files selected.
+    pub files_found: u64,
+    /// Files whose data moved.
+    pub files_moved: u64,
+    /// Files that were already there, unchanged.
+    pub files_kept: u64,
+    /// Directories, links and other entries made.
+    pub others_made: u64,
+    /// Entries deleted at the target.
+    pub deleted: u64,
+    /// Entries that failed.
+    pub failed: u64,
+    /// Of these: entries that vanished at the source after they had been listed.
+    pub vanished: u64,
+    /// Of these: entries whose data did not verify.
+    pub unverified: u64,
+    /// Entries left out on purpose.
+    pub skipped: u64,
+    /// Bytes of all selected files.
+    pub bytes_found: u64,
+    /// Payload bytes moved and verified in this run.
+    pub bytes_moved: u64,
+    /// Bytes moved more than once: lanes that died, chunks that did not verify.
+    pub bytes_again: u64,
+    /// Bytes that did not need to move: unchanged files, chunks verified by an earlier run, holes.
+    pub bytes_kept: u64,
+    /// The whole job, from start to the last flush.
+    pub elapsed: Duration,
+    /// Time until the first payload byte was verified at the target.
+    pub first_byte: Option<Duration>,
+    /// Lanes used at most.
+    pub lanes: u16,
+    /// How the lanes went: `direct`, `direct, reversed`, `ssh`, `this machine`.
+    pub lane_path: String,
+    /// TLS cipher of the lanes, or `none (this machine)`.
+    pub cipher: String,
+    /// BLAKE3 over the lines `<hex blake3>  <size> <path>\n` of all files in manifest order whose hash is known.
+    pub root_blake3: [u8; 32],
+    /// Files that the root covers. Files kept because size and time match are not read, so they are not in it.
+    pub root_files: u64,
+    /// Where the time went.
+    pub time: TimeShares,
+    /// What limited this transfer.
+    pub limit: Limit,
+    /// True for `--dry-run`.
+    pub dry_run: bool,
+    /// The first failures, at most 20, for the closing lines.
+    pub failures: Vec<(Vec<u8>, String)>,
+}
+
+/// Lane time by cause, as fractions of the lanes' whole time; they sum to at most 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TimeShares {
+    /// Waiting for the source's storage.
+    pub source_storage: f64,
+    /// Hashing, compressing, encrypting at the source.
+    pub source_cpu: f64,
+    /// Waiting for the network.
+    pub network: f64,
+    /// Decrypting, hashing at the target.
+    pub target_cpu: f64,
+    /// Waiting for the target's storage: writes, flushes, renames.
+    pub target_storage: f64,
+    /// Waiting for work: listing, comparing, round trips of set-up.
+    pub idle: f64,
+}
+
+/// What limited a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Reading at the source.
+    SourceStorage,
+    /// CPU of the source.
+    SourceCpu,
+    /// The path between the hosts.
+    Network,
+    /// CPU of the target.
+    TargetCpu,
+    /// Writing at the target.
+    TargetStorage,
+    /// `--rate`, `--bwlimit`, `-l`.
+    RateLimit,
+    /// Listing and comparing, or the latency of set-up: too little data to tell.
+    Latency,
+    /// Nothing moved.
+    Nothing,
+}
+
+impl Limit {
+    /// The words of the closing line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Limit::SourceStorage => "source storage",
+            Limit::SourceCpu => "source CPU",
+            Limit::Network => "network",
+            Limit::TargetCpu => "target CPU",
+            Limit::TargetStorage => "target storage",
+            Limit::RateLimit => "rate limit",
+            Limit::Latency => "latency",
+            Limit::Nothing => "nothing moved",
+        }
+    }
+}
+
+/// Watches a job. Called from several threads; must not block for long.
+pub trait Observer: Send + Sync {
+    /// One thing happened.
+    fn on_event(&self, event: &Event);
+
+    /// True when each file's [`Event::Manifest`] line is wanted: unchanged files are then read once to hash them.
+    fn wants_manifest(&self) -> bool {
+        false
+    }
+
+    /// Asked often; true ends the job at the next safe point with [`crate::Fault::Interrupted`].
+    fn interrupted(&self) -> bool {
+        false
+    }
+}

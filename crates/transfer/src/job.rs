@@ -1,0 +1,236 @@
+//! What was asked for: one job, free of flags, ready to be carried out.
+//!
+//! The command line and (later) the daemon's API both build a [`Job`]; past this point nobody knows flags.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// One copy job: any number of sources, one target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Where the data comes from. All sources live at one place (`sources[i].place` are all equal).
+    pub sources: Vec<Endpoint>,
+    /// Where it goes.
+    pub target: Endpoint,
+    /// What is copied and how faithfully.
+    pub selection: Selection,
+    /// How the bytes travel.
+    pub carriage: Carriage,
+    /// How the system's ssh program is called.
+    pub ssh: SshOptions,
+}
+
+/// A path at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The machine.
+    pub place: Place,
+    /// The path there, as typed: a trailing slash means "the contents of", a remote `~/` means the home directory.
+    /// Remote sources may contain shell-style wildcards, expanded at the far side when no file has that literal name.
+    pub path: Vec<u8>,
+}
+
+/// Where a tree lives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// This machine.
+    Local,
+    /// Reached through the system's `ssh` program, which interprets `host` (aliases of `~/.ssh/config` work).
+    Ssh {
+        /// Login name, when given.
+        user: Option<String>,
+        /// Host name or alias; never empty, never starting with a dash.
+        host: String,
+        /// Port from `ssh://host:port/`; overrides `-P`.
+        port: Option<u16>,
+    },
+    /// A `haul serve` daemon.
+    Haul {
+        /// Host name or address.
+        host: String,
+        /// TCP port.
+        port: u16,
+    },
+}
+
+/// What is copied and how faithfully.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// Filter rules in the order given, rsync's meaning: the first that matches decides.
+    pub rules: Vec<FilterRule>,
+    /// Only these paths (relative to the single source directory), when given (`--files-from`).
+    pub files_from: Option<Vec<Vec<u8>>>,
+    /// Follow symbolic links at the source instead of copying them (`-L`).
+    pub follow_links: bool,
+    /// Owner and group, numerically (root at the target only; ignored with a word otherwise).
+    pub owner: bool,
+    /// Group.
+    pub group: bool,
+    /// Keep hard links between files of the job (`-H`).
+    pub hard_links: bool,
+    /// Extended attributes of the `user.` namespace (and `trusted.`/`security.` when root) (`-X`).
+    pub xattrs: bool,
+    /// POSIX ACLs (`-A`).
+    pub acls: bool,
+    /// Recreate holes. True by default: only data is sent; the target gets holes where the source has them.
+    pub sparse: bool,
+    /// Delete what the source does not have (`--delete`).
+    pub delete: bool,
+    /// Compare by content instead of size and modification time (`-c`, `--checksum`).
+    pub checksum: bool,
+    /// Skip files that are newer at the target (`-u`).
+    pub update: bool,
+    /// Skip files that exist at the target.
+    pub ignore_existing: bool,
+    /// Say what would be done; change nothing (`-n`).
+    pub dry_run: bool,
+    /// Write into the final file instead of a temporary one (`--inplace`).
+    pub inplace: bool,
+    /// Do not continue partial files of an earlier run; start them over.
+    pub no_resume: bool,
+    /// Flush files and directories before they count as copied. True by default.
+    pub flush: bool,
+    /// Whether missing parent directories of the target are made (true by default, like `mkdir -p`).
+    pub make_target: bool,
+}
+
+/// One `--include` or `--exclude`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterRule {
+    /// True for `--include`.
+    pub include: bool,
+    /// rsync's pattern language.
+    pub pattern: Vec<u8>,
+}
+
+/// How the bytes travel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carriage {
+    /// Number of data connections; `None` chooses by the path.
+    pub lanes: Option<u16>,
+    /// Upper bound of the payload rate in bytes per second.
+    pub rate_bytes_per_s: Option<u64>,
+    /// TLS 1.3 cipher; `None` takes what both CPUs do well.
+    pub cipher: Option<Cipher>,
+    /// Compress data on the wire (`-z`).
+    pub compress: bool,
+    /// Ports the listening side may use for the lanes.
+    pub port_range: Option<(u16, u16)>,
+    /// Give up when nothing arrives from the peer for this long.
+    pub timeout: Duration,
+    /// Route a host-to-host copy through this machine (`-3`).
+    pub through_here: bool,
+    /// Carry the lanes inside further ssh sessions without trying direct connections.
+    pub lanes_over_ssh: bool,
+    /// Address family, when forced with `-4` or `-6`.
+    pub family: Option<Family>,
+    /// Congestion control asked for by name; `None` chooses by the path.
+    pub congestion_control: Option<String>,
+}
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4 only.
+    V4,
+    /// IPv6 only.
+    V6,
+}
+
+/// TLS 1.3 cipher suites by their short names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cipher {
+    /// TLS_AES_128_GCM_SHA256
+    Aes128Gcm,
+    /// TLS_AES_256_GCM_SHA384
+    Aes256Gcm,
+    /// TLS_CHACHA20_POLY1305_SHA256
+    Chacha20Poly1305,
+}
+
+/// How the system's ssh program is called, and what runs at the far side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SshOptions {
+    /// The program (`-S`); default `ssh`.
+    pub program: Option<OsString>,
+    /// `-P`
+    pub port: Option<u16>,
+    /// `-i`, repeated
+    pub identities: Vec<PathBuf>,
+    /// `-F`
+    pub config: Option<PathBuf>,
+    /// `-J`
+    pub jump: Option<String>,
+    /// `-o`, repeated
+    pub options: Vec<OsString>,
+    /// Path of `haul` at the far side; no copy of ours is put there then.
+    pub remote_program: Option<String>,
+    /// For `haul://` places: the identity key file, default `~/.config/haul/id_ed25519`.
+    pub haul_identity: Option<PathBuf>,
+    /// For `haul://` places: the known-hosts file, default `~/.config/haul/known_hosts`.
+    pub haul_known_hosts: Option<PathBuf>,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            files_from: None,
+            follow_links: false,
+            owner: false,
+            group: false,
+            hard_links: false,
+            xattrs: false,
+            acls: false,
+            sparse: true,
+            delete: false,
+            checksum: false,
+            update: false,
+            ignore_existing: false,
+            dry_run: false,
+            inplace: false,
+            no_resume: false,
+            flush: true,
+            make_target: true,
+        }
+    }
+}
+
+impl Default for Carriage {
+    fn default() -> Self {
+        Self {
+            lanes: None,
+            rate_bytes_per_s: None,
+            cipher: None,
+            compress: false,
+            port_range: None,
+            timeout: DEFAULT_TIMEOUT,
+            through_here: false,
+            lanes_over_ssh: false,
+            family: None,
+            congestion_control: None,
+        }
+    }
+}
+
+/// A peer that says nothing for this long is taken for dead. Pings go out every quarter of it.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+impl Place {
+    /// True when the tree lives on this machine.
+    pub fn is_local(&self) -> bool {
+        matches!(self, Place::Local)
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Place::Local => f.write_str("this machine"),
+            Place::Ssh { user: Some(user), host, .. } => write!(f, "{user}@{host}"),
+            Place::Ssh { user: None, host, .. } => f.write_str(host),
+            Place::Haul { host, port } => write!(f, "haul://{host}:{port}"),
+        }
+    }
+}
