@@ -1,4 +1,30 @@
-//! placeholder
+//! What to do: decisions without I/O, clock or threads.
+//!
+//! ```text
+//!   compare    an item and what stands at the target  -> keep, touch, send, refuse
+//!   plan       a file, a path                         -> chunks, lanes
+//!   schedule   answers, lanes, deaths of lanes        -> the next unit for a lane
+//!   integrity  data as it passes                      -> proof that a chunk is what the source read
+//!   ledger     proofs                                 -> what is missing; the file's BLAKE3
+//!   journal    the ledger                             <-> bytes on disk
+//!   window     items in manifest order                -> what may be settled now
+//!   tally      both streams of a session              -> totals, what to tell the user
+//!   attribute  where lane time went                   -> what limited the transfer
+//! ```
+//! Time and randomness are arguments. `no_std` makes the compiler keep that promise.
 
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod attribute;
+pub mod compare;
+pub mod integrity;
+pub mod journal;
+pub mod ledger;
+pub mod pace;
+pub mod plan;
+pub mod schedule;
+pub mod tally;
+pub mod window;

@@ -1,4 +1,29 @@
-//! placeholder
+//! What is said between two hauls: control messages, manifest items, lane frames, versions and limits.
+//!
+//! Bytes of a peer become types that cannot be wrong here ([`path::RelPath`], bounded collections), before anyone else
+//! sees them. No I/O, no clock, no threads.
+//!
+//! ```text
+//!   control channel   banner line, then frames: u32 length | postcard(Control)      (ssh stdin/stdout, or TLS)
+//!   lane              hello, then frames: header | blocks | trailer                  (TLS over TCP, pipes, socket pair)
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod banner;
+pub mod codec;
+pub mod control;
+pub mod lane;
+pub mod limits;
+pub mod manifest;
+pub mod path;
+
+pub use control::Control;
+pub use manifest::{Item, ItemKind};
+pub use path::RelPath;
+
+/// Both ends must speak exactly this version; a far side with another one gets our own program copied over.
+pub const PROTOCOL_VERSION: u32 = 1;

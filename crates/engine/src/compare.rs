@@ -1,0 +1,154 @@
+//! What to do with one item, given what stands at the target under its name: rsync's quick check and its variations.
+
+use haul_wire::manifest::{Attributes, Identity, Time};
+
+/// What stands at the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// Nothing.
+    Missing,
+    /// A regular file.
+    File(Standing),
+    /// A directory.
+    Directory(Standing),
+    /// A symbolic link, device, FIFO or socket.
+    Other,
+}
+
+/// Metadata of what stands at the target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Size in bytes.
+    pub size: u64,
+    /// Modification time.
+    pub mtime: Time,
+    /// Permission bits.
+    pub mode: u32,
+    /// Numeric owner.
+    pub uid: u32,
+    /// Numeric group.
+    pub gid: u32,
+}
+
+/// The part of the selection that decides here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Compare contents, not size and time.
+    pub checksum: bool,
+    /// Keep what is newer at the target.
+    pub update: bool,
+    /// Keep whatever exists.
+    pub ignore_existing: bool,
+    /// Owner counts as metadata.
+    pub owner: bool,
+    /// Group counts as metadata.
+    pub group: bool,
+    /// Extended attributes or ACLs are copied: metadata is always applied.
+    pub xattrs: bool,
+}
+
+/// What to do with a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileDecision {
+    /// Move its data.
+    Send,
+    /// It is there; nothing to do.
+    Keep,
+    /// Its data is there; bring the metadata up to date.
+    Touch,
+    /// Read what is there: equal contents are kept or touched, others sent.
+    CompareContents,
+    /// A directory stands where the file should go.
+    Conflict,
+}
+
+/// Decides about a file.
+pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, rules: &Rules) -> FileDecision {
+    let standing = match existing {
+        Existing::Missing => return FileDecision::Send,
+        Existing::Directory(_) => return FileDecision::Conflict,
+        // A link or device is replaced, never followed or written to.
+        Existing::Other if rules.ignore_existing => return FileDecision::Keep,
+        Existing::Other => return FileDecision::Send,
+        Existing::File(standing) => standing,
+    };
+    if rules.ignore_existing || (rules.update && standing.mtime > identity.mtime) {
+        return FileDecision::Keep;
+    }
+    if standing.size != identity.size {
+        return FileDecision::Send;
+    }
+    if rules.checksum {
+        return FileDecision::CompareContents;
+    }
+    if !same_time(standing.mtime, identity.mtime) {
+        return FileDecision::Send;
+    }
+    same_data(attributes, standing, rules)
+}
+
+/// What to do once the contents are known to be equal.
+pub fn same_data(attributes: &Attributes, standing: &Standing, rules: &Rules) -> FileDecision {
+    if metadata_differs(attributes, standing, rules) { FileDecision::Touch } else { FileDecision::Keep }
+}
+
+/// Whether a file's or directory's metadata has to be brought up to date.
+pub fn metadata_differs(attributes: &Attributes, standing: &Standing, rules: &Rules) -> bool {
+    let mode = if rules.owner { 0o7777 } else { 0o777 };
+    rules.xattrs
+        || attributes.mode & mode != standing.mode & mode
+        || !same_time(standing.mtime, attributes.mtime)
+        || (rules.owner && attributes.uid != standing.uid)
+        || (rules.group && attributes.gid != standing.gid)
+}
+
+/// File systems with a granularity of a second store no nanoseconds; their times are compared to the second.
+fn same_time(standing: Time, wanted: Time) -> bool {
+    standing.s == wanted.s && (standing.ns == wanted.ns || standing.ns == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Time = Time { s: 1_000, ns: 5 };
+
+    fn decide(existing: Existing, rules: Rules) -> FileDecision {
+        let identity = Identity { size: 10, mtime: AT, ctime: AT, inode: 1 };
+        let attributes = Attributes { mode: 0o644, mtime: AT, ..Attributes::default() };
+        file(&identity, &attributes, &existing, &rules)
+    }
+
+    fn standing(size: u64, mtime: Time, mode: u32) -> Existing {
+        Existing::File(Standing { size, mtime, mode, uid: 0, gid: 0 })
+    }
+
+    #[test]
+    fn the_quick_check() {
+        use FileDecision::*;
+        let quick = Rules::default();
+        let check = |existing, expected| assert_eq!(decide(existing, quick), expected, "{existing:?}");
+        check(Existing::Missing, Send);
+        check(standing(10, AT, 0o644), Keep);
+        check(standing(10, Time { s: 1_000, ns: 0 }, 0o644), Keep);
+        check(standing(10, Time { s: 1_000, ns: 6 }, 0o644), Send);
+        check(standing(11, AT, 0o644), Send);
+        check(standing(10, AT, 0o600), Touch);
+        check(Existing::Directory(Standing::default()), Conflict);
+        check(Existing::Other, Send);
+    }
+
+    #[test]
+    fn variations_of_the_quick_check() {
+        use FileDecision::*;
+        let newer = standing(99, Time { s: 2_000, ns: 0 }, 0o644);
+        assert_eq!(decide(newer, Rules { update: true, ..Rules::default() }), Keep);
+        assert_eq!(decide(newer, Rules { ignore_existing: true, ..Rules::default() }), Keep);
+        let checksum = Rules { checksum: true, ..Rules::default() };
+        assert_eq!(decide(standing(10, Time { s: 2_000, ns: 0 }, 0o644), checksum), CompareContents);
+        assert_eq!(decide(newer, checksum), Send);
+        let owner = Rules { owner: true, ..Rules::default() };
+        let other = Existing::File(Standing { size: 10, mtime: AT, mode: 0o644, uid: 7, gid: 7 });
+        assert_eq!((decide(other, owner), decide(other, Rules::default())), (Touch, Keep));
+    }
+}

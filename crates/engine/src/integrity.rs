@@ -1,0 +1,131 @@
+//! Proof that data arrived as the source read it. Only this module makes a [`Verified`], and the ledger takes nothing
+//! else: "done but unverified" does not compile.
+//!
+//! The hash of a chunk is the chaining value of its subtree in the file's BLAKE3 tree, so that the hashes of the chunks,
+//! computed in any order by any number of lanes, merge into the very hash that `b3sum` prints for the file.
+//! Source: BLAKE3 specification, section 2.1; `blake3::hazmat`.
+
+use blake3::hazmat::{self, HasherExt, Mode};
+
+use crate::plan::ChunkLayout;
+
+/// A BLAKE3 hash or chaining value.
+pub type Hash = [u8; 32];
+
+/// Hashes the data of one unit as it passes.
+pub struct UnitHasher {
+    hasher: blake3::Hasher,
+    whole: bool,
+}
+
+impl UnitHasher {
+    /// For one chunk of a file.
+    pub fn new(layout: &ChunkLayout, chunk: u32) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        if !layout.is_whole() {
+            hasher.set_input_offset(u64::from(chunk) * layout.chunk_bytes());
+        }
+        Self { hasher, whole: layout.is_whole() }
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, data: &[u8]) {
+        self.hasher.update(data);
+    }
+
+    /// The unit's hash: the file's BLAKE3 for a whole file, else the chunk's chaining value.
+    pub fn finish(&self) -> Hash {
+        if self.whole { *self.hasher.finalize().as_bytes() } else { self.hasher.finalize_non_root() }
+    }
+}
+
+/// Proof that a chunk's data is what the source read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verified {
+    chunk: u32,
+    hash: Hash,
+}
+
+impl Verified {
+    /// Number of the chunk.
+    pub fn chunk(&self) -> u32 {
+        self.chunk
+    }
+
+    /// Its hash.
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+}
+
+/// The data is not what the source read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mismatch;
+
+/// Compares what the target computed over the data it received with what the source computed over the data it read.
+pub fn verify(chunk: u32, computed: Hash, claimed: Hash) -> Result<Verified, Mismatch> {
+    if computed == claimed { Ok(Verified { chunk, hash: computed }) } else { Err(Mismatch) }
+}
+
+/// The file's BLAKE3 from the hashes of all its chunks, in order. For a whole file that is the one hash itself.
+///
+/// # Panics
+/// When there are more or fewer hashes than the layout has chunks: the caller's ledger is broken.
+pub fn file_hash(layout: &ChunkLayout, hashes: &[Hash]) -> Hash {
+    assert_eq!(hashes.len(), layout.count() as usize, "one hash for each chunk");
+    if layout.is_whole() {
+        return hashes[0];
+    }
+    let (left, right) = halves(layout.size(), layout.chunk_bytes(), hashes);
+    *hazmat::merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
+}
+
+fn halves(length: u64, chunk_bytes: u64, hashes: &[Hash]) -> (Hash, Hash) {
+    let left = hazmat::left_subtree_len(length);
+    let split = usize::try_from(left / chunk_bytes).expect("chunk counts fit");
+    let (left_hashes, right_hashes) = hashes.split_at(split);
+    (subtree(left, chunk_bytes, left_hashes), subtree(length - left, chunk_bytes, right_hashes))
+}
+
+/// Depth is at most 16: there are at most 65,536 chunks.
+fn subtree(length: u64, chunk_bytes: u64, hashes: &[Hash]) -> Hash {
+    if let [only] = hashes {
+        return *only;
+    }
+    let (left, right) = halves(length, chunk_bytes, hashes);
+    hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// Chunks of at least 4 MiB make for large inputs; a few sizes around the edges are enough.
+    #[test]
+    fn chunk_hashes_merge_into_the_hash_of_the_file() {
+        const MIB: usize = 1 << 20;
+        for size in [0, 1, 4 * MIB, 4 * MIB + 1, 8 * MIB, 12 * MIB + 5, 20 * MIB + 1024] {
+            let data: Vec<u8> = (0..size).map(|i| (i.wrapping_mul(2_654_435_761) >> 7) as u8).collect();
+            let layout = ChunkLayout::of(size as u64);
+            let hashes: Vec<Hash> = (0..layout.count())
+                .map(|chunk| {
+                    let (offset, length) = layout.range(chunk).unwrap();
+                    let mut hasher = UnitHasher::new(&layout, chunk);
+                    for piece in data[offset as usize..(offset + length) as usize].chunks(100_000) {
+                        hasher.update(piece);
+                    }
+                    hasher.finish()
+                })
+                .collect();
+            assert_eq!(file_hash(&layout, &hashes), *blake3::hash(&data).as_bytes(), "size {size}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_gives_no_proof() {
+        assert_eq!(verify(3, [1; 32], [2; 32]), Err(Mismatch));
+        assert_eq!(verify(3, [1; 32], [1; 32]).unwrap().chunk(), 3);
+    }
+}

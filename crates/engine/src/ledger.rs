@@ -1,0 +1,168 @@
+//! All chunks of one file with their receipts.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use haul_wire::control::ChunkRange;
+use haul_wire::limits::MAX_RANGES;
+
+use crate::integrity::{self, Hash, Verified};
+use crate::plan::ChunkLayout;
+
+/// What is verified of one file, and what of that the journal does not hold yet.
+#[derive(Debug)]
+pub struct Ledger {
+    layout: ChunkLayout,
+    /// `None`: not verified yet. 33 bytes a chunk, 2.1 MiB for the largest file.
+    hashes: Vec<Option<Hash>>,
+    missing: u32,
+    unjournaled: Vec<u32>,
+}
+
+/// What a proof changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recorded {
+    /// New; chunks are still missing.
+    Partial,
+    /// New, and the last one.
+    Complete,
+    /// Was there already.
+    Duplicate,
+}
+
+impl Ledger {
+    /// A file of which nothing is there.
+    pub fn new(layout: ChunkLayout) -> Self {
+        let count = layout.count();
+        Self { layout, hashes: vec![None; count as usize], missing: count, unjournaled: Vec::new() }
+    }
+
+    /// A file of which an earlier run's journal vouches for some chunks. Records of chunks that do not exist are ignored.
+    pub fn resume(layout: ChunkLayout, journaled: impl IntoIterator<Item = (u32, Hash)>) -> Self {
+        let mut ledger = Self::new(layout);
+        for (chunk, hash) in journaled {
+            if let Some(slot) = ledger.hashes.get_mut(chunk as usize) {
+                if slot.is_none() {
+                    ledger.missing -= 1;
+                }
+                *slot = Some(hash);
+            }
+        }
+        ledger
+    }
+
+    /// The layout of the file.
+    pub fn layout(&self) -> &ChunkLayout {
+        &self.layout
+    }
+
+    /// Whether this chunk exists and is not verified yet.
+    pub fn is_missing(&self, chunk: u32) -> bool {
+        self.hashes.get(chunk as usize).is_some_and(Option::is_none)
+    }
+
+    /// Enters a proof.
+    pub fn record(&mut self, verified: Verified) -> Recorded {
+        let slot = &mut self.hashes[verified.chunk() as usize];
+        if slot.is_some() {
+            return Recorded::Duplicate;
+        }
+        *slot = Some(verified.hash());
+        self.missing -= 1;
+        self.unjournaled.push(verified.chunk());
+        if self.missing == 0 { Recorded::Complete } else { Recorded::Partial }
+    }
+
+    /// Chunks still missing.
+    pub fn missing(&self) -> u32 {
+        self.missing
+    }
+
+    /// What is still missing, in ascending ranges, at most [`MAX_RANGES`]: the gaps between the last ones are then asked
+    /// for again.
+    pub fn missing_ranges(&self) -> Vec<ChunkRange> {
+        let mut ranges: Vec<ChunkRange> = Vec::new();
+        for (chunk, hash) in (0u32..).zip(&self.hashes) {
+            if hash.is_some() {
+                continue;
+            }
+            let full = ranges.len() == MAX_RANGES;
+            match ranges.last_mut() {
+                Some(last) if full || last.first + last.count == chunk => last.count = chunk + 1 - last.first,
+                _ => ranges.push(ChunkRange { first: chunk, count: 1 }),
+            }
+        }
+        ranges
+    }
+
+    /// Takes the chunks that a checkpoint has to enter into the journal once the data is flushed.
+    pub fn take_unjournaled(&mut self) -> Vec<(u32, Hash)> {
+        let chunks = core::mem::take(&mut self.unjournaled);
+        chunks.into_iter().map(|chunk| (chunk, self.hashes[chunk as usize].expect("recorded"))).collect()
+    }
+
+    /// Whether a checkpoint would have anything to enter.
+    pub fn has_unjournaled(&self) -> bool {
+        !self.unjournaled.is_empty()
+    }
+
+    /// The file's BLAKE3, once nothing is missing.
+    pub fn file_hash(&self) -> Option<Hash> {
+        let hashes: Option<Vec<Hash>> = self.hashes.iter().copied().collect();
+        hashes.map(|hashes| integrity::file_hash(&self.layout, &hashes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn proof(chunk: u32) -> Verified {
+        integrity::verify(chunk, [7; 32], [7; 32]).unwrap()
+    }
+
+    #[test]
+    fn a_file_is_complete_with_its_last_chunk_in_any_order() {
+        let mut ledger = Ledger::new(ChunkLayout::of(12 * MIB));
+        assert_eq!(ledger.record(proof(2)), Recorded::Partial);
+        assert_eq!(ledger.record(proof(0)), Recorded::Partial);
+        assert_eq!(ledger.record(proof(0)), Recorded::Duplicate);
+        assert_eq!(ledger.file_hash(), None);
+        assert_eq!(ledger.missing_ranges(), [ChunkRange { first: 1, count: 1 }]);
+        assert_eq!(ledger.record(proof(1)), Recorded::Complete);
+        assert!(ledger.file_hash().is_some());
+    }
+
+    #[test]
+    fn resumes_with_what_the_journal_vouches_for() {
+        let mut ledger = Ledger::resume(ChunkLayout::of(40 * MIB), [(0, [1; 32]), (3, [1; 32]), (99, [1; 32])]);
+        assert_eq!(ledger.missing(), 8);
+        assert_eq!(
+            ledger.missing_ranges(),
+            [ChunkRange { first: 1, count: 2 }, ChunkRange { first: 4, count: 6 }]
+        );
+        assert!(ledger.take_unjournaled().is_empty(), "what the journal holds is not entered again");
+    }
+
+    #[test]
+    fn a_checkpoint_enters_each_chunk_once() {
+        let mut ledger = Ledger::new(ChunkLayout::of(12 * MIB));
+        ledger.record(proof(1));
+        assert_eq!(ledger.take_unjournaled(), [(1, [7; 32])]);
+        assert!(!ledger.has_unjournaled());
+        ledger.record(proof(2));
+        assert_eq!(ledger.take_unjournaled(), [(2, [7; 32])]);
+    }
+
+    #[test]
+    fn scattered_gaps_are_rounded_up_to_the_limit() {
+        let layout = ChunkLayout::of(MIB * 4 * 20_000);
+        let every_other = (0..20_000).step_by(2).map(|chunk| (chunk, [0; 32]));
+        let ranges = Ledger::resume(layout, every_other).missing_ranges();
+        assert_eq!(ranges.len(), MAX_RANGES);
+        let last = ranges.last().unwrap();
+        assert_eq!(last.first + last.count, 20_000);
+    }
+}

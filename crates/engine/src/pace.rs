@@ -1,0 +1,70 @@
+//! The rate limit: a token bucket over all lanes of a sender.
+
+/// Tokens are bytes. Time is in microseconds since any fixed start.
+#[derive(Clone, Copy, Debug)]
+pub struct TokenBucket {
+    rate_bytes_per_s: u64,
+    /// Bytes that may still go at `at_us`; negative while in debt.
+    level_bytes: i64,
+    at_us: u64,
+}
+
+/// The bucket holds at most this much time's worth of bytes, so that a pause is not made up for by a burst.
+const BURST_US: u64 = 50_000;
+
+impl TokenBucket {
+    /// A bucket for this rate, full.
+    pub fn new(rate_bytes_per_s: u64, now_us: u64) -> Self {
+        let mut bucket = Self { rate_bytes_per_s: rate_bytes_per_s.max(1), level_bytes: 0, at_us: now_us };
+        bucket.level_bytes = bucket.burst_bytes();
+        bucket
+    }
+
+    /// Takes `bytes` and says how many microseconds the caller has to wait before it sends them. Taking may go into debt,
+    /// so that a block larger than the bucket still passes and the mean rate holds.
+    pub fn take(&mut self, bytes: u64, now_us: u64) -> u64 {
+        let gained = self.bytes_in(now_us.saturating_sub(self.at_us));
+        self.level_bytes = self.level_bytes.saturating_add(gained).min(self.burst_bytes());
+        self.at_us = self.at_us.max(now_us);
+        self.level_bytes = self.level_bytes.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        if self.level_bytes >= 0 {
+            return 0;
+        }
+        let debt = u128::from(self.level_bytes.unsigned_abs());
+        u64::try_from(debt * 1_000_000 / u128::from(self.rate_bytes_per_s)).unwrap_or(u64::MAX)
+    }
+
+    fn bytes_in(&self, us: u64) -> i64 {
+        i64::try_from(u128::from(us) * u128::from(self.rate_bytes_per_s) / 1_000_000).unwrap_or(i64::MAX)
+    }
+
+    fn burst_bytes(&self) -> i64 {
+        self.bytes_in(BURST_US)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_rate_holds_for_any_block_size() {
+        for block in [1_000u64, 100_000, 10_000_000] {
+            let (rate, mut now, mut sent) = (62_500_000u64, 0u64, 0u64);
+            let mut bucket = TokenBucket::new(rate, now);
+            while now < 10_000_000 {
+                now += bucket.take(block, now);
+                sent += block;
+            }
+            let most = rate * now / 1_000_000 + rate / 20 + block;
+            assert!(sent <= most && sent + 2 * block >= rate * now / 1_000_000, "block {block}: {sent} in {now} us");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_not_made_up_for() {
+        let mut bucket = TokenBucket::new(1_000_000, 0);
+        assert_eq!(bucket.take(50_000, 3_600_000_000), 0);
+        assert!(bucket.take(50_000, 3_600_000_000) > 0);
+    }
+}

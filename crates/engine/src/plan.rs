@@ -1,0 +1,122 @@
+//! How a job is done: how a file is cut into chunks, how many lanes a path gets.
+
+use haul_wire::limits::{MAX_CHUNKS_PER_FILE, MAX_LANES, MIN_CHUNK_BYTES};
+
+/// How one file is cut. Chunks are a power of two long and aligned, so that each is a whole subtree of the file's BLAKE3
+/// tree; only the last may be shorter. Both sides compute the same layout from the size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkLayout {
+    size: u64,
+    chunk_bytes: u64,
+}
+
+impl ChunkLayout {
+    /// The layout of a file of `size` bytes: the smallest chunk of at least [`MIN_CHUNK_BYTES`] that gives at most
+    /// [`MAX_CHUNKS_PER_FILE`] chunks.
+    pub fn of(size: u64) -> Self {
+        let least = size.div_ceil(u64::from(MAX_CHUNKS_PER_FILE)).next_power_of_two();
+        Self { size, chunk_bytes: least.max(MIN_CHUNK_BYTES) }
+    }
+
+    /// Bytes of every chunk but the last.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
+    }
+
+    /// Size of the file in bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Number of chunks; 1 for an empty file.
+    pub fn count(&self) -> u32 {
+        let count = self.size.div_ceil(self.chunk_bytes).max(1);
+        u32::try_from(count).expect("the layout keeps it below MAX_CHUNKS_PER_FILE")
+    }
+
+    /// A file of one chunk travels whole, with its BLAKE3 root as hash.
+    pub fn is_whole(&self) -> bool {
+        self.count() == 1
+    }
+
+    /// Offset and length of a chunk in bytes; `None` when there is no such chunk.
+    pub fn range(&self, chunk: u32) -> Option<(u64, u64)> {
+        if chunk >= self.count() {
+            return None;
+        }
+        let offset = u64::from(chunk) * self.chunk_bytes;
+        Some((offset, self.chunk_bytes.min(self.size - offset)))
+    }
+}
+
+/// How many lanes, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneAdvice {
+    /// Number of lanes, 1 to [`MAX_LANES`].
+    pub lanes: u16,
+    /// The reason, for the user.
+    pub reason: &'static str,
+}
+
+/// Below this round-trip time a path is near: one connection fills it and the processors are the limit.
+pub const NEAR_RTT_US: u32 = 2_000;
+
+/// Lanes of a far path. A stock host grants about 2.9 MB of send window per connection; 8 of them fill 1 Gbit/s at 180 ms.
+const FAR_LANES: u16 = 8;
+
+/// Most lanes of a near path.
+const NEAR_LANES_MAX: u16 = 4;
+
+/// The simple rule for the number of lanes, until the path is measured while it works.
+pub fn lanes(asked: Option<u16>, rtt_us: u32, cpus: u16) -> LaneAdvice {
+    if let Some(asked) = asked {
+        return LaneAdvice { lanes: asked.clamp(1, MAX_LANES), reason: "asked for" };
+    }
+    if rtt_us >= NEAR_RTT_US {
+        return LaneAdvice { lanes: FAR_LANES, reason: "far path: several windows are in flight at once" };
+    }
+    LaneAdvice {
+        lanes: cpus.clamp(1, NEAR_LANES_MAX),
+        reason: "near path: one lane for each processor of the smaller host",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn layouts_of_remarkable_sizes() {
+        let check = |size: u64, chunk_bytes: u64, count: u32| {
+            let layout = ChunkLayout::of(size);
+            assert_eq!((layout.chunk_bytes(), layout.count()), (chunk_bytes, count), "size {size}");
+        };
+        const MIB: u64 = 1 << 20;
+        check(0, 4 * MIB, 1);
+        check(1, 4 * MIB, 1);
+        check(4 * MIB, 4 * MIB, 1);
+        check(4 * MIB + 1, 4 * MIB, 2);
+        check(256 << 30, 4 * MIB, 65_536);
+        check((256 << 30) + 1, 8 * MIB, 32_769);
+        check(10 << 40, 256 * MIB, 40_960);
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_cover_the_file_without_gap_or_overlap(size in 0u64..1 << 50) {
+            let layout = ChunkLayout::of(size);
+            let mut end = 0;
+            // The first, second, and last two chunks tell.
+            let last = layout.count() - 1;
+            for chunk in [0, 1.min(last), last.saturating_sub(1), last] {
+                let (offset, length) = layout.range(chunk).unwrap();
+                prop_assert_eq!(offset, u64::from(chunk) * layout.chunk_bytes());
+                end = offset + length;
+            }
+            prop_assert_eq!(end, size);
+            prop_assert!(layout.range(layout.count()).is_none());
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Which unit a lane carries next, and what becomes of the units of a lane that dies.
+//!
+//! Wanted -> taken by a lane -> receipt. A unit without receipt goes back to the front of the queue when its lane dies or
+//! its data did not verify: there is no second recovery path.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use haul_wire::control::ChunkRange;
+
+/// What a lane carries at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unit {
+    /// Manifest index of the file.
+    pub index: u64,
+    /// Its chunk; 0 for a file that travels whole.
+    pub chunk: u32,
+}
+
+/// Tries for one unit before its file is given up: the first and two more.
+pub const MAX_TRIES: u8 = 3;
+
+/// The queue of a sender.
+#[derive(Debug, Default)]
+pub struct Scheduler {
+    /// Ranges of chunks, in the order in which they were asked for.
+    queue: VecDeque<(u64, ChunkRange)>,
+    flying: BTreeMap<Unit, u16>,
+    tries: BTreeMap<Unit, u8>,
+}
+
+/// What to do with a unit whose data did not verify.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// It is queued again.
+    Queued,
+    /// It failed [`MAX_TRIES`] times.
+    GiveUp,
+    /// It was not under way: the peer is confused.
+    Unknown,
+}
+
+impl Scheduler {
+    /// Queues a file or chunks of it.
+    pub fn want(&mut self, index: u64, range: ChunkRange) {
+        self.queue.push_back((index, range));
+    }
+
+    /// The next unit for this lane.
+    pub fn take(&mut self, lane: u16) -> Option<Unit> {
+        let (index, range) = self.queue.front_mut()?;
+        let unit = Unit { index: *index, chunk: range.first };
+        range.first += 1;
+        range.count -= 1;
+        if range.count == 0 {
+            self.queue.pop_front();
+        }
+        self.flying.insert(unit, lane);
+        Some(unit)
+    }
+
+    /// Whether nothing waits in the queue.
+    pub fn is_drained(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Units under way.
+    pub fn flying(&self) -> usize {
+        self.flying.len()
+    }
+
+    /// A receipt came. False when this unit was not under way.
+    pub fn receipt(&mut self, unit: Unit) -> bool {
+        self.tries.remove(&unit);
+        self.flying.remove(&unit).is_some()
+    }
+
+    /// The data of this unit did not verify.
+    pub fn again(&mut self, unit: Unit) -> Retry {
+        if self.flying.remove(&unit).is_none() {
+            return Retry::Unknown;
+        }
+        let tries = self.tries.entry(unit).or_insert(1);
+        if *tries >= MAX_TRIES {
+            self.tries.remove(&unit);
+            return Retry::GiveUp;
+        }
+        *tries += 1;
+        self.put_back(unit);
+        Retry::Queued
+    }
+
+    /// The lane died: its units without receipt go back to the front. Returns them.
+    pub fn lane_died(&mut self, lane: u16) -> Vec<Unit> {
+        let lost: Vec<Unit> = self.flying.iter().filter(|(_, by)| **by == lane).map(|(unit, _)| *unit).collect();
+        for unit in lost.iter().rev() {
+            self.flying.remove(unit);
+            self.put_back(*unit);
+        }
+        lost
+    }
+
+    /// Nothing more of this file: it failed, changed, or is complete.
+    pub fn forget(&mut self, index: u64) {
+        self.queue.retain(|(queued, _)| *queued != index);
+        let all = Unit { index, chunk: 0 }..=Unit { index, chunk: u32::MAX };
+        let units: Vec<Unit> = self.flying.range(all.clone()).map(|(unit, _)| *unit).collect();
+        for unit in units {
+            self.flying.remove(&unit);
+        }
+        let tried: Vec<Unit> = self.tries.range(all).map(|(unit, _)| *unit).collect();
+        for unit in tried {
+            self.tries.remove(&unit);
+        }
+    }
+
+    fn put_back(&mut self, unit: Unit) {
+        self.queue.push_front((unit.index, ChunkRange { first: unit.chunk, count: 1 }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn chunks(first: u32, count: u32) -> ChunkRange {
+        ChunkRange { first, count }
+    }
+
+    #[test]
+    fn large_and_small_files_are_carried_in_the_order_asked_for() {
+        let mut scheduler = Scheduler::default();
+        scheduler.want(0, chunks(0, 2));
+        scheduler.want(1, chunks(0, 1));
+        let taken: Vec<Unit> = core::iter::from_fn(|| scheduler.take(0)).collect();
+        assert_eq!(taken, [Unit { index: 0, chunk: 0 }, Unit { index: 0, chunk: 1 }, Unit { index: 1, chunk: 0 }]);
+        assert!(scheduler.is_drained());
+    }
+
+    #[test]
+    fn resumes_after_lane_loss_without_resending_receipted_chunks() {
+        let mut scheduler = Scheduler::default();
+        scheduler.want(9, chunks(0, 6));
+        let mine: Vec<Unit> = (0..3).filter_map(|_| scheduler.take(0)).collect();
+        let others: Vec<Unit> = (0..2).filter_map(|_| scheduler.take(1)).collect();
+        assert!(scheduler.receipt(mine[1]));
+        assert_eq!(scheduler.lane_died(0), vec![mine[0], mine[2]]);
+        let rest: Vec<Unit> = core::iter::from_fn(|| scheduler.take(1)).collect();
+        assert_eq!(rest, [mine[0], mine[2], Unit { index: 9, chunk: 5 }]);
+        assert!(others.into_iter().all(|unit| scheduler.receipt(unit)));
+    }
+
+    #[test]
+    fn a_chunk_that_never_verifies_is_given_up_after_three_tries() {
+        let mut scheduler = Scheduler::default();
+        scheduler.want(1, chunks(4, 1));
+        let unit = scheduler.take(0).unwrap();
+        assert_eq!(scheduler.again(unit), Retry::Queued);
+        assert_eq!(scheduler.again(unit), Retry::Unknown);
+        scheduler.take(0);
+        assert_eq!(scheduler.again(unit), Retry::Queued);
+        scheduler.take(0);
+        assert_eq!(scheduler.again(unit), Retry::GiveUp);
+        assert_eq!(scheduler.take(0), None);
+    }
+
+    #[test]
+    fn a_forgotten_file_leaves_nothing_behind() {
+        let mut scheduler = Scheduler::default();
+        scheduler.want(1, chunks(0, 5));
+        scheduler.want(2, chunks(0, 1));
+        scheduler.take(0);
+        scheduler.forget(1);
+        assert_eq!(scheduler.flying(), 0);
+        assert_eq!(scheduler.take(0), Some(Unit { index: 2, chunk: 0 }));
+    }
+
+    proptest! {
+        /// Whatever lanes die in whatever order: every unit gets exactly one receipt, none is lost.
+        #[test]
+        fn every_unit_arrives_whatever_lanes_do(files in 1u64..8, events in proptest::collection::vec((0u16..4, 0u8..4), 1..300)) {
+            let mut scheduler = Scheduler::default();
+            for index in 0..files {
+                scheduler.want(index, chunks(0, 5));
+            }
+            let mut arrived = alloc::collections::BTreeSet::new();
+            let mut carried: Vec<(u16, Unit)> = Vec::new();
+            for (lane, event) in events {
+                match event {
+                    0 => { scheduler.lane_died(lane); carried.retain(|(by, _)| *by != lane); }
+                    1 => if let Some(at) = carried.iter().position(|(by, _)| *by == lane) {
+                        let (_, unit) = carried.remove(at);
+                        prop_assert!(scheduler.receipt(unit));
+                        prop_assert!(arrived.insert(unit), "sent again after its receipt");
+                    },
+                    _ => if let Some(unit) = scheduler.take(lane) { carried.push((lane, unit)); },
+                }
+            }
+            for (_, unit) in carried.drain(..) {
+                scheduler.receipt(unit);
+                arrived.insert(unit);
+            }
+            while let Some(unit) = scheduler.take(0) {
+                scheduler.receipt(unit);
+                prop_assert!(arrived.insert(unit));
+            }
+            prop_assert_eq!(arrived.len() as u64, files * 5);
+        }
+    }
+}

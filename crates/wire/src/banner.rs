@@ -1,0 +1,123 @@
+//! The first words on a control channel that runs through a login shell.
+//!
+//! The shell may print anything before our agent starts; the agent's line begins with a mark that no shell prints by
+//! chance and everything before it is ignored.
+//!
+//! ```text
+//!   HAUL-NEED <uname -s> <uname -m>      from the start script: our program is not there, send it
+//!   HAUL-FAIL <text>                     from the start script: it cannot be put or run there
+//!   HAUL-AGENT <protocol version>        from the agent: control frames follow
+//! ```
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::limits::MAX_BANNER_NOISE_BYTES;
+
+/// What a line of the far side means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Banner {
+    /// The program has to be sent first.
+    Need {
+        /// `uname -s`
+        system: String,
+        /// `uname -m`
+        machine: String,
+    },
+    /// The start script gave up.
+    Fail(String),
+    /// The agent runs.
+    Agent {
+        /// Its protocol version.
+        version: u32,
+    },
+}
+
+/// Mark of [`Banner::Need`].
+pub const NEED: &str = "HAUL-NEED";
+/// Mark of [`Banner::Fail`].
+pub const FAIL: &str = "HAUL-FAIL";
+/// Mark of [`Banner::Agent`].
+pub const AGENT: &str = "HAUL-AGENT";
+
+/// Collects the far side's first bytes, one at a time so that nothing behind the banner is swallowed.
+#[derive(Debug, Default)]
+pub struct BannerScanner {
+    line: Vec<u8>,
+    seen: usize,
+}
+
+impl BannerScanner {
+    /// Takes one byte. `Ok(Some)`: the banner is complete. `Err`: the far side printed more than a login shell may.
+    pub fn push(&mut self, byte: u8) -> Result<Option<Banner>, NoBanner> {
+        self.seen += 1;
+        if self.seen > MAX_BANNER_NOISE_BYTES {
+            return Err(NoBanner);
+        }
+        if byte != b'\n' {
+            self.line.push(byte);
+            return Ok(None);
+        }
+        let banner = parse(&self.line);
+        self.line.clear();
+        Ok(banner)
+    }
+}
+
+/// The far side printed too much and no banner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoBanner;
+
+/// A banner may stand behind noise that had no newline of its own (a prompt, a terminal title).
+fn parse(line: &[u8]) -> Option<Banner> {
+    let line = String::from_utf8_lossy(line);
+    let line = line.trim_end_matches('\r');
+    let after = |mark: &str| line.rfind(mark).map(|at| line[at + mark.len()..].trim());
+    if let Some(rest) = after(AGENT) {
+        return rest.parse().ok().map(|version| Banner::Agent { version });
+    }
+    if let Some(rest) = after(NEED) {
+        let mut words = rest.split_whitespace();
+        return Some(Banner::Need {
+            system: words.next().unwrap_or_default().into(),
+            machine: words.next().unwrap_or_default().into(),
+        });
+    }
+    after(FAIL).map(|rest| Banner::Fail(rest.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scan(text: &[u8]) -> Result<Option<Banner>, NoBanner> {
+        let mut scanner = BannerScanner::default();
+        for byte in text {
+            if let Some(banner) = scanner.push(*byte)? {
+                return Ok(Some(banner));
+            }
+        }
+        Ok(None)
+    }
+
+    #[test]
+    fn a_chatty_login_shell_does_not_hide_the_agent() {
+        assert_eq!(scan(b"HAUL-AGENT 1\n"), Ok(Some(Banner::Agent { version: 1 })));
+        let noisy = b"Welcome to DTN-1!\r\n\x1b]0;title\x07You have mail.\nprompt> HAUL-AGENT 12\r\n";
+        assert_eq!(scan(noisy), Ok(Some(Banner::Agent { version: 12 })));
+    }
+
+    #[test]
+    fn the_start_script_can_ask_and_fail() {
+        let need = Banner::Need { system: "Linux".into(), machine: "x86_64".into() };
+        assert_eq!(scan(b"hello\nHAUL-NEED Linux x86_64\n"), Ok(Some(need)));
+        assert_eq!(scan(b"HAUL-FAIL no space\n"), Ok(Some(Banner::Fail("no space".into()))));
+    }
+
+    #[test]
+    fn an_endless_login_text_is_given_up() {
+        let mut scanner = BannerScanner::default();
+        let last = (0..=MAX_BANNER_NOISE_BYTES).map(|_| scanner.push(b'x')).last();
+        assert_eq!(last, Some(Err(NoBanner)));
+    }
+}

@@ -1,0 +1,536 @@
+//! The messages of the control channel.
+//!
+//! ```text
+//!   initiator                    agent
+//!       <--- AgentHello ----------          who I am, where my lanes can be reached
+//!       ---- Start --------------->         your role, the job, the peer's key
+//!       ---- Dial ---------------->         (when the agent is the side that connects the lanes)
+//!
+//!   sender                       receiver
+//!       ---- Begin --------------->
+//!       ---- Items ... ----------->         the manifest streams
+//!       <--- Answers, Outcomes ----         what is wanted; what became of each item
+//!       <--- Receipts -------------         chunks that verified (their data came over the lanes)
+//!       ---- Withdraw ------------>         a wanted file changed or cannot be read
+//!       ---- EndOfManifest ------->
+//!       <--- Summary --------------         everything resolved and flushed
+//!       ---- Bye ----------------->
+//! ```
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::codec::CodecFault;
+use crate::limits::{MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES};
+use crate::manifest::PackedItem;
+
+/// One message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Control {
+    /// Agent to initiator, first.
+    AgentHello(AgentHello),
+    /// Initiator to agent: take this role.
+    Start(Start),
+    /// Initiator to agent: connect this many lanes to the peer at one of these addresses.
+    Dial(Dial),
+    /// Agent to initiator: no lane could be connected.
+    DialFailed {
+        /// Each address with its reason.
+        why: String,
+    },
+    /// Agent to initiator: lanes are connected.
+    Dialled {
+        /// How many.
+        lanes: u16,
+        /// Smallest connect time, which is the path's RTT, in microseconds.
+        rtt_us: u32,
+    },
+    /// Initiator to agent: this key may bring lanes too (the initiator relays them).
+    Admit {
+        /// Ed25519 public key.
+        key: [u8; 32],
+    },
+    /// Sender to receiver: the sources are open.
+    Begin {
+        /// The job is one file that may get a new name at the target.
+        single_file: bool,
+    },
+    /// Sender to receiver: the next manifest items, numbered on from the last.
+    Items(Vec<PackedItem>),
+    /// Sender to receiver: no items follow but retries (see [`Control::Withdraw`]).
+    EndOfManifest,
+    /// Sender to receiver: an item that was asked for cannot be sent as announced.
+    Withdraw(Withdraw),
+    /// Receiver to sender: send these.
+    Answers(Vec<Answer>),
+    /// Receiver to sender: chunks verified.
+    Receipts(Vec<Receipt>),
+    /// Receiver to sender: the chunk did not verify; send it again.
+    Again {
+        /// Manifest index.
+        index: u64,
+        /// Chunk number.
+        chunk: u32,
+    },
+    /// Receiver to sender: what became of items.
+    Outcomes(Vec<Outcome>),
+    /// Either way: something for the user.
+    Notice(Notice),
+    /// Receiver to sender: this lane ended before its time.
+    LaneLost {
+        /// Its number.
+        lane: u16,
+    },
+    /// Receiver to sender: all items are resolved and flushed.
+    Summary(ReceiverSummary),
+    /// Sender to receiver: agreed, good-bye.
+    Bye(SenderSummary),
+    /// Either way: the job ends here.
+    Abort(Abort),
+    /// Either way: I am alive.
+    Ping,
+}
+
+/// What an agent says first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentHello {
+    /// Program version, for messages only.
+    pub version: String,
+    /// Ed25519 public key of its lanes.
+    pub key: [u8; 32],
+    /// TCP port of its listener; 0 when it cannot listen.
+    pub port: u16,
+    /// Addresses of its interfaces.
+    pub addresses: Vec<Address>,
+    /// The address under which sshd was reached, and the client address that sshd saw.
+    pub ssh_server: Option<Address>,
+    /// See `ssh_server`.
+    pub ssh_client: Option<Address>,
+    /// Processors it may use.
+    pub cpus: u16,
+    /// Its CPU does AES-GCM fast.
+    pub fast_aes: bool,
+}
+
+/// An IP address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Address {
+    /// IPv4
+    V4([u8; 4]),
+    /// IPv6
+    V6([u8; 16]),
+}
+
+/// An address and port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// IP address.
+    pub address: Address,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// Gives an agent its role.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// Random name of the session, which lanes present.
+    pub session: [u8; 16],
+    /// Public key of the side that brings the lanes or is reached by them.
+    pub peer_key: [u8; 32],
+    /// Sender or receiver.
+    pub role: Role,
+    /// What is copied and how faithfully.
+    pub selection: Selection,
+    /// How the bytes travel.
+    pub carriage: Carriage,
+}
+
+/// One end of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// Reads these sources.
+    Sender {
+        /// Paths as typed.
+        sources: Vec<Vec<u8>>,
+    },
+    /// Writes to this target.
+    Receiver {
+        /// Path as typed.
+        target: Vec<u8>,
+    },
+}
+
+/// What is copied and how faithfully; the meaning of each field is documented where the job is defined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Selection {
+    pub rules: Vec<FilterRule>,
+    pub files_from: Option<Vec<Vec<u8>>>,
+    pub follow_links: bool,
+    pub owner: bool,
+    pub group: bool,
+    pub hard_links: bool,
+    pub xattrs: bool,
+    pub acls: bool,
+    pub sparse: bool,
+    pub delete: bool,
+    pub checksum: bool,
+    pub update: bool,
+    pub ignore_existing: bool,
+    pub dry_run: bool,
+    pub inplace: bool,
+    pub no_resume: bool,
+    pub flush: bool,
+    pub make_target: bool,
+    /// Hash files that are kept, too: a manifest was asked for.
+    pub hash_kept: bool,
+}
+
+/// One include or exclude rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterRule {
+    /// Include rather than exclude.
+    pub include: bool,
+    /// rsync's pattern language.
+    pub pattern: Vec<u8>,
+}
+
+/// How the bytes travel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carriage {
+    /// Upper bound of the payload rate, bytes per second.
+    pub rate_bytes_per_s: Option<u64>,
+    /// Acceptable TLS ciphers, best first: 1 AES-128-GCM, 2 AES-256-GCM, 3 ChaCha20-Poly1305.
+    pub ciphers: Vec<u8>,
+    /// Compress on the wire.
+    pub compress: bool,
+    /// Silence after which the peer is taken for dead, in milliseconds.
+    pub timeout_ms: u32,
+    /// Congestion control asked for by name.
+    pub congestion_control: Option<String>,
+}
+
+/// Asks an agent to bring the lanes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dial {
+    /// Where the peer may be reached, best first.
+    pub candidates: Vec<Candidate>,
+    /// How many lanes; 0 leaves it to the agent's rule.
+    pub lanes: u16,
+    /// Give up after this long, in milliseconds.
+    pub timeout_ms: u32,
+}
+
+/// Says what to send of one item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Manifest index.
+    pub index: u64,
+    /// What to send.
+    pub wanted: Wanted,
+}
+
+/// What to send of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wanted {
+    /// All of it.
+    All,
+    /// These ranges of chunks, ascending and not touching: the rest was verified by an earlier run.
+    Chunks(Vec<ChunkRange>),
+}
+
+/// Consecutive chunks of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChunkRange {
+    /// First chunk.
+    pub first: u32,
+    /// How many, at least one.
+    pub count: u32,
+}
+
+/// A chunk is verified at the far side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// Manifest index.
+    pub index: u64,
+    /// Chunk number.
+    pub chunk: u32,
+    /// Bytes of it that were data, not holes.
+    pub data_bytes: u64,
+}
+
+/// What became of an item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Manifest index.
+    pub index: u64,
+    /// What became of it.
+    pub result: OutcomeKind,
+}
+
+/// What became of an item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OutcomeKind {
+    /// Data moved, verified, under its final name.
+    Copied {
+        /// BLAKE3 of the contents.
+        blake3: [u8; 32],
+    },
+    /// Already there, unchanged.
+    Kept {
+        /// BLAKE3 of the contents, when they were read.
+        blake3: Option<[u8; 32]>,
+    },
+    /// Data was there; metadata was brought up to date.
+    Touched {
+        /// BLAKE3 of the contents, when they were read.
+        blake3: Option<[u8; 32]>,
+    },
+    /// A directory or link was made.
+    Made,
+    /// Nothing to do (directory that existed, end of a directory, skipped or failed at the source).
+    Nothing,
+    /// A dry run would move its data.
+    WouldCopy,
+    /// Could not be written or verified.
+    Failed {
+        /// What and why.
+        why: String,
+        /// Kind of failure.
+        kind: FailureKind,
+    },
+    /// Changed while it was read; another item takes its place.
+    Superseded,
+}
+
+/// Kinds of failures of one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailureKind {
+    /// Input or output.
+    Io,
+    /// No space or quota.
+    Space,
+    /// The source vanished.
+    Vanished,
+    /// Data did not verify after repeated tries.
+    Unverified,
+    /// The source changed while it was read.
+    Changed,
+}
+
+/// A wanted item cannot be sent as announced.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Withdraw {
+    /// Manifest index.
+    pub index: u64,
+    /// What and why.
+    pub why: String,
+    /// Kind of failure.
+    pub kind: FailureKind,
+    /// The item in its new state, which takes the next manifest index.
+    pub retry: Option<PackedItem>,
+}
+
+/// Something for the user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Notice {
+    /// An entry was deleted at the target (or would be).
+    Deleted {
+        /// Its path.
+        path: Vec<u8>,
+    },
+    /// Something could not be done to an entry whose outcome is another matter.
+    Failed {
+        /// Its path.
+        path: Vec<u8>,
+        /// What and why.
+        why: String,
+    },
+    /// Something was left out.
+    Skipped {
+        /// Its path.
+        path: Vec<u8>,
+        /// Why.
+        why: String,
+    },
+    /// A word of warning.
+    Warning {
+        /// One line.
+        text: String,
+    },
+    /// An automatic choice.
+    Chose {
+        /// About what.
+        what: String,
+        /// The choice.
+        choice: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Lane time by cause, in microseconds over all lanes of one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneTime {
+    /// Waiting for storage.
+    pub storage_us: u64,
+    /// Hashing, compressing, encrypting or decrypting.
+    pub cpu_us: u64,
+    /// Waiting for the network.
+    pub network_us: u64,
+    /// Waiting for work.
+    pub idle_us: u64,
+    /// Waiting for the rate limit.
+    pub rate_us: u64,
+}
+
+/// The receiver's last word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiverSummary {
+    /// Where its lanes' time went.
+    pub time: LaneTime,
+    /// Payload bytes that arrived, also those that did not verify.
+    pub arrived_bytes: u64,
+}
+
+/// The sender's last word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SenderSummary {
+    /// Where its lanes' time went.
+    pub time: LaneTime,
+}
+
+/// Ends the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Abort {
+    /// Kind.
+    pub fault: AbortFault,
+    /// What failed and on what.
+    pub what: String,
+    /// Why.
+    pub cause: Option<String>,
+    /// What to try.
+    pub hint: Option<String>,
+}
+
+/// Kinds of errors that end a job; converted by hand from and to those of the front end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum AbortFault {
+    Usage,
+    FileIo,
+    Space,
+    Protocol,
+    Network,
+    Authentication,
+    Verification,
+    Timeout,
+    Interrupted,
+    Busy,
+}
+
+impl Control {
+    /// Refuses what decodes but is larger than anything an honest peer sends. Manifest items are checked when they are
+    /// unpacked.
+    pub fn check_limits(&self) -> Result<(), CodecFault> {
+        let within = |ok: bool, what: &'static str| if ok { Ok(()) } else { Err(CodecFault::Limit(what)) };
+        let short = |text: &str| text.len() <= MAX_TEXT_BYTES;
+        let short_too = |text: &Option<String>| text.as_deref().is_none_or(short);
+        match self {
+            Control::Items(items) => within(items.len() <= MAX_BATCH_ITEMS, "items"),
+            Control::Receipts(receipts) => within(receipts.len() <= MAX_BATCH_ITEMS, "receipts"),
+            Control::Answers(answers) => {
+                let ranges_fit = |answer: &Answer| match &answer.wanted {
+                    Wanted::All => true,
+                    Wanted::Chunks(ranges) => ranges.len() <= MAX_RANGES,
+                };
+                within(answers.len() <= MAX_BATCH_ITEMS && answers.iter().all(ranges_fit), "answers")
+            }
+            Control::Outcomes(outcomes) => {
+                let texts_fit = |outcome: &Outcome| match &outcome.result {
+                    OutcomeKind::Failed { why, .. } => short(why),
+                    _ => true,
+                };
+                within(outcomes.len() <= MAX_BATCH_ITEMS && outcomes.iter().all(texts_fit), "outcomes")
+            }
+            Control::AgentHello(hello) => {
+                within(hello.addresses.len() <= MAX_CANDIDATES && short(&hello.version), "addresses")
+            }
+            Control::Dial(dial) => {
+                within(dial.candidates.len() <= MAX_CANDIDATES && dial.lanes <= MAX_LANES, "candidates")
+            }
+            Control::Start(start) => {
+                let selection = &start.selection;
+                let paths = match &start.role {
+                    Role::Sender { sources } => sources.len(),
+                    Role::Receiver { .. } => 1,
+                };
+                let names = selection.files_from.as_ref().map_or(0, Vec::len);
+                within(paths + names + selection.rules.len() <= MAX_SPEC_ITEMS, "paths and rules")
+            }
+            Control::DialFailed { why } => within(short(why), "reason"),
+            Control::Withdraw(withdraw) => within(short(&withdraw.why), "reason"),
+            Control::Abort(abort) => {
+                within(short(&abort.what) && short_too(&abort.cause) && short_too(&abort.hint), "reason")
+            }
+            Control::Notice(notice) => within(
+                match notice {
+                    Notice::Deleted { .. } => true,
+                    Notice::Failed { why, .. } | Notice::Skipped { why, .. } => short(why),
+                    Notice::Warning { text } => short(text),
+                    Notice::Chose { what, choice, reason } => short(what) && short(choice) && short(reason),
+                },
+                "notice",
+            ),
+            Control::Dialled { .. }
+            | Control::Admit { .. }
+            | Control::Begin { .. }
+            | Control::EndOfManifest
+            | Control::Again { .. }
+            | Control::LaneLost { .. }
+            | Control::Summary(_)
+            | Control::Bye(_)
+            | Control::Ping => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::codec;
+
+    #[test]
+    fn a_message_survives_the_wire() {
+        let message = Control::Outcomes(vec![Outcome { index: 300, result: OutcomeKind::Copied { blake3: [3; 32] } }]);
+        let mut bytes = Vec::new();
+        codec::encode(&message, &mut bytes).unwrap();
+        let length = codec::decode_length(bytes[..4].try_into().unwrap()).unwrap();
+        assert_eq!(length, bytes.len() - 4);
+        assert_eq!(codec::decode(&bytes[4..]), Ok(message));
+    }
+
+    #[test]
+    fn bytes_left_over_and_wild_lengths_are_refused() {
+        let mut bytes = Vec::new();
+        codec::encode(&Control::Ping, &mut bytes).unwrap();
+        bytes.push(0);
+        assert_eq!(codec::decode(&bytes[4..]), Err(CodecFault::Trailing));
+        for length in [0, u32::MAX, (1 << 20) + 1] {
+            assert_eq!(codec::decode_length(length.to_be_bytes()), Err(CodecFault::Length(length)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_decode_or_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = codec::decode(&bytes);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What travels on a lane, from sender to receiver only.
+//!
+//! ```text
+//!   hello | unit | unit | ... | end
+//!   unit  = header (20 bytes) | block | block | ... | trailer
+//!   block = u32: two bits of encoding, length | bytes     at most BLOCK_BYTES of contents each
+//!   trailer = u32 zero | verdict (1 byte) | 32 bytes of BLAKE3
+//! ```
+//! The hash follows the data because it is computed while the data moves.
+
+use crate::limits::{BLOCK_BYTES, MAX_LANES};
+
+/// First bytes of a lane, after the TLS handshake.
+pub const LANE_MAGIC: [u8; 8] = *b"haulane1";
+
+/// Bytes of an encoded [`LaneHello`].
+pub const LANE_HELLO_BYTES: usize = 8 + 16 + 2;
+
+/// Says to which session a new connection belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneHello {
+    /// Random name of the session.
+    pub session: [u8; 16],
+    /// Number of the lane in its session.
+    pub lane: u16,
+}
+
+impl LaneHello {
+    /// Encodes.
+    pub fn encode(&self) -> [u8; LANE_HELLO_BYTES] {
+        let mut out = [0; LANE_HELLO_BYTES];
+        out[..8].copy_from_slice(&LANE_MAGIC);
+        out[8..24].copy_from_slice(&self.session);
+        out[24..].copy_from_slice(&self.lane.to_le_bytes());
+        out
+    }
+
+    /// Decodes; `None` when it is something else.
+    pub fn decode(bytes: &[u8; LANE_HELLO_BYTES]) -> Option<Self> {
+        if bytes[..8] != LANE_MAGIC {
+            return None;
+        }
+        let mut session = [0; 16];
+        session.copy_from_slice(&bytes[8..24]);
+        let lane = u16::from_le_bytes([bytes[24], bytes[25]]);
+        (lane < MAX_LANES).then_some(Self { session, lane })
+    }
+}
+
+/// Bytes of an encoded [`UnitHeader`].
+pub const UNIT_HEADER_BYTES: usize = 20;
+
+/// What a unit of work on a lane is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnitKind {
+    /// A whole file of at most one chunk; the hash in the trailer is the file's BLAKE3.
+    Whole,
+    /// One chunk of a larger file; the hash is the chaining value of its subtree.
+    Chunk,
+    /// Nothing follows on this lane.
+    End,
+}
+
+/// Header of a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitHeader {
+    /// What follows.
+    pub kind: UnitKind,
+    /// Manifest index of the file.
+    pub index: u64,
+    /// Number of the chunk in the file; 0 for whole files.
+    pub chunk: u32,
+}
+
+impl UnitHeader {
+    /// Encodes.
+    pub fn encode(&self) -> [u8; UNIT_HEADER_BYTES] {
+        let mut out = [0; UNIT_HEADER_BYTES];
+        out[0] = match self.kind {
+            UnitKind::Whole => 1,
+            UnitKind::Chunk => 2,
+            UnitKind::End => 3,
+        };
+        out[4..8].copy_from_slice(&self.chunk.to_le_bytes());
+        out[8..16].copy_from_slice(&self.index.to_le_bytes());
+        out
+    }
+
+    /// Decodes; `None` when the bytes are no header (unknown kind, reserved bytes set).
+    pub fn decode(bytes: &[u8; UNIT_HEADER_BYTES]) -> Option<Self> {
+        let kind = match bytes[0] {
+            1 => UnitKind::Whole,
+            2 => UnitKind::Chunk,
+            3 => UnitKind::End,
+            _ => return None,
+        };
+        if bytes[1..4] != [0; 3] || bytes[16..20] != [0; 4] {
+            return None;
+        }
+        let chunk = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        let mut index = [0; 8];
+        index.copy_from_slice(&bytes[8..16]);
+        Some(Self { kind, index: u64::from_le_bytes(index), chunk })
+    }
+}
+
+/// Bytes of an encoded [`BlockHeader`].
+pub const BLOCK_HEADER_BYTES: usize = 4;
+
+/// How the contents of a block travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// As they are.
+    Plain,
+    /// zstd-compressed; decodes to at most [`BLOCK_BYTES`].
+    Zstd,
+    /// Zeros: a hole of the source; nothing follows the header, the receiver leaves a hole.
+    Zeros,
+}
+
+/// Header of a block; a plain length of zero announces the trailer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// Bytes on the wire that follow; for [`Encoding::Zeros`] the length of the hole.
+    pub bytes: u32,
+    /// How they travel.
+    pub encoding: Encoding,
+}
+
+impl BlockHeader {
+    /// Announces the trailer.
+    pub const LAST: BlockHeader = BlockHeader { bytes: 0, encoding: Encoding::Plain };
+
+    /// Encodes.
+    pub fn encode(&self) -> [u8; BLOCK_HEADER_BYTES] {
+        let encoding: u32 = match self.encoding {
+            Encoding::Plain => 0,
+            Encoding::Zstd => 1,
+            Encoding::Zeros => 2,
+        };
+        (self.bytes | encoding << ENCODING_SHIFT).to_le_bytes()
+    }
+
+    /// Decodes; `None` when the length is above [`BLOCK_BYTES`] or the encoding unknown.
+    pub fn decode(bytes: [u8; BLOCK_HEADER_BYTES]) -> Option<Self> {
+        let word = u32::from_le_bytes(bytes);
+        let encoding = match word >> ENCODING_SHIFT {
+            0 => Encoding::Plain,
+            1 => Encoding::Zstd,
+            2 => Encoding::Zeros,
+            _ => return None,
+        };
+        let bytes = word & !(3 << ENCODING_SHIFT);
+        (bytes as usize <= BLOCK_BYTES).then_some(Self { bytes, encoding })
+    }
+}
+
+const ENCODING_SHIFT: u32 = 30;
+
+/// Bytes of an encoded trailer, after the zero block header.
+pub const TRAILER_BYTES: usize = 1 + 32;
+
+/// How a unit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trailer {
+    /// All data was sent; this is its hash.
+    Complete([u8; 32]),
+    /// The source could not be read to the end, or changed: the data is void. The control channel says why.
+    Void,
+}
+
+impl Trailer {
+    /// Encodes.
+    pub fn encode(&self) -> [u8; TRAILER_BYTES] {
+        let mut out = [0; TRAILER_BYTES];
+        if let Trailer::Complete(hash) = self {
+            out[0] = 1;
+            out[1..].copy_from_slice(hash);
+        }
+        out
+    }
+
+    /// Decodes.
+    pub fn decode(bytes: &[u8; TRAILER_BYTES]) -> Option<Self> {
+        let mut hash = [0; 32];
+        hash.copy_from_slice(&bytes[1..]);
+        match bytes[0] {
+            0 => Some(Trailer::Void),
+            1 => Some(Trailer::Complete(hash)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn headers_survive_the_wire() {
+        let hello = LaneHello { session: [7; 16], lane: 3 };
+        assert_eq!(LaneHello::decode(&hello.encode()), Some(hello));
+        for kind in [UnitKind::Whole, UnitKind::Chunk, UnitKind::End] {
+            let header = UnitHeader { kind, index: u64::MAX - 3, chunk: 77 };
+            assert_eq!(UnitHeader::decode(&header.encode()), Some(header));
+        }
+        for encoding in [Encoding::Plain, Encoding::Zstd, Encoding::Zeros] {
+            let block = BlockHeader { bytes: BLOCK_BYTES as u32, encoding };
+            assert_eq!(BlockHeader::decode(block.encode()), Some(block));
+        }
+        for trailer in [Trailer::Void, Trailer::Complete([9; 32])] {
+            assert_eq!(Trailer::decode(&trailer.encode()), Some(trailer));
+        }
+    }
+
+    #[test]
+    fn a_block_above_the_limit_is_refused() {
+        assert_eq!(BlockHeader::decode((BLOCK_BYTES as u32 + 1).to_le_bytes()), None);
+        assert_eq!(BlockHeader::decode(u32::MAX.to_le_bytes()), None);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_decodes_encodes_to_the_same_bytes(bytes in any::<[u8; UNIT_HEADER_BYTES]>()) {
+            if let Some(header) = UnitHeader::decode(&bytes) {
+                prop_assert_eq!(header.encode(), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Every limit of the protocol, with its arithmetic. Both ends enforce them; a peer that exceeds one is refused.
+
+/// Longest control frame. Batches are cut well below ([`BATCH_BYTES`]); one entry with the largest extended attributes
+/// (256 KiB) and the longest path still fits.
+pub const MAX_CONTROL_FRAME_BYTES: usize = 1 << 20;
+
+/// A batch of manifest items, answers or outcomes is sent when it reaches this size, or when nothing else waits.
+pub const BATCH_BYTES: usize = 32 << 10;
+
+/// Items, answers or outcomes in one control frame: the least item takes about 4 bytes on the wire and 200 in memory,
+/// so that a frame cannot blow up 1 MiB into more than 3 MiB.
+pub const MAX_BATCH_ITEMS: usize = 16 << 10;
+
+/// Longest path relative to the tree. Linux bounds a path in one system call (4096), not the depth of a tree.
+pub const MAX_PATH_BYTES: usize = 32 << 10;
+
+/// Longest name of one directory entry; Linux file systems stop at 255.
+pub const MAX_NAME_BYTES: usize = 255;
+
+/// Longest symbolic link target (PATH_MAX).
+pub const MAX_LINK_TARGET_BYTES: usize = 4096;
+
+/// Longest text of a reason, warning or error that a peer may send.
+pub const MAX_TEXT_BYTES: usize = 4096;
+
+/// Manifest items sent but not yet resolved. A path of 10 Gbit/s and 100 ms carries 7,600 files of 16 KiB at once;
+/// 16 Ki items of about 400 bytes are 6.5 MiB on each side.
+pub const MAX_OPEN_ITEMS: usize = 16 << 10;
+
+/// Paths, link targets and attributes of the open items together, so that long ones cannot multiply with the above.
+pub const MAX_OPEN_ITEM_BYTES: usize = 32 << 20;
+
+/// Payload is cut into blocks of at most this size; a lane holds two of them.
+pub const BLOCK_BYTES: usize = 256 << 10;
+
+/// Smallest chunk. A power of two, so that chunks are whole subtrees of the file's BLAKE3 tree.
+pub const MIN_CHUNK_BYTES: u64 = 4 << 20;
+
+/// Most chunks of one file: a ledger of 65,536 chunks takes 2 MiB. 8 EiB / 64 Ki = 128 TiB chunks at worst.
+pub const MAX_CHUNKS_PER_FILE: u32 = 64 << 10;
+
+/// Ranges of missing chunks in one answer; an answer with more rounds up to whole stretches.
+pub const MAX_RANGES: usize = 4096;
+
+/// Most lanes of one session.
+pub const MAX_LANES: u16 = 256;
+
+/// Extended attributes of one entry: number, and bytes of names and values together.
+pub const MAX_XATTRS: usize = 256;
+/// See [`MAX_XATTRS`].
+pub const MAX_XATTR_BYTES: usize = 256 << 10;
+
+/// Source paths, filter rules and `--files-from` names of one job, and their bytes together (they travel in one frame).
+pub const MAX_SPEC_ITEMS: usize = 64 << 10;
+
+/// Addresses one side offers for being reached.
+pub const MAX_CANDIDATES: usize = 64;
+
+/// A login shell may print this much before the banner of our agent.
+pub const MAX_BANNER_NOISE_BYTES: usize = 64 << 10;

@@ -1,0 +1,316 @@
+//! Manifest items: what was found at the source, in walk order, each path sent as what differs from the one before.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{MAX_LINK_TARGET_BYTES, MAX_PATH_BYTES, MAX_TEXT_BYTES, MAX_XATTR_BYTES, MAX_XATTRS};
+use crate::path::{PathFault, RelPath};
+
+/// Seconds and nanoseconds since the epoch; `ns` is below 10^9.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Time {
+    /// Seconds, negative before 1970.
+    pub s: i64,
+    /// Nanoseconds within the second.
+    pub ns: u32,
+}
+
+/// What tells one state of a source file from another; chunks of different identities are never mixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// Size in bytes.
+    pub size: u64,
+    /// Modification time.
+    pub mtime: Time,
+    /// Inode change time: catches a rewrite that restored the modification time.
+    pub ctime: Time,
+    /// Inode number: catches a replacement that restored both.
+    pub inode: u64,
+}
+
+/// One extended attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Xattr {
+    /// Name with its namespace.
+    pub name: Vec<u8>,
+    /// Value, any bytes.
+    pub value: Vec<u8>,
+}
+
+/// Metadata of an entry.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attributes {
+    /// Permission bits, 0o7777 at most.
+    pub mode: u32,
+    /// Modification time.
+    pub mtime: Time,
+    /// Numeric owner.
+    pub uid: u32,
+    /// Numeric group.
+    pub gid: u32,
+    /// Extended attributes and ACLs, when asked for.
+    pub xattrs: Vec<Xattr>,
+}
+
+/// What an item is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ItemKind {
+    /// A regular file.
+    File {
+        /// Its state when it was listed.
+        identity: Identity,
+        /// It has holes.
+        sparse: bool,
+        /// BLAKE3 of the contents, when both sides compare by content.
+        blake3: Option<[u8; 32]>,
+    },
+    /// A directory; its entries follow, then [`ItemKind::DirectoryEnd`].
+    Directory,
+    /// All entries of this directory have been sent.
+    DirectoryEnd {
+        /// The listing had no error: what is not in it does not exist at the source.
+        complete: bool,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// Its text, stored as it is and never followed.
+        target: Vec<u8>,
+    },
+    /// Another name of a file sent before.
+    HardLink {
+        /// The first name.
+        first: RelPath,
+    },
+    /// Left out on purpose.
+    Skipped {
+        /// Why.
+        why: String,
+    },
+    /// Could not be read at the source.
+    Failed {
+        /// What and why.
+        why: String,
+        /// It had been listed and is gone.
+        vanished: bool,
+    },
+}
+
+/// One item of the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Path relative to the target tree.
+    pub path: RelPath,
+    /// What it is.
+    pub kind: ItemKind,
+    /// Its metadata (zeros for skipped and failed ones).
+    pub attributes: Attributes,
+}
+
+impl Item {
+    /// Bytes of variable length that the item keeps in memory on both sides.
+    pub fn weight_bytes(&self) -> usize {
+        let kind = match &self.kind {
+            ItemKind::Symlink { target } => target.len(),
+            ItemKind::HardLink { first } => first.as_bytes().len(),
+            ItemKind::Skipped { why } | ItemKind::Failed { why, .. } => why.len(),
+            ItemKind::File { .. } | ItemKind::Directory | ItemKind::DirectoryEnd { .. } => 0,
+        };
+        let xattrs: usize = self.attributes.xattrs.iter().map(|x| x.name.len() + x.value.len()).sum();
+        self.path.as_bytes().len() + kind + xattrs
+    }
+}
+
+/// An item as it travels: its path without the first `shared` bytes, which are those of the path before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PackedItem {
+    shared: u16,
+    suffix: Vec<u8>,
+    kind: ItemKind,
+    attributes: Attributes,
+}
+
+/// Why an item of the peer was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ItemFault {
+    /// Its path leaves the tree or is malformed.
+    Path(PathFault),
+    /// It refers to more of the previous path than there is.
+    Shared,
+    /// A field is above its limit or out of range.
+    Field(&'static str),
+}
+
+impl core::fmt::Display for ItemFault {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            ItemFault::Path(fault) => write!(f, "manifest item: {fault}"),
+            ItemFault::Shared => f.write_str("manifest item: prefix longer than the path before it"),
+            ItemFault::Field(field) => write!(f, "manifest item: {field} out of range"),
+        }
+    }
+}
+
+impl core::error::Error for ItemFault {}
+
+/// Packs or unpacks a sequence of items; keeps the path of the last one. Each end of a stream has its own.
+#[derive(Debug, Default)]
+pub struct Packer {
+    last: RelPath,
+}
+
+impl Packer {
+    /// Packs the next item.
+    pub fn pack(&mut self, item: &Item) -> PackedItem {
+        let path = item.path.as_bytes();
+        let shared = u16::try_from(self.last.shared_prefix(path)).unwrap_or(u16::MAX);
+        self.last = item.path.clone();
+        PackedItem {
+            shared,
+            suffix: path[usize::from(shared)..].to_vec(),
+            kind: item.kind.clone(),
+            attributes: item.attributes.clone(),
+        }
+    }
+
+    /// Unpacks the next item of a peer and checks all of it.
+    pub fn unpack(&mut self, packed: PackedItem) -> Result<Item, ItemFault> {
+        let prefix = self.last.as_bytes().get(..usize::from(packed.shared)).ok_or(ItemFault::Shared)?;
+        if prefix.len() + packed.suffix.len() > MAX_PATH_BYTES {
+            return Err(ItemFault::Path(PathFault::TooLong));
+        }
+        let path = RelPath::new([prefix, packed.suffix.as_slice()].concat()).map_err(ItemFault::Path)?;
+        check_kind(&packed.kind, &path)?;
+        check_attributes(&packed.attributes)?;
+        self.last = path.clone();
+        Ok(Item { path, kind: packed.kind, attributes: packed.attributes })
+    }
+}
+
+fn check_kind(kind: &ItemKind, path: &RelPath) -> Result<(), ItemFault> {
+    match kind {
+        ItemKind::File { identity, .. } => {
+            check_time(identity.mtime)?;
+            check_time(identity.ctime)?;
+            // A file offset is an off_t: nothing is larger than 2^63 - 1.
+            if identity.size > i64::MAX as u64 {
+                return Err(ItemFault::Field("size"));
+            }
+            not_root(path)
+        }
+        ItemKind::Symlink { target } => {
+            if target.is_empty() || target.len() > MAX_LINK_TARGET_BYTES || target.contains(&0) {
+                return Err(ItemFault::Field("link target"));
+            }
+            not_root(path)
+        }
+        ItemKind::HardLink { first } => {
+            if first.is_root() {
+                return Err(ItemFault::Field("hard link"));
+            }
+            not_root(path)
+        }
+        ItemKind::Skipped { why } | ItemKind::Failed { why, .. } if why.len() > MAX_TEXT_BYTES => {
+            Err(ItemFault::Field("reason"))
+        }
+        ItemKind::Skipped { .. }
+        | ItemKind::Failed { .. }
+        | ItemKind::Directory
+        | ItemKind::DirectoryEnd { .. } => Ok(()),
+    }
+}
+
+fn not_root(path: &RelPath) -> Result<(), ItemFault> {
+    if path.is_root() { Err(ItemFault::Field("path")) } else { Ok(()) }
+}
+
+fn check_attributes(attributes: &Attributes) -> Result<(), ItemFault> {
+    if attributes.mode > 0o7777 {
+        return Err(ItemFault::Field("mode"));
+    }
+    check_time(attributes.mtime)?;
+    let xattrs = &attributes.xattrs;
+    let bytes: usize = xattrs.iter().map(|x| x.name.len() + x.value.len()).sum();
+    if xattrs.len() > MAX_XATTRS || bytes > MAX_XATTR_BYTES {
+        return Err(ItemFault::Field("extended attributes"));
+    }
+    if xattrs.iter().any(|x| x.name.is_empty() || x.name.len() > 255 || x.name.contains(&0)) {
+        return Err(ItemFault::Field("extended attribute name"));
+    }
+    Ok(())
+}
+
+fn check_time(time: Time) -> Result<(), ItemFault> {
+    if time.ns < 1_000_000_000 { Ok(()) } else { Err(ItemFault::Field("time")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn directory(path: &[u8]) -> Item {
+        Item {
+            path: RelPath::new(path.to_vec()).unwrap(),
+            kind: ItemKind::Directory,
+            attributes: Attributes::default(),
+        }
+    }
+
+    #[test]
+    fn a_sequence_of_paths_survives_packing() {
+        let items: Vec<Item> =
+            [&b""[..], b"data", b"data/a", b"data/ab", b"data/b/c", b"x"].iter().map(|p| directory(p)).collect();
+        let (mut pack, mut unpack) = (Packer::default(), Packer::default());
+        for item in items {
+            let packed = pack.pack(&item);
+            assert_eq!(unpack.unpack(packed), Ok(item));
+        }
+    }
+
+    #[test]
+    fn a_prefix_that_does_not_exist_is_refused() {
+        let packed = PackedItem {
+            shared: 7,
+            suffix: b"x".to_vec(),
+            kind: ItemKind::Directory,
+            attributes: Attributes::default(),
+        };
+        assert_eq!(Packer::default().unpack(packed), Err(ItemFault::Shared));
+    }
+
+    #[test]
+    fn a_climbing_path_and_wild_fields_are_refused() {
+        let packed = |suffix: &[u8], kind: ItemKind, attributes: Attributes| PackedItem {
+            shared: 0,
+            suffix: suffix.to_vec(),
+            kind,
+            attributes,
+        };
+        let plain = Attributes::default;
+        let cases = vec![
+            packed(b"../x", ItemKind::Directory, plain()),
+            packed(b"x", ItemKind::Symlink { target: vec![] }, plain()),
+            packed(b"x", ItemKind::Symlink { target: b"a\0".to_vec() }, plain()),
+            packed(b"", ItemKind::Symlink { target: b"a".to_vec() }, plain()),
+            packed(b"x", ItemKind::Directory, Attributes { mode: 0o10000, ..plain() }),
+            packed(b"x", ItemKind::Directory, Attributes { mtime: Time { s: 0, ns: 1_000_000_000 }, ..plain() }),
+        ];
+        for case in cases {
+            assert!(Packer::default().unpack(case.clone()).is_err(), "{case:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn unpacking_any_bytes_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            if let Ok((packed, _)) = postcard::take_from_bytes::<PackedItem>(&bytes) {
+                let _ = Packer::default().unpack(packed);
+            }
+        }
+    }
+}
