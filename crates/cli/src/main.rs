@@ -1,2 +1,49 @@
-//! placeholder
-fn main() {}
+//! `haul`: the command line. `args.rs` has what can be typed, `job.rs` what it means, `failure.rs` how it can end.
+
+#![forbid(unsafe_code)]
+
+mod agent;
+mod args;
+mod copy;
+mod endpoint;
+mod failure;
+mod figures;
+mod job;
+mod json;
+mod key;
+mod manifest_out;
+mod pages;
+mod printable;
+mod progress;
+mod rate;
+mod report;
+mod serve;
+mod signals;
+mod verify;
+
+use std::process::ExitCode;
+
+use args::{Command, Typed};
+
+fn main() -> ExitCode {
+    match Typed::parse_from(std::env::args_os()) {
+        Ok((typed, filters)) => match &typed.command {
+            Command::Cp(cp) => copy::run(cp, &filters),
+            Command::Verify(typed) => verify::run(typed),
+            Command::Key(typed) => key::run(typed),
+            Command::Serve(typed) => serve::run(typed),
+            Command::Agent(typed) => agent::run(typed),
+            Command::Completions(typed) => pages::completions(typed.shell),
+            Command::Man(typed) => pages::man(typed.directory.as_deref()),
+        },
+        Err(error) => {
+            let _ = error.print();
+            // Help and version were asked for; everything else is a usage error, which is 1 here and 2 for clap.
+            if error.use_stderr() {
+                ExitCode::from(failure::of_fault(haul_transfer::Fault::Usage).code)
+            } else {
+                ExitCode::SUCCESS
+            }
+        }
+    }
+}

@@ -1,3 +1,33 @@
-//! placeholder
+//! Bytes over wires: connect, listen, TLS, tuning.
+//!
+//! ```text
+//! resolve -> dial   --+                      +-> Stream: Read + Write, clear or TLS
+//!                     +-> client() / server()|     |-> split() for a reader and a writer thread
+//! Listener -> Door  --+                      +-> shutdown_handle() to end both from elsewhere
+//! ```
+//! Plain threads and blocking calls. Both ends of a TLS connection are pinned to raw Ed25519 keys (RFC 7250); there are
+//! no certificates and no names. `policy` tunes a TCP connection to its path and says what the kernel granted.
 
 #![forbid(unsafe_code)]
+
+pub mod dial;
+mod error;
+pub mod identity;
+pub mod limits;
+pub mod listen;
+pub mod policy;
+mod record;
+#[cfg(test)]
+mod scenarios;
+pub mod stream;
+pub mod tls;
+mod transport;
+
+pub use dial::{Family, dial, local_addresses, resolve};
+pub use error::{Attempt, NetError};
+pub use identity::{Identity, PublicKey};
+pub use listen::{Admit, Deliver, Door, Listener};
+pub use policy::{Applied, NetworkClass};
+pub use stream::{Probe, ReadHalf, ShutdownHandle, Stream, WriteHalf};
+pub use tls::{Cipher, client, preferred_ciphers, server};
+pub use transport::{Pipes, Transport};

@@ -1,3 +1,39 @@
-//! placeholder
+//! Bytes at rest: where trees are read from, and where they are written.
+//!
+//! A source is resolved from what was typed ([`SourceSet::resolve`]), walked ([`SourceSet::walk`]) and its files are
+//! opened by the lanes ([`SourceSet::open`]). A target is an open root directory ([`TargetTree`]); a file is written
+//! as a [`Part`] under a temporary name and takes its final name when it is complete ([`Part::commit`]).
+//!
+//! Both sides trust nobody: every path is resolved beneath an open directory, by the kernel, without following links;
+//! every name that is printed is escaped; every list, cache and retry has its limit in `limits.rs`.
 
 #![forbid(unsafe_code)]
+
+mod attributes;
+mod delete;
+mod error;
+mod files_from;
+mod filter;
+mod glob;
+mod limits;
+mod listing;
+mod meta;
+mod name;
+mod parents;
+mod part;
+mod pattern;
+mod resolve;
+mod source;
+mod tree;
+mod typed;
+mod walk;
+
+pub use error::{Result, StoreError, printable};
+pub use filter::Filter;
+pub use meta::{FileId, Kind, Metadata, Stat, Time};
+pub use name::{journal_name, name_hash, parse_haul_name, part_name};
+pub use part::Part;
+pub use resolve::ResolveOptions;
+pub use source::{SourceFile, SourceSet};
+pub use tree::{TargetOptions, TargetTree};
+pub use walk::{EntryKind, Found, FoundEntry, Walk, WalkOptions};

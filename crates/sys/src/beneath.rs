@@ -1,1 +1,188 @@
-//! placeholder
+//! Opens paths beneath an open directory without ever leaving it.
+//!
+//! `openat2` does the whole walk in the kernel, so nobody can swap a directory for a link between two of our steps.
+//! Kernels before 5.6 and some container filters lack it; there we take one component at a time, each without
+//! following links, which is slower and equally safe.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// What a symbolic link on the way means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Links {
+    /// No component may be a link: the open fails with `ELOOP` (`ENOTDIR` on kernels without `openat2`).
+    Refused,
+    /// Links are followed as long as they stay beneath the root, else the open fails with `EXDEV`.
+    Within,
+}
+
+/// Opens `path` beneath `root`. An empty path is `root` itself.
+///
+/// Paths longer than the kernel takes in one call are walked in pieces (only with [`Links::Refused`]).
+pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, links: Links) -> io::Result<OwnedFd> {
+    if path.first() == Some(&b'/') {
+        return Err(Errno::XDEV.into());
+    }
+    let flags = flags | OFlags::CLOEXEC;
+    let mut held: Option<OwnedFd> = None;
+    let mut rest = path;
+    while links == Links::Refused && rest.len() > PIECE_BYTES {
+        let Some(cut) = rest[..PIECE_BYTES].iter().rposition(|&byte| byte == b'/') else { break };
+        let piece = &rest[..cut];
+        rest = &rest[cut + 1..];
+        if piece.is_empty() {
+            continue;
+        }
+        // Each piece starts anew, so a `..` at its start would leave the root unseen.
+        if has_parent_component(piece) || has_parent_component(rest) {
+            return Err(Errno::XDEV.into());
+        }
+        let from = held.as_ref().map_or(root, |fd| fd.as_fd());
+        let next = open_piece(from, piece, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), links)?;
+        held = Some(next);
+    }
+    let rest = if rest.is_empty() { b".".as_slice() } else { rest };
+    Ok(open_piece(held.as_ref().map_or(root, |fd| fd.as_fd()), rest, flags, mode, links)?)
+}
+
+fn open_piece(
+    root: BorrowedFd<'_>,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+    links: Links,
+) -> rustix::io::Result<OwnedFd> {
+    if OPENAT2_MISSING.load(Ordering::Relaxed) {
+        return open_by_component(root, path, flags, mode);
+    }
+    let resolve = match links {
+        Links::Refused => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        Links::Within => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+    };
+    let mut attempts = 0;
+    loop {
+        match rustix::fs::openat2(root, path, flags, mode, resolve) {
+            Err(Errno::INTR) => {}
+            // The kernel saw a rename during the walk and could not prove that we stayed beneath.
+            Err(Errno::AGAIN) if attempts < RACE_ATTEMPTS => attempts += 1,
+            Err(Errno::NOSYS) => {
+                OPENAT2_MISSING.store(true, Ordering::Relaxed);
+                return open_by_component(root, path, flags, mode);
+            }
+            // A container filter that does not know openat2 says EPERM, and so may an immutable file; only the
+            // component walk can tell. It is as safe, so trying it costs nothing but time.
+            Err(Errno::PERM) => return open_by_component(root, path, flags, mode),
+            result => return result,
+        }
+    }
+}
+
+/// The same without `openat2`. Links are refused whatever was asked: following them safely needs the kernel.
+fn open_by_component(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode) -> rustix::io::Result<OwnedFd> {
+    if has_parent_component(path) || path.first() == Some(&b'/') {
+        return Err(Errno::XDEV);
+    }
+    let mut held: Option<OwnedFd> = None;
+    let mut components = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty() && *part != b".").peekable();
+    while let Some(component) = components.next() {
+        let from = held.as_ref().map_or(root, |fd| fd.as_fd());
+        if components.peek().is_none() {
+            return rustix::io::retry_on_intr(|| rustix::fs::openat(from, component, flags | OFlags::NOFOLLOW, mode));
+        }
+        let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let next = rustix::io::retry_on_intr(|| rustix::fs::openat(from, component, step, Mode::empty()))?;
+        held = Some(next);
+    }
+    rustix::io::retry_on_intr(|| rustix::fs::openat(root, b".".as_slice(), flags, mode))
+}
+
+fn has_parent_component(path: &[u8]) -> bool {
+    path.split(|&byte| byte == b'/').any(|component| component == b"..")
+}
+
+/// Remembered for the life of the process: a kernel does not learn the call later.
+static OPENAT2_MISSING: AtomicBool = AtomicBool::new(false);
+
+/// PATH_MAX is 4096 with its NUL; a piece ends at a component boundary, so it leaves room for the longest name.
+const PIECE_BYTES: usize = 3840;
+
+/// A rename storm elsewhere in the tree makes the kernel give up; after this many tries it is an attack or hopeless.
+const RACE_ATTEMPTS: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    const READ: OFlags = OFlags::RDONLY;
+
+    fn root(path: &std::path::Path) -> OwnedFd {
+        rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap()
+    }
+
+    type Opener = fn(BorrowedFd<'_>, &[u8]) -> bool;
+
+    fn both_ways() -> [(&'static str, Opener); 2] {
+        [
+            ("openat2", |root, path| open(root, path, READ, Mode::empty(), Links::Refused).is_ok()),
+            ("components", |root, path| open_by_component(root, path, READ, Mode::empty()).is_ok()),
+        ]
+    }
+
+    #[test]
+    fn opens_beneath_and_refuses_every_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let inside = dir.path().join("root");
+        std::fs::create_dir_all(inside.join("a/b")).unwrap();
+        std::fs::write(inside.join("a/b/file"), b"x").unwrap();
+        std::fs::write(dir.path().join("secret"), b"x").unwrap();
+        symlink("..", inside.join("up")).unwrap();
+        symlink("/", inside.join("a/slash")).unwrap();
+        symlink("b", inside.join("a/near")).unwrap();
+        let root = root(&inside);
+        for (way, opens) in both_ways() {
+            for path in ["", ".", "a", "a/b/file", "a//b/./file"] {
+                assert!(opens(root.as_fd(), path.as_bytes()), "{way} should open {path:?}");
+            }
+            for path in ["..", "../secret", "/etc/passwd", "up/secret", "a/slash/etc", "a/near", "a/near/file", "up"] {
+                assert!(!opens(root.as_fd(), path.as_bytes()), "{way} should refuse {path:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn follows_links_that_stay_within() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        symlink("../a/b", dir.path().join("a/near")).unwrap();
+        symlink("../../..", dir.path().join("a/out")).unwrap();
+        let root = root(dir.path());
+        assert!(open(root.as_fd(), b"a/near", READ, Mode::empty(), Links::Within).is_ok());
+        let out = open(root.as_fd(), b"a/out", READ, Mode::empty(), Links::Within).unwrap_err();
+        assert_eq!(out.raw_os_error(), Some(Errno::XDEV.raw_os_error()));
+    }
+
+    #[test]
+    fn walks_paths_longer_than_the_kernel_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = vec![b'n'; 200];
+        let mut at = root(dir.path());
+        let mut path = Vec::new();
+        for depth in 0..45 {
+            rustix::fs::mkdirat(&at, &name, Mode::from_raw_mode(0o700)).unwrap();
+            at = rustix::fs::openat(&at, &name, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+            if depth > 0 {
+                path.push(b'/');
+            }
+            path.extend_from_slice(&name);
+        }
+        assert!(path.len() > 2 * 4096);
+        let root = root(dir.path());
+        let found = open(root.as_fd(), &path, READ | OFlags::DIRECTORY, Mode::empty(), Links::Refused).unwrap();
+        assert_eq!(rustix::fs::fstat(&found).unwrap().st_ino, rustix::fs::fstat(&at).unwrap().st_ino);
+    }
+}

@@ -1,1 +1,165 @@
-//! placeholder
+//! Reading, writing and flushing open files at explicit offsets.
+//!
+//! Nothing here uses the file position, so one descriptor serves many threads. All calls are repeated when a signal
+//! interrupts them and when the kernel moved fewer bytes than asked.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, SeekFrom};
+use rustix::io::Errno;
+
+/// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
+pub fn read_full_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buffer.len() {
+        match rustix::io::pread(file, &mut buffer[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(len) => done += len,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `data` at `offset`.
+pub fn write_all_at(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < data.len() {
+        match rustix::io::pwrite(file, &data[done..], offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(len) => done += len,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The next range that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
+///
+/// File systems that cannot tell report everything as data. The file position moves, which nobody here relies on.
+pub fn next_data(file: BorrowedFd<'_>, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
+    if offset >= end {
+        return Ok(None);
+    }
+    let start = match rustix::io::retry_on_intr(|| rustix::fs::seek(file, SeekFrom::Data(offset))) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(Some((offset, end))),
+        Err(error) => return Err(error.into()),
+    };
+    if start >= end {
+        return Ok(None);
+    }
+    let stop = match rustix::io::retry_on_intr(|| rustix::fs::seek(file, SeekFrom::Hole(start))) {
+        Ok(stop) => stop.min(end),
+        // The file shrank between the two calls; reading will tell.
+        Err(Errno::NXIO) => end,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some((start, stop)))
+}
+
+/// Frees `[offset, offset + len)` so that it reads as zeros; the size stays. Returns false where the file system
+/// cannot.
+pub fn punch(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<bool> {
+    if len == 0 {
+        return Ok(true);
+    }
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, len)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Asks the kernel to begin writing a range out, without waiting. Only a hint: errors show at the next flush.
+pub fn start_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) {
+    let (Ok(offset), Ok(len)) = (i64::try_from(offset), i64::try_from(len)) else { return };
+    // SAFETY: no memory is passed; the descriptor is borrowed and so open for the length of the call.
+    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+/// Tells the kernel that the file will be read from front to back, so it reads ahead further.
+pub fn advise_sequential(file: BorrowedFd<'_>) {
+    let _ = rustix::fs::fadvise(file, 0, None, Advice::Sequential);
+}
+
+/// Drops clean pages of a range from the cache, so that the next read comes from the medium.
+pub fn drop_cache(file: BorrowedFd<'_>, offset: u64, len: u64) {
+    if let Some(len) = std::num::NonZeroU64::new(len) {
+        let _ = rustix::fs::fadvise(file, offset, Some(len), Advice::DontNeed);
+    }
+}
+
+/// Waits until the content is on the medium (and what is needed to find it).
+pub fn flush_data(file: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(file))?)
+}
+
+/// Waits until content and metadata are on the medium.
+pub fn flush_all(file: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(file))?)
+}
+
+/// Takes the file for this open descriptor alone; false when another holds it.
+///
+/// File systems without locks (some network mounts) answer true: a lock is a courtesy between two of us, not what
+/// correctness rests on.
+pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
+    match rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
+        Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sets the permission bits of an open file, also one opened with `O_PATH` (through `/proc`).
+pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
+    let (fd, mode) = (file.as_fd(), Mode::from_raw_mode(mode));
+    let set = match rustix::fs::fchmod(fd, mode) {
+        Err(Errno::BADF) => rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_raw_fd()), mode),
+        result => result,
+    };
+    set.map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn finds_data_between_holes_and_punches_more() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8 << 20).unwrap();
+        write_all_at(file.as_fd(), &[1; 65536], 4 << 20).unwrap();
+        let found = next_data(file.as_fd(), 0, 8 << 20).unwrap();
+        if found == Some((0, 8 << 20)) {
+            eprintln!("skipped: the file system of the temporary directory does not report holes");
+            return;
+        }
+        assert_eq!(found, Some((4 << 20, (4 << 20) + 65536)));
+        assert_eq!(next_data(file.as_fd(), 5 << 20, 8 << 20).unwrap(), None);
+        assert_eq!(next_data(file.as_fd(), 0, 1 << 20).unwrap(), None);
+        assert_eq!(next_data(file.as_fd(), 9 << 20, 10 << 20).unwrap(), None);
+        assert!(punch(file.as_fd(), 4 << 20, 65536).unwrap());
+        assert_eq!(next_data(file.as_fd(), 0, 8 << 20).unwrap(), None);
+        assert_eq!(file.metadata().unwrap().len(), 8 << 20);
+    }
+
+    #[test]
+    fn reads_up_to_the_end_and_a_second_lock_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        write_all_at(file.as_file().as_fd(), b"0123456789", 0).unwrap();
+        let mut buffer = [0; 8];
+        assert_eq!(read_full_at(file.as_file().as_fd(), &mut buffer, 6).unwrap(), 4);
+        assert_eq!(&buffer[..4], b"6789");
+        assert!(try_lock(file.as_file().as_fd()).unwrap());
+        let again = File::open(file.path()).unwrap();
+        assert!(!try_lock(again.as_fd()).unwrap());
+    }
+}

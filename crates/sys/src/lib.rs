@@ -1,6 +1,7 @@
 //! What Linux offers: one file per facility, safe functions out. The only crate with `unsafe`.
 
 pub mod beneath;
+pub mod clock;
 pub mod file;
 pub mod poll;
 pub mod process;

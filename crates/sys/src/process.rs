@@ -1,1 +1,54 @@
-//! placeholder
+//! Facts about, and limits of, this process.
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit};
+
+/// Lifts the soft limit on open files to the hard one and returns what now holds (`None`: no limit).
+///
+/// Deep trees and many lanes hold many descriptors; the usual soft limit of 1024 is a compatibility default for
+/// programs that call `select`, which we do not.
+pub fn raise_open_file_limit() -> io::Result<Option<u64>> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return Ok(limit.current);
+    }
+    rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
+    Ok(rustix::process::getrlimit(Resource::Nofile).current)
+}
+
+/// The user that files we make belong to.
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// True when ownership and privileged attributes can be set.
+pub fn is_root() -> bool {
+    effective_user() == 0
+}
+
+/// The permission bits that new files of this process do not get.
+///
+/// Read from `/proc`, because asking the system call means changing the mask for every thread for a moment.
+pub fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(USUAL_UMASK)
+}
+
+/// What nearly every system sets; used only where `/proc` is not mounted.
+const USUAL_UMASK: u32 = 0o022;
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn soft_limit_reaches_the_hard_limit() {
+        let raised = super::raise_open_file_limit().unwrap();
+        assert_eq!(raised, rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum);
+    }
+
+    #[test]
+    fn umask_is_a_permission_mask() {
+        assert!(super::umask() <= 0o777);
+    }
+}

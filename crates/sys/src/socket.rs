@@ -1,1 +1,124 @@
-//! placeholder
+//! Socket options that std does not offer, and the addresses of this host.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::AsFd;
+
+use rustix::net::sockopt;
+
+/// Name of the congestion control in use on a TCP socket.
+pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
+    Ok(sockopt::tcp_congestion(socket)?)
+}
+
+/// Chooses the congestion control by name: `ENOENT` when the kernel has none of that name, `EPERM` when it is not among
+/// `net.ipv4.tcp_allowed_congestion_control` and the process may not administer the network.
+pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
+    Ok(sockopt::set_tcp_congestion(socket, name)?)
+}
+
+/// How long sent bytes may stay unacknowledged before the connection fails; 0 means the system's default.
+pub fn user_timeout_ms(socket: impl AsFd) -> io::Result<u32> {
+    Ok(sockopt::tcp_user_timeout(socket)?)
+}
+
+/// See [`user_timeout_ms`].
+pub fn set_user_timeout_ms(socket: impl AsFd, timeout_ms: u32) -> io::Result<()> {
+    Ok(sockopt::set_tcp_user_timeout(socket, timeout_ms)?)
+}
+
+/// Size of the send buffer in effect: the kernel doubles what was asked, and caps it.
+pub fn send_buffer_bytes(socket: impl AsFd) -> io::Result<usize> {
+    Ok(sockopt::socket_send_buffer_size(socket)?)
+}
+
+/// Asks for a send buffer; read [`send_buffer_bytes`] for what was granted.
+pub fn set_send_buffer_bytes(socket: impl AsFd, size_bytes: usize) -> io::Result<()> {
+    Ok(sockopt::set_socket_send_buffer_size(socket, size_bytes)?)
+}
+
+/// Size of the receive buffer in effect.
+pub fn receive_buffer_bytes(socket: impl AsFd) -> io::Result<usize> {
+    Ok(sockopt::socket_recv_buffer_size(socket)?)
+}
+
+/// Asks for a receive buffer. On TCP this ends the kernel's own tuning of it.
+pub fn set_receive_buffer_bytes(socket: impl AsFd, size_bytes: usize) -> io::Result<()> {
+    Ok(sockopt::set_socket_recv_buffer_size(socket, size_bytes)?)
+}
+
+/// One address of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterfaceAddress {
+    /// The address.
+    pub ip: IpAddr,
+    /// On the loopback interface.
+    pub loopback: bool,
+}
+
+/// Addresses of all interfaces that are up, in the kernel's order.
+pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
+    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: `list` is a valid place for the pointer that getifaddrs writes.
+    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut found = Vec::new();
+    let mut entry = list;
+    while !entry.is_null() {
+        // SAFETY: `entry` is the head of the list or an `ifa_next` of it, not null, and the list is not freed yet.
+        let interface = unsafe { &*entry };
+        entry = interface.ifa_next;
+        let up = interface.ifa_flags & libc::IFF_UP as libc::c_uint != 0;
+        let loopback = interface.ifa_flags & libc::IFF_LOOPBACK as libc::c_uint != 0;
+        if !up || interface.ifa_addr.is_null() {
+            continue;
+        }
+        // SAFETY: `ifa_addr` is not null and points to a socket address within the list; each begins with its family.
+        let family = libc::c_int::from(unsafe { (*interface.ifa_addr).sa_family });
+        let ip = match family {
+            libc::AF_INET => {
+                // SAFETY: family AF_INET says the address is a `sockaddr_in`; the read needs no alignment.
+                let address: libc::sockaddr_in =
+                    unsafe { interface.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+                IpAddr::V4(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)))
+            }
+            libc::AF_INET6 => {
+                // SAFETY: family AF_INET6 says the address is a `sockaddr_in6`; the read needs no alignment.
+                let address: libc::sockaddr_in6 =
+                    unsafe { interface.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
+                IpAddr::V6(Ipv6Addr::from(address.sin6_addr.s6_addr))
+            }
+            _ => continue,
+        };
+        found.push(InterfaceAddress { ip, loopback });
+    }
+    // SAFETY: `list` came from getifaddrs, is freed once, and nothing points into it any more.
+    unsafe { libc::freeifaddrs(list) };
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn options_are_read_back_as_set() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        set_user_timeout_ms(&socket, 12_345).unwrap();
+        assert_eq!(user_timeout_ms(&socket).unwrap(), 12_345);
+        // reno is built into every kernel and always allowed.
+        set_congestion_control(&socket, "reno").unwrap();
+        assert_eq!(congestion_control(&socket).unwrap(), "reno");
+        assert!(set_congestion_control(&socket, "no-such").is_err());
+    }
+
+    #[test]
+    fn the_loopback_address_is_among_ours() {
+        let addresses = interface_addresses().unwrap();
+        assert!(addresses.iter().any(|address| address.loopback && address.ip.is_loopback()), "{addresses:?}");
+    }
+}

@@ -1,33 +1,45 @@
 //! Carries a job out: `run(Job, observer) -> Result<Report, Error>`.
+//!
+//! ```text
+//!   coordinate   job -> who is where, who sends, who receives        (this machine, push, pull, between two others)
+//!   remote       reach the far side: ssh and our own program there, or a daemon
+//!   lanes        connect data connections: direct, reversed, inside ssh sessions
+//!   sender       walk, read, hash, send              receiver   decide, verify, write, settle
+//!   channel      the control channel and the one queue of events of each session
+//!   watch        what happens -> events, report
+//!   far          the far side of a session           agent      the far side over standard input and output
+//! ```
 
 #![forbid(unsafe_code)]
 
-
+mod agent;
+mod channel;
+mod convert;
+mod coordinate;
+mod desk;
 pub mod error;
 pub mod event;
+mod far;
+mod hash;
 pub mod job;
+pub mod known;
+mod lanes;
+pub mod manifest_file;
+mod receiver;
+mod relay;
+mod remote;
+mod sender;
+mod session;
+mod ssh;
+mod stopwatch;
+pub mod verify;
+mod watch;
+mod zeros;
 
+pub use agent::{AgentOptions, agent};
+pub use coordinate::run;
 pub use error::{Error, Fault};
 pub use event::{Change, Event, Limit, ManifestLine, Observer, Progress, Report, TimeShares};
-pub use job::{
-    Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions,
-};
-
-/// Carries a job out.
-pub fn run(_job: &Job, _observer: std::sync::Arc<dyn Observer>) -> Result<Report, Error> {
-    Err(Error::new(Fault::Protocol, "not built yet"))
-}
-
-/// The far side of a session over standard input and output: what `haul agent` runs. Returns the process exit code.
-pub fn agent(_options: &AgentOptions) -> u8 {
-    1
-}
-
-/// What `haul agent` was told on its command line.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AgentOptions {
-    /// `--port-range FIRST-LAST`
-    pub port_range: Option<(u16, u16)>,
-    /// `--relay PORT`: carry one lane between standard input/output and this local port instead of a control session.
-    pub relay_port: Option<u16>,
-}
+pub use far::{Desk, Grant, serve_control};
+pub use haul_wire::PROTOCOL_VERSION;
+pub use job::{Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions};

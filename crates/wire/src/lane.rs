@@ -13,6 +13,9 @@ use crate::limits::{BLOCK_BYTES, MAX_LANES};
 /// First bytes of a lane, after the TLS handshake.
 pub const LANE_MAGIC: [u8; 8] = *b"haulane1";
 
+/// First bytes of a control channel that reaches a daemon's port; zeros fill it up to the length of a lane's hello.
+pub const CONTROL_MAGIC: [u8; 8] = *b"haulctl1";
+
 /// Bytes of an encoded [`LaneHello`].
 pub const LANE_HELLO_BYTES: usize = 8 + 16 + 2;
 
@@ -44,6 +47,37 @@ impl LaneHello {
         session.copy_from_slice(&bytes[8..24]);
         let lane = u16::from_le_bytes([bytes[24], bytes[25]]);
         (lane < MAX_LANES).then_some(Self { session, lane })
+    }
+}
+
+/// What a new connection is, from its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hello {
+    /// A lane of a session.
+    Lane(LaneHello),
+    /// The control channel of a new session.
+    Control,
+}
+
+impl Hello {
+    /// Encodes.
+    pub fn encode(&self) -> [u8; LANE_HELLO_BYTES] {
+        match self {
+            Hello::Lane(lane) => lane.encode(),
+            Hello::Control => {
+                let mut out = [0; LANE_HELLO_BYTES];
+                out[..8].copy_from_slice(&CONTROL_MAGIC);
+                out
+            }
+        }
+    }
+
+    /// Decodes; `None` when it is something else.
+    pub fn decode(bytes: &[u8; LANE_HELLO_BYTES]) -> Option<Self> {
+        if *bytes == Hello::Control.encode() {
+            return Some(Hello::Control);
+        }
+        LaneHello::decode(bytes).map(Hello::Lane)
     }
 }
 

@@ -1,0 +1,90 @@
+# haul: make, make test, make demo, make bench, make install PREFIX=~/.local
+
+CARGO  ?= cargo
+PREFIX ?= /usr/local
+
+# Cargo builds for a named target (see .cargo/config.toml), so programs lie below its triple.
+TRIPLE := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+HAUL   := $(TARGET)/$(TRIPLE)/release/haul
+
+.PHONY: all build test setup-test fmt-check clippy tidy unit e2e lint-deny demo bench man install clean help
+
+all: build
+
+build:
+	$(CARGO) build --release --locked -p haul-cli
+
+# Everything that must be clean, quickest first.
+test: setup-test fmt-check tidy clippy unit build e2e lint-deny-if-there
+
+setup-test:
+	scripts/setup-test.sh
+
+fmt-check:
+	$(CARGO) fmt --all --check
+
+tidy:
+	$(CARGO) xtask tidy
+
+clippy:
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+# Tests of the crates, in the profile for development: quick to build, with overflow checks and assertions.
+unit:
+	$(CARGO) test --workspace --locked --exclude haul-e2e
+
+# Scenarios with the release build between network namespaces (root; otherwise most of them say why they are skipped).
+# `make e2e TESTS=resume` runs a part.
+e2e: build
+	HAUL_BIN=$(abspath $(HAUL)) $(CARGO) test --locked -p haul-e2e -- --test-threads=2 $(TESTS)
+
+# Licences, sources and known vulnerabilities of the dependencies.
+lint-deny:
+	$(CARGO) deny --all-features check
+
+# Installing cargo-deny takes longer than all other checks together, so `make test` uses it where it is, and says so where not.
+# Without network the list of advisories cannot be fetched; licences, bans and sources are checked all the same.
+.PHONY: lint-deny-if-there
+lint-deny-if-there:
+	@if $(CARGO) deny --version >/dev/null 2>&1; then \
+	    $(CARGO) deny --all-features check bans licenses sources; \
+	else \
+	    echo "skipped: cargo-deny is not installed (cargo install cargo-deny --locked; then make lint-deny)"; \
+	fi
+
+demo: build
+	HAUL_BIN=$(abspath $(HAUL)) scripts/demo.sh
+
+# Prints Markdown tables; `make bench > bench.md`. See scripts/bench.sh --help.
+bench: build
+	@HAUL_BIN=$(abspath $(HAUL)) scripts/bench.sh
+
+# Manual pages and completions, made from the definitions of the flags.
+man: build
+	rm -rf $(TARGET)/man $(TARGET)/completions
+	mkdir -p $(TARGET)/man $(TARGET)/completions
+	$(HAUL) man $(TARGET)/man
+	$(HAUL) completions bash >$(TARGET)/completions/haul
+	$(HAUL) completions zsh >$(TARGET)/completions/_haul
+	$(HAUL) completions fish >$(TARGET)/completions/haul.fish
+
+install: man
+	install -D -m 755 $(HAUL) $(DESTDIR)$(PREFIX)/bin/haul
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 $(TARGET)/man/* $(DESTDIR)$(PREFIX)/share/man/man1/
+	install -D -m 644 $(TARGET)/completions/haul $(DESTDIR)$(PREFIX)/share/bash-completion/completions/haul
+	install -D -m 644 $(TARGET)/completions/_haul $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_haul
+	install -D -m 644 $(TARGET)/completions/haul.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/haul.fish
+
+clean:
+	$(CARGO) clean
+
+help:
+	@echo "make            build the program: $(HAUL)"
+	@echo "make test       everything that must be clean (as root: installs what is missing)"
+	@echo "make e2e        scenarios between network namespaces; TESTS=resume for a part"
+	@echo "make demo       copy, kill, resume and verify a real tree over a private sshd"
+	@echo "make bench      against scp, rsync and globus-url-copy on this machine"
+	@echo "make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
+	@echo "make lint-deny  licences, sources and vulnerabilities of the dependencies"

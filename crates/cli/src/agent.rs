@@ -1,0 +1,21 @@
+//! `haul agent`: the far side of a copy, on standard input and output.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use haul_transfer::AgentOptions;
+
+use crate::args::Agent;
+
+/// Runs until the session ends.
+pub fn run(typed: &Agent) -> ExitCode {
+    if typed.protocol {
+        let _ = writeln!(std::io::stdout(), "haul-protocol {PROTOCOL_VERSION}");
+        return ExitCode::SUCCESS;
+    }
+    let options =
+        AgentOptions { port_range: typed.port_range.map(|range| (range.0, range.1)), relay_port: typed.relay };
+    ExitCode::from(haul_transfer::agent(&options))
+}
+
+const PROTOCOL_VERSION: u16 = 1;

@@ -1,0 +1,559 @@
+//! The command line as typed: every flag once, with its help. `job.rs` turns it into what is meant.
+//!
+//! Help, man page and completions are made from these definitions.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+
+use crate::rate;
+
+/// Moves large data sets between machines: as simply as scp, at the speed of the wire.
+#[derive(Debug, Parser)]
+#[command(name = "haul", version, long_version = LONG_VERSION, max_term_width = 100, subcommand_required = true)]
+#[command(arg_required_else_help = true, after_help = "See 'haul cp --help' for copying, the main use.")]
+pub struct Typed {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Copies files and trees between machines, encrypted, verified, resumable
+    Cp(Box<Cp>),
+    /// Checks a tree against a manifest written by 'haul cp --manifest-out'
+    Verify(Verify),
+    /// Makes and shows the key that haul:// connections use
+    Key(Key),
+    /// Offers directories to haul://host/path, on one port and without ssh
+    Serve(Serve),
+    /// The far side of a copy; started over ssh, never by hand
+    #[command(hide = true)]
+    Agent(Agent),
+    /// Writes the completions for a shell to standard output
+    Completions(Completions),
+    /// Writes the manual pages, made from the same definitions as this help
+    #[command(hide = true)]
+    Man(Man),
+}
+
+/// `haul cp`
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true, override_usage = "haul cp [OPTIONS] SRC... DST", after_long_help = cp_long_help(), args_override_self = true)]
+#[command(after_help = CP_SHORT_HELP)]
+pub struct Cp {
+    /// Sources, then the target: PATH, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH or haul://HOST[:PORT]/PATH
+    // The count is checked in job.rs: `-h` alone must reach the help, and the message can name both.
+    #[arg(value_name = "SRC... DST", value_hint = ValueHint::AnyPath)]
+    pub paths: Vec<OsString>,
+
+    // ---- What is copied ----
+    /// Archive mode as in rsync, -rlptgoD: also owner and group, when the target runs as root (devices are skipped)
+    #[arg(short = 'a', long, help_heading = WHAT)]
+    pub archive: bool,
+    /// Leave out what matches; rsync's patterns, and the first rule that matches decides
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, help_heading = WHAT)]
+    pub exclude: Vec<OsString>,
+    /// Keep what matches, whatever a later --exclude says
+    #[arg(long, value_name = "PATTERN", allow_hyphen_values = true, help_heading = WHAT)]
+    pub include: Vec<OsString>,
+    /// Read exclude patterns from FILE, one a line ('-' is standard input)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = WHAT)]
+    pub exclude_from: Vec<OsString>,
+    /// Read include patterns from FILE, one a line ('-' is standard input)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = WHAT)]
+    pub include_from: Vec<OsString>,
+    /// Copy only the paths listed in FILE, relative to the one source directory ('-' is standard input)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = WHAT)]
+    pub files_from: Option<OsString>,
+    /// The lists above are separated by NUL bytes instead of newlines
+    #[arg(short = '0', long, help_heading = WHAT)]
+    pub from0: bool,
+    /// Delete at the target what the source directories do not have
+    #[arg(long, conflicts_with = "files_from", help_heading = WHAT)]
+    pub delete: bool,
+    /// Compare by content, not by size and time (scp's -c CIPHER is --cipher here)
+    #[arg(short = 'c', long, help_heading = WHAT)]
+    pub checksum: bool,
+    /// Leave alone what is newer at the target
+    #[arg(short = 'u', long, help_heading = WHAT)]
+    pub update: bool,
+    /// Leave alone what exists at the target
+    #[arg(long, help_heading = WHAT)]
+    pub ignore_existing: bool,
+    /// Copy what symbolic links point to, instead of the links
+    #[arg(short = 'L', long, help_heading = WHAT)]
+    pub copy_links: bool,
+    /// Owner, when the target runs as root (part of -a)
+    #[arg(long, help_heading = WHAT)]
+    pub owner: bool,
+    /// Group (part of -a)
+    #[arg(short = 'g', long, help_heading = WHAT)]
+    pub group: bool,
+    /// Keep hard links between the files of this copy
+    #[arg(short = 'H', long, help_heading = WHAT)]
+    pub hard_links: bool,
+    /// Extended attributes
+    #[arg(short = 'X', long, help_heading = WHAT)]
+    pub xattrs: bool,
+    /// Access control lists
+    #[arg(short = 'A', long, help_heading = WHAT)]
+    pub acls: bool,
+    /// Recreate holes of sparse files; always on (-S is the ssh program, as in scp)
+    #[arg(long, help_heading = WHAT)]
+    pub sparse: bool,
+    /// Write the holes of sparse files as zeros
+    #[arg(long, conflicts_with = "sparse", help_heading = WHAT)]
+    pub no_sparse: bool,
+    /// Say what would be done and do nothing
+    #[arg(short = 'n', long, help_heading = WHAT)]
+    pub dry_run: bool,
+
+    // ---- How it is written ----
+    /// Write into the final file instead of a temporary one; it is incomplete until the end
+    #[arg(long, help_heading = WRITE)]
+    pub inplace: bool,
+    /// Start over what an earlier run left unfinished, instead of going on with it
+    #[arg(long, help_heading = WRITE)]
+    pub no_resume: bool,
+    /// Do not wait until the target's storage holds the data; a power cut can then lose files reported as copied
+    #[arg(long, help_heading = WRITE)]
+    pub no_flush: bool,
+    /// Where data is verified: 'wire' compares BLAKE3 of what was read and what arrived
+    #[arg(long, value_name = "WHERE", default_value = "wire", help_heading = WRITE)]
+    pub verify: VerifyWhere,
+    /// Write path, size, time and BLAKE3 of every file to FILE, for 'haul verify'
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "dry_run", help_heading = WRITE)]
+    pub manifest_out: Option<PathBuf>,
+
+    // ---- How it travels ----
+    /// At most this rate, with its unit: 500Mbit, 10Gbit, 100MB, 100MiB (bits and bytes per second)
+    #[arg(long, value_name = "RATE", value_parser = rate::parse_rate, allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["bwlimit", "scp_limit"], help_heading = TRAVEL)]
+    pub rate: Option<u64>,
+    /// At most this rate, as in rsync: KiB/s, or with a suffix K M G; 0 is no limit
+    #[arg(long, value_name = "RATE", value_parser = parse_bwlimit, allow_hyphen_values = true)]
+    #[arg(conflicts_with = "scp_limit", help_heading = TRAVEL)]
+    pub bwlimit: Option<BwLimit>,
+    /// At most this rate, as in scp: kbit/s
+    #[arg(short = 'l', value_name = "KBIT", value_parser = rate::parse_scp_limit, allow_hyphen_values = true)]
+    #[arg(help_heading = TRAVEL)]
+    pub scp_limit: Option<u64>,
+    /// Data connections: 1 to 256, or 'auto' for what the path needs
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parse_lanes, allow_hyphen_values = true)]
+    #[arg(help_heading = TRAVEL)]
+    pub lanes: Lanes,
+    /// Bytes in flight on a connection: 'auto', from the path
+    #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_window, allow_hyphen_values = true)]
+    #[arg(help_heading = TRAVEL)]
+    pub window: Window,
+    /// Congestion control of the data connections, such as bbr or cubic
+    #[arg(long, value_name = "NAME", value_parser = parse_congestion_control, help_heading = TRAVEL)]
+    pub cc: Option<String>,
+    /// Cipher of the data connections; without it, what both CPUs do well
+    #[arg(long, value_name = "NAME", help_heading = TRAVEL)]
+    pub cipher: Option<CipherName>,
+    /// Compress the data on its way
+    #[arg(short = 'z', visible_short_alias = 'C', long, help_heading = TRAVEL)]
+    pub compress: bool,
+    /// Ports the listening side may use for data, such as 50000-50010
+    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_port_range, allow_hyphen_values = true)]
+    #[arg(help_heading = TRAVEL)]
+    pub port_range: Option<PortRange>,
+    /// Send the data through further ssh sessions, without trying direct connections
+    #[arg(long, help_heading = TRAVEL)]
+    pub lanes_over_ssh: bool,
+    /// Send a copy between two remote hosts through this machine instead of directly
+    #[arg(short = '3', help_heading = TRAVEL)]
+    pub through_here: bool,
+    /// Give up when the peer is silent for this long: 1 to 86400, 60 without this flag
+    #[arg(long, value_name = "SECONDS", value_parser = parse_timeout, allow_hyphen_values = true, help_heading = TRAVEL)]
+    pub timeout: Option<u64>,
+
+    // ---- How the far side is reached ----
+    /// Port of the ssh server
+    #[arg(short = 'P', value_name = "PORT", value_parser = parse_port, allow_hyphen_values = true, help_heading = REACH)]
+    pub port: Option<u16>,
+    /// Identity file for ssh; may be repeated
+    #[arg(short = 'i', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
+    pub ssh_identity: Vec<PathBuf>,
+    /// Configuration file for ssh
+    #[arg(short = 'F', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
+    pub ssh_config: Option<PathBuf>,
+    /// Jump host for ssh
+    #[arg(short = 'J', value_name = "HOST", value_parser = parse_jump, help_heading = REACH)]
+    pub jump: Option<String>,
+    /// Option for ssh, such as StrictHostKeyChecking=yes; may be repeated
+    #[arg(short = 'o', value_name = "OPTION", help_heading = REACH)]
+    pub ssh_option: Vec<OsString>,
+    /// The ssh program
+    #[arg(short = 'S', value_name = "PROGRAM", value_hint = ValueHint::CommandName, help_heading = REACH)]
+    pub ssh_program: Option<OsString>,
+    /// The ssh program with options, as in rsync: -e 'ssh -p 2222 -i key'
+    #[arg(short = 'e', long, value_name = "COMMAND", allow_hyphen_values = true, conflicts_with = "ssh_program")]
+    #[arg(help_heading = REACH)]
+    pub rsh: Option<String>,
+    /// IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = REACH)]
+    pub ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6', long, help_heading = REACH)]
+    pub ipv6: bool,
+    /// Path of haul at the far side; without it haul puts a copy of itself there
+    #[arg(long, value_name = "PATH", help_heading = REACH)]
+    pub haul_path: Option<String>,
+    /// Key for haul:// addresses; ~/.config/haul/id_ed25519 without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
+    pub identity: Option<PathBuf>,
+    /// Known hosts for haul:// addresses; ~/.config/haul/known_hosts without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
+    pub known_hosts: Option<PathBuf>,
+
+    // ---- What is said ----
+    /// Say nothing but errors
+    #[arg(short = 'q', long, help_heading = SAID)]
+    pub quiet: bool,
+    /// Name each path as it is copied, and the choices made
+    #[arg(short = 'v', long, action = clap::ArgAction::Count, help_heading = SAID)]
+    pub verbose: u8,
+    /// Events as JSON, one object a line, on standard output
+    #[arg(long, help_heading = SAID)]
+    pub json: bool,
+    /// Show progress even when standard error is not a terminal, as lines
+    #[arg(long, help_heading = SAID)]
+    pub progress: bool,
+    /// Show no progress bar
+    #[arg(long, conflicts_with = "progress", help_heading = SAID)]
+    pub no_progress: bool,
+    /// Show the whole help
+    #[arg(long, action = clap::ArgAction::HelpLong, help_heading = SAID)]
+    pub help: Option<bool>,
+    /// Alone, show the short help; otherwise accepted and ignored, as rsync's -h
+    #[arg(short = 'h', help_heading = SAID)]
+    pub human_readable: bool,
+
+    // ---- Habits ----
+    #[command(flatten)]
+    pub habits: Habits,
+}
+
+/// Flags of scp and rsync that ask for what haul does anyway.
+#[derive(Debug, Args)]
+pub struct Habits {
+    /// Directories are always copied with their contents
+    #[arg(short = 'r', long, help_heading = HABITS)]
+    pub recursive: bool,
+    /// Times and modes are always kept
+    #[arg(short = 'p', long, help_heading = HABITS)]
+    pub perms: bool,
+    /// Times are always kept
+    #[arg(short = 't', long, help_heading = HABITS)]
+    pub times: bool,
+    /// What arrived is always kept, and continued by the next run
+    #[arg(long, help_heading = HABITS)]
+    pub partial: bool,
+    /// Symbolic links are always copied as links, unless -L
+    #[arg(long, hide = true)]
+    pub links: bool,
+    /// Devices and sockets are skipped, with a word
+    #[arg(short = 'D', hide = true)]
+    pub devices: bool,
+    /// Files are always sent whole
+    #[arg(short = 'W', long, hide = true)]
+    pub whole_file: bool,
+    /// Owners always travel as numbers
+    #[arg(long, hide = true)]
+    pub numeric_ids: bool,
+    /// Missing directories of the target are always made
+    #[arg(long, hide = true)]
+    pub mkpath: bool,
+}
+
+/// `haul verify`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 all files match, 25 some differ or the manifest is damaged, 11 it cannot be read."
+)]
+pub struct Verify {
+    /// The manifest
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub manifest: PathBuf,
+    /// The directory that was the target of the copy
+    #[arg(value_name = "ROOT", default_value = ".", value_hint = ValueHint::DirPath)]
+    pub root: PathBuf,
+    /// Also name files that the manifest does not list
+    #[arg(long)]
+    pub extra: bool,
+    /// Say nothing but what differs
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+/// `haul key`
+#[derive(Debug, Args)]
+pub struct Key {
+    #[command(subcommand)]
+    pub action: KeyAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KeyAction {
+    /// Makes a new key
+    Generate(KeyFile),
+    /// Shows the public half, as it goes into the daemon's list of authorised keys
+    Show(KeyFile),
+}
+
+#[derive(Debug, Args)]
+pub struct KeyFile {
+    /// The key file; ~/.config/haul/id_ed25519 without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+}
+
+/// `haul serve`
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Address and port to listen on; [::]:7632 without this flag, which includes IPv4
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with = "port")]
+    pub listen: Option<SocketAddr>,
+    /// Port to listen on, at every address
+    #[arg(long, value_name = "PORT", value_parser = parse_port, allow_hyphen_values = true)]
+    pub port: Option<u16>,
+    /// The daemon's own key; ~/.config/haul/host_ed25519 without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub identity: Option<PathBuf>,
+    /// Keys that may come in, each with its directory; ~/.config/haul/authorized_keys without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub authorized_keys: Option<PathBuf>,
+    /// Say nothing but errors
+    #[arg(short = 'q', long)]
+    pub quiet: bool,
+}
+
+/// `haul agent`
+#[derive(Debug, Args)]
+pub struct Agent {
+    /// Ports for the lanes
+    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_port_range)]
+    pub port_range: Option<PortRange>,
+    /// Carry one lane between standard input/output and this local port
+    #[arg(long, value_name = "PORT", value_parser = parse_port)]
+    pub relay: Option<u16>,
+    /// Name the version of the protocol and end
+    #[arg(long)]
+    pub protocol: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Write one page per command into this directory, instead of all to standard output
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: Option<PathBuf>,
+}
+
+/// One word of a filter, in the order typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// `--include` or `--exclude`
+    Rule { include: bool, pattern: OsString },
+    /// `--include-from` or `--exclude-from`
+    File { include: bool, file: OsString },
+}
+
+impl Typed {
+    /// The command line as typed, and the filters of `cp` in their order, which decides between them.
+    pub fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<(Self, Vec<Filter>), clap::Error> {
+        let matches = Self::command().try_get_matches_from(args)?;
+        let filters = matches.subcommand_matches("cp").map(filters_in_order).unwrap_or_default();
+        Ok((Self::from_arg_matches(&matches)?, filters))
+    }
+}
+
+fn filters_in_order(matches: &clap::ArgMatches) -> Vec<Filter> {
+    let mut found = Vec::new();
+    for (id, include, from_file) in [
+        ("exclude", false, false),
+        ("include", true, false),
+        ("exclude_from", false, true),
+        ("include_from", true, true),
+    ] {
+        let indices = matches.indices_of(id).into_iter().flatten();
+        let values = matches.get_many::<OsString>(id).into_iter().flatten().cloned();
+        found.extend(indices.zip(values).map(|(index, value)| {
+            let filter = match from_file {
+                true => Filter::File { include, file: value },
+                false => Filter::Rule { include, pattern: value },
+            };
+            (index, filter)
+        }));
+    }
+    found.sort_by_key(|(index, _)| *index);
+    found.into_iter().map(|(_, filter)| filter).collect()
+}
+
+/// `--lanes`; `None` is `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lanes(pub Option<u16>);
+
+/// `--window`; only `auto` so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window;
+
+/// `--bwlimit`; `None` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BwLimit(pub Option<u64>);
+
+/// `--port-range`, first and last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange(pub u16, pub u16);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CipherName {
+    #[value(name = "aes128-gcm")]
+    Aes128Gcm,
+    #[value(name = "aes256-gcm")]
+    Aes256Gcm,
+    #[value(name = "chacha20", alias = "chacha20-poly1305")]
+    Chacha20,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum VerifyWhere {
+    Wire,
+    #[value(hide = true)]
+    Disk,
+}
+
+fn parse_lanes(text: &str) -> Result<Lanes, String> {
+    if text == "auto" {
+        return Ok(Lanes(None));
+    }
+    match whole(text) {
+        Some(n) if (1..=u64::from(MAX_LANES)).contains(&n) => Ok(Lanes(Some(n as u16))),
+        _ => Err(format!("a number from 1 to {MAX_LANES}, or auto")),
+    }
+}
+
+fn parse_window(text: &str) -> Result<Window, String> {
+    match text {
+        "auto" => Ok(Window),
+        _ => Err("only auto so far: the window follows from the path".to_owned()),
+    }
+}
+
+/// TCP_CA_NAME_MAX of Linux is 16, with the closing NUL.
+fn parse_congestion_control(text: &str) -> Result<String, String> {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    match text.len() {
+        1..=15 if text.bytes().all(plain) => Ok(text.to_owned()),
+        _ => Err("the name of a congestion control of the kernel, such as bbr, cubic, reno".to_owned()),
+    }
+}
+
+fn parse_port_range(text: &str) -> Result<PortRange, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (parse_port(first), parse_port(last)) {
+        (Ok(first), Ok(last)) if first <= last => Ok(PortRange(first, last)),
+        _ => Err("two ports from 1 to 65535, the smaller first, such as 50000-50010".to_owned()),
+    }
+}
+
+pub fn parse_port(text: &str) -> Result<u16, String> {
+    match whole(text).and_then(|n| u16::try_from(n).ok()) {
+        Some(port) if port != 0 => Ok(port),
+        _ => Err("a number from 1 to 65535".to_owned()),
+    }
+}
+
+fn parse_timeout(text: &str) -> Result<u64, String> {
+    match whole(text) {
+        Some(seconds) if (1..=MAX_TIMEOUT_S).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("a number of seconds from 1 to {MAX_TIMEOUT_S}")),
+    }
+}
+
+fn parse_bwlimit(text: &str) -> Result<BwLimit, String> {
+    rate::parse_bwlimit(text).map(BwLimit)
+}
+
+pub fn parse_jump(text: &str) -> Result<String, String> {
+    let bad = text.is_empty() || text.starts_with('-') || text.chars().any(|c| c.is_control() || c.is_whitespace());
+    if bad {
+        Err("a host as ssh takes it: [user@]host[:port], several with commas".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+/// Digits only: `u64::parse` would take a plus sign.
+fn whole(text: &str) -> Option<u64> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// More lanes than this help no path, and each has a thread and two buffers at both ends.
+pub const MAX_LANES: u16 = 256;
+
+/// One day.
+const MAX_TIMEOUT_S: u64 = 86_400;
+
+/// What `haul --version` says after the name: version, commit, machine, protocol.
+const LONG_VERSION: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("HAUL_COMMIT"), ", ", env!("HAUL_TARGET"), ")");
+
+const WHAT: &str = "What is copied";
+const WRITE: &str = "How it is written and verified";
+const TRAVEL: &str = "How it travels";
+const REACH: &str = "How the far side is reached";
+const SAID: &str = "What is said";
+const HABITS: &str = "Accepted for habit, always on";
+
+const CP_SHORT_HELP: &str = "\
+A trailing slash on a source directory means its contents: 'haul cp dir host:to' makes to/dir,
+'haul cp dir/ host:to' fills to. All of it: haul cp --help";
+
+const CP_LONG_HELP: &str = "\
+THE TRAILING SLASH (as in rsync)
+  haul cp dir  host:to     makes to/dir with all that is in dir
+  haul cp dir/ host:to     puts what is in dir straight into to
+  A slash after the target says that it is a directory. Directories need no -r.
+
+NAMES
+  host:path and host:~/path start at the home directory there, host:/path at the root.
+  ssh://[user@]host[:port]/path starts at the home directory too, ssh://host//path at the root.
+  haul://host[:port]/path starts at the directory which that daemon (port 7632) offers to your key.
+  A local name with a colon needs a slash before it: ./a:b. An IPv6 address needs brackets: [::1]:path.
+  Wildcards in a remote source are expanded there; put them in quotes. '--' ends the options.
+  All sources must be on one machine. Between two remote hosts the data goes directly, unless -3.
+
+UNITS
+  --rate 500Mbit or 100MB: bit is bits, B is bytes; k M G T are powers of 1000, Ki Mi Gi Ti of 1024.
+  --bwlimit 5000: KiB/s as in rsync; K M G are powers of 1024. -l 8000: kbit/s as in scp.
+  Sizes are shown in KiB, MiB, GiB, TiB (powers of 1024), rates of networks in Mbit/s and Gbit/s (of 1000).
+
+LETTERS THAT DIFFER
+  -c is rsync's checksum, not scp's cipher: --cipher. -o and -S are ssh's, as in scp: --owner, --sparse.
+  -l is scp's limit in kbit/s; links are always kept. -P is the port, -p is always on.
+
+AGAIN
+  Interrupted, killed, or cut off: run the same command again and it goes on where it stopped.
+  Run after success it moves nothing and succeeds.
+
+EXIT STATUS
+";
+
+/// It ends with the table of exit codes, which lives in `failure.rs`.
+fn cp_long_help() -> String {
+    format!("{CP_LONG_HELP}{}", crate::failure::exit_table())
+}

@@ -1,0 +1,359 @@
+//! Endpoints as people type them.
+//!
+//! ```text
+//! user@host:path   host:path   [v6]:path   user@[v6]:path      as in scp; a relative path starts at the home directory
+//! ssh://[user@]host[:port]/path      relative to the home directory, as in scp://; ssh://host//path is absolute
+//! haul://host[:port]/path            a daemon; relative to the directory it offers to the key
+//! anything else                      here; a name with a colon needs ./ in front, as in scp
+//! ```
+//! Everything after the host is bytes. A URI's path may hold %HH for any byte but NUL.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use haul_transfer::{Endpoint, Error, Fault, Place};
+
+use crate::printable::printable;
+
+/// What was typed, as an endpoint.
+pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
+    let bytes = typed.as_bytes();
+    if bytes.is_empty() {
+        return Err(refused(bytes, "the name is empty", "use . for the current directory"));
+    }
+    if bytes.contains(&0) {
+        return Err(refused(bytes, "it contains a NUL byte", "no file name can"));
+    }
+    if let Some((scheme, rest)) = split_scheme(bytes) {
+        return match scheme {
+            b"ssh" | b"scp" => ssh_uri(bytes, rest),
+            b"haul" => haul_uri(bytes, rest),
+            other => Err(refused(
+                bytes,
+                &format!("haul does not speak {}://", printable(other)),
+                "use host:path, ssh://host/path or haul://host/path; for a local name put ./ in front",
+            )),
+        };
+    }
+    match find_colon(bytes) {
+        Some(colon) => remote(bytes, &bytes[..colon], &bytes[colon + 1..]),
+        None => Ok(Endpoint { place: Place::Local, path: bytes.to_vec() }),
+    }
+}
+
+/// scp's rule, with its treatment of `[v6]:`. The first colon parts host and path, unless a slash stands before it.
+fn find_colon(bytes: &[u8]) -> Option<usize> {
+    let mut bracketed = bytes.first() == Some(&b'[');
+    for (at, byte) in bytes.iter().enumerate() {
+        let next = bytes.get(at + 1);
+        match byte {
+            b'@' if next == Some(&b'[') => bracketed = true,
+            b']' if next == Some(&b':') && bracketed => return Some(at + 1),
+            b':' if !bracketed => return Some(at),
+            b'/' => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+fn remote(typed: &[u8], host: &[u8], path: &[u8]) -> Result<Endpoint, Error> {
+    if path.starts_with(b":") {
+        return Err(refused(
+            typed,
+            "host::module is the form of rsync's daemon, which haul does not speak",
+            "use host:path over ssh, or haul://host/path; for a remote name with a colon host:./:name",
+        ));
+    }
+    // user@[host]:path, and as scp also [user@host]:path.
+    let (user, host) = match unbracketed(host) {
+        Some(inside) => split_user(inside),
+        None => {
+            let (user, host) = split_user(host);
+            (user, unbracketed(host).unwrap_or(host))
+        }
+    };
+    let place = Place::Ssh {
+        user: user.map(|u| check_user(typed, u)).transpose()?,
+        host: check_host(typed, host)?,
+        port: None,
+    };
+    Ok(Endpoint { place, path: home_if_empty(path.to_vec()) })
+}
+
+fn unbracketed(host: &[u8]) -> Option<&[u8]> {
+    host.strip_prefix(b"[")?.strip_suffix(b"]")
+}
+
+fn ssh_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
+    let (authority, path) = split_authority(rest);
+    let (user, address) = split_user(authority);
+    let (host, port) = split_port(typed, address)?;
+    let user = user.map(|user| percent_decode(typed, user).and_then(|user| check_user(typed, &user))).transpose()?;
+    let place = Place::Ssh { user, host: check_host(typed, host)?, port };
+    Ok(Endpoint { place, path: home_if_empty(percent_decode(typed, path)?) })
+}
+
+fn haul_uri(typed: &[u8], rest: &[u8]) -> Result<Endpoint, Error> {
+    let (authority, path) = split_authority(rest);
+    if authority.contains(&b'@') {
+        return Err(refused(typed, "a haul:// address has no user", "the key says who you are: --identity FILE"));
+    }
+    let (host, port) = split_port(typed, authority)?;
+    let place = Place::Haul { host: check_host(typed, host)?, port: port.unwrap_or(HAUL_PORT) };
+    Ok(Endpoint { place, path: home_if_empty(percent_decode(typed, path)?) })
+}
+
+/// `host:` is the home directory, `haul://host` what the daemon offers.
+fn home_if_empty(path: Vec<u8>) -> Vec<u8> {
+    if path.is_empty() { b".".to_vec() } else { path }
+}
+
+/// `name://rest`. A host that is called `http` with a path `//x` is less likely than a wrong guess about what we speak.
+fn split_scheme(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = bytes.windows(3).position(|w| w == b"://")?;
+    let scheme = &bytes[..at];
+    let plain = scheme.first().is_some_and(u8::is_ascii_alphabetic)
+        && scheme.iter().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b));
+    plain.then(|| (scheme, &bytes[at + 3..]))
+}
+
+fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
+    match rest.iter().position(|b| *b == b'/') {
+        Some(slash) => (&rest[..slash], &rest[slash + 1..]),
+        None => (rest, b""),
+    }
+}
+
+/// At the last `@`, because a login name may hold one and a host may not.
+fn split_user(bytes: &[u8]) -> (Option<&[u8]>, &[u8]) {
+    match bytes.iter().rposition(|b| *b == b'@') {
+        Some(at) => (Some(&bytes[..at]), &bytes[at + 1..]),
+        None => (None, bytes),
+    }
+}
+
+fn split_port<'a>(typed: &[u8], address: &'a [u8]) -> Result<(&'a [u8], Option<u16>), Error> {
+    let (host, port) = if let Some(inside) = address.strip_prefix(b"[") {
+        let Some(end) = inside.iter().position(|b| *b == b']') else {
+            return Err(refused(typed, "the bracket around the address is not closed", "write [2001:db8::1]"));
+        };
+        match &inside[end + 1..] {
+            b"" => (&inside[..end], None),
+            [b':', port @ ..] => (&inside[..end], Some(port)),
+            _ => {
+                return Err(refused(
+                    typed,
+                    "something stands between the address and its port",
+                    "write [2001:db8::1]:22",
+                ));
+            }
+        }
+    } else {
+        let mut parts = address.splitn(2, |b| *b == b':');
+        let host = parts.next().unwrap_or_default();
+        (host, parts.next())
+    };
+    if port.is_some_and(|port| port.contains(&b':')) {
+        return Err(refused(typed, "an IPv6 address needs brackets", "write [2001:db8::1]"));
+    }
+    let port = match port {
+        None => None,
+        Some(digits) => Some(parse_port(digits).ok_or_else(|| {
+            refused(typed, &format!("{} is not a port", printable(digits)), "a port is a number from 1 to 65535")
+        })?),
+    };
+    Ok((host, port))
+}
+
+fn parse_port(digits: &[u8]) -> Option<u16> {
+    let text = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|b| b.is_ascii_digit()))?;
+    text.parse().ok().filter(|port| *port != 0)
+}
+
+/// What ssh itself refuses (`valid_hostname` in its ssh.c), so that our words are the first to say it.
+fn check_host(typed: &[u8], host: &[u8]) -> Result<String, Error> {
+    const FORBIDDEN: &[u8] = b"'`\"$\\;&<>|(){},/@[]";
+    let hint = "for a local name with a colon put ./ in front";
+    if host.is_empty() {
+        return Err(refused(typed, "the host is empty", hint));
+    }
+    if host.starts_with(b"-") {
+        return Err(refused(typed, "a host cannot start with a dash", hint));
+    }
+    if host.len() > MAX_HOST_BYTES {
+        return Err(refused(typed, "the host is longer than any host name", hint));
+    }
+    if host.iter().any(|b| b.is_ascii_control() || b.is_ascii_whitespace() || FORBIDDEN.contains(b)) {
+        return Err(refused(typed, "the host has a character that no host name has", hint));
+    }
+    String::from_utf8(host.to_vec()).map_err(|_| refused(typed, "the host is not text", hint))
+}
+
+/// What ssh itself refuses (`valid_ruser` in its ssh.c); a backslash may stand in a login name of a Windows domain.
+fn check_user(typed: &[u8], user: &[u8]) -> Result<String, Error> {
+    const FORBIDDEN: &[u8] = b"'`\";&<>|(){}";
+    let bad = user.is_empty()
+        || user.starts_with(b"-")
+        || user.ends_with(b"\\")
+        || user.len() > MAX_HOST_BYTES
+        || user.iter().any(|b| b.is_ascii_control() || b.is_ascii_whitespace() || FORBIDDEN.contains(b));
+    let error = || {
+        let hint = "write user@host:path; for a local name with a colon put ./ in front";
+        refused(typed, "what stands before the @ is not a login name", hint)
+    };
+    if bad {
+        return Err(error());
+    }
+    String::from_utf8(user.to_vec()).map_err(|_| error())
+}
+
+fn percent_decode(typed: &[u8], text: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let decoded = tail.get(..2).and_then(|pair| {
+            let digits = std::str::from_utf8(pair).ok().filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit()))?;
+            u8::from_str_radix(digits, 16).ok().filter(|b| *b != 0)
+        });
+        match decoded {
+            Some(decoded) => out.push(decoded),
+            None => {
+                let hint = "in an address with :// a percent sign is written %25; host:path takes it as it is";
+                return Err(refused(typed, "a % is not followed by two hexadecimal digits (or by 00)", hint));
+            }
+        }
+        rest = &tail[2..];
+    }
+    Ok(out)
+}
+
+fn refused(typed: &[u8], cause: &str, hint: &str) -> Error {
+    Error::new(Fault::Usage, format!("cannot use {}", shown(typed))).because(cause).try_this(hint)
+}
+
+fn shown(typed: &[u8]) -> String {
+    let short = typed.len() > 200;
+    format!("'{}{}'", printable(&typed[..typed.len().min(200)]), if short { "…" } else { "" })
+}
+
+/// The port of `haul serve` and of `haul://host/path`. Not assigned to anyone by IANA.
+pub const HAUL_PORT: u16 = 7632;
+
+/// DNS names end at 253; a scope such as `%eth0` may follow an address.
+const MAX_HOST_BYTES: usize = 255;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(typed: &[u8]) -> String {
+        match parse(OsStr::from_bytes(typed)) {
+            Ok(Endpoint { place, path }) => {
+                let path = printable(path);
+                match place {
+                    Place::Local => format!("local {path}"),
+                    Place::Ssh { user, host, port } => format!("ssh {user:?} {host} {port:?} {path}"),
+                    Place::Haul { host, port } => format!("haul {host} {port} {path}"),
+                }
+            }
+            Err(error) => {
+                assert_eq!(error.fault, Fault::Usage);
+                assert!(error.hint.is_some());
+                format!("refused: {}", error.cause.unwrap_or_default())
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_typed_becomes_an_endpoint() {
+        let table: &[(&[u8], &str)] = &[
+            (b"file", "local file"),
+            (b"./a:b", "local ./a:b"),
+            (b"dir/a:b", "local dir/a:b"),
+            (b"/a:b", "local /a:b"),
+            (b"[abc].txt", "local [abc].txt"),
+            (b"[a:b].txt", "local [a:b].txt"),
+            (b"-r", "local -r"),
+            (b" ", "local  "),
+            (b"\xff\xfe", r"local \xff\xfe"),
+            (b"a//b", "local a//b"),
+            (b"dir/http://x", "local dir/http://x"),
+            (b"host:path", "ssh None host None path"),
+            (b"host:/abs/dir/", "ssh None host None /abs/dir/"),
+            (b"host:", "ssh None host None ."),
+            (b"host:~/x", "ssh None host None ~/x"),
+            (b"host:-r", "ssh None host None -r"),
+            (b"host:a b*?[c]", "ssh None host None a b*?[c]"),
+            (b"host:a:b", "ssh None host None a:b"),
+            (b"host:\xff", r"ssh None host None \xff"),
+            (b"host:100%", "ssh None host None 100%"),
+            (b"user@host:p", "ssh Some(\"user\") host None p"),
+            (b"me@corp@host:p", "ssh Some(\"me@corp\") host None p"),
+            (b"CORP\\me@host:p", "ssh Some(\"CORP\\\\me\") host None p"),
+            (b"10.0.0.1:p", "ssh None 10.0.0.1 None p"),
+            (b"[2001:db8::1]:p", "ssh None 2001:db8::1 None p"),
+            (b"user@[fe80::1%eth0]:p/q", "ssh Some(\"user\") fe80::1%eth0 None p/q"),
+            (b"[user@host]:p", "ssh Some(\"user\") host None p"),
+            (b"[host]:", "ssh None host None ."),
+            (b"ssh://host", "ssh None host None ."),
+            (b"ssh://host/", "ssh None host None ."),
+            (b"ssh://host/rel", "ssh None host None rel"),
+            (b"ssh://host//abs", "ssh None host None /abs"),
+            (b"ssh://user@host:2222/rel/", "ssh Some(\"user\") host Some(2222) rel/"),
+            (b"scp://user@[::1]:22//abs", "ssh Some(\"user\") ::1 Some(22) /abs"),
+            (b"ssh://host/a%20b%ff", r"ssh None host None a b\xff"),
+            (b"haul://host/path", "haul host 7632 path"),
+            (b"haul://host:99/path/", "haul host 99 path/"),
+            (b"haul://[::1]", "haul ::1 7632 ."),
+        ];
+        for (typed, expected) in table {
+            assert_eq!(show(typed), *expected, "{}", printable(typed));
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_the_reason() {
+        let table: &[(&[u8], &str)] = &[
+            (b"", "the name is empty"),
+            (b":path", "the host is empty"),
+            (b"user@:path", "the host is empty"),
+            (b"[]:path", "the host is empty"),
+            (b"ssh:///path", "the host is empty"),
+            (b"haul://:1/path", "the host is empty"),
+            (b"-oProxyCommand=x:path", "a host cannot start with a dash"),
+            (b"user@-oProxyCommand=x:path", "a host cannot start with a dash"),
+            (b"ssh://-oProxyCommand=x/", "a host cannot start with a dash"),
+            (b"-l@host:path", "what stands before the @ is not a login name"),
+            (b"@host:path", "what stands before the @ is not a login name"),
+            (b"ssh://%2dl@host/", "what stands before the @ is not a login name"),
+            (b"ho\x1bst:path", "the host has a character that no host name has"),
+            (b"ho st:path", "the host has a character that no host name has"),
+            (b"h$(id):path", "the host has a character that no host name has"),
+            (b"h\xffst:path", "the host is not text"),
+            (b"host::module", "host::module is the form of rsync's daemon, which haul does not speak"),
+            (b"rsync://host/mod", "haul does not speak rsync://"),
+            (b"https://host/file", "haul does not speak https://"),
+            (b"ssh://host:0/p", "0 is not a port"),
+            (b"ssh://host:99999/p", "99999 is not a port"),
+            (b"ssh://host:/p", " is not a port"),
+            (b"ssh://host:+22/p", "+22 is not a port"),
+            (b"ssh://::1/p", "an IPv6 address needs brackets"),
+            (b"ssh://[::1/p", "the bracket around the address is not closed"),
+            (b"ssh://[::1]x/p", "something stands between the address and its port"),
+            (b"ssh://host/100%", "a % is not followed by two hexadecimal digits (or by 00)"),
+            (b"ssh://host/%00", "a % is not followed by two hexadecimal digits (or by 00)"),
+            (b"ssh://host/%+1", "a % is not followed by two hexadecimal digits (or by 00)"),
+            (b"haul://me@host/p", "a haul:// address has no user"),
+        ];
+        for (typed, expected) in table {
+            assert_eq!(show(typed), format!("refused: {expected}"), "{}", printable(typed));
+        }
+        assert!(show(&[b"h".repeat(300), b":x".to_vec()].concat()).contains("longer than"));
+    }
+}

@@ -1,0 +1,189 @@
+//! The one table from what went wrong to words and exit code.
+//!
+//! Codes follow rsync where the meaning is the same (1, 5, 10, 11, 12, 20, 23, 24, 30). Zero means: all that was selected is
+//! at the target, and verified.
+
+use std::fmt::Write as _;
+
+use haul_transfer::{Error, Fault, Report};
+
+use crate::printable::printable_lines;
+
+/// A row of the table.
+pub struct Exit {
+    /// What a shell sees.
+    pub code: u8,
+    /// What JSON says.
+    pub name: &'static str,
+    /// What the help says.
+    pub meaning: &'static str,
+    /// What to try when the error itself does not say.
+    pub hint: Option<&'static str>,
+}
+
+/// Every exit code there is. The order is that of the help.
+pub const EXITS: [Exit; 15] = [
+    row(0, "ok", "all that was selected is there and verified", None),
+    row(1, "usage", "the request makes no sense", None),
+    row(5, "authentication", "wrong key, unknown host, login refused", None),
+    row(10, "network", "a name did not resolve, or a connection was refused or lost", Some(AGAIN)),
+    row(11, "file_io", "files could not be read or written at all", None),
+    row(12, "protocol", "the far side speaks another version, or nonsense", None),
+    row(13, "install", "the far side has no haul, and ours does not run there", None),
+    row(14, "ssh", "ssh did not start or ended early; its own words stand above", None),
+    row(20, "interrupted", "stopped by a signal", Some(AGAIN)),
+    row(23, "partial", "some entries were not copied; the rest was", None),
+    row(24, "vanished", "some sources vanished during the copy; the rest was copied", None),
+    row(25, "verification", "data did not verify", None),
+    row(
+        28,
+        "space",
+        "no space or quota left at the target",
+        Some("make room; then run the same command again to continue"),
+    ),
+    row(30, "timeout", "the far side fell silent", Some(AGAIN)),
+    row(31, "busy", "another haul works on the same target", Some("wait until it has ended")),
+];
+
+const AGAIN: &str = "run the same command again: it goes on where this one stopped";
+
+const fn row(code: u8, name: &'static str, meaning: &'static str, hint: Option<&'static str>) -> Exit {
+    Exit { code, name, meaning, hint }
+}
+
+/// The row of an error that ended the job.
+pub fn of_fault(fault: Fault) -> &'static Exit {
+    named(match fault {
+        Fault::Usage => "usage",
+        Fault::Authentication => "authentication",
+        Fault::Network => "network",
+        Fault::FileIo => "file_io",
+        Fault::Protocol => "protocol",
+        Fault::Install => "install",
+        Fault::Ssh => "ssh",
+        Fault::Interrupted => "interrupted",
+        Fault::Verification => "verification",
+        Fault::Space => "space",
+        Fault::Timeout => "timeout",
+        Fault::Busy => "busy",
+    })
+}
+
+/// The row of a job that went to its end.
+pub fn of_report(report: &Report) -> &'static Exit {
+    named(match report {
+        r if r.unverified > 0 => "verification",
+        r if r.failed == 0 => "ok",
+        r if r.failed == r.vanished => "vanished",
+        _ => "partial",
+    })
+}
+
+/// The name that JSON gives an exit code.
+pub fn name_of_code(code: u8) -> &'static str {
+    EXITS.iter().find(|exit| exit.code == code).map_or("unknown", |exit| exit.name)
+}
+
+fn named(name: &str) -> &'static Exit {
+    EXITS.iter().find(|exit| exit.name == name).expect("every fault has its row; a test pins it")
+}
+
+/// What a person reads.
+/// ```text
+/// error: what failed, on what
+///   cause: the system's or the peer's words
+///   hint:  what to try
+/// ```
+pub fn text(error: &Error) -> String {
+    let mut text = String::new();
+    add(&mut text, "error: ", &error.what);
+    if let Some(cause) = &error.cause {
+        add(&mut text, "  cause: ", cause);
+    }
+    if let Some(hint) = hint(error) {
+        add(&mut text, "  hint:  ", hint);
+    }
+    text
+}
+
+/// The error's own hint, or the one of its kind.
+pub fn hint(error: &Error) -> Option<&str> {
+    error.hint.as_deref().or(of_fault(error.fault).hint)
+}
+
+/// Lines after the first stand under the first.
+fn add(text: &mut String, label: &str, words: &str) {
+    let mut lead = label.to_owned();
+    for line in printable_lines(words) {
+        let _ = writeln!(text, "{lead}{line}");
+        lead = " ".repeat(label.len());
+    }
+}
+
+/// The table as the help shows it.
+pub fn exit_table() -> String {
+    EXITS.iter().fold(String::new(), |mut text, exit| {
+        let _ = writeln!(text, "  {:>2}  {}", exit.code, exit.meaning);
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::report;
+
+    #[test]
+    fn every_fault_has_its_exit_code() {
+        let table = [
+            (Fault::Usage, 1),
+            (Fault::Authentication, 5),
+            (Fault::Network, 10),
+            (Fault::FileIo, 11),
+            (Fault::Protocol, 12),
+            (Fault::Install, 13),
+            (Fault::Ssh, 14),
+            (Fault::Interrupted, 20),
+            (Fault::Verification, 25),
+            (Fault::Space, 28),
+            (Fault::Timeout, 30),
+            (Fault::Busy, 31),
+        ];
+        for (fault, code) in table {
+            assert_eq!(of_fault(fault).code, code, "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn a_report_is_a_success_only_when_nothing_is_missing() {
+        let code = |failed, vanished, unverified| of_report(&Report { failed, vanished, unverified, ..report() }).code;
+        assert_eq!(code(0, 0, 0), 0);
+        assert_eq!(code(3, 0, 0), 23);
+        assert_eq!(code(3, 2, 0), 23);
+        assert_eq!(code(3, 3, 0), 24);
+        assert_eq!(code(3, 2, 1), 25);
+    }
+
+    #[test]
+    fn codes_and_names_are_unique() {
+        for (at, exit) in EXITS.iter().enumerate() {
+            assert!(EXITS[..at].iter().all(|other| other.code < exit.code && other.name != exit.name), "{}", exit.name);
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_why_and_what_to_try() {
+        let error = Error::new(Fault::Ssh, "ssh to host-b\x1b[2J ended early").because("first line\nsecond line");
+        insta::assert_snapshot!(text(&error), @r"
+        error: ssh to host-b\x1b[2J ended early
+          cause: first line
+                 second line
+        ");
+        let error = Error::new(Fault::Timeout, "host-b is silent").because("nothing for 60 s");
+        insta::assert_snapshot!(text(&error), @r"
+        error: host-b is silent
+          cause: nothing for 60 s
+          hint:  run the same command again: it goes on where this one stopped
+        ");
+    }
+}

@@ -1,0 +1,520 @@
+//! From what was typed to what is meant: `Cp` becomes a [`Job`]. Past this point nobody knows flags.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use haul_transfer::job::DEFAULT_TIMEOUT;
+use haul_transfer::{Carriage, Cipher, Endpoint, Error, Family, Fault, FilterRule, Job, Place, Selection, SshOptions};
+
+use crate::args::{CipherName, Cp, Filter, VerifyWhere, parse_jump, parse_port};
+use crate::endpoint;
+use crate::printable::printable;
+
+/// The job that `haul cp` was asked for. Reads the lists it names.
+pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
+    let (sources, target) = endpoints(&typed.paths)?;
+    if typed.verify == VerifyWhere::Disk {
+        return Err(usage("--verify disk is not built yet").try_this(
+            "the default compares what was read with what arrived; 'haul verify' reads a finished tree again",
+        ));
+    }
+    let mut lists = Lists { from0: typed.from0, stdin_taken_by: None };
+    let (ssh, ssh_family) = ssh_options(typed)?;
+    let selection = selection(typed, filters, &mut lists)?;
+    if selection.files_from.is_some() && sources.len() != 1 {
+        return Err(usage("--files-from needs exactly one source")
+            .because("the listed paths are relative to it")
+            .try_this("name the directory that holds them: haul cp --files-from LIST DIR TARGET"));
+    }
+    Ok(Job { sources, target, selection, carriage: carriage(typed, ssh_family), ssh })
+}
+
+fn endpoints(paths: &[OsString]) -> Result<(Vec<Endpoint>, Endpoint), Error> {
+    let form = "haul cp [OPTIONS] SRC... DST";
+    let (target, sources) = match paths {
+        [] => return Err(usage("nothing to copy was named").try_this(form)),
+        [only] => {
+            let what = format!("'{}' has no target to go to", printable(only.as_bytes()));
+            return Err(usage(what).try_this(format!("{form}; use . for the current directory")));
+        }
+        [sources @ .., target] => (target, sources),
+    };
+    let sources = sources.iter().map(|source| endpoint::parse(source)).collect::<Result<Vec<_>, _>>()?;
+    let target = endpoint::parse(target)?;
+    if let Some(other) = sources.iter().find(|source| source.place != sources[0].place) {
+        return Err(usage("all sources must be at one place")
+            .because(format!("one is on {}, another on {}", sources[0].place, other.place))
+            .try_this("copy them one after the other"));
+    }
+    Ok((sources, target))
+}
+
+fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Selection, Error> {
+    Ok(Selection {
+        rules: rules(filters, lists)?,
+        files_from: typed.files_from.as_deref().map(|file| files_from(file, lists)).transpose()?,
+        follow_links: typed.copy_links,
+        owner: typed.archive || typed.owner,
+        group: typed.archive || typed.group,
+        hard_links: typed.hard_links,
+        xattrs: typed.xattrs,
+        acls: typed.acls,
+        sparse: !typed.no_sparse,
+        delete: typed.delete,
+        checksum: typed.checksum,
+        update: typed.update,
+        ignore_existing: typed.ignore_existing,
+        dry_run: typed.dry_run,
+        inplace: typed.inplace,
+        no_resume: typed.no_resume,
+        flush: !typed.no_flush,
+        make_target: true,
+    })
+}
+
+fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
+    let family = match (typed.ipv4, typed.ipv6) {
+        (true, _) => Some(Family::V4),
+        (_, true) => Some(Family::V6),
+        _ => ssh_family,
+    };
+    Carriage {
+        lanes: typed.lanes.0,
+        rate_bytes_per_s: typed.rate.or(typed.bwlimit.and_then(|limit| limit.0)).or(typed.scp_limit),
+        cipher: typed.cipher.map(|name| match name {
+            CipherName::Aes128Gcm => Cipher::Aes128Gcm,
+            CipherName::Aes256Gcm => Cipher::Aes256Gcm,
+            CipherName::Chacha20 => Cipher::Chacha20Poly1305,
+        }),
+        compress: typed.compress,
+        port_range: typed.port_range.map(|range| (range.0, range.1)),
+        timeout: typed.timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs),
+        through_here: typed.through_here,
+        lanes_over_ssh: typed.lanes_over_ssh,
+        family,
+        congestion_control: typed.cc.clone(),
+    }
+}
+
+/// The options for ssh; `-e` first, so that a flag of its own says the last word.
+fn ssh_options(typed: &Cp) -> Result<(SshOptions, Option<Family>), Error> {
+    let (mut ssh, family) = match &typed.rsh {
+        Some(command) => remote_shell(command)?,
+        None => (SshOptions::default(), None),
+    };
+    ssh.program = typed.ssh_program.clone().or(ssh.program);
+    ssh.port = typed.port.or(ssh.port);
+    ssh.identities.extend(typed.ssh_identity.iter().cloned());
+    ssh.config = typed.ssh_config.clone().or(ssh.config);
+    ssh.jump = typed.jump.clone().or(ssh.jump);
+    // ssh takes the first value it sees of an option.
+    ssh.options.splice(0..0, typed.ssh_option.iter().cloned());
+    ssh.remote_program = typed.haul_path.clone();
+    ssh.haul_identity = typed.identity.clone();
+    ssh.haul_known_hosts = typed.known_hosts.clone();
+    if ssh.remote_program.as_ref().is_some_and(String::is_empty) {
+        return Err(usage("--haul-path is empty").try_this("name the program: --haul-path /opt/bin/haul"));
+    }
+    Ok((ssh, family))
+}
+
+/// rsync's `-e 'ssh -p 2222 -i key'`. Only what has a place of its own in a job is taken: the rest would get lost unseen.
+fn remote_shell(command: &str) -> Result<(SshOptions, Option<Family>), Error> {
+    let refused = |cause: String| {
+        usage("cannot use the command of -e").because(cause).try_this(
+            "-e takes the ssh program and its options -p -i -o -F -J -l -4 -6; the rest goes into ~/.ssh/config",
+        )
+    };
+    let mut words: VecDeque<String> = split_words(command).map_err(refused)?.into();
+    let mut ssh = SshOptions { program: words.pop_front().map(OsString::from), ..SshOptions::default() };
+    if ssh.program.as_ref().is_none_or(|program| program.is_empty()) {
+        return Err(refused("it is empty".to_owned()));
+    }
+    let mut family = None;
+    while let Some(word) = words.pop_front() {
+        let mut letters = word.chars();
+        let (Some('-'), Some(letter)) = (letters.next(), letters.next()) else {
+            return Err(refused(format!("{} is not an option", printable(&word))));
+        };
+        match word.as_str() {
+            "-4" => family = Some(Family::V4),
+            "-6" => family = Some(Family::V6),
+            _ if "pioFJl".contains(letter) => {
+                let value = match letters.as_str() {
+                    "" => words.pop_front().ok_or_else(|| refused(format!("-{letter} lacks its value")))?,
+                    attached => attached.to_owned(),
+                };
+                match letter {
+                    'p' => ssh.port = Some(parse_port(&value).map_err(|e| refused(format!("the port is {e}")))?),
+                    'i' => ssh.identities.push(PathBuf::from(value)),
+                    'o' => ssh.options.push(value.into()),
+                    'F' => ssh.config = Some(PathBuf::from(value)),
+                    'J' => ssh.jump = Some(parse_jump(&value).map_err(refused)?),
+                    _ => ssh.options.push(format!("User={value}").into()),
+                }
+            }
+            _ => return Err(refused(format!("{} has no meaning here", printable(&word)))),
+        }
+    }
+    Ok((ssh, family))
+}
+
+/// Words parted by spaces; single and double quotes hold words together and have no other meaning, as in rsync.
+fn split_words(text: &str) -> Result<Vec<String>, String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for c in text.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if c == '\'' || c == '"' => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            None if c.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    if quote.is_some() { Err("a quote is not closed".to_owned()) } else { Ok(words) }
+}
+
+/// Filter rules in the order typed, files unfolded where they stand.
+fn rules(filters: &[Filter], lists: &mut Lists) -> Result<Vec<FilterRule>, Error> {
+    let mut rules = Vec::new();
+    for filter in filters {
+        match filter {
+            Filter::Rule { include, pattern } => add_rule(&mut rules, *include, pattern.as_bytes())?,
+            Filter::File { include, file } => {
+                let flag = if *include { "--include-from" } else { "--exclude-from" };
+                for line in lists.read(flag, file)? {
+                    if !line.starts_with(b"#") && !line.starts_with(b";") {
+                        add_rule(&mut rules, *include, &line)?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(rules)
+}
+
+/// As in rsync, `+ ` and `- ` in front of a pattern overrule the flag, and `!` alone forgets the rules so far.
+fn add_rule(rules: &mut Vec<FilterRule>, include: bool, pattern: &[u8]) -> Result<(), Error> {
+    let (include, pattern) = match pattern {
+        b"!" => {
+            rules.clear();
+            return Ok(());
+        }
+        [b'+', b' ', rest @ ..] => (true, rest),
+        [b'-', b' ', rest @ ..] => (false, rest),
+        _ => (include, pattern),
+    };
+    if pattern.is_empty() {
+        return Err(usage("a filter pattern is empty").try_this("an empty pattern would match nothing; leave it out"));
+    }
+    rules.push(FilterRule { include, pattern: pattern.to_vec() });
+    Ok(())
+}
+
+/// Paths of `--files-from`, relative to the source and without `.` or empty components. As in rsync, a slash in front has
+/// no meaning and lines with `#` or `;` in front are comments unless NUL parts the lines.
+fn files_from(file: &OsStr, lists: &mut Lists) -> Result<Vec<Vec<u8>>, Error> {
+    let lines = lists.read("--files-from", file)?;
+    let mut paths = Vec::with_capacity(lines.len());
+    for line in lines {
+        if !lists.from0 && (line.starts_with(b"#") || line.starts_with(b";")) {
+            continue;
+        }
+        let names: Vec<&[u8]> = line.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".").collect();
+        if names.iter().any(|name| *name == b"..") {
+            return Err(usage(format!("--files-from lists '{}'", printable(&line)))
+                .because("a path with .. could leave the source directory")
+                .try_this("name the directory above as the source"));
+        }
+        paths.push(names.join(&b'/'));
+    }
+    Ok(paths)
+}
+
+/// Reads the lists that flags name; standard input only once.
+struct Lists {
+    from0: bool,
+    stdin_taken_by: Option<&'static str>,
+}
+
+impl Lists {
+    fn read(&mut self, flag: &'static str, file: &OsStr) -> Result<Vec<Vec<u8>>, Error> {
+        let failed = |error: std::io::Error| {
+            let name =
+                if file == "-" { "standard input".to_owned() } else { format!("'{}'", printable(file.as_bytes())) };
+            Error::new(Fault::FileIo, format!("cannot read the list of {flag} from {name}")).because(error)
+        };
+        let mut bytes = Vec::new();
+        if file == "-" {
+            if let Some(first) = self.stdin_taken_by.replace(flag) {
+                return Err(usage(format!("{first} and {flag} cannot both read standard input")));
+            }
+            std::io::stdin().lock().take(MAX_LIST_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+        } else {
+            File::open(file).and_then(|f| f.take(MAX_LIST_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
+        }
+        if bytes.len() as u64 > MAX_LIST_BYTES {
+            return Err(
+                usage(format!("the list of {flag} is longer than 1 GiB")).try_this("copy the directories whole")
+            );
+        }
+        Ok(split_lines(&bytes, self.from0))
+    }
+}
+
+fn split_lines(bytes: &[u8], from0: bool) -> Vec<Vec<u8>> {
+    let end = if from0 { 0 } else { b'\n' };
+    let whole = |line: &[u8]| if from0 { line.to_vec() } else { line.strip_suffix(b"\r").unwrap_or(line).to_vec() };
+    bytes.split(|b| *b == end).map(whole).filter(|line| !line.is_empty()).collect()
+}
+
+/// Shown in the first JSON event and in messages: as scp would write it.
+pub fn endpoint_text(endpoint: &Endpoint) -> Vec<u8> {
+    let mut text = match &endpoint.place {
+        Place::Local => Vec::new(),
+        Place::Ssh { user, host, port } => {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
+            match port {
+                Some(port) => format!("ssh://{user}{host}:{port}/").into_bytes(),
+                None => format!("{user}{host}:").into_bytes(),
+            }
+        }
+        Place::Haul { host, port } if host.contains(':') => format!("haul://[{host}]:{port}/").into_bytes(),
+        Place::Haul { host, port } => format!("haul://{host}:{port}/").into_bytes(),
+    };
+    text.extend_from_slice(&endpoint.path);
+    text
+}
+
+fn usage(what: impl Into<String>) -> Error {
+    Error::new(Fault::Usage, what)
+}
+
+/// A list is held in memory, because both ends look things up in it: ten million paths of a hundred bytes.
+const MAX_LIST_BYTES: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Command, Typed};
+
+    fn typed(line: &[&str]) -> Result<Job, String> {
+        let args = ["haul", "cp"].iter().chain(line).map(OsString::from);
+        let (typed, filters) = Typed::parse_from(args).map_err(|error| error.to_string())?;
+        let Command::Cp(cp) = typed.command else { panic!("not a copy") };
+        from_typed(&cp, &filters).map_err(|error| {
+            assert!(matches!(error.fault, Fault::Usage | Fault::FileIo));
+            format!("{error}; {}", error.cause.as_deref().unwrap_or_default())
+        })
+    }
+
+    fn job(line: &[&str]) -> Job {
+        typed(&[line, &["a", "h:b"]].concat()).unwrap_or_else(|error| panic!("{line:?}: {error}"))
+    }
+
+    fn refused(line: &[&str]) -> String {
+        typed(&[line, &["a", "h:b"]].concat()).expect_err(&format!("{line:?}"))
+    }
+
+    #[test]
+    fn without_flags_everything_is_as_the_job_has_it_by_itself() {
+        let plain = job(&[]);
+        assert_eq!(plain.selection, Selection::default());
+        assert_eq!(plain.carriage, Carriage::default());
+        assert_eq!(plain.ssh, SshOptions::default());
+        assert_eq!(plain.sources, [Endpoint { place: Place::Local, path: b"a".to_vec() }]);
+    }
+
+    #[test]
+    fn flags_of_habit_change_nothing() {
+        let line =
+            ["-rptDW", "--partial", "--times", "--perms", "--recursive", "--links", "--sparse", "-h", "--mkpath"];
+        assert_eq!(job(&line), job(&[]));
+    }
+
+    #[test]
+    fn rsync_words_reach_the_selection() {
+        let got =
+            job(&["-avHAXunz", "--delete", "-c", "-L", "--inplace", "--ignore-existing", "--no-resume", "--no-flush"]);
+        let expected = Selection {
+            owner: true,
+            group: true,
+            hard_links: true,
+            acls: true,
+            xattrs: true,
+            update: true,
+            dry_run: true,
+            delete: true,
+            checksum: true,
+            follow_links: true,
+            inplace: true,
+            ignore_existing: true,
+            no_resume: true,
+            flush: false,
+            ..Selection::default()
+        };
+        assert_eq!(got.selection, expected);
+        assert!(got.carriage.compress);
+        assert!(job(&["-C"]).carriage.compress);
+        assert!(!job(&["--no-sparse"]).selection.sparse);
+        assert!(job(&["-g"]).selection.group && !job(&["-g"]).selection.owner);
+    }
+
+    #[test]
+    fn ssh_flags_reach_the_ssh_options() {
+        let line =
+            ["-P22", "-i", "k1", "-ik2", "-F", "conf", "-J", "jump", "-oA=b", "-o", "C d", "-S", "/my/ssh", "-4"];
+        let got = job(&line);
+        let expected = SshOptions {
+            program: Some("/my/ssh".into()),
+            port: Some(22),
+            identities: vec!["k1".into(), "k2".into()],
+            config: Some("conf".into()),
+            jump: Some("jump".into()),
+            options: vec!["A=b".into(), "C d".into()],
+            ..SshOptions::default()
+        };
+        assert_eq!(got.ssh, expected);
+        assert_eq!(got.carriage.family, Some(Family::V4));
+        let got = job(&["--haul-path", "/opt/haul", "--identity", "id", "--known-hosts", "kh"]).ssh;
+        assert_eq!(got.remote_program.as_deref(), Some("/opt/haul"));
+        assert_eq!((got.haul_identity, got.haul_known_hosts), (Some("id".into()), Some("kh".into())));
+    }
+
+    #[test]
+    fn the_command_of_e_is_taken_apart() {
+        let got = job(&["-e", "ssh -p 2222 -i 'my key' -oX=y -J j -F c -l me -6", "-o", "X=first"]);
+        let expected = SshOptions {
+            program: Some("ssh".into()),
+            port: Some(2222),
+            identities: vec!["my key".into()],
+            config: Some("c".into()),
+            jump: Some("j".into()),
+            options: vec!["X=first".into(), "X=y".into(), "User=me".into()],
+            ..SshOptions::default()
+        };
+        assert_eq!(got.ssh, expected);
+        assert_eq!(got.carriage.family, Some(Family::V6));
+        assert_eq!(job(&["-e", "ssh -p 1", "-P", "2"]).ssh.port, Some(2));
+        for bad in ["", "ssh -W x:1", "ssh host", "ssh -p", "ssh -p 0", "ssh -i 'x", "ssh -", "ssh -J -x"] {
+            assert!(refused(&["-e", bad]).contains("-e"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn filters_keep_the_order_typed_across_flags_and_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("rules");
+        std::fs::write(&file, "# comment\n; too\n\n*.tmp\r\n+ keep.tmp\n- -dash\n").unwrap();
+        let from = format!("--exclude-from={}", file.display());
+        let got = job(&["--include=*.rs", "--exclude", "-x", &from, "--include", "last", "--exclude=*"]);
+        let shown: Vec<String> = got
+            .selection
+            .rules
+            .iter()
+            .map(|rule| format!("{} {}", if rule.include { '+' } else { '-' }, printable(&rule.pattern)))
+            .collect();
+        assert_eq!(shown, ["+ *.rs", "- -x", "- *.tmp", "+ keep.tmp", "- -dash", "+ last", "- *"]);
+        assert_eq!(job(&["--exclude=a", "--exclude=!", "--exclude=b"]).selection.rules.len(), 1);
+        assert!(refused(&["--exclude="]).contains("empty"));
+        assert!(refused(&["--exclude-from=/nonexistent/list"]).contains("cannot read the list of --exclude-from"));
+    }
+
+    #[test]
+    fn files_from_gives_plain_relative_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &[u8]| {
+            let file = dir.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            format!("--files-from={}", file.display())
+        };
+        let lines = job(&[&write("lines", b"a\n/b//c/\r\n#no\n;no\n./d/./e\n\nx\xffy")]).selection.files_from.unwrap();
+        assert_eq!(lines, [b"a".as_slice(), b"b/c", b"d/e", b"x\xffy"]);
+        let nul = job(&["-0", &write("nul", b"new\nline\0#yes\0")]).selection.files_from.unwrap();
+        assert_eq!(nul, [b"new\nline".as_slice(), b"#yes"]);
+        assert!(refused(&[&write("up", b"a/../../b\n")]).contains(".."));
+        assert!(refused(&["second", &write("two", b"a\n")]).contains("exactly one source"));
+        assert!(refused(&["--delete", &write("del", b"a\n")]).contains("--delete"));
+    }
+
+    #[test]
+    fn rates_come_from_one_of_three_flags() {
+        assert_eq!(job(&["--rate", "8Mbit"]).carriage.rate_bytes_per_s, Some(1_000_000));
+        assert_eq!(job(&["--bwlimit=1m"]).carriage.rate_bytes_per_s, Some(1 << 20));
+        assert_eq!(job(&["--bwlimit", "0"]).carriage.rate_bytes_per_s, None);
+        assert_eq!(job(&["-l", "8000"]).carriage.rate_bytes_per_s, Some(1_024_000));
+        assert!(refused(&["-l", "8000", "--rate", "8Mbit"]).contains("cannot be used with"));
+    }
+
+    #[test]
+    fn absurd_values_are_refused_with_the_flag_named() {
+        for (flag, value) in [
+            ("--lanes", "0"),
+            ("--lanes", "99999"),
+            ("--lanes", "-1"),
+            ("--lanes", "+1"),
+            ("--lanes", "x"),
+            ("--lanes", ""),
+            ("--lanes", "18446744073709551617"),
+            ("--window", "4M"),
+            ("--rate", "99999999999Tbit"),
+            ("--rate", "-1Mbit"),
+            ("--rate", "500"),
+            ("--bwlimit", "-5"),
+            ("-l", "-5"),
+            ("-P", "0"),
+            ("-P", "65536"),
+            ("-P", "-22"),
+            ("--port-range", "5-4"),
+            ("--port-range", "0-9"),
+            ("--port-range", "1-99999"),
+            ("--timeout", "0"),
+            ("--timeout", "-1"),
+            ("--timeout", "99999999999999999999"),
+            ("--cipher", "rot13"),
+            ("--cc", "../bbr"),
+            ("--cc", ""),
+            ("--verify", "moon"),
+            ("--verify", "disk"),
+            ("-J", "-oProxyCommand=x"),
+            ("--haul-path", ""),
+        ] {
+            assert!(refused(&[flag, value]).contains(flag), "{flag} {value}: {}", refused(&[flag, value]));
+        }
+        assert_eq!(job(&["--lanes", "256"]).carriage.lanes, Some(256));
+        assert_eq!(job(&["--lanes", "auto", "--window", "auto", "--verify", "wire"]).carriage.lanes, None);
+        assert_eq!(job(&["--port-range", "50000-50010"]).carriage.port_range, Some((50_000, 50_010)));
+        assert_eq!(job(&["--timeout", "5"]).carriage.timeout, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn sources_share_one_place_and_a_target_is_needed() {
+        assert!(typed(&["h1:a", "h1:b", "c"]).is_ok());
+        assert!(typed(&["h1:a", "h2:b", "c"]).unwrap_err().contains("one place"));
+        assert!(typed(&["h1:a", "b", "c"]).unwrap_err().contains("one is on h1, another on this machine"));
+        assert!(typed(&["a"]).unwrap_err().contains("no target"));
+        assert!(typed(&[]).unwrap_err().contains("nothing to copy"));
+        let dashes = typed(&["--", "-r", "h:-p"]).unwrap();
+        assert_eq!(dashes.sources[0].path, b"-r");
+        assert!(typed(&["h1:a", "h2:b", "-3"]).unwrap().carriage.through_here);
+    }
+
+    #[test]
+    fn an_endpoint_can_be_written_as_it_was_typed() {
+        for text in ["a b", "u@h:p", "[::1]:p", "ssh://u@[::1]:22/p", "haul://h:1/p", "haul://[::1]:1/p"] {
+            let endpoint = endpoint::parse(OsStr::new(text)).unwrap();
+            assert_eq!(endpoint_text(&endpoint), text.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `--manifest-out FILE`: the lines go to a temporary file beside it, which gets the name when the copy has ended.
+//!
+//! A manifest lists what is verified. After a copy that left entries out it is still true, and the exit status says that it
+//! is not all; after a copy that broke off there is none.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use haul_transfer::manifest_file::Writer;
+use haul_transfer::{Error, Fault, ManifestLine};
+
+use crate::printable::printable;
+
+/// A manifest that is being written.
+pub struct ManifestOut {
+    file: PathBuf,
+    temporary: PathBuf,
+    /// Empty after the first error, which is kept for the end: the copy itself goes on.
+    state: Mutex<Result<Writer<BufWriter<File>>, io::Error>>,
+}
+
+impl ManifestOut {
+    /// Makes the temporary file, so that a name that cannot be written is known before anything is copied.
+    pub fn start(file: &Path) -> Result<Self, Error> {
+        let failed = |error: io::Error| failure(file, error);
+        let name = file.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
+        if file.is_dir() {
+            return Err(failed(io::ErrorKind::IsADirectory.into()));
+        }
+        let mut temporary = std::ffi::OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".haul-{}", std::process::id()));
+        let temporary = file.with_file_name(temporary);
+        let created = File::options().write(true).create_new(true).open(&temporary).map_err(failed)?;
+        let writer = Writer::start(BufWriter::with_capacity(BUFFER_BYTES, created)).map_err(failed)?;
+        Ok(Self { file: file.to_path_buf(), temporary, state: Mutex::new(Ok(writer)) })
+    }
+
+    /// Adds one file.
+    pub fn add(&self, line: &ManifestLine) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(writer) = &mut *state
+            && let Err(error) = writer.add(line)
+        {
+            *state = Err(error);
+        }
+    }
+
+    /// Closes the manifest and gives it its name.
+    pub fn finish(&self) -> Result<(), Error> {
+        let gone = Err(io::Error::other("the manifest is closed already"));
+        let state = std::mem::replace(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner), gone);
+        state
+            .and_then(Writer::finish)
+            .and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error))
+            .and_then(|file| file.sync_all())
+            .and_then(|()| fs::rename(&self.temporary, &self.file))
+            .map_err(|error| failure(&self.file, error))
+    }
+
+    /// Removes what has no final name. After `finish` there is nothing left to remove.
+    pub fn discard(&self) {
+        let _ = fs::remove_file(&self.temporary);
+    }
+}
+
+impl Drop for ManifestOut {
+    fn drop(&mut self) {
+        self.discard();
+    }
+}
+
+fn failure(file: &Path, error: io::Error) -> Error {
+    Error::new(Fault::FileIo, format!("cannot write the manifest {}", printable(file.as_os_str().as_bytes())))
+        .because(error)
+        .try_this("name a file in a directory that can be written: --manifest-out FILE")
+}
+
+/// A line is some 150 bytes: about 1,700 files for each write.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line() -> ManifestLine {
+        ManifestLine { path: b"a".to_vec(), size: 1, mtime_s: 0, mtime_ns: 0, blake3: [0; 32] }
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let entries = fs::read_dir(dir).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_name_appears_with_the_whole_manifest_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("m");
+        let out = ManifestOut::start(&file).unwrap();
+        out.add(&line());
+        assert!(!file.exists());
+        out.finish().unwrap();
+        drop(out);
+        assert_eq!(names(dir.path()), ["m"]);
+        assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 3);
+    }
+
+    #[test]
+    fn a_copy_that_broke_off_leaves_the_old_manifest_and_no_litter() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("m");
+        fs::write(&file, "old").unwrap();
+        let out = ManifestOut::start(&file).unwrap();
+        out.add(&line());
+        drop(out);
+        assert_eq!(names(dir.path()), ["m"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_written_is_known_at_the_start() {
+        for file in ["/nonexistent/m", "/", "/tmp", ".."] {
+            let error = ManifestOut::start(Path::new(file)).err().unwrap_or_else(|| panic!("{file}"));
+            assert_eq!(error.fault, Fault::FileIo);
+        }
+    }
+
+    #[test]
+    fn an_error_while_writing_is_told_at_the_end() {
+        let out = ManifestOut::start(&tempfile::tempdir().unwrap().path().join("m")).unwrap();
+        // The directory is gone by now, so the rename must fail.
+        assert_eq!(out.finish().unwrap_err().fault, Fault::FileIo);
+        assert!(out.finish().is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! Manual pages and completions, made from the definitions of the flags.
+
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::CommandFactory as _;
+use clap_mangen::Man;
+use haul_transfer::{Error, Fault};
+
+use crate::args::Typed;
+use crate::failure;
+use crate::printable::printable;
+
+/// `haul completions SHELL`
+pub fn completions(shell: clap_complete::Shell) -> ExitCode {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Typed::command(), "haul", &mut script);
+    let _ = io::stdout().write_all(&script);
+    ExitCode::SUCCESS
+}
+
+/// `haul man [DIR]`
+pub fn man(directory: Option<&Path>) -> ExitCode {
+    let written = match directory {
+        Some(directory) => pages().and_then(|pages| {
+            pages.iter().try_for_each(|(name, page)| std::fs::write(directory.join(format!("{name}.1")), page))
+        }),
+        None => pages().map(|pages| {
+            for (_, page) in pages {
+                let _ = io::stdout().write_all(&page);
+            }
+        }),
+    };
+    let Err(error) = written else { return ExitCode::SUCCESS };
+    let place = directory.map_or_else(|| "standard output".to_owned(), |d| printable(d.as_os_str().as_bytes()));
+    let error = Error::new(Fault::FileIo, format!("cannot write the manual pages to {place}")).because(error);
+    let _ = write!(io::stderr(), "{}", failure::text(&error));
+    ExitCode::from(failure::of_fault(error.fault).code)
+}
+
+/// A page for haul and one for each command that a person uses.
+fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut haul = Typed::command();
+    haul.build();
+    let visible = haul.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
+    let commands = visible.map(|sub| {
+        // `build` has named them haul-cp and so on for display.
+        (sub.get_display_name().unwrap_or_default().to_owned(), sub.clone())
+    });
+    let all = std::iter::once(("haul".to_owned(), haul.clone())).chain(commands);
+    all.map(|(name, command)| {
+        let mut page = Vec::new();
+        Man::new(command).render(&mut page)?;
+        Ok((name, page))
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_page_for_each_command_with_its_flags() {
+        let pages = pages().unwrap();
+        let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["haul", "haul-cp", "haul-verify", "haul-key", "haul-serve", "haul-completions"]);
+        let text = String::from_utf8(pages[1].1.clone()).unwrap();
+        for word in ["files\\-from", "TRAILING SLASH", "EXIT STATUS", "lanes"] {
+            assert!(text.contains(word), "{word}");
+        }
+    }
+}

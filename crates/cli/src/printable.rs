@@ -1,0 +1,48 @@
+//! The one way by which text of a peer or a file reaches the terminal.
+
+use std::fmt::Write as _;
+
+/// The bytes as text that cannot drive a terminal: control characters, characters that turn the direction of writing, and
+/// bytes that are not UTF-8 become `\xHH` or `\u{HHHH}`.
+pub fn printable(bytes: impl AsRef<[u8]>) -> String {
+    let bytes = bytes.as_ref();
+    let mut text = String::with_capacity(bytes.len());
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            if c.is_ascii_control() {
+                let _ = write!(text, "\\x{:02x}", c as u32);
+            } else if c.is_control() || turns_direction(c) {
+                let _ = write!(text, "\\u{{{:x}}}", c as u32);
+            } else {
+                text.push(c);
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// Like [`printable`], line by line.
+pub fn printable_lines(text: &str) -> impl Iterator<Item = String> {
+    text.lines().map(|line| printable(line.trim_end_matches('\r')))
+}
+
+/// A name such as `gpj.exe` must not show as `exe.jpg`.
+fn turns_direction(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_never_sees_what_could_drive_it() {
+        assert_eq!(printable("plain ünïcode 😀 \\ "), "plain ünïcode 😀 \\ ");
+        assert_eq!(printable(b"\x1b[31mred\x07\n\x7f"), r"\x1b[31mred\x07\x0a\x7f");
+        assert_eq!(printable(b"\xff\xfeab\xc3"), r"\xff\xfeab\xc3");
+        assert_eq!(printable("c1 \u{9b}31m rlo \u{202e}gpj.exe"), r"c1 \u{9b}31m rlo \u{202e}gpj.exe");
+    }
+}

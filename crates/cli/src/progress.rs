@@ -1,0 +1,300 @@
+//! What a person sees while a job runs: the bar on a terminal, messages above it, and names with `-v` or `-n`.
+//!
+//! The bar waits for the first progress: until then ssh may ask for a password on the same terminal.
+
+use std::collections::VecDeque;
+use std::io::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_transfer::{Change, Event, Progress};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::figures::{bytes, clock, count, counted, rate};
+use crate::printable::printable;
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// Only errors.
+    pub quiet: bool,
+    /// Each path, each choice.
+    pub verbose: bool,
+    /// Words of the future for what would be done.
+    pub dry_run: bool,
+    /// How progress is shown.
+    pub show: Show,
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Show {
+    /// Not at all.
+    #[default]
+    Nothing,
+    /// A bar that stays in its place, on a terminal.
+    Bar,
+    /// A line now and then, in a log.
+    Lines,
+}
+
+impl Show {
+    /// From the flags, and from whether standard error is a terminal.
+    pub fn choose(progress: bool, no_progress: bool, silent: bool, terminal: bool) -> Self {
+        match (no_progress || silent, terminal, progress) {
+            (true, _, _) => Show::Nothing,
+            (_, true, _) => Show::Bar,
+            (_, false, true) => Show::Lines,
+            _ => Show::Nothing,
+        }
+    }
+}
+
+/// The terminal, or the log, that a person reads.
+pub struct Screen {
+    manner: Manner,
+    started: Instant,
+    bar: ProgressBar,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    speed: Speed,
+    bar_shown: bool,
+    last_line: Option<Duration>,
+    failed: bool,
+    lines_since_failure: bool,
+}
+
+impl Screen {
+    /// A screen on which nothing stands yet.
+    pub fn new(manner: Manner) -> Self {
+        Self { manner, started: Instant::now(), bar: ProgressBar::hidden(), state: Mutex::default() }
+    }
+
+    /// Shows one event.
+    pub fn on_event(&self, event: &Event) {
+        match event {
+            Event::Progress(progress) => self.progress(progress),
+            Event::Failed { path, why } => {
+                self.below(&format!("failed: {}: {}", printable(path), printable(why)), true);
+            }
+            Event::Warning { text } if !self.manner.quiet => {
+                self.below(&format!("warning: {}", printable(text)), false)
+            }
+            Event::Skipped { path, why } if !self.manner.quiet => {
+                self.below(&format!("skipped: {}: {}", printable(path), printable(why)), false);
+            }
+            Event::Installing { place, bytes: size } if !self.manner.quiet => {
+                self.below(&format!("putting haul on {} ({}), once", printable(place), bytes(*size)), false);
+            }
+            Event::Connecting { place } if self.manner.verbose => {
+                self.below(&format!("connecting to {}", printable(place)), false);
+            }
+            Event::Chose { what, choice, reason } if self.manner.verbose => {
+                self.below(&format!("{what}: {} ({})", printable(choice), printable(reason)), false);
+            }
+            Event::Copied { path, change, .. } if self.names() => self.name(self.verb(*change), path),
+            Event::Deleted { path } if self.names() => {
+                self.name(if self.manner.dry_run { "delete" } else { "deleted" }, path);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes the bar away. True when other lines came after a failure, so that it is worth repeating.
+    pub fn close(&self) -> bool {
+        self.bar.finish_and_clear();
+        let state = self.state();
+        state.failed && state.lines_since_failure
+    }
+
+    /// Running totals of anything that counts files and bytes.
+    pub fn progress(&self, progress: &Progress) {
+        if self.manner.show == Show::Nothing {
+            return;
+        }
+        let now = self.started.elapsed();
+        let mut state = self.state();
+        state.speed.add(now, progress.bytes_moved);
+        let line = status(progress, state.speed.bytes_per_s());
+        match self.manner.show {
+            Show::Bar => {
+                // An empty bar as long as the whole is unknown: a part of a growing whole would run back and forth.
+                self.bar.set_length(if progress.found_all { progress.bytes_found.max(1) } else { u64::MAX });
+                self.bar.set_position(progress.bytes_moved + progress.bytes_kept);
+                self.bar.set_message(line);
+                if !state.bar_shown {
+                    state.bar_shown = true;
+                    self.bar.set_style(style());
+                    self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(REDRAWS_PER_S));
+                }
+            }
+            Show::Lines if state.last_line.is_none_or(|last| now - last >= LINE_EVERY) => {
+                state.last_line = Some(now);
+                drop(state);
+                let _ = writeln!(std::io::stderr(), "{line}");
+            }
+            _ => {}
+        }
+    }
+
+    /// A line on standard error, above the bar.
+    pub fn below(&self, line: &str, failure: bool) {
+        let mut state = self.state();
+        state.failed |= failure;
+        state.lines_since_failure |= state.failed && !failure;
+        self.bar.suspend(|| {
+            let _ = writeln!(std::io::stderr(), "{line}");
+        });
+    }
+
+    /// A line on standard output: what `-v` and `-n` were asked for.
+    fn name(&self, verb: &str, path: &[u8]) {
+        let mut state = self.state();
+        state.lines_since_failure |= state.failed;
+        self.bar.suspend(|| {
+            let _ = writeln!(std::io::stdout(), "{verb} {}", printable(path));
+        });
+    }
+
+    fn names(&self) -> bool {
+        !self.manner.quiet && (self.manner.verbose || self.manner.dry_run)
+    }
+
+    fn verb(&self, change: Change) -> &'static str {
+        match (change, self.manner.dry_run) {
+            (Change::Data, true) => "copy",
+            (Change::Metadata, true) => "update",
+            (Change::Made, true) => "make",
+            (Change::Data, false) => "copied",
+            (Change::Metadata, false) => "updated",
+            (Change::Made, false) => "made",
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `45 %  1.20 of 2.60 GiB  466 MiB/s (3.91 Gbit/s)  1,234 of 5,678 files  0:12 left  4 lanes`
+fn status(progress: &Progress, bytes_per_s: Option<f64>) -> String {
+    let done = progress.bytes_moved + progress.bytes_kept;
+    let more = if progress.found_all { "" } else { "+" };
+    let mut parts = Vec::new();
+    if progress.found_all && progress.bytes_found > 0 {
+        parts.push(format!("{} %", (u128::from(done) * 100 / u128::from(progress.bytes_found)).min(100)));
+    }
+    parts.push(format!("{} of {}{more}", bytes(done), bytes(progress.bytes_found)));
+    parts.extend(bytes_per_s.map(rate));
+    parts.push(format!("{} of {}{more} files", count(progress.files_done), count(progress.files_found)));
+    let left = progress.bytes_found.saturating_sub(done);
+    match bytes_per_s {
+        Some(speed) if progress.found_all && speed >= 1.0 && left > 0 => {
+            let seconds = left as f64 / speed;
+            // Beyond this a clock only says that it stalls.
+            if seconds < 100.0 * 86_400.0 {
+                parts.push(format!("{} left", clock(Duration::from_secs_f64(seconds.ceil()))));
+            }
+        }
+        _ => {}
+    }
+    if progress.lanes > 0 {
+        parts.push(counted(progress.lanes.into(), "lane", "lanes"));
+    }
+    if progress.failed > 0 {
+        parts.push(format!("{} failed", count(progress.failed)));
+    }
+    parts.join("  ")
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{bar:16} {wide_msg}").expect("a template of ours").progress_chars("=> ")
+}
+
+/// The rate of the last seconds.
+#[derive(Default)]
+struct Speed {
+    samples: VecDeque<(Duration, u64)>,
+}
+
+impl Speed {
+    fn add(&mut self, now: Duration, bytes: u64) {
+        let fresh = self.samples.back().is_none_or(|(last, _)| now.saturating_sub(*last) >= SAMPLE_EVERY);
+        if fresh {
+            self.samples.push_back((now, bytes));
+        }
+        while self.samples.len() > 2 && now.saturating_sub(self.samples[0].0) > SPEED_OVER {
+            self.samples.pop_front();
+        }
+    }
+
+    fn bytes_per_s(&self) -> Option<f64> {
+        let (first, last) = (self.samples.front()?, self.samples.back()?);
+        let span = last.0.saturating_sub(first.0);
+        (span >= SAMPLE_EVERY).then(|| last.1.saturating_sub(first.1) as f64 / span.as_secs_f64())
+    }
+}
+
+/// Long enough for a calm figure, short enough to see a change. With the next line: at most 51 samples.
+const SPEED_OVER: Duration = Duration::from_secs(5);
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// In a log, progress is a line now and then.
+const LINE_EVERY: Duration = Duration::from_secs(5);
+
+const REDRAWS_PER_S: u8 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_shows_what_is_known() {
+        let known = Progress {
+            files_done: 1_234,
+            files_found: 5_678,
+            bytes_moved: 1 << 30,
+            bytes_kept: 1 << 29,
+            bytes_found: 3 << 30,
+            found_all: true,
+            lanes: 4,
+            failed: 1,
+        };
+        insta::assert_snapshot!(status(&known, Some(131_072_000.0)), @"50 %  1.50 GiB of 3.00 GiB  125 MiB/s (1.05 Gbit/s)  1,234 of 5,678 files  0:13 left  4 lanes  1 failed");
+        let walking = Progress { found_all: false, failed: 0, ..known };
+        insta::assert_snapshot!(status(&walking, None), @"1.50 GiB of 3.00 GiB+  1,234 of 5,678+ files  4 lanes");
+    }
+
+    #[test]
+    fn nothing_found_yet_divides_by_nothing() {
+        let empty = Progress { found_all: true, ..Progress::default() };
+        insta::assert_snapshot!(status(&empty, Some(0.0)), @"0 B of 0 B  0 B/s (0.00 kbit/s)  0 of 0 files");
+    }
+
+    #[test]
+    fn the_speed_forgets_what_is_long_past() {
+        let mut speed = Speed::default();
+        assert_eq!(speed.bytes_per_s(), None);
+        for tenth in 0..100 {
+            speed.add(Duration::from_millis(tenth * 100), tenth * 1_000);
+        }
+        assert_eq!(speed.bytes_per_s(), Some(10_000.0));
+        assert!(speed.samples.len() <= 51);
+        for tenth in 100..200 {
+            speed.add(Duration::from_millis(tenth * 100), 99_000);
+        }
+        assert_eq!(speed.bytes_per_s(), Some(0.0));
+    }
+
+    #[test]
+    fn the_bar_needs_a_terminal_and_leave_to_speak() {
+        assert_eq!(Show::choose(false, false, false, true), Show::Bar);
+        assert_eq!(Show::choose(false, false, false, false), Show::Nothing);
+        assert_eq!(Show::choose(true, false, false, false), Show::Lines);
+        assert_eq!(Show::choose(true, false, true, true), Show::Nothing);
+        assert_eq!(Show::choose(false, true, false, true), Show::Nothing);
+    }
+}

@@ -1,0 +1,242 @@
+//! The closing lines: one on standard output that says what happened, and what is left to do on standard error.
+
+use std::fmt::Write as _;
+
+use haul_transfer::{Limit, Report};
+
+use crate::failure;
+use crate::figures::{bytes, count, counted, duration, rate};
+use crate::printable::printable;
+
+/// The one closing line, without newline.
+pub fn closing_line(report: &Report) -> String {
+    if report.dry_run {
+        return dry_run_line(report);
+    }
+    let mut parts = Vec::new();
+    let here_already = || format!("{}, {} already there", files(report.files_kept), bytes(report.bytes_kept));
+    if report.files_moved > 0 || report.bytes_moved > 0 {
+        let seconds = report.elapsed.as_secs_f64().max(1e-9);
+        parts.push(format!(
+            "copied {}, {} in {}",
+            files(report.files_moved),
+            bytes(report.bytes_moved),
+            duration(report.elapsed)
+        ));
+        parts.push(rate(report.bytes_moved as f64 / seconds));
+        parts.push(verification(report));
+        parts.push(lanes(report));
+        if report.limit != Limit::Nothing {
+            parts.push(format!("limited by {}", report.limit.as_str()));
+        }
+        if report.files_kept > 0 {
+            parts.push(format!("{} already there", files(report.files_kept)));
+        } else if report.bytes_kept > 0 {
+            parts.push(format!("{} already there", bytes(report.bytes_kept)));
+        }
+    } else if report.others_made > 0 {
+        parts.push(format!("made {}", counted(report.others_made, "directory or link", "directories and links")));
+        if report.files_kept > 0 {
+            parts.push(here_already());
+        }
+    } else if report.failed > 0 {
+        parts.push("copied nothing".to_owned());
+    } else {
+        parts.push(format!("nothing to copy: {}", here_already()));
+    }
+    if report.deleted > 0 {
+        parts.push(format!("deleted {}", counted(report.deleted, "entry", "entries")));
+    }
+    if report.skipped > 0 {
+        parts.push(format!("skipped {}", counted(report.skipped, "entry", "entries")));
+    }
+    if report.failed > 0 {
+        parts.push(format!("{} FAILED", counted(report.failed, "entry", "entries")));
+    }
+    parts.join(", ")
+}
+
+fn dry_run_line(report: &Report) -> String {
+    let mut parts = vec![format!("would copy {}, {}", files(report.files_moved), bytes(report.bytes_moved))];
+    if report.others_made > 0 {
+        parts.push(format!("make {}", counted(report.others_made, "directory or link", "directories and links")));
+    }
+    if report.deleted > 0 {
+        parts.push(format!("delete {}", counted(report.deleted, "entry", "entries")));
+    }
+    if report.files_kept > 0 {
+        parts.push(format!("keep {}", files(report.files_kept)));
+    }
+    if report.failed > 0 {
+        parts.push(format!("{} FAILED", counted(report.failed, "entry", "entries")));
+    }
+    format!("{} (dry run, nothing was changed)", parts.join(", "))
+}
+
+/// What is said on standard error after a job that left something out; empty after a full success.
+/// `list` repeats the first failures, when other lines came between.
+pub fn closing_failures(report: &Report, list: bool) -> String {
+    let mut text = String::new();
+    if report.failed == 0 && report.unverified == 0 {
+        return text;
+    }
+    let what = match report {
+        r if r.unverified > 0 => format!("{} did not verify", counted(r.unverified, "entry", "entries")),
+        r if r.failed == r.vanished => format!("{} vanished during the copy", counted(r.failed, "source", "sources")),
+        r => format!("{} could not be copied", counted(r.failed, "entry", "entries")),
+    };
+    let _ = writeln!(text, "error: {what} (exit status {})", failure::of_report(report).code);
+    if list {
+        for (path, why) in &report.failures {
+            let _ = writeln!(text, "  {}: {}", printable(path), printable(why));
+        }
+        let more = report.failed.saturating_sub(report.failures.len() as u64);
+        if more > 0 {
+            let _ = writeln!(text, "  and {} more", count(more));
+        }
+    }
+    let _ =
+        writeln!(text, "  hint:  when the cause is gone, run the same command again: only what is missing is copied");
+    text
+}
+
+fn verification(report: &Report) -> String {
+    if report.unverified > 0 {
+        return format!("{} NOT VERIFIED", counted(report.unverified, "entry", "entries"));
+    }
+    // A digest of nothing would look like a proof of something.
+    if report.root_files == 0 {
+        return "verified BLAKE3".to_owned();
+    }
+    let root: String = report.root_blake3[..4].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("verified BLAKE3 {root}…")
+}
+
+fn lanes(report: &Report) -> String {
+    let mut text = counted(report.lanes.into(), "lane", "lanes");
+    if !report.lane_path.is_empty() {
+        let _ = write!(text, " {}", printable(&report.lane_path));
+    }
+    if !report.cipher.is_empty() && !report.cipher.starts_with("none") {
+        let _ = write!(text, " {}", printable(&report.cipher));
+    }
+    text
+}
+
+fn files(n: u64) -> String {
+    counted(n, "file", "files")
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::time::Duration;
+
+    use haul_transfer::TimeShares;
+
+    use super::*;
+
+    /// A full success over the network, from which the tests depart.
+    pub fn report() -> Report {
+        Report {
+            files_found: 1_234,
+            files_moved: 1_234,
+            files_kept: 0,
+            others_made: 17,
+            deleted: 0,
+            failed: 0,
+            vanished: 0,
+            unverified: 0,
+            skipped: 0,
+            bytes_found: 6_012_954_214,
+            bytes_moved: 6_012_954_214,
+            bytes_again: 0,
+            bytes_kept: 0,
+            elapsed: Duration::from_millis(12_300),
+            first_byte: Some(Duration::from_millis(310)),
+            lanes: 4,
+            lane_path: "direct".to_owned(),
+            cipher: "AES-128-GCM".to_owned(),
+            root_blake3: [0x1a; 32],
+            root_files: 1_234,
+            time: TimeShares {
+                source_storage: 0.125,
+                source_cpu: 0.125,
+                network: 0.5,
+                target_cpu: 0.0625,
+                target_storage: 0.0625,
+                idle: 0.125,
+            },
+            limit: Limit::Network,
+            dry_run: false,
+            failures: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_closing_line_after_a_success() {
+        insta::assert_snapshot!(closing_line(&report()), @"copied 1,234 files, 5.60 GiB in 12.3 s, 466 MiB/s (3.91 Gbit/s), verified BLAKE3 1a1a1a1a…, 4 lanes direct AES-128-GCM, limited by network");
+        assert_eq!(closing_failures(&report(), true), "");
+    }
+
+    #[test]
+    fn the_closing_line_when_all_is_there_already() {
+        let again = Report {
+            files_moved: 0,
+            bytes_moved: 0,
+            others_made: 0,
+            files_kept: 1_234,
+            bytes_kept: 6_012_954_214,
+            limit: Limit::Nothing,
+            ..report()
+        };
+        insta::assert_snapshot!(closing_line(&again), @"nothing to copy: 1,234 files, 5.60 GiB already there");
+        let cleaned = Report { deleted: 3, ..again.clone() };
+        insta::assert_snapshot!(closing_line(&cleaned), @"nothing to copy: 1,234 files, 5.60 GiB already there, deleted 3 entries");
+        let linked = Report { others_made: 1, ..again };
+        insta::assert_snapshot!(closing_line(&linked), @"made 1 directory or link, 1,234 files, 5.60 GiB already there");
+    }
+
+    #[test]
+    fn the_closing_line_of_a_resumed_copy_on_this_machine() {
+        let resumed = Report {
+            files_moved: 1,
+            bytes_moved: 1 << 30,
+            files_kept: 0,
+            bytes_kept: 3 << 30,
+            lanes: 1,
+            lane_path: "this machine".to_owned(),
+            cipher: "none (this machine)".to_owned(),
+            limit: Limit::TargetStorage,
+            ..report()
+        };
+        insta::assert_snapshot!(closing_line(&resumed), @"copied 1 file, 1.00 GiB in 12.3 s, 83.3 MiB/s (698 Mbit/s), verified BLAKE3 1a1a1a1a…, 1 lane this machine, limited by target storage, 3.00 GiB already there");
+    }
+
+    #[test]
+    fn a_dry_run_says_would() {
+        let dry = Report { dry_run: true, deleted: 2, files_kept: 10, ..report() };
+        insta::assert_snapshot!(closing_line(&dry), @"would copy 1,234 files, 5.60 GiB, make 17 directories and links, delete 2 entries, keep 10 files (dry run, nothing was changed)");
+    }
+
+    #[test]
+    fn failures_are_counted_named_and_never_verified_away() {
+        let failures = vec![(b"a\x1b[m".to_vec(), "permission denied".to_owned()), (b"b".to_vec(), "gone".to_owned())];
+        let partial = Report { failed: 25, vanished: 1, skipped: 1, failures, ..report() };
+        assert!(closing_line(&partial).ends_with("limited by network, skipped 1 entry, 25 entries FAILED"));
+        insta::assert_snapshot!(closing_failures(&partial, true), @r"
+        error: 25 entries could not be copied (exit status 23)
+          a\x1b[m: permission denied
+          b: gone
+          and 23 more
+          hint:  when the cause is gone, run the same command again: only what is missing is copied
+        ");
+        let vanished = Report { failed: 1, vanished: 1, ..report() };
+        insta::assert_snapshot!(closing_failures(&vanished, false), @r"
+        error: 1 source vanished during the copy (exit status 24)
+          hint:  when the cause is gone, run the same command again: only what is missing is copied
+        ");
+        let unverified = Report { failed: 2, unverified: 2, ..report() };
+        assert!(closing_line(&unverified).contains("2 entries NOT VERIFIED"));
+        assert!(closing_failures(&unverified, false).contains("2 entries did not verify (exit status 25)"));
+    }
+}

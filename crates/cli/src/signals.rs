@@ -1,0 +1,45 @@
+//! SIGINT, SIGTERM and SIGHUP: the first asks the job to end at the next safe point, the second ends the process at once.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::failure;
+
+/// The flag that the signals set.
+pub fn watch() -> Arc<AtomicBool> {
+    let asked = Arc::new(AtomicBool::new(false));
+    let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+    let code = failure::of_fault(haul_transfer::Fault::Interrupted).code;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // nohup, and a shell's `&` in a script, ask that a signal be ignored.
+        if ignored & (1 << (signal - 1)) != 0 {
+            continue;
+        }
+        // In this order: the second signal finds the flag that the first has set. Without the handlers a signal ends the
+        // process at once, which is safe too, so an error here is no reason not to copy.
+        let _ = flag::register_conditional_shutdown(signal, code.into(), Arc::clone(&asked));
+        let _ = flag::register(signal, Arc::clone(&asked));
+    }
+    asked
+}
+
+/// The mask of ignored signals that this process was started with.
+fn ignored_signals(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap_or_default();
+    u64::from_str_radix(mask.trim(), 16).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_status() {
+        assert_eq!(ignored_signals("Name:\thaul\nSigIgn:\t0000000000001001\n"), 0x1001);
+        assert_eq!(ignored_signals("SigIgn: rubbish"), 0);
+        assert_eq!(ignored_signals(""), 0);
+    }
+}

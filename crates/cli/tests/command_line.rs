@@ -1,0 +1,133 @@
+//! The built program as a shell sees it: output, error output, exit status.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use haul_transfer::manifest_file::{Writer, parse_line};
+
+fn haul(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_haul")).args(args).env_remove("COLUMNS").output().expect("the program starts")
+}
+
+fn code(args: &[&str]) -> i32 {
+    haul(args).status.code().unwrap_or_else(|| panic!("{args:?} was killed"))
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn help_is_a_success_and_everything_misspelt_is_exit_1() {
+    for args in [&["--help"][..], &["cp", "--help"], &["cp", "-h"], &["verify", "--help"], &["--version"], &["-V"]] {
+        let output = haul(args);
+        assert_eq!(output.status.code(), Some(0), "{args:?}");
+        assert!(output.stderr.is_empty() && !output.stdout.is_empty(), "{args:?}");
+    }
+    for args in [
+        &[][..],
+        &["copy"],
+        &["cp"],
+        &["cp", "only"],
+        &["cp", "--nonsense", "a", "b"],
+        &["cp", "--lanes", "0", "a", "b"],
+        &["cp", "--rate", "99999999999Tbit", "a", "b"],
+        &["cp", "-oProxyCommand=x", "-bad:host", "b"],
+        &["cp", "--", "-bad:host", "b"],
+        &["cp", "h1:a", "h2:b", "c"],
+        &["cp", "", "b"],
+        &["verify"],
+        &["completions", "tcsh"],
+    ] {
+        let output = haul(args);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {}", stderr(&output));
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn the_help_of_cp_is_as_reviewed() {
+    insta::assert_snapshot!("help_cp", stdout(&haul(&["cp", "--help"])));
+}
+
+#[test]
+fn an_error_has_its_cause_and_hint() {
+    insta::assert_snapshot!(stderr(&haul(&["cp", "ho\u{1b}st:a", "b"])), @r"
+    error: cannot use 'ho\x1bst:a'
+      cause: the host has a character that no host name has
+      hint:  for a local name with a colon put ./ in front
+    ");
+}
+
+#[test]
+fn with_json_an_error_is_a_line_too() {
+    let output = haul(&["cp", "--json", "host::module", "b"]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = stdout(&output);
+    assert!(text.starts_with(r#"{"event":"error","fault":"usage","what":"cannot use 'host::module'""#), "{text}");
+    assert_eq!(text.lines().count(), 1);
+}
+
+#[test]
+fn the_agent_names_its_protocol() {
+    let text = stdout(&haul(&["agent", "--protocol"]));
+    let version = text.strip_prefix("haul-protocol ").unwrap().trim_end();
+    assert!(version.parse::<u32>().is_ok(), "{text}");
+}
+
+#[test]
+fn completions_and_manual_pages_know_the_flags() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(stdout(&haul(&["completions", shell])).contains("files-from"), "{shell}");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(code(&["man", dir.path().to_str().unwrap()]), 0);
+    assert!(fs::read_to_string(dir.path().join("haul-cp.1")).unwrap().contains("TRAILING SLASH"));
+    assert!(stdout(&haul(&["man"])).contains(".TH haul-verify 1"));
+    assert_eq!(code(&["man", "/nonexistent"]), 11);
+}
+
+/// `hello` in `tree/a`, with its manifest.
+fn scene(dir: &Path) -> [String; 3] {
+    let tree = dir.join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("a"), "hello").unwrap();
+    let line = b"ea8f163db38682925e4491c5e58d4bb3506ef8c14eb78a86e908c5624a67200f  5 1.000000000 a";
+    let mut manifest = Writer::start(fs::File::create(dir.join("manifest")).unwrap()).unwrap();
+    manifest.add(&parse_line(line).unwrap()).unwrap();
+    manifest.finish().unwrap();
+    ["verify".to_owned(), dir.join("manifest").display().to_string(), tree.display().to_string()]
+}
+
+#[test]
+fn verify_answers_with_its_exit_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = scene(dir.path());
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let good = haul(&args);
+    assert_eq!(good.status.code(), Some(0), "{}", stderr(&good));
+    assert!(stdout(&good).starts_with("verified 1 file, 5 B, root "), "{}", stdout(&good));
+
+    fs::write(dir.path().join("tree/b"), "new").unwrap();
+    assert_eq!(code(&args), 0);
+    let extra = haul(&[args.as_slice(), &["--extra"]].concat());
+    assert_eq!((extra.status.code(), stderr(&extra).lines().next()), (Some(25), Some("extra: b")));
+
+    fs::write(dir.path().join("tree/a"), "hellO").unwrap();
+    let altered = haul(&args);
+    assert_eq!(altered.status.code(), Some(25));
+    assert!(stderr(&altered).starts_with("altered: a\nerror: 1 of 1 file differs in "), "{}", stderr(&altered));
+    assert!(altered.stdout.is_empty());
+
+    let text = fs::read_to_string(dir.path().join("manifest")).unwrap();
+    fs::write(dir.path().join("manifest"), text.rsplit_once("# files").unwrap().0).unwrap();
+    let cut = haul(&args);
+    assert_eq!(cut.status.code(), Some(25));
+    assert!(stderr(&cut).contains("cut off"), "{}", stderr(&cut));
+    assert_eq!(code(&["verify", "/nonexistent"]), 11);
+}

@@ -1,0 +1,26 @@
+//! Waiting for a condition, never for luck: every wait has a deadline and says what it waited for.
+
+use std::time::{Duration, Instant};
+
+/// Time between two looks at a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Polls `condition` until it holds; panics with `what` after `limit`.
+#[track_caller]
+pub fn eventually(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+    assert!(settle(limit, &mut condition), "waited {limit:?} in vain: {what}");
+}
+
+/// Polls `condition` until it holds; false after `limit`.
+pub fn settle(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if condition() {
+            return true;
+        }
+        if start.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(POLL_INTERVAL);
+    }
+}

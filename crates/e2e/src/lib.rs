@@ -1,0 +1,29 @@
+//! A stage for the built `haul` program: hosts made of network namespaces, a real sshd on each, trees to copy, and exact
+//! comparisons.
+//!
+//! Story of a test: ask for what it needs ([`needs!`]) -> make a [`Lab`] -> plant a tree ([`plant`]) -> run
+//! `haul` in a host ([`Lab::haul`]) -> look at exit code, report and disk ([`Outcome`], [`compare`]). Everything a
+//! test made is gone when its `Lab` is dropped, also after a panic.
+//!
+//! Nothing here knows the inside of haul; it is run like any other program.
+#![forbid(unsafe_code)]
+
+pub mod binary;
+pub mod compare;
+pub mod deadline;
+pub mod disk;
+pub mod firewall;
+pub mod lab;
+pub mod memory;
+pub mod needs;
+pub mod outcome;
+pub mod plant;
+pub mod run;
+pub mod stranger;
+
+pub use compare::{Facets, assert_same, differences};
+pub use deadline::{eventually, settle};
+pub use disk::{SmallDisk, scratch};
+pub use lab::{Host, Lab, at, contents_of};
+pub use outcome::{Outcome, code};
+pub use run::{Run, Running};

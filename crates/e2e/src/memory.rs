@@ -1,0 +1,73 @@
+//! Peak memory of the haul processes of a host, read from the kernel's own high-water mark.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::Host;
+use crate::lab::haul_processes_in;
+
+/// Watches until it is asked. A process is looked at every [`INTERVAL`]; its mark never falls, so only what it adds in
+/// its very last interval can be missed.
+#[derive(Debug)]
+pub struct PeakWatch {
+    stop: Arc<AtomicBool>,
+    peaks: Arc<Mutex<BTreeMap<u32, u64>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+const INTERVAL: Duration = Duration::from_millis(50);
+
+impl PeakWatch {
+    /// Starts to watch the haul processes of `host`.
+    pub fn of(host: &Host) -> Self {
+        let namespace = host.namespace.clone();
+        Self::start(move || haul_processes_in(&namespace))
+    }
+
+    /// Starts to watch whatever processes `list` names.
+    pub fn start(list: impl Fn() -> Vec<u32> + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let peaks = Arc::new(Mutex::new(BTreeMap::new()));
+        let (watch_stop, watch_peaks) = (Arc::clone(&stop), Arc::clone(&peaks));
+        let thread = std::thread::spawn(move || {
+            while !watch_stop.load(Ordering::Relaxed) {
+                for pid in list() {
+                    if let Some(bytes) = peak_resident_bytes(pid) {
+                        watch_peaks.lock().unwrap_or_else(PoisonError::into_inner).insert(pid, bytes);
+                    }
+                }
+                std::thread::sleep(INTERVAL);
+            }
+        });
+        Self { stop, peaks, thread: Some(thread) }
+    }
+
+    /// Peak resident bytes of the largest process seen; `None` when none was seen.
+    pub fn largest(mut self) -> Option<u64> {
+        self.end();
+        self.peaks.lock().unwrap_or_else(PoisonError::into_inner).values().copied().max()
+    }
+
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for PeakWatch {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// `VmHWM` of a process.
+pub fn peak_resident_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}

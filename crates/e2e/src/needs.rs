@@ -1,0 +1,72 @@
+//! What a test needs from its machine. A test that cannot run says so by name; under `CI=true` that is a failure, so that
+//! a missing package never passes for a green run.
+
+use std::path::PathBuf;
+
+/// A condition of the machine.
+#[derive(Clone, Debug)]
+pub enum Need {
+    /// Effective user 0: namespaces, mounts, other users.
+    Root,
+    /// A program in `PATH` or an `sbin` directory.
+    Tool(&'static str),
+    /// The built `haul`.
+    Haul,
+    /// Network namespaces joined by a bridge.
+    Namespaces,
+    /// nftables inside a namespace.
+    Nftables,
+}
+
+impl Need {
+    /// Why the need is not met; `None` when it is.
+    pub fn missing(&self) -> Option<String> {
+        match self {
+            Need::Root if rustix::process::geteuid().is_root() => None,
+            Need::Root => Some("needs root (network namespaces, mounts)".into()),
+            Need::Tool(name) if tool(name).is_some() => None,
+            Need::Tool(name) => Some(format!("needs the program `{name}`; scripts/setup-test.sh installs it")),
+            Need::Haul if crate::binary::find().is_some() => None,
+            Need::Haul => Some("needs the built program: run `make build`, or name it in HAUL_BIN".into()),
+            Need::Namespaces => Need::Root
+                .missing()
+                .or_else(|| Need::Tool("ip").missing())
+                .or_else(|| Need::Tool("sshd").missing())
+                .or_else(|| Need::Tool("ssh").missing())
+                .or_else(|| Need::Tool("ssh-keygen").missing()),
+            Need::Nftables => Need::Namespaces.missing().or_else(|| Need::Tool("nft").missing()),
+        }
+    }
+}
+
+/// Full path of a program, looked up in `PATH` and the `sbin` directories that a plain user's `PATH` may lack.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from))
+        .map(|dir| dir.join(name))
+        .find(|file| file.is_file())
+}
+
+/// True when all needs are met. Otherwise says which test does not run and why, and fails it under `CI=true`.
+#[track_caller]
+pub fn met(test: &str, needs: &[Need]) -> bool {
+    let Some(why) = needs.iter().find_map(Need::missing) else { return true };
+    let in_ci = std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+    assert!(!in_ci, "{test} cannot run here: {why}");
+    eprintln!("skipped {test}: {why}");
+    false
+}
+
+/// `needs!(Namespaces, Haul)`: returns from the test with a message when a need is not met.
+#[macro_export]
+macro_rules! needs {
+    ($($need:expr),+ $(,)?) => {{
+        #[allow(unused_imports)]
+        use $crate::needs::Need::*;
+        let test = std::thread::current().name().unwrap_or("a test").to_owned();
+        if !$crate::needs::met(&test, &[$($need),+]) {
+            return;
+        }
+    }};
+}

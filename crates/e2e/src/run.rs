@@ -1,0 +1,292 @@
+//! Runs programs with a deadline: in a process group of their own, output captured while they run, killed as a group.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use crate::outcome::Outcome;
+
+/// A program about to run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    program: OsString,
+    args: Vec<OsString>,
+    namespace: Option<String>,
+    environment: Vec<(OsString, OsString)>,
+    directory: Option<PathBuf>,
+    input: Vec<u8>,
+    limit: Duration,
+}
+
+/// Enough for any step of the suite on a busy machine with two cores; a hang ends here.
+const DEFAULT_LIMIT: Duration = Duration::from_secs(90);
+
+/// A descendant that keeps the output pipes open after the program itself ended gets this long.
+const DRAIN_LIMIT: Duration = Duration::from_secs(3);
+
+impl Run {
+    /// `program`, without arguments, in the namespace of the test itself.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            namespace: None,
+            environment: Vec::new(),
+            directory: None,
+            input: Vec::new(),
+            limit: DEFAULT_LIMIT,
+        }
+    }
+
+    /// Runs it inside a network namespace.
+    #[must_use]
+    pub fn in_namespace(mut self, name: impl Into<String>) -> Self {
+        self.namespace = Some(name.into());
+        self
+    }
+
+    /// Adds one argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Sets a variable; besides these only `PATH` and `LANG` are passed.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Working directory.
+    #[must_use]
+    pub fn current_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.directory = Some(dir.into());
+        self
+    }
+
+    /// What stands on its standard input.
+    #[must_use]
+    pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.input = bytes.into();
+        self
+    }
+
+    /// After this long the whole process group is killed and the test fails.
+    #[must_use]
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Starts it and waits for its end.
+    #[track_caller]
+    pub fn run(self) -> Outcome {
+        self.start().wait()
+    }
+
+    /// Starts it.
+    #[track_caller]
+    pub fn start(self) -> Running {
+        let mut words = Vec::new();
+        if let Some(namespace) = &self.namespace {
+            words.extend(["ip", "netns", "exec", namespace].map(OsString::from));
+        }
+        words.push(self.program);
+        words.extend(self.args);
+
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).env_clear().process_group(0);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{path}:/usr/sbin:/sbin")).env("LANG", "C.UTF-8");
+        command.envs(self.environment);
+        if let Some(dir) = &self.directory {
+            command.current_dir(dir);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+
+        let line = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));
+        let stdin = child.stdin.take();
+        let input = self.input;
+        // A program that ends without reading its input breaks this pipe, which is its right.
+        let feeder = std::thread::spawn(move || stdin.map(|mut pipe| pipe.write_all(&input)));
+        let stdout = Capture::of(child.stdout.take());
+        let stderr = Capture::of(child.stderr.take());
+        Running { child, line, limit: self.limit, start: Instant::now(), stdout, stderr, _feeder: feeder, ended: false }
+    }
+}
+
+/// A program that runs. Dropping it kills its process group.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    line: String,
+    limit: Duration,
+    start: Instant,
+    stdout: Capture,
+    stderr: Capture,
+    _feeder: JoinHandle<Option<std::io::Result<()>>>,
+    ended: bool,
+}
+
+impl Running {
+    /// Its process id, which is also its group's.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it wrote to standard output so far.
+    pub fn stdout_so_far(&self) -> Vec<u8> {
+        self.stdout.bytes()
+    }
+
+    /// What it wrote to standard error so far.
+    pub fn stderr_so_far(&self) -> Vec<u8> {
+        self.stderr.bytes()
+    }
+
+    /// True once it has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
+    /// Waits until `condition` holds of this running program; the program must still be running then.
+    #[track_caller]
+    pub fn when(&mut self, what: &str, mut condition: impl FnMut(&Running) -> bool) {
+        let limit = self.limit;
+        let start = Instant::now();
+        loop {
+            if condition(self) {
+                return;
+            }
+            if self.has_ended() || start.elapsed() > limit {
+                let state = if self.has_ended() { "it ended first" } else { "the time is over" };
+                panic!(
+                    "`{}`: waited for \"{what}\", but {state}\nstdout: {}\nstderr: {}",
+                    self.line,
+                    String::from_utf8_lossy(&self.stdout.bytes()),
+                    String::from_utf8_lossy(&self.stderr.bytes()),
+                );
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until its `--json` output shows this much payload moved.
+    #[track_caller]
+    pub fn when_moved(&mut self, bytes: u64) {
+        self.when(&format!("{bytes} bytes moved"), |running| {
+            crate::outcome::json_lines(&running.stdout_so_far())
+                .iter()
+                .any(|event| event["event"] == "progress" && event["bytes_moved"].as_u64().is_some_and(|n| n >= bytes))
+        });
+    }
+
+    /// Sends a signal to the program alone.
+    pub fn signal(&self, signal: Signal) {
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            // It may have ended by itself meanwhile.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// Kills the program and all of its group, as a power cut of its host would, and waits for its end.
+    #[track_caller]
+    pub fn kill(mut self) -> Outcome {
+        self.kill_group();
+        self.wait()
+    }
+
+    /// Waits for its end; when its time is over, kills the group and fails the test.
+    #[track_caller]
+    pub fn wait(mut self) -> Outcome {
+        let status = self.wait_until_limit();
+        let (stdout, stderr) = self.drain();
+        self.ended = true;
+        let outcome = Outcome { line: self.line.clone(), status, stdout, stderr, elapsed: self.start.elapsed() };
+        assert!(status.is_some(), "still running after {:?}, killed\n{outcome}", self.limit);
+        outcome
+    }
+
+    fn wait_until_limit(&mut self) -> Option<ExitStatus> {
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if self.start.elapsed() < self.limit => std::thread::sleep(Duration::from_millis(5)),
+                _ => {
+                    self.kill_group();
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self) -> (Vec<u8>, Vec<u8>) {
+        let closed = crate::settle(DRAIN_LIMIT, || self.stdout.is_closed() && self.stderr.is_closed());
+        if !closed {
+            self.kill_group();
+        }
+        (self.stdout.bytes(), self.stderr.bytes())
+    }
+
+    fn kill_group(&mut self) {
+        if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = rustix::process::kill_process_group(pid, Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.kill_group();
+        }
+    }
+}
+
+/// A pipe, read as it fills.
+#[derive(Debug)]
+struct Capture {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl Capture {
+    fn of(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&bytes);
+        let reader = std::thread::spawn(move || {
+            let Some(mut pipe) = pipe else { return };
+            let mut buffer = [0; 16 * 1024];
+            while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+                sink.lock().expect("no holder of this lock panics").extend_from_slice(&buffer[..count]);
+            }
+        });
+        Self { bytes, reader }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.bytes.lock().expect("no holder of this lock panics").clone()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.reader.is_finished()
+    }
+}

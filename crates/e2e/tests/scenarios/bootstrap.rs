@@ -1,0 +1,257 @@
+//! The start over ssh: how our program gets to the far side, and what ssh may do wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use haul_e2e::compare::{names_below, path_of};
+use haul_e2e::{Facets, Lab, Outcome, assert_same, at, code, needs, plant};
+
+struct Start {
+    lab: Lab,
+    file: PathBuf,
+    target: PathBuf,
+}
+
+impl Start {
+    fn new() -> Self {
+        let lab = Lab::pair();
+        let (file, target) = (lab.data("home").join("file"), lab.data("alpha").join("file"));
+        plant::file(&file, 100_000, 1);
+        Self { lab, file, target }
+    }
+
+    fn run(&self) -> Outcome {
+        let _ = fs::remove_file(&self.target);
+        self.lab.cp().arg(&self.file).arg(at("alpha", &self.target)).run()
+    }
+
+    #[track_caller]
+    fn works(&self) -> Outcome {
+        let run = self.run().expect(code::OK);
+        assert_same(&self.file, &self.target, Facets::PLAIN);
+        run
+    }
+
+    /// The programs in the far side's cache.
+    fn cached(&self) -> Vec<PathBuf> {
+        let cache = self.lab.alpha().cache();
+        let files = names_below(&cache).into_iter();
+        let paths = files.map(|name| cache.join(path_of(&name)));
+        paths.filter(|path| fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 1 << 20)).collect()
+    }
+}
+
+#[test]
+fn the_program_is_put_there_once_and_under_its_hash() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    let first = start.works();
+    assert_eq!(first.events_named("installing").len(), 1, "{first}");
+    let cached = start.cached();
+    assert_eq!(cached.len(), 1, "{cached:?}");
+    let program = fs::read(haul_e2e::binary::find().expect("asked for")).expect("readable");
+    assert_eq!(fs::read(&cached[0]).expect("readable"), program);
+    let hash = blake3::hash(&program).to_hex();
+    let name = cached[0].to_string_lossy();
+    assert!(name.contains(&hash[..16]), "{name} does not carry the hash {hash}");
+
+    let second = start.works();
+    assert_eq!(second.events_named("installing").len(), 0, "{second}");
+    assert_eq!(start.cached(), cached);
+}
+
+#[test]
+fn a_damaged_copy_of_the_program_is_replaced() {
+    needs!(Namespaces, Haul);
+    let damages: [fn(&Path); 3] = [
+        |path| {
+            let mut bytes = fs::read(path).expect("readable");
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(path, bytes).expect("space");
+        },
+        |path| fs::write(path, b"").expect("space"),
+        |path| plant::set_mode(path, 0o644),
+    ];
+    for damage in damages {
+        let start = Start::new();
+        start.works();
+        damage(&start.cached()[0]);
+        start.works();
+        let program = fs::read(haul_e2e::binary::find().expect("asked for")).expect("readable");
+        let cached = start.cached();
+        assert_eq!(cached.len(), 1, "{cached:?}");
+        assert!(fs::read(&cached[0]).expect("readable") == program, "the damaged program was not replaced");
+    }
+}
+
+#[test]
+fn two_first_starts_at_once_do_not_disturb_each_other() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    let copies: Vec<_> = (0..4)
+        .map(|number| {
+            let target = at("alpha", start.lab.data("alpha").join(number.to_string()));
+            start.lab.cp().arg(&start.file).arg(target).start()
+        })
+        .collect();
+    for (number, copy) in copies.into_iter().enumerate() {
+        copy.wait().expect(code::OK);
+        assert_same(&start.file, &start.lab.data("alpha").join(number.to_string()), Facets::PLAIN);
+    }
+    assert_eq!(start.cached().len(), 1);
+}
+
+#[test]
+fn a_login_shell_may_print_what_it_likes() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    let script = start.lab.alpha().dir.join("login");
+    plant::text(
+        &script,
+        "#!/bin/sh\necho 'Welcome to alpha!'\nprintf 'no newline at the end\\033[0m'\necho 'and on stderr' >&2\n\
+         exec sh -c \"$SSH_ORIGINAL_COMMAND\"\n",
+    );
+    plant::set_mode(&script, 0o755);
+    start.lab.alpha().restart_sshd(&format!("ForceCommand {}", script.display()));
+    start.works();
+    start.works();
+}
+
+#[test]
+fn other_login_shells_do() {
+    needs!(Namespaces, Haul);
+    for shell in ["bash", "dash", "csh", "tcsh", "fish", "zsh", "ksh", "busybox sh"] {
+        if haul_e2e::needs::tool(shell.split(' ').next().unwrap_or(shell)).is_none() {
+            eprintln!("not tried, because it is not installed: {shell}");
+            continue;
+        }
+        let start = Start::new();
+        start.lab.alpha().restart_sshd(&format!("ForceCommand exec {shell} -c \"$SSH_ORIGINAL_COMMAND\""));
+        start.works();
+        start.works();
+    }
+}
+
+#[test]
+fn a_named_program_is_used_and_nothing_installed() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    let program = start.lab.alpha().dir.join("my haul");
+    fs::copy(haul_e2e::binary::find().expect("asked for"), &program).expect("space");
+    let run = start.lab.cp().arg("--haul-path").arg(&program).arg(&start.file).arg(at("alpha", &start.target)).run();
+    run.expect(code::OK);
+    assert_same(&start.file, &start.target, Facets::PLAIN);
+    assert_eq!(start.cached().len(), 0);
+
+    let missing =
+        start.lab.cp().args(["--haul-path", "/no/such/haul"]).arg(&start.file).arg(at("alpha", &start.target));
+    missing.run().expect(code::INSTALL).says(&["/no/such/haul"]);
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_no_dead_end_without_a_word() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    fs::remove_dir_all(start.lab.alpha().cache()).expect("own directory");
+    plant::text(&start.lab.alpha().cache(), "a file where the cache should be\n");
+    let run = start.run().expect_one_of(&[code::OK, code::INSTALL]);
+    if run.code() == code::INSTALL {
+        run.says(&["cache"]).says(&["--haul-path", "hint"]);
+    }
+}
+
+#[test]
+fn an_unknown_host_name_has_its_own_text() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let file = lab.data("home").join("file");
+    plant::text(&file, "words\n");
+    let run = lab.cp().arg(&file).arg("no-such-host.invalid:file").run();
+    run.expect_one_of(&[code::NETWORK]).says(&["no-such-host.invalid"]);
+}
+
+#[test]
+fn a_refused_port_has_its_own_text() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    start.lab.alpha().stop_sshd();
+    start.run().expect(code::NETWORK).says(&["refused"]);
+}
+
+#[test]
+fn a_silent_host_has_its_own_text() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    start.lab.alpha().unplug();
+    let run = start.lab.cp().args(["-o", "ConnectTimeout=2"]).arg(&start.file).arg(at("alpha", &start.target)).run();
+    run.expect_one_of(&[code::NETWORK, code::TIMEOUT]).says(&["timed out", "no route", "unreachable"]);
+}
+
+#[test]
+fn a_refused_login_has_its_own_text() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    fs::write(start.lab.alpha().dir.join("authorized_keys"), "").expect("own file");
+    start.run().expect(code::AUTHENTICATION).says(&["permission denied", "login"]);
+}
+
+#[test]
+fn a_changed_host_key_is_refused() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    let key = start.lab.alpha().dir.join("host_key");
+    fs::remove_file(&key).expect("it is there");
+    fs::remove_file(key.with_extension("pub")).expect("it is there");
+    haul_e2e::lab::keygen(&key);
+    start.lab.alpha().restart_sshd("");
+    start.run().expect(code::AUTHENTICATION).says(&["host key", "host identification"]);
+    assert!(!start.target.exists());
+}
+
+#[test]
+fn an_unknown_host_key_is_refused_when_nobody_can_be_asked() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    fs::write(start.lab.known_hosts(), "").expect("own file");
+    start.run().expect(code::AUTHENTICATION).says(&["host key"]);
+}
+
+#[test]
+fn a_missing_ssh_program_is_named() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    let run = start.lab.cp().args(["-S", "/no/such/ssh"]).arg(&start.file).arg(at("alpha", &start.target)).run();
+    run.expect(code::SSH).says(&["/no/such/ssh"]);
+}
+
+#[test]
+fn a_far_side_that_only_allows_sftp_is_explained() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    start.lab.alpha().restart_sshd("ForceCommand internal-sftp");
+    let run = start.lab.cp().args(["--timeout", "5"]).arg(&start.file).arg(at("alpha", &start.target)).run();
+    run.expect_one_of(&[code::INSTALL, code::PROTOCOL, code::SSH, code::TIMEOUT]);
+    start.lab.alpha().restart_sshd("ForceCommand echo This account is not available; exit 1");
+    start.run().expect_one_of(&[code::INSTALL, code::PROTOCOL, code::SSH]).says(&["not available"]);
+}
+
+#[test]
+fn no_secret_stands_on_a_command_line_or_in_an_environment() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    plant::file(&start.file, 40 << 20, 1);
+    let mut running = start.lab.cp().args(["--rate", "20MB"]).arg(&start.file).arg(at("alpha", &start.target)).start();
+    running.when_moved(1 << 20);
+    for pid in start.lab.alpha().haul_processes().into_iter().chain(start.lab.home().haul_processes()) {
+        for part in ["cmdline", "environ"] {
+            let bytes = fs::read(format!("/proc/{pid}/{part}")).unwrap_or_default();
+            for word in bytes.split(|&byte| byte == 0).map(String::from_utf8_lossy) {
+                // The hash of the program in a path is public; a secret of 16 bytes or more would look like this too.
+                let long_hex = word.len() >= 32 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+                assert!(!long_hex, "{part} of {pid} holds {word}");
+            }
+        }
+    }
+    running.wait().expect(code::OK);
+}

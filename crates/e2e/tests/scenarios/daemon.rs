@@ -1,0 +1,247 @@
+//! `haul serve`: the far side on one fixed port, without ssh.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use haul_e2e::compare::names_below;
+use haul_e2e::{Facets, Lab, Run, Running, assert_same, code, contents_of, eventually, needs, plant};
+
+const PORT: u16 = 7632;
+
+/// A daemon on `alpha` that offers `alpha`'s data directory to the key of `home`.
+struct Daemon {
+    lab: Lab,
+    offered: PathBuf,
+    _process: Running,
+}
+
+/// A line of the daemon's file of authorised keys.
+fn authorized(key: &str, access: &str, dir: &Path) -> String {
+    format!("{key} {access} {}\n", dir.display())
+}
+
+/// False, with a message, while the program has no daemon.
+fn has_daemon() -> bool {
+    let dir = haul_e2e::scratch();
+    let program = haul_e2e::binary::find().expect("asked for with needs!");
+    let run = Run::new(program).args(["key", "generate", "--file"]).arg(dir.path().join("key")).run();
+    let there = !run.stderr_text().contains("not in this build");
+    if !there {
+        eprintln!("skipped: this build has no daemon");
+    }
+    there
+}
+
+/// Makes a key on a host and returns its public half, one word.
+fn make_key(lab: &Lab, host: &str, file: &Path) -> String {
+    lab.host(host).haul().args(["key", "generate", "--file"]).arg(file).run().expect(code::OK);
+    let shown = lab.host(host).haul().args(["key", "show", "--file"]).arg(file).run().expect(code::OK).stdout_text();
+    shown.split_whitespace().find(|word| word.starts_with("ed25519:")).unwrap_or_else(|| panic!("{shown}")).to_owned()
+}
+
+impl Daemon {
+    fn start(access: &str) -> Self {
+        let lab = Lab::pair();
+        let offered = lab.data("alpha").join("offered");
+        fs::create_dir(&offered).expect("own directory");
+        let (own, host_key) = (lab.data("home").join("key"), lab.alpha().dir.join("daemon_key"));
+        let key = make_key(&lab, "home", &own);
+        let host_key_text = make_key(&lab, "alpha", &host_key);
+        let keys = lab.alpha().dir.join("haul_keys");
+        fs::write(&keys, authorized(&key, access, &offered)).expect("own file");
+        let address = lab.alpha().v4;
+        let known = format!("{address}:{PORT} {host_key_text}\n[{}]:{PORT} {host_key_text}\n", lab.alpha().v6);
+        fs::write(lab.data("home").join("known"), known).expect("own file");
+        let process = lab.alpha().haul().args(["serve", "--port", &PORT.to_string(), "--identity"]).arg(&host_key);
+        let process = process.arg("--authorized-keys").arg(&keys).limit(Duration::from_secs(300)).start();
+        eventually("the daemon listens", Duration::from_secs(10), || lab.alpha().listens_on(PORT));
+        Self { lab, offered, _process: process }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("haul://{}:{PORT}/{path}", self.lab.alpha().v4)
+    }
+
+    fn cp(&self) -> Run {
+        let (key, known) = (self.lab.data("home").join("key"), self.lab.data("home").join("known"));
+        self.lab.haul().args(["cp", "--json", "--identity"]).arg(key).arg("--known-hosts").arg(known)
+    }
+}
+
+#[test]
+fn pushes_and_pulls_without_ssh() {
+    needs!(Namespaces, Haul);
+    if !has_daemon() {
+        return;
+    }
+    let daemon = Daemon::start("rw");
+    let (source, back) = (daemon.lab.data("home").join("tree"), daemon.lab.data("home").join("back"));
+    plant::mixed(&source, 1);
+    plant::file(&source.join("large"), 30 << 20, 2);
+    plant::date(&source, 3);
+    daemon.cp().arg(contents_of(&source)).arg(daemon.url("tree")).run().expect(code::OK);
+    assert_same(&source, &daemon.offered.join("tree"), Facets::PLAIN);
+    daemon.cp().arg(daemon.url("tree/")).arg(&back).run().expect(code::OK);
+    assert_same(&source, &back, Facets::PLAIN);
+    let six = format!("haul://[{}]:{PORT}/six", daemon.lab.alpha().v6);
+    daemon.cp().arg(contents_of(&source)).arg(six).run().expect(code::OK);
+    assert_same(&source, &daemon.offered.join("six"), Facets::PLAIN);
+}
+
+#[test]
+fn everything_goes_through_the_one_port() {
+    needs!(Nftables, Haul);
+    if !has_daemon() {
+        return;
+    }
+    let daemon = Daemon::start("rw");
+    let (alpha, home) = (daemon.lab.alpha(), daemon.lab.home());
+    alpha.close_ports_but(&[PORT], haul_e2e::firewall::Manner::Drop);
+    home.close_ports_but(&[9], haul_e2e::firewall::Manner::Drop);
+    let source = daemon.lab.data("home").join("large");
+    plant::file(&source, 50 << 20, 1);
+    let run = daemon.cp().args(["--lanes", "4"]).arg(&source).arg(daemon.url("large")).run().expect(code::OK);
+    assert_same(&source, &daemon.offered.join("large"), Facets::PLAIN);
+    assert_eq!(run.count("lanes"), 4, "{run}");
+}
+
+#[test]
+fn a_key_that_may_only_read_cannot_write() {
+    needs!(Namespaces, Haul);
+    if !has_daemon() {
+        return;
+    }
+    let daemon = Daemon::start("ro");
+    let file = daemon.lab.data("home").join("file");
+    plant::text(&file, "words\n");
+    plant::text(&daemon.offered.join("theirs"), "their words\n");
+    let refused = daemon.cp().arg(&file).arg(daemon.url("file")).run();
+    refused.expect_one_of(&[code::AUTHENTICATION, code::FILE_IO, code::PARTIAL]).says(&["read-only", "only read"]);
+    assert_eq!(names_below(&daemon.offered), [b"theirs"]);
+    daemon.cp().arg(daemon.url("theirs")).arg(daemon.lab.data("home").join("got")).run().expect(code::OK);
+}
+
+#[test]
+fn a_key_sees_only_its_directory() {
+    needs!(Namespaces, Haul);
+    if !has_daemon() {
+        return;
+    }
+    let daemon = Daemon::start("rw");
+    let file = daemon.lab.data("home").join("file");
+    plant::text(&file, "words\n");
+    plant::text(&daemon.lab.data("alpha").join("secret"), "not yours\n");
+    std::os::unix::fs::symlink(daemon.lab.data("alpha"), daemon.offered.join("way-out")).expect("own directory");
+    let secret = daemon.lab.data("alpha").join("secret");
+    for path in
+        ["../secret", "way-out/secret", "x/../../secret", "/../secret", "%2e%2e/secret", &secret.to_string_lossy()]
+    {
+        let got = daemon.lab.data("home").join("got");
+        let run = daemon.cp().arg(daemon.url(path)).arg(&got).run();
+        assert!(run.code() != code::OK && !got.exists(), "{path} leads out of the directory\n{run}");
+    }
+    for path in ["../planted", "way-out/planted", "x/../../planted"] {
+        let run = daemon.cp().arg(&file).arg(daemon.url(path)).run();
+        assert!(!daemon.lab.data("alpha").join("planted").exists(), "{path} leads out of the directory\n{run}");
+    }
+}
+
+#[test]
+fn an_unknown_key_and_an_unknown_daemon_are_refused() {
+    needs!(Namespaces, Haul);
+    if !has_daemon() {
+        return;
+    }
+    let daemon = Daemon::start("rw");
+    let file = daemon.lab.data("home").join("file");
+    plant::text(&file, "words\n");
+    let other = daemon.lab.data("home").join("other");
+    make_key(&daemon.lab, "home", &other);
+    let known = daemon.lab.data("home").join("known");
+    let run = daemon.lab.haul().args(["cp", "--json", "--identity"]).arg(&other).arg("--known-hosts").arg(&known);
+    run.arg(&file).arg(daemon.url("file")).run().expect(code::AUTHENTICATION).says(&["key"]);
+
+    let text = fs::read_to_string(&known).expect("own file");
+    let key = text.split_whitespace().nth(1).expect("a key").to_owned();
+    let wrong = key.chars().map(|c| if c == '1' { '2' } else { c }).collect::<String>();
+    fs::write(&known, text.replace(&key, &wrong)).expect("own file");
+    daemon.cp().arg(&file).arg(daemon.url("file")).run().expect(code::AUTHENTICATION).says(&["key"]);
+    fs::write(&known, "").expect("own file");
+    daemon.cp().arg(&file).arg(daemon.url("file")).run().expect(code::AUTHENTICATION).says(&["known"]);
+    assert_eq!(names_below(&daemon.offered).len(), 0);
+}
+
+#[test]
+fn idle_strangers_do_not_stand_in_the_way() {
+    needs!(Namespaces, Haul);
+    if !has_daemon() {
+        return;
+    }
+    let daemon = Daemon::start("rw");
+    let file = daemon.lab.data("home").join("file");
+    plant::file(&file, 1 << 20, 1);
+    let target = SocketAddr::new(daemon.lab.alpha().address(), PORT);
+    let strangers: Vec<TcpStream> = daemon.lab.home().inside(|| {
+        let connect = |_| TcpStream::connect_timeout(&target, Duration::from_secs(2)).ok();
+        (0..200).filter_map(connect).collect()
+    });
+    let run = daemon.cp().arg(&file).arg(daemon.url("file")).run();
+    // They come from the same address: it may be told to wait, but not for long.
+    run.expect_one_of(&[code::OK, code::NETWORK, code::BUSY]);
+    // Nobody who does not prove who he is stays.
+    let begun = Instant::now();
+    for mut stranger in strangers {
+        let left = Duration::from_secs(20).saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
+        stranger.set_read_timeout(Some(left)).expect("a socket");
+        let _ = stranger.write_all(b"x");
+        let mut buffer = [0; 64];
+        let answer = stranger.read(&mut buffer);
+        let timed_out = matches!(&answer, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock);
+        assert!(!timed_out, "an idle stranger may stay for more than 20 s");
+    }
+    daemon.cp().arg(&file).arg(daemon.url("file")).run().expect(code::OK);
+    assert_same(&file, &daemon.offered.join("file"), Facets::PLAIN);
+}
+
+#[test]
+fn strangers_who_talk_nonsense_do_no_harm() {
+    needs!(Namespaces, Haul);
+    if !has_daemon() {
+        return;
+    }
+    let daemon = Daemon::start("rw");
+    let target = SocketAddr::new(daemon.lab.alpha().address(), PORT);
+    daemon.lab.home().inside(|| {
+        for words in [&b"GET / HTTP/1.0\r\n\r\n"[..], &[0; 5000], &[0xff; 5000], &[0x16, 3, 1, 0xff, 0xff]] {
+            for _ in 0..20 {
+                let _ =
+                    TcpStream::connect_timeout(&target, Duration::from_secs(2)).and_then(|mut s| s.write_all(words));
+            }
+        }
+    });
+    let file = daemon.lab.data("home").join("file");
+    plant::file(&file, 1 << 20, 1);
+    daemon.cp().arg(&file).arg(daemon.url("file")).run().expect(code::OK);
+}
+
+#[test]
+fn a_copy_to_a_daemon_is_resumed() {
+    needs!(Namespaces, Haul);
+    if !has_daemon() {
+        return;
+    }
+    const SIZE: u64 = 500 << 20;
+    let daemon = Daemon::start("rw");
+    let file = daemon.lab.data("home").join("file");
+    plant::file(&file, SIZE, 1);
+    let command = || daemon.cp().arg(&file).arg(daemon.url("file"));
+    let mut running = command().args(["--rate", "160MB"]).start();
+    running.when_moved(400 << 20);
+    running.kill();
+    let run = command().run().expect(code::OK);
+    assert!(run.count("bytes_moved") <= SIZE - (400 << 20) + (256 << 20), "{run}");
+    assert_same(&file, &daemon.offered.join("file"), Facets::PLAIN);
+}

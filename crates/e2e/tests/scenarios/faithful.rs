@@ -1,0 +1,294 @@
+//! What arrives is what was sent: contents, names, links, modes, times, holes, attributes; and the proof of it.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use haul_e2e::compare::names_below;
+use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, needs, plant};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+
+#[test]
+fn archive_with_links_lists_and_attributes_keeps_everything_both_ways() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let source = lab.data("home").join("tree");
+    plant::mixed(&source, 1);
+    plant::hard_links(&source.join("hard"), 2);
+    plant::extended_attributes(&source.join("attributes"));
+    plant::access_lists(&source.join("lists"));
+    plant::sparse(&source.join("sparse"), 64 << 20, &[(0, 5000), (20 << 20, 1 << 20)], 3);
+    for (number, name) in (1000..).zip(["sizes/4096", "modes/dir-750", "links/dangling"]) {
+        std::os::unix::fs::lchown(source.join(name), Some(number), Some(number + 500)).expect("root may");
+    }
+    plant::date(&source, 4);
+    let (there, back) = (lab.data("alpha").join("tree"), lab.data("home").join("back"));
+    lab.cp_run(["-aHAX".into(), contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    assert_same(&source, &there, Facets::ALL);
+    lab.cp_run(["-aHAX".into(), at("alpha", contents_of(&there)), back.clone().into()]).expect(code::OK);
+    assert_same(&source, &back, Facets::ALL);
+}
+
+#[test]
+fn without_flags_owner_attributes_and_hard_links_are_left_out() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    plant::hard_links(&source.join("hard"), 2);
+    plant::extended_attributes(&source.join("attributes"));
+    std::os::unix::fs::chown(source.join("attributes/file"), Some(1234), Some(1234)).expect("root may");
+    lab.cp_run([contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    assert_same(&source, &there, Facets::PLAIN);
+    let meta = fs::metadata(there.join("attributes/file")).expect("it was copied");
+    assert_eq!((meta.uid(), meta.gid()), (0, 0));
+    assert_eq!(fs::metadata(there.join("hard/a/first")).expect("it was copied").nlink(), 1);
+    let mut names = [0; 1000];
+    let listed = rustix::fs::llistxattr(there.join("attributes/file"), &mut names[..]).expect("readable");
+    assert!(!names[..listed].starts_with(b"user."));
+}
+
+#[test]
+fn sizes_around_every_boundary_arrive() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    for base in [1u64 << 8, 1 << 10, 1 << 12, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 23, 3 << 22] {
+        for size in [base - 1, base, base + 1] {
+            plant::file(&source.join(size.to_string()), size, size);
+        }
+    }
+    for base in [1u64 << 31, 1 << 32] {
+        for size in [base - 1, base, base + 1] {
+            // Data at both ends only, so that the test stays quick.
+            plant::sparse(&source.join(size.to_string()), size, &[(0, 100), (size - 100, 100)], size);
+        }
+    }
+    lab.cp_run([contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    assert_same(&source, &there, Facets { allocation: true, ..Facets::PLAIN });
+}
+
+#[test]
+fn holes_stay_holes_and_can_be_filled() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, to) = (lab.data("home").join("sparse"), lab.data("alpha"));
+    plant::sparse(&source, 1 << 30, &[(0, 4096), (500 << 20, 1 << 20), ((1 << 30) - 4096, 4096)], 1);
+    let run = lab.cp_run([source.clone().into(), at("alpha", to.join("holes"))]).expect(code::OK);
+    assert_same(&source, &to.join("holes"), Facets { allocation: true, ..Facets::PLAIN });
+    assert!(run.count("bytes_moved") < 8 << 20, "holes do not travel\n{run}");
+    // A hole at the very end.
+    plant::sparse(&source, 100 << 20, &[(0, 100)], 1);
+    lab.cp_run([source.clone().into(), at("alpha", to.join("end"))]).expect(code::OK);
+    assert_same(&source, &to.join("end"), Facets { allocation: true, ..Facets::PLAIN });
+    lab.cp_run(["--no-sparse".into(), source.clone().into(), at("alpha", to.join("full"))]).expect(code::OK);
+    assert_same(&source, &to.join("full"), Facets::PLAIN);
+    let blocks = fs::metadata(to.join("full")).expect("it was copied").blocks();
+    assert!(blocks * 512 >= 100 << 20, "--no-sparse writes zeros, but only {blocks} blocks are taken");
+}
+
+#[test]
+fn a_changed_mode_or_time_follows_without_moving_data() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    plant::mixed(&source, 1);
+    lab.cp_run([contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    plant::set_mode(&source.join("sizes/4096"), 0o600);
+    plant::set_mode(&source.join("modes/dir-750"), 0o711);
+    plant::set_mtime(&source.join("empty"), 1_200_000_000, 123_456_789);
+    let again = lab.cp_run([contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    assert_same(&source, &there, Facets::PLAIN);
+    assert_eq!(again.count("bytes_moved"), 0, "{again}");
+}
+
+#[test]
+fn times_before_1970_and_far_ahead_arrive() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    for (name, seconds, nanoseconds) in
+        [("epoch", 0, 0), ("before", -1, 999_999_999), ("long-before", -1_000_000_000, 1), ("ahead", 10_000_000_000, 5)]
+    {
+        plant::text(&source.join(name), name);
+        plant::set_mtime(&source.join(name), seconds, nanoseconds);
+    }
+    lab.cp_run([contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    assert_same(&source, &there, Facets::PLAIN);
+    let again = lab.cp_run([contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    assert_eq!(again.count("files_moved"), 0, "{again}");
+}
+
+#[test]
+fn special_files_are_skipped_with_a_word() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    plant::text(&source.join("file"), "words\n");
+    rustix::fs::mknodat(CWD, source.join("pipe"), FileType::Fifo, Mode::RUSR, 0).expect("root may");
+    let _socket = std::os::unix::net::UnixListener::bind(source.join("socket")).expect("a short path");
+    let run = lab.cp_run([contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    assert_eq!(names_below(&there), [b"file"]);
+    assert_eq!(run.count("skipped"), 2, "{run}");
+    assert_eq!(run.events_named("skipped").len(), 2, "{run}");
+}
+
+#[test]
+fn deep_trees_beyond_the_longest_path_arrive() {
+    needs!(Namespaces, Haul);
+    const DEPTH: usize = 60;
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    fs::create_dir(&source).expect("own directory");
+    let folder = "d".repeat(100);
+    let mut at_depth = open(&source);
+    for _ in 0..DEPTH {
+        rustix::fs::mkdirat(&at_depth, folder.as_str(), Mode::RWXU).expect("space");
+        at_depth = open_below(&at_depth, &folder);
+    }
+    let file = rustix::fs::openat(&at_depth, "deepest", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).expect("space");
+    rustix::io::write(&file, b"down here").expect("space");
+
+    lab.cp_run([contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    let deepest = (0..DEPTH).fold(open(&there), |dir, _| open_below(&dir, &folder));
+    let file = rustix::fs::openat(&deepest, "deepest", OFlags::RDONLY, Mode::empty()).expect("it was copied");
+    let mut words = [0; 100];
+    let length = rustix::io::read(&file, &mut words[..]).expect("readable");
+    assert_eq!(&words[..length], b"down here");
+    // The standard library's own removal works at any depth; the lab's end proves nothing is stuck.
+}
+
+#[test]
+fn a_replaced_file_leaves_its_other_names_alone() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("file"), lab.data("alpha").join("file"));
+    plant::file(&source, 5000, 1);
+    plant::text(&there, "old words\n");
+    fs::hard_link(&there, lab.data("alpha").join("other-name")).expect("one file system");
+    lab.cp_run([source.clone().into(), at("alpha", &there)]).expect(code::OK);
+    assert_same(&source, &there, Facets::PLAIN);
+    assert_eq!(fs::read(lab.data("alpha").join("other-name")).expect("untouched"), b"old words\n");
+}
+
+#[test]
+fn links_at_the_target_are_not_followed_out_of_the_tree() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there, outside) =
+        (lab.data("home").join("tree"), lab.data("alpha").join("tree"), lab.data("alpha").join("out"));
+    plant::text(&source.join("dir/file"), "new words\n");
+    plant::text(&source.join("plain"), "new words\n");
+    plant::text(&outside.join("file"), "precious\n");
+    fs::create_dir(&there).expect("own directory");
+    std::os::unix::fs::symlink(&outside, there.join("dir")).expect("own directory");
+    std::os::unix::fs::symlink(outside.join("file"), there.join("plain")).expect("own directory");
+    lab.cp_run([contents_of(&source), at("alpha", &there)]).expect_one_of(&[code::OK, code::PARTIAL]);
+    assert_eq!(fs::read(outside.join("file")).expect("untouched"), b"precious\n");
+    assert_eq!(names_below(&outside), [b"file"]);
+    assert!(fs::symlink_metadata(there.join("plain")).expect("it was copied").is_file());
+}
+
+#[test]
+fn following_links_copies_what_they_point_to() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    plant::text(&source.join("real/file"), "words\n");
+    std::os::unix::fs::symlink("real", source.join("to-folder")).expect("own directory");
+    std::os::unix::fs::symlink("real/file", source.join("to-file")).expect("own directory");
+    lab.cp_run(["-L".into(), contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    for name in ["to-file", "to-folder/file"] {
+        let path = there.join(name);
+        assert!(fs::symlink_metadata(&path).expect("it was copied").is_file());
+        assert_eq!(fs::read(path).expect("readable"), b"words\n");
+    }
+    assert!(fs::symlink_metadata(there.join("to-folder")).expect("it was copied").is_dir());
+}
+
+#[test]
+fn read_only_directories_can_be_filled_by_a_plain_user() {
+    needs!(Root, Haul, Tool("setpriv"));
+    let dir = haul_e2e::scratch();
+    let program = dir.path().join("haul");
+    fs::copy(haul_e2e::binary::find().expect("asked for"), &program).expect("space");
+    let (source, target) = (dir.path().join("from"), dir.path().join("to"));
+    plant::text(&source.join("closed/inner/file"), "words\n");
+    plant::set_mode(&source.join("closed/inner"), 0o555);
+    plant::set_mode(&source.join("closed"), 0o555);
+    fs::create_dir(&target).expect("own directory");
+    for path in [&target, &dir.path().join("home")] {
+        fs::create_dir_all(path).expect("own directory");
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).expect("root may");
+    }
+    crate::faults::as_nobody(&program, dir.path())
+        .arg("cp")
+        .arg(contents_of(&source))
+        .arg(&target)
+        .run()
+        .expect(code::OK);
+    assert_same(&source, &target, Facets::PLAIN);
+}
+
+#[test]
+fn the_manifest_proves_the_tree_and_finds_a_flipped_bit() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there, manifest) =
+        (lab.data("home").join("tree"), lab.data("alpha").join("tree"), lab.data("home").join("m"));
+    plant::mixed(&source, 1);
+    plant::file(&source.join("large"), 9_000_000, 2);
+    let list = |to: &Path| {
+        let run = lab.cp().arg("--manifest-out").arg(&manifest).arg(contents_of(&source)).arg(at("alpha", &to)).run();
+        run.expect(code::OK)
+    };
+    let run = list(&there);
+    let verify = |root: &Path| lab.haul().arg("verify").arg(&manifest).arg(root).run();
+    verify(&there).expect(code::OK);
+    verify(&source).expect(code::OK);
+    let text = fs::read(&manifest).expect("it was written");
+    let root = run.report()["root_blake3"].as_str().expect("a hash").to_owned();
+    assert!(String::from_utf8_lossy(&text).contains(&root), "the manifest closes with the report's root");
+    assert!(!text.contains(&0x1b), "names are escaped");
+    // The lines are what b3sum would say.
+    let hash = blake3::hash(&fs::read(source.join("large")).expect("readable")).to_hex();
+    assert!(String::from_utf8_lossy(&text).contains(hash.as_str()));
+
+    let mut data = fs::read(there.join("large")).expect("readable");
+    data[5_000_000] ^= 1;
+    let time = fs::metadata(there.join("large")).expect("it was copied");
+    fs::write(there.join("large"), data).expect("space");
+    plant::set_mtime(&there.join("large"), time.mtime(), time.mtime_nsec() as u32);
+    verify(&there).expect(code::VERIFICATION).says(&["large"]);
+    // By size and time it is the same; by content it is not.
+    list(&there);
+    verify(&there).expect(code::VERIFICATION);
+    let repaired = lab.cp_run(["-c".into(), contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    assert_eq!(repaired.count("files_moved"), 1, "{repaired}");
+    verify(&there).expect(code::OK);
+    fs::remove_file(there.join("large")).expect("it is there");
+    verify(&there).expect(code::VERIFICATION).says(&["large"]);
+    // A manifest cut short is refused.
+    fs::write(&manifest, &text[..text.len() - 20]).expect("space");
+    verify(&source).expect(code::VERIFICATION);
+}
+
+#[test]
+fn a_set_user_id_bit_does_not_travel_unasked() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    plant::text(&source.join("program"), "#!/bin/sh\n");
+    plant::set_mode(&source.join("program"), 0o4755);
+    lab.cp_run([contents_of(&source), at("alpha", &there)]).expect(code::OK);
+    let mode = fs::metadata(there.join("program")).expect("it was copied").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755, "mode {mode:o}");
+}
+
+fn open(path: &Path) -> OwnedFd {
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).expect("a directory")
+}
+
+fn open_below(dir: &OwnedFd, name: &str) -> OwnedFd {
+    rustix::fs::openat(dir, name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).expect("a directory")
+}

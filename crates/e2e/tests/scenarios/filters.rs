@@ -1,0 +1,256 @@
+//! What is selected, compared and deleted.
+
+use std::fs;
+use std::path::PathBuf;
+
+use haul_e2e::compare::names_below;
+use haul_e2e::{Facets, Lab, Run, assert_same, at, code, contents_of, needs, plant};
+
+struct Selection {
+    lab: Lab,
+    here: PathBuf,
+    there: PathBuf,
+}
+
+impl Selection {
+    fn new(names: &[&str]) -> Self {
+        let lab = Lab::pair();
+        let (here, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+        fs::create_dir_all(&here).expect("own directory");
+        for name in names {
+            plant::text(&here.join(name), name);
+        }
+        Self { lab, here, there }
+    }
+
+    fn cp(&self, flags: &[&str]) -> Run {
+        self.lab.cp().args(flags).arg(contents_of(&self.here)).arg(at("alpha", &self.there))
+    }
+
+    #[track_caller]
+    fn leaves(&self, expected: &[&str]) {
+        let found: Vec<_> =
+            names_below(&self.there).into_iter().map(|name| String::from_utf8_lossy(&name).into_owned()).collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn the_first_rule_that_matches_decides() {
+    needs!(Namespaces, Haul);
+    let names = ["a.log", "a.txt", "keep.log", "sub/b.log", "sub/keep.log", "sub/c.txt", "tmp/x", "sub/tmp/y"];
+    let cases: [(&[&str], &[&str]); 7] = [
+        (&["--exclude", "*.log"], &["a.txt", "sub", "sub/c.txt", "sub/tmp", "sub/tmp/y", "tmp", "tmp/x"]),
+        (
+            &["--include", "keep.log", "--exclude", "*.log"],
+            &["a.txt", "keep.log", "sub", "sub/c.txt", "sub/keep.log", "sub/tmp", "sub/tmp/y", "tmp", "tmp/x"],
+        ),
+        (
+            &["--exclude", "*.log", "--include", "keep.log"],
+            &["a.txt", "sub", "sub/c.txt", "sub/tmp", "sub/tmp/y", "tmp", "tmp/x"],
+        ),
+        // Anchored, and with a slash at the end: directories only.
+        (&["--exclude", "/tmp/", "--exclude", "*.log"], &["a.txt", "sub", "sub/c.txt", "sub/tmp", "sub/tmp/y"]),
+        (&["--exclude", "tmp", "--exclude", "*.log"], &["a.txt", "sub", "sub/c.txt"]),
+        // rsync's way to copy one kind only.
+        (
+            &["--include", "*/", "--include", "*.txt", "--exclude", "*"],
+            &["a.txt", "sub", "sub/c.txt", "sub/tmp", "tmp"],
+        ),
+        (&["--exclude", "sub/**", "--exclude", "/*.log"], &["a.txt", "sub", "tmp", "tmp/x"]),
+    ];
+    for (flags, expected) in cases {
+        let selection = Selection::new(&names);
+        selection.cp(flags).run().expect(code::OK);
+        selection.leaves(expected);
+    }
+}
+
+#[test]
+fn filters_mean_what_they_mean_to_rsync() {
+    needs!(Namespaces, Haul, Tool("rsync"));
+    let names = [
+        "a",
+        "b.o",
+        "dir/a",
+        "dir/b.o",
+        "dir/deep/a",
+        "dir/deep/b.o",
+        "foo/bar/baz",
+        "foo/baz",
+        "x/foo/bar/q",
+        "[z]",
+        "q?",
+        "dir/.hidden",
+        "star*",
+        "build/out/1",
+        "src/build/2",
+    ];
+    let cases: [&[&str]; 16] = [
+        &["--exclude=*.o"],
+        &["--exclude=/a"],
+        &["--exclude=a"],
+        &["--exclude=dir/"],
+        &["--exclude=dir/*"],
+        &["--exclude=dir/**"],
+        &["--exclude=**/b.o"],
+        &["--exclude=foo/bar"],
+        &["--exclude=/foo/bar"],
+        &["--exclude=/foo/*/"],
+        &["--exclude=[[]z]"],
+        &["--exclude=q\\?"],
+        &["--exclude=.*"],
+        &["--include=/dir/", "--include=/dir/a", "--exclude=/dir/*", "--exclude=/x"],
+        &["--include=*/", "--include=a", "--exclude=*"],
+        &["--exclude=build/***"],
+    ];
+    let selection = Selection::new(&names);
+    for flags in cases {
+        let _ = fs::remove_dir_all(&selection.there);
+        selection.cp(flags).run().expect(code::OK);
+        let theirs = selection.lab.data("home").join("theirs");
+        let _ = fs::remove_dir_all(&theirs);
+        Run::new("rsync").arg("-r").args(flags).arg(contents_of(&selection.here)).arg(&theirs).run().expect(0);
+        let (ours, theirs) = (names_below(&selection.there), names_below(&theirs));
+        let text =
+            |names: &[Vec<u8>]| names.iter().map(|n| String::from_utf8_lossy(n).into_owned()).collect::<Vec<_>>();
+        assert_eq!(text(&ours), text(&theirs), "with {flags:?}");
+    }
+}
+
+#[test]
+fn lists_of_files_come_from_a_file_or_standard_input() {
+    needs!(Namespaces, Haul);
+    let names = ["a", "b", "dir/c", "dir/d", "dir/deep/e", "new\nline"];
+    let selection = Selection::new(&names);
+    selection.cp(&["--files-from", "-"]).input("a\ndir/c\n").run().expect(code::OK);
+    selection.leaves(&["a", "dir", "dir/c"]);
+
+    let selection = Selection::new(&names);
+    let list = selection.lab.data("home").join("list");
+    fs::write(&list, b"new\nline\0dir/deep/e\0").expect("own file");
+    let list = list.to_string_lossy().into_owned();
+    selection.cp(&["--files-from", &list, "-0"]).run().expect(code::OK);
+    selection.leaves(&["dir", "dir/deep", "dir/deep/e", "new\nline"]);
+
+    // A name that is not there: a line, and the rest is copied.
+    let selection = Selection::new(&names);
+    let run = selection.cp(&["--files-from", "-"]).input("a\nnot-there\nb\n").run();
+    run.expect_one_of(&[code::PARTIAL, code::VANISHED]).says(&["not-there"]);
+    selection.leaves(&["a", "b"]);
+
+    // A name that leads out of the source.
+    let selection = Selection::new(&names);
+    plant::text(&selection.lab.data("home").join("secret"), "not yours\n");
+    let run = selection.cp(&["--files-from", "-"]).input("../secret\na\n").run();
+    run.expect_one_of(&[code::PARTIAL, code::USAGE]);
+    assert!(!selection.lab.data("alpha").join("secret").exists());
+}
+
+#[test]
+fn a_list_of_exclusions_comes_from_a_file() {
+    needs!(Namespaces, Haul);
+    let selection = Selection::new(&["a.log", "b.txt", "c.tmp"]);
+    selection.cp(&["--exclude-from", "-"]).input("*.log\n# a comment\n\n*.tmp\n").run().expect(code::OK);
+    selection.leaves(&["b.txt"]);
+}
+
+#[test]
+fn delete_removes_what_the_source_does_not_have() {
+    needs!(Namespaces, Haul);
+    let selection = Selection::new(&["a", "dir/b"]);
+    selection.cp(&[]).run().expect(code::OK);
+    for name in ["extra", "dir/extra", "old/deep/er", "new\nline"] {
+        plant::text(&selection.there.join(name), name);
+    }
+    std::os::unix::fs::symlink("/etc", selection.there.join("link-out")).expect("own directory");
+    selection.cp(&[]).run().expect(code::OK);
+    assert!(selection.there.join("extra").exists(), "nothing is deleted unasked");
+
+    let dry = selection.cp(&["--delete", "-n"]).run().expect(code::OK);
+    assert!(dry.count("deleted") >= 5, "{dry}");
+    assert!(selection.there.join("old/deep/er").exists(), "a dry run deletes nothing");
+
+    let run = selection.cp(&["--delete"]).run().expect(code::OK);
+    assert_same(&selection.here, &selection.there, Facets::PLAIN);
+    assert_eq!(run.count("deleted"), dry.count("deleted"), "{run}");
+    assert!(std::path::Path::new("/etc/passwd").exists());
+}
+
+#[test]
+fn delete_spares_what_is_excluded() {
+    needs!(Namespaces, Haul);
+    let selection = Selection::new(&["a", "skip.log"]);
+    for name in ["own.log", "sub/own.log", "gone"] {
+        plant::text(&selection.there.join(name), name);
+    }
+    selection.cp(&["--delete", "--exclude", "*.log"]).run().expect(code::OK);
+    selection.leaves(&["a", "own.log", "sub", "sub/own.log"]);
+}
+
+#[test]
+fn delete_waits_when_the_source_could_not_be_read() {
+    needs!(Root, Haul, Tool("setpriv"));
+    let nobody = crate::faults::Nobody::new();
+    plant::text(&nobody.source.join("open/file"), "words\n");
+    plant::text(&nobody.source.join("closed/file"), "words\n");
+    nobody.cp(&[]).run().expect(code::OK);
+    plant::text(&nobody.target.join("extra"), "words\n");
+    std::os::unix::fs::chown(nobody.target.join("extra"), Some(65534), Some(65534)).expect("root may");
+    plant::set_mode(&nobody.source.join("closed"), 0o700);
+    let run = nobody.cp(&["--delete"]).run().expect(code::PARTIAL);
+    assert!(nobody.target.join("closed/file").exists(), "unreadable is not absent\n{run}");
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_tells_what_would_happen() {
+    needs!(Namespaces, Haul);
+    let selection = Selection::new(&["a", "dir/b"]);
+    let run = selection.cp(&["-n"]).run().expect(code::OK);
+    assert!(!selection.there.exists());
+    assert_eq!(
+        run.events_named("copied").len(),
+        run.report()["files_moved"].as_u64().unwrap_or(0).max(2) as usize,
+        "{run}"
+    );
+    assert_eq!(run.report()["dry_run"], true, "{run}");
+}
+
+#[test]
+fn checksum_sees_what_size_and_time_hide() {
+    needs!(Namespaces, Haul);
+    let selection = Selection::new(&["a", "b"]);
+    plant::date(&selection.here, 1);
+    selection.cp(&[]).run().expect(code::OK);
+    plant::text(&selection.there.join("a"), "A");
+    plant::date(&selection.there, 1);
+    assert_eq!(selection.cp(&[]).run().expect(code::OK).count("files_moved"), 0);
+    let run = selection.cp(&["-c"]).run().expect(code::OK);
+    assert_eq!((run.count("files_moved"), run.count("files_kept")), (1, 1), "{run}");
+    assert_same(&selection.here, &selection.there, Facets::PLAIN);
+    // Same content, other time: nothing moves, the time follows.
+    plant::set_mtime(&selection.here.join("b"), 1_234_567_890, 1);
+    let run = selection.cp(&["-c"]).run().expect(code::OK);
+    assert_eq!(run.count("bytes_moved"), 0, "{run}");
+    assert_same(&selection.here, &selection.there, Facets::PLAIN);
+}
+
+#[test]
+fn newer_and_existing_files_can_be_left_alone() {
+    needs!(Namespaces, Haul);
+    let selection = Selection::new(&["newer-there", "newer-here", "only-here"]);
+    plant::set_mtime(&selection.here.join("newer-there"), 1_500_000_000, 0);
+    plant::text(&selection.there.join("newer-there"), "theirs");
+    plant::set_mtime(&selection.there.join("newer-there"), 1_600_000_000, 0);
+    plant::text(&selection.there.join("newer-here"), "old");
+    plant::set_mtime(&selection.there.join("newer-here"), 1_400_000_000, 0);
+
+    selection.cp(&["--ignore-existing"]).run().expect(code::OK);
+    assert_eq!(fs::read(selection.there.join("newer-here")).expect("readable"), b"old");
+    assert!(selection.there.join("only-here").exists());
+    selection.cp(&["-u"]).run().expect(code::OK);
+    assert_eq!(fs::read(selection.there.join("newer-there")).expect("readable"), b"theirs");
+    assert_eq!(fs::read(selection.there.join("newer-here")).expect("readable"), b"newer-here");
+    selection.cp(&[]).run().expect(code::OK);
+    assert_same(&selection.here, &selection.there, Facets::PLAIN);
+}

@@ -1,0 +1,106 @@
+//! From one remote host to another: directly, or through here.
+
+use std::path::PathBuf;
+
+use haul_e2e::firewall::Manner;
+use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, needs, plant};
+
+struct Between {
+    lab: Lab,
+    source: PathBuf,
+    target: PathBuf,
+}
+
+impl Between {
+    fn new() -> Self {
+        let lab = Lab::triangle();
+        let (source, target) = (lab.data("alpha").join("tree"), lab.data("beta").join("tree"));
+        plant::mixed(&source, 1);
+        plant::file(&source.join("large"), 60 << 20, 2);
+        plant::date(&source, 3);
+        Self { lab, source, target }
+    }
+
+    fn run(&self, flags: &[&str]) -> haul_e2e::Outcome {
+        let from = at("alpha", contents_of(&self.source));
+        self.lab.cp().args(flags).arg(from).arg(at("beta", &self.target)).run()
+    }
+
+    /// Payload bytes that crossed the cable of `home` while `work` ran.
+    fn bytes_at_home(&self, work: impl FnOnce()) -> u64 {
+        let read = || {
+            let said = self.lab.home().run("cat").arg("/proc/self/net/dev").run().expect(0).stdout_text();
+            let line =
+                said.lines().find_map(|line| line.trim().strip_prefix("eth0:").map(str::to_owned)).expect("eth0");
+            line.split_whitespace().next().and_then(|bytes| bytes.parse::<u64>().ok()).expect("received bytes")
+        };
+        let before = read();
+        work();
+        read() - before
+    }
+}
+
+#[test]
+fn data_goes_directly_between_two_remote_hosts() {
+    needs!(Namespaces, Haul);
+    let between = Between::new();
+    let crossed = between.bytes_at_home(|| {
+        between.run(&[]).expect(code::OK);
+    });
+    assert_same(&between.source, &between.target, Facets::PLAIN);
+    // The programs that are put there leave from here; the data does not come by.
+    assert!(crossed < 20 << 20, "{crossed} bytes came to the host that only asked for the copy");
+    let again = between.run(&[]).expect(code::OK);
+    assert_eq!(again.count("bytes_moved"), 0, "{again}");
+}
+
+#[test]
+fn data_goes_through_here_when_asked() {
+    needs!(Nftables, Haul);
+    let between = Between::new();
+    // The two hosts do not see each other.
+    let (alpha, beta) = (between.lab.alpha(), between.lab.host("beta"));
+    alpha.close_ports_but(&[alpha.ssh_port], Manner::Drop);
+    beta.close_ports_but(&[beta.ssh_port], Manner::Drop);
+    let crossed = between.bytes_at_home(|| {
+        between.run(&["-3"]).expect(code::OK);
+    });
+    assert_same(&between.source, &between.target, Facets::PLAIN);
+    assert!(crossed > 60 << 20, "only {crossed} bytes came by");
+}
+
+#[test]
+fn hosts_that_cannot_see_each_other_are_helped_or_explained() {
+    needs!(Nftables, Haul);
+    let between = Between::new();
+    let (alpha, beta) = (between.lab.alpha(), between.lab.host("beta"));
+    alpha.close_ports_but(&[alpha.ssh_port], Manner::Drop);
+    beta.close_ports_but(&[beta.ssh_port], Manner::Drop);
+    let run = between.run(&[]).expect_one_of(&[code::OK, code::NETWORK]);
+    if run.code() == code::OK {
+        assert_same(&between.source, &between.target, Facets::PLAIN);
+    } else {
+        run.says(&["-3"]);
+    }
+}
+
+#[test]
+fn a_copy_between_hosts_is_resumed() {
+    needs!(Namespaces, Haul);
+    const SIZE: u64 = 500 << 20;
+    let between = Between::new();
+    plant::file(&between.source.join("large"), SIZE, 5);
+    let command = || {
+        let from = at("alpha", between.source.join("large"));
+        between.lab.cp().arg(from).arg(at("beta", &between.target))
+    };
+    let mut running = command().args(["--rate", "160MB"]).start();
+    running.when_moved(400 << 20);
+    running.kill();
+    for name in ["alpha", "beta"] {
+        between.lab.host(name).expect_no_haul_left(std::time::Duration::from_secs(20));
+    }
+    let run = command().run().expect(code::OK);
+    assert_same(&between.source.join("large"), &between.target, Facets::PLAIN);
+    assert!(run.count("bytes_moved") <= SIZE - (400 << 20) + (256 << 20), "{run}");
+}

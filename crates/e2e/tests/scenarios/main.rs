@@ -1,0 +1,17 @@
+//! Scenarios: the built `haul` between hosts made of network namespaces. One file per theme.
+//!
+//! Each test stands alone: it makes its hosts, copies, looks at exit code, report and disk, and leaves nothing behind.
+#![forbid(unsafe_code)]
+
+mod bootstrap;
+mod daemon;
+mod errors;
+mod faithful;
+mod faults;
+mod filters;
+mod forms;
+mod host_to_host;
+mod lanes;
+mod memory;
+mod resume;
+mod stage;

@@ -1,0 +1,335 @@
+//! Killed, cut off, powered off at any moment; then the same command again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use haul_e2e::compare::{names_below, path_of};
+use haul_e2e::{Facets, Lab, Outcome, Running, assert_same, at, code, contents_of, eventually, needs, plant, settle};
+use rustix::process::Signal;
+
+/// Large enough that a run which starts over cannot hide behind one checkpoint interval.
+const SIZE: u64 = 640 << 20;
+
+/// The first run is cut off when this much has moved.
+const CUT_AT: u64 = 420 << 20;
+
+/// Slow enough to be cut off in the middle, fast enough for a test.
+const RATE: &str = "160MB";
+
+/// What may be sent again after a cut: one checkpoint interval, in MiB, and what is on its way.
+fn again_at_most() -> u64 {
+    const CHECKPOINT_MIB: u64 = 256;
+    let asked = std::env::var("HAUL_E2E_CHECKPOINT_MIB").ok().and_then(|mib| mib.parse().ok());
+    (asked.unwrap_or(CHECKPOINT_MIB)) << 20
+}
+
+/// Whoever lost its peer must have noticed by then.
+const NOTICE_LIMIT: Duration = Duration::from_secs(20);
+
+struct Copy {
+    lab: Lab,
+    source: PathBuf,
+    target: PathBuf,
+    pull: bool,
+}
+
+impl Copy {
+    fn push() -> Self {
+        let lab = Lab::pair();
+        let (source, target) = (lab.data("home").join("large"), lab.data("alpha").join("to/large"));
+        plant::file(&source, SIZE, 1);
+        Self { lab, source, target, pull: false }
+    }
+
+    fn pull() -> Self {
+        let lab = Lab::pair();
+        let (source, target) = (lab.data("alpha").join("large"), lab.data("home").join("to/large"));
+        plant::file(&source, SIZE, 1);
+        Self { lab, source, target, pull: true }
+    }
+
+    fn command(&self, flags: &[&str]) -> haul_e2e::Run {
+        let (from, to) = if self.pull {
+            (at("alpha", &self.source), self.target.clone().into_os_string())
+        } else {
+            (self.source.clone().into_os_string(), at("alpha", &self.target))
+        };
+        self.lab.cp().args(flags).arg(from).arg(to)
+    }
+
+    /// Runs until [`CUT_AT`] has moved.
+    #[track_caller]
+    fn start_and_move(&self, flags: &[&str]) -> Running {
+        let mut running = self.command(&[&["--rate", RATE], flags].concat()).start();
+        running.when_moved(CUT_AT);
+        assert!(!self.target.exists(), "a file has no name before it is complete");
+        running
+    }
+
+    /// The same command again goes on where the first stopped.
+    #[track_caller]
+    fn finishes_from_where_it_was(&self) -> Outcome {
+        let parent = self.target.parent().expect("it has one");
+        assert!(!self.target.exists(), "a file has no name before it is complete");
+        let run = self.command(&[]).run().expect(code::OK);
+        assert_same(&self.source, &self.target, Facets::PLAIN);
+        let moved = run.count("bytes_moved");
+        let allowed = SIZE - CUT_AT + again_at_most();
+        assert!(moved <= allowed, "moved {moved} bytes where at most {allowed} were left\n{run}");
+        assert_eq!(names_below(parent), [b"large"], "nothing is left behind");
+        let third = self.command(&[]).run().expect(code::OK);
+        assert_eq!((third.count("bytes_moved"), third.count("files_moved")), (0, 0), "{third}");
+        run
+    }
+}
+
+#[test]
+fn goes_on_after_the_client_was_killed() {
+    needs!(Namespaces, Haul);
+    for copy in [Copy::push(), Copy::pull()] {
+        copy.start_and_move(&[]).kill();
+        copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+        copy.finishes_from_where_it_was();
+    }
+}
+
+#[test]
+fn goes_on_after_the_far_side_was_killed() {
+    needs!(Namespaces, Haul);
+    for copy in [Copy::push(), Copy::pull()] {
+        let running = copy.start_and_move(&[]);
+        copy.lab.alpha().kill_haul();
+        running.wait().expect_one_of(&[code::NETWORK, code::PROTOCOL, code::SSH]);
+        copy.finishes_from_where_it_was();
+    }
+}
+
+#[test]
+fn goes_on_at_once_though_the_killed_far_side_may_not_have_noticed() {
+    needs!(Namespaces, Haul);
+    let copy = Copy::push();
+    copy.start_and_move(&[]).kill();
+    // No waiting for the old agent to go away.
+    copy.finishes_from_where_it_was();
+}
+
+#[test]
+fn both_sides_end_when_the_cable_is_out_and_go_on_when_it_is_back() {
+    needs!(Namespaces, Haul);
+    let copy = Copy::push();
+    let running = copy.start_and_move(&["--timeout", "4"]);
+    copy.lab.alpha().unplug();
+    running.wait().expect_one_of(&[code::TIMEOUT, code::NETWORK]);
+    copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+    copy.lab.alpha().plug();
+    copy.finishes_from_where_it_was();
+}
+
+#[test]
+fn a_short_cut_of_the_cable_is_survived_in_the_same_run() {
+    needs!(Namespaces, Haul);
+    let copy = Copy::push();
+    let running = copy.start_and_move(&["--timeout", "30"]);
+    copy.lab.alpha().unplug();
+    // The condition is time itself: a cut of one second.
+    assert!(!settle(Duration::from_secs(1), || false));
+    copy.lab.alpha().plug();
+    running.wait().expect(code::OK);
+    assert_same(&copy.source, &copy.target, Facets::PLAIN);
+}
+
+#[test]
+fn an_interrupt_ends_both_sides_in_order() {
+    needs!(Namespaces, Haul);
+    for signal in [Signal::INT, Signal::TERM] {
+        let copy = Copy::push();
+        let running = copy.start_and_move(&[]);
+        running.signal(signal);
+        let begun = std::time::Instant::now();
+        let ended = running.wait().expect(code::INTERRUPTED);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?} to end\n{ended}", begun.elapsed());
+        copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+        eventually("no ssh is left behind", NOTICE_LIMIT, || copy.lab.home().processes().is_empty());
+        copy.finishes_from_where_it_was();
+    }
+}
+
+#[test]
+fn a_changed_source_is_never_mixed_with_old_chunks() {
+    needs!(Namespaces, Haul);
+    let copy = Copy::push();
+    copy.start_and_move(&[]).kill();
+    plant::file(&copy.source, SIZE, 99);
+    copy.command(&[]).run().expect(code::OK);
+    assert_same(&copy.source, &copy.target, Facets::PLAIN);
+}
+
+#[test]
+fn a_source_that_changes_while_it_is_read_is_not_taken_for_whole() {
+    needs!(Namespaces, Haul);
+    let copy = Copy::push();
+    let running = copy.start_and_move(&[]);
+    // Both ends of the file change, long after its beginning was sent.
+    for offset in [0, SIZE - 10] {
+        let file = fs::File::options().write(true).open(&copy.source).expect("own file");
+        std::os::unix::fs::FileExt::write_all_at(&file, b"new", offset).expect("space");
+    }
+    let run = running.wait().expect_one_of(&[code::OK, code::PARTIAL]);
+    if run.code() == code::OK {
+        assert_same(&copy.source, &copy.target, Facets::CONTENTS);
+    } else {
+        assert!(!copy.target.exists(), "versions must not be mixed\n{run}");
+    }
+    copy.command(&[]).run().expect(code::OK);
+    assert_same(&copy.source, &copy.target, Facets::PLAIN);
+}
+
+#[test]
+fn a_damaged_journal_costs_time_but_never_truth() {
+    needs!(Namespaces, Haul);
+    let damages: [fn(&mut Vec<u8>); 4] = [
+        |bytes| bytes.truncate(bytes.len() / 2),
+        |bytes| bytes.extend([0xaa; 100]),
+        |bytes| {
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 4;
+        },
+        Vec::clear,
+    ];
+    let copy = Copy::push();
+    for damage in damages {
+        let mut running = copy.command(&["--rate", RATE]).start();
+        running.when_moved(100 << 20);
+        running.kill();
+        copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+        let mut damaged = 0;
+        for file in small_files(copy.target.parent().expect("it has one")) {
+            let mut bytes = fs::read(&file).expect("readable");
+            damage(&mut bytes);
+            fs::write(&file, bytes).expect("space");
+            damaged += 1;
+        }
+        assert!(damaged > 0, "there is a journal");
+        copy.command(&[]).run().expect(code::OK);
+        assert_same(&copy.source, &copy.target, Facets::PLAIN);
+        assert_eq!(names_below(copy.target.parent().expect("it has one")), [b"large"]);
+        fs::remove_file(&copy.target).expect("it is there");
+    }
+}
+
+#[test]
+fn lost_data_behind_the_journal_is_noticed() {
+    needs!(Namespaces, Haul);
+    let copy = Copy::push();
+    copy.start_and_move(&[]).kill();
+    copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+    // What a power cut leaves when a disk lied about its flush: the data is shorter than the journal says.
+    let parent = copy.target.parent().expect("it has one");
+    for name in names_below(parent) {
+        let path = parent.join(path_of(&name));
+        if fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() > 1 << 20) {
+            fs::File::options().write(true).open(&path).and_then(|file| file.set_len(1 << 20)).expect("own file");
+        }
+    }
+    copy.command(&[]).run().expect(code::OK);
+    assert_same(&copy.source, &copy.target, Facets::PLAIN);
+}
+
+#[test]
+fn many_small_files_go_on_where_they_stopped() {
+    needs!(Namespaces, Haul);
+    const FILES: u64 = 6_000;
+    const FILE_BYTES: usize = 16 << 10;
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    plant::many(&source, FILES, FILE_BYTES, 1);
+    let command = || lab.cp().arg(contents_of(&source)).arg(at("alpha", &there));
+    let mut running = command().args(["--rate", "20MB"]).start();
+    let half = FILES * FILE_BYTES as u64 / 2;
+    running.when_moved(half);
+    running.kill();
+    lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+    let finished = complete_files(&source, &there);
+    let run = command().run().expect(code::OK);
+    assert_same(&source, &there, Facets::PLAIN);
+    let moved = run.count("files_moved");
+    assert!(moved <= FILES - finished, "{moved} files moved though {finished} of {FILES} were there\n{run}");
+    assert!(finished > FILES / 4, "only {finished} of {FILES} files were under their names when half had moved");
+}
+
+#[test]
+fn a_finished_copy_again_moves_nothing() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    plant::mixed(&source, 1);
+    plant::file(&source.join("large"), 30 << 20, 2);
+    plant::hard_links(&source.join("hard"), 3);
+    for flags in [&[][..], &["-aHAX"]] {
+        let run = || lab.cp().args(flags).arg(contents_of(&source)).arg(at("alpha", &there)).run().expect(code::OK);
+        run();
+        let again = run();
+        for field in ["bytes_moved", "files_moved", "others_made", "failed"] {
+            assert_eq!(again.count(field), 0, "{field}\n{again}");
+        }
+        assert_eq!(again.events_named("copied").len(), 0, "{again}");
+    }
+}
+
+#[test]
+fn a_second_copy_to_the_same_target_is_refused_while_the_first_runs() {
+    needs!(Namespaces, Haul);
+    let copy = Copy::push();
+    let first = copy.start_and_move(&[]);
+    copy.command(&[]).run().expect_one_of(&[code::BUSY, code::PARTIAL]).says(&["another haul", "busy"]);
+    first.wait().expect(code::OK);
+    assert_same(&copy.source, &copy.target, Facets::PLAIN);
+}
+
+#[test]
+fn starting_over_is_possible() {
+    needs!(Namespaces, Haul);
+    let copy = Copy::push();
+    copy.start_and_move(&[]).kill();
+    copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+    let run = copy.command(&["--no-resume"]).run().expect(code::OK);
+    assert_eq!(run.count("bytes_moved"), SIZE, "{run}");
+    assert_same(&copy.source, &copy.target, Facets::PLAIN);
+}
+
+#[test]
+fn writing_in_place_goes_on_too() {
+    needs!(Namespaces, Haul);
+    let copy = Copy::push();
+    let mut running = copy.command(&["--inplace", "--rate", RATE]).start();
+    running.when_moved(CUT_AT);
+    running.kill();
+    copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+    let run = copy.command(&["--inplace"]).run().expect(code::OK);
+    assert_same(&copy.source, &copy.target, Facets::PLAIN);
+    assert!(run.count("bytes_moved") <= SIZE - CUT_AT + again_at_most(), "{run}");
+    assert_eq!(names_below(copy.target.parent().expect("it has one")), [b"large"], "nothing is left behind");
+}
+
+/// Regular files of less than 1 MiB below a directory.
+fn small_files(dir: &Path) -> Vec<PathBuf> {
+    names_below(dir)
+        .into_iter()
+        .map(|name| dir.join(path_of(&name)))
+        .filter(|path| fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() < 1 << 20))
+        .collect()
+}
+
+/// Files under their final name; each must be whole.
+fn complete_files(source: &Path, target: &Path) -> u64 {
+    let mut count = 0;
+    for name in names_below(source) {
+        let name = path_of(&name);
+        if source.join(name).is_file() && target.join(name).exists() {
+            assert_same(&source.join(name), &target.join(name), Facets::CONTENTS);
+            count += 1;
+        }
+    }
+    count
+}

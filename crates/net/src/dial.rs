@@ -1,0 +1,271 @@
+//! Finding and reaching a peer: addresses of a name, the fastest of several, and our own addresses to tell a peer.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use haul_sys::poll::{self, Interest};
+use haul_sys::socket;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::error::{Attempt, NetError};
+use crate::limits;
+
+/// One of the two versions of IP, when the user insists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// IPv4 only.
+    V4,
+    /// IPv6 only.
+    V6,
+}
+
+impl Family {
+    fn has(self, address: &SocketAddr) -> bool {
+        match self {
+            Family::V4 => address.is_ipv4(),
+            Family::V6 => address.is_ipv6(),
+        }
+    }
+}
+
+/// The addresses of a host, in the system's order of preference, the two families in turn.
+pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<SocketAddr>, NetError> {
+    let failed = |cause| NetError::Resolve { host: host.to_owned(), cause };
+    // "[::1]" is how an address with a port is typed; the resolver wants it bare.
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let found: Vec<SocketAddr> = (bare, port).to_socket_addrs().map_err(failed)?.collect();
+    let mut wanted: Vec<SocketAddr> = Vec::new();
+    for address in found {
+        if family.is_none_or(|family| family.has(&address)) && !wanted.contains(&address) {
+            wanted.push(address);
+        }
+    }
+    if wanted.is_empty() {
+        let text = match family {
+            None => "it has no address",
+            Some(Family::V4) => "it has no IPv4 address",
+            Some(Family::V6) => "it has no IPv6 address",
+        };
+        return Err(failed(io::Error::new(io::ErrorKind::NotFound, text)));
+    }
+    Ok(in_turn(wanted))
+}
+
+/// Connects to the first candidate that answers (RFC 8305): the next is tried beside the others after 150 ms or at once
+/// when one fails; those that lose are closed.
+pub fn dial(candidates: &[SocketAddr], timeout: Duration) -> Result<TcpStream, NetError> {
+    let candidates = &candidates[..candidates.len().min(limits::MAX_DIAL_CANDIDATES)];
+    let end = Instant::now() + timeout;
+    let mut failed: Vec<Attempt> = Vec::new();
+    let mut pending: Vec<(SocketAddr, Socket)> = Vec::new();
+    let mut untried = candidates.iter().copied();
+    let mut next_start = Instant::now();
+    let mut more = true;
+    loop {
+        let now = Instant::now();
+        if more && (now >= next_start || pending.is_empty()) && now < end {
+            match untried.next() {
+                None => more = false,
+                Some(address) => match start(address) {
+                    Ok(socket) => {
+                        pending.push((address, socket));
+                        next_start = now + limits::DIAL_STAGGER;
+                    }
+                    Err(cause) => {
+                        failed.push(Attempt { address, cause });
+                        next_start = now;
+                    }
+                },
+            }
+            continue;
+        }
+        if pending.is_empty() && !more {
+            return Err(NetError::Unreachable { attempts: failed });
+        }
+        if now >= end {
+            let late = pending.iter().map(|(address, _)| *address).chain(untried);
+            failed.extend(late.map(|address| Attempt {
+                address,
+                cause: io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", timeout.as_secs_f64())),
+            }));
+            return Err(NetError::Unreachable { attempts: failed });
+        }
+        let wake = if more { next_start.min(end) } else { end };
+        let watched: Vec<_> = pending.iter().map(|(_, socket)| (socket.as_fd(), Interest::Write)).collect();
+        let ready = poll::wait(&watched, Some(wake.saturating_duration_since(now))).map_err(wait_error)?;
+        for at in (0..pending.len()).rev().filter(|at| ready[*at]) {
+            let (address, socket) = pending.swap_remove(at);
+            match finish(socket) {
+                Ok(stream) => return Ok(stream),
+                Err(cause) => {
+                    failed.push(Attempt { address, cause });
+                    next_start = Instant::now();
+                }
+            }
+        }
+    }
+}
+
+/// Addresses of this host that a peer might reach: no link-local ones, and loopback only when there is nothing else.
+pub fn local_addresses() -> Vec<IpAddr> {
+    // A host that does not tell its interfaces has none to offer: the peer falls back to other ways.
+    let found = socket::interface_addresses().unwrap_or_default();
+    let usable = |ip: &IpAddr| match ip {
+        IpAddr::V4(ip) => !ip.is_link_local() && !ip.is_unspecified(),
+        IpAddr::V6(ip) => !ip.is_unicast_link_local() && !ip.is_unspecified(),
+    };
+    let pick = |loopback: bool| -> Vec<IpAddr> {
+        found
+            .iter()
+            .filter(|address| (address.loopback || address.ip.is_loopback()) == loopback)
+            .map(|address| address.ip)
+            .filter(usable)
+            .collect()
+    };
+    let outside = pick(false);
+    if outside.is_empty() { pick(true) } else { outside }
+}
+
+fn start(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    match socket.connect(&SockAddr::from(address)) {
+        Ok(()) => Ok(socket),
+        // EINPROGRESS: the answer comes later.
+        Err(error) if error.raw_os_error() == Some(EINPROGRESS) => Ok(socket),
+        Err(error) => Err(error),
+    }
+}
+
+fn finish(socket: Socket) -> io::Result<TcpStream> {
+    if let Some(error) = socket.take_error()? {
+        return Err(error);
+    }
+    let stream = TcpStream::from(socket);
+    // A socket that poll reports without an error and without a peer did not connect either.
+    stream.peer_addr()?;
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// The families alternate, so that one which leads nowhere costs one step only. Order within each stays.
+fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let first_is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
+    let (first, second): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv4() == first_is_v4);
+    let mut ordered = Vec::with_capacity(first.len() + second.len());
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    loop {
+        let before = ordered.len();
+        ordered.extend(first.next());
+        ordered.extend(second.next());
+        if ordered.len() == before {
+            return ordered;
+        }
+    }
+}
+
+/// Linux's number for "operation now in progress", the same on all its architectures but MIPS and SPARC.
+const EINPROGRESS: i32 = 115;
+
+fn wait_error(cause: io::Error) -> NetError {
+    NetError::Io { what: "cannot wait for a connection", cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// A port nobody listens on: bound, so that nobody else takes it, and not listening, so that it refuses.
+    fn refusing() -> (Socket, SocketAddr) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        (socket, address)
+    }
+
+    #[test]
+    fn reaches_v4_and_v6() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                eprintln!("skipped: this host has no {address}");
+                continue;
+            };
+            let address = listener.local_addr().unwrap();
+            let stream = dial(&[address], TIMEOUT).unwrap();
+            assert_eq!(stream.peer_addr().unwrap(), address);
+            assert!(stream.nodelay().unwrap());
+        }
+    }
+
+    #[test]
+    fn a_dead_first_candidate_falls_to_the_second_at_once() {
+        let (_keep, dead) = refusing();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let live = listener.local_addr().unwrap();
+        let begin = Instant::now();
+        let stream = dial(&[dead, live], TIMEOUT).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), live);
+        assert!(begin.elapsed() < TIMEOUT / 2);
+    }
+
+    #[test]
+    fn the_error_lists_each_address_with_its_reason() {
+        let (_keep, one) = refusing();
+        let (_keep, two) = refusing();
+        let error = dial(&[one, two], TIMEOUT).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(&format!("{one}: Connection refused")), "{text}");
+        assert!(text.contains(&format!("{two}: Connection refused")), "{text}");
+        assert!(dial(&[], TIMEOUT).unwrap_err().to_string().contains("no address"));
+    }
+
+    #[test]
+    fn silence_ends_with_the_timeout() {
+        // A listener that never accepts, with its queue filled, answers nothing.
+        let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        silent.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        silent.listen(0).unwrap();
+        let address = silent.local_addr().unwrap().as_socket().unwrap();
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            match dial(&[address], Duration::from_millis(200)) {
+                Ok(stream) => held.push(stream),
+                Err(error) => {
+                    assert!(error.to_string().contains("no answer within"), "{error}");
+                    return;
+                }
+            }
+        }
+        panic!("the queue of a listener took {} connections", held.len());
+    }
+
+    #[test]
+    fn resolves_names_and_addresses_by_family() {
+        let found = resolve("127.0.0.1", 7, Some(Family::V4)).unwrap();
+        assert_eq!(found, ["127.0.0.1:7".parse().unwrap()]);
+        assert_eq!(resolve("[::1]", 7, None).unwrap(), ["[::1]:7".parse().unwrap()]);
+        let error = resolve("127.0.0.1", 7, Some(Family::V6)).unwrap_err();
+        assert!(error.to_string().contains("no IPv6 address"), "{error}");
+    }
+
+    #[test]
+    fn families_alternate() {
+        let given = ["1.1.1.1:1", "2.2.2.2:1", "[::3]:1"].map(|text| text.parse().unwrap());
+        let ordered = in_turn(given.to_vec());
+        assert_eq!(ordered, [given[0], given[2], given[1]]);
+    }
+
+    #[test]
+    fn this_host_has_an_address() {
+        let addresses = local_addresses();
+        assert!(!addresses.is_empty());
+        let some_outside = addresses.iter().any(|ip| !ip.is_loopback());
+        assert!(!some_outside || addresses.iter().all(|ip| !ip.is_loopback()), "{addresses:?}");
+    }
+}

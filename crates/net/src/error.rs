@@ -1,0 +1,95 @@
+//! What can fail between two hosts: what, with whom, why.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::identity::PublicKey;
+
+/// A failure to get connected. Once a [`crate::Stream`] exists, its errors are `io::Error`.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    /// The name has no usable address.
+    #[error("cannot find the address of {host}: {cause}")]
+    Resolve {
+        /// Name as given.
+        host: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// No candidate accepted the connection.
+    #[error("cannot connect: {}", list(attempts))]
+    Unreachable {
+        /// Each address tried, with its reason.
+        attempts: Vec<Attempt>,
+    },
+    /// The time for an operation is over.
+    #[error("{what} took longer than {} s", after.as_secs_f64())]
+    Timeout {
+        /// What was waited for.
+        what: &'static str,
+        /// The time it was given.
+        after: Duration,
+    },
+    /// The TLS handshake failed for another reason than a key.
+    #[error("TLS handshake failed: {cause}")]
+    Handshake {
+        /// Why.
+        cause: String,
+    },
+    /// The peer proved to hold a key that we do not admit.
+    #[error("the peer holds the key {got}, which is not the expected one")]
+    WrongKey {
+        /// The key the peer showed.
+        got: PublicKey,
+    },
+    /// The peer does not admit our key.
+    #[error("the peer does not admit our key")]
+    KeyRefused,
+    /// A key file or key text is not a key.
+    #[error("not a usable Ed25519 key: {cause}")]
+    Key {
+        /// Why.
+        cause: String,
+    },
+    /// No socket to listen on.
+    #[error("cannot listen on {what}: {cause}")]
+    Bind {
+        /// Address, port or port range.
+        what: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Another system call failed.
+    #[error("{what}: {cause}")]
+    Io {
+        /// What was attempted.
+        what: &'static str,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+/// One address that was tried in vain.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The address.
+    pub address: SocketAddr,
+    /// Why it failed.
+    pub cause: io::Error,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.address, self.cause)
+    }
+}
+
+fn list(attempts: &[Attempt]) -> String {
+    if attempts.is_empty() {
+        return "no address to try".to_owned();
+    }
+    let texts: Vec<String> = attempts.iter().map(Attempt::to_string).collect();
+    texts.join("; ")
+}

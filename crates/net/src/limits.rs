@@ -1,0 +1,49 @@
+//! Every limit of this crate, with its arithmetic.
+
+use std::time::Duration;
+
+/// Plaintext of one TLS record, at most (RFC 8446, 5.1).
+pub const RECORD_PLAIN_BYTES: usize = 16_384;
+/// What one record adds: header 5, content type 1, tag 16.
+pub const RECORD_OVERHEAD_BYTES: usize = 5 + 1 + 16;
+/// Ciphertext of one record that we accept: 2^14 + 256 (RFC 8446, 5.2).
+pub const RECORD_CIPHER_BYTES: usize = RECORD_PLAIN_BYTES + 256;
+/// Records sealed before one write(2): 16 x 16 KiB is the 256 KiB block of a lane.
+pub const RECORDS_PER_WRITE: usize = 16;
+/// Bytes asked of one read(2): a peer's whole write (16 x 16,406 = 262,496 bytes) and the start of the next.
+pub const READ_BYTES: usize = (RECORDS_PER_WRITE + 1) * (RECORD_PLAIN_BYTES + RECORD_OVERHEAD_BYTES);
+/// Records under one key before we change it. AES-GCM stays far below its bounds up to 2^24.5 full records (RFC 8446,
+/// 5.5); half of 2^24, that is 128 GiB, leaves room.
+pub const RECORDS_PER_KEY: u64 = 1 << 23;
+/// Unread input that a handshake may pile up, rustls' own bound on a handshake message.
+pub const HANDSHAKE_INPUT_BYTES: usize = 64 * 1024;
+/// One read(2) during the handshake. A whole flight with raw keys is below 2 KiB.
+pub const HANDSHAKE_READ_BYTES: usize = 16 * 1024;
+
+/// Handshakes at once at one door. Each is a thread that mostly waits, about 100 KiB: 512 x 100 KiB = 50 MiB.
+pub const MAX_HANDSHAKES: usize = 512;
+/// Handshakes at once from one source address: a quarter, so that one stranger cannot fill the door. A peer with more
+/// lanes than this dials them in groups.
+pub const MAX_HANDSHAKES_PER_SOURCE: usize = 128;
+/// From the first byte of a connection to the end of its hello, in all.
+pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+/// Connections that may wait in the kernel to be accepted.
+pub const LISTEN_BACKLOG: i32 = 128;
+/// Pause after an accept error such as "too many open files", so that we wait for room instead of spinning.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Time given to one candidate before the next is tried beside it (RFC 8305 recommends 250 ms and allows 100 ms to 2 s).
+pub const DIAL_STAGGER: Duration = Duration::from_millis(150);
+/// Candidates tried in one dial.
+pub const MAX_DIAL_CANDIDATES: usize = 32;
+
+/// Round-trip time below which a path counts as near.
+pub const NEAR_RTT_US: u32 = 2_000;
+/// Sent bytes without an acknowledgement for this long end the connection; a lane then gives its work back.
+pub const USER_TIMEOUT_MS: u32 = 30_000;
+/// Silence before the first keepalive probe.
+pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+/// Between keepalive probes.
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// Buffer of a Unix socket pair: room for a few blocks of 256 KiB; the kernel may grant less.
+pub const PAIR_BUFFER_BYTES: usize = 2 * 1024 * 1024;

@@ -1,0 +1,523 @@
+//! Being reached: one port, and a door behind it that lets in only who proves an admitted key.
+//!
+//! ```text
+//! accept -> count -> handshake in its own thread, within the deadline -> deliver (reads the hello)
+//!             |
+//!             +-> too many: closed at once
+//! ```
+
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use haul_sys::poll::{self, Interest};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+use crate::dial::Family;
+use crate::error::NetError;
+use crate::identity::{Identity, PublicKey};
+use crate::limits;
+use crate::stream::{ShutdownHandle, Stream};
+use crate::tls::{self, Cipher};
+use crate::transport::Link;
+
+/// A TCP port that is listened on.
+#[derive(Debug)]
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Listens on all addresses: IPv6 and IPv4 on one socket, IPv4 alone where the host has no IPv6.
+    ///
+    /// The port is the first free one of the inclusive range, or any that the kernel picks.
+    pub fn bind(port_range: Option<(u16, u16)>, family: Option<Family>) -> Result<Listener, NetError> {
+        let (first, last) = port_range.unwrap_or((0, 0));
+        let mut cause = io::Error::new(io::ErrorKind::InvalidInput, "the range is empty");
+        for port in first..=last {
+            match bind_port(port, family) {
+                Ok(listener) => return Ok(listener),
+                Err(error) => cause = error,
+            }
+        }
+        let what = match port_range {
+            None => "any port".to_owned(),
+            Some((first, last)) if first == last => format!("port {first}"),
+            Some((first, last)) => format!("a port from {first} to {last}"),
+        };
+        Err(NetError::Bind { what, cause })
+    }
+
+    /// Listens on one address; port 0 lets the kernel pick.
+    pub fn bind_to(address: SocketAddr) -> Result<Listener, NetError> {
+        listen_on(address, true).map_err(|cause| NetError::Bind { what: address.to_string(), cause })
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// The address, all zeros when it is all of them.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Accepts in a thread of its own and shakes hands in short-lived ones.
+///
+/// A stranger neither gets in nor keeps the real peer out: handshakes are counted, in all and per source address, and
+/// each must end within a deadline whatever the peer sends.
+pub struct Door {
+    shared: Arc<Shared>,
+    /// Closing it wakes the accepting thread.
+    wake: UnixStream,
+    port: u16,
+}
+
+/// Who may come in, by key and address.
+pub type Admit = Arc<dyn Fn(&PublicKey, SocketAddr) -> bool + Send + Sync>;
+/// Takes a stream whose peer has proved its key.
+pub type Deliver = Arc<dyn Fn(Stream, PublicKey, SocketAddr) + Send + Sync>;
+
+impl Door {
+    /// Opens the door. `deliver` is called in the thread of the handshake with what is left of the deadline still set: it
+    /// reads the hello, lifts the deadline with `set_deadline(None)` and hands the stream on.
+    pub fn open(
+        listener: Listener,
+        identity: Arc<Identity>,
+        admit: Admit,
+        ciphers: Vec<Cipher>,
+        deliver: Deliver,
+    ) -> Result<Door, NetError> {
+        let rules = Rules::default();
+        Door::open_with(rules, listener, identity, admit, ciphers, deliver)
+    }
+
+    fn open_with(
+        rules: Rules,
+        listener: Listener,
+        identity: Arc<Identity>,
+        admit: Admit,
+        ciphers: Vec<Cipher>,
+        deliver: Deliver,
+    ) -> Result<Door, NetError> {
+        let failed = |cause| NetError::Io { what: "cannot start to accept connections", cause };
+        let port = listener.port();
+        let (wake, woken) = UnixStream::pair().map_err(failed)?;
+        listener.socket.set_nonblocking(true).map_err(failed)?;
+        let shared = Arc::new(Shared {
+            rules,
+            identity,
+            admit,
+            ciphers,
+            deliver,
+            closed: AtomicBool::new(false),
+            guests: Mutex::default(),
+        });
+        let accepting = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("door".to_owned())
+            .spawn(move || accept_until_closed(&listener.socket, &woken, &accepting))
+            .map_err(failed)?;
+        Ok(Door { shared, wake, port })
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Stops accepting and ends handshakes in progress; delivered streams live on. Waits for nothing.
+    pub fn close(&self) {
+        self.shared.closed.store(true, Ordering::Release);
+        // Fails only when the accepting thread is gone already.
+        drop(self.wake.shutdown(Shutdown::Both));
+        for handle in self.shared.guests().in_handshake.values() {
+            handle.shutdown();
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The limits of a door, to be made small by tests.
+#[derive(Clone, Copy)]
+struct Rules {
+    deadline: Duration,
+    max_guests: usize,
+    max_guests_per_source: usize,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            deadline: limits::HANDSHAKE_DEADLINE,
+            max_guests: limits::MAX_HANDSHAKES,
+            max_guests_per_source: limits::MAX_HANDSHAKES_PER_SOURCE,
+        }
+    }
+}
+
+struct Shared {
+    rules: Rules,
+    identity: Arc<Identity>,
+    admit: Admit,
+    ciphers: Vec<Cipher>,
+    deliver: Deliver,
+    closed: AtomicBool,
+    guests: Mutex<Guests>,
+}
+
+/// Connections from their acceptance until `deliver` returns.
+#[derive(Default)]
+struct Guests {
+    count: usize,
+    count_by_source: HashMap<IpAddr, usize>,
+    in_handshake: HashMap<u64, ShutdownHandle>,
+    next_number: u64,
+}
+
+impl Shared {
+    fn guests(&self) -> std::sync::MutexGuard<'_, Guests> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One counted connection; no longer counted when dropped, also by a panic.
+struct Guest {
+    shared: Arc<Shared>,
+    source: IpAddr,
+    number: u64,
+}
+
+impl Guest {
+    fn count(shared: &Arc<Shared>, source: IpAddr) -> Option<Guest> {
+        let mut guests = shared.guests();
+        let rules = shared.rules;
+        let of_source = guests.count_by_source.get(&source).copied().unwrap_or(0);
+        if guests.count >= rules.max_guests || of_source >= rules.max_guests_per_source {
+            return None;
+        }
+        guests.count += 1;
+        guests.count_by_source.insert(source, of_source + 1);
+        guests.next_number += 1;
+        Some(Guest { shared: Arc::clone(shared), source, number: guests.next_number })
+    }
+
+    fn shake_hands(&self, socket: TcpStream, address: SocketAddr) {
+        let shared = &self.shared;
+        let link = Arc::new(Link::new(socket.into()));
+        let handle = Stream::over(Arc::clone(&link)).shutdown_handle();
+        shared.guests().in_handshake.insert(self.number, handle.clone());
+        // A door that closed before the insertion did not see the handle.
+        if shared.closed.load(Ordering::Acquire) {
+            handle.shutdown();
+        }
+        let admit = Arc::clone(&shared.admit);
+        let outcome = tls::server_over(
+            link,
+            &shared.identity,
+            move |key| admit(key, address),
+            &shared.ciphers,
+            shared.rules.deadline,
+        );
+        let open = shared.guests().in_handshake.remove(&self.number).is_some();
+        // A stranger's failure is not worth a word: anybody can cause any number of them.
+        if let (Ok((stream, key)), true) = (outcome, open) {
+            (shared.deliver)(stream, key, address);
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        let mut guests = self.shared.guests();
+        guests.in_handshake.remove(&self.number);
+        guests.count -= 1;
+        if let Some(count) = guests.count_by_source.get_mut(&self.source) {
+            *count -= 1;
+            if *count == 0 {
+                guests.count_by_source.remove(&self.source);
+            }
+        }
+    }
+}
+
+fn accept_until_closed(socket: &TcpListener, woken: &UnixStream, shared: &Arc<Shared>) {
+    while !shared.closed.load(Ordering::Acquire) {
+        let watched = [(socket.as_fd(), Interest::Read), (woken.as_fd(), Interest::Read)];
+        match poll::wait(&watched, None).and_then(|_| accept(socket)) {
+            Ok(Some((connection, address))) => receive(connection, address, shared),
+            Ok(None) => {}
+            // Such as EMFILE: the connection stays in the kernel's queue, so poll would report it again at once.
+            Err(_) => {
+                let woken = [(woken.as_fd(), Interest::Read)];
+                drop(poll::wait(&woken, Some(limits::ACCEPT_PAUSE)));
+            }
+        }
+    }
+}
+
+fn accept(socket: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    match socket.accept() {
+        Ok(accepted) => Ok(Some(accepted)),
+        // Gone before it was accepted, or woken for the other reason.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Closing is all that happens to a connection too many, and to one that finds no thread.
+fn receive(connection: TcpStream, address: SocketAddr, shared: &Arc<Shared>) {
+    let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+    let Some(guest) = Guest::count(shared, source_of(address.ip())) else {
+        return;
+    };
+    if connection.set_nonblocking(false).is_err() || connection.set_nodelay(true).is_err() {
+        return;
+    }
+    drop(thread::Builder::new().name("handshake".to_owned()).spawn(move || guest.shake_hands(connection, address)));
+}
+
+/// Whom to count an address to. One IPv6 host commonly owns 2^64 addresses, so the network counts.
+fn source_of(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+    }
+}
+
+fn bind_port(port: u16, family: Option<Family>) -> io::Result<Listener> {
+    let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    let v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+    match family {
+        Some(Family::V4) => listen_on(v4, true),
+        Some(Family::V6) => listen_on(v6, true),
+        None => match listen_on(v6, false) {
+            // Another program has the port: IPv4 alone would only hide that.
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => listen_on(v4, true),
+            outcome => outcome,
+        },
+    }
+}
+
+fn listen_on(address: SocketAddr, v6_only: bool) -> io::Result<Listener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(v6_only)?;
+    }
+    if address.port() != 0 {
+        // A port that served a moment ago may serve again while old connections wait for their end.
+        socket.set_reuse_address(true)?;
+    }
+    socket.bind(&SockAddr::from(address))?;
+    socket.listen(limits::LISTEN_BACKLOG)?;
+    let socket = TcpListener::from(socket);
+    let address = socket.local_addr()?;
+    Ok(Listener { socket, address })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::sync::mpsc::{self, Receiver};
+    use std::time::Instant;
+
+    use super::*;
+    use crate::dial::dial;
+
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    struct House {
+        door: Door,
+        server_key: PublicKey,
+        peer: Identity,
+        arrivals: Receiver<(Stream, PublicKey)>,
+    }
+
+    impl House {
+        fn with(rules: Rules) -> House {
+            let (server, peer) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+            let (server_key, peer_key) = (server.public(), peer.public());
+            let (tell, arrivals) = mpsc::channel();
+            let tell = Mutex::new(tell);
+            let door = Door::open_with(
+                rules,
+                Listener::bind_to(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap(),
+                Arc::new(server),
+                Arc::new(move |key, address| *key == peer_key && address.ip().is_loopback()),
+                tls::preferred_ciphers(None),
+                Arc::new(move |stream, key, _| {
+                    stream.set_deadline(None).unwrap();
+                    tell.lock().unwrap().send((stream, key)).unwrap();
+                }),
+            )
+            .unwrap();
+            House { door, server_key, peer, arrivals }
+        }
+
+        fn knock(&self) -> TcpStream {
+            dial(&[SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port()))], TIMEOUT).unwrap()
+        }
+
+        fn enter(&self) -> Stream {
+            let key = self.server_key;
+            let ciphers = tls::preferred_ciphers(None);
+            let (stream, _) = tls::client(self.knock(), &self.peer, move |shown| *shown == key, &ciphers).unwrap();
+            stream
+        }
+
+        fn check_peer_gets_in(&self) {
+            let mut near = self.enter();
+            let (mut far, key) = self.arrivals.recv_timeout(TIMEOUT).unwrap();
+            assert_eq!(key, self.peer.public());
+            near.write_all(b"hello").unwrap();
+            near.flush().unwrap();
+            far.read_exact(&mut [0; 5]).unwrap();
+        }
+    }
+
+    /// The door closes it: end of file, or a reset when something we sent was not read.
+    fn check_is_closed(mut socket: TcpStream) {
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut rest = Vec::new();
+        match socket.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}"),
+        }
+    }
+
+    #[test]
+    fn silent_strangers_do_not_keep_the_peer_out() {
+        let house = House::with(Rules::default());
+        let strangers: Vec<TcpStream> = (0..20).map(|_| house.knock()).collect();
+        house.check_peer_gets_in();
+        drop(strangers);
+    }
+
+    #[test]
+    fn garbage_is_closed_and_an_unknown_key_is_not_delivered() {
+        let house = House::with(Rules::default());
+        let mut stranger = house.knock();
+        stranger.write_all(&[b'x'; 600]).unwrap();
+        check_is_closed(stranger);
+        let unknown = Identity::generate().unwrap();
+        let ciphers = tls::preferred_ciphers(None);
+        let (mut stream, _) = tls::client(house.knock(), &unknown, |_| true, &ciphers).unwrap();
+        assert!(stream.read(&mut [0]).is_err());
+        assert!(house.arrivals.try_recv().is_err());
+        house.check_peer_gets_in();
+    }
+
+    #[test]
+    fn one_byte_at_a_time_is_cut_at_the_deadline() {
+        let house = House::with(Rules { deadline: Duration::from_millis(300), ..Rules::default() });
+        let mut stranger = house.knock();
+        let begin = Instant::now();
+        // The header of a record that would be legal, and then its content, drop by drop.
+        let record = [&[22, 3, 1, 2, 0][..], &[1; 512]].concat();
+        let cut = record.iter().any(|byte| {
+            std::thread::sleep(Duration::from_millis(20));
+            stranger.write_all(&[*byte]).is_err()
+        });
+        let took = begin.elapsed();
+        assert!(cut && took < Duration::from_secs(3), "{took:?}");
+        assert!(took >= Duration::from_millis(300), "{took:?}");
+    }
+
+    #[test]
+    fn too_many_from_one_source_are_closed_at_once_and_room_comes_back() {
+        let house = House::with(Rules { max_guests_per_source: 2, ..Rules::default() });
+        let held = [house.knock(), house.knock()];
+        check_is_closed(house.knock());
+        drop(held);
+        let end = Instant::now() + TIMEOUT;
+        while house.door.shared.guests().count > 0 {
+            assert!(Instant::now() < end, "guests are still counted");
+            std::thread::yield_now();
+        }
+        assert!(house.door.shared.guests().count_by_source.is_empty());
+        house.check_peer_gets_in();
+    }
+
+    #[test]
+    fn a_closed_door_ends_handshakes_and_spares_delivered_streams() {
+        let house = House::with(Rules::default());
+        let mut near = house.enter();
+        let (mut far, _) = house.arrivals.recv_timeout(TIMEOUT).unwrap();
+        let stranger = house.knock();
+        let end = Instant::now() + TIMEOUT;
+        while house.door.shared.guests().in_handshake.is_empty() {
+            assert!(Instant::now() < end, "the stranger was not received");
+            std::thread::yield_now();
+        }
+        house.door.close();
+        check_is_closed(stranger);
+        near.write_all(b"still here").unwrap();
+        near.flush().unwrap();
+        far.read_exact(&mut [0; 10]).unwrap();
+        // The port is free again once the accepting thread has seen it.
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, house.door.port()));
+        let end = Instant::now() + TIMEOUT;
+        while dial(&[address], TIMEOUT).is_ok() {
+            assert!(Instant::now() < end, "the door still accepts");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn an_ipv6_network_counts_as_one_source() {
+        let source = |text: &str| source_of(text.parse().unwrap());
+        assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:2"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
+    }
+
+    #[test]
+    fn both_families_reach_a_listener_on_all_addresses() {
+        let listener = Listener::bind(None, None).unwrap();
+        for ip in [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)] {
+            if ip.is_ipv6() && listener.local_addr().is_ipv4() {
+                eprintln!("skipped: this host has no IPv6");
+                continue;
+            }
+            dial(&[SocketAddr::new(ip, listener.port())], TIMEOUT).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_range_is_scanned_and_named_when_it_is_full() {
+        let taken = Listener::bind(None, None).unwrap();
+        let port = taken.port();
+        let error = Listener::bind(Some((port, port)), None).unwrap_err();
+        assert!(error.to_string().contains(&format!("port {port}")), "{error}");
+        let (first, last) = (port, port.saturating_add(20));
+        match Listener::bind(Some((first, last)), None) {
+            Ok(next) => assert!((first + 1..=last).contains(&next.port())),
+            Err(error) => {
+                let named = format!("from {first} to {last}");
+                assert!(error.to_string().contains(&named), "{error}");
+            }
+        }
+        assert!(Listener::bind(Some((9, 8)), None).is_err());
+    }
+}

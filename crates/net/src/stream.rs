@@ -1,0 +1,279 @@
+//! One connection, clear or TLS, over TCP, a Unix socket or two pipes.
+//!
+//! Over TLS small writes are collected: **`flush` sends**. What fills a batch of 256 KiB is sent at once. A clear stream
+//! hands every write to the kernel. The two directions share no lock: a reader that waits for the peer never holds up a
+//! writer, nor the other way round.
+
+use std::fmt;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_sys::poll;
+use haul_sys::socket;
+use haul_sys::tcp_info::{self, TcpInfo};
+
+use crate::limits;
+use crate::record::{Opener, Sealer};
+use crate::tls::Cipher;
+use crate::transport::{Link, Pipes, Transport};
+
+/// One connection. Write errors are final.
+pub struct Stream {
+    read: ReadHalf,
+    write: WriteHalf,
+    cipher: Option<Cipher>,
+}
+
+/// The reading half of a [`Stream`].
+pub struct ReadHalf {
+    link: Arc<Link>,
+    opener: Option<Opener>,
+}
+
+/// The writing half of a [`Stream`]; over TLS `flush` sends.
+pub struct WriteHalf {
+    link: Arc<Link>,
+    sealer: Option<Sealer>,
+}
+
+/// Ends a connection from another thread.
+#[derive(Clone)]
+pub struct ShutdownHandle(Arc<Link>);
+
+/// Looks at a connection from another thread.
+#[derive(Clone)]
+pub struct Probe(Arc<Link>);
+
+impl Stream {
+    /// Two connected clear streams inside this machine.
+    pub fn plain_pair() -> io::Result<(Stream, Stream)> {
+        let (one, two) = UnixStream::pair()?;
+        for socket in [&one, &two] {
+            // The kernel grants at most wmem_max; less is slower, not wrong.
+            drop(socket::set_send_buffer_bytes(socket, limits::PAIR_BUFFER_BYTES));
+        }
+        Ok((Stream::plain(one), Stream::plain(two)))
+    }
+
+    /// A clear stream over anything.
+    pub fn plain(transport: impl Into<Transport>) -> Stream {
+        Stream::over(Arc::new(Link::new(transport.into())))
+    }
+
+    /// A clear stream over TCP.
+    pub fn plain_tcp(socket: TcpStream) -> Stream {
+        Stream::plain(socket)
+    }
+
+    /// A clear stream over two pipes; see [`Pipes::new`].
+    pub fn plain_pipes(
+        input: impl Into<OwnedFd>,
+        output: impl Into<OwnedFd>,
+        on_shutdown: Option<Box<dyn Fn() + Send + Sync>>,
+    ) -> io::Result<Stream> {
+        Ok(Stream::plain(Pipes::new(input, output, on_shutdown)?))
+    }
+
+    pub(crate) fn over(link: Arc<Link>) -> Stream {
+        Stream {
+            read: ReadHalf { link: Arc::clone(&link), opener: None },
+            write: WriteHalf { link, sealer: None },
+            cipher: None,
+        }
+    }
+
+    pub(crate) fn over_tls(link: Arc<Link>, opener: Opener, sealer: Sealer, cipher: Cipher) -> Stream {
+        let mut stream = Stream::over(link);
+        stream.read.opener = Some(opener);
+        stream.write.sealer = Some(sealer);
+        stream.cipher = Some(cipher);
+        stream
+    }
+
+    /// A handle that ends this connection from another thread.
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        ShutdownHandle(Arc::clone(&self.read.link))
+    }
+
+    /// A handle that samples this connection from another thread.
+    pub fn probe(&self) -> Probe {
+        Probe(Arc::clone(&self.read.link))
+    }
+
+    /// All reads and writes from now on must end within `limit` in total, else they fail with `TimedOut`; None lifts it.
+    ///
+    /// Not meant for the bulk of a transfer: while it is set, each call costs one system call more. On pipes, a write that
+    /// has begun is not cut off. A write that times out is final as any write error; a read may be tried again.
+    pub fn set_deadline(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.read.link.set_deadline(limit)
+    }
+
+    /// Would a read return without waiting for the peer?
+    pub fn has_input(&self) -> bool {
+        self.read.has_input()
+    }
+
+    /// The kernel's view of the connection; None when it is not TCP.
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
+        tcp_info_of(&self.read.link)
+    }
+
+    /// The address of the peer; None when it is not TCP.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.tcp()?.peer_addr().ok()
+    }
+
+    /// The address of this end; None when it is not TCP.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.tcp()?.local_addr().ok()
+    }
+
+    /// The TCP socket, for its options. Reading or writing it past a TLS stream breaks the stream.
+    pub fn tcp(&self) -> Option<&TcpStream> {
+        self.read.link.tcp()
+    }
+
+    /// The socket of a clear stream, for sendfile and splice; None over TLS and pipes.
+    pub fn clear_socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        match self.cipher {
+            None => self.read.link.socket_fd(),
+            Some(_) => None,
+        }
+    }
+
+    /// The cipher in use; None on a clear stream.
+    pub fn cipher(&self) -> Option<Cipher> {
+        self.cipher
+    }
+
+    /// The cipher in use, in the words of a report.
+    pub fn cipher_name(&self) -> &'static str {
+        self.cipher.map_or("none", Cipher::name)
+    }
+
+    /// Sends what was written and tells the peer that nothing follows. Reading goes on.
+    pub fn finish_write(&mut self) -> io::Result<()> {
+        self.write.finish_write()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn change_keys_after_records(&mut self, records: u64) {
+        if let Some(sealer) = &mut self.write.sealer {
+            sealer.change_keys_after_records(records);
+        }
+    }
+
+    /// Two halves for two threads.
+    pub fn split(self) -> (ReadHalf, WriteHalf) {
+        (self.read, self.write)
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        self.read.read(target)
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write.write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write.write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write.flush()
+    }
+}
+
+impl ReadHalf {
+    /// Would a read return without waiting for the peer?
+    pub fn has_input(&self) -> bool {
+        self.opener.as_ref().is_some_and(Opener::has_input) || poll::readable_now(self.link.input_fd())
+    }
+}
+
+impl Read for ReadHalf {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        match &mut self.opener {
+            None => self.link.read(target),
+            Some(opener) => opener.read(&self.link, target),
+        }
+    }
+}
+
+impl WriteHalf {
+    /// Sends what was written and tells the peer that nothing follows.
+    pub fn finish_write(&mut self) -> io::Result<()> {
+        if let Some(sealer) = &mut self.sealer {
+            sealer.finish(&self.link)?;
+        }
+        self.link.finish_write()
+    }
+}
+
+impl Write for WriteHalf {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.sealer {
+            None => self.link.write(bytes),
+            Some(sealer) => sealer.write(&self.link, bytes),
+        }
+    }
+
+    /// A header and its block in one system call.
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let Some(sealer) = &mut self.sealer else {
+            return self.link.write_vectored(parts);
+        };
+        let mut taken = 0;
+        for part in parts {
+            let count = sealer.write(&self.link, part)?;
+            taken += count;
+            if count < part.len() {
+                break;
+            }
+        }
+        Ok(taken)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.sealer {
+            None => Ok(()),
+            Some(sealer) => sealer.flush(&self.link),
+        }
+    }
+}
+
+impl ShutdownHandle {
+    /// Ends both directions; reads and writes in progress in other threads fail at once.
+    pub fn shutdown(&self) {
+        self.0.shut_down();
+    }
+}
+
+impl Probe {
+    /// The kernel's view of the connection; None when it is not TCP.
+    pub fn tcp_info(&self) -> Option<TcpInfo> {
+        tcp_info_of(&self.0)
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stream")
+            .field("peer", &self.peer_addr())
+            .field("cipher", &self.cipher_name())
+            .finish_non_exhaustive()
+    }
+}
+
+fn tcp_info_of(link: &Link) -> Option<TcpInfo> {
+    tcp_info::tcp_info(link.tcp()?).ok()
+}

@@ -1,0 +1,562 @@
+//! TLS 1.3 with both ends pinned to raw public keys. rustls shakes hands; `record` carries the bulk.
+//!
+//! The handshake goes over the transport's deadline, knows no certificates, tickets, resumption or early data, and
+//! requires the application protocol `haul/1` of both ends. An unknown key is refused inside it, so a stranger never
+//! reaches a message parser.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, ClientConnectionData, Resumption, UnbufferedClientConnection};
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
+use rustls::kernel::KernelConnection;
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{
+    AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, ServerConnectionData, UnbufferedServerConnection,
+};
+use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
+use rustls::{
+    AlertDescription, CertificateError, ClientConfig, ConnectionTrafficSecrets, DigitallySignedStruct,
+    DistinguishedName, ExtractedSecrets, PeerIncompatible, ServerConfig, SignatureScheme, SupportedCipherSuite,
+};
+
+use crate::error::NetError;
+use crate::identity::{Identity, PublicKey};
+use crate::limits;
+use crate::record::{KeySchedule, NextSecrets, Opener, RecordKey, Sealer};
+use crate::stream::Stream;
+use crate::transport::{Link, Transport};
+
+/// The ciphers of TLS 1.3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cipher {
+    /// AES with a key of 128 bits.
+    Aes128Gcm,
+    /// AES with a key of 256 bits.
+    Aes256Gcm,
+    /// For processors without AES instructions.
+    Chacha20Poly1305,
+}
+
+impl Cipher {
+    /// As a report writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cipher::Aes128Gcm => "AES-128-GCM",
+            Cipher::Aes256Gcm => "AES-256-GCM",
+            Cipher::Chacha20Poly1305 => "ChaCha20-Poly1305",
+        }
+    }
+
+    fn suite(self) -> SupportedCipherSuite {
+        match self {
+            Cipher::Aes128Gcm => provider::cipher_suite::TLS13_AES_128_GCM_SHA256,
+            Cipher::Aes256Gcm => provider::cipher_suite::TLS13_AES_256_GCM_SHA384,
+            Cipher::Chacha20Poly1305 => provider::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256,
+        }
+    }
+}
+
+/// The ciphers to offer or accept, best first: exactly the one asked for, or all, in the order this processor likes.
+///
+/// Measured on one core: AES-128-GCM 13 GB/s, AES-256-GCM 11 GB/s, ChaCha20-Poly1305 1.9 GB/s.
+pub fn preferred_ciphers(asked: Option<Cipher>) -> Vec<Cipher> {
+    match asked {
+        Some(cipher) => vec![cipher],
+        None if has_fast_aes() => vec![Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305],
+        None => vec![Cipher::Chacha20Poly1305, Cipher::Aes128Gcm, Cipher::Aes256Gcm],
+    }
+}
+
+fn has_fast_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq")
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull")
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        false
+    }
+}
+
+/// Shakes hands as the end that connected. Returns the stream and the key the peer proved to hold.
+///
+/// In TLS 1.3 the client is done before the server has judged the client's key: a refusal shows as `PermissionDenied` in
+/// the first read.
+pub fn client(
+    transport: impl Into<Transport>,
+    me: &Identity,
+    expect: impl Fn(&PublicKey) -> bool + Send + Sync + 'static,
+    ciphers: &[Cipher],
+) -> Result<(Stream, PublicKey), NetError> {
+    let link = Arc::new(Link::new(transport.into()));
+    client_over(link, me, expect, ciphers, limits::HANDSHAKE_DEADLINE)
+}
+
+/// Shakes hands as the end that accepted. Returns the stream and the key the peer proved to hold.
+pub fn server(
+    transport: impl Into<Transport>,
+    me: &Identity,
+    admit: impl Fn(&PublicKey) -> bool + Send + Sync + 'static,
+    ciphers: &[Cipher],
+) -> Result<(Stream, PublicKey), NetError> {
+    let link = Arc::new(Link::new(transport.into()));
+    let done = server_over(Arc::clone(&link), me, admit, ciphers, limits::HANDSHAKE_DEADLINE)?;
+    lift_deadline(&link)?;
+    Ok(done)
+}
+
+fn client_over(
+    link: Arc<Link>,
+    me: &Identity,
+    expect: impl Fn(&PublicKey) -> bool + Send + Sync + 'static,
+    ciphers: &[Cipher],
+    deadline: Duration,
+) -> Result<(Stream, PublicKey), NetError> {
+    let gate = Arc::new(Gate::new(expect));
+    let mut config = ClientConfig::builder_with_provider(provider_with(ciphers))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(handshake_error)?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::<Gate>::clone(&gate))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(me.certified())));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    config.enable_secret_extraction = true;
+    // Nobody looks at the name: it is not sent, and the key decides.
+    let name = ServerName::try_from("haul").map_err(handshake_error)?;
+    let mut connection = UnbufferedClientConnection::new(Arc::new(config), name).map_err(handshake_error)?;
+    link.set_deadline(Some(deadline)).map_err(deadline_error)?;
+    let early = shake_hands(&link, &mut connection, &gate, deadline)?;
+    check_protocol(connection.alpn_protocol())?;
+    let cipher = negotiated(connection.negotiated_cipher_suite())?;
+    let (secrets, kernel) = connection.dangerous_into_kernel_connection().map_err(handshake_error)?;
+    lift_deadline(&link)?;
+    established(link, &gate, secrets, Box::new(kernel), cipher, &early)
+}
+
+/// Leaves the deadline set, for the hello that follows.
+pub(crate) fn server_over(
+    link: Arc<Link>,
+    me: &Identity,
+    admit: impl Fn(&PublicKey) -> bool + Send + Sync + 'static,
+    ciphers: &[Cipher],
+    deadline: Duration,
+) -> Result<(Stream, PublicKey), NetError> {
+    let gate = Arc::new(Gate::new(admit));
+    let mut config = ServerConfig::builder_with_provider(provider_with(ciphers))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(handshake_error)?
+        .with_client_cert_verifier(Arc::<Gate>::clone(&gate))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(me.certified())));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    // Tickets that a one-way sender never reads would turn its close into a reset that truncates the tail.
+    config.send_tls13_tickets = 0;
+    config.max_early_data_size = 0;
+    config.enable_secret_extraction = true;
+    let mut connection = UnbufferedServerConnection::new(Arc::new(config)).map_err(handshake_error)?;
+    link.set_deadline(Some(deadline)).map_err(deadline_error)?;
+    let early = shake_hands(&link, &mut connection, &gate, deadline)?;
+    check_protocol(connection.alpn_protocol())?;
+    let cipher = negotiated(connection.negotiated_cipher_suite())?;
+    let (secrets, kernel) = connection.dangerous_into_kernel_connection().map_err(handshake_error)?;
+    established(link, &gate, secrets, Box::new(kernel), cipher, &early)
+}
+
+/// Bytes that arrived together with the end of the handshake.
+#[derive(Default)]
+struct Early {
+    plain: Vec<u8>,
+    closed: Vec<u8>,
+}
+
+fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: Duration) -> Result<Early, NetError> {
+    let mut early = Early::default();
+    let mut outgoing = Vec::new();
+    let io_error = |cause: io::Error| match cause.kind() {
+        io::ErrorKind::TimedOut => NetError::Timeout { what: "the TLS handshake", after: deadline },
+        io::ErrorKind::UnexpectedEof => NetError::Handshake { cause: "the peer closed the connection".to_owned() },
+        _ => NetError::Handshake { cause: cause.to_string() },
+    };
+    loop {
+        let (discard, step) = connection.step(&mut early.closed, &mut outgoing, &mut early.plain);
+        early.closed.drain(..discard);
+        match step {
+            Ok(Step::Again) => {}
+            Ok(Step::Send) => link.write_all(&std::mem::take(&mut outgoing)).map_err(io_error)?,
+            Ok(Step::Receive) => {
+                let start = early.closed.len();
+                if start >= limits::HANDSHAKE_INPUT_BYTES {
+                    return Err(handshake_error("the peer sends too much"));
+                }
+                early.closed.resize(start + limits::HANDSHAKE_READ_BYTES, 0);
+                let received = link.read(&mut early.closed[start..]).map_err(io_error)?;
+                early.closed.truncate(start + received);
+                if received == 0 {
+                    return Err(io_error(io::ErrorKind::UnexpectedEof.into()));
+                }
+            }
+            Ok(Step::Done) => return Ok(early),
+            Err(error) => {
+                tell_alert(link, connection, &mut early, &error);
+                return Err(judge(error, gate));
+            }
+        }
+    }
+}
+
+/// Sends the alert that rustls prepared with its error. The peer may be gone; our own error is the one to tell.
+fn tell_alert(link: &Link, connection: &mut dyn Party, early: &mut Early, error: &rustls::Error) {
+    if matches!(error, rustls::Error::AlertReceived(_)) {
+        return;
+    }
+    // One step, which takes the alert from the queue before it looks at input again: rustls must not judge the same
+    // input twice.
+    let mut alert = Vec::new();
+    drop(connection.step(&mut early.closed, &mut alert, &mut early.plain));
+    if !alert.is_empty() && link.write_all(&alert).is_ok() {
+        // Unread input would turn our close into a reset, which may overtake the alert.
+        drop(link.finish_write());
+        drop(link.set_deadline(Some(ALERT_LINGER)));
+        let mut rest = [0; 4096];
+        for _ in 0..16 {
+            if !matches!(link.read(&mut rest), Ok(1..)) {
+                break;
+            }
+        }
+    }
+}
+
+fn judge(error: rustls::Error, gate: &Gate) -> NetError {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => match gate.refused() {
+            Some(got) => NetError::WrongKey { got },
+            None => handshake_error("the peer's key is not an Ed25519 key"),
+        },
+        rustls::Error::AlertReceived(AlertDescription::AccessDenied) => NetError::KeyRefused,
+        rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)
+        | rustls::Error::NoApplicationProtocol => {
+            handshake_error("the two ends speak different protocols; ours is haul/1")
+        }
+        rustls::Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon) => {
+            handshake_error("the two ends admit no common cipher")
+        }
+        rustls::Error::AlertReceived(AlertDescription::HandshakeFailure) => {
+            handshake_error("the peer says that the two ends admit no common cipher or kind of key")
+        }
+        rustls::Error::InvalidMessage(_) => handshake_error("the peer does not speak TLS"),
+        error => handshake_error(error),
+    }
+}
+
+fn established(
+    link: Arc<Link>,
+    gate: &Gate,
+    secrets: ExtractedSecrets,
+    kernel: Box<dyn NextSecrets>,
+    cipher: Cipher,
+    early: &Early,
+) -> Result<(Stream, PublicKey), NetError> {
+    let peer = gate.admitted().ok_or_else(|| handshake_error("the peer showed no key"))?;
+    let schedule = KeySchedule::new(kernel);
+    let receive = RecordKey::new(secrets.rx).map_err(handshake_error)?;
+    let send = RecordKey::new(secrets.tx).map_err(handshake_error)?;
+    let opener = Opener::new(receive, Arc::clone(&schedule), &early.plain, &early.closed);
+    let sealer = Sealer::new(send, schedule);
+    Ok((Stream::over_tls(link, opener, sealer, cipher), peer))
+}
+
+/// What rustls wants next.
+enum Step {
+    Again,
+    Send,
+    Receive,
+    Done,
+}
+
+/// Either end of a handshake.
+trait Party {
+    fn step(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+        plain: &mut Vec<u8>,
+    ) -> (usize, Result<Step, rustls::Error>);
+}
+
+impl Party for UnbufferedClientConnection {
+    fn step(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+        plain: &mut Vec<u8>,
+    ) -> (usize, Result<Step, rustls::Error>) {
+        advance(self.process_tls_records(incoming), outgoing, plain)
+    }
+}
+
+impl Party for UnbufferedServerConnection {
+    fn step(
+        &mut self,
+        incoming: &mut [u8],
+        outgoing: &mut Vec<u8>,
+        plain: &mut Vec<u8>,
+    ) -> (usize, Result<Step, rustls::Error>) {
+        advance(self.process_tls_records(incoming), outgoing, plain)
+    }
+}
+
+fn advance<Data>(
+    status: UnbufferedStatus<'_, '_, Data>,
+    outgoing: &mut Vec<u8>,
+    plain: &mut Vec<u8>,
+) -> (usize, Result<Step, rustls::Error>) {
+    let mut discard = status.discard;
+    let state = match status.state {
+        Ok(state) => state,
+        Err(error) => return (discard, Err(error)),
+    };
+    let step = match state {
+        ConnectionState::EncodeTlsData(mut message) => {
+            let start = outgoing.len();
+            let mut room = 0;
+            loop {
+                outgoing.resize(start + room, 0);
+                match message.encode(&mut outgoing[start..]) {
+                    Ok(_) => break,
+                    Err(EncodeError::InsufficientSize(need)) => room = need.required_size,
+                    Err(EncodeError::AlreadyEncoded) => break,
+                }
+            }
+            Ok(Step::Again)
+        }
+        ConnectionState::TransmitTlsData(transmit) => {
+            transmit.done();
+            Ok(Step::Send)
+        }
+        ConnectionState::BlockedHandshake => Ok(Step::Receive),
+        ConnectionState::WriteTraffic(_) => Ok(Step::Done),
+        ConnectionState::ReadTraffic(mut traffic) => {
+            while let Some(record) = traffic.next_record() {
+                match record {
+                    Ok(record) => {
+                        discard += record.discard;
+                        plain.extend_from_slice(record.payload);
+                    }
+                    Err(error) => return (discard, Err(error)),
+                }
+            }
+            Ok(Step::Again)
+        }
+        _ => Err(rustls::Error::General("the peer ended the connection within the handshake".to_owned())),
+    };
+    (discard, step)
+}
+
+impl NextSecrets for KernelConnection<ClientConnectionData> {
+    fn next_to_send(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+        self.update_tx_secret()
+    }
+
+    fn next_to_receive(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+        self.update_rx_secret()
+    }
+}
+
+impl NextSecrets for KernelConnection<ServerConnectionData> {
+    fn next_to_send(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+        self.update_tx_secret()
+    }
+
+    fn next_to_receive(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+        self.update_rx_secret()
+    }
+}
+
+/// Judges the peer's key inside the handshake and keeps the verdict.
+struct Gate {
+    admit: Box<dyn Fn(&PublicKey) -> bool + Send + Sync>,
+    verdict: Mutex<Option<(PublicKey, bool)>>,
+}
+
+impl Gate {
+    fn new(admit: impl Fn(&PublicKey) -> bool + Send + Sync + 'static) -> Gate {
+        Gate { admit: Box::new(admit), verdict: Mutex::new(None) }
+    }
+
+    fn judge(&self, spki: &CertificateDer<'_>) -> Result<(), rustls::Error> {
+        let refusal = CertificateError::ApplicationVerificationFailure;
+        let key = PublicKey::from_spki(spki).ok_or(refusal.clone())?;
+        let admitted = (self.admit)(&key);
+        *self.verdict() = Some((key, admitted));
+        if admitted { Ok(()) } else { Err(refusal.into()) }
+    }
+
+    /// Proves that the peer holds the private half of the key it showed.
+    fn prove(
+        message: &[u8],
+        spki: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature_with_raw_key(
+            message,
+            &SubjectPublicKeyInfoDer::from(spki.as_ref()),
+            signature,
+            &provider::default_provider().signature_verification_algorithms,
+        )
+    }
+
+    fn verdict(&self) -> std::sync::MutexGuard<'_, Option<(PublicKey, bool)>> {
+        self.verdict.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admitted(&self) -> Option<PublicKey> {
+        self.verdict().filter(|(_, admitted)| *admitted).map(|(key, _)| key)
+    }
+
+    fn refused(&self) -> Option<PublicKey> {
+        self.verdict().filter(|(_, admitted)| !admitted).map(|(key, _)| key)
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
+impl ServerCertVerifier for Gate {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.judge(end_entity)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls12NotOffered.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Gate::prove(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Gate {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.judge(end_entity)?;
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _cert: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(PeerIncompatible::Tls12NotOffered.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Gate::prove(message, cert, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// The name of what we speak inside TLS.
+const ALPN: &[u8] = b"haul/1";
+/// How long the end that sends an alert waits for the other to read it.
+const ALERT_LINGER: Duration = Duration::from_millis(500);
+
+pub(crate) fn provider_with(ciphers: &[Cipher]) -> Arc<CryptoProvider> {
+    Arc::new(CryptoProvider {
+        cipher_suites: ciphers.iter().map(|cipher| cipher.suite()).collect(),
+        ..provider::default_provider()
+    })
+}
+
+fn check_protocol(negotiated: Option<&[u8]>) -> Result<(), NetError> {
+    match negotiated {
+        Some(ALPN) => Ok(()),
+        _ => Err(handshake_error("the peer does not speak haul/1")),
+    }
+}
+
+fn negotiated(suite: Option<SupportedCipherSuite>) -> Result<Cipher, NetError> {
+    [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305]
+        .into_iter()
+        .find(|cipher| Some(cipher.suite()) == suite)
+        .ok_or_else(|| handshake_error("an unknown cipher was agreed on"))
+}
+
+fn lift_deadline(link: &Link) -> Result<(), NetError> {
+    link.set_deadline(None).map_err(deadline_error)
+}
+
+fn deadline_error(cause: io::Error) -> NetError {
+    NetError::Io { what: "cannot set a time limit", cause }
+}
+
+fn handshake_error(cause: impl ToString) -> NetError {
+    NetError::Handshake { cause: cause.to_string() }
+}
+
+/// A verifier for tests of the record layer against rustls.
+#[cfg(test)]
+pub(crate) fn admit_everybody() -> Arc<impl ServerCertVerifier + ClientCertVerifier> {
+    Arc::new(Gate::new(|_| true))
+}

@@ -1,0 +1,286 @@
+//! What carries the bytes of one connection: a TCP socket, a Unix socket, or two pipes.
+//!
+//! A [`Link`] is shared by the two halves of a stream and by its shutdown handle. Reads and writes go straight to the
+//! system call, no lock is held over one, and both keep a deadline that counts in total, so a peer that sends one byte a
+//! second gains nothing.
+
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_sys::poll::{self, Interest};
+
+/// What a stream runs over. Made with `into()` from a socket, or from [`Pipes`].
+pub enum Transport {
+    /// A TCP connection.
+    Tcp(TcpStream),
+    /// A Unix socket.
+    Unix(UnixStream),
+    /// Two pipes.
+    Pipes(Pipes),
+}
+
+/// Two pipes as one connection: a lane inside an ssh session, seen from either end of the session.
+pub struct Pipes {
+    input: File,
+    /// None once writing has ended: the peer sees that only when the descriptor is closed.
+    output: Mutex<Option<Arc<File>>>,
+    /// Readable after a shutdown, so that a blocked reader wakes.
+    wake: (UnixStream, UnixStream),
+    on_shutdown: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Pipes {
+    /// Joins a pipe to read from and one to write to, such as the standard output and input of a child.
+    ///
+    /// A blocked write to a pipe ends only when the other end is closed, so `on_shutdown` should bring that about: kill
+    /// the child. A blocked read ends by itself.
+    pub fn new(
+        input: impl Into<OwnedFd>,
+        output: impl Into<OwnedFd>,
+        on_shutdown: Option<Box<dyn Fn() + Send + Sync>>,
+    ) -> io::Result<Pipes> {
+        Ok(Pipes {
+            input: File::from(input.into()),
+            output: Mutex::new(Some(Arc::new(File::from(output.into())))),
+            wake: UnixStream::pair()?,
+            on_shutdown,
+        })
+    }
+
+    fn output(&self) -> io::Result<Arc<File>> {
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.clone().ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe))
+    }
+}
+
+impl From<TcpStream> for Transport {
+    fn from(socket: TcpStream) -> Transport {
+        Transport::Tcp(socket)
+    }
+}
+
+impl From<UnixStream> for Transport {
+    fn from(socket: UnixStream) -> Transport {
+        Transport::Unix(socket)
+    }
+}
+
+impl From<Pipes> for Transport {
+    fn from(pipes: Pipes) -> Transport {
+        Transport::Pipes(pipes)
+    }
+}
+
+/// A transport in use.
+pub(crate) struct Link {
+    transport: Transport,
+    shut_down: AtomicBool,
+    has_deadline: AtomicBool,
+    deadline: Mutex<Deadline>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Deadline {
+    end: Option<Instant>,
+    given: Duration,
+}
+
+impl Link {
+    pub(crate) fn new(transport: Transport) -> Link {
+        Link {
+            transport,
+            shut_down: AtomicBool::new(false),
+            has_deadline: AtomicBool::new(false),
+            deadline: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn tcp(&self) -> Option<&TcpStream> {
+        match &self.transport {
+            Transport::Tcp(socket) => Some(socket),
+            Transport::Unix(_) | Transport::Pipes(_) => None,
+        }
+    }
+
+    pub(crate) fn input_fd(&self) -> BorrowedFd<'_> {
+        match &self.transport {
+            Transport::Tcp(socket) => socket.as_fd(),
+            Transport::Unix(socket) => socket.as_fd(),
+            Transport::Pipes(pipes) => pipes.input.as_fd(),
+        }
+    }
+
+    pub(crate) fn socket_fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.transport {
+            Transport::Tcp(socket) => Some(socket.as_fd()),
+            Transport::Unix(socket) => Some(socket.as_fd()),
+            Transport::Pipes(_) => None,
+        }
+    }
+
+    /// All reads and writes from now on must end within `limit` in total; None lifts the limit.
+    pub(crate) fn set_deadline(&self, limit: Option<Duration>) -> io::Result<()> {
+        let deadline = Deadline {
+            end: limit.and_then(|limit| Instant::now().checked_add(limit)),
+            given: limit.unwrap_or_default(),
+        };
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
+        self.has_deadline.store(deadline.end.is_some(), Ordering::Release);
+        if deadline.end.is_none() {
+            self.set_write_timeout(None)?;
+        }
+        Ok(())
+    }
+
+    /// The time that a deadline leaves; None without a deadline.
+    fn time_left(&self) -> io::Result<Option<Duration>> {
+        if !self.has_deadline.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let deadline = *self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(end) = deadline.end else {
+            return Ok(None);
+        };
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(self.timed_out());
+        }
+        Ok(Some(left))
+    }
+
+    fn timed_out(&self) -> io::Error {
+        let given = self.deadline.lock().unwrap_or_else(PoisonError::into_inner).given;
+        io::Error::new(io::ErrorKind::TimedOut, format!("the peer did not finish within {} s", given.as_secs_f64()))
+    }
+
+    fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match &self.transport {
+            Transport::Tcp(socket) => socket.set_write_timeout(timeout),
+            Transport::Unix(socket) => socket.set_write_timeout(timeout),
+            Transport::Pipes(_) => Ok(()),
+        }
+    }
+
+    /// One read(2). End of file after our own shutdown is an error, so that it is never taken for the peer's.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let left = self.time_left()?;
+            match &self.transport {
+                Transport::Pipes(pipes) => {
+                    let watched = [(pipes.input.as_fd(), Interest::Read), (pipes.wake.1.as_fd(), Interest::Read)];
+                    match poll::wait(&watched, left)?[..] {
+                        [_, true] => return Err(shut_down_here()),
+                        [false, _] => return Err(self.timed_out()),
+                        _ => {}
+                    }
+                }
+                _ if left.is_none() => {}
+                _ => {
+                    if !poll::wait(&[(self.input_fd(), Interest::Read)], left)?[0] {
+                        return Err(self.timed_out());
+                    }
+                }
+            }
+            let outcome = match &self.transport {
+                Transport::Tcp(socket) => (&mut &*socket).read(buffer),
+                Transport::Unix(socket) => (&mut &*socket).read(buffer),
+                Transport::Pipes(pipes) => (&mut &pipes.input).read(buffer),
+            };
+            match outcome {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(0) if !buffer.is_empty() && self.shut_down.load(Ordering::Acquire) => {
+                    return Err(shut_down_here());
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// One write(2), which may take a part.
+    pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    /// One writev(2), which may take a part.
+    pub(crate) fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        loop {
+            if let Some(left) = self.time_left()? {
+                match &self.transport {
+                    Transport::Pipes(pipes) => {
+                        let output = pipes.output()?;
+                        if !poll::wait(&[(output.as_fd(), Interest::Write)], Some(left))?[0] {
+                            return Err(self.timed_out());
+                        }
+                    }
+                    _ => self.set_write_timeout(Some(left))?,
+                }
+            }
+            let outcome = match &self.transport {
+                Transport::Tcp(socket) => (&mut &*socket).write_vectored(parts),
+                Transport::Unix(socket) => (&mut &*socket).write_vectored(parts),
+                Transport::Pipes(pipes) => (&mut &*pipes.output()?).write_vectored(parts),
+            };
+            match outcome {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(self.timed_out());
+                }
+                Err(_) if self.shut_down.load(Ordering::Acquire) => return Err(shut_down_here()),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    pub(crate) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let taken = self.write(bytes)?;
+            if taken == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            bytes = &bytes[taken..];
+        }
+        Ok(())
+    }
+
+    /// Tells the peer that no more bytes follow.
+    pub(crate) fn finish_write(&self) -> io::Result<()> {
+        match &self.transport {
+            Transport::Tcp(socket) => socket.shutdown(Shutdown::Write),
+            Transport::Unix(socket) => socket.shutdown(Shutdown::Write),
+            Transport::Pipes(pipes) => {
+                let mut output = pipes.output.lock().unwrap_or_else(PoisonError::into_inner);
+                *output = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends both directions; reads and writes in progress fail at once.
+    pub(crate) fn shut_down(&self) {
+        if self.shut_down.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // The connection may be gone already; then there is nothing left to end.
+        match &self.transport {
+            Transport::Tcp(socket) => drop(socket.shutdown(Shutdown::Both)),
+            Transport::Unix(socket) => drop(socket.shutdown(Shutdown::Both)),
+            Transport::Pipes(pipes) => {
+                drop(pipes.wake.0.shutdown(Shutdown::Both));
+                drop(self.finish_write());
+                if let Some(on_shutdown) = &pipes.on_shutdown {
+                    on_shutdown();
+                }
+            }
+        }
+    }
+}
+
+fn shut_down_here() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the connection was shut down at this end")
+}

@@ -1,0 +1,122 @@
+//! Extended attributes and ACLs: which ones are copied, reading them, and making a target equal to them.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use haul_sys::{process, xattr};
+use rustix::io::Errno;
+
+use crate::limits::{MAX_XATTR_BYTES, MAX_XATTR_VALUE_BYTES};
+
+/// Name and value of one attribute.
+pub(crate) type Attribute = (Vec<u8>, Vec<u8>);
+
+/// Which attributes a job copies, and what the file system said about it.
+#[derive(Debug, Default)]
+pub(crate) struct Namespaces {
+    /// `user.`, and for root `trusted.` and `security.`.
+    pub xattrs: bool,
+    /// POSIX ACLs, which the kernel shows as attributes.
+    pub acls: bool,
+    /// Set when an attribute could not be kept because the target's file system has none like it.
+    pub unsupported: AtomicBool,
+}
+
+impl Namespaces {
+    pub(crate) fn any(&self) -> bool {
+        self.xattrs || self.acls
+    }
+
+    /// SELinux labels belong to the host's policy, not to the data. Security attributes such as capabilities have an
+    /// effect like set-user bits, so a target takes them only together with ownership.
+    fn covers(&self, name: &[u8], with_security: bool) -> bool {
+        if name.starts_with(b"user.") {
+            return self.xattrs;
+        }
+        if name == b"system.posix_acl_access" || name == b"system.posix_acl_default" {
+            return self.acls;
+        }
+        let privileged = name.starts_with(b"trusted.")
+            || (with_security && name.starts_with(b"security.") && name != b"security.selinux");
+        self.xattrs && privileged && process::is_root()
+    }
+}
+
+/// Where attributes are read.
+pub(crate) enum Place<'a> {
+    Open(BorrowedFd<'a>),
+    Name(BorrowedFd<'a>, &'a [u8]),
+}
+
+/// Reads the copied attributes in the order of their names. Those that are too large are told to `skipped`.
+pub(crate) fn read(
+    place: &Place<'_>,
+    namespaces: &Namespaces,
+    skipped: &mut dyn FnMut(String),
+) -> io::Result<Vec<Attribute>> {
+    let mut names = match place {
+        Place::Open(fd) => xattr::list(*fd)?,
+        Place::Name(dir, name) => xattr::list_at(*dir, name)?,
+    };
+    names.retain(|name| namespaces.covers(name, true));
+    names.sort_unstable();
+    let mut found = Vec::with_capacity(names.len());
+    let mut total_bytes = 0;
+    for name in names {
+        let value = match place {
+            Place::Open(fd) => xattr::get(*fd, &name),
+            Place::Name(dir, file) => xattr::get_at(*dir, file, &name),
+        };
+        let value = match value {
+            Ok(Some(value)) => value,
+            Ok(None) => continue,
+            Err(error) => {
+                skipped(format!("its attribute {} cannot be read: {error}", crate::printable(&name)));
+                continue;
+            }
+        };
+        let bytes = name.len() + value.len();
+        if value.len() > MAX_XATTR_VALUE_BYTES || total_bytes + bytes > MAX_XATTR_BYTES {
+            skipped(format!("its attribute {} is too large to copy", crate::printable(&name)));
+            continue;
+        }
+        total_bytes += bytes;
+        found.push((name, value));
+    }
+    Ok(found)
+}
+
+/// Makes the copied attributes of an open file equal to `wanted`; true when something changed.
+pub(crate) fn apply(
+    fd: BorrowedFd<'_>,
+    wanted: &[Attribute],
+    with_security: bool,
+    namespaces: &Namespaces,
+) -> io::Result<bool> {
+    if !namespaces.any() {
+        return Ok(false);
+    }
+    let mut changed = false;
+    for name in xattr::list(fd)? {
+        let keep = wanted.iter().any(|(wanted_name, _)| *wanted_name == name);
+        if !keep && namespaces.covers(&name, with_security) {
+            xattr::remove(fd, &name)?;
+            changed = true;
+        }
+    }
+    for (name, value) in wanted.iter().filter(|(name, _)| namespaces.covers(name, with_security)) {
+        if xattr::get(fd, name)?.as_ref() == Some(value) {
+            continue;
+        }
+        match xattr::set(fd, name, value) {
+            Ok(()) => changed = true,
+            // A file system that has no such attributes still holds the data; it is said once, not for every file.
+            Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
+                namespaces.unsupported.store(true, Ordering::Relaxed);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(changed)
+}

@@ -1,0 +1,137 @@
+//! Removes what is at the target but not at the source.
+//!
+//! Works on open directories and names in them, never follows a link, and goes on after a failure.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{StoreError, refusal};
+use crate::limits::MAX_DEPTH;
+use crate::listing::{Hint, Names};
+use crate::meta::{Kind, Stat};
+use crate::name::join;
+use crate::tree::TargetTree;
+
+impl TargetTree {
+    /// Removes every entry of the directory `path` for which `keep(name, is_dir)` is false, directories with all they
+    /// hold. Tells `deleted` each path, content before its directory; in a dry run nothing but that happens.
+    ///
+    /// `keep` is asked about parts and journals too: see [`crate::parse_haul_name`]. A missing directory holds nothing.
+    pub fn delete_extraneous(
+        &self,
+        path: &[u8],
+        keep: &mut dyn FnMut(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &mut dyn FnMut(Vec<u8>),
+    ) -> Vec<StoreError> {
+        let mut deletion = Deletion { tree: self, dry_run, deleted, errors: Vec::new() };
+        match self.open_dir(path) {
+            Ok(dir) => deletion.run(dir, path, keep),
+            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
+            Err(error) => deletion.errors.push(StoreError::new("read directory", path, error)),
+        }
+        deletion.errors
+    }
+}
+
+struct Deletion<'a> {
+    tree: &'a TargetTree,
+    dry_run: bool,
+    deleted: &'a mut dyn FnMut(Vec<u8>),
+    errors: Vec<StoreError>,
+}
+
+/// A directory whose entries are being removed.
+struct Frame {
+    dir: OwnedFd,
+    path: Vec<u8>,
+    names: Names,
+    next: usize,
+}
+
+impl Deletion<'_> {
+    fn run(&mut self, dir: OwnedFd, path: &[u8], keep: &mut dyn FnMut(&[u8], bool) -> bool) {
+        let Some(top) = self.list(dir, path.to_vec()) else { return };
+        let mut stack = vec![top];
+        while let Some(frame) = stack.last_mut() {
+            let Some((name, hint)) = frame.names.get(frame.next) else {
+                let Some(done) = stack.pop() else { return };
+                if let Some(above) = stack.last() {
+                    self.remove(&above.dir, done.path, AtFlags::REMOVEDIR);
+                }
+                continue;
+            };
+            frame.next += 1;
+            let name = name.to_vec();
+            let path = join(&frame.path, &name);
+            let is_dir = match hint {
+                Hint::Directory => true,
+                Hint::Symlink | Hint::Other => false,
+                Hint::Unknown => match Stat::of_name(frame.dir.as_fd(), &name) {
+                    Ok(stat) => stat.kind == Kind::Directory,
+                    Err(Errno::NOENT) => continue,
+                    Err(error) => {
+                        self.fail("look at", path, error);
+                        continue;
+                    }
+                },
+            };
+            let is_top = stack.len() == 1;
+            if is_top && keep(&name, is_dir) {
+                continue;
+            }
+            let depth = stack.len();
+            let Some(frame) = stack.last_mut() else { return };
+            if !is_dir {
+                self.remove(&frame.dir, path, AtFlags::empty());
+            } else if depth >= MAX_DEPTH {
+                let why = refusal(std::io::ErrorKind::InvalidInput, "directories are nested too deep");
+                self.errors.push(StoreError::new("delete", &path, why));
+            } else {
+                let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                match rustix::fs::openat(&frame.dir, &name, flags, Mode::empty()) {
+                    Ok(dir) => stack.extend(self.list(dir, path)),
+                    Err(Errno::NOENT) => {}
+                    Err(error) => self.fail("read directory", path, error),
+                }
+            }
+        }
+    }
+
+    fn list(&mut self, dir: OwnedFd, path: Vec<u8>) -> Option<Frame> {
+        match Names::read(dir.as_fd()) {
+            Ok(names) => Some(Frame { dir, path, names, next: 0 }),
+            Err(error) => {
+                self.errors.push(StoreError::new("read directory", &path, error));
+                None
+            }
+        }
+    }
+
+    fn remove(&mut self, dir: &OwnedFd, path: Vec<u8>, flags: AtFlags) {
+        if !self.dry_run {
+            let name = crate::name::split(&path).1;
+            match rustix::fs::unlinkat(dir, name, flags) {
+                Ok(()) => {}
+                Err(Errno::NOENT) => return,
+                // What is still inside has its own error.
+                Err(Errno::NOTEMPTY) if self.has_error_beneath(&path) => return,
+                Err(error) => return self.fail("delete", path, error),
+            }
+            if flags.contains(AtFlags::REMOVEDIR) {
+                self.tree.forget(&path);
+            }
+        }
+        (self.deleted)(path);
+    }
+
+    fn has_error_beneath(&self, path: &[u8]) -> bool {
+        self.errors.iter().any(|error| error.path.starts_with(path))
+    }
+
+    fn fail(&mut self, op: &'static str, path: Vec<u8>, error: Errno) {
+        self.errors.push(StoreError::new(op, &path, error));
+    }
+}

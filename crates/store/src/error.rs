@@ -1,0 +1,127 @@
+//! What failed, on which path, and why.
+
+use std::fmt::Write as _;
+use std::io;
+
+use rustix::io::Errno;
+
+/// A failed operation on one path.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {op} {}: {source}", printable(path))]
+pub struct StoreError {
+    /// What was attempted, as a verb: "open", "make directory".
+    pub op: &'static str,
+    /// The path, byte for byte; print it with [`printable`].
+    pub path: Vec<u8>,
+    /// Why it failed.
+    pub source: io::Error,
+}
+
+/// Result of an operation on a path.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+impl StoreError {
+    /// Joins an operation, its path and the reason.
+    pub fn new(op: &'static str, path: &[u8], source: impl Into<io::Error>) -> StoreError {
+        StoreError { op, path: path.to_vec(), source: source.into() }
+    }
+
+    /// The file was there before and is not any more.
+    pub fn is_vanished(&self) -> bool {
+        self.is_one_of(&[Errno::NOENT, Errno::STALE])
+    }
+
+    /// The device or the quota is full.
+    pub fn is_no_space(&self) -> bool {
+        self.is_one_of(&[Errno::NOSPC, Errno::DQUOT])
+    }
+
+    /// The file system takes no writes.
+    pub fn is_read_only(&self) -> bool {
+        self.is_one_of(&[Errno::ROFS])
+    }
+
+    fn is_one_of(&self, errors: &[Errno]) -> bool {
+        let code = self.source.raw_os_error();
+        errors.iter().any(|error| code == Some(error.raw_os_error()))
+    }
+}
+
+/// Adds operation and path to the error of a system call.
+pub(crate) trait Context<T> {
+    fn context(self, op: &'static str, path: &[u8]) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
+    fn context(self, op: &'static str, path: &[u8]) -> Result<T> {
+        self.map_err(|error| StoreError::new(op, path, error))
+    }
+}
+
+/// An error of our own making that has no number in the kernel.
+pub(crate) fn refusal(kind: io::ErrorKind, why: &'static str) -> io::Error {
+    io::Error::new(kind, why)
+}
+
+/// A name as it may safely appear on a terminal or in a log: one line, no control characters, no direction marks,
+/// nothing that is not text. A name is escaped so that two different names never print alike.
+pub fn printable(path: &[u8]) -> String {
+    let mut text = String::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                '\n' => text.push_str("\\n"),
+                '\r' => text.push_str("\\r"),
+                '\t' => text.push_str("\\t"),
+                character if character.is_control() && (character as u32) < 0x80 => {
+                    let _ = write!(text, "\\x{:02x}", character as u32);
+                }
+                character if character.is_control() || is_invisible(character) => {
+                    let _ = write!(text, "\\u{{{:x}}}", character as u32);
+                }
+                character => text.push(character),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// Characters that reorder or hide the text around them.
+fn is_invisible(character: char) -> bool {
+    matches!(character,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{61c}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_print_on_one_line_and_unambiguously() {
+        for (name, expected) in [
+            (b"plain name".as_slice(), "plain name"),
+            ("größe/データ".as_bytes(), "größe/データ"),
+            (b"a\nb\rc\td", "a\\nb\\rc\\td"),
+            (b"\x1b[31mred\x07\x7f", "\\x1b[31mred\\x07\\x7f"),
+            (b"latin\xe9", "latin\\xe9"),
+            (b"back\\slash", "back\\\\slash"),
+            ("\u{202e}txt.exe \u{9b}".as_bytes(), "\\u{202e}txt.exe \\u{9b}"),
+            (b"", ""),
+        ] {
+            assert_eq!(printable(name), expected);
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_failed_on_what_and_why() {
+        let error = StoreError::new("open", b"a\nb", Errno::NOENT);
+        assert_eq!(error.to_string(), "cannot open a\\nb: No such file or directory (os error 2)");
+        assert!(error.is_vanished() && !error.is_no_space() && !error.is_read_only());
+        assert!(StoreError::new("write", b"x", Errno::DQUOT).is_no_space());
+        assert!(StoreError::new("write", b"x", Errno::ROFS).is_read_only());
+    }
+}

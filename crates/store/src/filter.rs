@@ -1,0 +1,162 @@
+//! Which entries of a tree are wanted: include and exclude rules with rsync's meaning.
+//!
+//! The first rule that matches decides; what no rule matches is wanted. A pattern without a slash is compared with the
+//! last component, one with a slash with the end of the path, one that begins with a slash with the whole path. A
+//! slash at the end means directories only. An excluded directory is not entered, so nothing beneath it is asked for.
+
+use crate::limits::MAX_FILTER_RULES;
+use crate::name::split;
+use crate::pattern::{Pattern, Start};
+
+/// An ordered list of rules.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    rules: Vec<Rule>,
+}
+
+#[derive(Debug, Clone)]
+struct Rule {
+    include: bool,
+    directories_only: bool,
+    scope: Scope,
+    pattern: Pattern,
+}
+
+/// Which part of the path a rule looks at.
+#[derive(Debug, Clone, Copy)]
+enum Scope {
+    LastComponent,
+    EndOfPath,
+    WholePath,
+}
+
+impl Filter {
+    /// Compiles rules in order: true includes, false excludes. The error is a sentence for the user.
+    pub fn new(rules: &[(bool, Vec<u8>)]) -> std::result::Result<Filter, String> {
+        if rules.len() > MAX_FILTER_RULES {
+            return Err(format!("there are more than {MAX_FILTER_RULES} include and exclude rules"));
+        }
+        let mut filter = Filter::default();
+        for (include, text) in rules {
+            if text.is_empty() {
+                return Err("an include or exclude pattern is empty".into());
+            }
+            // `dir/***` stands for the directory itself and everything in it.
+            if let Some(directory) = text.strip_suffix(b"/***")
+                && !directory.is_empty()
+            {
+                filter.rules.push(Rule::new(*include, &[directory, b"/"].concat())?);
+                filter.rules.push(Rule::new(*include, &[directory, b"/**"].concat())?);
+            } else {
+                filter.rules.push(Rule::new(*include, text)?);
+            }
+        }
+        Ok(filter)
+    }
+
+    /// True when the entry is wanted. `path` is relative to the root of the transfer; its root itself always is.
+    pub fn selects(&self, path: &[u8], is_dir: bool) -> bool {
+        let decided = || self.rules.iter().find(|rule| rule.matches(path, is_dir)).map(|rule| rule.include);
+        path.is_empty() || decided().unwrap_or(true)
+    }
+
+    /// True when there are no rules, so everything is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+}
+
+impl Rule {
+    fn new(include: bool, text: &[u8]) -> std::result::Result<Rule, String> {
+        let (text, directories_only) = match text.strip_suffix(b"/") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let (text, anchored) = match text.strip_prefix(b"/") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        // A leading `**/` means "at any depth, also none", which is where an unanchored pattern looks anyway.
+        let (text, any_depth) = match text.strip_prefix(b"**/") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let spans_components = text.contains(&b'/') || text.windows(2).any(|pair| pair == b"**");
+        let scope = match (anchored && !any_depth, spans_components) {
+            (true, _) => Scope::WholePath,
+            (false, true) => Scope::EndOfPath,
+            (false, false) => Scope::LastComponent,
+        };
+        Ok(Rule { include, directories_only, scope, pattern: Pattern::new(text)? })
+    }
+
+    fn matches(&self, path: &[u8], is_dir: bool) -> bool {
+        if self.directories_only && !is_dir {
+            return false;
+        }
+        match self.scope {
+            Scope::LastComponent => self.pattern.matches(split(path).1, Start::First),
+            Scope::EndOfPath => self.pattern.matches(path, Start::AnyComponent),
+            Scope::WholePath => self.pattern.matches(path, Start::First),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rules as a user writes them, `+` or `-` first; entries with a trailing slash are directories.
+    fn check(rules: &[&str], wanted: &[&str], unwanted: &[&str]) {
+        let rules: Vec<_> = rules.iter().map(|rule| (rule.starts_with('+'), rule.as_bytes()[2..].to_vec())).collect();
+        let filter = Filter::new(&rules).unwrap();
+        for (entries, expected) in [(wanted, true), (unwanted, false)] {
+            for entry in entries {
+                let is_dir = entry.ends_with('/');
+                let selected = filter.selects(entry.trim_end_matches('/').as_bytes(), is_dir);
+                assert_eq!(selected, expected, "{rules:?} on {entry}");
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_look_where_rsyncs_look() {
+        check(&["- *.o"], &["a.c", "o", "d.o/x"], &["a.o", "d/a.o", "d.o/"]);
+        check(&["- /foo"], &["a/foo", "foobar"], &["foo", "foo/"]);
+        check(&["- foo/"], &["foo", "a/foo"], &["foo/", "a/foo/"]);
+        check(&["- foo/bar"], &["bar", "xfoo/bar", "foo/bar/x"], &["foo/bar", "a/foo/bar"]);
+        check(&["- /foo/*/bar"], &["foo/bar", "foo/a/b/bar", "a/foo/x/bar"], &["foo/a/bar"]);
+        check(&["- /foo/**/bar"], &["foo/bar"], &["foo/a/bar", "foo/a/b/bar"]);
+        check(&["- **/foo"], &["foo/x"], &["foo", "a/foo", "a/b/foo"]);
+        check(&["- a**z"], &["b/z", "xa/z"], &["az", "a/b/z", "x/a/z"]);
+        check(&["- dir/***"], &["dir", "x/dirt/"], &["dir/", "dir/x", "a/dir/", "a/dir/x/y"]);
+        check(&["- dir/**"], &["dir/", "dir"], &["dir/x", "dir/x/y"]);
+        check(&["- /*"], &["a/b"], &["a", "b/"]);
+        check(&["- [ab]?"], &["ab/c", "b"], &["ax", "x/by"]);
+    }
+
+    #[test]
+    fn the_first_matching_rule_decides() {
+        check(&["+ keep.o", "- *.o"], &["keep.o", "a/keep.o", "x.c"], &["x.o"]);
+        check(&["- *.o", "+ keep.o"], &["x.c"], &["keep.o"]);
+        check(&["+ */", "+ *.c", "- *"], &["d/", "d/a.c"], &["d/a.h", "x"]);
+        check(&["+ /some/", "+ /some/path/", "+ /some/path/this", "- *"], &["some/", "some/path/this"], &["other/"]);
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_match_too() {
+        let filter = Filter::new(&[(false, b"caf\xe9*".to_vec())]).unwrap();
+        assert!(!filter.selects(b"x/caf\xe9\n", false));
+        assert!(filter.selects("café".as_bytes(), false));
+        assert!(filter.selects(b"", true));
+        let all = Filter::new(&[(false, b"*".to_vec())]).unwrap();
+        assert!(all.selects(b"", true) && !all.is_empty() && Filter::default().is_empty());
+    }
+
+    #[test]
+    fn useless_rules_are_told() {
+        assert!(Filter::new(&[(true, Vec::new())]).is_err());
+        assert!(Filter::new(&[(true, vec![b'*'; 5000])]).is_err());
+        assert!(Filter::new(&vec![(true, b"x".to_vec()); 10_001]).is_err());
+    }
+}

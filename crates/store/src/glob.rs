@@ -1,0 +1,60 @@
+//! Expands a typed wildcard path to the paths that exist, in sorted order.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::error::{Context, Result, StoreError};
+use crate::limits::MAX_GLOB_MATCHES;
+use crate::listing::Names;
+use crate::pattern::{Pattern, Start, has_wildcard};
+use crate::typed::Typed;
+
+/// All existing paths that match, component by component as a shell does: wildcards never match a leading dot, and a
+/// trailing slash stays.
+pub(crate) fn expand(typed: &Typed, path: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut found: Vec<Vec<u8>> = vec![if path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() }];
+    let components: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
+    for component in components {
+        let mut next = Vec::new();
+        if has_wildcard(component) {
+            let pattern = Pattern::new(component).map_err(|_| StoreError::new("match", path, Errno::NAMETOOLONG))?;
+            for parent in &found {
+                list_matches(typed, parent, component, &pattern, &mut next);
+                if next.len() > MAX_GLOB_MATCHES {
+                    return Err(Errno::TOOBIG).context("expand", path);
+                }
+            }
+        } else {
+            next.extend(found.iter().map(|parent| extend(parent, component)));
+        }
+        found = next;
+    }
+    if path.ends_with(b"/") {
+        found.iter_mut().for_each(|path| path.push(b'/'));
+    }
+    found.retain(|path| typed.open(path, OFlags::PATH | OFlags::NOFOLLOW).is_ok());
+    Ok(found)
+}
+
+/// Directories that cannot be read contribute nothing, as in a shell.
+fn list_matches(typed: &Typed, parent: &[u8], component: &[u8], pattern: &Pattern, found: &mut Vec<Vec<u8>>) {
+    let place = if parent.is_empty() { b".".as_slice() } else { parent };
+    let Ok(dir) = typed.open(place, OFlags::RDONLY | OFlags::DIRECTORY) else { return };
+    let Ok(names) = Names::read(dir.as_fd()) else { return };
+    for (name, _) in (0..names.len()).filter_map(|index| names.get(index)) {
+        let hidden = name.starts_with(b".") && !component.starts_with(b".");
+        if !hidden && pattern.matches(name, Start::First) {
+            found.push(extend(parent, name));
+        }
+    }
+}
+
+fn extend(parent: &[u8], name: &[u8]) -> Vec<u8> {
+    match parent {
+        b"" => name.to_vec(),
+        parent if parent.ends_with(b"/") => [parent, name].concat(),
+        parent => [parent, b"/", name].concat(),
+    }
+}

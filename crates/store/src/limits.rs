@@ -1,0 +1,44 @@
+//! Every limit of this crate, with its arithmetic.
+
+/// Directories inside directories. A tree deeper than this is a mistake or an attack; 4096 levels of one-letter names
+/// already make a path of 8 KiB, twice what the kernel takes in one call.
+pub const MAX_DEPTH: usize = 4096;
+
+/// Directories a walk holds open at once. Those above are reopened on the way back, so depth costs no descriptors.
+pub const MAX_OPEN_DIRS: usize = 64;
+
+/// Names of one directory: 1 GiB holds 4 million names of 255 bytes. Offsets into it are 32 bit.
+pub const MAX_DIRECTORY_BYTES: usize = 1 << 30;
+
+/// What one `getdents` call may return. Larger buffers did not make listing faster than the `stat` calls that follow.
+pub const LISTING_BUFFER_BYTES: usize = 64 << 10;
+
+/// Open hard-link groups that are remembered: about 100 bytes each, so 26 MB. Files beyond are copied one by one.
+pub const MAX_HARD_LINK_GROUPS: usize = 262_144;
+
+/// Parent directories kept open by a source or a target. Lanes work on neighbours, so few are needed at a time.
+pub const MAX_CACHED_PARENTS: usize = 64;
+
+/// One extended attribute. The kernel's own limit, so only a peer can exceed it.
+pub const MAX_XATTR_VALUE_BYTES: usize = 64 << 10;
+
+/// All extended attributes of one entry, names included.
+pub const MAX_XATTR_BYTES: usize = 256 << 10;
+
+/// A filter pattern or wildcard. Matching takes time in proportion to pattern times path.
+pub const MAX_PATTERN_BYTES: usize = 4096;
+
+/// Rules of a filter: each is tried on every entry.
+pub const MAX_FILTER_RULES: usize = 10_000;
+
+/// Paths one wildcard may expand to.
+pub const MAX_GLOB_MATCHES: usize = 1_000_000;
+
+/// A journal that is read back. At 64 bytes for a record of 4 MiB of data, this covers 4 TiB of one file.
+pub const MAX_JOURNAL_BYTES: u64 = 64 << 20;
+
+/// Somebody may remove or replace a part between two of our calls; after this many times it is an attack.
+pub const MAX_PART_ATTEMPTS: u32 = 8;
+
+/// Zeros written at a time where holes cannot be made.
+pub const ZERO_BUFFER_BYTES: usize = 64 << 10;

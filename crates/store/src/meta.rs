@@ -1,0 +1,209 @@
+//! What is known about an entry, and what is set on one.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use haul_sys::process;
+use rustix::fs::{AtFlags, FileType, Gid, Timespec, Timestamps, UTIME_OMIT, Uid};
+
+use crate::attributes::{self, Namespaces};
+
+/// A moment as file systems keep it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Time {
+    /// Seconds since 1970, negative before.
+    pub s: i64,
+    /// Nanoseconds within the second.
+    pub ns: u32,
+}
+
+/// Which file this is, and which version of it: `ctime` changes with every change of content or metadata.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FileId {
+    /// Device number.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// When the inode last changed.
+    pub ctime: Time,
+}
+
+/// What an entry is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link. The target is empty where it was not read.
+    Symlink {
+        /// Where the link points, byte for byte.
+        target: Vec<u8>,
+    },
+    /// A FIFO, socket or device.
+    Special,
+}
+
+/// What the file system says about an entry, not following links.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stat {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits, at most 0o7777.
+    pub mode: u32,
+    /// Bytes of content.
+    pub size: u64,
+    /// Allocated blocks of 512 bytes.
+    pub blocks: u64,
+    /// When the content last changed.
+    pub mtime: Time,
+    /// Identity and version.
+    pub id: FileId,
+    /// Names of this inode.
+    pub nlink: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// What to set on an entry; `None` leaves it as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Metadata {
+    /// Permission bits. Set-user, set-group and sticky bits are dropped unless `owner` is given too.
+    pub mode: Option<u32>,
+    /// Modification time.
+    pub mtime: Option<Time>,
+    /// Owner; only root can set it, for others this is ignored.
+    pub owner: Option<u32>,
+    /// Group; only root can set it, for others this is ignored.
+    pub group: Option<u32>,
+    /// Extended attributes and ACLs: those of the copied namespaces become exactly these.
+    pub xattrs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+}
+
+impl Stat {
+    pub(crate) fn of_fd(fd: impl AsFd) -> io::Result<Stat> {
+        Ok(Stat::from(rustix::io::retry_on_intr(|| rustix::fs::fstat(fd.as_fd()))?))
+    }
+
+    /// Looks at `name` in the open directory, never through a link.
+    pub(crate) fn of_name(dir: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<Stat> {
+        rustix::io::retry_on_intr(|| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)).map(Stat::from)
+    }
+
+    pub(crate) fn is_same_inode(&self, other: &Stat) -> bool {
+        (self.id.dev, self.id.ino) == (other.id.dev, other.id.ino)
+    }
+}
+
+// The field types differ between architectures, so some of these casts do nothing on some of them.
+#[allow(clippy::unnecessary_cast)]
+impl From<rustix::fs::Stat> for Stat {
+    fn from(stat: rustix::fs::Stat) -> Stat {
+        let kind = match FileType::from_raw_mode(stat.st_mode as _) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Symlink { target: Vec::new() },
+            _ => Kind::Special,
+        };
+        let ctime = Time { s: stat.st_ctime as i64, ns: stat.st_ctime_nsec as u32 };
+        Stat {
+            kind,
+            mode: stat.st_mode as u32 & 0o7777,
+            size: stat.st_size as u64,
+            blocks: stat.st_blocks as u64,
+            mtime: Time { s: stat.st_mtime as i64, ns: stat.st_mtime_nsec as u32 },
+            id: FileId { dev: stat.st_dev as u64, ino: stat.st_ino as u64, ctime },
+            nlink: stat.st_nlink as u64,
+            uid: stat.st_uid as u32,
+            gid: stat.st_gid as u32,
+        }
+    }
+}
+
+impl Metadata {
+    /// The mode that will really be set: privileged bits only together with the owner they are meant for.
+    fn effective_mode(&self) -> Option<u32> {
+        let may_own = self.owner.is_some() && process::is_root();
+        self.mode.map(|mode| mode & if may_own { 0o7777 } else { 0o777 })
+    }
+}
+
+/// Applies metadata to an open file or directory whose state is `now`, skipping what already holds.
+///
+/// The order matters: a change of owner clears set-user bits and capabilities, an ACL changes the mode, and everything
+/// but the mode needs write permission. The time comes last.
+pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces: &Namespaces) -> io::Result<()> {
+    let mut mode_now = now.mode;
+    let (owner, group) = ownership_to_set(now, meta);
+    if owner.is_some() || group.is_some() {
+        rustix::fs::chownat(fd, "", owner.map(Uid::from_raw), group.map(Gid::from_raw), AtFlags::EMPTY_PATH)?;
+        mode_now = MODE_UNKNOWN;
+    }
+    if let Some(wanted) = &meta.xattrs
+        && attributes::apply(fd, wanted, meta.owner.is_some(), namespaces)?
+    {
+        mode_now = MODE_UNKNOWN;
+    }
+    if let Some(mode) = meta.effective_mode()
+        && mode != mode_now
+    {
+        haul_sys::file::set_mode(fd, mode)?;
+    }
+    if let Some(mtime) = meta.mtime
+        && mtime != now.mtime
+    {
+        set_mtime(fd, b"", mtime, AtFlags::EMPTY_PATH)?;
+    }
+    Ok(())
+}
+
+/// Applies to a link itself what a link can have: owner and time.
+pub(crate) fn apply_to_link(dir: BorrowedFd<'_>, name: &[u8], now: &Stat, meta: &Metadata) -> io::Result<bool> {
+    let (owner, group) = ownership_to_set(now, meta);
+    let mut changed = false;
+    if owner.is_some() || group.is_some() {
+        let (owner, group) = (owner.map(Uid::from_raw), group.map(Gid::from_raw));
+        rustix::fs::chownat(dir, name, owner, group, AtFlags::SYMLINK_NOFOLLOW)?;
+        changed = true;
+    }
+    if let Some(mtime) = meta.mtime
+        && mtime != now.mtime
+    {
+        set_mtime(dir, name, mtime, AtFlags::SYMLINK_NOFOLLOW)?;
+        changed = true;
+    }
+    Ok(changed)
+}
+
+fn ownership_to_set(now: &Stat, meta: &Metadata) -> (Option<u32>, Option<u32>) {
+    if (meta.owner.is_none() && meta.group.is_none()) || !process::is_root() {
+        return (None, None);
+    }
+    // All ones means "leave it" to the kernel, so a peer cannot ask for it.
+    let owner = meta.owner.filter(|&owner| owner != now.uid && owner != u32::MAX);
+    let group = meta.group.filter(|&group| group != now.gid && group != u32::MAX);
+    (owner, group)
+}
+
+fn set_mtime(dir: BorrowedFd<'_>, name: &[u8], mtime: Time, flags: AtFlags) -> io::Result<()> {
+    let times = Timestamps {
+        last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+        // Larger values are commands to the kernel ("now", "omit"), which a peer must not be able to give.
+        last_modification: Timespec { tv_sec: mtime.s, tv_nsec: mtime.ns.min(NS_PER_S - 1).into() },
+    };
+    if flags.contains(AtFlags::EMPTY_PATH) && name.is_empty() {
+        // The plain call on the descriptor works on every kernel; only a path descriptor needs the other one.
+        match rustix::fs::futimens(dir, &times) {
+            Err(rustix::io::Errno::BADF) => {}
+            result => return Ok(result?),
+        }
+    }
+    Ok(rustix::fs::utimensat(dir, name, &times, flags)?)
+}
+
+const NS_PER_S: u32 = 1_000_000_000;
+
+/// Not a mode, so it differs from each.
+const MODE_UNKNOWN: u32 = u32::MAX;

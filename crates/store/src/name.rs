@@ -1,0 +1,116 @@
+//! Names: which paths may be used beneath a root, and what files in progress are called.
+//!
+//! A file being written is `.haul-<hash>.part` beside its final name, its journal `.haul-<hash>.journal`. The hash of
+//! the final name keeps these within 255 bytes however long that name is, and finds them again after a crash.
+
+use std::io;
+
+use rustix::io::Errno;
+
+use crate::error::refusal;
+
+/// Name of the file that holds the content of `file_name` until it is complete.
+pub fn part_name(file_name: &[u8]) -> Vec<u8> {
+    format!("{PREFIX}{:016x}{PART_SUFFIX}", name_hash(file_name)).into_bytes()
+}
+
+/// Name of the journal of an unfinished `file_name`.
+pub fn journal_name(file_name: &[u8]) -> Vec<u8> {
+    format!("{PREFIX}{:016x}{JOURNAL_SUFFIX}", name_hash(file_name)).into_bytes()
+}
+
+/// FNV-1a, 64 bit. It must never change: it finds the parts of earlier versions. Two names with one hash cannot be
+/// written at the same time (the second is refused by the lock) and the journal names the file, so it need not resist
+/// attacks.
+pub fn name_hash(file_name: &[u8]) -> u64 {
+    file_name.iter().fold(FNV_OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
+}
+
+/// The hash inside the name of a part or a journal; `None` for every other name.
+pub fn parse_haul_name(name: &[u8]) -> Option<u64> {
+    let rest = name.strip_prefix(PREFIX.as_bytes())?;
+    let digits = rest.strip_suffix(PART_SUFFIX.as_bytes()).or_else(|| rest.strip_suffix(JOURNAL_SUFFIX.as_bytes()))?;
+    let exact = digits.len() == 16 && digits.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    exact.then(|| u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()).flatten()
+}
+
+/// Accepts only what names an entry beneath a root: no empty, `.` or `..` component, no leading or trailing slash, no
+/// NUL. The empty path is the root itself and accepted too.
+pub(crate) fn check_path(path: &[u8]) -> io::Result<()> {
+    if path.is_empty() {
+        return Ok(());
+    }
+    if path.contains(&0) {
+        return Err(Errno::INVAL.into());
+    }
+    match path.split(|&byte| byte == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
+        true => Err(refusal(io::ErrorKind::InvalidInput, "the path is not plainly beneath the root")),
+        false => Ok(()),
+    }
+}
+
+/// A new entry must also not pose as one of our own unfinished files.
+pub(crate) fn check_new_path(path: &[u8]) -> io::Result<()> {
+    check_path(path)?;
+    match parse_haul_name(split(path).1) {
+        Some(_) => Err(refusal(io::ErrorKind::InvalidInput, "the name is reserved for unfinished files of haul")),
+        None => Ok(()),
+    }
+}
+
+/// Parent and last component; the parent of a name in the root is the empty path.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
+/// Joins with one slash unless a side is empty.
+pub(crate) fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = Vec::with_capacity(parent.len() + 1 + name.len());
+    path.extend_from_slice(parent);
+    if !parent.is_empty() && !name.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+const PREFIX: &str = ".haul-";
+const PART_SUFFIX: &str = ".part";
+const JOURNAL_SUFFIX: &str = ".journal";
+
+/// Both numbers define FNV-1a.
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_parts_are_short_stable_and_recognised() {
+        assert_eq!(part_name(b"foobar"), b".haul-85944171f73967e8.part");
+        assert_eq!(journal_name(b"foobar"), b".haul-85944171f73967e8.journal");
+        assert_eq!(parse_haul_name(b".haul-85944171f73967e8.part"), Some(0x8594_4171_f739_67e8));
+        assert_eq!(parse_haul_name(b".haul-85944171f73967e8.journal"), Some(name_hash(b"foobar")));
+        assert!(part_name(&[b'x'; 255]).len() < 40);
+        for other in
+            [".haul-.part", ".haul-85944171F73967E8.part", ".haul-85944171f73967e8", ".haul-+5944171f73967e8.part"]
+        {
+            assert_eq!(parse_haul_name(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_plain_relative_paths_are_accepted() {
+        for good in ["", "a", "a/b", ".a", "..a", "a..", "a b\nc"] {
+            assert!(check_path(good.as_bytes()).is_ok(), "{good:?}");
+        }
+        for bad in ["/", "/a", "a/", "a//b", ".", "..", "a/..", "../a", "a/./b", "a\0b"] {
+            assert!(check_path(bad.as_bytes()).is_err(), "{bad:?}");
+        }
+        assert!(check_new_path(&join(b"a", &part_name(b"x"))).is_err());
+    }
+}

@@ -1,0 +1,130 @@
+//! A small cache of open parent directories, so that neighbours do not each pay for the walk from the root.
+//!
+//! An open directory stays the same directory whatever happens to its path, so a cached one can never lead outside;
+//! at worst it has been removed, which shows as `ENOENT` and is answered by forgetting it.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_sys::beneath::{self, Links};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::limits::MAX_CACHED_PARENTS;
+use crate::meta::Stat;
+
+/// Most recently used first.
+#[derive(Debug, Default)]
+pub(crate) struct Parents {
+    open: Mutex<VecDeque<Cached>>,
+}
+
+#[derive(Debug)]
+struct Cached {
+    root: u32,
+    path: Vec<u8>,
+    dir: Arc<OwnedFd>,
+}
+
+impl Parents {
+    /// The directory at `path` beneath `root`; `root_number` tells several roots apart.
+    pub(crate) fn open(
+        &self,
+        root_number: u32,
+        root: BorrowedFd<'_>,
+        path: &[u8],
+        links: Links,
+    ) -> io::Result<Arc<OwnedFd>> {
+        if let Some(dir) = self.find(root_number, path) {
+            return Ok(dir);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let dir = Arc::new(beneath::open(root.as_fd(), path, flags, Mode::empty(), links)?);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= MAX_CACHED_PARENTS {
+            open.pop_back();
+        }
+        open.push_front(Cached { root: root_number, path: path.to_vec(), dir: dir.clone() });
+        Ok(dir)
+    }
+
+    /// Runs `work` in the directory at `path`. When that says the directory's content is gone, and the directory of
+    /// this path has meanwhile become another one, it is forgotten and the work done once more.
+    pub(crate) fn within<T>(
+        &self,
+        root_number: u32,
+        root: BorrowedFd<'_>,
+        path: &[u8],
+        links: Links,
+        mut work: impl FnMut(&Arc<OwnedFd>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let dir = self.open(root_number, root, path, links)?;
+        match work(&dir) {
+            Err(error) if is_gone(&error) => {
+                self.forget(root_number, path);
+                let fresh = self.open(root_number, root, path, links)?;
+                let same = Stat::of_fd(&fresh)?.is_same_inode(&Stat::of_fd(&dir)?);
+                if same { Err(error) } else { work(&fresh) }
+            }
+            result => result,
+        }
+    }
+
+    fn find(&self, root_number: u32, path: &[u8]) -> Option<Arc<OwnedFd>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = open.iter().position(|cached| cached.root == root_number && cached.path == path)?;
+        let dir = open[index].dir.clone();
+        if index > 0 {
+            let cached = open.remove(index)?;
+            open.push_front(cached);
+        }
+        Some(dir)
+    }
+
+    /// Drops the directory at `path` and all beneath it; true when there was one.
+    pub(crate) fn forget(&self, root_number: u32, path: &[u8]) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = open.len();
+        open.retain(|cached| cached.root != root_number || !is_at_or_beneath(&cached.path, path));
+        open.len() < before
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    [Errno::NOENT, Errno::STALE].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+fn is_at_or_beneath(path: &[u8], top: &[u8]) -> bool {
+    match path.strip_prefix(top) {
+        Some(rest) => rest.is_empty() || top.is_empty() || rest[0] == b'/',
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_few_and_forgets_whole_subtrees() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = rustix::fs::open(dir.path(), OFlags::PATH, Mode::empty()).unwrap();
+        let parents = Parents::default();
+        for number in 0..MAX_CACHED_PARENTS + 8 {
+            let name = format!("d{number}");
+            std::fs::create_dir(dir.path().join(&name)).unwrap();
+            parents.open(0, root.as_fd(), name.as_bytes(), Links::Refused).unwrap();
+        }
+        assert_eq!(parents.open.lock().unwrap().len(), MAX_CACHED_PARENTS);
+        assert!(
+            parents.find(0, b"d0").is_none() && parents.find(0, b"d60").is_some() && parents.find(1, b"d60").is_none()
+        );
+        std::fs::create_dir(dir.path().join("d60/x")).unwrap();
+        parents.open(0, root.as_fd(), b"d60/x", Links::Refused).unwrap();
+        assert!(parents.forget(0, b"d60"));
+        assert!(parents.find(0, b"d60/x").is_none() && parents.find(0, b"d61").is_some());
+        assert!(!parents.forget(0, b"d60"));
+    }
+}

@@ -1,0 +1,166 @@
+//! Where trees are read from: an open directory for each source, and the regular files beneath.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_sys::beneath::{self, Links};
+use haul_sys::file;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::{Result, StoreError, refusal};
+use crate::meta::{Kind, Stat};
+use crate::name::{check_path, split};
+use crate::parents::Parents;
+use crate::resolve::ResolveOptions;
+use crate::walk::{Walk, WalkOptions};
+
+/// The resolved sources of a job.
+#[derive(Debug)]
+pub struct SourceSet {
+    pub(crate) sources: Vec<Source>,
+    pub(crate) links: SourceLinks,
+    typed_alone: bool,
+    parents: Parents,
+}
+
+/// One source: a directory whose contents are copied, or one entry of a directory.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// The directory itself, or for a single entry the one that holds it.
+    pub root: Arc<OwnedFd>,
+    /// First component at the target; empty when the contents go straight into the target's root.
+    pub name: Vec<u8>,
+    pub is_dir: bool,
+    pub stat: Stat,
+    /// Other sources add to the same target directories, so none of them may decide what is extraneous there.
+    pub shared: bool,
+    /// For messages.
+    pub typed: Vec<u8>,
+}
+
+/// What symbolic links beneath a source mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SourceLinks {
+    /// They are copied as links and never followed.
+    Copied,
+    /// They are followed wherever they lead: the user asked for it on the user's own files.
+    Followed,
+    /// They are followed if they stay beneath the source.
+    FollowedWithin,
+}
+
+/// A regular file that is open for reading.
+#[derive(Debug)]
+pub struct SourceFile {
+    fd: OwnedFd,
+}
+
+impl SourceSet {
+    pub(crate) fn new(sources: Vec<Source>, typed_alone: bool, options: &ResolveOptions) -> SourceSet {
+        let links = match (options.follow_links, options.confine.is_some()) {
+            (false, _) => SourceLinks::Copied,
+            (true, false) => SourceLinks::Followed,
+            (true, true) => SourceLinks::FollowedWithin,
+        };
+        SourceSet { sources, links, typed_alone, parents: Parents::default() }
+    }
+
+    /// Exactly one path was given, and it is not a directory: the target may be its new name.
+    pub fn is_single_file(&self) -> bool {
+        self.typed_alone && self.sources.len() == 1 && !self.sources[0].is_dir
+    }
+
+    /// Nothing was found.
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    /// Walks all sources in order, each depth first.
+    pub fn walk(self: &Arc<Self>, options: WalkOptions) -> Walk {
+        Walk::new(self.clone(), options)
+    }
+
+    /// Opens a regular file that the walk found, by its `source` and `source_path`.
+    pub fn open(&self, source: u32, source_path: &[u8]) -> Result<SourceFile> {
+        self.open_fd(source, source_path)
+            .and_then(SourceFile::new)
+            .map_err(|error| StoreError::new("open", source_path, error))
+    }
+
+    fn open_fd(&self, number: u32, path: &[u8]) -> io::Result<OwnedFd> {
+        check_path(path)?;
+        let source = self.sources.get(number as usize).ok_or(Errno::INVAL)?;
+        // A single file gives no right to its neighbours.
+        if !source.is_dir && path != source.name {
+            return Err(Errno::NOENT.into());
+        }
+        let root = source.root.as_fd();
+        match self.links {
+            SourceLinks::Followed => {
+                let flags = FILE_FLAGS & !OFlags::NOFOLLOW;
+                return Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(root, path, flags, Mode::empty()))?);
+            }
+            // Only the user's own choice of a single link may lead out of its directory, and only when not confined.
+            SourceLinks::FollowedWithin => {
+                return beneath::open(root, path, FILE_FLAGS & !OFlags::NOFOLLOW, Mode::empty(), Links::Within);
+            }
+            SourceLinks::Copied => {}
+        }
+        let (parent, name) = split(path);
+        self.parents.within(number, root, parent, Links::Refused, |dir| {
+            Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, FILE_FLAGS, Mode::empty()))?)
+        })
+    }
+}
+
+impl SourceFile {
+    /// Accepts only regular files: reading a FIFO would hang, reading a device would never end.
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<SourceFile> {
+        match Stat::of_fd(&fd)?.kind {
+            Kind::File => Ok(SourceFile { fd }),
+            _ => Err(refusal(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        }
+    }
+
+    /// What the file is now; compare with what the walk saw to notice a change.
+    pub fn stat(&self) -> io::Result<Stat> {
+        Stat::of_fd(&self.fd)
+    }
+
+    /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        file::read_full_at(self.fd.as_fd(), buffer, offset)
+    }
+
+    /// The next `[start, end)` that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
+    pub fn next_data(&self, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
+        file::next_data(self.fd.as_fd(), offset, end)
+    }
+
+    /// Tells the kernel that the file will be read from front to back.
+    pub fn advise_sequential(&self) {
+        file::advise_sequential(self.fd.as_fd());
+    }
+
+    /// Drops clean pages of a range from the cache, so that the next read comes from the medium.
+    pub fn drop_cache(&self, offset: u64, len: u64) {
+        file::drop_cache(self.fd.as_fd(), offset, len);
+    }
+
+    /// The descriptor, for routes that move bytes inside the kernel.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl AsFd for SourceFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Non-blocking, because the name may have become a FIFO since it was listed.
+pub(crate) const FILE_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);

@@ -1,0 +1,344 @@
+//! Where trees are written: an open root directory, and everything done relative to it.
+//!
+//! No path leaves the root and no link is followed beneath it, whoever planted it. Entries that replace others are made
+//! under a temporary name and renamed, so a name never shows something half made.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul_sys::beneath::{self, Links};
+use haul_sys::process;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::attributes::Namespaces;
+use crate::error::{Context, Result, StoreError, printable, refusal};
+use crate::meta::{self, Kind, Metadata, Stat};
+use crate::name::{check_new_path, check_path, part_name, split};
+use crate::parents::Parents;
+use crate::source::{FILE_FLAGS, SourceFile};
+use crate::typed::{Typed, means_contents, parent_and_name};
+
+/// How a typed target path is understood, and what is kept.
+#[derive(Debug, Clone, Default)]
+pub struct TargetOptions {
+    /// The path is beneath this directory and no link leads out of it; `/x` means `x` beneath it.
+    pub confine: Option<PathBuf>,
+    /// What `~` stands for.
+    pub home: Option<PathBuf>,
+    /// Make missing directories of the target path.
+    pub make: bool,
+    /// One file is copied, so the path may be its new name.
+    pub single_file: bool,
+    /// Make nothing; a missing target is an empty tree.
+    pub dry_run: bool,
+    /// Extended attributes are kept.
+    pub xattrs: bool,
+    /// ACLs are kept.
+    pub acls: bool,
+}
+
+/// An open directory to write into.
+#[derive(Debug)]
+pub struct TargetTree {
+    /// `None`: does not exist, in a dry run.
+    root: Option<OwnedFd>,
+    display: Vec<u8>,
+    parents: Parents,
+    pub(crate) settings: Arc<Settings>,
+}
+
+/// What all files of a tree have in common.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub namespaces: Namespaces,
+    pub umask: u32,
+    pub user: u32,
+}
+
+impl TargetTree {
+    /// Opens the target of a job, by cp's rule: an existing directory is the tree; so is a path that ends in a slash,
+    /// and any path that is to hold more than one file. Else the path is the new name of the single file, which is
+    /// returned, and its parent is the tree.
+    pub fn open(path: &[u8], options: &TargetOptions) -> Result<(TargetTree, Option<Vec<u8>>)> {
+        let typed = Typed::new(options.confine.as_deref(), options.home.as_deref())?;
+        let expanded = typed.expand(path);
+        let tree = |root, shown: &[u8]| TargetTree::new(root, shown, options);
+        let into_directory = means_contents(&expanded) || !options.single_file;
+        let exists = match typed.open(&expanded, ROOT_FLAGS) {
+            Ok(root) => return Ok((tree(Some(root), &expanded), None)),
+            Err(error) => error.raw_os_error() != Some(Errno::NOENT.raw_os_error()),
+        };
+        if exists && into_directory {
+            // Open once more for the reason: not a directory, not permitted, a loop of links.
+            typed.open(&expanded, ROOT_FLAGS).context("use as target", path)?;
+        }
+        if into_directory {
+            let root = open_or_make(&typed, &expanded, options).context("make target directory", path)?;
+            return Ok((tree(root, &expanded), None));
+        }
+        let (parent, name) = parent_and_name(&expanded);
+        check_new_path(name).context("write", path)?;
+        let root = open_or_make(&typed, parent, options).context("open target directory", parent)?;
+        Ok((tree(root, parent), Some(name.to_vec())))
+    }
+
+    fn new(root: Option<OwnedFd>, display: &[u8], options: &TargetOptions) -> TargetTree {
+        let namespaces = Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() };
+        let settings = Settings { namespaces, umask: process::umask(), user: process::effective_user() };
+        TargetTree { root, display: display.to_vec(), parents: Parents::default(), settings: Arc::new(settings) }
+    }
+
+    /// The root as it may be shown to a person.
+    pub fn display_root(&self) -> String {
+        printable(&self.display)
+    }
+
+    /// The mode of a new entry when the source's mode is not kept: what the user's umask leaves.
+    pub fn default_mode(&self, is_dir: bool) -> u32 {
+        (if is_dir { 0o777 } else { 0o666 }) & !self.settings.umask
+    }
+
+    /// True once an attribute could not be kept because the file system has none like it.
+    pub fn xattrs_unsupported(&self) -> bool {
+        self.settings.namespaces.unsupported.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Looks at an entry itself, not through a link; `None` when it or a parent is missing.
+    pub fn stat(&self, path: &[u8]) -> Result<Option<Stat>> {
+        if self.root.is_none() {
+            return Ok(None);
+        }
+        let looked = check_path(path).and_then(|()| {
+            let (dir, name) = self.place(path)?;
+            let mut stat = Stat::of_name(dir.as_fd(), name)?;
+            if let Kind::Symlink { target } = &mut stat.kind {
+                *target = rustix::fs::readlinkat(&dir, name, Vec::new())?.into_bytes();
+            }
+            Ok(stat)
+        });
+        match looked {
+            Ok(stat) => Ok(Some(stat)),
+            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => Ok(None),
+            Err(error) => Err(StoreError::new("look at", path, error)),
+        }
+    }
+
+    /// Makes a directory that only its owner can use until its metadata is set; false when it was there already.
+    pub fn make_dir(&self, path: &[u8]) -> Result<bool> {
+        let made = check_new_path(path).and_then(|()| {
+            if path.is_empty() {
+                return self.root().map(|_| false);
+            }
+            self.within_parent(path, |dir, name| match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
+                Ok(()) => Ok(true),
+                Err(Errno::EXIST) => match Stat::of_name(dir.as_fd(), name)?.kind {
+                    Kind::Directory => Ok(false),
+                    _ => Err(Errno::NOTDIR.into()),
+                },
+                Err(error) => Err(error.into()),
+            })
+        });
+        made.context("make directory", path)
+    }
+
+    /// Makes a symbolic link, replacing a file or another link but never a directory; false when it was there already.
+    pub fn make_symlink(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<bool> {
+        let make = |dir: &Arc<OwnedFd>, name: &[u8]| {
+            let changed = match rustix::fs::symlinkat(target, dir, name) {
+                Ok(()) => true,
+                Err(Errno::EXIST) => self.replace_by_symlink(dir, name, target)?,
+                Err(error) => return Err(error.into()),
+            };
+            let now = Stat::of_name(dir.as_fd(), name)?;
+            if !matches!(now.kind, Kind::Symlink { .. }) {
+                return Err(Errno::STALE.into());
+            }
+            Ok(meta::apply_to_link(dir.as_fd(), name, &now, meta)? || changed)
+        };
+        let made = check_new_path(path).and_then(|()| self.within_parent(path, make));
+        made.context("make symbolic link", path)
+    }
+
+    fn replace_by_symlink(&self, dir: &Arc<OwnedFd>, name: &[u8], target: &[u8]) -> io::Result<bool> {
+        match Stat::of_name(dir.as_fd(), name)?.kind {
+            Kind::Directory => return Err(Errno::ISDIR.into()),
+            Kind::Symlink { .. } if rustix::fs::readlinkat(dir, name, Vec::new())?.as_bytes() == target => {
+                return Ok(false);
+            }
+            _ => {}
+        }
+        replace(dir, name, |temporary| rustix::fs::symlinkat(target, dir, temporary))?;
+        Ok(true)
+    }
+
+    /// Makes `path` another name of the regular file `first`, replacing a file or link but never a directory; false
+    /// when it is one already.
+    pub fn make_hard_link(&self, path: &[u8], first: &[u8]) -> Result<bool> {
+        let made = check_new_path(path).and_then(|()| check_new_path(first)).and_then(|()| {
+            let (first_dir, first_name) = self.place(first)?;
+            let origin = Stat::of_name(first_dir.as_fd(), first_name)?;
+            if origin.kind != Kind::File {
+                return Err(refusal(io::ErrorKind::InvalidInput, "its first name is not a regular file"));
+            }
+            self.within_parent(path, |dir, name| {
+                let link = |new: &[u8]| rustix::fs::linkat(&first_dir, first_name, dir, new, AtFlags::empty());
+                match link(name) {
+                    Ok(()) => return Ok(true),
+                    Err(Errno::EXIST) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                let now = Stat::of_name(dir.as_fd(), name)?;
+                if now.is_same_inode(&origin) {
+                    return Ok(false);
+                }
+                if now.kind == Kind::Directory {
+                    return Err(Errno::ISDIR.into());
+                }
+                replace(dir, name, link)?;
+                Ok(true)
+            })
+        });
+        made.context("make hard link", path)
+    }
+
+    /// Sets metadata of a file or directory, never through a link. What already holds is not touched.
+    pub fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<()> {
+        let set = check_path(path).and_then(|()| {
+            let (dir, name) = self.place(path)?;
+            if !matches!(Stat::of_name(dir.as_fd(), name)?.kind, Kind::File | Kind::Directory) {
+                return Err(refusal(io::ErrorKind::InvalidInput, "it is neither a file nor a directory"));
+            }
+            // A file that may not be read can still be changed by its owner, through a path descriptor.
+            let opened = match rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty()) {
+                Err(Errno::ACCESS) => {
+                    rustix::fs::openat(&dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+                }
+                opened => opened,
+            }?;
+            let now = Stat::of_fd(&opened)?;
+            if !matches!(now.kind, Kind::File | Kind::Directory) {
+                return Err(Errno::STALE.into());
+            }
+            meta::apply(opened.as_fd(), &now, meta, &self.settings.namespaces)
+        });
+        set.context("set metadata of", path)
+    }
+
+    /// Waits until the names in a directory are on the medium.
+    pub fn flush_dir(&self, path: &[u8]) -> Result<()> {
+        let flushed = self.open_dir(path).and_then(|dir| haul_sys::file::flush_all(dir.as_fd()));
+        flushed.context("flush directory", path)
+    }
+
+    /// Opens an existing regular file, to compare or verify it.
+    pub fn open_file(&self, path: &[u8]) -> Result<SourceFile> {
+        let opened = check_path(path).and_then(|()| {
+            let (dir, name) = self.place(path)?;
+            SourceFile::new(rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty()))?)
+        });
+        opened.context("open", path)
+    }
+
+    /// Opens a directory for reading its names.
+    pub(crate) fn open_dir(&self, path: &[u8]) -> io::Result<OwnedFd> {
+        check_path(path)?;
+        beneath::open(self.root()?, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), Links::Refused)
+    }
+
+    /// Runs `work` with the open parent of `path` and the last name.
+    pub(crate) fn within_parent<T>(
+        &self,
+        path: &[u8],
+        mut work: impl FnMut(&Arc<OwnedFd>, &[u8]) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let (parent, name) = split(path);
+        if name.is_empty() {
+            return Err(Errno::ISDIR.into());
+        }
+        self.parents.within(ONLY_ROOT, self.root()?, parent, Links::Refused, |dir| work(dir, name))
+    }
+
+    /// The open parent and the name in it; for the root itself, the root and `.`.
+    pub(crate) fn place<'a>(&self, path: &'a [u8]) -> io::Result<(Arc<OwnedFd>, &'a [u8])> {
+        let (parent, name) = split(path);
+        let dir = self.parents.open(ONLY_ROOT, self.root()?, parent, Links::Refused)?;
+        Ok((dir, if name.is_empty() { b"." } else { name }))
+    }
+
+    /// After a directory is gone, nothing may be written into what is left of it.
+    pub(crate) fn forget(&self, path: &[u8]) {
+        self.parents.forget(ONLY_ROOT, path);
+    }
+
+    fn root(&self) -> io::Result<BorrowedFd<'_>> {
+        match &self.root {
+            Some(root) => Ok(root.as_fd()),
+            None => Err(Errno::NOENT.into()),
+        }
+    }
+}
+
+/// Makes something under a temporary name and renames it over `name`.
+fn replace(dir: &Arc<OwnedFd>, name: &[u8], make: impl Fn(&[u8]) -> rustix::io::Result<()>) -> io::Result<()> {
+    let temporary = part_name(name);
+    match make(&temporary) {
+        // Left behind by a crash, or the part of a file that is now something else.
+        Err(Errno::EXIST) => {
+            rustix::fs::unlinkat(dir, &temporary, AtFlags::empty())?;
+            make(&temporary)?;
+        }
+        made => made?,
+    }
+    if let Err(error) = rustix::fs::renameat(dir, &temporary, dir, name) {
+        let _ = rustix::fs::unlinkat(dir, &temporary, AtFlags::empty());
+        return Err(error.into());
+    }
+    Ok(())
+}
+
+/// Opens a typed directory, making what is missing of it if that was asked for; `None` when it is missing in a dry run.
+fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Result<Option<OwnedFd>> {
+    let missing = match typed.open(path, ROOT_FLAGS) {
+        Ok(root) => return Ok(Some(root)),
+        Err(error) => error,
+    };
+    if missing.raw_os_error() != Some(Errno::NOENT.raw_os_error()) {
+        return Err(missing);
+    }
+    if options.dry_run {
+        return Ok(None);
+    }
+    if !options.make {
+        return Err(missing);
+    }
+    let ends = path.iter().enumerate().filter(|&(at, &byte)| at > 0 && byte == b'/').map(|(at, _)| at);
+    for end in ends.chain([path.len()]) {
+        let prefix = &path[..end];
+        let (parent, name) = parent_and_name(prefix);
+        if matches!(name, b"" | b"." | b"..") {
+            continue;
+        }
+        match typed.open(prefix, ROOT_FLAGS) {
+            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
+            opened => {
+                opened?;
+                continue;
+            }
+        }
+        let parent = typed.open(parent, ROOT_FLAGS)?;
+        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    typed.open(path, ROOT_FLAGS).map(Some)
+}
+
+/// A path descriptor needs no right to read the directory, so drop boxes work.
+const ROOT_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+
+/// The cache tells several roots apart; a target has one.
+const ONLY_ROOT: u32 = 0;

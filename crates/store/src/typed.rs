@@ -1,0 +1,112 @@
+//! Paths as a person types them: relative or absolute, with `~`, through links, or confined to a directory.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use haul_sys::beneath::{self, Links};
+use rustix::fs::{CWD, Mode, OFlags};
+
+use crate::error::{Context, Result};
+
+/// Where typed paths begin.
+pub(crate) struct Typed {
+    /// All paths are beneath this directory; links in it may not lead out of it.
+    confine: Option<OwnedFd>,
+    home: Option<PathBuf>,
+}
+
+impl Typed {
+    pub(crate) fn new(confine: Option<&Path>, home: Option<&Path>) -> Result<Typed> {
+        let confine = match confine {
+            Some(path) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                let opened = rustix::fs::open(path, flags, Mode::empty());
+                Some(opened.context("open directory", path.as_os_str().as_bytes())?)
+            }
+            None => None,
+        };
+        Ok(Typed { confine, home: home.map(Path::to_path_buf) })
+    }
+
+    pub(crate) fn is_confined(&self) -> bool {
+        self.confine.is_some()
+    }
+
+    /// The path to open: `~` replaced; nothing typed means the starting directory. In a confined tree `/` is its top
+    /// and `~` is an ordinary name.
+    pub(crate) fn expand(&self, typed: &[u8]) -> Vec<u8> {
+        if self.is_confined() {
+            let start = typed.iter().position(|&byte| byte != b'/').unwrap_or(typed.len());
+            let rest = &typed[start..];
+            return if rest.is_empty() { b".".to_vec() } else { rest.to_vec() };
+        }
+        match (&self.home, typed) {
+            (_, b"") => b".".to_vec(),
+            (Some(home), b"~") => [home.as_os_str().as_bytes(), b"/"].concat(),
+            (Some(home), [b'~', b'/', ..]) => [home.as_os_str().as_bytes(), &typed[1..]].concat(),
+            _ => typed.to_vec(),
+        }
+    }
+
+    /// Opens an expanded path, following links on the way (confined: only those that stay inside).
+    pub(crate) fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
+        match &self.confine {
+            Some(root) => beneath::open(root.as_fd(), path, flags, Mode::empty(), Links::Within),
+            None => {
+                let flags = flags | OFlags::CLOEXEC;
+                Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(CWD, path, flags, Mode::empty()))?)
+            }
+        }
+    }
+}
+
+/// True when the path can only mean a directory, and so its contents: it ends in `/`, `.` or `..`.
+pub(crate) fn means_contents(path: &[u8]) -> bool {
+    let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    matches!(last, b"" | b"." | b"..")
+}
+
+/// The directory that holds the last component, and that component. Only for paths that do not mean contents.
+pub(crate) fn parent_and_name(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(0) => (b"/", &path[1..]),
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b".", path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typed_paths_mean_what_rsync_means() {
+        for contents in ["", ".", "..", "/", "a/", "a/.", "a/..", "a//"] {
+            assert!(means_contents(contents.as_bytes()), "{contents:?}");
+        }
+        for entry in ["a", "/a", "a/b", ".a", "a/..."] {
+            assert!(!means_contents(entry.as_bytes()), "{entry:?}");
+        }
+        assert_eq!(parent_and_name(b"/a"), (b"/".as_slice(), b"a".as_slice()));
+        assert_eq!(parent_and_name(b"a"), (b".".as_slice(), b"a".as_slice()));
+        assert_eq!(parent_and_name(b"x/y/a"), (b"x/y".as_slice(), b"a".as_slice()));
+    }
+
+    #[test]
+    fn home_is_expanded_only_where_it_is_meant() {
+        let typed = Typed::new(None, Some(Path::new("/home/me"))).unwrap();
+        assert_eq!(typed.expand(b"~"), b"/home/me/");
+        assert_eq!(typed.expand(b"~/x"), b"/home/me/x");
+        assert_eq!(typed.expand(b"~x"), b"~x");
+        assert_eq!(typed.expand(b"a/~"), b"a/~");
+        assert_eq!(typed.expand(b""), b".");
+        let dir = tempfile::tempdir().unwrap();
+        let confined = Typed::new(Some(dir.path()), Some(Path::new("/home/me"))).unwrap();
+        assert_eq!(confined.expand(b"//x/y"), b"x/y");
+        assert_eq!(confined.expand(b"/"), b".");
+        assert_eq!(confined.expand(b"~"), b"~");
+        assert!(confined.open(b"..", OFlags::PATH).is_err());
+    }
+}

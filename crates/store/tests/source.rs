@@ -1,0 +1,344 @@
+//! Scenarios of reading: resolving what was typed, walking it, opening its files.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use haul_store::{EntryKind, Filter, Found, FoundEntry, ResolveOptions, SourceSet, WalkOptions, printable};
+
+fn bytes(path: impl AsRef<Path>) -> Vec<u8> {
+    path.as_ref().as_os_str().as_bytes().to_vec()
+}
+
+fn resolve(paths: &[PathBuf], options: &ResolveOptions) -> Arc<SourceSet> {
+    let paths: Vec<_> = paths.iter().map(bytes).collect();
+    Arc::new(SourceSet::resolve(&paths, options).unwrap())
+}
+
+/// One line for each step: `d` directory, `f` file, `l` link, `h` hard link, `.` end (`!` incomplete), `s` skipped,
+/// `x` failed.
+fn lines(set: &Arc<SourceSet>, options: WalkOptions) -> Vec<String> {
+    let line = |found| match found {
+        Found::Entry(entry) => match entry.kind {
+            EntryKind::File => format!("f {}", printable(&entry.path)),
+            EntryKind::Directory => format!("d {}", printable(&entry.path)),
+            EntryKind::Symlink { target } => format!("l {} -> {}", printable(&entry.path), printable(&target)),
+            EntryKind::HardLink { first } => format!("h {} = {}", printable(&entry.path), printable(&first)),
+        },
+        Found::DirEnd { path, complete } => format!("{} {}", if complete { "." } else { "!" }, printable(&path)),
+        Found::Skipped { path, why } => format!("s {} {why}", printable(&path)),
+        Found::Failed { path, .. } => format!("x {}", printable(&path)),
+    };
+    set.walk(options).map(line).collect()
+}
+
+fn tree() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().join("top");
+    fs::create_dir_all(top.join("b/inner")).unwrap();
+    fs::create_dir(top.join("empty")).unwrap();
+    fs::write(top.join("a.txt"), b"a").unwrap();
+    fs::write(top.join("b/x.o"), b"x").unwrap();
+    fs::write(top.join("b/inner/deep"), b"deep").unwrap();
+    fs::write(top.join("b-c"), b"").unwrap();
+    symlink("../nowhere", top.join("link")).unwrap();
+    dir
+}
+
+#[test]
+fn a_walk_is_depth_first_and_sorted_and_the_slash_decides_about_the_name() {
+    let dir = tree();
+    let named = lines(&resolve(&[dir.path().join("top")], &ResolveOptions::default()), WalkOptions::default());
+    let expected = [
+        "d top",
+        "f top/a.txt",
+        "d top/b",
+        "d top/b/inner",
+        "f top/b/inner/deep",
+        ". top/b/inner",
+        "f top/b/x.o",
+        ". top/b",
+        "f top/b-c",
+        "d top/empty",
+        ". top/empty",
+        "l top/link -> ../nowhere",
+        ". top",
+    ];
+    assert_eq!(named, expected);
+    for contents in ["top/", "top/.", "top/b/.."] {
+        let found = lines(&resolve(&[dir.path().join(contents)], &ResolveOptions::default()), WalkOptions::default());
+        let stripped: Vec<_> =
+            expected.map(|line| line.replace(" top/", " ").replace(" top", " ")).into_iter().collect();
+        assert_eq!(found, stripped, "{contents}");
+    }
+}
+
+#[test]
+fn filters_prune_and_special_files_and_our_own_parts_are_skipped() {
+    let dir = tree();
+    let top = dir.path().join("top");
+    rustix::fs::mknodat(rustix::fs::CWD, top.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
+        .unwrap();
+    fs::write(top.join(OsStr::from_bytes(&haul_store::part_name(b"a.txt"))), b"half").unwrap();
+    let filter =
+        Filter::new(&[(true, b"x.o".to_vec()), (false, b"inner/".to_vec()), (false, b"/b-c".to_vec())]).unwrap();
+    let found = lines(
+        &resolve(&[dir.path().join("top/")], &ResolveOptions::default()),
+        WalkOptions { filter, ..Default::default() },
+    );
+    let part = printable(&haul_store::part_name(b"a.txt"));
+    let expected = [
+        "d ",
+        &format!("s {part} belongs to an unfinished transfer"),
+        "f a.txt",
+        "d b",
+        "f b/x.o",
+        ". b",
+        "d empty",
+        ". empty",
+        "l link -> ../nowhere",
+        "s pipe is a FIFO, a socket or a device",
+        ". ",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_list_selects_paths_and_the_directories_that_lead_to_them() {
+    let dir = tree();
+    let files_from = Some(["b/inner", "./a.txt", "missing", "../up"].map(|path| path.as_bytes().to_vec()).to_vec());
+    let set = resolve(&[dir.path().join("top")], &ResolveOptions::default());
+    let found = lines(&set, WalkOptions { files_from, ..Default::default() });
+    let expected =
+        ["x ../up", "d ", "f a.txt", "d b", "d b/inner", "f b/inner/deep", ". b/inner", "! b", "x missing", "! "];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn several_sources_one_missing_and_one_file() {
+    let dir = tree();
+    let path = |name: &str| bytes(dir.path().join(name));
+    let paths = [path("top/a.txt"), path("gone"), path("top/b/inner")];
+    let (set, errors) = SourceSet::resolve_lossy(&paths, &ResolveOptions::default());
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].is_vanished());
+    assert!(!set.is_single_file());
+    assert_eq!(lines(&Arc::new(set), WalkOptions::default()), ["f a.txt", "d inner", "f inner/deep", ". inner"]);
+    assert!(SourceSet::resolve(&paths, &ResolveOptions::default()).is_err());
+    assert!(SourceSet::resolve(&[path("top/a.txt")], &ResolveOptions::default()).unwrap().is_single_file());
+    assert!(SourceSet::resolve(&[path("top/a.txt/")], &ResolveOptions::default()).is_err());
+    // The same name from two places would overwrite itself; the same file twice is one.
+    fs::write(dir.path().join("a.txt"), b"other").unwrap();
+    assert!(SourceSet::resolve(&[path("top/a.txt"), path("a.txt")], &ResolveOptions::default()).is_err());
+    assert!(SourceSet::resolve(&[path("a.txt"), path("a.txt")], &ResolveOptions::default()).is_ok());
+    // Contents that meet in one root never allow deletion there.
+    let both = resolve(&[dir.path().join("top/b/"), dir.path().join("top/empty/")], &ResolveOptions::default());
+    assert_eq!(
+        lines(&both, WalkOptions::default()),
+        ["d ", "d inner", "f inner/deep", "! inner", "f x.o", "! ", "d ", "! "]
+    );
+}
+
+#[test]
+fn wildcards_expand_only_when_no_such_name_exists() {
+    let dir = tree();
+    let options = ResolveOptions { expand_globs: true, ..Default::default() };
+    let found = lines(&resolve(&[dir.path().join("t*/b/[x-z].o")], &options), WalkOptions::default());
+    assert_eq!(found, ["f x.o"]);
+    assert!(SourceSet::resolve(&[bytes(dir.path().join("top/*.nothing"))], &options).is_err());
+    assert!(SourceSet::resolve(&[bytes(dir.path().join("top/*.txt"))], &ResolveOptions::default()).is_err());
+    fs::write(dir.path().join("top/*.txt"), b"star").unwrap();
+    let found = lines(&resolve(&[dir.path().join("top/*.txt")], &options), WalkOptions::default());
+    assert_eq!(found, ["f *.txt"]);
+}
+
+#[test]
+fn names_that_are_not_text_and_long_names_survive() {
+    let dir = tempfile::tempdir().unwrap();
+    let names: [&[u8]; 5] = [b"new\nline", b"\xff\xfe", b"-rf", b"$(x) *?[", &[b'n'; 255]];
+    for name in names {
+        fs::write(dir.path().join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    let set = resolve(&[dir.path().join("")], &ResolveOptions::default());
+    let mut found: Vec<FoundEntry> = set.walk(WalkOptions::default()).filter_map(entry).collect();
+    found.remove(0);
+    let mut expected = names;
+    expected.sort();
+    assert_eq!(found.iter().map(|entry| entry.path.as_slice()).collect::<Vec<_>>(), expected);
+    for entry in found {
+        let mut content = vec![0; 300];
+        let len = set.open(entry.source, &entry.source_path).unwrap().read_at(&mut content, 0).unwrap();
+        assert_eq!(content[..len], entry.path);
+    }
+}
+
+fn entry(found: Found) -> Option<FoundEntry> {
+    match found {
+        Found::Entry(entry) => Some(entry),
+        _ => None,
+    }
+}
+
+#[test]
+fn trees_deeper_than_open_directories_and_paths_longer_than_the_kernel_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "deep-directory-name-of-some-length";
+    let mut at = rustix::fs::open(dir.path(), rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+    for _ in 0..300 {
+        rustix::fs::mkdirat(&at, name, rustix::fs::Mode::RWXU).unwrap();
+        // A file after the directory, so that the walk must come back to each level.
+        let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
+        rustix::fs::openat(&at, "file", flags, rustix::fs::Mode::RUSR).unwrap();
+        at = rustix::fs::openat(&at, name, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).unwrap();
+    }
+    let set = resolve(&[dir.path().join("")], &ResolveOptions::default());
+    let (mut files, mut ends) = (0, 0);
+    for found in set.walk(WalkOptions::default()) {
+        match found {
+            Found::Entry(entry) if entry.kind == EntryKind::File => {
+                files += 1;
+                set.open(0, &entry.source_path).unwrap();
+            }
+            Found::Entry(_) => {}
+            Found::DirEnd { complete, .. } => {
+                assert!(complete);
+                ends += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((files, ends), (300, 301));
+    // The temporary directory's own removal would meet the same limits.
+    let tree = haul_store::TargetTree::open(&bytes(dir.path()), &Default::default()).unwrap().0;
+    let mut deleted = 0;
+    assert!(tree.delete_extraneous(b"", &mut |_, _| false, false, &mut |_| deleted += 1).is_empty());
+    assert_eq!(deleted, 600);
+}
+
+#[test]
+fn links_in_the_tree_lead_nowhere_unless_followed() {
+    let dir = tree();
+    let secret = dir.path().join("secret");
+    fs::create_dir(&secret).unwrap();
+    fs::write(secret.join("key"), b"key").unwrap();
+    let top = dir.path().join("top");
+    symlink(&secret, top.join("out")).unwrap();
+    let set = resolve(std::slice::from_ref(&top), &ResolveOptions::default());
+    assert!(set.open(0, b"out/key").is_err());
+    assert!(set.open(0, b"../secret/key").is_err());
+    assert!(set.open(0, b"b").is_err());
+    assert!(set.open(0, b"b/x.o").is_ok());
+    assert!(set.open(1, b"b/x.o").is_err());
+    // A directory that was replaced by a link after it was found.
+    fs::rename(top.join("empty"), top.join("was-empty")).unwrap();
+    symlink(&secret, top.join("empty")).unwrap();
+    assert!(set.open(0, b"empty/key").is_err());
+
+    let follow = ResolveOptions { follow_links: true, ..Default::default() };
+    symlink("..", top.join("loop")).unwrap();
+    let set = resolve(&[dir.path().join("top/")], &follow);
+    let found = lines(&set, WalkOptions::default());
+    for line in ["d out", "f out/key", "x loop/top", "x link"] {
+        assert!(found.iter().any(|found| found == line), "{line} in {found:#?}");
+    }
+    assert!(set.open(0, b"out/key").is_ok());
+
+    let confined = ResolveOptions { follow_links: true, confine: Some(top.clone()), ..Default::default() };
+    let set = resolve(&[PathBuf::from("/")], &confined);
+    let found = lines(&set, WalkOptions::default());
+    assert!(found.iter().any(|line| line == "x out") && !found.iter().any(|line| line.contains("key")), "{found:#?}");
+    assert!(set.open(0, b"out/key").is_err());
+    for escape in ["../secret", "/../secret/key", "out/key", "/b/../../secret"] {
+        assert!(SourceSet::resolve(&[escape.as_bytes().to_vec()], &confined).is_err(), "{escape}");
+    }
+    assert!(SourceSet::resolve(&[b"/b/x.o".to_vec()], &confined).unwrap().is_single_file());
+}
+
+#[test]
+fn a_typed_link_is_copied_as_a_link_unless_a_slash_follows() {
+    let dir = tree();
+    symlink("top", dir.path().join("alias")).unwrap();
+    symlink("top/a.txt", dir.path().join("short")).unwrap();
+    let plain = ResolveOptions::default();
+    let set = resolve(&[dir.path().join("alias")], &plain);
+    assert_eq!(lines(&set, WalkOptions::default()), ["l alias -> top"]);
+    assert!(set.is_single_file());
+    let set = resolve(&[dir.path().join("alias/")], &plain);
+    assert_eq!(lines(&set, WalkOptions::default())[..2], ["d ", "f a.txt"]);
+    let follow = ResolveOptions { follow_links: true, ..Default::default() };
+    let set = resolve(&[dir.path().join("short")], &follow);
+    assert_eq!(lines(&set, WalkOptions::default()), ["f short"]);
+    assert!(set.open(0, b"short").is_ok());
+    // A single file gives no right to its neighbours.
+    assert!(set.open(0, b"top/a.txt").is_err());
+}
+
+#[test]
+fn further_names_of_a_file_are_hard_links() {
+    let dir = tree();
+    let top = dir.path().join("top");
+    fs::hard_link(top.join("a.txt"), top.join("b/again")).unwrap();
+    fs::hard_link(top.join("a.txt"), top.join("z")).unwrap();
+    let set = resolve(&[top], &ResolveOptions::default());
+    let found = lines(&set, WalkOptions { hard_links: true, ..Default::default() });
+    assert!(
+        found.contains(&"h top/b/again = top/a.txt".to_string()) && found.contains(&"h top/z = top/a.txt".to_string())
+    );
+    let found = lines(&set, WalkOptions::default());
+    assert!(found.contains(&"f top/z".to_string()));
+}
+
+#[test]
+fn attributes_are_read_when_asked_for() {
+    let dir = tree();
+    let file = fs::File::open(dir.path().join("top/a.txt")).unwrap();
+    if rustix::fs::fsetxattr(&file, "user.note", b"value", rustix::fs::XattrFlags::empty()).is_err() {
+        eprintln!("skipped: the file system of the temporary directory has no attributes");
+        return;
+    }
+    let set = resolve(&[dir.path().join("top/a.txt")], &ResolveOptions::default());
+    let read = |xattrs| set.walk(WalkOptions { xattrs, ..Default::default() }).find_map(entry).unwrap().xattrs;
+    assert_eq!(read(true), [(b"user.note".to_vec(), b"value".to_vec())]);
+    assert_eq!(read(false), []);
+}
+
+#[test]
+fn an_unreadable_directory_ends_incomplete() {
+    if haul_sys::process::is_root() {
+        eprintln!("skipped: root can read every directory");
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tree();
+    let inner = dir.path().join("top/b/inner");
+    fs::set_permissions(&inner, fs::Permissions::from_mode(0o000)).unwrap();
+    let found = lines(&resolve(&[dir.path().join("top/b")], &ResolveOptions::default()), WalkOptions::default());
+    fs::set_permissions(&inner, fs::Permissions::from_mode(0o700)).unwrap();
+    assert_eq!(found, ["d b", "d b/inner", "x b/inner", "! b/inner", "f b/x.o", ". b"]);
+}
+
+#[test]
+fn a_source_set_serves_many_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..200 {
+        let parent = dir.path().join(format!("d{}", number % 100));
+        fs::create_dir_all(&parent).unwrap();
+        fs::write(parent.join(number.to_string()), number.to_string()).unwrap();
+    }
+    let set = resolve(&[dir.path().join("")], &ResolveOptions::default());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for number in 0..200 {
+                    let path = format!("d{}/{number}", number % 100);
+                    let mut content = [0; 8];
+                    let len = set.open(0, path.as_bytes()).unwrap().read_at(&mut content, 0).unwrap();
+                    assert_eq!(&content[..len], number.to_string().as_bytes());
+                }
+            });
+        }
+    });
+}

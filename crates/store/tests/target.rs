@@ -1,0 +1,545 @@
+//! Scenarios of writing: opening the target, making entries, finishing and resuming files, and every way out of the
+//! root that somebody might plant.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+
+use haul_store::{Kind, Metadata, StoreError, TargetOptions, TargetTree, Time, journal_name, part_name};
+
+fn bytes(path: impl AsRef<Path>) -> Vec<u8> {
+    path.as_ref().as_os_str().as_bytes().to_vec()
+}
+
+fn open(path: &Path) -> TargetTree {
+    TargetTree::open(&bytes(path), &TargetOptions::default()).unwrap().0
+}
+
+fn setup() -> (tempfile::TempDir, TargetTree) {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("root")).unwrap();
+    let tree = open(&dir.path().join("root"));
+    (dir, tree)
+}
+
+fn on_disk(directory: &Path, name: &[u8]) -> std::path::PathBuf {
+    directory.join(OsStr::from_bytes(name))
+}
+
+fn is_locked(error: &StoreError) -> bool {
+    error.source.kind() == std::io::ErrorKind::WouldBlock
+}
+
+const OLD: Time = Time { s: 1_000_000_000, ns: 123_456_789 };
+
+#[test]
+fn the_typed_path_is_a_directory_or_a_new_name_by_cps_rule() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| bytes(dir.path().join(name));
+    let one = TargetOptions { single_file: true, ..Default::default() };
+    let many = TargetOptions { make: true, ..Default::default() };
+    fs::write(dir.path().join("file"), b"").unwrap();
+    symlink("sub/deeper", dir.path().join("alias")).unwrap();
+
+    assert_eq!(TargetTree::open(&at("file"), &one).unwrap().1, Some(b"file".to_vec()));
+    assert_eq!(TargetTree::open(&at("new"), &one).unwrap().1, Some(b"new".to_vec()));
+    assert!(TargetTree::open(&at("no/new"), &one).is_err());
+    assert_eq!(TargetTree::open(&at(""), &one).unwrap().1, None);
+    for (path, options) in [("file", &many), ("file/", &one)] {
+        let error = TargetTree::open(&at(path), options).unwrap_err();
+        assert_eq!(error.source.kind(), std::io::ErrorKind::NotADirectory, "{path}");
+    }
+    assert!(TargetTree::open(&at("new"), &TargetOptions::default()).is_err());
+    let dry = TargetOptions { dry_run: true, ..many.clone() };
+    let (tree, _) = TargetTree::open(&at("sub/deeper"), &dry).unwrap();
+    assert_eq!(tree.stat(b"anything").unwrap(), None);
+    assert!(!dir.path().join("sub").exists());
+    assert_eq!(TargetTree::open(&at("sub/deeper/"), &many).unwrap().1, None);
+    assert!(dir.path().join("sub/deeper").is_dir());
+    // The user may type a path through links.
+    assert_eq!(TargetTree::open(&at("alias"), &one).unwrap().1, None);
+}
+
+#[test]
+fn a_confined_target_cannot_leave_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("root");
+    fs::create_dir(&root).unwrap();
+    symlink("..", root.join("up")).unwrap();
+    let options = TargetOptions { confine: Some(root.clone()), make: true, ..Default::default() };
+    for path in ["..", "/..", "up", "up/x", "new/../../x", "../x/"] {
+        assert!(TargetTree::open(path.as_bytes(), &options).is_err(), "{path}");
+    }
+    TargetTree::open(b"/a/b", &options).unwrap();
+    assert!(root.join("a/b").is_dir());
+    assert!(TargetTree::open(b"/", &options).is_ok());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_file_appears_only_when_it_is_committed() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    fs::write(root.join("file"), b"old").unwrap();
+    let part = tree.new_part(b"file", false).unwrap();
+    part.write_at(b"world", 6).unwrap();
+    part.write_at(b"hello ", 0).unwrap();
+    assert_eq!(fs::read(root.join("file")).unwrap(), b"old");
+    let mut back = [0; 16];
+    assert_eq!(part.read_at(&mut back, 0).unwrap(), 11);
+    let meta = Metadata { mode: Some(0o6750), mtime: Some(OLD), ..Default::default() };
+    part.commit(&meta, true).unwrap();
+    tree.flush_dir(b"").unwrap();
+    let stat = tree.stat(b"file").unwrap().unwrap();
+    // Set-user and set-group bits need an owner to go with.
+    assert_eq!((stat.kind, stat.mode, stat.mtime, stat.size), (Kind::File, 0o750, OLD, 11));
+    assert_eq!(part.id(), (stat.id.dev, stat.id.ino));
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
+    let plain = tree.new_part(b"plain", false).unwrap();
+    plain.commit(&Metadata::default(), false).unwrap();
+    assert_eq!(tree.stat(b"plain").unwrap().unwrap().mode, tree.default_mode(false));
+    plain.discard().unwrap();
+    assert!(root.join("plain").exists());
+}
+
+#[test]
+fn long_and_strange_names_work() {
+    let (dir, tree) = setup();
+    let names: [&[u8]; 4] = [&[b'n'; 255], b"new\nline", b"\xff\xfe", b"-rf *"];
+    for name in names {
+        let part = tree.new_part(name, false).unwrap();
+        part.write_at(name, 0).unwrap();
+        part.journal_start(b"header").unwrap();
+        part.commit(&Metadata::default(), false).unwrap();
+        assert_eq!(fs::read(on_disk(&dir.path().join("root"), name)).unwrap(), name);
+    }
+    assert_eq!(fs::read_dir(dir.path().join("root")).unwrap().count(), names.len());
+    assert!(tree.new_part(&part_name(b"x"), false).is_err());
+    for path in ["../x", "/x", "a/../../x", "", ".", "a//b"] {
+        assert!(tree.new_part(path.as_bytes(), false).is_err(), "{path}");
+    }
+}
+
+#[test]
+fn an_interrupted_file_resumes_with_its_journal() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    assert!(tree.resume_part(b"file", false).unwrap().is_none());
+    let part = tree.new_part(b"file", false).unwrap();
+    part.write_at(b"first", 0).unwrap();
+    part.flush().unwrap();
+    part.journal_start(b"header;").unwrap();
+    part.journal_append(b"one;").unwrap();
+    part.journal_append(b"to").unwrap();
+    // Another process must keep its hands off, and says so.
+    let other = open(&root);
+    assert!(is_locked(&other.new_part(b"file", false).unwrap_err()));
+    assert!(is_locked(&other.resume_part(b"file", false).unwrap_err()));
+    drop(part);
+
+    let (part, journal) = tree.resume_part(b"file", false).unwrap().unwrap();
+    assert_eq!(journal, b"header;one;to");
+    part.journal_keep(11).unwrap();
+    part.journal_append(b"two;").unwrap();
+    drop(part);
+    let (part, journal) = tree.resume_part(b"file", false).unwrap().unwrap();
+    assert_eq!(journal, b"header;one;two;");
+    part.journal_start(b"anew;").unwrap();
+    part.write_at(b" second", 5).unwrap();
+    part.commit(&Metadata::default(), true).unwrap();
+    assert_eq!(fs::read(root.join("file")).unwrap(), b"first second");
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
+    assert!(tree.resume_part(b"file", false).unwrap().is_none());
+}
+
+#[test]
+fn a_new_part_takes_nothing_over_from_an_old_one() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let part = tree.new_part(b"file", false).unwrap();
+    part.write_at(b"stale content", 0).unwrap();
+    part.journal_start(b"stale journal").unwrap();
+    drop(part);
+    let part = tree.new_part(b"file", false).unwrap();
+    assert!(!on_disk(&root, &journal_name(b"file")).exists());
+    part.write_at(b"new", 0).unwrap();
+    part.commit(&Metadata::default(), false).unwrap();
+    assert_eq!(fs::read(root.join("file")).unwrap(), b"new");
+    let part = tree.new_part(b"file", false).unwrap();
+    part.journal_start(b"header").unwrap();
+    part.discard().unwrap();
+    assert_eq!(fs::read_dir(&root).unwrap().count(), 1);
+}
+
+#[test]
+fn in_place_writes_into_the_file_itself() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    fs::write(root.join("file"), b"0123456789").unwrap();
+    fs::set_permissions(root.join("file"), fs::Permissions::from_mode(0o604)).unwrap();
+    let inode = fs::metadata(root.join("file")).unwrap().ino();
+    let part = tree.new_part(b"file", true).unwrap();
+    part.write_at(b"xx", 2).unwrap();
+    part.journal_start(b"header").unwrap();
+    drop(part);
+    let (part, journal) = tree.resume_part(b"file", true).unwrap().unwrap();
+    assert_eq!(journal, b"header");
+    part.set_size(8).unwrap();
+    part.commit(&Metadata { mtime: Some(OLD), ..Default::default() }, true).unwrap();
+    assert_eq!(fs::read(root.join("file")).unwrap(), b"01xx4567");
+    let stat = fs::metadata(root.join("file")).unwrap();
+    assert_eq!((stat.ino(), stat.mode() & 0o7777, stat.mtime()), (inode, 0o604, OLD.s));
+    // A link is replaced, not written through.
+    fs::write(dir.path().join("outside"), b"safe").unwrap();
+    symlink("../outside", root.join("link")).unwrap();
+    tree.new_part(b"link", true).unwrap().write_at(b"evil", 0).unwrap();
+    assert_eq!(fs::read(dir.path().join("outside")).unwrap(), b"safe");
+    assert_eq!(fs::read(root.join("link")).unwrap(), b"evil");
+    fs::create_dir(root.join("directory")).unwrap();
+    assert!(tree.new_part(b"directory", true).is_err());
+}
+
+#[test]
+fn a_planted_part_or_journal_is_never_followed_or_trusted() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let victim = dir.path().join("victim");
+    fs::write(&victim, b"precious").unwrap();
+    type Plant<'a> = &'a dyn Fn(&Path);
+    let plants: [(&str, Plant); 3] = [
+        ("link", &|place| symlink(&victim, place).unwrap()),
+        ("hard link", &|place| fs::hard_link(&victim, place).unwrap()),
+        ("FIFO", &|place| {
+            let (fifo, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+            rustix::fs::mknodat(rustix::fs::CWD, place, fifo, mode, 0).unwrap();
+        }),
+    ];
+    for (what, plant) in plants {
+        plant(&on_disk(&root, &part_name(b"file")));
+        plant(&on_disk(&root, &journal_name(b"file")));
+        assert!(tree.resume_part(b"file", false).unwrap().is_none(), "{what}");
+        let part = tree.new_part(b"file", false).unwrap();
+        plant(&on_disk(&root, &journal_name(b"file")));
+        part.write_at(b"ours", 0).unwrap();
+        part.journal_start(b"header").unwrap();
+        part.journal_append(b"record").unwrap();
+        part.commit(&Metadata { mode: Some(0o777), ..Default::default() }, false).unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"precious", "{what}");
+        assert_eq!(fs::read(root.join("file")).unwrap(), b"ours", "{what}");
+        assert_eq!(fs::metadata(root.join("file")).unwrap().nlink(), 1, "{what}");
+        assert!(!on_disk(&root, &journal_name(b"file")).exists(), "{what}");
+    }
+}
+
+#[test]
+fn a_planted_parent_link_is_refused_by_every_operation() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let outside = dir.path().join("outside");
+    fs::create_dir_all(outside.join("sub")).unwrap();
+    fs::write(outside.join("file"), b"precious").unwrap();
+    fs::set_permissions(outside.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
+    symlink("../outside", root.join("link")).unwrap();
+    fs::write(root.join("own"), b"own").unwrap();
+    let meta = Metadata { mode: Some(0o777), mtime: Some(OLD), ..Default::default() };
+    let listing = |path: &Path| {
+        let mut names: Vec<_> = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = listing(&outside);
+
+    assert!(tree.make_dir(b"link").is_err());
+    assert!(tree.make_dir(b"link/made").is_err());
+    assert!(tree.make_dir(b"link/sub/made").is_err());
+    assert!(tree.stat(b"link/file").is_err());
+    assert!(tree.make_symlink(b"link/made", b"x", &meta).is_err());
+    assert!(tree.make_hard_link(b"link/made", b"own").is_err());
+    assert!(tree.make_hard_link(b"made", b"link/file").is_err());
+    assert!(tree.make_hard_link(b"made", b"link").is_err());
+    assert!(tree.set_metadata(b"link", &meta).is_err());
+    assert!(tree.set_metadata(b"link/file", &meta).is_err());
+    assert!(tree.flush_dir(b"link").is_err());
+    assert!(tree.open_file(b"link/file").is_err());
+    assert!(tree.open_file(b"link").is_err());
+    for inplace in [false, true] {
+        assert!(tree.new_part(b"link/made", inplace).is_err());
+        assert!(!matches!(tree.resume_part(b"link/file", inplace), Ok(Some(_))));
+    }
+    let mut deleted = Vec::new();
+    let errors = tree.delete_extraneous(b"link", &mut |_, _| false, false, &mut |path| deleted.push(path));
+    assert_eq!((errors.len(), deleted.len()), (1, 0));
+
+    assert_eq!(listing(&outside), before);
+    assert_eq!(fs::read(outside.join("file")).unwrap(), b"precious");
+    assert_eq!(fs::metadata(outside.join("file")).unwrap().mode() & 0o7777, 0o600);
+    assert_eq!(tree.stat(b"link").unwrap().unwrap().kind, Kind::Symlink { target: b"../outside".to_vec() });
+}
+
+#[test]
+fn a_parent_swapped_for_a_link_between_steps_leads_nowhere() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let outside = dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    tree.make_dir(b"d").unwrap();
+    let part = tree.new_part(b"d/file", false).unwrap();
+    part.write_at(b"x", 0).unwrap();
+    fs::rename(root.join("d"), root.join("moved")).unwrap();
+    symlink("../outside", root.join("d")).unwrap();
+    part.commit(&Metadata::default(), true).unwrap();
+    // These go to the directory that was opened, or are refused; never through the link.
+    let _ = tree.new_part(b"d/other", false);
+    let _ = tree.make_dir(b"d/made");
+    let _ = tree.delete_extraneous(b"d", &mut |_, _| false, false, &mut |_| ());
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+    assert_eq!(fs::read(root.join("moved/file")).unwrap(), b"x");
+}
+
+#[test]
+fn a_racing_attacker_gets_nothing_outside() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let outside = dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::create_dir(root.join("a")).unwrap();
+    symlink("../outside", root.join("evil")).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let at = |name: &str| root.join(name);
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let _ = fs::rename(at("a"), at("hidden"));
+                let _ = fs::rename(at("evil"), at("a"));
+                let _ = fs::rename(at("a"), at("evil"));
+                let _ = fs::rename(at("hidden"), at("a"));
+            }
+        });
+        for round in 0..2000 {
+            // A fresh tree every time, so that nothing is cached.
+            let tree = open(&root);
+            let _ = tree.make_dir(b"a/made");
+            let _ = tree.make_symlink(b"a/link", b"x", &Metadata::default());
+            if let Ok(part) = tree.new_part(b"a/file", round % 2 == 0) {
+                let _ = part.write_at(b"x", 0);
+                let _ = part.commit(&Metadata::default(), false);
+            }
+            let _ = tree.delete_extraneous(b"a", &mut |_, _| false, false, &mut |_| ());
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    drop(tree);
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[test]
+fn directories_links_and_hard_links_are_made_once() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    assert!(tree.make_dir(b"d").unwrap());
+    assert!(!tree.make_dir(b"d").unwrap());
+    assert!(!tree.make_dir(b"").unwrap());
+    assert_eq!(tree.stat(b"d").unwrap().unwrap().mode, 0o700);
+    fs::write(root.join("file"), b"content").unwrap();
+    assert_eq!(tree.make_dir(b"file").unwrap_err().source.kind(), std::io::ErrorKind::NotADirectory);
+    assert!(tree.make_dir(b"missing/d").is_err());
+
+    let meta = Metadata { mtime: Some(OLD), ..Default::default() };
+    assert!(tree.make_symlink(b"d/link", b"../\xff", &meta).unwrap());
+    assert!(!tree.make_symlink(b"d/link", b"../\xff", &meta).unwrap());
+    let stat = tree.stat(b"d/link").unwrap().unwrap();
+    assert_eq!((stat.kind, stat.mtime), (Kind::Symlink { target: b"../\xff".to_vec() }, OLD));
+    assert!(tree.make_symlink(b"d/link", b"other", &meta).unwrap());
+    assert!(tree.make_symlink(b"d", b"other", &meta).is_err());
+
+    assert!(tree.make_hard_link(b"d/again", b"file").unwrap());
+    assert!(!tree.make_hard_link(b"d/again", b"file").unwrap());
+    fs::write(root.join("d/different"), b"").unwrap();
+    assert!(tree.make_hard_link(b"d/different", b"file").unwrap());
+    assert!(tree.make_hard_link(b"d/link", b"file").unwrap());
+    assert!(tree.make_hard_link(b"d", b"file").is_err());
+    assert_eq!(fs::metadata(root.join("file")).unwrap().nlink(), 4);
+    // Writing one name anew leaves the others alone.
+    let part = tree.new_part(b"d/again", false).unwrap();
+    part.write_at(b"new", 0).unwrap();
+    part.commit(&Metadata::default(), false).unwrap();
+    assert_eq!(fs::read(root.join("file")).unwrap(), b"content");
+    // No temporary names stay.
+    assert_eq!(fs::read_dir(root.join("d")).unwrap().count(), 3);
+
+    // A directory takes its time last, and also a mode that locks its owner out.
+    tree.set_metadata(b"d", &Metadata { mode: Some(0o1555), mtime: Some(OLD), ..Default::default() }).unwrap();
+    let stat = tree.stat(b"d").unwrap().unwrap();
+    assert_eq!((stat.mode, stat.mtime), (0o555, OLD));
+    for time in [Time { s: -5, ns: 1 }, Time { s: 253_402_300_799, ns: u32::MAX }, Time { s: i64::MAX, ns: 0 }] {
+        tree.set_metadata(b"file", &Metadata { mtime: Some(time), ..Default::default() }).unwrap();
+    }
+    fs::set_permissions(root.join("file"), fs::Permissions::from_mode(0o000)).unwrap();
+    tree.set_metadata(b"file", &Metadata { mode: Some(0o640), mtime: Some(OLD), ..Default::default() }).unwrap();
+    assert_eq!(tree.stat(b"file").unwrap().unwrap().mode, 0o640);
+    tree.set_metadata(b"d", &Metadata { mode: Some(0o755), ..Default::default() }).unwrap();
+}
+
+#[test]
+fn a_file_never_replaces_a_directory() {
+    let (dir, tree) = setup();
+    fs::create_dir_all(dir.path().join("root/d/inner")).unwrap();
+    let part = tree.new_part(b"d", false).unwrap();
+    let error = part.commit(&Metadata::default(), false).unwrap_err();
+    assert_eq!(error.source.kind(), std::io::ErrorKind::IsADirectory);
+    part.discard().unwrap();
+    assert_eq!(fs::read_dir(dir.path().join("root")).unwrap().count(), 1);
+    fs::write(dir.path().join("root/file"), b"").unwrap();
+    assert!(tree.new_part(b"file/x", false).is_err());
+}
+
+#[test]
+fn holes_stay_holes() {
+    let (_dir, tree) = setup();
+    let part = tree.new_part(b"sparse", false).unwrap();
+    part.set_size(1 << 40).unwrap();
+    part.write_at(&vec![7; 1 << 20], 1 << 30).unwrap();
+    part.punch((1 << 30) + 65536, 65536).unwrap();
+    part.punch(1 << 41, 4096).unwrap();
+    part.punch(0, 0).unwrap();
+    part.start_writeback(1 << 30, 1 << 20);
+    part.commit(&Metadata::default(), true).unwrap();
+    let stat = tree.stat(b"sparse").unwrap().unwrap();
+    assert_eq!(stat.size, 1 << 40);
+    assert!(stat.blocks * 512 < 2 << 20, "{} blocks", stat.blocks);
+    let file = tree.open_file(b"sparse").unwrap();
+    let mut buffer = [1; 4096];
+    file.read_at(&mut buffer, (1 << 30) + 65536).unwrap();
+    assert_eq!(buffer, [0; 4096]);
+    let data = file.next_data(0, 1 << 40).unwrap().unwrap();
+    if data != (0, 1 << 40) {
+        assert_eq!(data, (1 << 30, (1 << 30) + 65536));
+    }
+}
+
+#[test]
+fn too_little_room_is_told_before_writing() {
+    let (_dir, tree) = setup();
+    let part = tree.new_part(b"huge", false).unwrap();
+    part.reserve(1 << 20).unwrap();
+    assert!(part.reserve(1 << 60).unwrap_err().is_no_space());
+}
+
+#[test]
+fn deletion_takes_what_is_not_kept_and_never_follows_links() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let outside = dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("precious"), b"").unwrap();
+    fs::create_dir_all(root.join("d/old/deep")).unwrap();
+    fs::write(root.join("d/old/deep/file"), b"").unwrap();
+    symlink(&outside, root.join("d/old/link")).unwrap();
+    symlink(&outside, root.join("d/link")).unwrap();
+    fs::create_dir(root.join("d/kept")).unwrap();
+    fs::write(root.join("d/kept/inner"), b"").unwrap();
+    tree.stat(b"d/old/deep/file").unwrap();
+    for dry_run in [true, false] {
+        let mut asked = Vec::new();
+        let mut deleted = Vec::new();
+        let mut keep = |name: &[u8], is_dir: bool| {
+            asked.push((String::from_utf8(name.to_vec()).unwrap(), is_dir));
+            name == b"kept"
+        };
+        let errors = tree
+            .delete_extraneous(b"d", &mut keep, dry_run, &mut |path| deleted.push(String::from_utf8(path).unwrap()));
+        assert!(errors.is_empty(), "{errors:?}");
+        assert_eq!(asked, [("kept".into(), true), ("link".into(), false), ("old".into(), true)]);
+        assert_eq!(deleted, ["d/link", "d/old/deep/file", "d/old/deep", "d/old/link", "d/old"]);
+        assert_eq!(root.join("d/old").exists(), dry_run);
+    }
+    assert!(root.join("d/kept/inner").exists() && outside.join("precious").exists());
+    assert!(tree.delete_extraneous(b"missing", &mut |_, _| false, false, &mut |_| ()).is_empty());
+    // What was deleted and made again is not confused with what it was.
+    tree.make_dir(b"d/old").unwrap();
+    tree.make_dir(b"d/old/deep").unwrap();
+    tree.new_part(b"d/old/deep/file", false).unwrap().commit(&Metadata::default(), false).unwrap();
+    assert!(root.join("d/old/deep/file").exists());
+}
+
+#[test]
+fn a_directory_replaced_by_somebody_else_is_found_again() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    tree.make_dir(b"d").unwrap();
+    tree.new_part(b"d/a", false).unwrap().commit(&Metadata::default(), false).unwrap();
+    fs::remove_dir_all(root.join("d")).unwrap();
+    fs::create_dir(root.join("d")).unwrap();
+    tree.new_part(b"d/a", false).unwrap().commit(&Metadata::default(), false).unwrap();
+    assert!(root.join("d/a").exists());
+}
+
+#[test]
+fn attributes_become_equal_to_the_sources() {
+    let (dir, _) = setup();
+    let root = dir.path().join("root");
+    let options = TargetOptions { xattrs: true, ..Default::default() };
+    let tree = TargetTree::open(&bytes(&root), &options).unwrap().0;
+    let pair = |name: &str, value: &[u8]| (name.as_bytes().to_vec(), value.to_vec());
+    let set = |xattrs: Vec<_>| {
+        let meta = Metadata { xattrs: Some(xattrs), mode: Some(0o444), ..Default::default() };
+        tree.new_part(b"new", false).unwrap().commit(&meta, false).unwrap();
+        tree.set_metadata(b"file", &meta)
+    };
+    fs::write(root.join("file"), b"").unwrap();
+    set(vec![pair("user.a", b"1"), pair("user.b", b"2"), pair("system.odd", b"3"), pair("security.selinux", b"4")])
+        .unwrap();
+    if tree.xattrs_unsupported() {
+        eprintln!("skipped: the file system of the temporary directory has no attributes");
+        return;
+    }
+    fs::set_permissions(root.join("file"), fs::Permissions::from_mode(0o600)).unwrap();
+    set(vec![pair("user.b", b"changed")]).unwrap();
+    for name in ["file", "new"] {
+        let file = fs::File::open(root.join(name)).unwrap();
+        let mut names = haul_sys::xattr::list(std::os::fd::AsFd::as_fd(&file)).unwrap();
+        names.retain(|name| !name.starts_with(b"security."));
+        assert_eq!(names, [b"user.b".to_vec()]);
+    }
+}
+
+#[test]
+fn ownership_is_set_by_root_only() {
+    let (_dir, tree) = setup();
+    let part = tree.new_part(b"file", false).unwrap();
+    let meta = Metadata { mode: Some(0o4755), owner: Some(12345), group: Some(23456), ..Default::default() };
+    part.commit(&meta, false).unwrap();
+    let stat = tree.stat(b"file").unwrap().unwrap();
+    if haul_sys::process::is_root() {
+        assert_eq!((stat.uid, stat.gid, stat.mode), (12345, 23456, 0o4755));
+    } else {
+        eprintln!("skipped in part: only root can give files away");
+        assert_eq!((stat.uid, stat.mode), (haul_sys::process::effective_user(), 0o755));
+    }
+}
+
+#[test]
+fn many_threads_write_neighbours() {
+    let (dir, tree) = setup();
+    for number in 0..10 {
+        tree.make_dir(format!("d{number}").as_bytes()).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let tree = &tree;
+            scope.spawn(move || {
+                for number in 0..100 {
+                    let path = format!("d{}/{thread}-{number}", number % 10);
+                    let part = tree.new_part(path.as_bytes(), false).unwrap();
+                    part.write_at(path.as_bytes(), 0).unwrap();
+                    part.commit(&Metadata { mtime: Some(OLD), ..Default::default() }, false).unwrap();
+                }
+            });
+        }
+    });
+    for number in 0..10 {
+        assert_eq!(fs::read_dir(dir.path().join(format!("root/d{number}"))).unwrap().count(), 40);
+    }
+}

@@ -1,0 +1,113 @@
+//! `haul agent`: the far side over standard input and output, started through ssh.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_net::listen::{Door, Listener};
+use haul_net::{Identity, Stream};
+use haul_wire::PROTOCOL_VERSION;
+use haul_wire::banner::AGENT;
+use haul_wire::lane::Hello;
+
+use crate::desk::Desk;
+use crate::error::{Error, Fault};
+use crate::far::{self, Grant};
+
+/// What `haul agent` was told on its command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentOptions {
+    /// `--port-range FIRST-LAST`
+    pub port_range: Option<(u16, u16)>,
+    /// `--relay PORT`: carry one lane between standard input/output and this local port instead of a control session.
+    pub relay_port: Option<u16>,
+}
+
+/// The far side of a session over standard input and output: what `haul agent` runs. Returns the process exit code; the
+/// initiator has been told in words already.
+pub fn agent(options: &AgentOptions) -> u8 {
+    let result = match options.relay_port {
+        Some(port) => relay(port),
+        None => serve(options),
+    };
+    u8::from(result.is_err())
+}
+
+fn serve(options: &AgentOptions) -> Result<(), Error> {
+    // More files may then be open at once; with the old limit it still works.
+    let _ = haul_sys::process::raise_open_file_limit();
+    let identity = Arc::new(Identity::generate().map_err(|error| far::net_error(&error))?);
+    let desk = Arc::new(Desk::default());
+    let door = open_door(&identity, &desk, options.port_range);
+    let port = door.as_ref().map_or(0, Door::port);
+    let mut output = io::stdout().lock();
+    writeln!(output, "{AGENT} {PROTOCOL_VERSION}")
+        .and_then(|()| output.flush())
+        .map_err(|error| Error::new(Fault::Protocol, "cannot write to standard output").because(error))?;
+    drop(output);
+    far::serve_control(standard_streams()?, &identity, &desk, port, &Grant::default())
+}
+
+/// Listens for lanes. A host that lets nobody listen still works: it dials, or lanes run inside ssh.
+pub(crate) fn open_door(
+    identity: &Arc<Identity>,
+    desk: &Arc<Desk>,
+    port_range: Option<(u16, u16)>,
+) -> Option<Door> {
+    let listener = Listener::bind(port_range, None).ok()?;
+    let desk = Arc::clone(desk);
+    let deliver = Arc::new(move |mut stream: Stream, key, _from: SocketAddr| {
+        if let Ok(Hello::Lane(hello)) = Desk::read_hello(&mut stream) {
+            desk.deliver(stream, &key, hello);
+        }
+    });
+    // Whoever proves a key may name a session; the desk then compares both.
+    let admit = Arc::new(|_: &_, _| true);
+    let ciphers = haul_net::preferred_ciphers(None);
+    Door::open(listener, Arc::clone(identity), admit, ciphers, deliver).ok()
+}
+
+fn standard_streams() -> Result<Stream, Error> {
+    let own = |fd: io::Result<OwnedFd>| {
+        fd.map_err(|error| Error::new(Fault::Protocol, "cannot use standard input and output").because(error))
+    };
+    let input = own(io::stdin().as_fd().try_clone_to_owned())?;
+    let output = own(io::stdout().as_fd().try_clone_to_owned())?;
+    Stream::plain_pipes(input, output, None)
+        .map_err(|error| Error::new(Fault::Protocol, "cannot use standard input and output").because(error))
+}
+
+/// Carries one lane between this ssh session and the agent that listens on a port of this host. It is TLS from end to end;
+/// nothing is seen here.
+fn relay(port: u16) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::new(Fault::Network, "cannot relay a lane").because(error);
+    let socket = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(failed)?;
+    // The reader of the lane must know where the shell's noise ends.
+    let mut output = io::stdout().lock();
+    writeln!(output, "{AGENT} {PROTOCOL_VERSION}").and_then(|()| output.flush()).map_err(failed)?;
+    drop(output);
+    let mut from_socket = socket.try_clone().map_err(failed)?;
+    let outward = std::thread::Builder::new()
+        .name("relay-out".into())
+        .spawn(move || pump(&mut from_socket, &mut io::stdout().lock()))
+        .map_err(failed)?;
+    let mut to_socket = &socket;
+    let inward = pump(&mut io::stdin().lock(), &mut to_socket);
+    // The peer of this direction has to see its end; the other direction goes on.
+    let _ = socket.shutdown(std::net::Shutdown::Write);
+    let outward = outward.join().unwrap_or_else(|_| Err(io::Error::other("the relay broke")));
+    inward.and(outward).map_err(failed)
+}
+
+fn pump(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; haul_wire::limits::BLOCK_BYTES];
+    loop {
+        let read = from.read(&mut buffer)?;
+        if read == 0 {
+            return to.flush();
+        }
+        to.write_all(&buffer[..read])?;
+        to.flush()?;
+    }
+}

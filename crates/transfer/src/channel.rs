@@ -1,0 +1,337 @@
+//! The control channel: one thread reads messages, one writes them, nobody waits for the other.
+//!
+//! Everything that happens to a session arrives as one kind of [`SessionEvent`] in one queue, so that its owner is a loop:
+//! `while !done { apply(next_event()) }`.
+
+use std::io::{self, Read, Write};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_net::{ShutdownHandle, Stream};
+use haul_wire::codec::{self, LENGTH_BYTES};
+use haul_wire::control::{Answer, Control, Outcome, OutcomeKind, Receipt, Wanted};
+use haul_wire::limits::BATCH_BYTES;
+use haul_wire::manifest::PackedItem;
+
+use crate::error::{Error, Fault};
+
+/// What can happen to a session.
+pub(crate) enum SessionEvent {
+    /// A message of the peer.
+    Control(Control),
+    /// The control channel ended: orderly (`None`), or with what was wrong.
+    ControlEnded(Option<String>),
+    /// A lane is connected and authenticated.
+    LaneUp(Stream, u16),
+    /// A lane's thread ended; the error if it did so before its time.
+    LaneDown(u16, Option<io::Error>),
+    /// Something changed that the loop should look at now.
+    Wake,
+    /// No lane can be had, and nothing is left to try.
+    NoLanes(Error),
+}
+
+/// The queue of a session; bounded, so that a flooding peer waits in its own socket.
+pub(crate) struct Events {
+    sender: SyncSender<SessionEvent>,
+    receiver: Receiver<SessionEvent>,
+}
+
+/// Events waiting at a session's loop. Control messages are at most 1 MiB each.
+const EVENT_QUEUE: usize = 32;
+
+impl Events {
+    pub(crate) fn new() -> Self {
+        let (sender, receiver) = sync_channel(EVENT_QUEUE);
+        Self { sender, receiver }
+    }
+
+    pub(crate) fn sender(&self) -> SyncSender<SessionEvent> {
+        self.sender.clone()
+    }
+
+    /// The next event, or `None` after `limit`.
+    pub(crate) fn next(&self, limit: Duration) -> Option<SessionEvent> {
+        match self.receiver.recv_timeout(limit) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+}
+
+/// The near end of a control channel.
+#[derive(Clone)]
+pub(crate) struct Channel {
+    outbox: Arc<Outbox>,
+    heard: Arc<Heard>,
+    shutdown: ShutdownHandle,
+}
+
+impl Channel {
+    /// Starts the two threads on a stream; messages arrive in `events`.
+    pub(crate) fn open(stream: Stream, events: SyncSender<SessionEvent>, ping_every: Duration) -> io::Result<Self> {
+        let shutdown = stream.shutdown_handle();
+        let (input, output) = stream.split();
+        let outbox = Arc::new(Outbox::default());
+        let heard = Arc::new(Heard::new());
+        let (for_reader, for_writer) = (Arc::clone(&heard), Arc::clone(&outbox));
+        std::thread::Builder::new()
+            .name("control-in".into())
+            .spawn(move || read_messages(input, &for_reader, &events))?;
+        std::thread::Builder::new()
+            .name("control-out".into())
+            .spawn(move || write_messages(output, &for_writer, ping_every))?;
+        Ok(Self { outbox, heard, shutdown })
+    }
+
+    pub(crate) fn outbox(&self) -> &Arc<Outbox> {
+        &self.outbox
+    }
+
+    /// Time since the peer's last byte.
+    pub(crate) fn silence(&self) -> Duration {
+        self.heard.silence()
+    }
+
+    /// Writes what is queued, within `limit`, and ends the channel.
+    pub(crate) fn close(&self, limit: Duration) {
+        self.outbox.close(limit);
+        self.shutdown.shutdown();
+    }
+
+    /// Ends the channel at once.
+    pub(crate) fn cut(&self) {
+        self.shutdown.shutdown();
+        self.outbox.close(Duration::ZERO);
+    }
+}
+
+/// When the peer was last heard; shared by the reading thread and the session's loop.
+struct Heard {
+    start: Instant,
+    last_ms: AtomicU64,
+}
+
+impl Heard {
+    fn new() -> Self {
+        Self { start: Instant::now(), last_ms: AtomicU64::new(0) }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn touch(&self) {
+        self.last_ms.store(self.now_ms(), Ordering::Relaxed);
+    }
+
+    fn silence(&self) -> Duration {
+        Duration::from_millis(self.now_ms().saturating_sub(self.last_ms.load(Ordering::Relaxed)))
+    }
+}
+
+fn read_messages(mut input: impl Read, heard: &Heard, events: &SyncSender<SessionEvent>) {
+    let mut buffer = Vec::new();
+    loop {
+        let event = match read_message(&mut input, &mut buffer) {
+            Ok(Some(Control::Ping)) => {
+                heard.touch();
+                continue;
+            }
+            Ok(Some(message)) => SessionEvent::Control(message),
+            Ok(None) => SessionEvent::ControlEnded(None),
+            Err(why) => SessionEvent::ControlEnded(Some(why)),
+        };
+        heard.touch();
+        let last = matches!(event, SessionEvent::ControlEnded(_));
+        // A session that ended no longer listens; that is no error.
+        if events.send(event).is_err() || last {
+            return;
+        }
+    }
+}
+
+/// Reads one message; `Ok(None)` at an orderly end.
+pub(crate) fn read_message(input: &mut impl Read, buffer: &mut Vec<u8>) -> Result<Option<Control>, String> {
+    let mut length = [0; LENGTH_BYTES];
+    match read_full(input, &mut length) {
+        Ok(0) => return Ok(None),
+        Ok(LENGTH_BYTES) => {}
+        Ok(_) => return Err("it ended in the middle of a message".into()),
+        Err(error) => return Err(error.to_string()),
+    }
+    let length = codec::decode_length(length).map_err(|fault| fault.to_string())?;
+    buffer.resize(length, 0);
+    match read_full(input, buffer) {
+        Ok(read) if read == length => {}
+        Ok(_) => return Err("it ended in the middle of a message".into()),
+        Err(error) => return Err(error.to_string()),
+    }
+    codec::decode(buffer).map(Some).map_err(|fault| fault.to_string())
+}
+
+/// Fills `buffer` as far as the input goes.
+fn read_full(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match input.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+fn write_messages(mut output: impl Write, outbox: &Outbox, ping_every: Duration) {
+    let mut bytes = Vec::new();
+    loop {
+        let (messages, closing) = outbox.take(ping_every);
+        bytes.clear();
+        for message in &messages {
+            if let Err(fault) = codec::encode(message, &mut bytes) {
+                // Only a message of our own making can be too large: a broken invariant, but the peer must not hang.
+                debug_assert!(false, "cannot encode {message:?}: {fault}");
+            }
+        }
+        let written = output.write_all(&bytes).and_then(|()| output.flush());
+        if written.is_err() || (closing && messages.is_empty()) {
+            outbox.written_out();
+            return;
+        }
+    }
+}
+
+/// Messages on their way to the peer. Runs of the same kind are sent as one batch; the order among all is kept.
+///
+/// Bounded by what it carries: items by the window, answers, receipts and outcomes by the items.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    state: Mutex<OutboxState>,
+    filled: Condvar,
+    drained: Condvar,
+}
+
+#[derive(Default)]
+struct OutboxState {
+    /// Each message with about its size in bytes.
+    queue: VecDeque<(Control, usize)>,
+    closing: bool,
+    written_out: bool,
+}
+
+impl Outbox {
+    pub(crate) fn send(&self, message: Control) {
+        let mut state = self.lock();
+        state.queue.push_back((message, BATCH_BYTES));
+        self.filled.notify_one();
+    }
+
+    pub(crate) fn item(&self, item: PackedItem, weight_bytes: usize) {
+        self.append(item, weight_bytes + ELEMENT_BYTES, |last| match last {
+            Control::Items(items) => Some(items),
+            _ => None,
+        }, Control::Items);
+    }
+
+    pub(crate) fn answer(&self, answer: Answer) {
+        let ranges = match &answer.wanted {
+            Wanted::All => 0,
+            Wanted::Chunks(ranges) => ranges.len(),
+        };
+        self.append(answer, ranges * RANGE_BYTES + ELEMENT_BYTES, |last| match last {
+            Control::Answers(answers) => Some(answers),
+            _ => None,
+        }, Control::Answers);
+    }
+
+    pub(crate) fn receipt(&self, receipt: Receipt) {
+        self.append(receipt, ELEMENT_BYTES, |last| match last {
+            Control::Receipts(receipts) => Some(receipts),
+            _ => None,
+        }, Control::Receipts);
+    }
+
+    pub(crate) fn outcome(&self, outcome: Outcome) {
+        let text = match &outcome.result {
+            OutcomeKind::Failed { why, .. } => why.len(),
+            _ => 0,
+        };
+        self.append(outcome, text + ELEMENT_BYTES, |last| match last {
+            Control::Outcomes(outcomes) => Some(outcomes),
+            _ => None,
+        }, Control::Outcomes);
+    }
+
+    fn append<T>(
+        &self,
+        element: T,
+        weight_bytes: usize,
+        batch_of: impl Fn(&mut Control) -> Option<&mut Vec<T>>,
+        batch: impl Fn(Vec<T>) -> Control,
+    ) {
+        let mut state = self.lock();
+        if let Some((last, last_bytes)) = state.queue.back_mut()
+            && *last_bytes + weight_bytes <= BATCH_BYTES
+            && let Some(elements) = batch_of(last)
+        {
+            elements.push(element);
+            *last_bytes += weight_bytes;
+        } else {
+            state.queue.push_back((batch(vec![element]), weight_bytes));
+        }
+        self.filled.notify_one();
+    }
+
+    /// All that is queued, waiting for it at most `ping_every`: then a ping is due. The flag says that no more will come.
+    fn take(&self, ping_every: Duration) -> (Vec<Control>, bool) {
+        let state = self.lock();
+        let (mut state, _) = self
+            .filled
+            .wait_timeout_while(state, ping_every, |state| state.queue.is_empty() && !state.closing)
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut messages: Vec<Control> = state.queue.drain(..).map(|(message, _)| message).collect();
+        if messages.is_empty() && !state.closing {
+            messages.push(Control::Ping);
+        }
+        (messages, state.closing)
+    }
+
+    fn written_out(&self) {
+        self.lock().written_out = true;
+        self.drained.notify_all();
+    }
+
+    fn close(&self, limit: Duration) {
+        let mut state = self.lock();
+        state.closing = true;
+        self.filled.notify_all();
+        let _ = self
+            .drained
+            .wait_timeout_while(state, limit, |state| !state.written_out)
+            .unwrap_or_else(PoisonError::into_inner);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, OutboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// More than an answer, receipt, outcome or the fixed part of an item takes on the wire.
+const ELEMENT_BYTES: usize = 96;
+
+/// Most that one range of chunks takes on the wire: two varints of 32 bits.
+const RANGE_BYTES: usize = 10;
+
+/// An error of the session from what the control channel said at its end.
+pub(crate) fn ended(why: Option<String>) -> Error {
+    match why {
+        None => Error::new(Fault::Network, "the far side ended the session early"),
+        Some(why) => Error::new(Fault::Network, "the control channel failed").because(why),
+    }
+    .try_this("run the same command again: what is verified is not sent again")
+}

@@ -1,0 +1,223 @@
+//! Between the job as the user means it, the messages that carry it, and the store's own types: by hand, at the edge.
+
+use std::net::{IpAddr, SocketAddr};
+
+use haul_engine::compare::{Existing, Rules, Standing};
+use haul_store::{FoundEntry, Kind, Metadata, Stat, StoreError};
+use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, FailureKind};
+use haul_wire::limits::MAX_TEXT_BYTES;
+use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
+use haul_wire::path::{PathFault, RelPath};
+
+use crate::error::{Error, Fault};
+use crate::job::{Carriage, Cipher, Selection};
+
+pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selection {
+    let rule = |rule: &crate::job::FilterRule| wire::FilterRule { include: rule.include, pattern: rule.pattern.clone() };
+    wire::Selection {
+        rules: selection.rules.iter().map(rule).collect(),
+        files_from: selection.files_from.clone(),
+        follow_links: selection.follow_links,
+        owner: selection.owner,
+        group: selection.group,
+        hard_links: selection.hard_links,
+        xattrs: selection.xattrs,
+        acls: selection.acls,
+        sparse: selection.sparse,
+        delete: selection.delete,
+        checksum: selection.checksum,
+        update: selection.update,
+        ignore_existing: selection.ignore_existing,
+        dry_run: selection.dry_run,
+        inplace: selection.inplace,
+        no_resume: selection.no_resume,
+        flush: selection.flush,
+        make_target: selection.make_target,
+        hash_kept,
+    }
+}
+
+pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wire::Carriage {
+    wire::Carriage {
+        rate_bytes_per_s: carriage.rate_bytes_per_s,
+        ciphers: ciphers.iter().map(|cipher| cipher_number(*cipher)).collect(),
+        compress: carriage.compress,
+        timeout_ms: u32::try_from(carriage.timeout.as_millis()).unwrap_or(u32::MAX),
+        congestion_control: carriage.congestion_control.clone(),
+    }
+}
+
+pub(crate) fn net_cipher(cipher: Cipher) -> haul_net::Cipher {
+    match cipher {
+        Cipher::Aes128Gcm => haul_net::Cipher::Aes128Gcm,
+        Cipher::Aes256Gcm => haul_net::Cipher::Aes256Gcm,
+        Cipher::Chacha20Poly1305 => haul_net::Cipher::Chacha20Poly1305,
+    }
+}
+
+fn cipher_number(cipher: haul_net::Cipher) -> u8 {
+    match cipher {
+        haul_net::Cipher::Aes128Gcm => 1,
+        haul_net::Cipher::Aes256Gcm => 2,
+        haul_net::Cipher::Chacha20Poly1305 => 3,
+    }
+}
+
+/// The ciphers of a peer's numbers; unknown ones are left out.
+pub(crate) fn ciphers(numbers: &[u8]) -> Vec<haul_net::Cipher> {
+    let all = [haul_net::Cipher::Aes128Gcm, haul_net::Cipher::Aes256Gcm, haul_net::Cipher::Chacha20Poly1305];
+    numbers.iter().filter_map(|n| all.into_iter().find(|cipher| cipher_number(*cipher) == *n)).collect()
+}
+
+pub(crate) fn address(ip: IpAddr) -> Address {
+    match ip {
+        IpAddr::V4(v4) => Address::V4(v4.octets()),
+        IpAddr::V6(v6) => Address::V6(v6.octets()),
+    }
+}
+
+pub(crate) fn ip(address: Address) -> IpAddr {
+    match address {
+        Address::V4(octets) => IpAddr::from(octets),
+        Address::V6(octets) => IpAddr::from(octets),
+    }
+}
+
+pub(crate) fn candidate(address_and_port: SocketAddr) -> Candidate {
+    Candidate { address: address(address_and_port.ip()), port: address_and_port.port() }
+}
+
+pub(crate) fn socket_addr(candidate: &Candidate) -> SocketAddr {
+    SocketAddr::new(ip(candidate.address), candidate.port)
+}
+
+fn time(time: haul_store::Time) -> Time {
+    Time { s: time.s, ns: time.ns }
+}
+
+fn store_time(time: Time) -> haul_store::Time {
+    haul_store::Time { s: time.s, ns: time.ns }
+}
+
+pub(crate) fn identity(stat: &Stat) -> Identity {
+    Identity { size: stat.size, mtime: time(stat.mtime), ctime: time(stat.id.ctime), inode: stat.id.ino }
+}
+
+/// A file has holes when it takes visibly less space than its size.
+pub(crate) fn is_sparse(stat: &Stat) -> bool {
+    stat.blocks.saturating_mul(512).saturating_add(SPARSE_SLACK_BYTES) < stat.size
+}
+
+/// Compressing file systems and tail packing make small differences that are not worth looking for holes.
+const SPARSE_SLACK_BYTES: u64 = 64 << 10;
+
+pub(crate) fn item(entry: FoundEntry) -> Result<Item, PathFault> {
+    let kind = match entry.kind {
+        haul_store::EntryKind::File => {
+            ItemKind::File { identity: identity(&entry.stat), sparse: is_sparse(&entry.stat), blake3: None }
+        }
+        haul_store::EntryKind::Directory => ItemKind::Directory,
+        haul_store::EntryKind::Symlink { target } => ItemKind::Symlink { target },
+        haul_store::EntryKind::HardLink { first } => ItemKind::HardLink { first: RelPath::new(first)? },
+    };
+    let xattrs = entry.xattrs.into_iter().map(|(name, value)| Xattr { name, value }).collect();
+    Ok(Item { path: RelPath::new(entry.path)?, kind, attributes: attributes(&entry.stat, xattrs) })
+}
+
+pub(crate) fn attributes(stat: &Stat, xattrs: Vec<Xattr>) -> Attributes {
+    Attributes { mode: stat.mode & 0o7777, mtime: time(stat.mtime), uid: stat.uid, gid: stat.gid, xattrs }
+}
+
+pub(crate) fn existing(stat: Option<&Stat>) -> Existing {
+    let Some(stat) = stat else { return Existing::Missing };
+    match stat.kind {
+        Kind::File => Existing::File(standing(stat)),
+        Kind::Directory => Existing::Directory(standing(stat)),
+        Kind::Symlink { .. } | Kind::Special => Existing::Other,
+    }
+}
+
+pub(crate) fn standing(stat: &Stat) -> Standing {
+    Standing { size: stat.size, mtime: time(stat.mtime), mode: stat.mode & 0o7777, uid: stat.uid, gid: stat.gid }
+}
+
+pub(crate) fn rules(selection: &wire::Selection, privileged: bool) -> Rules {
+    Rules {
+        checksum: selection.checksum,
+        update: selection.update,
+        ignore_existing: selection.ignore_existing,
+        owner: selection.owner && privileged,
+        group: selection.group && privileged,
+        xattrs: selection.xattrs || selection.acls,
+    }
+}
+
+/// The metadata to give an entry. Owner and group only when asked for and allowed to.
+pub(crate) fn metadata(attributes: &Attributes, selection: &wire::Selection, privileged: bool) -> Metadata {
+    let xattrs = (selection.xattrs || selection.acls)
+        .then(|| attributes.xattrs.iter().map(|x| (x.name.clone(), x.value.clone())).collect());
+    Metadata {
+        mode: Some(attributes.mode),
+        mtime: Some(store_time(attributes.mtime)),
+        owner: (selection.owner && privileged).then_some(attributes.uid),
+        group: (selection.group && privileged).then_some(attributes.gid),
+        xattrs,
+    }
+}
+
+pub(crate) fn failure_kind(error: &StoreError) -> FailureKind {
+    if error.is_no_space() { FailureKind::Space } else { FailureKind::Io }
+}
+
+/// Text that fits the limit of the protocol.
+pub(crate) fn bounded(text: impl std::fmt::Display) -> String {
+    let mut text = text.to_string();
+    if text.len() > MAX_TEXT_BYTES {
+        let cut = (0..=MAX_TEXT_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(cut);
+    }
+    text
+}
+
+pub(crate) fn abort(error: &Error) -> Abort {
+    let fault = match error.fault {
+        Fault::Usage => AbortFault::Usage,
+        Fault::FileIo | Fault::Install | Fault::Ssh => AbortFault::FileIo,
+        Fault::Space => AbortFault::Space,
+        Fault::Protocol => AbortFault::Protocol,
+        Fault::Network => AbortFault::Network,
+        Fault::Authentication => AbortFault::Authentication,
+        Fault::Verification => AbortFault::Verification,
+        Fault::Timeout => AbortFault::Timeout,
+        Fault::Interrupted => AbortFault::Interrupted,
+        Fault::Busy => AbortFault::Busy,
+    };
+    Abort {
+        fault,
+        what: bounded(&error.what),
+        cause: error.cause.as_ref().map(bounded),
+        hint: error.hint.as_ref().map(bounded),
+    }
+}
+
+pub(crate) fn error_of(abort: Abort) -> Error {
+    let fault = match abort.fault {
+        AbortFault::Usage => Fault::Usage,
+        AbortFault::FileIo => Fault::FileIo,
+        AbortFault::Space => Fault::Space,
+        AbortFault::Protocol => Fault::Protocol,
+        AbortFault::Network => Fault::Network,
+        AbortFault::Authentication => Fault::Authentication,
+        AbortFault::Verification => Fault::Verification,
+        AbortFault::Timeout => Fault::Timeout,
+        AbortFault::Interrupted => Fault::Interrupted,
+        AbortFault::Busy => Fault::Busy,
+    };
+    Error { fault, what: abort.what, cause: abort.cause, hint: abort.hint }
+}
+
+/// A store error that ends the job.
+pub(crate) fn store_error(error: &StoreError) -> Error {
+    let fault = if error.is_no_space() { Fault::Space } else { Fault::FileIo };
+    Error::new(fault, error.to_string())
+}

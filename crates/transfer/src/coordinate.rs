@@ -1,0 +1,236 @@
+//! Who is where, who sends, who receives.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::Arc;
+
+use haul_net::{Identity, Stream};
+use haul_wire::control::{Control, ReceiverSummary, Role, SenderSummary};
+
+use crate::agent;
+use crate::channel::{Channel, Events, SessionEvent};
+use crate::convert;
+use crate::desk::Desk;
+use crate::error::{Error, Fault};
+use crate::event::{Observer, Report};
+use crate::far::{self, PING_EVERY};
+use crate::job::{Endpoint, Job, Place};
+use crate::lanes::{LanePlan, LaneRecord, LaneTerms};
+use crate::receiver::{self, ReceiverJob};
+use crate::relay;
+use crate::remote::{self, Remote};
+use crate::sender::{self, SenderJob};
+use crate::session::{self, NoKeeper};
+use crate::watch::{Ends, Watch};
+
+/// Carries a job out. Returns when everything is verified and flushed, or with the error that ended it.
+///
+/// One bad file is not an error: it is an [`crate::Event::Failed`] and counted in the report.
+pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
+    // More files may then be open at once; with the old limit it still works.
+    let _ = haul_sys::process::raise_open_file_limit();
+    let source = &job.sources.first().ok_or_else(|| Error::new(Fault::Usage, "no source was named"))?.place;
+    let hash_kept = observer.wants_manifest();
+    let watch = Arc::new(Watch::new(observer));
+    let ends = match (source, &job.target.place) {
+        (Place::Local, Place::Local) => here(job, &watch, hash_kept)?,
+        (Place::Local, place) => with_remote(job, place, Side::Sender, &watch, hash_kept)?,
+        (place, Place::Local) => with_remote(job, place, Side::Receiver, &watch, hash_kept)?,
+        (source, target) => relay::run(job, source, target, &watch, hash_kept)?,
+    };
+    Ok(watch.report(&ends, job.selection.dry_run).expect("somebody watches"))
+}
+
+/// Which role is played here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Sender,
+    Receiver,
+}
+
+pub(crate) fn source_paths(job: &Job) -> Vec<Vec<u8>> {
+    job.sources.iter().map(|Endpoint { path, .. }| path.clone()).collect()
+}
+
+/// Both sides on this machine: two roles in one process, lanes over socket pairs.
+fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
+    let failed = |error: std::io::Error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error);
+    let (sender_end, receiver_end) = Stream::plain_pair().map_err(failed)?;
+    let (sender_events, receiver_events) = (Events::new(), Events::new());
+    let sender_channel = Channel::open(sender_end, sender_events.sender(), PING_EVERY).map_err(failed)?;
+    let receiver_channel = Channel::open(receiver_end, receiver_events.sender(), PING_EVERY).map_err(failed)?;
+    let lanes = haul_engine::plan::lanes(job.carriage.lanes, 0, far::cpus()).lanes;
+    for lane in 0..lanes {
+        let (out, into) = Stream::plain_pair().map_err(failed)?;
+        let (for_sender, for_receiver) = (sender_events.sender(), receiver_events.sender());
+        // The queues are read once the roles run; nobody may wait for them before.
+        std::thread::Builder::new()
+            .name("lanes".into())
+            .spawn(move || {
+                let _ = for_sender.send(SessionEvent::LaneUp(out, lane));
+                let _ = for_receiver.send(SessionEvent::LaneUp(into, lane));
+            })
+            .map_err(failed)?;
+    }
+    let selection = convert::selection(&job.selection, hash_kept);
+    let carriage = convert::carriage(&job.carriage, &[]);
+    let receiver_job = ReceiverJob {
+        target: job.target.path.clone(),
+        confine: None,
+        selection: selection.clone(),
+        carriage: carriage.clone(),
+    };
+    let sender_job =
+        SenderJob { sources: source_paths(job), confine: None, expand_globs: false, selection, carriage };
+    let receiver_watch = Arc::new(Watch::silent());
+    let receiver = std::thread::Builder::new()
+        .name("receiver".into())
+        .spawn(move || {
+            let mut aside = |message: Control| Err(session::unexpected(&message));
+            receiver::run(
+                receiver_job,
+                receiver_events,
+                &receiver_channel,
+                &receiver_watch,
+                &mut NoKeeper,
+                &mut aside,
+            )
+        })
+        .map_err(failed)?;
+    let mut aside = |message: Control| Err(session::unexpected(&message));
+    let sent = sender::run(sender_job, sender_events, &sender_channel, watch, &mut NoKeeper, &mut aside);
+    let received =
+        receiver.join().unwrap_or_else(|_| Err(Error::new(Fault::Protocol, "the receiving side broke")));
+    let (sender, _) = sent?;
+    let (_, receiver) = received?;
+    Ok(Ends { sender, receiver, lane_path: "this machine".into(), cipher: "none (this machine)".into() })
+}
+
+/// One side here, the other at a remote place.
+fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
+    let mut remote = remote::connect(place, job, watch)?;
+    let child = remote.take_child();
+    let record = Arc::new(LaneRecord::default());
+    let result = session_with(job, remote, side, watch, hash_kept, &record);
+    if let Some(child) = child {
+        child.end();
+    }
+    let (sender, receiver) = result?;
+    let lane_path = session::lock(&record.path).clone();
+    let cipher = session::lock(&record.cipher).clone();
+    Ok(Ends { sender, receiver, lane_path, cipher })
+}
+
+fn session_with(
+    job: &Job,
+    remote: Remote,
+    side: Side,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+    record: &Arc<LaneRecord>,
+) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let id = random_id()?;
+    let identity = match &remote.identity {
+        Some(identity) => Arc::clone(identity),
+        None => Arc::new(Identity::generate().map_err(|error| far::net_error(&error))?),
+    };
+    let role = match side {
+        Side::Sender => Role::Receiver { target: job.target.path.clone() },
+        Side::Receiver => Role::Sender { sources: source_paths(job) },
+    };
+    remote.start(id, identity.public(), role, job, hash_kept);
+    let desk = Arc::new(Desk::default());
+    let door = agent::open_door(&identity, &desk, job.carriage.port_range);
+    let port = door.as_ref().map(haul_net::listen::Door::port);
+    let terms = lane_terms(&remote, job, id, &identity, remote.events.sender());
+    let _expecting =
+        desk.expect(id, remote.key(), remote.events.sender(), job.carriage.congestion_control.clone());
+    let (to_plan, mut aside) = dial_answers();
+    let mut keeper = if job.selection.dry_run {
+        crate::lanes::Keeper::default()
+    } else {
+        lane_plan(&remote, job, terms, port, to_plan, record, watch).start()
+    };
+    let Remote { channel, events, .. } = remote;
+    let selection = convert::selection(&job.selection, hash_kept);
+    let carriage = convert::carriage(&job.carriage, &[]);
+    match side {
+        Side::Sender => {
+            let sources = source_paths(job);
+            let job = SenderJob { sources, confine: None, expand_globs: false, selection, carriage };
+            sender::run(job, events, &channel, watch, &mut keeper, &mut aside)
+        }
+        Side::Receiver => {
+            let job = ReceiverJob { target: job.target.path.clone(), confine: None, selection, carriage };
+            receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)
+        }
+    }
+}
+
+/// What the lanes to a remote have in common.
+pub(crate) fn lane_terms(
+    remote: &Remote,
+    job: &Job,
+    session: [u8; 16],
+    identity: &Arc<Identity>,
+    events: SyncSender<SessionEvent>,
+) -> LaneTerms {
+    LaneTerms {
+        session,
+        identity: Arc::clone(identity),
+        peer_key: remote.key(),
+        ciphers: remote::agreed_ciphers(&job.carriage, &remote.hello),
+        congestion_control: job.carriage.congestion_control.clone(),
+        events,
+    }
+}
+
+/// How lanes to a remote are got.
+pub(crate) fn lane_plan(
+    remote: &Remote,
+    job: &Job,
+    terms: LaneTerms,
+    own_port: Option<u16>,
+    answers: std::sync::mpsc::Receiver<Control>,
+    record: &Arc<LaneRecord>,
+    watch: &Arc<Watch>,
+) -> LanePlan {
+    LanePlan {
+        terms,
+        asked: job.carriage.lanes,
+        cpus: far::cpus().min(remote.hello.cpus),
+        candidates: remote.candidates(job.carriage.family),
+        own_addresses: remote.our_addresses(),
+        own_port,
+        answers,
+        outbox: Arc::clone(remote.channel.outbox()),
+        over_ssh: remote.ssh_lanes(watch),
+        only_over_ssh: job.carriage.lanes_over_ssh,
+        record: Arc::clone(record),
+        watch: Arc::clone(watch),
+    }
+}
+
+/// Passes the far side's words about its dialling on to the plan; anything else has no place in a session.
+pub(crate) fn dial_answers()
+-> (std::sync::mpsc::Receiver<Control>, impl FnMut(Control) -> Result<(), Error>) {
+    let (sender, receiver) = sync_channel(1);
+    let answered = AtomicBool::new(false);
+    let aside = move |message: Control| match message {
+        Control::Dialled { .. } | Control::DialFailed { .. } if !answered.swap(true, Ordering::Relaxed) => {
+            // The plan may have gone on already.
+            let _ = sender.try_send(message);
+            Ok(())
+        }
+        other => Err(session::unexpected(&other)),
+    };
+    (receiver, aside)
+}
+
+/// A random name for a session.
+pub(crate) fn random_id() -> Result<[u8; 16], Error> {
+    let mut id = [0; 16];
+    aws_lc_rs::rand::fill(&mut id)
+        .map_err(|_| Error::new(Fault::FileIo, "the system gives no random numbers"))?;
+    Ok(id)
+}

@@ -1,0 +1,195 @@
+//! The far side of a session: takes its role from the initiator and carries it out.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use haul_net::{Identity, NetError, PublicKey, Stream, dial};
+use haul_wire::control::{AgentHello, Control, Dial, Role, Start};
+use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES};
+
+use crate::channel::{self, Channel, Events, SessionEvent};
+use crate::convert;
+pub use crate::desk::Desk;
+use crate::error::{Error, Fault};
+use crate::lanes::{Dialler, LaneTerms, Redialler};
+use crate::receiver::{self, ReceiverJob};
+use crate::sender::{self, SenderJob};
+use crate::session::{self, LaneKeeper};
+use crate::watch::Watch;
+
+/// A peer that started an agent says what it wants within this time.
+const START_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How often either side says that it is alive.
+pub(crate) const PING_EVERY: Duration = Duration::from_secs(2);
+
+/// What a peer may do here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// All its paths lie beneath this directory; `None`: whatever the account may.
+    pub root: Option<PathBuf>,
+    /// It may only read.
+    pub read_only: bool,
+}
+
+/// What the far side says about itself.
+pub(crate) fn hello(identity: &Identity, port: u16) -> AgentHello {
+    let ssh = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    let mut words = ssh.split(' ');
+    let ssh_client = words.next().and_then(|word| word.parse().ok()).map(convert::address);
+    let ssh_server = words.nth(1).and_then(|word| word.parse().ok()).map(convert::address);
+    let addresses = dial::local_addresses().into_iter().take(MAX_CANDIDATES).map(convert::address).collect();
+    AgentHello {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        key: identity.public().0,
+        port,
+        addresses,
+        ssh_server,
+        ssh_client,
+        cpus: cpus(),
+        fast_aes: haul_net::preferred_ciphers(None).first() == Some(&haul_net::Cipher::Aes128Gcm),
+    }
+}
+
+/// Processors this process may use.
+pub(crate) fn cpus() -> u16 {
+    std::thread::available_parallelism().map_or(1, |count| u16::try_from(count.get()).unwrap_or(u16::MAX))
+}
+
+/// Serves one initiator on a control channel to its end. Lanes arrive at `desk`, whose listener has `port`.
+pub fn serve_control(
+    stream: Stream,
+    identity: &Arc<Identity>,
+    desk: &Arc<Desk>,
+    port: u16,
+    grant: &Grant,
+) -> Result<(), Error> {
+    let events = Events::new();
+    let channel = Channel::open(stream, events.sender(), PING_EVERY)
+        .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;
+    channel.outbox().send(Control::AgentHello(hello(identity, port)));
+    let start = match await_start(&events) {
+        Ok(start) => start,
+        Err(error) => {
+            session::abort(&channel, &error);
+            return Err(error);
+        }
+    };
+    let ciphers = convert::ciphers(&start.carriage.ciphers);
+    let terms = LaneTerms {
+        session: start.session,
+        identity: Arc::clone(identity),
+        peer_key: PublicKey(start.peer_key),
+        ciphers,
+        congestion_control: start.carriage.congestion_control.clone(),
+        events: events.sender(),
+    };
+    let expecting =
+        desk.expect(start.session, terms.peer_key, events.sender(), terms.congestion_control.clone());
+    let redialler = Arc::new(Mutex::new(None));
+    let mut keeper = FarKeeper(Arc::clone(&redialler));
+    let outbox = Arc::clone(channel.outbox());
+    let mut aside = |message: Control| match message {
+        Control::Dial(request) => {
+            let (terms, outbox, redialler) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&redialler));
+            let started = std::thread::Builder::new().name("dial".into()).spawn(move || {
+                let answer = answer_dial(&terms, &request, &redialler);
+                outbox.send(answer);
+            });
+            started.map(drop).map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
+        }
+        Control::Admit { key } => {
+            expecting.also(PublicKey(key));
+            Ok(())
+        }
+        other => Err(session::unexpected(&other)),
+    };
+    let watch = Arc::new(Watch::silent());
+    run_role(start, grant, events, &channel, &watch, &mut keeper, &mut aside)
+}
+
+fn await_start(events: &Events) -> Result<Start, Error> {
+    let end = Instant::now() + START_DEADLINE;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match events.next(left) {
+            Some(SessionEvent::Control(Control::Start(start))) => return Ok(start),
+            Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+            Some(SessionEvent::Control(other)) => return Err(session::unexpected(&other)),
+            Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
+            Some(_) => {}
+            None => return Err(Error::new(Fault::Timeout, "the initiator did not say what it wants")),
+        }
+    }
+}
+
+fn run_role(
+    start: Start,
+    grant: &Grant,
+    events: Events,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    keeper: &mut dyn LaneKeeper,
+    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let Start { role, selection, carriage, .. } = start;
+    let result = match role {
+        Role::Sender { sources } => {
+            let confine = grant.root.clone();
+            let job = SenderJob { sources, confine, expand_globs: true, selection, carriage };
+            sender::run(job, events, channel, watch, keeper, aside)
+        }
+        Role::Receiver { .. } if grant.read_only => {
+            let error = Error::new(Fault::Authentication, "the daemon lets this key only read")
+                .try_this("ask its operator for `rw` beside your key");
+            session::abort(channel, &error);
+            Err(error)
+        }
+        Role::Receiver { target } => {
+            let job = ReceiverJob { target, confine: grant.root.clone(), selection, carriage };
+            receiver::run(job, events, channel, watch, keeper, aside)
+        }
+    };
+    result.map(drop)
+}
+
+/// A far side that dialled brings lost lanes back itself.
+struct FarKeeper(Arc<Mutex<Option<Redialler>>>);
+
+impl LaneKeeper for FarKeeper {
+    fn lane_lost(&mut self, lane: u16) {
+        if let Some(redialler) = session::lock(&self.0).as_mut() {
+            redialler.lane_lost(lane);
+        }
+    }
+}
+
+fn answer_dial(
+    terms: &LaneTerms,
+    request: &Dial,
+    redialler: &Mutex<Option<Redialler>>,
+) -> Control {
+    let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
+    let dialler = Arc::new(Dialler::new(terms.clone(), candidates));
+    let asked = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
+    let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(START_DEADLINE);
+    match dialler.bring(asked, cpus(), timeout, &|_, _| {}) {
+        Ok((lanes, rtt_us)) => {
+            *session::lock(redialler) = Some(Redialler::new(dialler));
+            Control::Dialled { lanes, rtt_us }
+        }
+        Err(error) => Control::DialFailed { why: convert::bounded(error) },
+    }
+}
+
+/// An error of the network as an error of the job.
+pub(crate) fn net_error(error: &NetError) -> Error {
+    let fault = match error {
+        NetError::WrongKey { .. } | NetError::KeyRefused | NetError::Key { .. } => Fault::Authentication,
+        NetError::Timeout { .. } => Fault::Timeout,
+        _ => Fault::Network,
+    };
+    Error::new(fault, error.to_string())
+}

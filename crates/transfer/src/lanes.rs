@@ -1,0 +1,312 @@
+//! Connects the lanes of a session.
+//!
+//! Direct -> reversed (the far side connects to us) -> inside further ssh sessions. The first way that works is taken;
+//! the report says which. All lanes are TLS 1.3 between keys that travelled over the control channel.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use haul_engine::plan;
+use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, dial, policy};
+use haul_wire::control::{Control, Dial};
+use haul_wire::lane::{Hello, LaneHello};
+
+use crate::channel::{Outbox, SessionEvent};
+use crate::convert;
+use crate::error::{Error, Fault};
+use crate::event::Event;
+use crate::session::{self, LaneKeeper};
+use crate::ssh::SshLanes;
+use crate::watch::Watch;
+
+/// One way is tried this long before the next. A path of 300 ms with one lost SYN (1 s) still gets through.
+const WAY_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A lost lane is dialled again this often before the others have to do without it.
+const MAX_REDIALS: u32 = 5;
+
+/// Pause before the first redial; it doubles with each.
+const REDIAL_PAUSE: Duration = Duration::from_millis(200);
+
+/// What the lanes of a session have in common.
+#[derive(Clone)]
+pub(crate) struct LaneTerms {
+    pub(crate) session: [u8; 16],
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) peer_key: PublicKey,
+    pub(crate) ciphers: Vec<Cipher>,
+    pub(crate) congestion_control: Option<String>,
+    pub(crate) events: SyncSender<SessionEvent>,
+}
+
+/// How the lanes went, for the report.
+#[derive(Default)]
+pub(crate) struct LaneRecord {
+    pub(crate) path: Mutex<String>,
+    pub(crate) cipher: Mutex<String>,
+}
+
+/// Brings lanes to one peer by dialling it.
+pub(crate) struct Dialler {
+    terms: LaneTerms,
+    candidates: Mutex<Vec<SocketAddr>>,
+}
+
+impl Dialler {
+    pub(crate) fn new(terms: LaneTerms, candidates: Vec<SocketAddr>) -> Self {
+        Self { terms, candidates: Mutex::new(candidates) }
+    }
+
+    /// Connects one lane; returns it with its connect time in microseconds. A candidate where somebody else answers is
+    /// dropped; the one that works is remembered.
+    fn dial(&self, lane: u16, timeout: Duration) -> Result<(Stream, u32), NetError> {
+        let end = Instant::now() + timeout;
+        let mut candidates = session::lock(&self.candidates).clone();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let start = Instant::now();
+            let socket = dial::dial(&candidates, left)?;
+            let rtt_us = u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX);
+            let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
+            policy::apply(&socket, self.terms.congestion_control.as_deref());
+            match greet(socket, &self.terms, lane) {
+                Ok(stream) => {
+                    *session::lock(&self.candidates) = vec![address];
+                    return Ok((stream, rtt_us));
+                }
+                Err(error) => {
+                    candidates.retain(|candidate| *candidate != address);
+                    if candidates.is_empty() || Instant::now() >= end {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Connects the first lane, then as many as the rule says, all at once. Returns their number and the RTT.
+    pub(crate) fn bring(
+        self: &Arc<Self>,
+        asked: Option<u16>,
+        cpus: u16,
+        timeout: Duration,
+        told: &dyn Fn(&Stream, &plan::LaneAdvice),
+    ) -> Result<(u16, u32), NetError> {
+        let (first, rtt_us) = self.dial(0, timeout)?;
+        let advice = plan::lanes(asked, rtt_us, cpus);
+        told(&first, &advice);
+        // A session that ended meanwhile needs no lanes.
+        let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
+        for lane in 1..advice.lanes {
+            let dialler = Arc::clone(self);
+            // Without its thread the job has one lane less.
+            let _ = std::thread::Builder::new().name(format!("dial-{lane}")).spawn(move || {
+                if let Ok((stream, _)) = dialler.dial(lane, timeout) {
+                    let _ = dialler.terms.events.send(SessionEvent::LaneUp(stream, lane));
+                }
+            });
+        }
+        Ok((advice.lanes, rtt_us))
+    }
+}
+
+/// Shakes hands and says which lane of which session this is.
+pub(crate) fn greet(
+    transport: impl Into<haul_net::Transport>,
+    terms: &LaneTerms,
+    lane: u16,
+) -> Result<Stream, NetError> {
+    let expected = terms.peer_key;
+    let (mut stream, _) =
+        haul_net::client(transport, &terms.identity, move |key| *key == expected, &terms.ciphers)?;
+    let hello = Hello::Lane(LaneHello { session: terms.session, lane });
+    let said = stream.write_all(&hello.encode()).and_then(|()| stream.flush());
+    said.map_err(|cause| NetError::Io { what: "cannot greet", cause })?;
+    Ok(stream)
+}
+
+/// Dials a lane again when it was lost.
+pub(crate) struct Redialler {
+    dialler: Arc<Dialler>,
+    tries: HashMap<u16, u32>,
+}
+
+impl Redialler {
+    pub(crate) fn new(dialler: Arc<Dialler>) -> Self {
+        Self { dialler, tries: HashMap::new() }
+    }
+}
+
+impl LaneKeeper for Redialler {
+    fn lane_lost(&mut self, lane: u16) {
+        let tries = self.tries.entry(lane).or_insert(0);
+        if *tries >= MAX_REDIALS {
+            return;
+        }
+        let pause = REDIAL_PAUSE * 2u32.pow(*tries);
+        *tries += 1;
+        let dialler = Arc::clone(&self.dialler);
+        let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
+            // Backing off is waiting by the clock on purpose.
+            std::thread::sleep(pause);
+            if let Ok((stream, _)) = dialler.dial(lane, WAY_TIMEOUT) {
+                let _ = dialler.terms.events.send(SessionEvent::LaneUp(stream, lane));
+            }
+        });
+    }
+}
+
+/// Everything the initiator needs to get lanes to one far side.
+pub(crate) struct LanePlan {
+    pub(crate) terms: LaneTerms,
+    pub(crate) asked: Option<u16>,
+    pub(crate) cpus: u16,
+    /// Where the far side may be reached.
+    pub(crate) candidates: Vec<SocketAddr>,
+    /// Where it may reach us, once we listen.
+    pub(crate) own_addresses: Vec<std::net::IpAddr>,
+    /// Listening here was prepared on this port.
+    pub(crate) own_port: Option<u16>,
+    /// Messages of the far side about its dialling.
+    pub(crate) answers: Receiver<Control>,
+    pub(crate) outbox: Arc<Outbox>,
+    /// Lanes inside ssh sessions, when the far side was reached over ssh.
+    pub(crate) over_ssh: Option<SshLanes>,
+    pub(crate) only_over_ssh: bool,
+    pub(crate) record: Arc<LaneRecord>,
+    pub(crate) watch: Arc<Watch>,
+}
+
+/// Replaces lost lanes by the way that worked; until one did there is nothing to replace.
+#[derive(Clone, Default)]
+pub(crate) struct Keeper(Arc<Mutex<Option<Box<dyn LaneKeeper>>>>);
+
+impl Keeper {
+    fn set(&self, keeper: impl LaneKeeper + 'static) {
+        *session::lock(&self.0) = Some(Box::new(keeper));
+    }
+}
+
+impl LaneKeeper for Keeper {
+    fn lane_lost(&mut self, lane: u16) {
+        if let Some(keeper) = session::lock(&self.0).as_mut() {
+            keeper.lane_lost(lane);
+        }
+    }
+}
+
+impl LanePlan {
+    /// Connects in a thread of its own; the session starts meanwhile.
+    pub(crate) fn start(self) -> Keeper {
+        let keeper = Keeper::default();
+        let for_thread = keeper.clone();
+        let events = self.terms.events.clone();
+        let started = std::thread::Builder::new().name("lanes".into()).spawn(move || self.connect(&for_thread));
+        if let Err(error) = started {
+            let error = Error::new(Fault::FileIo, "cannot start a thread").because(error);
+            let _ = events.try_send(SessionEvent::NoLanes(error));
+        }
+        keeper
+    }
+
+    fn connect(self, keeper: &Keeper) {
+        let mut reasons = Vec::new();
+        if !self.only_over_ssh {
+            match self.direct(keeper) {
+                Ok(()) => return,
+                Err(why) => reasons.push(format!("direct: {why}")),
+            }
+            match self.reversed() {
+                Ok(()) => return,
+                Err(why) => reasons.push(format!("reversed: {why}")),
+            }
+        }
+        match self.inside_ssh(keeper, &reasons) {
+            Ok(()) => return,
+            Err(why) => reasons.push(format!("over ssh: {why}")),
+        }
+        let error = Error::new(Fault::Network, "no data connection between the two hosts")
+            .because(reasons.join("; "))
+            .try_this("open a port range in the firewall and name it with --port-range FIRST-LAST");
+        let _ = self.terms.events.send(SessionEvent::NoLanes(error));
+    }
+
+    fn direct(&self, keeper: &Keeper) -> Result<(), String> {
+        if self.candidates.is_empty() {
+            return Err("the far side cannot listen".into());
+        }
+        let dialler = Arc::new(Dialler::new(self.terms.clone(), self.candidates.clone()));
+        let told = |stream: &Stream, advice: &plan::LaneAdvice| self.tell("direct", stream, advice);
+        dialler.bring(self.asked, self.cpus, WAY_TIMEOUT, &told).map_err(|error| error.to_string())?;
+        keeper.set(Redialler::new(dialler));
+        Ok(())
+    }
+
+    fn reversed(&self) -> Result<(), String> {
+        let port = self.own_port.ok_or("cannot listen here")?;
+        let candidates = self.own_addresses.iter().map(|ip| convert::candidate(SocketAddr::new(*ip, port))).collect();
+        let timeout_ms = u32::try_from(WAY_TIMEOUT.as_millis()).expect("seconds");
+        let lanes = self.asked.unwrap_or(0);
+        self.outbox.send(Control::Dial(Dial { candidates, lanes, timeout_ms }));
+        match self.answers.recv_timeout(WAY_TIMEOUT * 2) {
+            Ok(Control::Dialled { lanes, .. }) => {
+                let reason = "the far side cannot be reached from here, but reaches us";
+                self.tell_path("direct, reversed", reason);
+                self.tell_chose("lanes", lanes.to_string(), "chosen by the side that connects");
+                Ok(())
+            }
+            Ok(Control::DialFailed { why }) => Err(why),
+            Ok(_) | Err(_) => Err("the far side did not answer".into()),
+        }
+    }
+
+    fn inside_ssh(&self, keeper: &Keeper, reasons: &[String]) -> Result<(), String> {
+        let over_ssh = self.over_ssh.clone().ok_or("the far side was not reached over ssh")?;
+        let advice = plan::lanes(self.asked, plan::NEAR_RTT_US, self.cpus);
+        let mut first = true;
+        for lane in 0..advice.lanes {
+            let connected = over_ssh.connect(&self.terms, lane);
+            match connected {
+                Ok(stream) => {
+                    if first {
+                        let why = if self.only_over_ssh { "asked for".into() } else { reasons.join("; ") };
+                        self.record_cipher(&stream);
+                        self.tell_path("ssh", &why);
+                        first = false;
+                    }
+                    let _ = self.terms.events.send(SessionEvent::LaneUp(stream, lane));
+                }
+                Err(error) if first => return Err(error.to_string()),
+                // sshd may limit its sessions (MaxStartups, MaxSessions): the lanes that are up suffice.
+                Err(_) => break,
+            }
+        }
+        keeper.set(over_ssh.keeper(self.terms.clone()));
+        Ok(())
+    }
+
+    fn tell(&self, path: &str, stream: &Stream, advice: &plan::LaneAdvice) {
+        self.record_cipher(stream);
+        self.tell_path(path, "the far side can be reached from here");
+        self.tell_chose("lanes", advice.lanes.to_string(), advice.reason);
+    }
+
+    fn record_cipher(&self, stream: &Stream) {
+        let name = stream.cipher_name();
+        *session::lock(&self.record.cipher) = name.to_owned();
+        self.tell_chose("cipher", name.to_owned(), "what both processors do well, or asked for");
+    }
+
+    fn tell_path(&self, path: &str, reason: &str) {
+        *session::lock(&self.record.path) = path.to_owned();
+        self.tell_chose("lane path", path.to_owned(), reason);
+    }
+
+    fn tell_chose(&self, what: &'static str, choice: String, reason: &str) {
+        self.watch.tell(&Event::Chose { what, choice, reason: reason.to_owned() });
+    }
+}

@@ -1,0 +1,231 @@
+//! Decides about each item of the manifest as it arrives: rsync's quick check, directories, links.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use haul_engine::compare::{self, Existing, FileDecision};
+use haul_store::{Stat, StoreError, name_hash};
+use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
+use haul_wire::manifest::{Identity, Item, ItemKind};
+
+use crate::convert;
+use crate::error::Error;
+
+use super::incoming::Incoming;
+use super::state::{DirectoryEnd, InOrder, Shared, Task, shown};
+
+/// Walks along with the manifest.
+pub(super) struct Decider {
+    shared: Arc<Shared>,
+    /// The directories that are open, outermost first. Bounded by the depth of a path.
+    stack: Vec<Frame>,
+}
+
+struct Frame {
+    item: Arc<Item>,
+    /// Made in this run: nothing can stand in it yet.
+    fresh: bool,
+    names: Option<HashSet<u64>>,
+}
+
+impl Decider {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, stack: Vec::new() }
+    }
+
+    /// Takes the next item. `is_retry`: it takes the place of one that changed, outside the order of the walk.
+    pub(super) fn on_item(&mut self, item: Item, is_retry: bool) -> Result<(), Error> {
+        let index = self.shared.open_item(&item)?;
+        let item = Arc::new(item);
+        let path = self.shared.target_path(&item);
+        let fresh = !is_retry && self.enter_name(&item);
+        match &item.kind {
+            ItemKind::File { identity, blake3, .. } => {
+                self.file(index, &item, path, *identity, *blake3, fresh, is_retry);
+            }
+            ItemKind::Directory => self.directory(index, &item, &path, fresh),
+            ItemKind::DirectoryEnd { complete } => self.directory_end(index, &item, path, *complete),
+            ItemKind::Symlink { target } => self.symlink(index, &item, &path, target, fresh),
+            ItemKind::HardLink { .. } => self.shared.in_order(index, InOrder::HardLink(Arc::clone(&item), path)),
+            ItemKind::Skipped { .. } | ItemKind::Failed { .. } => self.shared.settle(index, OutcomeKind::Nothing),
+        }
+        Ok(())
+    }
+
+    /// Notes that the source has this name. True when its directory is new, so that nothing can stand under it.
+    fn enter_name(&mut self, item: &Item) -> bool {
+        if matches!(item.kind, ItemKind::DirectoryEnd { .. }) {
+            return false;
+        }
+        let Some(frame) = self.stack.last_mut() else { return false };
+        if item.path.parent().as_ref() != Some(&frame.item.path) {
+            return false;
+        }
+        if let Some(names) = &mut frame.names {
+            names.insert(name_hash(item.path.name()));
+        }
+        frame.fresh
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn file(
+        &self,
+        index: u64,
+        item: &Arc<Item>,
+        path: Vec<u8>,
+        identity: Identity,
+        blake3: Option<[u8; 32]>,
+        fresh: bool,
+        is_retry: bool,
+    ) {
+        let shared = &self.shared;
+        let stat = match self.stat(&path, fresh) {
+            Ok(stat) => stat,
+            Err(error) => return shared.failed_item(index, error.to_string()),
+        };
+        let existing = convert::existing(stat.as_ref());
+        let mut hash = None;
+        let mut decision = compare::file(&identity, &item.attributes, &existing, &shared.rules);
+        if decision == FileDecision::CompareContents {
+            hash = self.hash(&path, identity.size);
+            decision = match (&existing, hash.is_some() && hash == blake3) {
+                (Existing::File(standing), true) => compare::same_data(&item.attributes, standing, &shared.rules),
+                _ => FileDecision::Send,
+            };
+        }
+        match decision {
+            FileDecision::Send | FileDecision::CompareContents => self.want(index, item, path, identity, is_retry),
+            FileDecision::Conflict => {
+                shared.failed_item(index, format!("cannot replace {}: it is a directory", shown(&path)));
+            }
+            FileDecision::Keep => {
+                let blake3 = self.hash_of_kept(&path, stat.as_ref(), hash);
+                shared.settle(index, OutcomeKind::Kept { blake3 });
+            }
+            FileDecision::Touch => self.touch(index, item, &path, stat.as_ref(), hash),
+        }
+    }
+
+    fn touch(&self, index: u64, item: &Item, path: &[u8], stat: Option<&Stat>, hash: Option<[u8; 32]>) {
+        let shared = &self.shared;
+        let blake3 = self.hash_of_kept(path, stat, hash);
+        if !shared.job.selection.dry_run
+            && let Err(error) = shared.tree.set_metadata(path, &shared.metadata(item))
+        {
+            return shared.failed_item(index, error.to_string());
+        }
+        // With extended attributes the metadata is always applied; that alone is nothing to tell.
+        let differs = stat.is_none_or(|stat| {
+            let rules = compare::Rules { xattrs: false, ..shared.rules };
+            compare::metadata_differs(&item.attributes, &convert::standing(stat), &rules)
+        });
+        let result = if differs { OutcomeKind::Touched { blake3 } } else { OutcomeKind::Kept { blake3 } };
+        shared.settle(index, result);
+    }
+
+    /// Asks for the data that is missing.
+    fn want(&self, index: u64, item: &Arc<Item>, path: Vec<u8>, identity: Identity, is_retry: bool) {
+        let shared = &self.shared;
+        let selection = &shared.job.selection;
+        if selection.dry_run {
+            return shared.settle(index, OutcomeKind::WouldCopy);
+        }
+        let mut incoming = Incoming::new(index, Arc::clone(item), path, identity, selection.inplace, is_retry);
+        let mut wanted = Wanted::All;
+        if !incoming.layout.is_whole() && !selection.no_resume {
+            match shared.tree.resume_part(&incoming.path, selection.inplace) {
+                Ok(Some((part, journal))) => {
+                    if incoming.resume(part, &journal) {
+                        wanted = Wanted::Chunks(incoming.missing());
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => return shared.failed_item(index, error.to_string()),
+            }
+        }
+        let incoming = Arc::new(incoming);
+        shared.expect(Arc::clone(&incoming));
+        match wanted {
+            Wanted::Chunks(ranges) if ranges.is_empty() => shared.queue(Task::Publish(incoming)),
+            wanted => shared.outbox.answer(Answer { index, wanted }),
+        }
+    }
+
+    fn directory(&mut self, index: u64, item: &Arc<Item>, path: &[u8], parent_fresh: bool) {
+        let shared = &self.shared;
+        let made = if shared.job.selection.dry_run {
+            self.stat(path, parent_fresh).map(|stat| stat.is_none())
+        } else {
+            shared.tree.make_dir(path)
+        };
+        let names = shared.job.selection.delete.then(HashSet::new);
+        let fresh = matches!(made, Ok(true));
+        self.stack.push(Frame { item: Arc::clone(item), fresh, names });
+        match made {
+            Ok(true) => {
+                if !path.is_empty() {
+                    shared.name_changed(path);
+                }
+                shared.settle(index, OutcomeKind::Made);
+            }
+            Ok(false) => shared.settle(index, OutcomeKind::Nothing),
+            Err(error) => shared.failed_item(index, error.to_string()),
+        }
+    }
+
+    fn directory_end(&mut self, index: u64, item: &Arc<Item>, path: Vec<u8>, complete: bool) {
+        let frame = match self.stack.pop() {
+            Some(frame) if frame.item.path == item.path => frame,
+            other => {
+                // An end without its beginning closes nothing.
+                self.stack.extend(other);
+                return self.shared.settle(index, OutcomeKind::Nothing);
+            }
+        };
+        let mut names = frame.names;
+        if names.is_some() && !complete {
+            names = None;
+            let text = format!("nothing is deleted in {}: it could not be listed in full", shown(&path));
+            self.shared.notice(Notice::Warning { text: convert::bounded(text) });
+        }
+        let end = DirectoryEnd { path, directory: Some(frame.item), names };
+        self.shared.in_order(index, InOrder::DirectoryEnd(Arc::new(end)));
+    }
+
+    fn symlink(&self, index: u64, item: &Item, path: &[u8], target: &[u8], fresh: bool) {
+        let shared = &self.shared;
+        if shared.job.selection.dry_run {
+            let result = match self.stat(path, fresh) {
+                Ok(None) => OutcomeKind::Made,
+                Ok(Some(_)) => OutcomeKind::Nothing,
+                Err(error) => return shared.failed_item(index, error.to_string()),
+            };
+            return shared.settle(index, result);
+        }
+        match shared.tree.make_symlink(path, target, &shared.metadata(item)) {
+            Ok(true) => {
+                shared.name_changed(path);
+                shared.settle(index, OutcomeKind::Made);
+            }
+            Ok(false) => shared.settle(index, OutcomeKind::Nothing),
+            Err(error) => shared.failed_item(index, error.to_string()),
+        }
+    }
+
+    fn stat(&self, path: &[u8], fresh: bool) -> Result<Option<Stat>, StoreError> {
+        if fresh { Ok(None) } else { self.shared.tree.stat(path) }
+    }
+
+    fn hash(&self, path: &[u8], size: u64) -> Option<[u8; 32]> {
+        let file = self.shared.tree.open_file(path).ok()?;
+        crate::hash::whole_file(&file, size).ok()
+    }
+
+    /// The hash of a file that is kept, when a manifest is wanted.
+    fn hash_of_kept(&self, path: &[u8], stat: Option<&Stat>, known: Option<[u8; 32]>) -> Option<[u8; 32]> {
+        if known.is_some() || !self.shared.job.selection.hash_kept {
+            return known;
+        }
+        self.hash(path, stat?.size)
+    }
+}

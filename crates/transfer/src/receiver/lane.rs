@@ -1,0 +1,328 @@
+//! Takes units off one connection.
+//!
+//! Header -> blocks: hash, write -> trailer: compare -> receipt. Whole files then get their final names, many at a time:
+//! before the lane would wait for the network, so that the flushes of neighbours share one journal commit of the file
+//! system, and nothing waits for a timer.
+
+use std::io;
+use std::sync::Arc;
+
+use haul_engine::integrity::{self, Hash, UnitHasher};
+use haul_net::Stream;
+use haul_store::{Part, StoreError};
+use haul_wire::control::{Control, OutcomeKind, Receipt};
+use haul_wire::lane::{BlockHeader, Encoding, Trailer, UnitHeader, UnitKind};
+use haul_wire::limits::BLOCK_BYTES;
+
+use crate::stopwatch::{Stopwatch, Waiting};
+use crate::zeros::ZEROS;
+
+use super::incoming::{Incoming, Progressed};
+use super::input::Input;
+use super::settle;
+use super::state::{Shared, Task};
+
+/// Takes units until the sender ends the lane (`Ok`), or the connection fails.
+pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
+    let mut lane = Lane {
+        input: Input::new(stream),
+        shared,
+        pending: Vec::new(),
+        decompressor: None,
+        watch: Stopwatch::start(),
+    };
+    let result = lane.run();
+    // What arrived whole and verified is kept, whatever became of the connection.
+    lane.publish_pending();
+    shared.add_time(&lane.watch.take());
+    result
+}
+
+/// Whole files waiting for their final name; each holds an open descriptor.
+const MAX_PENDING: usize = 64;
+
+struct Lane<'a> {
+    input: Input,
+    shared: &'a Arc<Shared>,
+    pending: Vec<(Arc<Incoming>, Part, Hash)>,
+    decompressor: Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
+    watch: Stopwatch,
+}
+
+/// Where the data of a unit goes.
+enum Sink {
+    /// A chunk of a large file.
+    Chunk(Arc<Part>),
+    /// A whole file; made at the first block unless all of it is in that block.
+    Whole(Option<Part>),
+    /// Nobody wants it (any more).
+    Nowhere,
+}
+
+/// One unit on its way.
+struct Arrival {
+    incoming: Arc<Incoming>,
+    header: UnitHeader,
+    hasher: UnitHasher,
+    sink: Sink,
+    offset: u64,
+    end: u64,
+    data_bytes: u64,
+    punch: bool,
+    /// The first error of the target; the rest of the unit is drained.
+    failed: Option<StoreError>,
+}
+
+impl Lane<'_> {
+    fn run(&mut self) -> io::Result<()> {
+        loop {
+            if !self.pending.is_empty() && (self.pending.len() >= MAX_PENDING || !self.input.has_input()) {
+                self.publish_pending();
+            }
+            let header = self.input.array()?;
+            self.watch.lap(Waiting::Network);
+            let header = UnitHeader::decode(&header).ok_or_else(|| broken("unknown unit"))?;
+            match header.kind {
+                UnitKind::End => return Ok(()),
+                UnitKind::Whole | UnitKind::Chunk => self.unit(header)?,
+            }
+            self.shared.add_time(&self.watch.take());
+        }
+    }
+
+    fn unit(&mut self, header: UnitHeader) -> io::Result<()> {
+        let Some(mut arrival) = self.arrival(header)? else { return self.drain() };
+        loop {
+            let block = self.block_header()?;
+            if block == BlockHeader::LAST {
+                break;
+            }
+            self.block(block, &mut arrival)?;
+        }
+        let trailer = Trailer::decode(&self.input.array()?).ok_or_else(|| broken("unknown trailer"))?;
+        self.watch.lap(Waiting::Network);
+        self.finish(arrival, trailer)
+    }
+
+    /// Finds the file that a unit belongs to. A peer that sends what does not fit the manifest is refused.
+    fn arrival(&mut self, header: UnitHeader) -> io::Result<Option<Arrival>> {
+        let Some(incoming) = self.shared.incoming(header.index) else { return Ok(None) };
+        let layout = incoming.layout;
+        let (offset, length) = layout.range(header.chunk).ok_or_else(|| broken("no such chunk"))?;
+        if layout.is_whole() != (header.kind == UnitKind::Whole) {
+            return Err(broken("wrong kind of unit"));
+        }
+        let mut failed = None;
+        let sink = if layout.is_whole() {
+            Sink::Whole(None)
+        } else if !incoming.wants(header.chunk) {
+            Sink::Nowhere
+        } else {
+            match incoming.part(&self.shared.tree) {
+                Ok(part) => Sink::Chunk(part),
+                Err(error) => {
+                    failed = Some(error);
+                    Sink::Nowhere
+                }
+            }
+        };
+        let punch = incoming.inplace || incoming.is_stale();
+        let hasher = UnitHasher::new(&layout, header.chunk);
+        let end = offset + length;
+        Ok(Some(Arrival { incoming, header, hasher, sink, offset, end, data_bytes: 0, punch, failed }))
+    }
+
+    fn block(&mut self, block: BlockHeader, arrival: &mut Arrival) -> io::Result<()> {
+        let wire_bytes = block.bytes as usize;
+        if block.encoding == Encoding::Zeros {
+            return self.hole(wire_bytes, arrival);
+        }
+        self.input.fill(wire_bytes)?;
+        self.watch.lap(Waiting::Network);
+        let taken = self.input.take(wire_bytes);
+        let data = match block.encoding {
+            Encoding::Zstd => decompress(&mut self.decompressor, taken)?,
+            Encoding::Plain | Encoding::Zeros => taken,
+        };
+        arrival.room_for(data.len())?;
+        arrival.hasher.update(data);
+        arrival.write(data, self.shared);
+        arrival.offset += data.len() as u64;
+        arrival.data_bytes += data.len() as u64;
+        self.shared.add_arrived(data.len() as u64);
+        self.watch.lap(Waiting::Storage);
+        Ok(())
+    }
+
+    fn hole(&mut self, length: usize, arrival: &mut Arrival) -> io::Result<()> {
+        arrival.room_for(length)?;
+        arrival.hasher.update(&ZEROS[..length]);
+        if arrival.punch {
+            arrival.punch_hole(length as u64);
+        }
+        arrival.offset += length as u64;
+        Ok(())
+    }
+
+    fn finish(&mut self, arrival: Arrival, trailer: Trailer) -> io::Result<()> {
+        let Trailer::Complete(claimed) = trailer else {
+            // The control channel says what became of the file.
+            if let Sink::Whole(Some(part)) = arrival.sink {
+                let _ = part.discard();
+            }
+            return Ok(());
+        };
+        if let Some(error) = &arrival.failed {
+            self.shared.fail(&arrival.incoming, error);
+            return Ok(());
+        }
+        if arrival.offset != arrival.end {
+            return Err(broken("a unit is shorter than its chunk"));
+        }
+        let chunk = arrival.header.chunk;
+        let Ok(verified) = integrity::verify(chunk, arrival.hasher.finish(), claimed) else {
+            arrival.incoming.spoilt();
+            self.shared.outbox.send(Control::Again { index: arrival.header.index, chunk });
+            return Ok(());
+        };
+        let receipt = Receipt { index: arrival.header.index, chunk, data_bytes: arrival.data_bytes };
+        match arrival.sink {
+            Sink::Nowhere => {}
+            Sink::Chunk(part) => {
+                let incoming = arrival.incoming;
+                if let Some((start, length)) = incoming.layout.range(chunk) {
+                    part.start_writeback(start, length);
+                }
+                let progressed = incoming.record(verified, arrival.data_bytes);
+                if !matches!(progressed, Progressed::Void) {
+                    self.shared.receipt(receipt);
+                }
+                match progressed {
+                    Progressed::Waiting | Progressed::Void => {}
+                    Progressed::Checkpoint => self.shared.queue(Task::Checkpoint(incoming)),
+                    Progressed::Complete => self.shared.queue(Task::Publish(incoming)),
+                }
+            }
+            Sink::Whole(part) => {
+                let incoming = arrival.incoming;
+                let part = match part {
+                    Some(part) => Ok(part),
+                    // Empty, or one hole.
+                    None => self.shared.tree.new_part(&incoming.path, incoming.inplace),
+                };
+                let sized = part.and_then(|part| {
+                    // The last write did not reach the end when the file ends in a hole, or was longer before.
+                    if arrival.data_bytes < incoming.identity.size || incoming.inplace {
+                        part.set_size(incoming.identity.size)?;
+                    }
+                    Ok(part)
+                });
+                match sized {
+                    Ok(part) => {
+                        self.shared.receipt(receipt);
+                        self.pending.push((incoming, part, verified.hash()));
+                    }
+                    Err(error) => self.shared.fail(&incoming, &error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives whole files their final names. The write-back of all is started before the first is waited for.
+    fn publish_pending(&mut self) {
+        let flush = self.shared.job.selection.flush;
+        if flush && self.pending.len() > 1 {
+            for (incoming, part, _) in &self.pending {
+                part.start_writeback(0, incoming.identity.size);
+            }
+        }
+        let shared = self.shared;
+        let mut outcomes = Vec::with_capacity(self.pending.len());
+        for (incoming, part, blake3) in self.pending.drain(..) {
+            let metadata = shared.metadata(&incoming.item);
+            let published =
+                settle::keeping_directory_times(shared, &incoming, || part.commit(&metadata, flush));
+            match published {
+                Ok(()) => {
+                    shared.name_changed(&incoming.path);
+                    outcomes.push((incoming.index, OutcomeKind::Copied { blake3 }));
+                }
+                Err(error) => shared.fail(&incoming, &error),
+            }
+        }
+        shared.settle_all(outcomes.into_iter());
+        self.watch.lap(Waiting::Storage);
+    }
+
+    /// Reads past a unit that is not awaited any more.
+    fn drain(&mut self) -> io::Result<()> {
+        loop {
+            let block = self.block_header()?;
+            if block == BlockHeader::LAST {
+                let _: [u8; haul_wire::lane::TRAILER_BYTES] = self.input.array()?;
+                return Ok(());
+            }
+            if block.encoding != Encoding::Zeros {
+                self.input.fill(block.bytes as usize)?;
+                self.input.take(block.bytes as usize);
+                self.shared.add_arrived(u64::from(block.bytes));
+            }
+        }
+    }
+
+    fn block_header(&mut self) -> io::Result<BlockHeader> {
+        BlockHeader::decode(self.input.array()?).ok_or_else(|| broken("a block is too long"))
+    }
+}
+
+impl Arrival {
+    fn room_for(&self, length: usize) -> io::Result<()> {
+        if length as u64 > self.end - self.offset {
+            return Err(broken("a unit is longer than its chunk"));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, data: &[u8], shared: &Shared) {
+        if self.failed.is_some() {
+            return;
+        }
+        let result = match &mut self.sink {
+            Sink::Nowhere => Ok(()),
+            Sink::Chunk(part) => part.write_at(data, self.offset),
+            Sink::Whole(Some(part)) => part.write_at(data, self.offset),
+            Sink::Whole(none) => match shared.tree.new_part(&self.incoming.path, self.incoming.inplace) {
+                Ok(part) => none.insert(part).write_at(data, self.offset),
+                Err(error) => Err(error),
+            },
+        };
+        self.failed = result.err();
+    }
+
+    fn punch_hole(&mut self, length: u64) {
+        let result = match &self.sink {
+            Sink::Chunk(part) => part.punch(self.offset, length),
+            Sink::Whole(Some(part)) => part.punch(self.offset, length),
+            Sink::Whole(None) | Sink::Nowhere => Ok(()),
+        };
+        self.failed = self.failed.take().or(result.err());
+    }
+}
+
+/// Bounded by the size of a block, whatever the compressed bytes claim.
+fn decompress<'a>(
+    state: &'a mut Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
+    packed: &[u8],
+) -> io::Result<&'a [u8]> {
+    let (decompressor, block) = match state {
+        Some(state) => state,
+        None => state.insert((zstd::bulk::Decompressor::new()?, vec![0; BLOCK_BYTES])),
+    };
+    let length = decompressor.decompress_to_buffer(packed, block.as_mut_slice())?;
+    Ok(&block[..length])
+}
+
+fn broken(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}

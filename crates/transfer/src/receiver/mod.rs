@@ -1,0 +1,253 @@
+//! The side that writes.
+//!
+//! ```text
+//!   loop            items -> decide: keep, make, ask for data
+//!   lane threads    data -> temporary file, hash -> verified -> receipt; small files: final name
+//!   settle thread   checkpoints and final names of large files; what has to wait for its turn in the manifest:
+//!                   hard links, times of directories, deletions
+//! ```
+
+mod decide;
+mod incoming;
+mod input;
+mod lane;
+mod settle;
+mod state;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul_store::{TargetOptions, TargetTree};
+use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
+use haul_wire::manifest::Packer;
+
+use crate::channel::{self, Channel, Events, SessionEvent};
+use crate::convert;
+use crate::error::{Error, Fault};
+use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
+use crate::watch::Watch;
+use decide::Decider;
+use settle::Settler;
+use state::Shared;
+
+/// What a receiver has to do.
+pub(crate) struct ReceiverJob {
+    pub(crate) target: Vec<u8>,
+    /// The target lies beneath this directory (a daemon's client).
+    pub(crate) confine: Option<PathBuf>,
+    pub(crate) selection: wire::Selection,
+    pub(crate) carriage: wire::Carriage,
+}
+
+/// Runs the session to its end. `aside` gets messages that are not the session's own.
+pub(crate) fn run(
+    job: ReceiverJob,
+    events: Events,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    keeper: &mut dyn LaneKeeper,
+    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let clock = Clock::new(job.carriage.timeout_ms);
+    let result = run_session(job, events, channel, watch, clock, keeper, aside);
+    match &result {
+        Ok(_) => channel.close(session::FAREWELL),
+        Err(error) => session::abort(channel, error),
+    }
+    result
+}
+
+fn run_session(
+    job: ReceiverJob,
+    events: Events,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    mut clock: Clock,
+    keeper: &mut dyn LaneKeeper,
+    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let single_file = await_begin(&events, channel, watch, &mut clock, aside)?;
+    let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
+    let settler = Settler::start(Arc::clone(&shared))
+        .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    let mut session = Session {
+        decider: Decider::new(Arc::clone(&shared)),
+        packer: Packer::default(),
+        lanes: Lanes::new(events.sender(), Arc::clone(watch)),
+        shared,
+        channel,
+        watch,
+        clock,
+    };
+    let mut result = session.until_complete(&events, keeper, aside);
+    if result.is_err() {
+        session.lanes.cut_all();
+        session.shared.finish();
+    } else {
+        result = session.summarise();
+    }
+    let sender = result.and_then(|()| session.until_bye(&events));
+    drop(events);
+    session.lanes.join();
+    session.shared.finish();
+    settler.join();
+    let summary = session.shared.summary();
+    sender.map(|sender| (sender, summary))
+}
+
+/// The sender first opens its sources; only then is it known what the target's name means.
+fn await_begin(
+    events: &Events,
+    channel: &Channel,
+    watch: &Watch,
+    clock: &mut Clock,
+    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+) -> Result<bool, Error> {
+    let failure = session::Failure::default();
+    loop {
+        clock.turn(watch, channel, &failure)?;
+        match events.next(TICK) {
+            Some(SessionEvent::Control(Control::Begin { single_file })) => return Ok(single_file),
+            Some(SessionEvent::Control(Control::Notice(notice))) => watch.on_notice(notice),
+            Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+            Some(SessionEvent::Control(message)) => aside(message)?,
+            Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
+            // A lane that is up before the session puts itself at the end of the queue again.
+            Some(SessionEvent::LaneUp(stream, lane)) => {
+                let _ = events.sender().try_send(SessionEvent::LaneUp(stream, lane));
+            }
+            Some(SessionEvent::NoLanes(error)) => return Err(error),
+            Some(SessionEvent::LaneDown(..) | SessionEvent::Wake) | None => {}
+        }
+    }
+}
+
+fn open_target(
+    job: ReceiverJob,
+    single_file: bool,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    events: &Events,
+) -> Result<Shared, Error> {
+    let options = TargetOptions {
+        confine: job.confine.clone(),
+        home: std::env::var_os("HOME").map(PathBuf::from),
+        make: job.selection.make_target,
+        single_file,
+        dry_run: job.selection.dry_run,
+        xattrs: job.selection.xattrs,
+        acls: job.selection.acls,
+    };
+    let (tree, rename_to) =
+        TargetTree::open(&job.target, &options).map_err(|error| convert::store_error(&error))?;
+    Shared::new(tree, rename_to, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
+}
+
+struct Session<'a> {
+    shared: Arc<Shared>,
+    decider: Decider,
+    packer: Packer,
+    lanes: Lanes,
+    channel: &'a Channel,
+    watch: &'a Arc<Watch>,
+    clock: Clock,
+}
+
+impl Session<'_> {
+    fn until_complete(
+        &mut self,
+        events: &Events,
+        keeper: &mut dyn LaneKeeper,
+        aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        while !self.shared.is_complete() {
+            self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            self.lanes.check(self.shared.has_work(), self.clock.timeout())?;
+            let Some(event) = events.next(TICK) else { continue };
+            match event {
+                SessionEvent::Control(message) => self.on_message(message, aside)?,
+                SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
+                SessionEvent::LaneUp(stream, lane) => {
+                    let shared = Arc::clone(&self.shared);
+                    self.lanes.start(stream, lane, move |stream| lane::carry(stream, &shared))?;
+                }
+                SessionEvent::LaneDown(lane, error) => {
+                    self.lanes.ended(lane);
+                    if error.is_some() {
+                        self.channel.outbox().send(Control::LaneLost { lane });
+                        keeper.lane_lost(lane);
+                    }
+                }
+                SessionEvent::NoLanes(error) => self.lanes.give_up(error),
+                SessionEvent::Wake => {}
+            }
+        }
+        self.shared.failure.get()
+    }
+
+    fn on_message(
+        &mut self,
+        message: Control,
+        aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        match message {
+            Control::Items(packed) => {
+                for packed in packed {
+                    let item = self.packer.unpack(packed).map_err(|fault| broken(fault.to_string()))?;
+                    self.decider.on_item(item, false)?;
+                }
+            }
+            Control::EndOfManifest => {
+                self.watch.on_end_of_manifest();
+                self.shared.manifest_done();
+            }
+            Control::Withdraw(withdraw) => self.on_withdraw(withdraw)?,
+            Control::Notice(notice) => self.watch.on_notice(notice),
+            Control::Abort(abort) => return Err(convert::error_of(abort)),
+            other => aside(other)?,
+        }
+        Ok(())
+    }
+
+    /// A retry takes its place in the manifest before the old item is settled, so that the job cannot end in between.
+    fn on_withdraw(&mut self, withdraw: Withdraw) -> Result<(), Error> {
+        let result = match withdraw.retry {
+            Some(packed) => {
+                let item = self.packer.unpack(packed).map_err(|fault| broken(fault.to_string()))?;
+                self.shared.abandon(withdraw.index);
+                self.decider.on_item(item, true)?;
+                OutcomeKind::Superseded
+            }
+            None => {
+                self.shared.abandon(withdraw.index);
+                OutcomeKind::Failed { why: withdraw.why, kind: withdraw.kind }
+            }
+        };
+        self.shared.settle(withdraw.index, result);
+        Ok(())
+    }
+
+    fn summarise(&mut self) -> Result<(), Error> {
+        self.shared.flush_remaining_directories()?;
+        // The lanes are idle now; their time is entered when they end, so the summary is taken from what they told so far.
+        self.channel.outbox().send(Control::Summary(self.shared.summary()));
+        Ok(())
+    }
+
+    fn until_bye(&mut self, events: &Events) -> Result<SenderSummary, Error> {
+        loop {
+            self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            match events.next(TICK) {
+                Some(SessionEvent::Control(Control::Bye(summary))) => return Ok(summary),
+                Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+                // All is verified and flushed: a sender that leaves without a word does not change that.
+                Some(SessionEvent::ControlEnded(_)) => return Ok(SenderSummary::default()),
+                Some(_) | None => {}
+            }
+        }
+    }
+}
+
+fn broken(why: String) -> Error {
+    Error::new(Fault::Protocol, "the far side broke the protocol").because(why)
+}

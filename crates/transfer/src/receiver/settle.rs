@@ -1,0 +1,153 @@
+//! The settle thread: checkpoints and final names of large files, and what has to wait for its turn in the manifest.
+//! Lanes never wait for a flush of a large file.
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use haul_engine::compare;
+use haul_store::{StoreError, parse_haul_name};
+use haul_wire::control::{Notice, OutcomeKind};
+use haul_wire::manifest::{Item, ItemKind};
+
+use crate::convert;
+
+use super::incoming::Incoming;
+use super::state::{DirectoryEnd, InOrder, Shared, Task};
+
+pub(super) struct Settler(JoinHandle<()>);
+
+impl Settler {
+    pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
+        std::thread::Builder::new().name("settle".into()).spawn(move || run(&shared)).map(Self)
+    }
+
+    pub(super) fn join(self) {
+        // A panic was reported by the panic hook; the session ends by its timeout.
+        let _ = self.0.join();
+    }
+}
+
+fn run(shared: &Shared) {
+    while let Some(task) = shared.next_task() {
+        match task {
+            Task::Checkpoint(incoming) => {
+                if let Err(error) = incoming.checkpoint() {
+                    shared.fail(&incoming, &error);
+                }
+            }
+            Task::Publish(incoming) => publish(shared, &incoming),
+            Task::InOrder(index, InOrder::HardLink(item, path)) => hard_link(shared, index, &item, &path),
+            Task::InOrder(index, InOrder::DirectoryEnd(end)) => {
+                directory_end(shared, &end);
+                shared.settle(index, OutcomeKind::Nothing);
+            }
+        }
+    }
+    for incoming in shared.unfinished() {
+        // The session failed; what cannot be kept is sent again.
+        let _ = incoming.checkpoint();
+    }
+}
+
+fn publish(shared: &Shared, incoming: &Incoming) {
+    let metadata = shared.metadata(&incoming.item);
+    let published = keeping_directory_times(shared, incoming, || {
+        incoming.publish(&shared.tree, &metadata, shared.job.selection.flush)
+    });
+    match published {
+        Ok(blake3) => {
+            shared.name_changed(&incoming.path);
+            shared.settle(incoming.index, OutcomeKind::Copied { blake3 });
+        }
+        Err(error) => shared.fail(incoming, &error),
+    }
+}
+
+/// A file that took the place of one that changed may come after its directory was settled: a new name in it must not
+/// change the directory's time again.
+pub(super) fn keeping_directory_times<T>(
+    shared: &Shared,
+    incoming: &Incoming,
+    act: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    if !incoming.is_retry {
+        return act();
+    }
+    let directory = super::state::parent(&incoming.path);
+    let before = shared.tree.stat(directory)?;
+    let result = act()?;
+    if let Some(stat) = before {
+        let metadata =
+            haul_store::Metadata { mode: None, mtime: Some(stat.mtime), owner: None, group: None, xattrs: None };
+        shared.tree.set_metadata(directory, &metadata)?;
+    }
+    Ok(result)
+}
+
+fn hard_link(shared: &Shared, index: u64, item: &Item, path: &[u8]) {
+    let ItemKind::HardLink { first } = &item.kind else { return };
+    if shared.job.selection.dry_run {
+        return shared.settle(index, OutcomeKind::Made);
+    }
+    match shared.tree.make_hard_link(path, first.as_bytes()) {
+        Ok(true) => {
+            shared.name_changed(path);
+            shared.settle(index, OutcomeKind::Made);
+        }
+        Ok(false) => shared.settle(index, OutcomeKind::Nothing),
+        Err(error) => shared.failed_item(index, error.to_string()),
+    }
+}
+
+fn directory_end(shared: &Shared, end: &DirectoryEnd) {
+    let dry_run = shared.job.selection.dry_run;
+    let deleted = delete(shared, end, dry_run);
+    if dry_run {
+        return;
+    }
+    let dirty = shared.take_dirty(&end.path) || deleted;
+    if let Some(directory) = &end.directory
+        && let Err(error) = set_directory_metadata(shared, &end.path, directory)
+    {
+        shared.failed_aside(&end.path, &error);
+    }
+    if dirty
+        && shared.job.selection.flush
+        && let Err(error) = shared.tree.flush_dir(&end.path)
+    {
+        shared.failed_aside(&end.path, &error);
+    }
+}
+
+/// rsync's `--delete`: what the source does not have goes, unless a filter excludes it from the job. Part files of names
+/// that the source has are kept: they hold what a later run goes on with.
+fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
+    let Some(names) = &end.names else { return false };
+    let mut any = false;
+    let mut keep = |name: &[u8], is_dir: bool| {
+        let of_part = parse_haul_name(name).is_some_and(|hash| names.contains(&hash));
+        let path = if end.path.is_empty() { name.to_vec() } else { [&end.path, &b"/"[..], name].concat() };
+        of_part || names.contains(&haul_store::name_hash(name)) || !shared.filter.selects(&path, is_dir)
+    };
+    let mut deleted = |path: Vec<u8>| {
+        any = true;
+        shared.notice(Notice::Deleted { path });
+    };
+    for error in shared.tree.delete_extraneous(&end.path, &mut keep, dry_run, &mut deleted) {
+        shared.failed_aside(&error.path.clone(), &error);
+    }
+    any
+}
+
+fn set_directory_metadata(shared: &Shared, path: &[u8], directory: &Item) -> Result<(), StoreError> {
+    let Some(stat) = shared.tree.stat(path)? else { return Ok(()) };
+    if !matches!(stat.kind, haul_store::Kind::Directory) {
+        return Ok(());
+    }
+    let standing = convert::standing(&stat);
+    if compare::metadata_differs(&directory.attributes, &standing, &shared.rules) {
+        shared.tree.set_metadata(path, &shared.metadata(directory))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,365 @@
+//! What the threads of a receiver share: the open items, the work for the settle thread, what to flush.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use haul_engine::compare::Rules;
+use haul_engine::window::{Overflow, Window};
+use haul_store::{Filter, Metadata, StoreError, TargetTree, printable};
+use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, ReceiverSummary, Receipt};
+use haul_wire::manifest::Item;
+
+use crate::channel::{Outbox, SessionEvent};
+use crate::convert;
+use crate::error::{Error, Fault};
+use crate::session::{self, Failure};
+use crate::stopwatch;
+use crate::watch::Watch;
+
+use super::ReceiverJob;
+use super::incoming::Incoming;
+
+/// An item without its outcome.
+pub(super) enum Phase {
+    /// Being decided about.
+    Deciding,
+    /// Data is on its way.
+    Data(Arc<Incoming>),
+    /// Waits for its turn in the manifest.
+    InOrder(InOrder),
+    /// Has its outcome; waits for those before it to leave the window.
+    Settled,
+}
+
+/// What is done only when everything before it is settled.
+#[derive(Clone)]
+pub(super) enum InOrder {
+    /// The first name has to be there.
+    HardLink(Arc<Item>, Vec<u8>),
+    /// All entries have to be there: then its times hold, and what else stands in it is extraneous.
+    DirectoryEnd(Arc<DirectoryEnd>),
+}
+
+pub(super) struct DirectoryEnd {
+    pub(super) path: Vec<u8>,
+    /// The directory's own item with its metadata.
+    pub(super) directory: Option<Arc<Item>>,
+    /// Hashes of the names that the source has, when others are to be deleted.
+    pub(super) names: Option<HashSet<u64>>,
+}
+
+/// Work for the settle thread.
+pub(super) enum Task {
+    Checkpoint(Arc<Incoming>),
+    Publish(Arc<Incoming>),
+    InOrder(u64, InOrder),
+}
+
+struct State {
+    window: Window<Phase>,
+    tasks: VecDeque<Task>,
+    /// Directories in which a name changed since they were last flushed.
+    dirty: HashSet<Vec<u8>>,
+    in_order_at: Option<u64>,
+    manifest_done: bool,
+    wanted: u64,
+    finished: bool,
+}
+
+pub(super) struct Shared {
+    pub(super) tree: TargetTree,
+    pub(super) job: ReceiverJob,
+    pub(super) rules: Rules,
+    pub(super) filter: Filter,
+    pub(super) failure: Failure,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) watch: Arc<Watch>,
+    rename_to: Option<Vec<u8>>,
+    privileged: bool,
+    events: SyncSender<SessionEvent>,
+    state: Mutex<State>,
+    work: Condvar,
+    time: Mutex<LaneTime>,
+    arrived_bytes: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn new(
+        tree: TargetTree,
+        rename_to: Option<Vec<u8>>,
+        job: ReceiverJob,
+        outbox: Arc<Outbox>,
+        watch: Arc<Watch>,
+        events: SyncSender<SessionEvent>,
+    ) -> Result<Self, Error> {
+        let privileged = haul_sys::process::is_root();
+        let rules: Vec<(bool, Vec<u8>)> = job.selection.rules.iter().map(|r| (r.include, r.pattern.clone())).collect();
+        let filter = Filter::new(&rules)
+            .map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))?;
+        let state = State {
+            window: Window::default(),
+            tasks: VecDeque::new(),
+            dirty: HashSet::new(),
+            in_order_at: None,
+            manifest_done: false,
+            wanted: 0,
+            finished: false,
+        };
+        Ok(Self {
+            rules: convert::rules(&job.selection, privileged),
+            tree,
+            job,
+            filter,
+            failure: Failure::default(),
+            outbox,
+            watch,
+            rename_to,
+            privileged,
+            events,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            time: Mutex::default(),
+            arrived_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Where an item goes: its path, or the new name of the single file.
+    pub(super) fn target_path(&self, item: &Item) -> Vec<u8> {
+        match &self.rename_to {
+            Some(name) => name.clone(),
+            None => item.path.as_bytes().to_vec(),
+        }
+    }
+
+    pub(super) fn metadata(&self, item: &Item) -> Metadata {
+        convert::metadata(&item.attributes, &self.job.selection, self.privileged)
+    }
+
+    /// Opens the next item of the manifest.
+    pub(super) fn open_item(&self, item: &Item) -> Result<u64, Error> {
+        self.watch.on_item(item)?;
+        let mut state = self.lock();
+        state.window.push_checked(Phase::Deciding, item.weight_bytes()).map_err(|Overflow| {
+            Error::new(Fault::Protocol, "the far side broke the protocol")
+                .because("it keeps more items open than agreed")
+        })
+    }
+
+    /// Data of this item is asked for.
+    pub(super) fn expect(&self, incoming: Arc<Incoming>) {
+        let mut state = self.lock();
+        state.wanted += 1;
+        let index = incoming.index;
+        if let Some(phase) = state.window.get_mut(index) {
+            *phase = Phase::Data(incoming);
+        }
+    }
+
+    /// The item waits for its turn.
+    pub(super) fn in_order(&self, index: u64, what: InOrder) {
+        let mut state = self.lock();
+        if let Some(phase) = state.window.get_mut(index) {
+            *phase = Phase::InOrder(what);
+        }
+        self.queue_front(&mut state);
+    }
+
+    /// The file that data on a lane belongs to; `None` when it is not awaited (any more).
+    pub(super) fn incoming(&self, index: u64) -> Option<Arc<Incoming>> {
+        match self.lock().window.get(index) {
+            Some(Phase::Data(incoming)) => Some(Arc::clone(incoming)),
+            _ => None,
+        }
+    }
+
+    /// A chunk, or a whole file, verified.
+    pub(super) fn receipt(&self, receipt: Receipt) {
+        if let Err(error) = self.watch.on_receipt(&receipt) {
+            self.failure.set(error);
+        }
+        self.outbox.receipt(receipt);
+    }
+
+    /// The item has its outcome. A second one is void.
+    pub(super) fn settle(&self, index: u64, result: OutcomeKind) {
+        self.settle_all(std::iter::once((index, result)));
+    }
+
+    /// [`Shared::settle`] for a batch.
+    pub(super) fn settle_all(&self, outcomes: impl Iterator<Item = (u64, OutcomeKind)>) {
+        let mut state = self.lock();
+        for (index, result) in outcomes {
+            let Some(phase) = state.window.get_mut(index) else { continue };
+            match std::mem::replace(phase, Phase::Settled) {
+                Phase::Settled => continue,
+                Phase::Data(_) => state.wanted -= 1,
+                Phase::Deciding | Phase::InOrder(_) => {}
+            }
+            let outcome = Outcome { index, result };
+            if let Err(error) = self.watch.on_outcome(&outcome) {
+                self.failure.set(error);
+            }
+            self.outbox.outcome(outcome);
+        }
+        self.queue_front(&mut state);
+    }
+
+    /// Lets settled items go; what waits for its turn at the front gets it.
+    fn queue_front(&self, state: &mut State) {
+        loop {
+            let index = state.window.first_index();
+            match state.window.front() {
+                Some(Phase::Settled) => {
+                    state.window.pop_front();
+                }
+                Some(Phase::InOrder(what)) if state.in_order_at != Some(index) => {
+                    let what = what.clone();
+                    state.in_order_at = Some(index);
+                    state.tasks.push_back(Task::InOrder(index, what));
+                    self.work.notify_one();
+                    break;
+                }
+                _ => break,
+            }
+        }
+        if state.manifest_done && state.window.is_empty() {
+            // The loop looks anyway at its next tick; a full queue wakes it as well.
+            let _ = self.events.try_send(SessionEvent::Wake);
+        }
+    }
+
+    /// Work for the settle thread.
+    pub(super) fn queue(&self, task: Task) {
+        self.lock().tasks.push_back(task);
+        self.work.notify_one();
+    }
+
+    /// The next work for the settle thread; `None` when the session is over.
+    pub(super) fn next_task(&self) -> Option<Task> {
+        let state = self.lock();
+        let mut state = self
+            .work
+            .wait_while(state, |state| state.tasks.is_empty() && !state.finished)
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.finished { None } else { state.tasks.pop_front() }
+    }
+
+    /// Large files that are not complete: their progress is worth a last checkpoint.
+    pub(super) fn unfinished(&self) -> Vec<Arc<Incoming>> {
+        let state = self.lock();
+        let first = state.window.first_index();
+        (first..state.window.next_index())
+            .filter_map(|index| match state.window.get(index) {
+                Some(Phase::Data(incoming)) => Some(Arc::clone(incoming)),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// A name changed in the directory of `path`.
+    pub(super) fn name_changed(&self, path: &[u8]) {
+        self.lock().dirty.insert(parent(path).to_vec());
+    }
+
+    /// Whether names changed in this directory since the last flush; they count as flushed from now on.
+    pub(super) fn take_dirty(&self, directory: &[u8]) -> bool {
+        self.lock().dirty.remove(directory)
+    }
+
+    /// Flushes directories that have no end in the manifest (the target itself, when single entries are copied into it).
+    pub(super) fn flush_remaining_directories(&self) -> Result<(), Error> {
+        let dirty: Vec<Vec<u8>> = self.lock().dirty.drain().collect();
+        if self.job.selection.flush {
+            for directory in dirty {
+                self.tree.flush_dir(&directory).map_err(|error| convert::store_error(&error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The file cannot be written. Without space the whole job ends: every further file would fail, too.
+    pub(super) fn fail(&self, incoming: &Incoming, error: &StoreError) {
+        incoming.abandon(true);
+        if error.is_no_space() {
+            self.failure.set(
+                Error::new(Fault::Space, error.to_string())
+                    .try_this("free some space and run the same command again: what is there is not sent again"),
+            );
+        }
+        let kind = convert::failure_kind(error);
+        self.settle(incoming.index, OutcomeKind::Failed { why: convert::bounded(error), kind });
+    }
+
+    /// What arrived of this file is void: the source changed, or gave up.
+    pub(super) fn abandon(&self, index: u64) {
+        if let Some(incoming) = self.incoming(index) {
+            incoming.abandon(false);
+        }
+    }
+
+    pub(super) fn notice(&self, notice: Notice) {
+        self.watch.on_notice(notice.clone());
+        self.outbox.send(Control::Notice(notice));
+    }
+
+    /// Something failed beside the items themselves.
+    pub(super) fn failed_aside(&self, path: &[u8], error: &StoreError) {
+        self.notice(Notice::Failed { path: path.to_vec(), why: convert::bounded(error) });
+    }
+
+    pub(super) fn failed_item(&self, index: u64, why: String) {
+        self.settle(index, OutcomeKind::Failed { why: convert::bounded(why), kind: FailureKind::Io });
+    }
+
+    pub(super) fn manifest_done(&self) {
+        self.lock().manifest_done = true;
+    }
+
+    /// Whether every item has its outcome and none will follow.
+    pub(super) fn is_complete(&self) -> bool {
+        let state = self.lock();
+        state.manifest_done && state.window.is_empty()
+    }
+
+    /// Whether data is awaited.
+    pub(super) fn has_work(&self) -> bool {
+        self.lock().wanted > 0
+    }
+
+    pub(super) fn finish(&self) {
+        self.lock().finished = true;
+        self.work.notify_all();
+    }
+
+    pub(super) fn add_time(&self, lane: &LaneTime) {
+        stopwatch::add(&mut session::lock(&self.time), lane);
+    }
+
+    pub(super) fn add_arrived(&self, bytes: u64) {
+        self.arrived_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn summary(&self) -> ReceiverSummary {
+        let time = *session::lock(&self.time);
+        ReceiverSummary { time, arrived_bytes: self.arrived_bytes.load(Ordering::Relaxed) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        session::lock(&self.state)
+    }
+}
+
+/// The directory that a path stands in.
+pub(super) fn parent(path: &[u8]) -> &[u8] {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => &path[..slash],
+        None => b"",
+    }
+}
+
+/// For messages.
+pub(super) fn shown(path: &[u8]) -> String {
+    printable(path)
+}

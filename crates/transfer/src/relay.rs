@@ -1,0 +1,470 @@
+//! A copy between two other hosts: this machine passes the control messages on and keeps the tally; the data goes directly
+//! between them. With `-3`, or when neither reaches the other, the lanes run through here, too.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use haul_net::{Identity, Stream};
+use haul_wire::control::{Control, Dial, ReceiverSummary, Role, SenderSummary};
+use haul_wire::limits::BLOCK_BYTES;
+use haul_wire::manifest::Packer;
+
+use crate::agent;
+use crate::channel::{self, Channel, Events, SessionEvent};
+use crate::convert;
+use crate::coordinate;
+use crate::desk::Desk;
+use crate::error::{Error, Fault};
+use crate::event::Event;
+use crate::far;
+use crate::job::{Job, Place};
+use crate::lanes::{Keeper, LaneRecord};
+use crate::remote::{self, Remote};
+use crate::session::{self, Clock, Failure, LaneKeeper, TICK};
+use crate::watch::{Ends, Watch};
+
+/// One way between the two hosts is tried this long.
+const DIAL_TIMEOUT_MS: u32 = 3_000;
+
+/// And its answer awaited this long.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Runs the job.
+pub(crate) fn run(
+    job: &Job,
+    source: &Place,
+    target: &Place,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+) -> Result<Ends, Error> {
+    let mut sender = remote::connect(source, job, watch)?;
+    let mut receiver = remote::connect(target, job, watch)?;
+    let children = [sender.take_child(), receiver.take_child()];
+    let result = relay(job, sender, receiver, watch, hash_kept);
+    for child in children.into_iter().flatten() {
+        child.end();
+    }
+    result
+}
+
+/// Which of the two a message came from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    Sender,
+    Receiver,
+}
+
+fn relay(
+    job: &Job,
+    sender: Remote,
+    receiver: Remote,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+) -> Result<Ends, Error> {
+    let id = coordinate::random_id()?;
+    let identity = Arc::new(Identity::generate().map_err(|error| far::net_error(&error))?);
+    let through_here = job.carriage.through_here;
+    // A daemon knows us by the key of the login; the lanes we bring ourselves prove that one.
+    let key_for = |remote: &Remote, peer: &Remote| match (&remote.identity, through_here) {
+        (Some(ours), true) => ours.public(),
+        (None, true) => identity.public(),
+        (_, false) => peer.key(),
+    };
+    sender.start(id, key_for(&sender, &receiver), Role::Sender { sources: coordinate::source_paths(job) }, job, hash_kept);
+    let target = Role::Receiver { target: job.target.path.clone() };
+    receiver.start(id, key_for(&receiver, &sender), target, job, hash_kept);
+
+    let (merged, events) = sync_channel(64);
+    let (to_lanes, answers) = sync_channel(4);
+    let route = Route {
+        id,
+        identity,
+        through_here,
+        answers,
+        sender: Side::of(&sender, job),
+        receiver: Side::of(&receiver, job),
+        record: Arc::new(LaneRecord::default()),
+        watch: Arc::clone(watch),
+        merged: merged.clone(),
+    };
+    let record = Arc::clone(&route.record);
+    let (sender_channel, receiver_channel) = (sender.channel.clone(), receiver.channel.clone());
+    let hub = Arc::new(Hub { sender_lanes: Mutex::new(None), receiver_lanes: Mutex::new(None) });
+    forward(From::Sender, sender.events, merged.clone())?;
+    forward(From::Receiver, receiver.events, merged)?;
+    if !job.selection.dry_run {
+        let (job, hub) = (job.clone(), Arc::clone(&hub));
+        std::thread::Builder::new()
+            .name("lanes".into())
+            .spawn(move || route.connect(&job, &hub))
+            .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    }
+    let mut relay = Relay {
+        packer: Packer::default(),
+        watch,
+        sender: sender_channel,
+        receiver: receiver_channel,
+        to_lanes,
+        ends: Ends::default(),
+        said_bye: false,
+    };
+    let result = relay.until_bye(&events, job);
+    match &result {
+        Ok(()) => {
+            relay.sender.close(session::FAREWELL);
+            relay.receiver.close(session::FAREWELL);
+        }
+        Err(error) => {
+            session::abort(&relay.sender, error);
+            session::abort(&relay.receiver, error);
+        }
+    }
+    let mut ends = relay.ends;
+    ends.lane_path = session::lock(&record.path).clone();
+    ends.cipher = session::lock(&record.cipher).clone();
+    result.map(|()| ends)
+}
+
+/// Brings the events of one remote into the common queue, marked with where they came from.
+fn forward(from: From, events: Events, merged: SyncSender<(From, SessionEvent)>) -> Result<(), Error> {
+    std::thread::Builder::new()
+        .name("relay-events".into())
+        .spawn(move || {
+            // Ends with the channel it reads, whose last event it passes on, or when nobody listens any more.
+            loop {
+                let Some(event) = events.next(Duration::from_secs(1)) else { continue };
+                let last = matches!(event, SessionEvent::ControlEnded(_));
+                if merged.send((from, event)).is_err() || last {
+                    return;
+                }
+            }
+        })
+        .map(drop)
+        .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
+}
+
+struct Relay<'a> {
+    packer: Packer,
+    watch: &'a Arc<Watch>,
+    sender: Channel,
+    receiver: Channel,
+    to_lanes: SyncSender<(From, Control)>,
+    ends: Ends,
+    said_bye: bool,
+}
+
+impl Relay<'_> {
+    fn until_bye(&mut self, events: &Receiver<(From, SessionEvent)>, job: &Job) -> Result<(), Error> {
+        let timeout_ms = u32::try_from(job.carriage.timeout.as_millis()).unwrap_or(u32::MAX);
+        let mut clock = Clock::new(timeout_ms);
+        let failure = Failure::default();
+        while !self.said_bye {
+            clock.turn(self.watch, &self.sender, &failure)?;
+            if self.receiver.silence() > clock.timeout() {
+                return Err(session::silent(clock.timeout()));
+            }
+            let (from, event) = match events.recv_timeout(TICK) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Err(channel::ended(None)),
+            };
+            match event {
+                SessionEvent::Control(message) => self.pass_on(from, message)?,
+                SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
+                SessionEvent::NoLanes(error) => return Err(error),
+                SessionEvent::LaneUp(..) | SessionEvent::LaneDown(..) | SessionEvent::Wake => {}
+            }
+        }
+        if self.watch.all_settled() {
+            Ok(())
+        } else {
+            Err(Error::new(Fault::Protocol, "the two hosts ended with items open"))
+        }
+    }
+
+    fn pass_on(&mut self, from: From, message: Control) -> Result<(), Error> {
+        match (from, &message) {
+            (From::Sender, Control::Items(items)) => {
+                for packed in items {
+                    self.item(packed.clone())?;
+                }
+            }
+            (From::Sender, Control::Withdraw(withdraw)) => {
+                if let Some(packed) = &withdraw.retry {
+                    self.item(packed.clone())?;
+                }
+            }
+            (From::Sender, Control::EndOfManifest) => self.watch.on_end_of_manifest(),
+            (From::Receiver, Control::Receipts(receipts)) => {
+                receipts.iter().try_for_each(|receipt| self.watch.on_receipt(receipt))?;
+            }
+            (From::Receiver, Control::Outcomes(outcomes)) => {
+                outcomes.iter().try_for_each(|outcome| self.watch.on_outcome(outcome))?;
+            }
+            (From::Receiver, Control::Summary(summary)) => self.ends.receiver = ReceiverSummary::clone(summary),
+            (From::Sender, Control::Bye(summary)) => {
+                self.ends.sender = SenderSummary::clone(summary);
+                self.said_bye = true;
+            }
+            (_, Control::Notice(notice)) => {
+                self.watch.on_notice(notice.clone());
+                return Ok(());
+            }
+            (_, Control::Dialled { .. } | Control::DialFailed { .. }) => {
+                // The thread that asked may have gone on.
+                let _ = self.to_lanes.try_send((from, message));
+                return Ok(());
+            }
+            (_, Control::Abort(abort)) => return Err(convert::error_of(abort.clone())),
+            (From::Sender, Control::Begin { .. } | Control::LaneLost { .. })
+            | (From::Receiver, Control::Answers(_) | Control::Again { .. } | Control::LaneLost { .. }) => {}
+            (_, other) => return Err(session::unexpected(other)),
+        }
+        let to = match from {
+            From::Sender => &self.receiver,
+            From::Receiver => &self.sender,
+        };
+        to.outbox().send(message);
+        Ok(())
+    }
+
+    fn item(&mut self, packed: haul_wire::manifest::PackedItem) -> Result<(), Error> {
+        let item = self.packer.unpack(packed).map_err(|fault| {
+            Error::new(Fault::Protocol, "the sending host broke the protocol").because(fault)
+        })?;
+        self.watch.on_item(&item)
+    }
+}
+
+/// What is needed of one remote to get lanes to or from it.
+struct Side {
+    remote: Arc<RemoteView>,
+    candidates: Vec<SocketAddr>,
+    outbox: Arc<channel::Outbox>,
+}
+
+/// The part of a remote that outlives the split into channel and events.
+struct RemoteView {
+    key: haul_net::PublicKey,
+    ciphers: Vec<haul_net::Cipher>,
+    identity: Option<Arc<Identity>>,
+    our_addresses: Vec<std::net::IpAddr>,
+    cpus: u16,
+    ssh: Option<(crate::ssh::SshTarget, u16)>,
+}
+
+impl Side {
+    fn of(remote: &Remote, job: &Job) -> Self {
+        let view = RemoteView {
+            key: remote.key(),
+            ciphers: remote::agreed_ciphers(&job.carriage, &remote.hello),
+            identity: remote.identity.clone(),
+            our_addresses: remote.our_addresses(),
+            cpus: remote.hello.cpus,
+            ssh: remote.ssh.clone().filter(|_| remote.hello.port != 0).map(|target| (target, remote.hello.port)),
+        };
+        Self {
+            remote: Arc::new(view),
+            candidates: remote.candidates(job.carriage.family),
+            outbox: Arc::clone(remote.channel.outbox()),
+        }
+    }
+
+    fn dial(&self, candidates: &[SocketAddr], lanes: u16) {
+        let candidates = candidates.iter().copied().map(convert::candidate).collect();
+        self.outbox.send(Control::Dial(Dial { candidates, lanes, timeout_ms: DIAL_TIMEOUT_MS }));
+    }
+}
+
+/// Finds the way for the lanes of a copy between two other hosts.
+struct Route {
+    id: [u8; 16],
+    identity: Arc<Identity>,
+    through_here: bool,
+    answers: Receiver<(From, Control)>,
+    sender: Side,
+    receiver: Side,
+    record: Arc<LaneRecord>,
+    watch: Arc<Watch>,
+    merged: SyncSender<(From, SessionEvent)>,
+}
+
+/// Keeps the keepers of relayed lanes alive.
+struct Hub {
+    sender_lanes: Mutex<Option<Keeper>>,
+    receiver_lanes: Mutex<Option<Keeper>>,
+}
+
+impl Route {
+    fn connect(self, job: &Job, hub: &Arc<Hub>) {
+        let asked = job.carriage.lanes.unwrap_or(0);
+        let mut reasons = Vec::new();
+        if !self.through_here && !job.carriage.lanes_over_ssh {
+            let ways = [
+                (From::Sender, &self.sender, &self.receiver, "direct"),
+                (From::Receiver, &self.receiver, &self.sender, "direct, reversed"),
+            ];
+            for (who, dials, reached, path) in ways {
+                dials.dial(&reached.candidates, asked);
+                match self.answer(who) {
+                    Ok(lanes) => {
+                        *session::lock(&self.record.cipher) = dials.remote.ciphers.first().map_or_else(String::new, |c| c.name().to_owned());
+                        self.tell(path, "the two hosts reach each other");
+                        self.watch.set_lanes(lanes);
+                        return;
+                    }
+                    Err(why) => reasons.push(format!("{path}: {why}")),
+                }
+            }
+        }
+        let why = if self.through_here { "asked for".to_owned() } else { reasons.join("; ") };
+        if let Err(error) = self.through_this_machine(job, hub, &why) {
+            let error = error.because(format!("{why}; through here: no way either"));
+            let _ = self.merged.send((From::Sender, SessionEvent::NoLanes(error)));
+        }
+    }
+
+    fn answer(&self, who: From) -> Result<u16, String> {
+        let end = Instant::now() + ANSWER_TIMEOUT;
+        loop {
+            match self.answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok((from, Control::Dialled { lanes, .. })) if from == who => return Ok(lanes),
+                Ok((from, Control::DialFailed { why })) if from == who => return Err(why),
+                Ok(_) => {}
+                Err(_) => return Err("no answer".into()),
+            }
+        }
+    }
+
+    /// Lanes to both, pairs of them joined here. Each is TLS to us: we may read what passes, as the one who started both
+    /// ends may anyway.
+    fn through_this_machine(&self, job: &Job, hub: &Arc<Hub>, why: &str) -> Result<(), Error> {
+        let out = self.lanes_to(&self.sender, job)?;
+        let into = self.lanes_to(&self.receiver, job)?;
+        *session::lock(&hub.sender_lanes) = Some(out.keeper.clone());
+        *session::lock(&hub.receiver_lanes) = Some(into.keeper.clone());
+        self.tell("through this machine", why);
+        let mut waiting: Vec<(u16, Option<Stream>, Option<Stream>)> = Vec::new();
+        let mut joined = 0;
+        // Lanes come and go while the session lasts; the thread ends with the process or with both queues.
+        loop {
+            let mut progressed = false;
+            for (is_out, side) in [(true, &out), (false, &into)] {
+                match side.events.next(TICK) {
+                    Some(SessionEvent::LaneUp(stream, lane)) => {
+                        progressed = true;
+                        place(&mut waiting, lane, is_out, stream);
+                    }
+                    Some(SessionEvent::NoLanes(error)) if joined == 0 => return Err(error),
+                    Some(_) | None => {}
+                }
+            }
+            let ready: Vec<usize> =
+                (0..waiting.len()).filter(|at| waiting[*at].1.is_some() && waiting[*at].2.is_some()).rev().collect();
+            for at in ready {
+                let (lane, out_stream, into_stream) = waiting.swap_remove(at);
+                let (Some(from), Some(to)) = (out_stream, into_stream) else { continue };
+                joined += 1;
+                self.watch.set_lanes(joined);
+                if joined == 1 {
+                    *session::lock(&self.record.cipher) = from.cipher_name().to_owned();
+                }
+                let (mut out_keeper, mut into_keeper) = (out.keeper.clone(), into.keeper.clone());
+                let started = std::thread::Builder::new().name(format!("relay-{lane}")).spawn(move || {
+                    if pump(from, to).is_err() {
+                        out_keeper.lane_lost(lane);
+                        into_keeper.lane_lost(lane);
+                    }
+                });
+                started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+            }
+            if !progressed && Arc::strong_count(hub) == 1 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn lanes_to(&self, side: &Side, job: &Job) -> Result<RelayedLanes, Error> {
+        let events = Events::new();
+        let view = &side.remote;
+        let identity = view.identity.as_ref().unwrap_or(&self.identity);
+        side.outbox.send(Control::Admit { key: identity.public().0 });
+        let desk = Arc::new(Desk::default());
+        let door = agent::open_door(identity, &desk, job.carriage.port_range);
+        let expecting =
+            desk.expect(self.id, view.key, events.sender(), job.carriage.congestion_control.clone());
+        let terms = crate::lanes::LaneTerms {
+            session: self.id,
+            identity: Arc::clone(identity),
+            peer_key: view.key,
+            ciphers: view.ciphers.clone(),
+            congestion_control: job.carriage.congestion_control.clone(),
+            events: events.sender(),
+        };
+        let (_to_plan, answers) = sync_channel(1);
+        let plan = crate::lanes::LanePlan {
+            terms,
+            // Both sides need the same number, so it is fixed before either path is known.
+            asked: Some(job.carriage.lanes.unwrap_or(RELAYED_LANES)),
+            cpus: far::cpus().min(view.cpus),
+            candidates: side.candidates.clone(),
+            own_addresses: view.our_addresses.clone(),
+            own_port: None,
+            answers,
+            outbox: Arc::clone(&side.outbox),
+            over_ssh: view.ssh.clone().map(|(target, port)| crate::ssh::SshLanes {
+                target,
+                port,
+                watch: Arc::clone(&self.watch),
+            }),
+            only_over_ssh: job.carriage.lanes_over_ssh,
+            record: Arc::new(LaneRecord::default()),
+            watch: Arc::new(Watch::silent()),
+        };
+        let keeper = plan.start();
+        Ok(RelayedLanes { events, keeper, _door: door, _expecting: expecting })
+    }
+
+    fn tell(&self, path: &str, reason: &str) {
+        *session::lock(&self.record.path) = path.to_owned();
+        let choice = path.to_owned();
+        self.watch.tell(&Event::Chose { what: "lane path", choice, reason: reason.to_owned() });
+    }
+}
+
+/// Lanes of a copy through this machine, unless asked otherwise.
+const RELAYED_LANES: u16 = 4;
+
+struct RelayedLanes {
+    events: Events,
+    keeper: Keeper,
+    _door: Option<haul_net::listen::Door>,
+    _expecting: crate::desk::Expecting,
+}
+
+fn place(waiting: &mut Vec<(u16, Option<Stream>, Option<Stream>)>, lane: u16, is_out: bool, stream: Stream) {
+    let at = waiting.iter().position(|(number, ..)| *number == lane).unwrap_or_else(|| {
+        waiting.push((lane, None, None));
+        waiting.len() - 1
+    });
+    let slot = if is_out { &mut waiting[at].1 } else { &mut waiting[at].2 };
+    *slot = Some(stream);
+}
+
+/// Passes one lane's bytes on until its end.
+fn pump(mut from: Stream, mut to: Stream) -> io::Result<()> {
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        let read = from.read(&mut block)?;
+        if read == 0 {
+            return to.finish_write();
+        }
+        to.write_all(&block[..read])?;
+        if !from.has_input() {
+            to.flush()?;
+        }
+    }
+}

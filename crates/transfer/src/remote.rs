@@ -1,0 +1,206 @@
+//! A far side that is connected: its control channel and what it said about itself.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use haul_net::{PublicKey, Stream, dial};
+use haul_wire::control::{AgentHello, Control, Role, Start};
+
+use crate::channel::{self, Channel, Events, SessionEvent};
+use crate::convert;
+use crate::error::{Error, Fault};
+use crate::event::Event;
+use crate::far::{self, PING_EVERY};
+use crate::job::{Carriage, Family, Job, Place};
+use crate::ssh::{SshChild, SshLanes, SshTarget};
+use crate::watch::Watch;
+
+/// After its banner the agent says who it is within this time.
+const HELLO_DEADLINE: Duration = Duration::from_secs(20);
+
+/// A daemon is reached within this time.
+const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Remote {
+    pub(crate) place: Place,
+    pub(crate) hello: AgentHello,
+    pub(crate) channel: Channel,
+    pub(crate) events: Events,
+    pub(crate) ssh: Option<SshTarget>,
+    /// The identity that lanes to it must prove: a daemon knows us by the key we logged in with.
+    pub(crate) identity: Option<std::sync::Arc<haul_net::Identity>>,
+    child: Option<SshChild>,
+    reached_at: Option<SocketAddr>,
+}
+
+/// Reaches the far side of a job at `place`.
+pub(crate) fn connect(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error> {
+    watch.tell(&Event::Connecting { place: place.to_string() });
+    match place {
+        Place::Local => unreachable!("this machine is not reached, it is here"),
+        Place::Ssh { .. } => connect_ssh(place, job, watch),
+        Place::Haul { host, port } => connect_daemon(place, host, *port, job),
+    }
+}
+
+fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error> {
+    let target = SshTarget::of(place, &job.ssh, job.carriage.family).expect("an ssh place");
+    let arguments = match job.carriage.port_range {
+        Some((first, last)) => format!("--port-range {first}-{last}"),
+        None => String::new(),
+    };
+    let (stream, child) = target.start_agent(&arguments, watch)?.into_stream()?;
+    let mut remote = Remote::meet(place, stream)?;
+    remote.ssh = Some(target);
+    remote.child = Some(child);
+    Ok(remote)
+}
+
+fn connect_daemon(place: &Place, host: &str, port: u16, job: &Job) -> Result<Remote, Error> {
+    let keys = crate::known::ClientKeys::load(&job.ssh)?;
+    let addresses = dial::resolve(host, port, job.carriage.family.map(net_family)).map_err(|error| {
+        far::net_error(&error).try_this("check the spelling of the host")
+    })?;
+    let socket = dial::dial(&addresses, CONNECT_DEADLINE).map_err(|error| {
+        far::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
+    })?;
+    let reached_at = socket.peer_addr().ok();
+    let known = keys.known.expected(host, port);
+    let ciphers = ciphers(&job.carriage);
+    let expected = known.clone();
+    let shaken = haul_net::client(
+        socket,
+        &keys.identity,
+        move |key| expected.as_ref().is_some_and(|expected| expected.contains(key)),
+        &ciphers,
+    );
+    let (mut stream, _) = shaken.map_err(|error| keys.known.explain(host, port, known.as_deref(), &error))?;
+    let hello = haul_wire::lane::Hello::Control.encode();
+    std::io::Write::write_all(&mut stream, &hello)
+        .and_then(|()| std::io::Write::flush(&mut stream))
+        .map_err(|error| Error::new(Fault::Network, format!("{place} does not answer")).because(error))?;
+    let mut remote = Remote::meet(place, stream)?;
+    remote.identity = Some(keys.identity);
+    remote.reached_at = reached_at;
+    Ok(remote)
+}
+
+impl Remote {
+    fn meet(place: &Place, stream: Stream) -> Result<Self, Error> {
+        let events = Events::new();
+        let channel = Channel::open(stream, events.sender(), PING_EVERY)
+            .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
+        let hello = await_hello(&events, place)?;
+        let place = place.clone();
+        Ok(Self { place, hello, channel, events, ssh: None, identity: None, child: None, reached_at: None })
+    }
+
+    pub(crate) fn key(&self) -> PublicKey {
+        PublicKey(self.hello.key)
+    }
+
+    /// Gives it its role.
+    pub(crate) fn start(&self, session: [u8; 16], peer_key: PublicKey, role: Role, job: &Job, hash_kept: bool) {
+        let selection = convert::selection(&job.selection, hash_kept);
+        let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.hello));
+        let start = Start { session, peer_key: peer_key.0, role, selection, carriage };
+        self.channel.outbox().send(Control::Start(start));
+    }
+
+    /// Where its lanes may be reached, best first: where ssh reached it, what its name means here, its own addresses.
+    pub(crate) fn candidates(&self, family: Option<Family>) -> Vec<SocketAddr> {
+        if self.hello.port == 0 {
+            return Vec::new();
+        }
+        if let Some(address) = self.reached_at {
+            return vec![address];
+        }
+        let mut addresses: Vec<IpAddr> = self.hello.ssh_server.map(convert::ip).into_iter().collect();
+        if let Place::Ssh { host, .. } = &self.place {
+            // An alias of ~/.ssh/config means nothing to the resolver; that is no error.
+            let resolved = dial::resolve(host, self.hello.port, family.map(net_family)).unwrap_or_default();
+            addresses.extend(resolved.iter().map(SocketAddr::ip));
+        }
+        addresses.extend(self.hello.addresses.iter().copied().map(convert::ip));
+        let fits = |ip: &IpAddr| match family {
+            Some(Family::V4) => ip.is_ipv4(),
+            Some(Family::V6) => ip.is_ipv6(),
+            None => true,
+        };
+        let mut candidates: Vec<SocketAddr> = Vec::new();
+        for ip in addresses.into_iter().map(|ip| ip.to_canonical()).filter(fits) {
+            let candidate = SocketAddr::new(ip, self.hello.port);
+            if !candidates.contains(&candidate) {
+                candidates.push(candidate);
+            }
+        }
+        candidates
+    }
+
+    /// The address under which it saw us, then our own.
+    pub(crate) fn our_addresses(&self) -> Vec<IpAddr> {
+        let seen = self.hello.ssh_client.map(convert::ip).map(|ip| ip.to_canonical());
+        let mut addresses: Vec<IpAddr> = seen.into_iter().collect();
+        for ip in dial::local_addresses() {
+            if !addresses.contains(&ip) {
+                addresses.push(ip);
+            }
+        }
+        addresses.truncate(haul_wire::limits::MAX_CANDIDATES);
+        addresses
+    }
+
+    /// Lanes inside further ssh sessions, when it was reached over ssh.
+    pub(crate) fn ssh_lanes(&self, watch: &std::sync::Arc<Watch>) -> Option<SshLanes> {
+        let target = self.ssh.clone().filter(|_| self.hello.port != 0)?;
+        Some(SshLanes { target, port: self.hello.port, watch: std::sync::Arc::clone(watch) })
+    }
+
+    /// Takes the process that has to be ended when the session is over.
+    pub(crate) fn take_child(&mut self) -> Option<SshChild> {
+        self.child.take()
+    }
+}
+
+fn await_hello(events: &Events, place: &Place) -> Result<AgentHello, Error> {
+    let end = Instant::now() + HELLO_DEADLINE;
+    loop {
+        match events.next(end.saturating_duration_since(Instant::now())) {
+            Some(SessionEvent::Control(Control::AgentHello(hello))) => return Ok(hello),
+            Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+            Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
+            Some(SessionEvent::Control(other)) => return Err(crate::session::unexpected(&other)),
+            Some(_) => {}
+            None => return Err(Error::new(Fault::Timeout, format!("{place} was reached, but does not answer"))),
+        }
+    }
+}
+
+/// The cipher asked for, or those that both processors do well.
+pub(crate) fn agreed_ciphers(carriage: &Carriage, peer: &AgentHello) -> Vec<haul_net::Cipher> {
+    let ours = ciphers(carriage);
+    if carriage.cipher.is_none() && !peer.fast_aes {
+        let (mut last, mut first): (Vec<_>, Vec<_>) =
+            ours.into_iter().partition(|cipher| *cipher != haul_net::Cipher::Chacha20Poly1305);
+        first.append(&mut last);
+        return first;
+    }
+    ours
+}
+
+fn ciphers(carriage: &Carriage) -> Vec<haul_net::Cipher> {
+    haul_net::preferred_ciphers(carriage.cipher.map(convert::net_cipher))
+}
+
+pub(crate) fn net_family(family: Family) -> dial::Family {
+    match family {
+        Family::V4 => dial::Family::V4,
+        Family::V6 => dial::Family::V6,
+    }
+}
+
+/// The user's home directory.
+pub(crate) fn home() -> Option<PathBuf> {
+    std::env::var_os("HOME").map(PathBuf::from)
+}

@@ -1,0 +1,196 @@
+//! The side that reads.
+//!
+//! ```text
+//!   walk thread     sources -> items -> window, control channel
+//!   loop            answers -> scheduler;  receipts, outcomes -> window, tally
+//!   lane threads    scheduler -> read, hash, send
+//! ```
+
+mod lane;
+mod state;
+mod walk;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul_store::{ResolveOptions, SourceSet, StoreError};
+use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary, Wanted};
+
+use crate::channel::{self, Channel, Events, SessionEvent};
+use crate::convert;
+use crate::error::{Error, Fault};
+use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
+use crate::watch::Watch;
+use state::Shared;
+
+/// What a sender has to do.
+pub(crate) struct SenderJob {
+    pub(crate) sources: Vec<Vec<u8>>,
+    /// All sources lie beneath this directory (a daemon's client).
+    pub(crate) confine: Option<PathBuf>,
+    /// Sources come from afar: wildcards are ours to expand.
+    pub(crate) expand_globs: bool,
+    pub(crate) selection: wire::Selection,
+    pub(crate) carriage: wire::Carriage,
+}
+
+/// Runs the session to its end. `aside` gets messages that are not the session's own.
+pub(crate) fn run(
+    job: SenderJob,
+    events: Events,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    keeper: &mut dyn LaneKeeper,
+    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let result = Session::begin(job, &events, channel, watch).and_then(|mut session| {
+        let result = session.until_summary(&events, keeper, aside);
+        session.end(result, events)
+    });
+    match &result {
+        Ok((sender, _)) => {
+            channel.outbox().send(Control::Bye(sender.clone()));
+            channel.close(session::FAREWELL);
+        }
+        Err(error) => session::abort(channel, error),
+    }
+    result
+}
+
+struct Session<'a> {
+    shared: Arc<Shared>,
+    lanes: Lanes,
+    channel: &'a Channel,
+    watch: &'a Arc<Watch>,
+    clock: Clock,
+}
+
+impl<'a> Session<'a> {
+    fn begin(job: SenderJob, events: &Events, channel: &'a Channel, watch: &'a Arc<Watch>) -> Result<Self, Error> {
+        let sources = resolve(&job, channel, watch)?;
+        channel.outbox().send(Control::Begin { single_file: sources.is_single_file() });
+        let clock = Clock::new(job.carriage.timeout_ms);
+        let walk_options = walk::options(&job.selection)?;
+        let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
+        walk::start(Arc::clone(&shared), walk_options)
+            .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+        let lanes = Lanes::new(events.sender(), Arc::clone(watch));
+        Ok(Self { shared, lanes, channel, watch, clock })
+    }
+
+    fn until_summary(
+        &mut self,
+        events: &Events,
+        keeper: &mut dyn LaneKeeper,
+        aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+    ) -> Result<ReceiverSummary, Error> {
+        loop {
+            self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            self.lanes.check(self.shared.has_work(), self.clock.timeout())?;
+            let Some(event) = events.next(TICK) else { continue };
+            match event {
+                SessionEvent::Control(Control::Summary(summary)) => {
+                    if !self.shared.is_finished() {
+                        return Err(Error::new(Fault::Protocol, "the far side ended with items open"));
+                    }
+                    return Ok(summary);
+                }
+                SessionEvent::Control(message) => self.on_message(message, aside)?,
+                SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
+                SessionEvent::LaneUp(stream, lane) => {
+                    let shared = Arc::clone(&self.shared);
+                    self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
+                }
+                SessionEvent::LaneDown(lane, error) => {
+                    self.lanes.ended(lane);
+                    self.shared.lane_died(lane);
+                    if error.is_some() {
+                        keeper.lane_lost(lane);
+                    }
+                }
+                SessionEvent::NoLanes(error) => self.lanes.give_up(error),
+                SessionEvent::Wake => {}
+            }
+        }
+    }
+
+    fn on_message(
+        &mut self,
+        message: Control,
+        aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        match message {
+            Control::Answers(answers) => {
+                for answer in answers {
+                    match answer.wanted {
+                        Wanted::All => self.shared.want_all(answer.index)?,
+                        Wanted::Chunks(ranges) => self.shared.want_chunks(answer.index, &ranges)?,
+                    }
+                }
+            }
+            Control::Receipts(receipts) => {
+                for receipt in receipts {
+                    self.watch.on_receipt(&receipt)?;
+                    self.shared.on_receipt(receipt.index, receipt.chunk);
+                }
+            }
+            Control::Outcomes(outcomes) => {
+                for outcome in outcomes {
+                    self.watch.on_outcome(&outcome)?;
+                    let failed = matches!(outcome.result, OutcomeKind::Failed { .. });
+                    self.shared.settle(outcome.index, failed)?;
+                }
+            }
+            Control::Again { index, chunk } => self.shared.again(index, chunk)?,
+            Control::LaneLost { lane } => {
+                self.lanes.cut(lane);
+                self.shared.lane_died(lane);
+            }
+            Control::Notice(notice) => self.watch.on_notice(notice),
+            Control::Abort(abort) => return Err(convert::error_of(abort)),
+            other => aside(other)?,
+        }
+        Ok(())
+    }
+
+    /// Lets the lanes finish, or cuts them, and collects where their time went.
+    fn end(
+        mut self,
+        result: Result<ReceiverSummary, Error>,
+        events: Events,
+    ) -> Result<(SenderSummary, ReceiverSummary), Error> {
+        self.shared.finish();
+        if result.is_err() {
+            self.lanes.cut_all();
+        }
+        // Whoever still wants to report an event must not wait for a loop that is over.
+        drop(events);
+        self.lanes.join();
+        let receiver = result?;
+        Ok((SenderSummary { time: self.shared.time() }, receiver))
+    }
+}
+
+fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Arc<SourceSet>, Error> {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let options = ResolveOptions {
+        expand_globs: job.expand_globs,
+        confine: job.confine.clone(),
+        home,
+        follow_links: job.selection.follow_links,
+    };
+    let (sources, missing) = SourceSet::resolve_lossy(&job.sources, &options);
+    if sources.is_empty() {
+        return Err(match missing.first() {
+            Some(error) => convert::store_error(error),
+            None => Error::new(Fault::Usage, "no source was named"),
+        });
+    }
+    for error in missing {
+        let StoreError { path, .. } = &error;
+        let notice = Notice::Failed { path: path.clone(), why: convert::bounded(&error) };
+        watch.on_notice(notice.clone());
+        channel.outbox().send(Control::Notice(notice));
+    }
+    Ok(Arc::new(sources))
+}

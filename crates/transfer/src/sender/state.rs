@@ -1,0 +1,364 @@
+//! What the threads of a sender share: the open items, the queue, the rate limit.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_engine::pace::TokenBucket;
+use haul_engine::plan::ChunkLayout;
+use haul_engine::schedule::{Retry, Scheduler, Unit};
+use haul_engine::window::Window;
+use haul_store::{SourceFile, SourceSet};
+use haul_wire::control::{ChunkRange, Control, FailureKind, LaneTime, Withdraw};
+use haul_wire::manifest::{Identity, Item, ItemKind, Packer};
+
+use crate::channel::Outbox;
+use crate::convert;
+use crate::error::{Error, Fault};
+use crate::session::{self, Failure};
+use crate::stopwatch;
+use crate::watch::Watch;
+
+use super::SenderJob;
+
+/// A file of the manifest that is still open.
+pub(super) struct SourceItem {
+    pub(super) index: u64,
+    pub(super) identity: Identity,
+    pub(super) layout: ChunkLayout,
+    pub(super) sparse: bool,
+    source: u32,
+    source_path: Vec<u8>,
+    item: Item,
+    /// It is the second try after a change.
+    is_retry: bool,
+    /// Kept open while chunks of a large file are carried.
+    file: Mutex<Option<Arc<SourceFile>>>,
+}
+
+impl SourceItem {
+    /// The open file: shared between the chunks of a large file, opened for the moment for a whole one.
+    pub(super) fn open(&self, sources: &SourceSet) -> haul_store::Result<Arc<SourceFile>> {
+        if self.layout.is_whole() {
+            return sources.open(self.source, &self.source_path).map(Arc::new);
+        }
+        let mut file = session::lock(&self.file);
+        if let Some(file) = &*file {
+            return Ok(Arc::clone(file));
+        }
+        let opened = Arc::new(sources.open(self.source, &self.source_path)?);
+        opened.advise_sequential();
+        *file = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+}
+
+struct Open {
+    /// `None` for what has no data to send.
+    file: Option<Arc<SourceItem>>,
+    settled: bool,
+}
+
+struct State {
+    window: Window<Open>,
+    packer: Packer,
+    scheduler: Scheduler,
+    walk_done: bool,
+    finished: bool,
+}
+
+pub(super) struct Shared {
+    pub(super) sources: Arc<SourceSet>,
+    pub(super) job: SenderJob,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) watch: Arc<Watch>,
+    pub(super) failure: Failure,
+    state: Mutex<State>,
+    work: Condvar,
+    room: Condvar,
+    bucket: Option<Mutex<TokenBucket>>,
+    started: Instant,
+    time: Mutex<LaneTime>,
+}
+
+/// Whole files that a lane takes at once, so that the lock is not taken for each.
+const UNITS_AT_ONCE: usize = 16;
+
+impl Shared {
+    pub(super) fn new(sources: Arc<SourceSet>, job: SenderJob, outbox: Arc<Outbox>, watch: Arc<Watch>) -> Self {
+        let bucket = job.carriage.rate_bytes_per_s.map(|rate| Mutex::new(TokenBucket::new(rate, 0)));
+        let state = State {
+            window: Window::default(),
+            packer: Packer::default(),
+            scheduler: Scheduler::default(),
+            walk_done: false,
+            finished: false,
+        };
+        Self {
+            sources,
+            job,
+            outbox,
+            watch,
+            failure: Failure::default(),
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            bucket,
+            started: Instant::now(),
+            time: Mutex::default(),
+        }
+    }
+
+    /// Enters the next item of the manifest, as soon as the window has room. False when the session is over.
+    pub(super) fn push(&self, item: Item, source: u32, source_path: Vec<u8>) -> Result<bool, Error> {
+        let weight = item.weight_bytes() + source_path.len();
+        let state = self.lock();
+        let mut state = self
+            .room
+            .wait_while(state, |state| !state.finished && !state.window.has_room(weight))
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.finished {
+            return Ok(false);
+        }
+        self.watch.on_item(&item)?;
+        let packed = state.packer.pack(&item);
+        let weight_on_wire = item.weight_bytes();
+        let file = source_item(&item, state.window.next_index(), source, source_path, false);
+        state.window.push(Open { file, settled: false }, weight);
+        self.outbox.item(packed, weight_on_wire);
+        Ok(true)
+    }
+
+    /// The walk is over.
+    pub(super) fn walk_done(&self) {
+        let mut state = self.lock();
+        state.walk_done = true;
+        self.watch.on_end_of_manifest();
+        self.outbox.send(Control::EndOfManifest);
+    }
+
+    /// All of a file is wanted.
+    pub(super) fn want_all(&self, index: u64) -> Result<(), Error> {
+        let mut state = self.lock();
+        let count = state.open_file(index)?.layout.count();
+        state.scheduler.want(index, ChunkRange { first: 0, count });
+        self.work.notify_all();
+        Ok(())
+    }
+
+    /// Some chunks of a file are wanted.
+    pub(super) fn want_chunks(&self, index: u64, ranges: &[ChunkRange]) -> Result<(), Error> {
+        let mut state = self.lock();
+        let count = state.open_file(index)?.layout.count();
+        let mut next = 0;
+        for range in ranges {
+            let end = range.first.checked_add(range.count).filter(|end| *end <= count);
+            match end {
+                Some(end) if range.first >= next && range.count > 0 => next = end,
+                _ => return Err(broken("it asks for chunks that do not exist")),
+            }
+            state.scheduler.want(index, *range);
+        }
+        self.work.notify_all();
+        Ok(())
+    }
+
+    /// A chunk is verified at the target.
+    pub(super) fn on_receipt(&self, index: u64, chunk: u32) {
+        self.lock().scheduler.receipt(Unit { index, chunk });
+    }
+
+    /// A chunk did not verify.
+    pub(super) fn again(&self, index: u64, chunk: u32) -> Result<(), Error> {
+        let mut state = self.lock();
+        match state.scheduler.again(Unit { index, chunk }) {
+            Retry::Queued => self.work.notify_all(),
+            Retry::GiveUp => {
+                let why = format!("chunk {chunk} did not verify in {} tries", haul_engine::schedule::MAX_TRIES);
+                let withdraw = Withdraw { index, why, kind: FailureKind::Unverified, retry: None };
+                state.scheduler.forget(index);
+                self.outbox.send(Control::Withdraw(withdraw));
+            }
+            // The file failed or the lane died meanwhile.
+            Retry::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// An item has its outcome.
+    pub(super) fn settle(&self, index: u64, failed: bool) -> Result<(), Error> {
+        let mut state = self.lock();
+        let open = state.window.get_mut(index).ok_or_else(|| broken("it settles an item that is not open"))?;
+        open.settled = true;
+        // The descriptor is not needed any more, even while the item waits for others before it.
+        open.file = None;
+        if failed {
+            state.scheduler.forget(index);
+        }
+        let mut gone = 0;
+        while state.window.front().is_some_and(|open| open.settled) {
+            state.window.pop_front();
+            gone += 1;
+        }
+        if gone > 0 {
+            self.room.notify_all();
+        }
+        Ok(())
+    }
+
+    /// A lane died; its units go to the others.
+    pub(super) fn lane_died(&self, lane: u16) {
+        if !self.lock().scheduler.lane_died(lane).is_empty() {
+            self.work.notify_all();
+        }
+    }
+
+    /// Units for a lane; waits for them when `wait`. `None`: nothing now, or (after waiting) never again.
+    pub(super) fn take(&self, lane: u16, wait: bool) -> Option<Vec<(Unit, Arc<SourceItem>)>> {
+        let mut state = self.lock();
+        if wait {
+            state = self
+                .work
+                .wait_while(state, |state| !state.finished && state.scheduler.is_drained())
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.finished {
+            return None;
+        }
+        let mut units = Vec::new();
+        while units.len() < UNITS_AT_ONCE {
+            let Some(unit) = state.scheduler.take(lane) else { break };
+            // An item that was settled meanwhile needs no data.
+            let Some(file) = state.window.get(unit.index).and_then(|open| open.file.clone()) else {
+                state.scheduler.receipt(unit);
+                continue;
+            };
+            let large = !file.layout.is_whole();
+            units.push((unit, file));
+            if large {
+                break;
+            }
+        }
+        (!units.is_empty()).then_some(units)
+    }
+
+    /// A wanted file cannot be sent as announced. When it changed, its new state takes the next place in the manifest,
+    /// once.
+    pub(super) fn withdraw(&self, file: &SourceItem, why: String, kind: FailureKind) -> Result<(), Error> {
+        let fresh = (kind == FailureKind::Changed && !file.is_retry).then(|| self.fresh_item(file)).flatten();
+        let mut state = self.lock();
+        match state.window.get_mut(file.index) {
+            // Withdrawn already by another lane, or settled.
+            None | Some(Open { file: None, .. }) => return Ok(()),
+            Some(open) => open.file = None,
+        }
+        state.scheduler.forget(file.index);
+        let retry = match fresh {
+            Some(item) => {
+                self.watch.on_item(&item)?;
+                let packed = state.packer.pack(&item);
+                let weight = item.weight_bytes();
+                let index = state.window.next_index();
+                let retry = source_item(&item, index, file.source, file.source_path.clone(), true);
+                state.window.push(Open { file: retry, settled: false }, weight);
+                Some(packed)
+            }
+            None => None,
+        };
+        let why = convert::bounded(why);
+        self.outbox.send(Control::Withdraw(Withdraw { index: file.index, why, kind, retry }));
+        Ok(())
+    }
+
+    fn fresh_item(&self, file: &SourceItem) -> Option<Item> {
+        let stat = self.sources.open(file.source, &file.source_path).ok()?.stat().ok()?;
+        let ItemKind::File { blake3, .. } = &file.item.kind else { return None };
+        let kind = ItemKind::File {
+            identity: convert::identity(&stat),
+            sparse: convert::is_sparse(&stat),
+            // Its contents are new; a content comparison has nothing to go by.
+            blake3: blake3.map(|_| [0; 32]),
+        };
+        let xattrs = file.item.attributes.xattrs.clone();
+        Some(Item { path: file.item.path.clone(), kind, attributes: convert::attributes(&stat, xattrs) })
+    }
+
+    /// Waits as long as the rate limit says.
+    pub(super) fn pace(&self, bytes: u64) -> bool {
+        let Some(bucket) = &self.bucket else { return false };
+        let now_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let wait_us = session::lock(bucket).take(bytes, now_us);
+        if wait_us > 0 {
+            // The rate limit is the one place where a lane sleeps by the clock.
+            std::thread::sleep(Duration::from_micros(wait_us));
+        }
+        wait_us > 0
+    }
+
+    /// Whether data is wanted that has no receipt.
+    pub(super) fn has_work(&self) -> bool {
+        let state = self.lock();
+        !state.scheduler.is_drained() || state.scheduler.flying() > 0
+    }
+
+    /// Whether the walk is over and every item has its outcome.
+    pub(super) fn is_finished(&self) -> bool {
+        let state = self.lock();
+        state.walk_done && state.window.is_empty()
+    }
+
+    /// Whether the session is over for the lanes.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().finished
+    }
+
+    /// Ends the lanes and the walk.
+    pub(super) fn finish(&self) {
+        self.lock().finished = true;
+        self.work.notify_all();
+        self.room.notify_all();
+    }
+
+    pub(super) fn add_time(&self, lane: &LaneTime) {
+        stopwatch::add(&mut session::lock(&self.time), lane);
+    }
+
+    pub(super) fn time(&self) -> LaneTime {
+        *session::lock(&self.time)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        session::lock(&self.state)
+    }
+}
+
+impl State {
+    fn open_file(&self, index: u64) -> Result<&Arc<SourceItem>, Error> {
+        let open = self.window.get(index).filter(|open| !open.settled);
+        open.and_then(|open| open.file.as_ref()).ok_or_else(|| broken("it asks for an item that has no data"))
+    }
+}
+
+fn source_item(item: &Item, index: u64, source: u32, source_path: Vec<u8>, is_retry: bool) -> Option<Arc<SourceItem>> {
+    let ItemKind::File { identity, sparse, .. } = &item.kind else { return None };
+    Some(Arc::new(SourceItem {
+        index,
+        identity: *identity,
+        layout: ChunkLayout::of(identity.size),
+        sparse: *sparse,
+        source,
+        source_path,
+        item: item.clone(),
+        is_retry,
+        file: Mutex::new(None),
+    }))
+}
+
+fn broken(why: &str) -> Error {
+    Error::new(Fault::Protocol, "the far side broke the protocol").because(why)
+}
+
+/// The error of a lane when the session itself failed.
+pub(super) fn lane_error(error: &Error) -> io::Error {
+    io::Error::other(error.to_string())
+}

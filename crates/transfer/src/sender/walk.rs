@@ -1,0 +1,120 @@
+//! The walk thread: what the store finds becomes the manifest.
+
+use std::io;
+use std::sync::Arc;
+
+use haul_store::{Filter, Found, FoundEntry, WalkOptions, printable};
+use haul_wire::control::{self as wire, Control, Notice};
+use haul_wire::manifest::{Attributes, Item, ItemKind};
+use haul_wire::path::RelPath;
+
+use crate::convert;
+use crate::error::{Error, Fault};
+
+use super::state::Shared;
+
+pub(super) fn options(selection: &wire::Selection) -> Result<WalkOptions, Error> {
+    let rules: Vec<(bool, Vec<u8>)> = selection.rules.iter().map(|r| (r.include, r.pattern.clone())).collect();
+    let filter = Filter::new(&rules)
+        .map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))?;
+    Ok(WalkOptions {
+        filter,
+        files_from: selection.files_from.clone(),
+        hard_links: selection.hard_links,
+        xattrs: selection.xattrs,
+        acls: selection.acls,
+    })
+}
+
+pub(super) fn start(shared: Arc<Shared>, options: WalkOptions) -> io::Result<()> {
+    std::thread::Builder::new().name("walk".into()).spawn(move || {
+        if let Err(error) = walk(&shared, options) {
+            shared.failure.set(error);
+        }
+    })?;
+    Ok(())
+}
+
+fn walk(shared: &Shared, options: WalkOptions) -> Result<(), Error> {
+    let checksum = shared.job.selection.checksum;
+    for found in shared.sources.walk(options) {
+        let (item, source, source_path) = match found {
+            Found::Entry(entry) => {
+                let (source, source_path) = (entry.source, entry.source_path.clone());
+                match entry_item(shared, entry, checksum) {
+                    Some(item) => (item, source, source_path),
+                    None => continue,
+                }
+            }
+            Found::DirEnd { path, complete } => {
+                match aside(shared, path, ItemKind::DirectoryEnd { complete }, Attributes::default()) {
+                    Some(item) => (item, 0, Vec::new()),
+                    None => continue,
+                }
+            }
+            Found::Skipped { path, why } => {
+                let kind = ItemKind::Skipped { why: convert::bounded(why) };
+                match aside(shared, path, kind, Attributes::default()) {
+                    Some(item) => (item, 0, Vec::new()),
+                    None => continue,
+                }
+            }
+            Found::Failed { path, error } => {
+                let kind = ItemKind::Failed { why: convert::bounded(&error), vanished: error.is_vanished() };
+                match aside(shared, path, kind, Attributes::default()) {
+                    Some(item) => (item, 0, Vec::new()),
+                    None => continue,
+                }
+            }
+        };
+        if !shared.push(item, source, source_path)? {
+            return Ok(());
+        }
+    }
+    shared.walk_done();
+    Ok(())
+}
+
+fn entry_item(shared: &Shared, entry: FoundEntry, checksum: bool) -> Option<Item> {
+    let (source, source_path, path) = (entry.source, entry.source_path.clone(), entry.path.clone());
+    let mut item = match convert::item(entry) {
+        Ok(item) => item,
+        Err(fault) => {
+            tell_failed(shared, path, fault.to_string());
+            return None;
+        }
+    };
+    if checksum && let ItemKind::File { identity, blake3, .. } = &mut item.kind {
+        match hash_source(shared, source, &source_path, identity.size) {
+            Ok(hash) => *blake3 = Some(hash),
+            Err(why) => {
+                let kind = ItemKind::Failed { why: convert::bounded(why), vanished: false };
+                return aside(shared, path, kind, Attributes::default());
+            }
+        }
+    }
+    Some(item)
+}
+
+/// An item without data. What happens at a path that cannot be sent (too long) is told beside the manifest.
+fn aside(shared: &Shared, path: Vec<u8>, kind: ItemKind, attributes: Attributes) -> Option<Item> {
+    match RelPath::new(path.clone()) {
+        Ok(path) => Some(Item { path, kind, attributes }),
+        Err(fault) => {
+            tell_failed(shared, path, fault.to_string());
+            None
+        }
+    }
+}
+
+fn tell_failed(shared: &Shared, path: Vec<u8>, why: String) {
+    let notice = Notice::Failed { path, why };
+    shared.watch.on_notice(notice.clone());
+    shared.outbox.send(Control::Notice(notice));
+}
+
+fn hash_source(shared: &Shared, source: u32, path: &[u8], size: u64) -> Result<[u8; 32], String> {
+    let file = shared.sources.open(source, path).map_err(|error| error.to_string())?;
+    crate::hash::whole_file(&file, size).map_err(|error| format!("cannot read {}: {error}", printable(path)))
+}
+

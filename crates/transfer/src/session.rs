@@ -1,0 +1,214 @@
+//! What both ends of a session have in common: its first failure, its lanes, its clock.
+
+use std::io;
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use haul_net::{ShutdownHandle, Stream};
+use haul_wire::control::Control;
+
+use crate::channel::{Channel, SessionEvent};
+use crate::convert;
+use crate::error::{Error, Fault};
+use crate::watch::Watch;
+
+/// How often a session looks at its clock.
+pub(crate) const TICK: Duration = Duration::from_millis(50);
+
+/// How often the running totals are told.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// How long the last messages may take.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Brings lanes back that were lost: the side that dials does, the other waits.
+pub(crate) trait LaneKeeper: Send {
+    /// This lane ended before its time.
+    fn lane_lost(&mut self, lane: u16);
+}
+
+/// A side that does not dial.
+pub(crate) struct NoKeeper;
+
+impl LaneKeeper for NoKeeper {
+    fn lane_lost(&mut self, _lane: u16) {}
+}
+
+/// A lock that survives a panic of another thread: the session ends by its failure, not by poison.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first failure of any thread of a session; its loop sees it at the next tick.
+#[derive(Default)]
+pub(crate) struct Failure(Mutex<Option<Error>>);
+
+impl Failure {
+    pub(crate) fn set(&self, error: Error) {
+        lock(&self.0).get_or_insert(error);
+    }
+
+    pub(crate) fn get(&self) -> Result<(), Error> {
+        match &*lock(&self.0) {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The lanes of one side, each with its thread.
+pub(crate) struct Lanes {
+    alive: Vec<(u16, ShutdownHandle)>,
+    threads: Vec<JoinHandle<()>>,
+    none_since: Instant,
+    given_up: Option<Error>,
+    events: SyncSender<SessionEvent>,
+    watch: Arc<Watch>,
+}
+
+impl Lanes {
+    pub(crate) fn new(events: SyncSender<SessionEvent>, watch: Arc<Watch>) -> Self {
+        Self { alive: Vec::new(), threads: Vec::new(), none_since: Instant::now(), given_up: None, events, watch }
+    }
+
+    /// Starts the thread of a new lane. `carry` returns when the lane is at its end; an error means before its time.
+    pub(crate) fn start(
+        &mut self,
+        stream: Stream,
+        lane: u16,
+        carry: impl FnOnce(Stream) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), Error> {
+        let shutdown = stream.shutdown_handle();
+        if self.alive.iter().any(|(other, _)| *other == lane) {
+            // A lane that comes back before its end was noticed: the old one is as good as dead.
+            self.cut(lane);
+        }
+        let events = self.events.clone();
+        let thread = std::thread::Builder::new()
+            .name(format!("lane-{lane}"))
+            .spawn(move || {
+                let result = carry(stream);
+                // A session that is over does not listen any more.
+                let _ = events.send(SessionEvent::LaneDown(lane, result.err()));
+            })
+            .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread for a lane").because(error))?;
+        self.alive.push((lane, shutdown));
+        self.threads.push(thread);
+        self.watch.lane_up();
+        Ok(())
+    }
+
+    /// A lane's thread ended.
+    pub(crate) fn ended(&mut self, lane: u16) {
+        if let Some(at) = self.alive.iter().position(|(other, _)| *other == lane) {
+            self.alive.swap_remove(at);
+            self.watch.lane_down();
+        }
+        if self.alive.is_empty() {
+            self.none_since = Instant::now();
+        }
+    }
+
+    /// Makes a lane's thread end.
+    pub(crate) fn cut(&mut self, lane: u16) {
+        for (_, shutdown) in self.alive.iter().filter(|(other, _)| *other == lane) {
+            shutdown.shutdown();
+        }
+    }
+
+    /// Nobody will bring further lanes.
+    pub(crate) fn give_up(&mut self, why: Error) {
+        self.given_up = Some(why);
+    }
+
+    /// With work to do and no lane left, and nobody bringing one, the session is over.
+    pub(crate) fn check(&self, has_work: bool, timeout: Duration) -> Result<(), Error> {
+        if !self.alive.is_empty() || !has_work {
+            return Ok(());
+        }
+        match &self.given_up {
+            Some(error) => Err(error.clone()),
+            None if self.none_since.elapsed() > timeout => {
+                Err(Error::new(Fault::Timeout, "no data connection could be kept")
+                    .try_this("run the same command again: what is verified is not sent again"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Ends all lanes at once.
+    pub(crate) fn cut_all(&mut self) {
+        for (_, shutdown) in &self.alive {
+            shutdown.shutdown();
+        }
+    }
+
+    /// Waits for the lanes' threads.
+    pub(crate) fn join(self) {
+        drop(self.events);
+        for thread in self.threads {
+            // A panic in a lane was reported by the panic hook; its work went back to the queue with the lane.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the loop of a session does at every turn besides its events.
+pub(crate) struct Clock {
+    told_at: Instant,
+    timeout: Duration,
+}
+
+impl Clock {
+    pub(crate) fn new(timeout_ms: u32) -> Self {
+        Self { told_at: Instant::now(), timeout: Duration::from_millis(u64::from(timeout_ms)) }
+    }
+
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Tells progress; finds interruption, silence and failures of other threads.
+    pub(crate) fn turn(&mut self, watch: &Watch, channel: &Channel, failure: &Failure) -> Result<(), Error> {
+        failure.get()?;
+        if watch.interrupted() {
+            return Err(interrupted());
+        }
+        if channel.silence() > self.timeout {
+            return Err(silent(self.timeout));
+        }
+        if self.told_at.elapsed() >= PROGRESS_EVERY {
+            self.told_at = Instant::now();
+            watch.tell_progress();
+        }
+        Ok(())
+    }
+}
+
+/// The person said stop.
+pub(crate) fn interrupted() -> Error {
+    Error::new(Fault::Interrupted, "interrupted")
+        .try_this("run the same command again to go on: what is verified is not sent again")
+}
+
+/// The peer fell silent.
+pub(crate) fn silent(timeout: Duration) -> Error {
+    Error::new(Fault::Timeout, format!("the far side has been silent for {} s", timeout.as_secs()))
+        .because("the network is gone, or the host")
+        .try_this("run the same command again to go on: what is verified is not sent again")
+}
+
+/// A message that does not belong here.
+pub(crate) fn unexpected(message: &Control) -> Error {
+    let name = format!("{message:?}");
+    let name = name.split(['(', ' ', '{']).next().unwrap_or_default().to_owned();
+    Error::new(Fault::Protocol, "the far side broke the protocol").because(format!("unexpected message {name}"))
+}
+
+/// Tells the peer why, as far as it still listens, and ends the channel.
+pub(crate) fn abort(channel: &Channel, error: &Error) {
+    channel.outbox().send(Control::Abort(convert::abort(error)));
+    channel.close(FAREWELL);
+}

@@ -1,0 +1,380 @@
+//! Reaches a far side through the system's ssh program, and puts our own program there when it is missing.
+//!
+//! One ssh session does it all: a start script for the login shell runs the program that is kept there under the hash of
+//! its content, or one that is installed there and speaks the same protocol, or asks for ours and runs that. So the user's
+//! configuration, agent, jump hosts and second factors just work, and a far side that has the program costs no round trip.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use haul_net::{NetError, Stream};
+use haul_wire::PROTOCOL_VERSION;
+use haul_wire::banner::{Banner, BannerScanner, FAIL, NEED};
+
+use crate::channel::SessionEvent;
+use crate::error::{Error, Fault};
+use crate::event::Event;
+use crate::job::{Family, Place, SshOptions};
+use crate::lanes::{LaneTerms, greet};
+use crate::session::{self, LaneKeeper};
+use crate::watch::Watch;
+
+/// One ssh session with the far side's program at its other end.
+pub(crate) struct SshSession {
+    child: Arc<Mutex<Child>>,
+    input: Option<ChildStdin>,
+    output: Option<ChildStdout>,
+}
+
+/// How to start ssh to one place.
+#[derive(Clone)]
+pub(crate) struct SshTarget {
+    pub(crate) user: Option<String>,
+    pub(crate) host: String,
+    pub(crate) port: Option<u16>,
+    pub(crate) options: SshOptions,
+    pub(crate) family: Option<Family>,
+}
+
+impl SshTarget {
+    /// The target behind a place; `None` for places that are not reached over ssh.
+    pub(crate) fn of(place: &Place, options: &SshOptions, family: Option<Family>) -> Option<Self> {
+        match place {
+            Place::Ssh { user, host, port } => Some(Self {
+                user: user.clone(),
+                host: host.clone(),
+                port: port.or(options.port),
+                options: options.clone(),
+                family,
+            }),
+            Place::Local | Place::Haul { .. } => None,
+        }
+    }
+
+    /// The ssh command without the remote command. The settings are scp's: nothing from the user's configuration may turn
+    /// the session into something else than one command with clean input and output.
+    fn command(&self) -> Command {
+        let program = self.options.program.clone().unwrap_or_else(|| OsString::from("ssh"));
+        let mut command = Command::new(program);
+        command.args(["-x", "-T"]);
+        for setting in [
+            "ClearAllForwardings=yes",
+            "PermitLocalCommand=no",
+            "RemoteCommand=none",
+            "RequestTTY=no",
+            "StdinNull=no",
+            "ForkAfterAuthentication=no",
+            "SessionType=default",
+        ] {
+            command.args(["-o", setting]);
+        }
+        match self.family {
+            Some(Family::V4) => command.arg("-4"),
+            Some(Family::V6) => command.arg("-6"),
+            None => &mut command,
+        };
+        if let Some(port) = self.port {
+            command.args(["-p", &port.to_string()]);
+        }
+        for identity in &self.options.identities {
+            command.arg("-i").arg(identity);
+        }
+        if let Some(config) = &self.options.config {
+            command.arg("-F").arg(config);
+        }
+        if let Some(jump) = &self.options.jump {
+            command.args(["-J", jump]);
+        }
+        for option in &self.options.options {
+            command.arg("-o").arg(option);
+        }
+        if let Some(user) = &self.user {
+            command.args(["-l", user]);
+        }
+        command.arg("--").arg(&self.host);
+        command
+    }
+
+    fn spawn(&self, remote_command: &str) -> Result<SshSession, Error> {
+        let mut command = self.command();
+        command.arg(remote_command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn().map_err(|error| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            Error::new(Fault::Ssh, format!("cannot start {program}"))
+                .because(error)
+                .try_this("install the OpenSSH client, or name another program with -S")
+        })?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        Ok(SshSession { child: Arc::new(Mutex::new(child)), input, output })
+    }
+
+    /// Starts the far side's agent. `arguments` follow `haul agent`.
+    pub(crate) fn start_agent(&self, arguments: &str, watch: &Watch) -> Result<SshSession, Error> {
+        let ours = if self.options.remote_program.is_some() { None } else { Some(Program::ours()?) };
+        let script = match (&self.options.remote_program, &ours) {
+            (Some(program), _) => format!("exec {} agent {arguments}", quoted(program)),
+            (None, Some(ours)) => start_script(ours, arguments),
+            (None, None) => unreachable!("one of both is there"),
+        };
+        let mut session = self.spawn(&script)?;
+        loop {
+            match session.banner(&self.host)? {
+                Banner::Agent { version: PROTOCOL_VERSION } => return Ok(session),
+                Banner::Agent { version } => {
+                    return Err(Error::new(
+                        Fault::Install,
+                        format!("the program on {} speaks protocol {version}, ours {PROTOCOL_VERSION}", self.host),
+                    )
+                    .try_this("bring both to the same version, or leave out --haul-path"));
+                }
+                Banner::Fail(why) => {
+                    return Err(Error::new(Fault::Install, format!("cannot run haul on {}", self.host))
+                        .because(why)
+                        .try_this("install haul there and name it with --haul-path PATH"));
+                }
+                Banner::Need { system, machine } => {
+                    let ours = ours.as_ref().filter(|_| runs_on(&system, &machine)).ok_or_else(|| {
+                        Error::new(Fault::Install, format!("haul is not installed on {}", self.host))
+                            .because(format!("it is {system} on {machine}; our own program would not run there"))
+                            .try_this("install haul there, in the PATH of ssh commands or named with --haul-path PATH")
+                    })?;
+                    let (place, bytes) = (self.host.clone(), ours.bytes.len() as u64);
+                    watch.tell(&Event::Installing { place, bytes });
+                    session.send(&ours.bytes)?;
+                }
+            }
+        }
+    }
+}
+
+impl SshSession {
+    /// Reads up to the next banner. One byte at a time: what follows it belongs to somebody else.
+    fn banner(&mut self, host: &str) -> Result<Banner, Error> {
+        let mut scanner = BannerScanner::default();
+        let output = self.output.as_mut().expect("taken only once the agent runs");
+        let mut byte = [0];
+        loop {
+            match output.read(&mut byte) {
+                Ok(0) => return Err(self.ended(host)),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Error::new(Fault::Ssh, format!("ssh to {host} failed")).because(error)),
+            }
+            match scanner.push(byte[0]) {
+                Ok(Some(banner)) => return Ok(banner),
+                Ok(None) => {}
+                Err(_) => {
+                    return Err(Error::new(Fault::Protocol, format!("{host} prints, but no haul starts there"))
+                        .because("its login shell writes more than 64 KiB to standard output")
+                        .try_this("keep login scripts silent for sessions without a terminal"));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let input = self.input.as_mut().expect("taken only once the agent runs");
+        input.write_all(bytes).and_then(|()| input.flush()).map_err(|error| {
+            Error::new(Fault::Install, "cannot copy our program to the far side")
+                .because(error)
+                .try_this("look for a full disk or quota in the home directory there")
+        })
+    }
+
+    /// Why ssh ended before the agent spoke. ssh itself has said on standard error what went wrong.
+    fn ended(&mut self, host: &str) -> Error {
+        let status = wait(&self.child, EXIT_WAIT);
+        match status.and_then(|status| status.code()) {
+            Some(255) => Error::new(Fault::Ssh, format!("ssh could not log in to {host}"))
+                .because("see the words of ssh above")
+                .try_this(format!("try: ssh {host} true")),
+            Some(127) => Error::new(Fault::Install, format!("no such program on {host}"))
+                .try_this("correct --haul-path, or leave it out: haul then brings its own program"),
+            Some(code) => Error::new(Fault::Ssh, format!("the session on {host} ended with status {code}"))
+                .try_this(format!("try: ssh {host} true")),
+            None => Error::new(Fault::Ssh, format!("ssh to {host} was ended")),
+        }
+    }
+
+    /// The session as a stream; ending it kills ssh.
+    pub(crate) fn into_stream(mut self) -> Result<(Stream, SshChild), Error> {
+        let failed = |error: io::Error| Error::new(Fault::Ssh, "cannot use the pipes of ssh").because(error);
+        let (input, output) = (self.input.take(), self.output.take());
+        let (Some(input), Some(output)) = (input, output) else { unreachable!("taken once") };
+        let child = Arc::clone(&self.child);
+        let kill: Box<dyn Fn() + Send + Sync> = Box::new(move || {
+            // It may have ended by itself.
+            let _ = session::lock(&child).kill();
+        });
+        let stream = Stream::plain_pipes(output, input, Some(kill)).map_err(failed)?;
+        Ok((stream, SshChild(self.child)))
+    }
+}
+
+/// The ssh process of a session.
+pub(crate) struct SshChild(Arc<Mutex<Child>>);
+
+impl SshChild {
+    /// Waits a little for it to end by itself, then ends it.
+    pub(crate) fn end(self) {
+        if wait(&self.0, EXIT_WAIT).is_none() {
+            let mut child = session::lock(&self.0);
+            // Both fail only when it is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// How long ssh may take to end after its session did.
+const EXIT_WAIT: Duration = Duration::from_millis(1500);
+
+fn wait(child: &Mutex<Child>, limit: Duration) -> Option<std::process::ExitStatus> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Ok(Some(status)) = session::lock(child).try_wait() {
+            return Some(status);
+        }
+        if Instant::now() >= end {
+            return None;
+        }
+        // There is no wait with a limit; a few milliseconds more or less do not matter at the end of a job.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Our own program, to be copied to a far side.
+struct Program {
+    bytes: Vec<u8>,
+    sha256: String,
+}
+
+impl Program {
+    fn ours() -> Result<Self, Error> {
+        let bytes = std::fs::read("/proc/self/exe")
+            .map_err(|error| Error::new(Fault::Install, "cannot read our own program").because(error))?;
+        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &bytes);
+        let sha256 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Self { bytes, sha256 })
+    }
+}
+
+fn runs_on(system: &str, machine: &str) -> bool {
+    let machine = match machine {
+        "amd64" => "x86_64",
+        "arm64" => "aarch64",
+        other => other,
+    };
+    system == "Linux" && machine == std::env::consts::ARCH
+}
+
+/// The command for the login shell. Any shell hands a single-quoted word on as it is, so it holds no quote, no newline and
+/// no exclamation mark (csh); `sh` runs it. SHA-256 because every system has a program for it.
+fn start_script(ours: &Program, arguments: &str) -> String {
+    let (sha256, size) = (&ours.sha256, ours.bytes.len());
+    let script = format!(
+        "umask 077; w={sha256}; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/haul; f=$d/haul-$w; \
+         s() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; }} 2>/dev/null | cut -c1-64; }}; \
+         if [ -x \"$f\" ] && [ \"$(s \"$f\")\" = $w ]; then exec \"$f\" agent {arguments}; fi; \
+         p=$(command -v haul 2>/dev/null) && [ \"$(\"$p\" agent --protocol 2>/dev/null)\" = \"haul-protocol {PROTOCOL_VERSION}\" ] \
+         && exec \"$p\" agent {arguments}; \
+         echo \"{NEED} $(uname -s) $(uname -m)\"; \
+         t=; mkdir -p \"$d\" 2>/dev/null && t=$(mktemp \"$d/.new.XXXXXX\" 2>/dev/null); \
+         if [ -z \"$t\" ]; then head -c {size} >/dev/null; echo \"{FAIL} cannot write to $d\"; exit 1; fi; \
+         trap \"rm -f $t\" EXIT; head -c {size} >\"$t\"; \
+         if [ \"$(s \"$t\")\" = $w ]; then :; else echo \"{FAIL} our program did not arrive whole in $d (no space, or no sha256sum)\"; exit 1; fi; \
+         chmod 700 \"$t\"; if [ \"$(\"$t\" agent --protocol 2>/dev/null)\" = \"haul-protocol {PROTOCOL_VERSION}\" ]; then :; \
+         else echo \"{FAIL} programs cannot be run from $d (mounted noexec)\"; exit 1; fi; \
+         mv -f \"$t\" \"$f\" && exec \"$f\" agent {arguments}; echo \"{FAIL} cannot put our program into $d\"; exit 1"
+    );
+    format!("exec sh -c '{script}'")
+}
+
+/// One word for a POSIX shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Lanes inside further ssh sessions, each relayed by the far side to its agent's port.
+#[derive(Clone)]
+pub(crate) struct SshLanes {
+    pub(crate) target: SshTarget,
+    pub(crate) port: u16,
+    pub(crate) watch: Arc<Watch>,
+}
+
+impl SshLanes {
+    /// Connects one lane.
+    pub(crate) fn connect(&self, terms: &LaneTerms, lane: u16) -> Result<Stream, Error> {
+        let session = self.target.start_agent(&format!("--relay {}", self.port), &self.watch)?;
+        let pipes = session.into_pipes()?;
+        greet(pipes, terms, lane).map_err(|error: NetError| crate::far::net_error(&error))
+    }
+
+    /// Replaces a lost lane by a new session.
+    pub(crate) fn keeper(self, terms: LaneTerms) -> SshKeeper {
+        SshKeeper { lanes: self, terms, left: MAX_REPLACED }
+    }
+}
+
+/// Lost lanes that are replaced by new ssh sessions in one job.
+const MAX_REPLACED: u32 = 32;
+
+pub(crate) struct SshKeeper {
+    lanes: SshLanes,
+    terms: LaneTerms,
+    left: u32,
+}
+
+impl LaneKeeper for SshKeeper {
+    fn lane_lost(&mut self, lane: u16) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let (lanes, terms) = (self.lanes.clone(), self.terms.clone());
+        let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
+            if let Ok(stream) = lanes.connect(&terms, lane) {
+                let _ = terms.events.send(SessionEvent::LaneUp(stream, lane));
+            }
+        });
+    }
+}
+
+impl SshSession {
+    fn into_pipes(mut self) -> Result<haul_net::Pipes, Error> {
+        let (input, output) = (self.input.take(), self.output.take());
+        let (Some(input), Some(output)) = (input, output) else { unreachable!("taken once") };
+        let child = Arc::clone(&self.child);
+        let kill: Box<dyn Fn() + Send + Sync> = Box::new(move || {
+            let mut child = session::lock(&child);
+            // Both fail only when it is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        });
+        haul_net::Pipes::new(output, input, Some(kill))
+            .map_err(|error| Error::new(Fault::Ssh, "cannot use the pipes of ssh").because(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_script_survives_any_login_shell() {
+        let program = Program { bytes: vec![0; 10], sha256: "ab".repeat(32) };
+        let script = start_script(&program, "--port-range 5000-5010");
+        let inner = script.strip_prefix("exec sh -c '").unwrap().strip_suffix('\'').unwrap();
+        assert!(!inner.contains(['\'', '\n', '!']), "{inner}");
+    }
+
+    #[test]
+    fn a_named_program_is_one_word_for_the_shell() {
+        assert_eq!(quoted("/opt/my haul"), "'/opt/my haul'");
+        assert_eq!(quoted("a'; rm -rf /; '"), "'a'\\''; rm -rf /; '\\'''");
+    }
+}

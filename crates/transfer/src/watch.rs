@@ -1,0 +1,310 @@
+//! Tells whoever watches what happens: turns the two streams of a session into events and, at the end, the report.
+
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_engine::attribute::{self, Bottleneck};
+use haul_engine::tally::{Tally, TallyFault, Told};
+use haul_wire::control::{LaneTime, Notice, Outcome, ReceiverSummary, Receipt, SenderSummary};
+use haul_wire::manifest::Item;
+
+use crate::error::{Error, Fault};
+use crate::event::{Change, Event, Limit, ManifestLine, Observer, Progress, Report, TimeShares};
+use crate::manifest_file::RootHasher;
+
+/// Stands beside a session. An agent's watch is silent: nobody is there to be told.
+pub(crate) struct Watch {
+    person: Option<Person>,
+    lanes_alive: AtomicU16,
+    lanes_most: AtomicU16,
+}
+
+struct Person {
+    observer: Arc<dyn Observer>,
+    started: Instant,
+    first_byte_us: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    tally: Tally,
+    root: RootHasher,
+    deleted: u64,
+    failures: Vec<(Vec<u8>, String)>,
+    told_found_all: bool,
+}
+
+/// Failures kept for the closing lines; each was told when it happened.
+const FAILURES_KEPT: usize = 20;
+
+impl Watch {
+    pub(crate) fn silent() -> Self {
+        Self { person: None, lanes_alive: AtomicU16::new(0), lanes_most: AtomicU16::new(0) }
+    }
+
+    pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
+        let person = Person {
+            observer,
+            started: Instant::now(),
+            first_byte_us: AtomicU64::new(0),
+            state: Mutex::default(),
+        };
+        Self { person: Some(person), ..Self::silent() }
+    }
+
+    pub(crate) fn interrupted(&self) -> bool {
+        self.person.as_ref().is_some_and(|person| person.observer.interrupted())
+    }
+
+    pub(crate) fn on_item(&self, item: &Item) -> Result<(), Error> {
+        self.with(|_, state| state.tally.on_item(item).map_err(tally_error))
+    }
+
+    pub(crate) fn on_end_of_manifest(&self) {
+        let _ = self.with(|_, state| {
+            state.tally.on_end_of_manifest();
+            Ok(())
+        });
+    }
+
+    pub(crate) fn on_receipt(&self, receipt: &Receipt) -> Result<(), Error> {
+        self.with(|person, state| {
+            if person.first_byte_us.load(Ordering::Relaxed) == 0 {
+                let us = u64::try_from(person.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+                person.first_byte_us.store(us, Ordering::Relaxed);
+            }
+            state.tally.on_receipt(receipt).map_err(tally_error)
+        })
+    }
+
+    pub(crate) fn on_outcome(&self, outcome: &Outcome) -> Result<(), Error> {
+        self.with(|person, state| {
+            let State { tally, root, failures, .. } = state;
+            let mut tell = |told: Told| {
+                if let Some(event) = event_of(told, root, failures, person.observer.wants_manifest()) {
+                    person.observer.on_event(&event);
+                }
+            };
+            tally.on_outcome(outcome.index, &outcome.result, &mut tell).map_err(tally_error)
+        })
+    }
+
+    pub(crate) fn on_notice(&self, notice: Notice) {
+        let _ = self.with(|person, state| {
+            let event = match notice {
+                Notice::Deleted { path } => {
+                    state.deleted += 1;
+                    Event::Deleted { path }
+                }
+                Notice::Failed { path, why } => {
+                    state.tally.on_failure_aside();
+                    keep_failure(&mut state.failures, &path, &why);
+                    Event::Failed { path, why }
+                }
+                Notice::Skipped { path, why } => {
+                    state.tally.on_skip_aside();
+                    Event::Skipped { path, why }
+                }
+                Notice::Warning { text } => Event::Warning { text },
+                Notice::Chose { what, choice, reason } => Event::Chose { what: chosen(&what), choice, reason },
+            };
+            person.observer.on_event(&event);
+            Ok(())
+        });
+    }
+
+    /// Something about the job itself.
+    pub(crate) fn tell(&self, event: &Event) {
+        if let Some(person) = &self.person {
+            person.observer.on_event(event);
+        }
+    }
+
+    pub(crate) fn all_settled(&self) -> bool {
+        self.person.as_ref().is_none_or(|person| person.lock().tally.all_settled())
+    }
+
+    pub(crate) fn lane_up(&self) {
+        let alive = self.lanes_alive.fetch_add(1, Ordering::Relaxed) + 1;
+        self.lanes_most.fetch_max(alive, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lane_down(&self) {
+        self.lanes_alive.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// For a side through which the lanes do not run.
+    pub(crate) fn set_lanes(&self, lanes: u16) {
+        self.lanes_alive.store(lanes, Ordering::Relaxed);
+        self.lanes_most.fetch_max(lanes, Ordering::Relaxed);
+    }
+
+    /// Tells the running totals.
+    pub(crate) fn tell_progress(&self) {
+        let _ = self.with(|person, state| {
+            let totals = *state.tally.totals();
+            let found = Event::Found {
+                files: totals.files_found,
+                bytes: totals.bytes_found,
+                complete: totals.found_all,
+            };
+            if totals.found_all && !state.told_found_all {
+                state.told_found_all = true;
+                person.observer.on_event(&found);
+            }
+            person.observer.on_event(&Event::Progress(Progress {
+                files_done: totals.files_moved + totals.files_kept,
+                files_found: totals.files_found,
+                bytes_moved: totals.bytes_moved,
+                bytes_kept: totals.bytes_kept,
+                bytes_found: totals.bytes_found,
+                found_all: totals.found_all,
+                lanes: self.lanes_alive.load(Ordering::Relaxed),
+                failed: totals.failed,
+            }));
+            Ok(())
+        });
+    }
+
+    /// The report, once the session ended well. `None` when nobody watches.
+    pub(crate) fn report(&self, ends: &Ends, dry_run: bool) -> Option<Report> {
+        let person = self.person.as_ref()?;
+        let mut state = person.lock();
+        let totals = *state.tally.totals();
+        let (root_files, root_blake3) = std::mem::take(&mut state.root).finish();
+        let shares = attribute::shares(&ends.sender.time, &ends.receiver.time);
+        let first_byte_us = person.first_byte_us.load(Ordering::Relaxed);
+        let lanes = self.lanes_most.load(Ordering::Relaxed);
+        let nothing_moved = totals.bytes_moved == 0;
+        let report = Report {
+            files_found: totals.files_found,
+            files_moved: totals.files_moved,
+            files_kept: totals.files_kept,
+            others_made: totals.others_made,
+            deleted: state.deleted,
+            failed: totals.failed,
+            vanished: totals.vanished,
+            unverified: totals.unverified,
+            skipped: totals.skipped,
+            bytes_found: totals.bytes_found,
+            bytes_moved: totals.bytes_moved,
+            bytes_again: ends.receiver.arrived_bytes.saturating_sub(totals.bytes_moved),
+            bytes_kept: totals.bytes_kept,
+            elapsed: person.started.elapsed(),
+            first_byte: (first_byte_us > 0).then(|| Duration::from_micros(first_byte_us)),
+            lanes: if nothing_moved { 0 } else { lanes },
+            lane_path: ends.lane_path.clone(),
+            cipher: ends.cipher.clone(),
+            root_blake3,
+            root_files,
+            time: time_shares(&shares),
+            limit: if nothing_moved { Limit::Nothing } else { limit(&shares) },
+            dry_run,
+            failures: std::mem::take(&mut state.failures),
+        };
+        drop(state);
+        self.tell_progress();
+        Some(report)
+    }
+
+    fn with(&self, act: impl FnOnce(&Person, &mut State) -> Result<(), Error>) -> Result<(), Error> {
+        match &self.person {
+            Some(person) => act(person, &mut person.lock()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Person {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is known of both ends when a session is over.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) sender: SenderSummary,
+    pub(crate) receiver: ReceiverSummary,
+    pub(crate) lane_path: String,
+    pub(crate) cipher: String,
+}
+
+fn event_of(
+    told: Told,
+    root: &mut RootHasher,
+    failures: &mut Vec<(Vec<u8>, String)>,
+    wants_manifest: bool,
+) -> Option<Event> {
+    let bytes_of = |path: haul_wire::RelPath| path.as_bytes().to_vec();
+    Some(match told {
+        Told::Copied { path, bytes } => Event::Copied { path: bytes_of(path), bytes, change: Change::Data },
+        Told::Touched { path } => Event::Copied { path: bytes_of(path), bytes: 0, change: Change::Metadata },
+        Told::Made { path } => Event::Copied { path: bytes_of(path), bytes: 0, change: Change::Made },
+        Told::Skipped { path, why } => Event::Skipped { path: bytes_of(path), why },
+        Told::Failed { path, why } => {
+            let path = bytes_of(path);
+            keep_failure(failures, &path, &why);
+            Event::Failed { path, why }
+        }
+        Told::Hashed { path, size, mtime, blake3 } => {
+            root.add(path.as_bytes(), size, &blake3);
+            let line = ManifestLine { path: bytes_of(path), size, mtime_s: mtime.s, mtime_ns: mtime.ns, blake3 };
+            return wants_manifest.then_some(Event::Manifest(line));
+        }
+    })
+}
+
+fn keep_failure(failures: &mut Vec<(Vec<u8>, String)>, path: &[u8], why: &str) {
+    if failures.len() < FAILURES_KEPT {
+        failures.push((path.to_vec(), why.to_owned()));
+    }
+}
+
+fn tally_error(fault: TallyFault) -> Error {
+    let why = match fault {
+        TallyFault::Overflow => "it keeps more items open than agreed",
+        TallyFault::NotOpen => "it reports on an item that is not open",
+        TallyFault::Twice => "it settles an item twice",
+    };
+    Error::new(Fault::Protocol, "the far side broke the protocol").because(why)
+}
+
+/// The names of choices are ours; a peer's other words are not passed on.
+fn chosen(what: &str) -> &'static str {
+    ["lanes", "cipher", "congestion control", "lane path", "chunk size"]
+        .into_iter()
+        .find(|known| *known == what)
+        .unwrap_or("other")
+}
+
+fn time_shares(shares: &attribute::Shares) -> TimeShares {
+    TimeShares {
+        source_storage: shares.source_storage,
+        source_cpu: shares.source_cpu,
+        network: shares.network,
+        target_cpu: shares.target_cpu,
+        target_storage: shares.target_storage,
+        idle: shares.idle + shares.rate,
+    }
+}
+
+fn limit(shares: &attribute::Shares) -> Limit {
+    match attribute::bottleneck(shares) {
+        Some(Bottleneck::SourceStorage) => Limit::SourceStorage,
+        Some(Bottleneck::SourceCpu) => Limit::SourceCpu,
+        Some(Bottleneck::Network) => Limit::Network,
+        Some(Bottleneck::TargetCpu) => Limit::TargetCpu,
+        Some(Bottleneck::TargetStorage) => Limit::TargetStorage,
+        Some(Bottleneck::RateLimit) => Limit::RateLimit,
+        Some(Bottleneck::Latency) => Limit::Latency,
+        None => Limit::Nothing,
+    }
+}
+
+/// Adds one lane's time to the sum of a side.
+pub(crate) fn add_time(total: &Mutex<LaneTime>, lane: &LaneTime) {
+    crate::stopwatch::add(&mut total.lock().unwrap_or_else(PoisonError::into_inner), lane);
+}

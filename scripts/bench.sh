@@ -1,0 +1,256 @@
+#!/usr/bin/env bash
+# haul against scp, rsync and globus-url-copy: whole commands, start included, both ends on this machine, data in memory.
+# Prints Markdown. One command repeats every figure in README.md: make bench
+#
+#   REPEAT=5            timed runs of each tool, interleaved
+#   BIG_MB=2000         size of the one large file, in MB of 10^6 bytes
+#   SMALL_FILES=20000   number of files of 16 KiB
+#   DATA=/dev/shm       where source and target lie; needs twice the data in free memory
+#   CASES="big small start memory"
+#
+# Packages of the rivals: openssh-client, rsync, globus-gass-copy-progs, globus-gridftp-server-progs.
+set -euo pipefail
+shopt -s inherit_errexit
+if [[ ${1:-} == --help || ${1:-} == -h ]]; then sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'; exit; fi
+cd "$(dirname "$0")/.."
+# shellcheck source=scripts/private-sshd.sh
+source scripts/private-sshd.sh
+
+REPEAT=${REPEAT:-5} BIG_MB=${BIG_MB:-2000} SMALL_FILES=${SMALL_FILES:-20000} DATA=${DATA:-/dev/shm}
+CASES=${CASES:-big small start memory}
+HAUL=${HAUL_BIN:-${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release/haul}
+[[ -x $HAUL ]] || { echo "no program at $HAUL: make build" >&2; exit 1; }
+
+work=$(mktemp -d "$DATA/haul-bench.XXXXXX")
+gridftp=
+clean_up() {
+    stop_sshd
+    if [[ -n $gridftp ]]; then kill "$gridftp" 2>/dev/null || true; fi
+    rm -rf "$work"
+}
+trap clean_up EXIT
+say() { echo "$*" >&2; }
+
+export HOME=$work/home XDG_CACHE_HOME=$work/home/.cache
+chmod 755 "$work"
+mkdir -p "$HOME"
+start_sshd "$work/there"
+from=$work/from to=$work/to
+
+# ---- The tools: each copies $from/$1 to $to/$1 ----
+
+haul_copy() { "$HAUL" cp -q -F "$SSH_CONFIG" "$from/$1" "there:$to/"; }
+scp_copy() { scp -qrpF "$SSH_CONFIG" "$from/$1" "there:$to/"; }
+rsync_copy() { rsync -a -e "ssh -F $SSH_CONFIG" "$from/$1" "there:$to/"; }
+globus_copy() {
+    if [[ -d $from/$1 ]]; then
+        globus-url-copy -q -r -cd -pp -cc 4 "file://$from/$1/" "ftp://127.0.0.1:$gridftp_port$to/$1/"
+    else
+        globus-url-copy -q -p 4 "file://$from/$1" "ftp://127.0.0.1:$gridftp_port$to/$1"
+    fi
+}
+
+tools=(haul)
+absent=()
+add_tool() { if command -v "$2" >/dev/null; then tools+=("$1"); else absent+=("$1 (package $3)"); fi; }
+add_tool scp scp openssh-client
+add_tool rsync rsync rsync
+start_gridftp() {
+    command -v globus-gridftp-server >/dev/null || { absent+=("globus (package globus-gridftp-server-progs)"); return; }
+    local try user
+    # As root it serves nobody but others.
+    user=$(id -un)
+    if ((EUID == 0)); then user=nobody; fi
+    for try in 1 2 3 4 5; do
+        gridftp_port=$((32100 + RANDOM % 10000))
+        globus-gridftp-server -aa -anonymous-user "$user" -p "$gridftp_port" -control-interface 127.0.0.1 \
+            -data-interface 127.0.0.1 -log-level NONE </dev/null >"$work/gridftp.log" 2>&1 &
+        gridftp=$!
+        for ((tries = 0; tries < 100; tries++)); do
+            if (exec 3<>"/dev/tcp/127.0.0.1/$gridftp_port") 2>/dev/null; then add_tool globus globus-url-copy globus-gass-copy-progs; return; fi
+            kill -0 "$gridftp" 2>/dev/null || break
+            sleep 0.05
+        done
+        kill "$gridftp" 2>/dev/null || true
+        gridftp=
+    done
+    absent+=("globus (its server did not start: $(tail -1 "$work/gridftp.log"))")
+}
+case " $CASES " in *" big "* | *" small "*) PATH=$PATH:/usr/sbin start_gridftp ;; esac
+
+declare -A title=(
+    [haul]="haul cp (encrypted, verified)" [scp]="scp (encrypted)" [rsync]="rsync -a over ssh (encrypted)"
+    [globus]="globus-url-copy (clear, unverified)" [ssh]="ssh there true"
+)
+
+# ---- Measuring ----
+
+declare -A times
+# time_once KEY COMMAND...: appends milliseconds with one digit to times[KEY]
+time_once() {
+    local key=$1 begin end
+    shift
+    begin=${EPOCHREALTIME/./}
+    if ! "$@" >"$work/out" 2>&1; then
+        say "failed: $*"; tail -3 "$work/out" >&2
+        times[$key]+=" failed"
+        return
+    fi
+    end=${EPOCHREALTIME/./}
+    times[$key]+=" $(((end - begin) / 100))"
+}
+
+# spread KEY: "median min max" in tenths of milliseconds, or nothing after a failure
+spread() {
+    local sorted
+    [[ ${times[$1]:-} == *failed* || -z ${times[$1]:-} ]] && return
+    mapfile -t sorted < <(tr ' ' '\n' <<<"${times[$1]# }" | sort -n)
+    echo "${sorted[${#sorted[@]} / 2]} ${sorted[0]} ${sorted[-1]}"
+}
+
+# Open to all, because the anonymous user of the GridFTP server may be another.
+empty_target() { rm -rf "$to"; mkdir -m 777 "$to"; }
+
+# contest WHAT: every tool copies $from/WHAT; one run each to warm up and to compare what arrived
+contest() {
+    local what=$1 tool round
+    for tool in "${tools[@]}"; do
+        empty_target
+        time_once "warm-$tool" "${tool}_copy" "$what"
+        diff -r "$from/$what" "$to/$what" >/dev/null || say "$tool did not copy $what as it is"
+    done
+    for ((round = 1; round <= REPEAT; round++)); do
+        for tool in "${tools[@]}"; do
+            empty_target
+            say "$what: round $round of $REPEAT: $tool"
+            time_once "$what-$tool" "${tool}_copy" "$what"
+        done
+    done
+    empty_target
+}
+
+# table WHAT BYTES FILES
+table() {
+    local what=$1 bytes=$2 files=$3 tool median min max ours
+    read -r ours _ < <(spread "$what-haul") || ours=
+    echo "| tool | median s | min..max s | MB/s | files/s | haul is faster by |"
+    echo "|---|---|---|---|---|---|"
+    for tool in "${tools[@]}"; do
+        if ! read -r median min max < <(spread "$what-$tool"); then
+            echo "| ${title[$tool]} | failed | | | | |"
+            continue
+        fi
+        awk -v t="${title[$tool]}" -v m="$median" -v a="$min" -v b="$max" -v bytes="$bytes" -v n="$files" -v o="${ours:-0}" \
+            'BEGIN { printf "| %s | %.2f | %.2f..%.2f | %.0f | %.0f | %s |\n", t, m / 1e4, a / 1e4, b / 1e4,
+                     bytes / m / 100, n / m * 1e4, o ? sprintf("%.2f x", m / o) : "" }'
+    done
+    local gone
+    for gone in "${absent[@]}"; do echo "| $gone | not installed | | | | |"; done
+    echo
+}
+
+# ---- The cases ----
+
+mkdir "$from"
+echo "## haul and its rivals on one machine"
+echo
+echo "Both ends share this machine; data in \`$DATA\`; whole commands, start included; $REPEAT interleaved runs of each tool after"
+echo "one to warm up; median and spread. Repeat with \`make bench\`."
+echo
+echo "- machine: $(nproc) x $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo)"
+echo "- kernel: $(uname -sr), congestion control $(cat /proc/sys/net/ipv4/tcp_congestion_control 2>/dev/null || echo unknown)"
+echo "- versions: $("$HAUL" --version | head -1); $(ssh -V 2>&1); $(rsync --version 2>/dev/null | head -1 || echo no rsync); $(globus-url-copy -version 2>&1 | head -1 || true)"
+echo
+
+if [[ " $CASES " == *" big "* ]]; then
+    say "making one file of $BIG_MB MB"
+    mkdir "$from/big"
+    head -c "${BIG_MB}000000" /dev/urandom >"$from/file"
+    rmdir "$from/big"
+    contest file
+    echo "### One file of $BIG_MB MB"
+    echo
+    table file "${BIG_MB}000000" 1
+    rm "$from/file"
+fi
+
+if [[ " $CASES " == *" small "* ]]; then
+    say "making $SMALL_FILES files of 16 KiB"
+    for ((dir = 0; dir * 1000 < SMALL_FILES; dir++)); do
+        count=$((SMALL_FILES - dir * 1000 < 1000 ? SMALL_FILES - dir * 1000 : 1000))
+        mkdir -p "$from/tree/d$dir"
+        head -c $((count * 16384)) /dev/urandom | split -b 16384 -a 4 -d - "$from/tree/d$dir/f"
+    done
+    contest tree
+    echo "### $SMALL_FILES files of 16 KiB"
+    echo
+    table tree $((SMALL_FILES * 16384)) "$SMALL_FILES"
+    rm -rf "$from/tree"
+fi
+
+if [[ " $CASES " == *" start "* ]]; then
+    echo 1 >"$from/tiny"
+    empty_target
+    haul_copy tiny
+    for ((round = 1; round <= REPEAT * 4; round++)); do
+        rm -f "$to/tiny"
+        time_once start-ssh ssh -F "$SSH_CONFIG" there true
+        time_once start-haul haul_copy tiny
+        rm -f "$to/tiny"
+        time_once start-scp scp_copy tiny
+    done
+    echo "### Start: the whole of a command that copies one byte, haul already at the far side"
+    echo
+    echo "| command | median ms | min..max ms |"
+    echo "|---|---|---|"
+    for tool in ssh haul scp; do
+        if read -r median min max < <(spread start-$tool); then
+            awk -v t="${title[$tool]}" -v m="$median" -v a="$min" -v b="$max" \
+                'BEGIN { printf "| %s | %.0f | %.0f..%.0f |\n", t, m / 10, a / 10, b / 10 }'
+        fi
+    done
+    echo
+fi
+
+if [[ " $CASES " == *" memory "* ]]; then
+    echo "### Peak memory of haul (VmHWM)"
+    echo
+    echo "| copy | here MiB | far side MiB |"
+    echo "|---|---|---|"
+    # watch PID: prints the largest mark of the client and of the agents until PID ends
+    watch_memory() {
+        local here=0 there=0 status kib
+        while kill -0 "$1" 2>/dev/null; do
+            for status in $(pgrep -f ' agent|cp -q -F' 2>/dev/null || true); do
+                [[ $(readlink "/proc/$status/exe" 2>/dev/null) == *haul* ]] || continue
+                kib=$(awk '/^VmHWM/ {print $2}' "/proc/$status/status" 2>/dev/null || true)
+                if tr '\0' ' ' <"/proc/$status/cmdline" 2>/dev/null | grep -q ' agent'; then
+                    ((${kib:-0} > there)) && there=$kib
+                else
+                    ((${kib:-0} > here)) && here=$kib
+                fi
+            done
+            sleep 0.03
+        done
+        echo "| $2 | $((here / 1024)) | $((there / 1024)) |"
+    }
+    memory_of() {
+        empty_target
+        "$HAUL" cp -q -F "$SSH_CONFIG" "$from/$1" "there:$to/" &
+        watch_memory $! "$2"
+    }
+    head -c 1000000000 /dev/urandom >"$from/file"
+    memory_of file "one file of 1 GB"
+    rm "$from/file"
+    truncate -s 100G "$from/sparse"
+    memory_of sparse "one sparse file of 100 GiB"
+    rm "$from/sparse"
+    MEMORY_FILES=${MEMORY_FILES:-200000}
+    for ((dir = 0; dir * 1000 < MEMORY_FILES; dir++)); do
+        mkdir -p "$from/many/d$dir"
+        (cd "$from/many/d$dir" && seq -f 'a-file-with-a-name-of-usual-length-%06.0f' 1000 | xargs touch)
+    done
+    memory_of many "$MEMORY_FILES empty files"
+    rm -rf "$from/many"
+    echo
+fi

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Installs what the tests need and this machine lacks: as root by apt-get, otherwise by saying what is missing.
+set -euo pipefail
+
+# program:package
+wanted=(
+    sshd:openssh-server ssh:openssh-client scp:openssh-client ssh-keygen:openssh-client
+    ip:iproute2 nft:nftables mount:mount setpriv:util-linux rsync:rsync cc:gcc
+)
+
+PATH=$PATH:/usr/sbin:/sbin
+missing=()
+for entry in "${wanted[@]}"; do
+    command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
+done
+((${#missing[@]})) || exit 0
+mapfile -t missing < <(printf '%s\n' "${missing[@]}" | sort -u)
+
+if ((EUID == 0)) && command -v apt-get >/dev/null; then
+    echo "installing for the tests: ${missing[*]}"
+    # The tests start their own sshd on their own ports; the system's must not start by being installed.
+    policy=/usr/sbin/policy-rc.d
+    if [[ ! -e $policy ]]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+        trap 'rm -f "$policy"' EXIT
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get install -y -q --no-install-recommends "${missing[@]}" ||
+        { apt-get update -q && apt-get install -y -q --no-install-recommends "${missing[@]}"; }
+else
+    echo "missing for the tests: ${missing[*]}; tests that need them will say so and be skipped" >&2
+fi

@@ -1,0 +1,124 @@
+//! Which crate may use which: the arrows in ARCHITECTURE.md against the dependencies in the manifests.
+//!
+//! ````text
+//! ```arrows
+//! transfer -> engine net store sys wire
+//! wire ->
+//! ```
+//! ````
+//! Names are those of the directories; dependencies of tests count, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Who uses whom, by short name.
+type Arrows = BTreeMap<String, BTreeSet<String>>;
+
+/// Findings: an arrow or a crate that ARCHITECTURE.md does not list.
+pub fn check(root: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap_or_default();
+    let Some(allowed) = parse(&text) else {
+        return vec!["ARCHITECTURE.md: no block ```arrows, which lists the arrows between the crates".into()];
+    };
+    match metadata(root) {
+        Ok(metadata) => compare(&allowed, &drawn(&metadata)),
+        Err(error) => vec![format!("cargo metadata: {error}")],
+    }
+}
+
+/// The block of ARCHITECTURE.md; `None` when it is missing.
+fn parse(text: &str) -> Option<Arrows> {
+    let block = text.split("```arrows\n").nth(1)?.split("```").next()?;
+    let mut arrows = Arrows::new();
+    for (from, to) in block.lines().filter_map(|line| line.split_once("->")) {
+        arrows.insert(from.trim().to_owned(), to.split_whitespace().map(str::to_owned).collect());
+    }
+    Some(arrows)
+}
+
+/// The arrows in the manifests.
+fn drawn(metadata: &Value) -> Arrows {
+    let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut arrows = Arrows::new();
+    for package in packages {
+        let of_workspace = |dependency: &&Value| dependency["path"].is_string();
+        let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let names = dependencies.iter().filter(of_workspace).map(|dependency| short(&dependency["name"]));
+        arrows.insert(short(&package["name"]), names.collect());
+    }
+    arrows
+}
+
+fn compare(allowed: &Arrows, drawn: &Arrows) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (from, targets) in drawn {
+        let Some(allowed) = allowed.get(from) else {
+            findings.push(format!("ARCHITECTURE.md: the arrows do not mention the crate {from}"));
+            continue;
+        };
+        for to in targets.difference(allowed) {
+            findings.push(format!("crate {from} uses {to}, an arrow that ARCHITECTURE.md does not list"));
+        }
+    }
+    for from in allowed.keys().filter(|from| !drawn.contains_key(*from)) {
+        findings.push(format!("ARCHITECTURE.md: the arrows mention {from}, which is no crate of the workspace"));
+    }
+    findings
+}
+
+fn short(name: &Value) -> String {
+    let name = name.as_str().unwrap_or_default();
+    name.strip_prefix("haul-").unwrap_or(name).to_owned()
+}
+
+fn metadata(root: &Path) -> Result<Value, String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "# A\n```text\nx -> y\n```\n```arrows\nwire ->\nengine -> wire\nnet -> sys wire\n```\n";
+
+    fn arrows(pairs: &[(&str, &[&str])]) -> Arrows {
+        pairs.iter().map(|(from, to)| ((*from).to_owned(), to.iter().map(|t| (*t).to_owned()).collect())).collect()
+    }
+
+    #[test]
+    fn the_block_is_read() {
+        let expected = arrows(&[("wire", &[]), ("engine", &["wire"]), ("net", &["sys", "wire"])]);
+        assert_eq!(parse(TEXT), Some(expected));
+        assert_eq!(parse("no block"), None);
+    }
+
+    #[test]
+    fn arrows_that_are_not_listed_are_found() {
+        let allowed = parse(TEXT).expect("it has a block");
+        let fine = arrows(&[("wire", &[]), ("engine", &["wire"]), ("net", &["sys"])]);
+        assert_eq!(compare(&allowed, &fine), [""; 0]);
+        let wrong = arrows(&[("wire", &["engine"]), ("net", &["sys"]), ("new", &[])]);
+        let found = compare(&allowed, &wrong);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].contains("new") && found[1].contains("wire uses engine") && found[2].contains("engine"));
+    }
+
+    #[test]
+    fn dependencies_of_the_workspace_are_told_from_others() {
+        let metadata = serde_json::json!({"packages": [{"name": "haul-net", "dependencies": [
+            {"name": "haul-sys", "path": "/x"}, {"name": "libc"}]}]});
+        assert_eq!(drawn(&metadata), arrows(&[("net", &["sys"])]));
+    }
+}

@@ -1,0 +1,122 @@
+//! The house style, as far as a line of text shows it. A banned call names its replacement.
+
+use crate::source::Source;
+
+/// A call that must not stand in the program.
+struct Ban {
+    call: &'static str,
+    /// Crates where it is banned; all, when empty.
+    only_in: &'static [&'static str],
+    /// Crates and files where it may stand, each for its reason.
+    except: &'static [&'static str],
+    instead: &'static str,
+}
+
+const BANS: &[Ban] = &[
+    ban("println!", "send an Event to the observer; only cli speaks to a person").except(&["cli", "xtask"]),
+    ban("eprint!", "send an Event to the observer; only cli speaks to a person").except(&["cli", "xtask"]),
+    ban(" print!(", "send an Event to the observer; only cli speaks to a person").except(&["cli", "xtask"]),
+    ban("dbg!(", "send an Event to the observer"),
+    ban("todo!(", "write it"),
+    ban("unimplemented!(", "write it, or return an error that says so"),
+    ban("process::exit", "return an ExitCode up to main, so that everything is dropped").except(&["cli"]),
+    ban(".unwrap()", "use `?`, or expect(\"the reason why it cannot fail\")"),
+    ban(".expect(\"\")", "give the reason why it cannot fail"),
+    ban("Instant::now", "take the time as an argument").only_in(&["engine", "wire"]),
+    ban("SystemTime::now", "take the time as an argument").only_in(&["engine", "wire"]),
+    ban("thread::sleep", "wait for the condition itself, with a deadline (recv_timeout, wait_timeout, poll)").except(
+        &[
+            // Pacing waits for nothing but time.
+            "crates/transfer/src/pacer.rs",
+        ],
+    ),
+];
+
+/// Names that say nothing about what is inside.
+const EMPTY_NAMES: [&str; 7] = ["util", "utils", "common", "manager", "misc", "helper", "helpers"];
+
+/// Findings in the files.
+pub fn check(files: &[Source]) -> Vec<String> {
+    files.iter().flat_map(check_file).collect()
+}
+
+fn check_file(file: &Source) -> Vec<String> {
+    let mut findings = Vec::new();
+    let path = &file.path;
+    for ban in BANS.iter().filter(|ban| ban.concerns(file)) {
+        for (number, _) in file.program_lines().filter(|(_, line)| line.contains(ban.call)) {
+            findings.push(format!("{path}:{number}: {}: {}", ban.call.trim(), ban.instead));
+        }
+    }
+    if !file.text.starts_with("//!") {
+        findings.push(format!("{path}:1: no module comment: say what the file is for, and what goes in and out"));
+    }
+    if file.is_root() && file.crate_name() != "sys" && !file.text.contains("#![forbid(unsafe_code)]") {
+        findings.push(format!("{path}:1: no #![forbid(unsafe_code)]; unsafe code lives in crates/sys only"));
+    }
+    let name = path.rsplit('/').next().and_then(|name| name.strip_suffix(".rs")).unwrap_or_default();
+    if EMPTY_NAMES.contains(&name) {
+        findings.push(format!("{path}: name the file for what is inside"));
+    }
+    findings
+}
+
+const fn ban(call: &'static str, instead: &'static str) -> Ban {
+    Ban { call, only_in: &[], except: &[], instead }
+}
+
+impl Ban {
+    const fn except(self, except: &'static [&'static str]) -> Self {
+        Self { except, ..self }
+    }
+
+    const fn only_in(self, only_in: &'static [&'static str]) -> Self {
+        Self { only_in, ..self }
+    }
+
+    fn concerns(&self, file: &Source) -> bool {
+        let banned_here = self.only_in.is_empty() || self.only_in.contains(&file.crate_name());
+        let excepted = self.except.contains(&file.crate_name()) || self.except.contains(&file.path.as_str());
+        // This file itself lists them all.
+        banned_here && !excepted && file.path != "xtask/src/rules.rs"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, text: &str) -> Vec<String> {
+        check_file(&Source::new(path, text))
+    }
+
+    #[test]
+    fn banned_calls_name_their_replacement() {
+        let found = check("crates/net/src/dial.rs", "//! Dials.\nfn a() {\n    x.unwrap();\n    println!();\n}\n");
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].starts_with("crates/net/src/dial.rs:4: println!: send an Event"), "{found:?}");
+        assert!(found[1].starts_with("crates/net/src/dial.rs:3: .unwrap()"), "{found:?}");
+    }
+
+    #[test]
+    fn crates_have_their_own_rights() {
+        assert_eq!(check("crates/cli/src/copy.rs", "//! Speaks.\nprintln!();\n").len(), 0);
+        assert_eq!(check("crates/net/src/dial.rs", "//! Dials.\nInstant::now();\n").len(), 0);
+        assert_eq!(check("crates/engine/src/pace.rs", "//! Paces.\nInstant::now();\n").len(), 1);
+    }
+
+    #[test]
+    fn tests_may_unwrap() {
+        let text = "//! Dials.\n#[cfg(test)]\nmod tests {\n    x.unwrap();\n}\n";
+        assert_eq!(check("crates/net/src/dial.rs", text).len(), 0);
+        assert_eq!(check("crates/net/tests/dial.rs", "//! Dials.\nx.unwrap();\n").len(), 0);
+    }
+
+    #[test]
+    fn roots_forbid_unsafe_code_and_files_have_a_comment_and_a_name() {
+        assert_eq!(check("crates/net/src/lib.rs", "//! Net.\n").len(), 1);
+        assert_eq!(check("crates/sys/src/lib.rs", "//! Sys.\n").len(), 0);
+        assert_eq!(check("crates/net/src/dial.rs", "fn a() {}\n").len(), 1);
+        assert_eq!(check("crates/net/src/utils.rs", "//! Things.\n").len(), 1);
+    }
+}
