@@ -159,7 +159,7 @@ echo "one to warm up; median and spread. Repeat with \`make bench\`."
 echo
 echo "- machine: $(nproc) x $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo)"
 echo "- kernel: $(uname -sr), congestion control $(cat /proc/sys/net/ipv4/tcp_congestion_control 2>/dev/null || echo unknown)"
-echo "- versions: $("$HAUL" --version | head -1); $(ssh -V 2>&1); $(rsync --version 2>/dev/null | head -1 || echo no rsync); $(globus-url-copy -version 2>&1 | head -1 || true)"
+echo "- versions: $("$HAUL" --version | sed -n 1p); $(ssh -V 2>&1); $(rsync --version 2>/dev/null | sed -n 1p); $(globus-url-copy -version 2>&1 | sed -n 1p)"
 echo
 
 if [[ " $CASES " == *" big "* ]]; then
