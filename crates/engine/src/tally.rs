@@ -179,6 +179,7 @@ impl Tally {
             }
             OutcomeKind::WouldCopy => {
                 totals.files_moved += 1;
+                totals.bytes_moved += size;
                 tell(Told::Copied { path: path(), bytes: size });
             }
             OutcomeKind::Kept { blake3 } => {

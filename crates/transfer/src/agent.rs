@@ -46,7 +46,7 @@ fn serve(options: &AgentOptions) -> Result<(), Error> {
         .and_then(|()| output.flush())
         .map_err(|error| Error::new(Fault::Protocol, "cannot write to standard output").because(error))?;
     drop(output);
-    far::serve_control(standard_streams()?, &identity, &desk, port, &Grant::default())
+    far::serve_control(standard_streams()?, &identity, &desk, port, &Grant::default(), None)
 }
 
 /// Listens for lanes. A host that lets nobody listen still works: it dials, or lanes run inside ssh.

@@ -101,12 +101,6 @@ impl Channel {
         self.outbox.close(limit);
         self.shutdown.shutdown();
     }
-
-    /// Ends the channel at once.
-    pub(crate) fn cut(&self) {
-        self.shutdown.shutdown();
-        self.outbox.close(Duration::ZERO);
-    }
 }
 
 /// When the peer was last heard; shared by the reading thread and the session's loop.

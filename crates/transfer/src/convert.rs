@@ -213,7 +213,7 @@ pub(crate) fn error_of(abort: Abort) -> Error {
         AbortFault::Interrupted => Fault::Interrupted,
         AbortFault::Busy => Fault::Busy,
     };
-    Error { fault, what: abort.what, cause: abort.cause, hint: abort.hint }
+    Error { fault, what: abort.what, cause: abort.cause, hint: abort.hint, far: true }
 }
 
 /// A store error that ends the job.

@@ -77,6 +77,7 @@ fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
     let receiver_job = ReceiverJob {
         target: job.target.path.clone(),
         confine: None,
+        asked_for: None,
         selection: selection.clone(),
         carriage: carriage.clone(),
     };
@@ -115,7 +116,7 @@ fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_ke
     if let Some(child) = child {
         child.end();
     }
-    let (sender, receiver) = result?;
+    let (sender, receiver) = result.map_err(|error| error.at(place))?;
     let lane_path = session::lock(&record.path).clone();
     let cipher = session::lock(&record.cipher).clone();
     Ok(Ends { sender, receiver, lane_path, cipher })
@@ -161,7 +162,9 @@ fn session_with(
             sender::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
         Side::Receiver => {
-            let job = ReceiverJob { target: job.target.path.clone(), confine: None, selection, carriage };
+            let asked_for = receiver::names_of(&source_paths(job));
+            let target = job.target.path.clone();
+            let job = ReceiverJob { target, confine: None, asked_for, selection, carriage };
             receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
     }

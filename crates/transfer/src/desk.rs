@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -20,6 +21,8 @@ use crate::session;
 pub struct Desk {
     sessions: Mutex<HashMap<[u8; 16], Expected>>,
     changed: Condvar,
+    /// Initiators that are connected and have not said yet whose lanes will come.
+    awaited: AtomicUsize,
 }
 
 struct Expected {
@@ -37,6 +40,20 @@ impl Desk {
         let mut bytes = [0; LANE_HELLO_BYTES];
         stream.read_exact(&mut bytes)?;
         Hello::decode(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "neither lane nor control"))
+    }
+
+    /// True when some session expects lanes that prove this key: the other host of a copy between two hosts is known by
+    /// nothing else. It may come before its session is announced, so while somebody could still announce one we wait.
+    pub fn expects_key(&self, key: &PublicKey) -> bool {
+        let expects = |sessions: &HashMap<_, Expected>| sessions.values().any(|expected| expected.keys.contains(key));
+        let sessions = session::lock(&self.sessions);
+        let (sessions, _) = self
+            .changed
+            .wait_timeout_while(sessions, OVERTAKE, |sessions| {
+                self.awaited.load(Ordering::Relaxed) > 0 && !expects(sessions)
+            })
+            .unwrap_or_else(PoisonError::into_inner);
+        expects(&sessions)
     }
 
     /// Hands a lane to its session. False: nobody expects it.
@@ -59,6 +76,12 @@ impl Desk {
         stream.set_deadline(None).is_ok() && events.send(SessionEvent::LaneUp(stream, hello.lane)).is_ok()
     }
 
+    /// While the answer lives, an initiator may still announce a session.
+    pub(crate) fn await_session(self: &Arc<Self>) -> Awaited {
+        self.awaited.fetch_add(1, Ordering::Relaxed);
+        Awaited(Arc::clone(self))
+    }
+
     pub(crate) fn expect(
         self: &Arc<Self>,
         id: [u8; 16],
@@ -70,6 +93,18 @@ impl Desk {
         session::lock(&self.sessions).insert(id, expected);
         self.changed.notify_all();
         Expecting { desk: Arc::clone(self), id }
+    }
+}
+
+/// See [`Desk::await_session`].
+pub(crate) struct Awaited(Arc<Desk>);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        // Under the lock, so that nobody is between its look and its wait.
+        let _sessions = session::lock(&self.0.sessions);
+        self.0.awaited.fetch_sub(1, Ordering::Relaxed);
+        self.0.changed.notify_all();
     }
 }
 
@@ -92,5 +127,45 @@ impl Expecting {
 impl Drop for Expecting {
     fn drop(&mut self) {
         session::lock(&self.desk.sessions).remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use super::*;
+
+    const KEY: PublicKey = PublicKey([1; 32]);
+
+    #[test]
+    fn a_key_that_nobody_can_announce_is_refused_at_once() {
+        let desk = Arc::new(Desk::default());
+        let start = Instant::now();
+        assert!(!desk.expects_key(&KEY));
+        assert!(start.elapsed() < OVERTAKE);
+    }
+
+    #[test]
+    fn a_key_is_expected_as_long_as_its_session_lives() {
+        let desk = Arc::new(Desk::default());
+        let (events, _receiver) = mpsc::sync_channel(1);
+        let expecting = desk.expect([0; 16], KEY, events, None);
+        assert!(desk.expects_key(&KEY));
+        drop(expecting);
+        assert!(!desk.expects_key(&KEY));
+    }
+
+    #[test]
+    fn a_lane_that_overtakes_its_announcement_waits_for_it() {
+        let desk = Arc::new(Desk::default());
+        let awaited = desk.await_session();
+        let early = Arc::clone(&desk);
+        let lane = std::thread::spawn(move || early.expects_key(&KEY));
+        let (events, _receiver) = mpsc::sync_channel(1);
+        let _expecting = desk.expect([0; 16], KEY, events, None);
+        drop(awaited);
+        assert!(lane.join().unwrap());
     }
 }

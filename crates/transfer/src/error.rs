@@ -12,6 +12,8 @@ pub struct Error {
     pub cause: Option<String>,
     /// What to try.
     pub hint: Option<String>,
+    /// It happened at the far side, which told us.
+    pub far: bool,
 }
 
 /// The kinds of errors that end a job.
@@ -46,13 +48,22 @@ pub enum Fault {
 impl Error {
     /// An error without cause and hint.
     pub fn new(fault: Fault, what: impl Into<String>) -> Self {
-        Self { fault, what: what.into(), cause: None, hint: None }
+        Self { fault, what: what.into(), cause: None, hint: None, far: false }
     }
 
     /// Adds why.
     #[must_use]
     pub fn because(mut self, cause: impl std::fmt::Display) -> Self {
         self.cause = Some(cause.to_string());
+        self
+    }
+
+    /// Says at which place it happened, when that was not here.
+    #[must_use]
+    pub fn at(mut self, place: &crate::job::Place) -> Self {
+        if std::mem::take(&mut self.far) {
+            self.what = format!("{place}: {}", self.what);
+        }
         self
     }
 

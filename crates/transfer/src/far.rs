@@ -13,11 +13,12 @@ use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
 pub use crate::desk::Desk;
 use crate::error::{Error, Fault};
+use crate::event::Observer;
 use crate::lanes::{Dialler, LaneTerms, Redialler};
 use crate::receiver::{self, ReceiverJob};
 use crate::sender::{self, SenderJob};
 use crate::session::{self, LaneKeeper};
-use crate::watch::Watch;
+use crate::watch::{Ends, Watch};
 
 /// A peer that started an agent says what it wants within this time.
 const START_DEADLINE: Duration = Duration::from_secs(60);
@@ -32,6 +33,21 @@ pub struct Grant {
     pub root: Option<PathBuf>,
     /// It may only read.
     pub read_only: bool,
+}
+
+/// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell.
+pub trait Visit: Observer {
+    /// The initiator said what it wants.
+    fn on_role(&self, role: &Role);
+}
+
+/// Tells an initiator, in words, why it gets no session.
+pub fn turn_away(stream: Stream, error: &Error) {
+    let events = Events::new();
+    // Without its threads the peer is told nothing, and sees the end all the same.
+    if let Ok(channel) = Channel::open(stream, events.sender(), PING_EVERY) {
+        session::abort(&channel, error);
+    }
 }
 
 /// What the far side says about itself.
@@ -65,7 +81,9 @@ pub fn serve_control(
     desk: &Arc<Desk>,
     port: u16,
     grant: &Grant,
+    visit: Option<Arc<dyn Visit>>,
 ) -> Result<(), Error> {
+    let awaited = desk.await_session();
     let events = Events::new();
     let channel = Channel::open(stream, events.sender(), PING_EVERY)
         .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;
@@ -77,6 +95,9 @@ pub fn serve_control(
             return Err(error);
         }
     };
+    if let Some(visit) = &visit {
+        visit.on_role(&start.role);
+    }
     let ciphers = convert::ciphers(&start.carriage.ciphers);
     let terms = LaneTerms {
         session: start.session,
@@ -88,6 +109,7 @@ pub fn serve_control(
     };
     let expecting =
         desk.expect(start.session, terms.peer_key, events.sender(), terms.congestion_control.clone());
+    drop(awaited);
     let redialler = Arc::new(Mutex::new(None));
     let mut keeper = FarKeeper(Arc::clone(&redialler));
     let outbox = Arc::clone(channel.outbox());
@@ -106,7 +128,7 @@ pub fn serve_control(
         }
         other => Err(session::unexpected(&other)),
     };
-    let watch = Arc::new(Watch::silent());
+    let watch = Arc::new(visit.map_or_else(Watch::silent, |visit| Watch::serving(visit)));
     run_role(start, grant, events, &channel, &watch, &mut keeper, &mut aside)
 }
 
@@ -148,11 +170,20 @@ fn run_role(
             Err(error)
         }
         Role::Receiver { target } => {
-            let job = ReceiverJob { target, confine: grant.root.clone(), selection, carriage };
+            let job = ReceiverJob { target, confine: grant.root.clone(), asked_for: None, selection, carriage };
             receiver::run(job, events, channel, watch, keeper, aside)
         }
     };
-    result.map(drop)
+    match result {
+        Ok((sender, receiver)) => {
+            watch.report(&Ends { sender, receiver, ..Ends::default() }, false);
+            Ok(())
+        }
+        Err(error) => {
+            watch.tell_progress();
+            Err(error)
+        }
+    }
 }
 
 /// A far side that dialled brings lost lanes back itself.

@@ -74,8 +74,9 @@ fn relay(
         (_, false) => peer.key(),
     };
     sender.start(id, key_for(&sender, &receiver), Role::Sender { sources: coordinate::source_paths(job) }, job, hash_kept);
-    let target = Role::Receiver { target: job.target.path.clone() };
-    receiver.start(id, key_for(&receiver, &sender), target, job, hash_kept);
+    let role = Role::Receiver { target: job.target.path.clone() };
+    receiver.start(id, key_for(&receiver, &sender), role, job, hash_kept);
+    let (source, target) = (sender.place.clone(), receiver.place.clone());
 
     let (merged, events) = sync_channel(64);
     let (to_lanes, answers) = sync_channel(4);
@@ -105,6 +106,8 @@ fn relay(
     let mut relay = Relay {
         packer: Packer::default(),
         watch,
+        source: &source,
+        target: &target,
         sender: sender_channel,
         receiver: receiver_channel,
         to_lanes,
@@ -149,6 +152,8 @@ fn forward(from: From, events: Events, merged: SyncSender<(From, SessionEvent)>)
 struct Relay<'a> {
     packer: Packer,
     watch: &'a Arc<Watch>,
+    source: &'a Place,
+    target: &'a Place,
     sender: Channel,
     receiver: Channel,
     to_lanes: SyncSender<(From, Control)>,
@@ -218,7 +223,13 @@ impl Relay<'_> {
                 let _ = self.to_lanes.try_send((from, message));
                 return Ok(());
             }
-            (_, Control::Abort(abort)) => return Err(convert::error_of(abort.clone())),
+            (_, Control::Abort(abort)) => {
+                let place = match from {
+                    From::Sender => &self.source,
+                    From::Receiver => &self.target,
+                };
+                return Err(convert::error_of(abort.clone()).at(place));
+            }
             (From::Sender, Control::Begin { .. } | Control::LaneLost { .. })
             | (From::Receiver, Control::Answers(_) | Control::Again { .. } | Control::LaneLost { .. }) => {}
             (_, other) => return Err(session::unexpected(other)),

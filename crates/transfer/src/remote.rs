@@ -80,7 +80,9 @@ fn connect_daemon(place: &Place, host: &str, port: u16, job: &Job) -> Result<Rem
     std::io::Write::write_all(&mut stream, &hello)
         .and_then(|()| std::io::Write::flush(&mut stream))
         .map_err(|error| Error::new(Fault::Network, format!("{place} does not answer")).because(error))?;
-    let mut remote = Remote::meet(place, stream)?;
+    // A daemon judges our key after we have judged its own, so its refusal comes as the first thing it says.
+    let mut remote =
+        Remote::meet(place, stream).map_err(|error| keys.known.explain_refusal(host, port, error))?;
     remote.identity = Some(keys.identity);
     remote.reached_at = reached_at;
     Ok(remote)

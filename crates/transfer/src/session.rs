@@ -174,7 +174,7 @@ impl Clock {
     pub(crate) fn turn(&mut self, watch: &Watch, channel: &Channel, failure: &Failure) -> Result<(), Error> {
         failure.get()?;
         if watch.interrupted() {
-            return Err(interrupted());
+            return Err(watch.interruption());
         }
         if channel.silence() > self.timeout {
             return Err(silent(self.timeout));

@@ -276,13 +276,13 @@ fn runs_on(system: &str, machine: &str) -> bool {
 fn start_script(ours: &Program, arguments: &str) -> String {
     let (sha256, size) = (&ours.sha256, ours.bytes.len());
     let script = format!(
-        "umask 077; w={sha256}; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/haul; f=$d/haul-$w; \
+        "w={sha256}; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/haul; f=$d/haul-$w; \
          s() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; }} 2>/dev/null | cut -c1-64; }}; \
          if [ -x \"$f\" ] && [ \"$(s \"$f\")\" = $w ]; then exec \"$f\" agent {arguments}; fi; \
          p=$(command -v haul 2>/dev/null) && [ \"$(\"$p\" agent --protocol 2>/dev/null)\" = \"haul-protocol {PROTOCOL_VERSION}\" ] \
          && exec \"$p\" agent {arguments}; \
          echo \"{NEED} $(uname -s) $(uname -m)\"; \
-         t=; mkdir -p \"$d\" 2>/dev/null && t=$(mktemp \"$d/.new.XXXXXX\" 2>/dev/null); \
+         t=; mkdir -p -m 700 \"$d\" 2>/dev/null && t=$(mktemp \"$d/.new.XXXXXX\" 2>/dev/null); \
          if [ -z \"$t\" ]; then head -c {size} >/dev/null; echo \"{FAIL} cannot write to $d\"; exit 1; fi; \
          trap \"rm -f $t\" EXIT; head -c {size} >\"$t\"; \
          if [ \"$(s \"$t\")\" = $w ]; then :; else echo \"{FAIL} our program did not arrive whole in $d (no space, or no sha256sum)\"; exit 1; fi; \

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use haul_engine::attribute::{self, Bottleneck};
 use haul_engine::tally::{Tally, TallyFault, Told};
-use haul_wire::control::{LaneTime, Notice, Outcome, ReceiverSummary, Receipt, SenderSummary};
+use haul_wire::control::{Notice, Outcome, ReceiverSummary, Receipt, SenderSummary};
 use haul_wire::manifest::Item;
 
 use crate::error::{Error, Fault};
@@ -16,6 +16,8 @@ use crate::manifest_file::RootHasher;
 /// Stands beside a session. An agent's watch is silent: nobody is there to be told.
 pub(crate) struct Watch {
     person: Option<Person>,
+    /// The one who watches is a daemon, not the one who asked for the copy.
+    serves: bool,
     lanes_alive: AtomicU16,
     lanes_most: AtomicU16,
 }
@@ -41,7 +43,7 @@ const FAILURES_KEPT: usize = 20;
 
 impl Watch {
     pub(crate) fn silent() -> Self {
-        Self { person: None, lanes_alive: AtomicU16::new(0), lanes_most: AtomicU16::new(0) }
+        Self { person: None, serves: false, lanes_alive: AtomicU16::new(0), lanes_most: AtomicU16::new(0) }
     }
 
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
@@ -52,6 +54,19 @@ impl Watch {
             state: Mutex::default(),
         };
         Self { person: Some(person), ..Self::silent() }
+    }
+
+    pub(crate) fn serving(observer: Arc<dyn Observer>) -> Self {
+        Self { serves: true, ..Self::new(observer) }
+    }
+
+    /// What an interruption means for the one who asked for the copy.
+    pub(crate) fn interruption(&self) -> Error {
+        if self.serves {
+            return Error::new(Fault::Network, "the daemon is being stopped")
+                .try_this("run the same command again once it is back: what is verified is not sent again");
+        }
+        crate::session::interrupted()
     }
 
     pub(crate) fn interrupted(&self) -> bool {
@@ -177,7 +192,7 @@ impl Watch {
         let shares = attribute::shares(&ends.sender.time, &ends.receiver.time);
         let first_byte_us = person.first_byte_us.load(Ordering::Relaxed);
         let lanes = self.lanes_most.load(Ordering::Relaxed);
-        let nothing_moved = totals.bytes_moved == 0;
+        let nothing_moved = dry_run || totals.bytes_moved == 0;
         let report = Report {
             files_found: totals.files_found,
             files_moved: totals.files_moved,
@@ -302,9 +317,4 @@ fn limit(shares: &attribute::Shares) -> Limit {
         Some(Bottleneck::Latency) => Limit::Latency,
         None => Limit::Nothing,
     }
-}
-
-/// Adds one lane's time to the sum of a side.
-pub(crate) fn add_time(total: &Mutex<LaneTime>, lane: &LaneTime) {
-    crate::stopwatch::add(&mut total.lock().unwrap_or_else(PoisonError::into_inner), lane);
 }

@@ -9,7 +9,7 @@ use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::convert;
-use crate::error::Error;
+use crate::error::{Error, Fault};
 
 use super::incoming::Incoming;
 use super::state::{DirectoryEnd, InOrder, Shared, Task, shown};
@@ -35,6 +35,7 @@ impl Decider {
 
     /// Takes the next item. `is_retry`: it takes the place of one that changed, outside the order of the walk.
     pub(super) fn on_item(&mut self, item: Item, is_retry: bool) -> Result<(), Error> {
+        self.check_asked_for(&item)?;
         let index = self.shared.open_item(&item)?;
         let item = Arc::new(item);
         let path = self.shared.target_path(&item);
@@ -50,6 +51,17 @@ impl Decider {
             ItemKind::Skipped { .. } | ItemKind::Failed { .. } => self.shared.settle(index, OutcomeKind::Nothing),
         }
         Ok(())
+    }
+
+    /// A sender may only bring what was asked for: not a `.bashrc` beside the data.
+    fn check_asked_for(&self, item: &Item) -> Result<(), Error> {
+        let Some(names) = &self.shared.job.asked_for else { return Ok(()) };
+        let first = item.path.as_bytes().split(|byte| *byte == b'/').next().unwrap_or_default();
+        if names.iter().any(|name| name == first) {
+            return Ok(());
+        }
+        Err(Error::new(Fault::Protocol, "the far side broke the protocol")
+            .because(format!("it sends {}, which was not asked for", shown(item.path.as_bytes()))))
     }
 
     /// Notes that the source has this name. True when its directory is new, so that nothing can stand under it.

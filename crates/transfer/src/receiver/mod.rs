@@ -35,8 +35,22 @@ pub(crate) struct ReceiverJob {
     pub(crate) target: Vec<u8>,
     /// The target lies beneath this directory (a daemon's client).
     pub(crate) confine: Option<PathBuf>,
+    /// The first names that were asked for; a sender that brings others is refused. `None`: any.
+    pub(crate) asked_for: Option<Vec<Vec<u8>>>,
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
+}
+
+/// The names under which these sources arrive; `None` when they cannot be known beforehand: contents of a directory, or a
+/// wildcard that the far side expands.
+pub(crate) fn names_of(sources: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+    let name = |path: &Vec<u8>| {
+        let name = path.rsplit(|byte| *byte == b'/').next()?;
+        let contents = matches!(name, b"" | b"." | b".." | b"~");
+        let wild = path.iter().any(|byte| b"*?[".contains(byte));
+        (!contents && !wild).then(|| name.to_vec())
+    };
+    sources.iter().map(name).collect()
 }
 
 /// Runs the session to its end. `aside` gets messages that are not the session's own.
@@ -250,4 +264,18 @@ impl Session<'_> {
 
 fn broken(why: String) -> Error {
     Error::new(Fault::Protocol, "the far side broke the protocol").because(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_of;
+
+    #[test]
+    fn what_was_asked_for_is_known_unless_the_far_side_decides() {
+        let names = |sources: &[&str]| names_of(&sources.iter().map(|s| s.as_bytes().to_vec()).collect::<Vec<_>>());
+        assert_eq!(names(&["data/run1", "/abs/file"]), Some(vec![b"run1".to_vec(), b"file".to_vec()]));
+        for open in ["data/", ".", "..", "data/*.fits", "~"] {
+            assert_eq!(names(&["x", open]), None, "{open}");
+        }
+    }
 }
