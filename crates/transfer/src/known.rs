@@ -2,9 +2,15 @@
 //!
 //! ```text
 //!   ~/.config/haul/id_ed25519     our private key (PEM), made by `haul key generate`
-//!   ~/.config/haul/known_hosts    host:port ed25519:<64 hex>        one line for each daemon
+//!   ~/.config/haul/known_hosts    host:port ed25519:<64 hex>        one line for each daemon, added by `haul key trust`
 //! ```
+//! A file is written under another name first, so that it is never seen half-written, and a private key never readable
+//! by others.
 
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -49,9 +55,11 @@ pub fn load_identity(path: &Path) -> Result<Identity, Error> {
     let failed = |cause: String| {
         Error::new(Fault::Authentication, format!("cannot use the key {}", path.display())).because(cause)
     };
-    let metadata = std::fs::metadata(path)
-        .map_err(|error| failed(error.to_string()).try_this("make one with: haul key generate"))?;
-    let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions());
+    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => failed(error.to_string()).try_this("make one with: haul key generate"),
+        _ => failed(error.to_string()),
+    })?;
+    let mode = metadata.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(failed(format!("others may read it (mode {:03o})", mode & 0o777))
             .try_this(format!("chmod 600 {}", path.display())));
@@ -60,15 +68,98 @@ pub fn load_identity(path: &Path) -> Result<Identity, Error> {
     Identity::from_pem(&text).map_err(|error| failed(error.to_string()))
 }
 
+/// Makes a private key in a file that only its owner may read. One that stands there is replaced only when that is asked
+/// for: whoever knows the old one by its public half would no longer know it.
+pub fn generate_identity(path: &Path, replace: bool) -> Result<Identity, Error> {
+    let identity = Identity::generate().map_err(|error| far::net_error(&error))?;
+    write_file(path, identity.to_pem().as_bytes(), PRIVATE_MODE, replace).map_err(|error| {
+        let failed = Error::new(Fault::FileIo, format!("cannot make the key {}", path.display()));
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => {
+                failed.because("there is one already").try_this("show it with `haul key show`, or replace it with --force")
+            }
+            _ => failed.because(error),
+        }
+    })?;
+    Ok(identity)
+}
+
+/// What became of a daemon's key in the list of known hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trusted {
+    /// It was added.
+    Added,
+    /// It stood there already.
+    Before,
+    /// It took the place of other keys of the same daemon.
+    Instead,
+}
+
+/// Adds a daemon to a list of known hosts. Another key of the same daemon is an error, unless it is to be replaced.
+pub fn trust(path: &Path, host: &str, port: u16, key: &str, replace: bool) -> Result<Trusted, Error> {
+    let key: PublicKey = key
+        .parse()
+        .map_err(|error: NetError| Error::new(Fault::Usage, format!("'{key}' is no key")).because(error))?;
+    let name = host_name(host, port);
+    let known = KnownHosts::load(path.to_owned())?;
+    let expected = known.expected(host, port).unwrap_or_default();
+    if expected.contains(&key) {
+        return Ok(Trusted::Before);
+    }
+    if !expected.is_empty() && !replace {
+        return Err(Error::new(Fault::Authentication, format!("the daemon {name} is known with another key"))
+            .because(format!("{} says {}", path.display(), expected[0].fingerprint()))
+            .try_this("when its operator says that it was set up anew: --replace"));
+    }
+    // A list kept elsewhere through a link stays there.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let old = if path.exists() { read_text(path)? } else { String::new() };
+    let is_other = |line: &&str| !line.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case(&name));
+    let mut text: String = old.lines().filter(is_other).flat_map(|line| [line, "\n"]).collect();
+    text.push_str(&format!("{name} {key}\n"));
+    write_file(path, text.as_bytes(), LIST_MODE, true)
+        .map_err(|error| Error::new(Fault::FileIo, format!("cannot write {}", path.display())).because(error))?;
+    Ok(if expected.is_empty() { Trusted::Added } else { Trusted::Instead })
+}
+
+/// A private key is for its owner alone.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// Only the owner may say who is known.
+const LIST_MODE: u32 = 0o644;
+
+/// Writes a file whole or not at all, with the directories above it.
+fn write_file(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"))?;
+    let mut own_name = OsString::from(".");
+    own_name.push(name);
+    own_name.push(format!(".{}", std::process::id()));
+    let own = dir.join(own_name);
+    // Left by a process of the same number that was killed at this point.
+    let _ = fs::remove_file(&own);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&own)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| match replace {
+        true => fs::rename(&own, path),
+        // Unlike a rename this fails when the name is taken.
+        false => fs::hard_link(&own, path),
+    });
+    if written.is_err() || !replace {
+        let _ = fs::remove_file(&own);
+    }
+    written.and_then(|()| File::open(dir)?.sync_all())
+}
+
 fn read_text(path: &Path) -> Result<String, Error> {
     let failed = |cause: String| {
         Error::new(Fault::Authentication, format!("cannot read {}", path.display())).because(cause)
     };
-    let size = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
+    let size = fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
     if size > MAX_FILE_BYTES {
         return Err(failed("it is too long for a file of keys".into()));
     }
-    std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+    fs::read_to_string(path).map_err(|error| failed(error.to_string()))
 }
 
 /// The daemons a user knows.
@@ -93,7 +184,8 @@ impl KnownHosts {
     /// The keys that this daemon may prove; `None` when it is not known.
     pub(crate) fn expected(&self, host: &str, port: u16) -> Option<Vec<PublicKey>> {
         let name = host_name(host, port);
-        let keys: Vec<PublicKey> = self.entries.iter().filter(|(n, _)| *n == name).map(|(_, key)| *key).collect();
+        let entries = self.entries.iter().filter(|(n, _)| n.eq_ignore_ascii_case(&name));
+        let keys: Vec<PublicKey> = entries.map(|(_, key)| *key).collect();
         (!keys.is_empty()).then_some(keys)
     }
 
@@ -105,25 +197,50 @@ impl KnownHosts {
                 Error::new(Fault::Authentication, format!("the daemon {name} is not known here"))
                     .because(format!("it shows the key {}", got.fingerprint()))
                     .try_this(format!(
-                        "compare with what `haul key show` prints there, then: echo '{name} {got}' >> {}",
-                        self.path.display()
+                        "compare with what `haul serve` printed there at its start; when it is the same:\n\
+                         haul key trust {name} {got}{}",
+                        self.flag()
                     ))
             }
             (NetError::WrongKey { got }, Some(_)) => {
                 Error::new(Fault::Authentication, format!("the daemon {name} shows another key than before"))
                     .because(format!("it shows {}: somebody may be in between, or it was set up anew", got.fingerprint()))
-                    .try_this(format!("ask its operator; then correct its line in {}", self.path.display()))
+                    .try_this(format!(
+                        "ask its operator; when it was set up anew:\n\
+                         haul key trust --replace {name} {got}{}",
+                        self.flag()
+                    ))
             }
-            (NetError::KeyRefused, _) => {
-                Error::new(Fault::Authentication, format!("the daemon {name} does not know our key"))
-                    .try_this("give its operator what `haul key show` prints here")
-            }
+            (NetError::KeyRefused, _) => key_refused(&name),
             _ => far::net_error(error),
         }
     }
+
+    /// The end of a connection whose handshake succeeded here, in words.
+    pub(crate) fn explain_refusal(&self, host: &str, port: u16, error: Error) -> Error {
+        // A stream has only the words of its error to tell.
+        if error.cause.as_ref().is_some_and(|cause| *cause == NetError::KeyRefused.to_string()) {
+            return key_refused(&host_name(host, port));
+        }
+        error
+    }
+
+    /// The flag that names this list, unless it is the one that is used anyway.
+    fn flag(&self) -> String {
+        if default_file("known_hosts").is_some_and(|file| file == self.path) {
+            return String::new();
+        }
+        format!(" --known-hosts {}", self.path.display())
+    }
 }
 
-fn host_name(host: &str, port: u16) -> String {
+fn key_refused(name: &str) -> Error {
+    Error::new(Fault::Authentication, format!("the daemon {name} does not let our key in"))
+        .try_this("give its operator what `haul key show` prints here, for its list of authorised keys")
+}
+
+/// A daemon as known hosts call it.
+pub fn host_name(host: &str, port: u16) -> String {
     if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
@@ -155,7 +272,39 @@ mod tests {
         let known = KnownHosts { path: PathBuf::from("known_hosts"), entries };
         assert!(known.expected("fd00::1", 7632).is_some());
         assert!(known.expected("dtn1", 7633).is_none());
+        assert!(known.expected("DTN1", 7632).is_some());
         assert_eq!(parse("dtn1:7632\n"), Err(1));
         assert_eq!(parse("\ndtn1:7632 nonsense\n"), Err(2));
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_for_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new/dir/key");
+        let made = generate_identity(&path, false).unwrap().public();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(generate_identity(&path, false).unwrap_err().cause.as_deref(), Some("there is one already"));
+        assert_eq!(load_identity(&path).unwrap().public(), made);
+        assert_ne!(generate_identity(&path, true).unwrap().public(), made);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(load_identity(&path).is_err());
+    }
+
+    #[test]
+    fn a_daemon_is_trusted_once_and_replaced_only_when_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("known_hosts");
+        let (one, two) = (format!("ed25519:{}", "ab".repeat(32)), format!("ed25519:{}", "cd".repeat(32)));
+        assert_eq!(trust(&path, "dtn1", 7632, &one, false), Ok(Trusted::Added));
+        assert_eq!(trust(&path, "fd00::1", 7632, &one, false), Ok(Trusted::Added));
+        fs::write(&path, format!("# ours\n{}", fs::read_to_string(&path).unwrap().trim_end())).unwrap();
+        assert_eq!(trust(&path, "DTN1", 7632, &one, false), Ok(Trusted::Before));
+        assert_eq!(trust(&path, "dtn1", 7632, &two, false).unwrap_err().fault, Fault::Authentication);
+        assert_eq!(trust(&path, "dtn1", 7632, &two, true), Ok(Trusted::Instead));
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("# ours\n[fd00::1]:7632 {one}\ndtn1:7632 {two}\n"));
+        assert_eq!(trust(&path, "dtn2", 7632, "nonsense", false).unwrap_err().fault, Fault::Usage);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }
