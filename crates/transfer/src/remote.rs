@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use haul_net::{PublicKey, Stream, dial};
@@ -32,6 +33,8 @@ pub(crate) struct Remote {
     pub(crate) identity: Option<std::sync::Arc<haul_net::Identity>>,
     child: Option<SshChild>,
     reached_at: Option<SocketAddr>,
+    /// What its name means to the resolver here, once that has answered.
+    resolved: Option<Receiver<Vec<IpAddr>>>,
 }
 
 /// Reaches the far side of a job at `place`.
@@ -50,11 +53,26 @@ fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error>
         Some((first, last)) => format!("--port-range {first}-{last}"),
         None => String::new(),
     };
+    let resolved = resolve_meanwhile(&target.host, job.carriage.family);
     let (stream, child) = target.start_agent(&arguments, watch)?.into_stream()?;
     let mut remote = Remote::meet(place, stream)?;
+    remote.resolved = resolved;
     remote.ssh = Some(target);
     remote.child = Some(child);
     Ok(remote)
+}
+
+/// Asks the resolver while ssh logs in. Nobody waits for the answer: an alias of ~/.ssh/config may mean nothing to it, and a
+/// resolver that does not answer must not hold up a session that is there.
+fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<IpAddr>>> {
+    let (sender, receiver) = sync_channel(1);
+    let host = host.to_owned();
+    let started = std::thread::Builder::new().name("resolve".into()).spawn(move || {
+        let addresses = dial::resolve(&host, 0, family.map(net_family)).unwrap_or_default();
+        // The session may be over.
+        let _ = sender.send(addresses.iter().map(SocketAddr::ip).collect());
+    });
+    started.is_ok().then_some(receiver)
 }
 
 fn connect_daemon(place: &Place, host: &str, port: u16, job: &Job) -> Result<Remote, Error> {
@@ -95,7 +113,7 @@ impl Remote {
             .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
         let hello = await_hello(&events, place)?;
         let place = place.clone();
-        Ok(Self { place, hello, channel, events, ssh: None, identity: None, child: None, reached_at: None })
+        Ok(Self { place, hello, channel, events, ssh: None, identity: None, child: None, reached_at: None, resolved: None })
     }
 
     pub(crate) fn key(&self) -> PublicKey {
@@ -119,11 +137,7 @@ impl Remote {
             return vec![address];
         }
         let mut addresses: Vec<IpAddr> = self.hello.ssh_server.map(convert::ip).into_iter().collect();
-        if let Place::Ssh { host, .. } = &self.place {
-            // An alias of ~/.ssh/config means nothing to the resolver; that is no error.
-            let resolved = dial::resolve(host, self.hello.port, family.map(net_family)).unwrap_or_default();
-            addresses.extend(resolved.iter().map(SocketAddr::ip));
-        }
+        addresses.extend(self.resolved.as_ref().and_then(|resolved| resolved.try_recv().ok()).unwrap_or_default());
         addresses.extend(self.hello.addresses.iter().copied().map(convert::ip));
         let fits = |ip: &IpAddr| match family {
             Some(Family::V4) => ip.is_ipv4(),
