@@ -33,11 +33,13 @@ pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
     let hash_kept = observer.wants_manifest();
     let watch = Arc::new(Watch::new(observer));
     let ends = match (source, &job.target.place) {
-        (Place::Local, Place::Local) => here(job, &watch, hash_kept)?,
-        (Place::Local, place) => with_remote(job, place, Side::Sender, &watch, hash_kept)?,
-        (place, Place::Local) => with_remote(job, place, Side::Receiver, &watch, hash_kept)?,
-        (source, target) => relay::run(job, source, target, &watch, hash_kept)?,
+        (Place::Local, Place::Local) => here(job, &watch, hash_kept),
+        (Place::Local, place) => with_remote(job, place, Side::Sender, &watch, hash_kept),
+        (place, Place::Local) => with_remote(job, place, Side::Receiver, &watch, hash_kept),
+        (source, target) => relay::run(job, source, target, &watch, hash_kept),
     };
+    // Ctrl-C reaches ssh as well: whatever broke by that, the person knows why.
+    let ends = ends.map_err(|error| if watch.interrupted() { session::interrupted() } else { error })?;
     Ok(watch.report(&ends, job.selection.dry_run).expect("somebody watches"))
 }
 

@@ -32,6 +32,12 @@ const MAX_REDIALS: u32 = 5;
 /// Pause before the first redial; it doubles with each.
 const REDIAL_PAUSE: Duration = Duration::from_millis(200);
 
+/// Lanes dialled at the same time. A listener bounds the handshakes it has with one host at once, at 128.
+const DIALLING_AT_ONCE: u16 = 32;
+
+/// ssh sessions opened at the same time: sshd begins to refuse at ten that are not logged in yet (MaxStartups).
+const SSH_AT_ONCE: u16 = 3;
+
 /// What the lanes of a session have in common.
 #[derive(Clone)]
 pub(crate) struct LaneTerms {
@@ -101,12 +107,14 @@ impl Dialler {
         told(&first, &advice);
         // A session that ended meanwhile needs no lanes.
         let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
-        for lane in 1..advice.lanes {
+        for first in 1..advice.lanes.min(DIALLING_AT_ONCE + 1) {
             let dialler = Arc::clone(self);
-            // Without its thread the job has one lane less.
-            let _ = std::thread::Builder::new().name(format!("dial-{lane}")).spawn(move || {
-                if let Ok((stream, _)) = dialler.dial(lane, timeout) {
-                    let _ = dialler.terms.events.send(SessionEvent::LaneUp(stream, lane));
+            // Without its thread the job has some lanes less.
+            let _ = std::thread::Builder::new().name(format!("dial-{first}")).spawn(move || {
+                for lane in (first..advice.lanes).step_by(usize::from(DIALLING_AT_ONCE)) {
+                    if let Ok((stream, _)) = dialler.dial(lane, timeout) {
+                        let _ = dialler.terms.events.send(SessionEvent::LaneUp(stream, lane));
+                    }
                 }
             });
         }
@@ -266,24 +274,22 @@ impl LanePlan {
 
     fn inside_ssh(&self, keeper: &Keeper, reasons: &[String]) -> Result<(), String> {
         let over_ssh = self.over_ssh.clone().ok_or("the far side was not reached over ssh")?;
-        let advice = plan::lanes(self.asked, plan::NEAR_RTT_US, self.cpus);
-        let mut first = true;
-        for lane in 0..advice.lanes {
-            let connected = over_ssh.connect(&self.terms, lane);
-            match connected {
-                Ok(stream) => {
-                    if first {
-                        let why = if self.only_over_ssh { "asked for".into() } else { reasons.join("; ") };
-                        self.record_cipher(&stream);
-                        self.tell_path("ssh", &why);
-                        first = false;
-                    }
-                    let _ = self.terms.events.send(SessionEvent::LaneUp(stream, lane));
+        let lanes = plan::lanes(self.asked, plan::NEAR_RTT_US, self.cpus).lanes;
+        let first = over_ssh.connect(&self.terms, 0, false).map_err(|error| error.to_string())?;
+        let why = if self.only_over_ssh { "asked for".into() } else { reasons.join("; ") };
+        self.record_cipher(&first);
+        self.tell_path("ssh", &why);
+        self.tell_chose("lanes", lanes.to_string(), "each an ssh session of its own, with a window of 2 MiB");
+        let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
+        for first in 1..lanes.min(SSH_AT_ONCE + 1) {
+            let (over_ssh, terms) = (over_ssh.clone(), self.terms.clone());
+            let _ = std::thread::Builder::new().name(format!("dial-{first}")).spawn(move || {
+                for lane in (first..lanes).step_by(usize::from(SSH_AT_ONCE)) {
+                    // Nobody is asked for a password again; sshd may limit its sessions. The lanes that are up suffice.
+                    let Ok(stream) = over_ssh.connect(&terms, lane, true) else { return };
+                    let _ = terms.events.send(SessionEvent::LaneUp(stream, lane));
                 }
-                Err(error) if first => return Err(error.to_string()),
-                // sshd may limit its sessions (MaxStartups, MaxSessions): the lanes that are up suffice.
-                Err(_) => break,
-            }
+            });
         }
         keeper.set(over_ssh.keeper(self.terms.clone()));
         Ok(())

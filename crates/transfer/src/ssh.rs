@@ -6,11 +6,13 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haul_net::{NetError, Stream};
+use haul_sys::poll::{self, Interest};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::{Banner, BannerScanner, FAIL, NEED};
 
@@ -121,7 +123,7 @@ impl SshTarget {
         };
         let mut session = self.spawn(&script)?;
         loop {
-            match session.banner(&self.host)? {
+            match session.banner(&self.host, watch)? {
                 Banner::Agent { version: PROTOCOL_VERSION } => return Ok(session),
                 Banner::Agent { version } => {
                     return Err(Error::new(
@@ -150,13 +152,31 @@ impl SshTarget {
     }
 }
 
+impl Drop for SshSession {
+    /// A session that was not handed on is ended; one that was has its process elsewhere.
+    fn drop(&mut self) {
+        if self.output.is_some() {
+            let mut child = session::lock(&self.child);
+            // Both fail only when it is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 impl SshSession {
     /// Reads up to the next banner. One byte at a time: what follows it belongs to somebody else.
-    fn banner(&mut self, host: &str) -> Result<Banner, Error> {
+    fn banner(&mut self, host: &str, watch: &Watch) -> Result<Banner, Error> {
         let mut scanner = BannerScanner::default();
         let output = self.output.as_mut().expect("taken only once the agent runs");
         let mut byte = [0];
         loop {
+            // Somebody may think about a password for minutes: only an interruption ends the wait.
+            while !ready(output, INTERRUPT_CHECK) {
+                if watch.interrupted() {
+                    return Err(session::interrupted());
+                }
+            }
             match output.read(&mut byte) {
                 Ok(0) => return Err(self.ended(host)),
                 Ok(_) => {}
@@ -210,7 +230,7 @@ impl SshSession {
             let _ = session::lock(&child).kill();
         });
         let stream = Stream::plain_pipes(output, input, Some(kill)).map_err(failed)?;
-        Ok((stream, SshChild(self.child)))
+        Ok((stream, SshChild(Arc::clone(&self.child))))
     }
 }
 
@@ -227,6 +247,15 @@ impl SshChild {
             let _ = child.wait();
         }
     }
+}
+
+/// How often an interruption is looked for while ssh logs in.
+const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
+
+fn ready(output: &ChildStdout, limit: Duration) -> bool {
+    let watched = [(output.as_fd(), Interest::Read)];
+    // An error of poll is found by the read that follows.
+    poll::wait(&watched, Some(limit)).is_ok_and(|ready| ready[0])
 }
 
 /// How long ssh may take to end after its session did.
@@ -308,9 +337,13 @@ pub(crate) struct SshLanes {
 }
 
 impl SshLanes {
-    /// Connects one lane.
-    pub(crate) fn connect(&self, terms: &LaneTerms, lane: u16) -> Result<Stream, Error> {
-        let session = self.target.start_agent(&format!("--relay {}", self.port), &self.watch)?;
+    /// Connects one lane. `silently`: without asking anybody for a password.
+    pub(crate) fn connect(&self, terms: &LaneTerms, lane: u16, silently: bool) -> Result<Stream, Error> {
+        let mut target = self.target.clone();
+        if silently {
+            target.options.options.push("BatchMode=yes".into());
+        }
+        let session = target.start_agent(&format!("--relay {}", self.port), &self.watch)?;
         let pipes = session.into_pipes()?;
         greet(pipes, terms, lane).map_err(|error: NetError| crate::far::net_error(&error))
     }
@@ -338,7 +371,7 @@ impl LaneKeeper for SshKeeper {
         self.left -= 1;
         let (lanes, terms) = (self.lanes.clone(), self.terms.clone());
         let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
-            if let Ok(stream) = lanes.connect(&terms, lane) {
+            if let Ok(stream) = lanes.connect(&terms, lane, true) {
                 let _ = terms.events.send(SessionEvent::LaneUp(stream, lane));
             }
         });
