@@ -26,8 +26,12 @@ bold= plain=
 if [[ -t 1 ]]; then bold=$'\e[1m' plain=$'\e[0m'; fi
 heading() { printf '\n%s== %s%s\n' "$bold" "$*" "$plain"; }
 show() { printf '%s$ %s%s\n' "$bold" "$*" "$plain"; }
-# The demo's own ssh configuration is left out of what is shown.
-cp_shown() { show haul cp "$@"; haul_cp "$@"; }
+# The demo's own directory and ssh configuration are left out of what is shown.
+cp_shown() {
+    local words=("${@//$work\/there\//}")
+    show haul cp "${words[@]//$work\//}"
+    haul_cp "$@"
+}
 haul_cp() { "$HAUL" cp --no-progress -F "$SSH_CONFIG" "$@"; }
 
 heading "A real tree: program sources or documentation of this machine, and one file of 1 GiB"
@@ -48,18 +52,19 @@ echo "sshd listens; the host is called \"there\""
 heading "Copy it, and kill -9 the copy half-way"
 bytes=$(du -sb --apparent-size "$tree" | cut -f1)
 show "haul cp --rate 400MB --json tree there:data &"
-haul_cp --rate 400MB --json "$tree" "there:$to" >"$work/events" &
+# Not through the function: that would be a shell of its own, and the kill would hit the shell.
+"$HAUL" cp -F "$SSH_CONFIG" --rate 400MB --json "$tree" "there:$to" >"$work/events" &
 copy=$!
+disown
 moved=0
 while ((moved < bytes / 2)); do
-    kill -0 "$copy" 2>/dev/null || { wait "$copy" || true; echo "the copy ended before it could be killed"; break; }
+    kill -0 "$copy" 2>/dev/null || { echo "the copy ended before it could be killed"; break; }
     moved=$(grep -o '"bytes_moved":[0-9]*' "$work/events" | tail -1 | cut -d: -f2 || true)
     moved=${moved:-0}
     sleep 0.02
 done
 show "kill -9 $copy"
 kill -9 "$copy" 2>/dev/null || true
-wait "$copy" 2>/dev/null || true
 copy=
 echo "killed after $((moved >> 20)) of $((bytes >> 20)) MiB had arrived and were verified"
 if [[ -e $to/tree/large.bin ]] && ! cmp -s "$tree/large.bin" "$to/tree/large.bin"; then

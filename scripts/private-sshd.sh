@@ -6,6 +6,7 @@
 
 start_sshd() {
     local dir=$1 sshd port
+    SSHD_DIR=$dir
     mkdir -p "$dir/home" "$dir/cache" "$dir/config" "$dir/state"
     sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd) ||
         { echo "sshd is missing: install the package openssh-server" >&2; return 1; }
@@ -64,9 +65,16 @@ start_sshd() {
 }
 
 stop_sshd() {
+    local process
     if [[ -n ${SSHD_PID:-} ]]; then
         kill "$SSHD_PID" 2>/dev/null || true
         wait "$SSHD_PID" 2>/dev/null || true
         SSHD_PID=
     fi
+    # What it started runs from its own cache, and nothing else does.
+    for process in /proc/[0-9]*; do
+        if [[ -n ${SSHD_DIR:-} && $(readlink "$process/exe" 2>/dev/null) == "$SSHD_DIR/cache/"* ]]; then
+            kill -9 "${process#/proc/}" 2>/dev/null || true
+        fi
+    done
 }

@@ -26,8 +26,13 @@ const BANS: &[Ban] = &[
     ban("SystemTime::now", "take the time as an argument").only_in(&["engine", "wire"]),
     ban("thread::sleep", "wait for the condition itself, with a deadline (recv_timeout, wait_timeout, poll)").except(
         &[
-            // Pacing waits for nothing but time.
-            "crates/transfer/src/pacer.rs",
+            // The rate limit waits for nothing but time.
+            "crates/transfer/src/sender/state.rs",
+            // Pauses before dialling again, so that a host in trouble is not flooded.
+            "crates/transfer/src/lanes.rs",
+            "crates/transfer/src/remote.rs",
+            // There is no wait for a child process with a limit.
+            "crates/transfer/src/ssh.rs",
         ],
     ),
 ];

@@ -304,9 +304,37 @@ pub struct Key {
 #[derive(Debug, Subcommand)]
 pub enum KeyAction {
     /// Makes a new key
-    Generate(KeyFile),
+    Generate(KeyGenerate),
     /// Shows the public half, as it goes into the daemon's list of authorised keys
     Show(KeyFile),
+    /// Adds a daemon's key to the list of known hosts
+    Trust(Trust),
+}
+
+#[derive(Debug, Args)]
+pub struct KeyGenerate {
+    /// The key file; ~/.config/haul/id_ed25519 without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: Option<PathBuf>,
+    /// Replace a key that is there; whoever knows you by the old one will not know the new one
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Trust {
+    /// The daemon, as it is named in haul://HOST:PORT/path
+    #[arg(value_name = "HOST[:PORT]", value_hint = ValueHint::Hostname)]
+    pub host: OsString,
+    /// Its key, as 'haul serve' prints it: ed25519: and 64 hexadecimal digits
+    #[arg(value_name = "KEY")]
+    pub key: String,
+    /// The list; ~/.config/haul/known_hosts without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub known_hosts: Option<PathBuf>,
+    /// Replace another key of the same daemon
+    #[arg(long)]
+    pub replace: bool,
 }
 
 #[derive(Debug, Args)]
@@ -318,6 +346,7 @@ pub struct KeyFile {
 
 /// `haul serve`
 #[derive(Debug, Args)]
+#[command(after_help = SERVE_HELP)]
 pub struct Serve {
     /// Address and port to listen on; [::]:7632 without this flag, which includes IPv4
     #[arg(long, value_name = "ADDR:PORT", conflicts_with = "port")]
@@ -325,7 +354,7 @@ pub struct Serve {
     /// Port to listen on, at every address
     #[arg(long, value_name = "PORT", value_parser = parse_port, allow_hyphen_values = true)]
     pub port: Option<u16>,
-    /// The daemon's own key; ~/.config/haul/host_ed25519 without this flag
+    /// The daemon's own key, made when it is not there; ~/.config/haul/host_ed25519 without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub identity: Option<PathBuf>,
     /// Keys that may come in, each with its directory; ~/.config/haul/authorized_keys without this flag
@@ -335,6 +364,15 @@ pub struct Serve {
     #[arg(short = 'q', long)]
     pub quiet: bool,
 }
+
+const SERVE_HELP: &str = "\
+The list of authorised keys has a line for each key: what it may do, its directory, the key as
+'haul key show' prints it at the client, and a name for the log. Paths with spaces stand in quotes.
+  ro root=/data/public ed25519:KEY bob@lab
+  rw root=\"/data/new sets\" ed25519:KEY alice@laptop
+haul://HOST/x is then x in that directory, and nothing outside of it can be reached. The list is read
+again when it changes. The daemon acts with the rights of the account that runs it: one of its own is
+better than root.";
 
 /// `haul agent`
 #[derive(Debug, Args)]

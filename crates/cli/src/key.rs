@@ -1,16 +1,81 @@
-//! `haul key`: the identity for haul:// connections.
+//! `haul key`: the identity for haul:// connections, and the daemons that are trusted.
 
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use haul_transfer::{Error, Fault};
+use haul_transfer::known::{self, Trusted};
+use haul_transfer::{Error, Fault, Place};
 
-use crate::args::Key;
-use crate::failure;
+use crate::args::{Key, KeyAction, Trust};
+use crate::printable::printable;
+use crate::{endpoint, failure};
 
-/// Makes or shows a key.
-pub fn run(_typed: &Key) -> ExitCode {
-    let error =
-        Error::new(Fault::Usage, "haul key is not in this build").try_this("copy over ssh, which has keys of its own");
-    eprint!("{}", failure::text(&error));
-    ExitCode::from(failure::of_fault(error.fault).code)
+/// Makes or shows a key, or trusts a daemon's.
+pub fn run(typed: &Key) -> ExitCode {
+    let done = match &typed.action {
+        KeyAction::Generate(typed) => key_file(typed.file.clone(), "id_ed25519").and_then(|file| {
+            let key = known::generate_identity(&file, typed.force)?.public();
+            Ok(format!("made {}\n{}", shown(&file), describe(&key.to_string(), &key.fingerprint())))
+        }),
+        KeyAction::Show(typed) => key_file(typed.file.clone(), "id_ed25519").and_then(|file| {
+            let key = known::load_identity(&file)?.public();
+            Ok(describe(&key.to_string(), &key.fingerprint()))
+        }),
+        KeyAction::Trust(typed) => trust(typed),
+    };
+    match done {
+        Ok(text) => {
+            // Who closed the pipe has read enough.
+            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprint!("{}", failure::text(&error));
+            ExitCode::from(failure::of_fault(error.fault).code)
+        }
+    }
+}
+
+fn trust(typed: &Trust) -> Result<String, Error> {
+    let mut address = OsString::from("haul://");
+    address.push(&typed.host);
+    let parsed = endpoint::parse(&address)?;
+    let (Place::Haul { host, port }, b".") = (&parsed.place, parsed.path.as_slice()) else {
+        return Err(Error::new(
+            Fault::Usage,
+            format!("'{}' is no HOST[:PORT]", printable(typed.host.as_encoded_bytes())),
+        ));
+    };
+    let file = key_file(typed.known_hosts.clone(), "known_hosts")?;
+    let name = known::host_name(host, *port);
+    let file_shown = shown(&file);
+    Ok(match known::trust(&file, host, *port, &typed.key, typed.replace)? {
+        Trusted::Added => format!("{name} is now known in {file_shown}\n"),
+        Trusted::Instead => format!("{name} is now known with its new key in {file_shown}\n"),
+        Trusted::Before => format!("{name} was known with this key already, in {file_shown}\n"),
+    })
+}
+
+/// The public half as one line of a list, with a name for the log, and its short form for comparing.
+fn describe(key: &str, fingerprint: &str) -> String {
+    format!("{key} {}\nfingerprint {fingerprint}\n", printable(owner()))
+}
+
+/// Who makes this key, as ssh-keygen puts it.
+fn owner() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "user".to_owned());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{user}@{}", host.trim())
+}
+
+fn key_file(typed: Option<PathBuf>, name: &str) -> Result<PathBuf, Error> {
+    typed.or_else(|| known::default_file(name)).ok_or_else(|| {
+        Error::new(Fault::Usage, "there is no home directory for keys").try_this("set HOME, or name the file")
+    })
+}
+
+fn shown(file: &std::path::Path) -> String {
+    printable(file.as_os_str().as_encoded_bytes())
 }

@@ -1,3 +1,20 @@
-//! placeholder
+//! Keeps carrying: the far side of sessions on one port, without ssh.
+//!
+//! ```text
+//!   serve        listen -> handshake: is the key in the list, or a lane that a session expects?
+//!                -> lane: to its session          -> control: a session in a thread of its own
+//!   authorized   the list of keys, each with its directory; read again when it changes
+//!   sessions     who is here: counted, logged, ended when the daemon ends
+//!   log          lines with a time, safe for a terminal
+//! ```
+//! The daemon acts with the rights of the account it runs as, within the directories of its list.
 
 #![forbid(unsafe_code)]
+
+pub mod authorized;
+pub mod limits;
+mod log;
+mod serve;
+mod sessions;
+
+pub use serve::{Options, serve};

@@ -244,7 +244,7 @@ fn briefly(bytes: &[u8]) -> String {
     bytes.iter().take(40).copied().flat_map(std::ascii::escape_default).map(char::from).collect()
 }
 
-/// BLAKE3 of the contents; the data of a sparse file only, with its place, so that 100 GB of nothing take no time.
+/// BLAKE3 of the contents; the data of a sparse file only, with its place, so that holes take no time.
 fn hash(path: &Path) -> Vec<u8> {
     let file = fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let size = file.metadata().unwrap_or_else(|error| panic!("{}: {error}", path.display())).size();
@@ -280,7 +280,7 @@ fn hash(path: &Path) -> Vec<u8> {
 }
 
 /// Files from this size on are hashed by their data extents.
-const SPARSE_FROM: u64 = 4 << 30;
+const SPARSE_FROM: u64 = 64 << 20;
 
 /// `user.` attributes and ACLs; others belong to the machine.
 fn attributes(path: &Path) -> BTreeMap<String, Vec<u8>> {

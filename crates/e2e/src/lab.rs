@@ -7,6 +7,7 @@
 //! ```
 //! All hosts see the same disk; what is "on alpha" is whatever stands below `Lab::dir("alpha")`.
 
+use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -30,8 +31,8 @@ pub const HOME: &str = "home";
 /// First part of the names of all namespaces made here; the process id follows.
 const PREFIX: &str = "haul-e2e-";
 
-/// Labs alive at once in one test process; more would only measure how busy the machine is.
-const LABS_AT_ONCE: u32 = 2;
+/// Tests with a lab at once in one process; more would only measure how busy the machine is.
+const TESTS_AT_ONCE: u32 = 2;
 
 /// A server that has not opened its port by then never will.
 const READY_LIMIT: Duration = Duration::from_secs(15);
@@ -359,8 +360,13 @@ impl Host {
 
     /// SIGKILL for every haul process of this host, as its power supply would do it.
     pub fn kill_haul(&self) {
+        self.signal_haul(Signal::KILL);
+    }
+
+    /// A signal for every haul process of this host.
+    pub fn signal_haul(&self, signal: Signal) {
         for pid in self.haul_processes() {
-            kill(pid);
+            send(pid, signal);
         }
     }
 
@@ -444,7 +450,7 @@ fn kill_all_in(namespace: &str) {
     // A process may fork between listing and killing, hence the loop.
     let empty = settle(READY_LIMIT, || {
         let left = processes_in(namespace);
-        left.iter().for_each(|&pid| kill(pid));
+        left.iter().for_each(|&pid| send(pid, Signal::KILL));
         left.is_empty()
     });
     if !empty {
@@ -452,10 +458,10 @@ fn kill_all_in(namespace: &str) {
     }
 }
 
-fn kill(pid: u32) {
+fn send(pid: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
         // It may have ended by itself meanwhile.
-        let _ = rustix::process::kill_process(pid, Signal::KILL);
+        let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
@@ -484,27 +490,39 @@ fn remove_labs_of_dead_tests() {
     }
 }
 
-/// The right to have a lab, given back on drop.
+/// The right of a test (a thread) to have labs, given back with its last one. A test may have several at once.
 #[derive(Debug)]
 struct Place;
 
 static PLACES_TAKEN: Mutex<u32> = Mutex::new(0);
 static PLACE_FREE: Condvar = Condvar::new();
 
+thread_local! {
+    static LABS_OF_THIS_TEST: Cell<u32> = const { Cell::new(0) };
+}
+
 impl Place {
     fn take() -> Self {
-        let mut taken = PLACES_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-        while *taken >= LABS_AT_ONCE {
-            taken = PLACE_FREE.wait(taken).unwrap_or_else(PoisonError::into_inner);
+        let labs = LABS_OF_THIS_TEST.get();
+        LABS_OF_THIS_TEST.set(labs + 1);
+        if labs == 0 {
+            let mut taken = PLACES_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+            while *taken >= TESTS_AT_ONCE {
+                taken = PLACE_FREE.wait(taken).unwrap_or_else(PoisonError::into_inner);
+            }
+            *taken += 1;
         }
-        *taken += 1;
         Self
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        *PLACES_TAKEN.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        PLACE_FREE.notify_one();
+        let labs = LABS_OF_THIS_TEST.get() - 1;
+        LABS_OF_THIS_TEST.set(labs);
+        if labs == 0 {
+            *PLACES_TAKEN.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+            PLACE_FREE.notify_one();
+        }
     }
 }

@@ -38,6 +38,9 @@ pub enum NetError {
         /// Why.
         cause: String,
     },
+    /// The peer closed the connection before the TLS handshake was over: somebody else's port, or a door that is full.
+    #[error("TLS handshake failed: the peer closed the connection")]
+    HungUp,
     /// The peer proved to hold a key that we do not admit.
     #[error("the peer holds the key {got}, which is not the expected one")]
     WrongKey {

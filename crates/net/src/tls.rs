@@ -185,7 +185,8 @@ fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: D
     let mut outgoing = Vec::new();
     let io_error = |cause: io::Error| match cause.kind() {
         io::ErrorKind::TimedOut => NetError::Timeout { what: "the TLS handshake", after: deadline },
-        io::ErrorKind::UnexpectedEof => NetError::Handshake { cause: "the peer closed the connection".to_owned() },
+        // A close with our bytes unread arrives as a reset.
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => NetError::HungUp,
         _ => NetError::Handshake { cause: cause.to_string() },
     };
     loop {

@@ -56,24 +56,36 @@ pub(crate) fn source_paths(job: &Job) -> Vec<Vec<u8>> {
 
 /// Both sides on this machine: two roles in one process, lanes over socket pairs.
 fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
+    let count = haul_engine::plan::lanes(job.carriage.lanes, 0, far::cpus()).lanes;
+    let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
+    let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
+    here_over(job, watch, hash_kept, pairs)
+}
+
+/// [`here`] over these lanes, each as its sending and its receiving end.
+pub(crate) fn here_over(
+    job: &Job,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+    lanes: Vec<(Stream, Stream)>,
+) -> Result<Ends, Error> {
     let failed = |error: std::io::Error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error);
     let (sender_end, receiver_end) = Stream::plain_pair().map_err(failed)?;
     let (sender_events, receiver_events) = (Events::new(), Events::new());
     let sender_channel = Channel::open(sender_end, sender_events.sender(), PING_EVERY).map_err(failed)?;
     let receiver_channel = Channel::open(receiver_end, receiver_events.sender(), PING_EVERY).map_err(failed)?;
-    let lanes = haul_engine::plan::lanes(job.carriage.lanes, 0, far::cpus()).lanes;
-    for lane in 0..lanes {
-        let (out, into) = Stream::plain_pair().map_err(failed)?;
-        let (for_sender, for_receiver) = (sender_events.sender(), receiver_events.sender());
-        // The queues are read once the roles run; nobody may wait for them before.
-        std::thread::Builder::new()
-            .name("lanes".into())
-            .spawn(move || {
+    let (for_sender, for_receiver) = (sender_events.sender(), receiver_events.sender());
+    // The queues are read once the roles run; nobody may wait for them before.
+    std::thread::Builder::new()
+        .name("lanes".into())
+        .spawn(move || {
+            for (lane, (out, into)) in (0..).zip(lanes) {
+                // A session that failed meanwhile needs no lanes.
                 let _ = for_sender.send(SessionEvent::LaneUp(out, lane));
                 let _ = for_receiver.send(SessionEvent::LaneUp(into, lane));
-            })
-            .map_err(failed)?;
-    }
+            }
+        })
+        .map_err(failed)?;
     let selection = convert::selection(&job.selection, hash_kept);
     let carriage = convert::carriage(&job.carriage, &[]);
     let receiver_job = ReceiverJob {

@@ -75,9 +75,9 @@ pub fn generate_identity(path: &Path, replace: bool) -> Result<Identity, Error> 
     write_file(path, identity.to_pem().as_bytes(), PRIVATE_MODE, replace).map_err(|error| {
         let failed = Error::new(Fault::FileIo, format!("cannot make the key {}", path.display()));
         match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                failed.because("there is one already").try_this("show it with `haul key show`, or replace it with --force")
-            }
+            io::ErrorKind::AlreadyExists => failed
+                .because("there is one already")
+                .try_this("show it with `haul key show`, or replace it with --force"),
             _ => failed.because(error),
         }
     })?;
@@ -97,9 +97,8 @@ pub enum Trusted {
 
 /// Adds a daemon to a list of known hosts. Another key of the same daemon is an error, unless it is to be replaced.
 pub fn trust(path: &Path, host: &str, port: u16, key: &str, replace: bool) -> Result<Trusted, Error> {
-    let key: PublicKey = key
-        .parse()
-        .map_err(|error: NetError| Error::new(Fault::Usage, format!("'{key}' is no key")).because(error))?;
+    let key: PublicKey =
+        key.parse().map_err(|error: NetError| Error::new(Fault::Usage, format!("'{key}' is no key")).because(error))?;
     let name = host_name(host, port);
     let known = KnownHosts::load(path.to_owned())?;
     let expected = known.expected(host, port).unwrap_or_default();
@@ -132,7 +131,8 @@ const LIST_MODE: u32 = 0o644;
 fn write_file(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let name = path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"))?;
+    let name =
+        path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"))?;
     let mut own_name = OsString::from(".");
     own_name.push(name);
     own_name.push(format!(".{}", std::process::id()));
@@ -152,9 +152,8 @@ fn write_file(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result
 }
 
 fn read_text(path: &Path) -> Result<String, Error> {
-    let failed = |cause: String| {
-        Error::new(Fault::Authentication, format!("cannot read {}", path.display())).because(cause)
-    };
+    let failed =
+        |cause: String| Error::new(Fault::Authentication, format!("cannot read {}", path.display())).because(cause);
     let size = fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
     if size > MAX_FILE_BYTES {
         return Err(failed("it is too long for a file of keys".into()));
@@ -204,7 +203,10 @@ impl KnownHosts {
             }
             (NetError::WrongKey { got }, Some(_)) => {
                 Error::new(Fault::Authentication, format!("the daemon {name} shows another key than before"))
-                    .because(format!("it shows {}: somebody may be in between, or it was set up anew", got.fingerprint()))
+                    .because(format!(
+                        "it shows {}: somebody may be in between, or it was set up anew",
+                        got.fingerprint()
+                    ))
                     .try_this(format!(
                         "ask its operator; when it was set up anew:\n\
                          haul key trust --replace {name} {got}{}",

@@ -28,6 +28,8 @@ pub mod manifest_file;
 mod receiver;
 mod relay;
 mod remote;
+#[cfg(test)]
+mod scenarios;
 mod sender;
 mod session;
 mod ssh;

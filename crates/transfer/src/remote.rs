@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use haul_net::{PublicKey, Stream, dial};
+use haul_net::{NetError, PublicKey, Stream, dial};
 use haul_wire::control::{AgentHello, Control, Role, Start};
 
 use crate::channel::{self, Channel, Events, SessionEvent};
@@ -22,6 +22,12 @@ const HELLO_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A daemon is reached within this time.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Pause before a daemon that hung up is tried again; it doubles each time up to the last: 0.75 + 1.5 + 3 + 6 = 11.25 s.
+/// Strangers may stay at its door for 10 s.
+const KNOCK_PAUSE: Duration = Duration::from_millis(750);
+/// See [`KNOCK_PAUSE`].
+const LAST_KNOCK_PAUSE: Duration = Duration::from_secs(6);
 
 pub(crate) struct Remote {
     pub(crate) place: Place,
@@ -43,7 +49,7 @@ pub(crate) fn connect(place: &Place, job: &Job, watch: &Watch) -> Result<Remote,
     match place {
         Place::Local => unreachable!("this machine is not reached, it is here"),
         Place::Ssh { .. } => connect_ssh(place, job, watch),
-        Place::Haul { host, port } => connect_daemon(place, host, *port, job),
+        Place::Haul { host, port } => connect_daemon(place, host, *port, job, watch),
     }
 }
 
@@ -75,25 +81,37 @@ fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<
     started.is_ok().then_some(receiver)
 }
 
-fn connect_daemon(place: &Place, host: &str, port: u16, job: &Job) -> Result<Remote, Error> {
+fn connect_daemon(place: &Place, host: &str, port: u16, job: &Job, watch: &Watch) -> Result<Remote, Error> {
     let keys = crate::known::ClientKeys::load(&job.ssh)?;
     let addresses = dial::resolve(host, port, job.carriage.family.map(net_family)).map_err(|error| {
         far::net_error(&error).try_this("check the spelling of the host")
     })?;
-    let socket = dial::dial(&addresses, CONNECT_DEADLINE).map_err(|error| {
-        far::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
-    })?;
-    let reached_at = socket.peer_addr().ok();
     let known = keys.known.expected(host, port);
     let ciphers = ciphers(&job.carriage);
-    let expected = known.clone();
-    let shaken = haul_net::client(
-        socket,
-        &keys.identity,
-        move |key| expected.as_ref().is_some_and(|expected| expected.contains(key)),
-        &ciphers,
-    );
-    let (mut stream, _) = shaken.map_err(|error| keys.known.explain(host, port, known.as_deref(), &error))?;
+    let mut pause = KNOCK_PAUSE;
+    let (mut stream, reached_at) = loop {
+        let socket = dial::dial(&addresses, CONNECT_DEADLINE).map_err(|error| {
+            far::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
+        })?;
+        let reached_at = socket.peer_addr().ok();
+        let expected = known.clone();
+        let shaken = haul_net::client(
+            socket,
+            &keys.identity,
+            move |key| expected.as_ref().is_some_and(|expected| expected.contains(key)),
+            &ciphers,
+        );
+        match shaken {
+            Ok((stream, _)) => break (stream, reached_at),
+            // A door full of strangers closes at once, and has room again when their time is over.
+            Err(NetError::HungUp) if pause <= LAST_KNOCK_PAUSE => {
+                watch.tell(&Event::Warning { text: format!("{place} has no room for us yet; trying again") });
+                std::thread::sleep(pause);
+                pause *= 2;
+            }
+            Err(error) => return Err(keys.known.explain(host, port, known.as_deref(), &error)),
+        }
+    };
     let hello = haul_wire::lane::Hello::Control.encode();
     std::io::Write::write_all(&mut stream, &hello)
         .and_then(|()| std::io::Write::flush(&mut stream))

@@ -20,7 +20,7 @@ struct Daemon {
 
 /// A line of the daemon's file of authorised keys.
 fn authorized(key: &str, access: &str, dir: &Path) -> String {
-    format!("{key} {access} {}\n", dir.display())
+    format!("{access} root={} {key} home\n", dir.display())
 }
 
 /// False, with a message, while the program has no daemon.
@@ -166,7 +166,8 @@ fn an_unknown_key_and_an_unknown_daemon_are_refused() {
 
     let text = fs::read_to_string(&known).expect("own file");
     let key = text.split_whitespace().nth(1).expect("a key").to_owned();
-    let wrong = key.chars().map(|c| if c == '1' { '2' } else { c }).collect::<String>();
+    let digits = key.strip_prefix("ed25519:").expect("a key");
+    let wrong = format!("ed25519:{}", digits.chars().map(|c| if c == '1' { '2' } else { '1' }).collect::<String>());
     fs::write(&known, text.replace(&key, &wrong)).expect("own file");
     daemon.cp().arg(&file).arg(daemon.url("file")).run().expect(code::AUTHENTICATION).says(&["key"]);
     fs::write(&known, "").expect("own file");

@@ -239,7 +239,7 @@ fn the_manifest_proves_the_tree_and_finds_a_flipped_bit() {
     plant::mixed(&source, 1);
     plant::file(&source.join("large"), 9_000_000, 2);
     let list = |to: &Path| {
-        let run = lab.cp().arg("--manifest-out").arg(&manifest).arg(contents_of(&source)).arg(at("alpha", &to)).run();
+        let run = lab.cp().arg("--manifest-out").arg(&manifest).arg(contents_of(&source)).arg(at("alpha", to)).run();
         run.expect(code::OK)
     };
     let run = list(&there);

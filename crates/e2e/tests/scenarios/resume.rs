@@ -117,13 +117,78 @@ fn goes_on_at_once_though_the_killed_far_side_may_not_have_noticed() {
 #[test]
 fn both_sides_end_when_the_cable_is_out_and_go_on_when_it_is_back() {
     needs!(Namespaces, Haul);
-    let copy = Copy::push();
-    let running = copy.start_and_move(&["--timeout", "4"]);
-    copy.lab.alpha().unplug();
-    running.wait().expect_one_of(&[code::TIMEOUT, code::NETWORK]);
-    copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
-    copy.lab.alpha().plug();
-    copy.finishes_from_where_it_was();
+    for copy in [Copy::push(), Copy::pull()] {
+        let running = copy.start_and_move(&["--timeout", "4"]);
+        copy.lab.alpha().unplug();
+        running.wait().expect_one_of(&[code::TIMEOUT, code::NETWORK]);
+        copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+        copy.lab.alpha().plug();
+        copy.finishes_from_where_it_was();
+    }
+}
+
+#[test]
+fn a_far_side_that_says_nothing_any_more_is_given_up() {
+    needs!(Namespaces, Haul);
+    for copy in [Copy::push(), Copy::pull()] {
+        let running = copy.start_and_move(&["--timeout", "4"]);
+        // Alive for the kernel, which answers for it; dead for us.
+        copy.lab.alpha().signal_haul(Signal::STOP);
+        let ended = running.wait().expect(code::TIMEOUT);
+        assert!(ended.elapsed < Duration::from_secs(30), "{ended}");
+        copy.lab.alpha().kill_haul();
+        copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+        copy.finishes_from_where_it_was();
+    }
+}
+
+#[test]
+fn killed_again_and_again_it_still_arrives() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    plant::mixed(&source, 1);
+    plant::many(&source.join("many"), 4000, 5000, 2);
+    plant::file(&source.join("large"), 200 << 20, 3);
+    plant::file(&source.join("many/large-too"), 50 << 20, 4);
+    plant::hard_links(&source.join("hard"), 5);
+    plant::date(&source, 6);
+    let command = || lab.cp().args(["-aH", "--rate", "100MB"]).arg(contents_of(&source)).arg(at("alpha", &there));
+    let mut seed = plant::Seed::new(7);
+    for round in 0..24 {
+        let mut running = command().start();
+        let life = Duration::from_millis(250 + seed.draw() % 500);
+        // The condition is time itself: killed at a moment that nothing in the program marks.
+        if settle(life, || running.has_ended()) {
+            break;
+        }
+        match round % 3 {
+            0 => lab.alpha().kill_haul(),
+            1 => running.signal(Signal::KILL),
+            _ => running.signal(Signal::TERM),
+        }
+        running.wait();
+        complete_files(&source, &there);
+    }
+    command().run().expect(code::OK);
+    assert_same(&source, &there, Facets { hard_links: true, ..Facets::PLAIN });
+}
+
+#[test]
+fn what_a_killed_run_left_goes_with_delete() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    plant::file(&source.join("gone/large"), 100 << 20, 1);
+    plant::text(&source.join("stays"), "words\n");
+    let command = || lab.cp().arg(contents_of(&source)).arg(at("alpha", &there));
+    let mut running = command().args(["--rate", "40MB"]).start();
+    running.when_moved(20 << 20);
+    running.kill();
+    lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+    fs::remove_file(source.join("gone/large")).expect("it is there");
+    command().arg("--delete").run().expect(code::OK);
+    assert_same(&source, &there, Facets::PLAIN);
 }
 
 #[test]

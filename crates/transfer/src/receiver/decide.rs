@@ -175,7 +175,7 @@ impl Decider {
         self.stack.push(Frame { item: Arc::clone(item), fresh, names });
         match made {
             Ok(true) => {
-                if !path.is_empty() {
+                if !path.is_empty() && !shared.job.selection.dry_run {
                     shared.name_changed(path);
                 }
                 shared.settle(index, OutcomeKind::Made);

@@ -93,14 +93,14 @@ fn run_session(
         watch,
         clock,
     };
-    let mut result = session.until_complete(&events, keeper, aside);
-    if result.is_err() {
+    let sender = session
+        .until_complete(&events, keeper, aside)
+        .and_then(|()| session.summarise())
+        .and_then(|()| session.until_bye(&events));
+    if sender.is_err() {
+        // The sender learns of it only after the lanes were joined: they must not wait for it.
         session.lanes.cut_all();
-        session.shared.finish();
-    } else {
-        result = session.summarise();
     }
-    let sender = result.and_then(|()| session.until_bye(&events));
     drop(events);
     session.lanes.join();
     session.shared.finish();

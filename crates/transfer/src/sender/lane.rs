@@ -190,6 +190,7 @@ impl Lane<'_> {
             self.stream.write_all(&self.buffer[..self.filled])?;
             self.stream.flush()?;
             self.filled = 0;
+            self.shared.count_move();
             self.watch.lap(Waiting::Network);
         }
         Ok(())

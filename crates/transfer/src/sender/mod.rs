@@ -12,6 +12,7 @@ mod walk;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use haul_store::{ResolveOptions, SourceSet, StoreError};
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary, Wanted};
@@ -63,6 +64,8 @@ struct Session<'a> {
     channel: &'a Channel,
     watch: &'a Arc<Watch>,
     clock: Clock,
+    /// The last count of [`Shared::moved`], and when it changed.
+    moved: (u64, Instant),
 }
 
 impl<'a> Session<'a> {
@@ -75,7 +78,7 @@ impl<'a> Session<'a> {
         walk::start(Arc::clone(&shared), walk_options)
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
         let lanes = Lanes::new(events.sender(), Arc::clone(watch));
-        Ok(Self { shared, lanes, channel, watch, clock })
+        Ok(Self { shared, lanes, channel, watch, clock, moved: (0, Instant::now()) })
     }
 
     fn until_summary(
@@ -86,7 +89,9 @@ impl<'a> Session<'a> {
     ) -> Result<ReceiverSummary, Error> {
         loop {
             self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
-            self.lanes.check(self.shared.has_work(), self.clock.timeout())?;
+            let has_work = self.shared.has_work();
+            self.lanes.check(has_work, self.clock.timeout())?;
+            self.check_progress(has_work)?;
             let Some(event) = events.next(TICK) else { continue };
             match event {
                 SessionEvent::Control(Control::Summary(summary)) => {
@@ -112,6 +117,22 @@ impl<'a> Session<'a> {
                 SessionEvent::Wake => {}
             }
         }
+    }
+
+    /// A peer that only says that it is alive is as good as dead: progress is judged on what moves.
+    fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
+        let moved = self.shared.moved();
+        if moved != self.moved.0 || !has_work {
+            self.moved = (moved, Instant::now());
+            return Ok(());
+        }
+        let timeout = self.clock.timeout();
+        if self.moved.1.elapsed() <= timeout {
+            return Ok(());
+        }
+        Err(Error::new(Fault::Timeout, format!("no data has moved for {} s", timeout.as_secs()))
+            .because("the far side is alive, but takes nothing and confirms nothing")
+            .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
     }
 
     fn on_message(

@@ -1,6 +1,7 @@
 //! What the threads of a sender share: the open items, the queue, the rate limit.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -79,6 +80,8 @@ pub(super) struct Shared {
     bucket: Option<Mutex<TokenBucket>>,
     started: Instant,
     time: Mutex<LaneTime>,
+    /// Counts writes of lanes, receipts and outcomes.
+    moved: AtomicU64,
 }
 
 /// Whole files that a lane takes at once, so that the lock is not taken for each.
@@ -106,7 +109,18 @@ impl Shared {
             bucket,
             started: Instant::now(),
             time: Mutex::default(),
+            moved: AtomicU64::new(0),
         }
+    }
+
+    /// Something moved: a lane wrote, a receipt or an outcome came.
+    pub(super) fn count_move(&self) {
+        self.moved.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often something moved.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
     }
 
     /// Enters the next item of the manifest, as soon as the window has room. False when the session is over.
@@ -165,6 +179,7 @@ impl Shared {
 
     /// A chunk is verified at the target.
     pub(super) fn on_receipt(&self, index: u64, chunk: u32) {
+        self.count_move();
         self.lock().scheduler.receipt(Unit { index, chunk });
     }
 
@@ -187,6 +202,7 @@ impl Shared {
 
     /// An item has its outcome.
     pub(super) fn settle(&self, index: u64, failed: bool) -> Result<(), Error> {
+        self.count_move();
         let mut state = self.lock();
         let open = state.window.get_mut(index).ok_or_else(|| broken("it settles an item that is not open"))?;
         open.settled = true;

@@ -1,0 +1,25 @@
+//! Every limit of the daemon, with its arithmetic. Those before authentication are the door's: `haul_net::limits`.
+
+use std::time::Duration;
+
+/// Sessions at once. One with 8 lanes holds up to 8 x 2 blocks of 256 KiB and 16 Ki open items of about 400 bytes, that is
+/// about 11 MiB: 64 x 11 MiB = 700 MiB when all are at their fullest.
+pub const MAX_SESSIONS: usize = 64;
+
+/// Sessions at once of one key: a quarter, so that nobody can keep the others out.
+pub const MAX_SESSIONS_PER_KEY: usize = 16;
+
+/// Longest list of authorised keys: 4 MiB are about 30,000 lines.
+pub const MAX_LIST_BYTES: u64 = 4 << 20;
+
+/// Refused keys that are logged in one minute; anybody can cause any number of them.
+pub const REFUSALS_LOGGED_PER_MINUTE: u32 = 20;
+
+/// From the order to stop: sessions tell their peers and end within this time ...
+pub const ORDERLY_STOP: Duration = Duration::from_millis(3_500);
+
+/// ... and are cut then, and left behind after this much more. Both together stay below 5 s.
+pub const FORCED_STOP: Duration = Duration::from_secs(1);
+
+/// How often the daemon looks whether it shall stop.
+pub const STOP_POLL: Duration = Duration::from_millis(100);

@@ -1,0 +1,302 @@
+//! `haul serve`: one port, and behind it the far side of any number of sessions.
+//!
+//! ```text
+//!   key at the door    in the list of authorised keys, or one whose lanes a session expects; else refused in the handshake
+//!   lane               to the session that expects it, else closed
+//!   control            the list is asked again: its key, its directory, its rights -> a session in a thread of its own
+//! ```
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_net::listen::{Door, Listener};
+use haul_net::{Identity, NetError, PublicKey, Stream, policy};
+use haul_transfer::{Desk, Error, Fault, Grant, Visit, known};
+use haul_wire::lane::Hello;
+
+use crate::authorized::{self, Authority};
+use crate::limits;
+use crate::log::{Log, escaped};
+use crate::sessions::{NoRoom, Sessions};
+
+/// What `haul serve` was told on its command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `--listen ADDR:PORT`; else every address.
+    pub listen: Option<SocketAddr>,
+    /// `--port PORT`, at every address.
+    pub port: u16,
+    /// `--identity FILE`: the daemon's own key, made when it is not there.
+    pub identity: Option<PathBuf>,
+    /// `--authorized-keys FILE`
+    pub authorized_keys: Option<PathBuf>,
+    /// `--quiet`: only what needs attention is logged.
+    pub quiet: bool,
+}
+
+/// Serves until `stop` says so. What clients need to know is printed to standard output, the log to standard error.
+pub fn serve(options: &Options, stop: &dyn Fn() -> bool) -> Result<(), Error> {
+    let log = Arc::new(Log { quiet: options.quiet });
+    // More sessions may then be open at once; with the old limit it still works.
+    let _ = haul_transfer::raise_open_file_limit();
+    let identity = own_identity(options, &log)?;
+    let list = list_file(options)?;
+    check_list(&list, options, &log)?;
+    let listener = match options.listen {
+        Some(address) => Listener::bind_to(address),
+        None => Listener::bind(Some((options.port, options.port)), None),
+    }
+    .map_err(bind_error)?;
+    let address = listener.local_addr();
+    let house = Arc::new(House {
+        port: address.port(),
+        identity,
+        authority: Authority::new(&list),
+        desk: Arc::default(),
+        sessions: Arc::default(),
+        refusals: Mutex::default(),
+        log: Arc::clone(&log),
+    });
+    if haul_transfer::is_root() {
+        log.warn("warning: running as root: clients act as root within their directories");
+    }
+    let door = open_door(listener, &house)?;
+    if !options.quiet {
+        introduce(&house.identity.public(), address, &list);
+    }
+    log.say(&format!("listening on {address}"));
+    while !stop() {
+        std::thread::park_timeout(limits::STOP_POLL);
+    }
+    end(&door, &house);
+    Ok(())
+}
+
+/// What all connections share.
+struct House {
+    port: u16,
+    identity: Arc<Identity>,
+    authority: Authority,
+    desk: Arc<Desk>,
+    sessions: Arc<Sessions>,
+    refusals: Mutex<Refusals>,
+    log: Arc<Log>,
+}
+
+fn open_door(listener: Listener, house: &Arc<House>) -> Result<Door, Error> {
+    let (at_door, inside) = (Arc::clone(house), Arc::clone(house));
+    let admit = Arc::new(move |key: &PublicKey, from| at_door.admits(key, from));
+    let deliver = Arc::new(move |stream, key, from| House::receive(&inside, stream, key, from));
+    let ciphers = haul_net::preferred_ciphers(None);
+    Door::open(listener, Arc::clone(&house.identity), admit, ciphers, deliver)
+        .map_err(|error| Error::new(Fault::Network, error.to_string()))
+}
+
+impl House {
+    fn admits(&self, key: &PublicKey, from: SocketAddr) -> bool {
+        let known = self.grant(key).is_some() || self.desk.expects_key(key);
+        if !known && self.refusals.lock().unwrap_or_else(PoisonError::into_inner).is_worth_a_line(Instant::now()) {
+            // The whole key, so that it can be copied into the list when it should have been let in.
+            self.log.warn(&format!("refused {from}: the key {key} is not in the list"));
+        }
+        known
+    }
+
+    /// What the list says now of a key.
+    fn grant(&self, key: &PublicKey) -> Option<(Grant, String)> {
+        let list = self.authority.list(&|text, matters| if matters { self.log.warn(text) } else { self.log.say(text) });
+        list.get(key).map(|authorized| (authorized.grant.clone(), authorized.comment.clone()))
+    }
+
+    /// Called in the thread of the handshake, whose deadline still holds.
+    fn receive(self: &Arc<Self>, mut stream: Stream, key: PublicKey, from: SocketAddr) {
+        match Desk::read_hello(&mut stream) {
+            // A lane that nobody expects is let go without a word.
+            Ok(Hello::Lane(hello)) => drop(self.desk.deliver(stream, &key, hello)),
+            Ok(Hello::Control) => self.open_session(stream, key, from),
+            Err(_) => {}
+        }
+    }
+
+    fn open_session(self: &Arc<Self>, stream: Stream, key: PublicKey, from: SocketAddr) {
+        if let Some(tcp) = stream.tcp() {
+            // A client whose host died is noticed, whatever time-out it asked for.
+            policy::apply(tcp, None);
+        }
+        let Some((grant, comment)) = self.grant(&key) else {
+            // The other host of a copy between two hosts may bring lanes and nothing else.
+            self.log.warn(&format!("refused {from}: the key {key} may bring lanes, but start no session"));
+            let error = Error::new(Fault::Authentication, "the daemon does not let this key in")
+                .try_this("ask its operator to add it to the list of authorised keys");
+            return haul_transfer::turn_away(stream, &error);
+        };
+        let name = if comment.is_empty() { key.to_string() } else { comment };
+        let who = format!("{name} ({from})");
+        let place = match self.sessions.enter(key, stream.shutdown_handle()) {
+            Ok(place) => place,
+            Err(why) => {
+                self.log.warn(&format!("turned away {who}: {}", no_room(why).what));
+                return haul_transfer::turn_away(stream, &no_room(why));
+            }
+        };
+        let house = Arc::clone(self);
+        let started = std::thread::Builder::new().name("session".to_owned()).spawn(move || {
+            if stream.set_deadline(None).is_ok() {
+                house.carry(stream, &grant, who, &place);
+            }
+            drop(place);
+        });
+        if let Err(error) = started {
+            self.log.warn(&format!("cannot start a thread for a session: {error}"));
+        }
+    }
+
+    fn carry(&self, stream: Stream, grant: &Grant, who: String, place: &crate::sessions::Place) {
+        let start = Instant::now();
+        let number = place.number;
+        let clerk = Arc::new(place.clerk(who.clone(), Arc::clone(&self.log)));
+        let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
+        let result = haul_transfer::serve_control(stream, &self.identity, &self.desk, self.port, grant, visit);
+        let how = format!("{} in {:.1} s", clerk.totals(), start.elapsed().as_secs_f64());
+        match result {
+            Ok(()) => self.log.say(&format!("session {number}: {who} ended well: {how}")),
+            Err(error) => {
+                let cause = error.cause.map(|cause| format!(": {cause}")).unwrap_or_default();
+                self.log.warn(&format!("session {number}: {who} failed: {}{cause}: {how}", error.what));
+            }
+        }
+    }
+}
+
+fn no_room(why: NoRoom) -> Error {
+    match why {
+        NoRoom::Daemon => Error::new(Fault::Busy, "the daemon has all the sessions it takes")
+            .because(format!("{} are running", limits::MAX_SESSIONS)),
+        NoRoom::Key => Error::new(Fault::Busy, "this key has all the sessions it may have at the daemon")
+            .because(format!("{} are running", limits::MAX_SESSIONS_PER_KEY)),
+        NoRoom::Stopping => Error::new(Fault::Busy, "the daemon is being stopped"),
+    }
+    .try_this("try again later")
+}
+
+/// Stops accepting, lets sessions tell their peers, and cuts those that do not end. What is half done stays for the next run.
+fn end(door: &Door, house: &House) {
+    house.log.say("stopping");
+    door.close();
+    house.sessions.stop();
+    if house.sessions.wait(limits::ORDERLY_STOP) > 0 {
+        house.sessions.cut();
+        let left = house.sessions.wait(limits::FORCED_STOP);
+        if left > 0 {
+            house.log.warn(&format!("{left} sessions did not end in time"));
+        }
+    }
+    house.log.say("stopped");
+}
+
+fn own_identity(options: &Options, log: &Log) -> Result<Arc<Identity>, Error> {
+    let path = options.identity.clone().or_else(|| known::default_file("host_ed25519")).ok_or_else(no_home)?;
+    if !path.exists() {
+        log.say(&format!("making the daemon's own key, {}", path.display()));
+        return Ok(Arc::new(known::generate_identity(&path, false)?));
+    }
+    Ok(Arc::new(known::load_identity(&path)?))
+}
+
+fn list_file(options: &Options) -> Result<PathBuf, Error> {
+    options.authorized_keys.clone().or_else(|| known::default_file("authorized_keys")).ok_or_else(no_home)
+}
+
+/// A list with a bad line, or that others may write, is no list to start with. One that is not there yet may come later,
+/// unless it was named.
+fn check_list(path: &Path, options: &Options, log: &Log) -> Result<(), Error> {
+    const LINE: &str = "a line is: ro root=/DIR ed25519:KEY NAME (or rw; what `haul key show` prints at the client)";
+    let failed = |cause: String| {
+        Error::new(Fault::Authentication, format!("cannot use the list of keys {}", path.display())).because(cause)
+    };
+    match authorized::check(path) {
+        Ok(Ok(list)) => {
+            for authorized in list.grants() {
+                let root = authorized.grant.root.as_deref().unwrap_or(Path::new("/"));
+                if !root.is_dir() {
+                    let name = &authorized.comment;
+                    log.warn(&format!("warning: {} is no directory (or out of reach), for {name}", root.display()));
+                }
+            }
+            Ok(())
+        }
+        Ok(Err(bad)) => Err(failed(bad.to_string()).try_this(LINE)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && options.authorized_keys.is_none() => {
+            log.warn(&format!("warning: nobody can come in yet: {} is not there; {LINE}", path.display()));
+            Ok(())
+        }
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+fn no_home() -> Error {
+    Error::new(Fault::Authentication, "there is no home directory to look for keys in")
+        .try_this("set HOME, or name the files with --identity and --authorized-keys")
+}
+
+fn bind_error(error: NetError) -> Error {
+    Error::new(Fault::Network, error.to_string())
+        .try_this("does another daemon run already? --port or --listen names another port")
+}
+
+/// What the operator tells the users.
+fn introduce(key: &PublicKey, address: SocketAddr, list: &Path) {
+    let name = if address.ip().is_unspecified() { host_name() } else { address.ip().to_string() };
+    let known = known::host_name(&name, address.port());
+    let text = format!(
+        "fingerprint       {}\n\
+         authorised keys   {}\n\
+         at each client    haul key trust {known} {key}\n\
+         or in its list    {known} {key}\n",
+        key.fingerprint(),
+        escaped(list.as_os_str().as_encoded_bytes()),
+    );
+    // A daemon without standard output serves all the same.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
+}
+
+/// How many refused keys were logged in this minute.
+#[derive(Default)]
+struct Refusals {
+    minute: Option<Instant>,
+    logged: u32,
+}
+
+impl Refusals {
+    fn is_worth_a_line(&mut self, now: Instant) -> bool {
+        if self.minute.is_none_or(|minute| now.duration_since(minute) >= MINUTE) {
+            *self = Refusals { minute: Some(now), logged: 0 };
+        }
+        self.logged += 1;
+        self.logged <= limits::REFUSALS_LOGGED_PER_MINUTE
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_does_not_flood_the_log() {
+        let mut refusals = Refusals::default();
+        let now = Instant::now();
+        let lines = (0..1000).filter(|_| refusals.is_worth_a_line(now)).count();
+        assert_eq!(lines, limits::REFUSALS_LOGGED_PER_MINUTE as usize);
+        assert!(refusals.is_worth_a_line(now + MINUTE));
+    }
+}

@@ -1,0 +1,182 @@
+//! Who is here: sessions are counted against the limits, logged, and ended when the daemon ends.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use haul_net::{PublicKey, ShutdownHandle};
+use haul_transfer::{Event, Observer, Visit};
+use haul_wire::control::Role;
+
+use crate::limits::{MAX_SESSIONS, MAX_SESSIONS_PER_KEY};
+use crate::log::{Log, escaped};
+
+/// The sessions of a daemon.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    running: Mutex<HashMap<u64, Running>>,
+    one_ended: Condvar,
+    started: AtomicU64,
+    stopping: Arc<AtomicBool>,
+}
+
+struct Running {
+    key: PublicKey,
+    control: ShutdownHandle,
+}
+
+/// Why there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// The daemon has all the sessions it takes.
+    Daemon,
+    /// The key has.
+    Key,
+    /// The daemon is about to end.
+    Stopping,
+}
+
+impl Sessions {
+    /// Counts a session until the answer is dropped.
+    pub(crate) fn enter(self: &Arc<Self>, key: PublicKey, control: ShutdownHandle) -> Result<Place, NoRoom> {
+        let mut running = self.lock();
+        if self.stopping.load(Ordering::Acquire) {
+            return Err(NoRoom::Stopping);
+        }
+        if running.len() >= MAX_SESSIONS {
+            return Err(NoRoom::Daemon);
+        }
+        if running.values().filter(|session| session.key == key).count() >= MAX_SESSIONS_PER_KEY {
+            return Err(NoRoom::Key);
+        }
+        let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
+        running.insert(number, Running { key, control });
+        Ok(Place { sessions: Arc::clone(self), number })
+    }
+
+    /// Asks all sessions to end, and lets no more begin.
+    pub(crate) fn stop(&self) {
+        let _running = self.lock();
+        self.stopping.store(true, Ordering::Release);
+    }
+
+    /// Ends the control channels, and with them the sessions.
+    pub(crate) fn cut(&self) {
+        for session in self.lock().values() {
+            session.control.shutdown();
+        }
+    }
+
+    /// Waits until none is left, at most `limit`; returns how many are.
+    pub(crate) fn wait(&self, limit: Duration) -> usize {
+        let running = self.lock();
+        let (running, _) = self
+            .one_ended
+            .wait_timeout_while(running, limit, |running| !running.is_empty())
+            .unwrap_or_else(PoisonError::into_inner);
+        running.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Running>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One counted session; no longer counted when dropped, also by a panic.
+pub(crate) struct Place {
+    sessions: Arc<Sessions>,
+    pub(crate) number: u64,
+}
+
+impl Place {
+    /// The one who logs this session.
+    pub(crate) fn clerk(&self, who: String, log: Arc<Log>) -> Clerk {
+        let stopping = Arc::clone(&self.sessions.stopping);
+        Clerk { number: self.number, who, log, stopping, totals: Mutex::default() }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.sessions.lock().remove(&self.number);
+        self.sessions.one_ended.notify_all();
+    }
+}
+
+/// Watches one session: logs what it is about, counts what it moves, tells it to stop.
+pub(crate) struct Clerk {
+    number: u64,
+    who: String,
+    log: Arc<Log>,
+    stopping: Arc<AtomicBool>,
+    totals: Mutex<Totals>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Totals {
+    files: u64,
+    bytes: u64,
+    failed: u64,
+}
+
+impl Clerk {
+    /// How far it came, for the log.
+    pub(crate) fn totals(&self) -> String {
+        let Totals { files, bytes, failed } = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        format!("{files} files done, {bytes} bytes moved{failed}")
+    }
+}
+
+impl Observer for Clerk {
+    fn on_event(&self, event: &Event) {
+        if let Event::Progress(progress) = event {
+            *self.totals.lock().unwrap_or_else(PoisonError::into_inner) =
+                Totals { files: progress.files_done, bytes: progress.bytes_moved, failed: progress.failed };
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+}
+
+impl Visit for Clerk {
+    fn on_role(&self, role: &Role) {
+        let what = match role {
+            Role::Sender { sources } => {
+                let first = sources.first().map(|path| escaped(path)).unwrap_or_default();
+                let more = sources.len().saturating_sub(1);
+                if more > 0 { format!("reads '{first}' and {more} more") } else { format!("reads '{first}'") }
+            }
+            Role::Receiver { target } => format!("writes to '{}'", escaped(target)),
+        };
+        self.log.say(&format!("session {}: {} {what}", self.number, self.who));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_net::Stream;
+
+    use super::*;
+
+    #[test]
+    fn one_key_leaves_room_for_others() {
+        let sessions = Arc::new(Sessions::default());
+        let (stream, _peer) = Stream::plain_pair().unwrap();
+        let enter = |key: u8| sessions.enter(PublicKey([key; 32]), stream.shutdown_handle());
+        let mut places: Vec<Place> = (0..MAX_SESSIONS_PER_KEY).map(|_| enter(0).ok().unwrap()).collect();
+        assert_eq!(enter(0).err(), Some(NoRoom::Key));
+        let others = (MAX_SESSIONS - MAX_SESSIONS_PER_KEY) as u8;
+        places.extend((1..=others).map(|key| enter(key).ok().unwrap()));
+        assert_eq!(enter(200).err(), Some(NoRoom::Daemon));
+        places.pop();
+        places.push(enter(200).ok().unwrap());
+        sessions.stop();
+        places.clear();
+        assert_eq!(enter(0).err(), Some(NoRoom::Stopping));
+        assert_eq!(sessions.wait(Duration::ZERO), 0);
+    }
+}

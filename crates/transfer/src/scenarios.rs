@@ -1,0 +1,296 @@
+//! Whole jobs in one process, over lanes that misbehave.
+//!
+//! Both roles run as they do between machines; only the lanes are socket pairs, with something in between that cuts or
+//! changes what passes. The lanes are clear here, so that a changed byte reaches the hashes instead of failing in TLS.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use haul_net::Stream;
+use proptest::prelude::*;
+
+use crate::event::{Event, Observer, Report};
+use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
+use crate::watch::Watch;
+use crate::{Error, Fault, coordinate};
+
+/// A directory that goes with the test, with a source tree in it.
+struct Bench {
+    directory: tempfile::TempDir,
+}
+
+/// What stands between the two ends of a lane.
+#[derive(Clone, Copy, Debug)]
+enum Lane {
+    Good,
+    /// Ends after this many bytes.
+    Cut(usize),
+    /// The byte at this place has a bit flipped.
+    Flip(usize),
+}
+
+/// Remembers events; interrupts when asked to.
+#[derive(Default)]
+struct Witness {
+    events: Mutex<Vec<Event>>,
+    interrupt_at_bytes: Option<u64>,
+    interrupted: AtomicBool,
+}
+
+impl Observer for Witness {
+    fn on_event(&self, event: &Event) {
+        if let (Event::Progress(progress), Some(limit)) = (event, self.interrupt_at_bytes)
+            && progress.bytes_moved >= limit
+        {
+            self.interrupted.store(true, Ordering::Relaxed);
+        }
+        self.events.lock().unwrap().push(event.clone());
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("from")).unwrap();
+        Self { directory }
+    }
+
+    fn with_tree() -> Self {
+        let bench = Self::new();
+        bench.write("large", 21_000_001);
+        for number in 0..200 {
+            bench.write(&format!("d{}/small{number}", number % 7), number * 37);
+        }
+        bench
+    }
+
+    fn from(&self) -> PathBuf {
+        self.directory.path().join("from")
+    }
+
+    fn to(&self) -> PathBuf {
+        self.directory.path().join("to")
+    }
+
+    fn write(&self, name: &str, size: usize) {
+        let path = self.from().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let data: Vec<u8> = (0..size).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 11) as u8).collect();
+        std::fs::write(path, data).unwrap();
+    }
+
+    fn job(&self) -> Job {
+        let endpoint = |path: PathBuf| {
+            let mut path = path.into_os_string().into_encoded_bytes();
+            path.push(b'/');
+            Endpoint { place: Place::Local, path }
+        };
+        Job {
+            sources: vec![endpoint(self.from())],
+            target: endpoint(self.to()),
+            selection: Selection::default(),
+            carriage: Carriage { timeout: Duration::from_secs(20), ..Carriage::default() },
+            ssh: SshOptions::default(),
+        }
+    }
+
+    fn copy_over(&self, lanes: &[Lane]) -> Result<Report, Error> {
+        let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
+        let lanes = lanes.iter().map(|lane| lane.pair()).collect();
+        let ends = coordinate::here_over(&self.job(), &watch, false, lanes)?;
+        Ok(watch.report(&ends, false).unwrap())
+    }
+
+    fn assert_equal(&self) {
+        assert_eq!(files(&self.from()), files(&self.to()));
+    }
+}
+
+impl Lane {
+    fn pair(self) -> (Stream, Stream) {
+        if let Lane::Good = self {
+            return Stream::plain_pair().unwrap();
+        }
+        let (sender, near) = Stream::plain_pair().unwrap();
+        let (far, receiver) = Stream::plain_pair().unwrap();
+        std::thread::spawn(move || self.pass(near, far));
+        (sender, receiver)
+    }
+
+    /// Ends with the lane; what it holds is closed then.
+    fn pass(self, mut from: Stream, mut to: Stream) {
+        let mut block = vec![0; 10_000];
+        let mut passed = 0;
+        loop {
+            let read = match from.read(&mut block) {
+                Ok(0) | Err(_) => return,
+                Ok(read) => read,
+            };
+            let mut keep = read;
+            match self {
+                Lane::Cut(at) if at < passed + read => keep = at.saturating_sub(passed),
+                Lane::Flip(at) if (passed..passed + read).contains(&at) => block[at - passed] ^= 0x20,
+                Lane::Good | Lane::Cut(_) | Lane::Flip(_) => {}
+            }
+            if to.write_all(&block[..keep]).is_err() || keep < read {
+                return;
+            }
+            passed += read;
+        }
+    }
+}
+
+/// Every file beneath a directory with its contents, in order.
+fn files(root: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut open = vec![root.to_path_buf()];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                found.push((path.strip_prefix(root).unwrap().to_path_buf(), std::fs::read(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_lane_that_dies_hands_its_chunks_to_the_others() {
+    let bench = Bench::with_tree();
+    let report = bench.copy_over(&[Lane::Cut(5_000_000), Lane::Good, Lane::Cut(100)]).unwrap();
+    bench.assert_equal();
+    assert_eq!((report.failed, report.files_moved), (0, 201));
+    // Nothing with a receipt is sent again: at most what the dead lanes had under way.
+    assert!(report.bytes_again <= 12_000_000, "{} bytes again", report.bytes_again);
+}
+
+#[test]
+fn without_any_lane_left_the_job_ends_in_time_and_says_so() {
+    let bench = Bench::with_tree();
+    let mut job = bench.job();
+    job.carriage.timeout = Duration::from_millis(300);
+    let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
+    let lanes = vec![Lane::Cut(1_000_000).pair()];
+    let error = coordinate::here_over(&job, &watch, false, lanes).unwrap_err();
+    assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+    let unfinished = files(&bench.to()).into_iter().filter(|(path, _)| path.ends_with("large"));
+    assert_eq!(unfinished.count(), 0, "nothing half-written under a final name");
+}
+
+#[test]
+fn an_interrupted_job_goes_on_where_it_was() {
+    let bench = Bench::new();
+    bench.write("large", 90_000_000);
+    let mut job = bench.job();
+    job.carriage.rate_bytes_per_s = Some(60_000_000);
+    let witness = Arc::new(Witness { interrupt_at_bytes: Some(40_000_000), ..Witness::default() });
+    let error = crate::run(&job, witness).unwrap_err();
+    assert_eq!(error.fault, Fault::Interrupted);
+    assert!(!bench.to().join("large").exists());
+
+    job.carriage.rate_bytes_per_s = None;
+    let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    bench.assert_equal();
+    // All that was verified when it was interrupted is in the journal.
+    assert!(report.bytes_kept >= 36_000_000, "kept {}", report.bytes_kept);
+    assert_eq!(report.bytes_kept + report.bytes_moved, 90_000_000);
+
+    let again = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    assert_eq!((again.bytes_moved, again.files_kept), (0, 1));
+}
+
+#[test]
+fn a_source_that_changed_meanwhile_is_not_mixed_with_old_chunks() {
+    let bench = Bench::new();
+    bench.write("large", 90_000_000);
+    let mut job = bench.job();
+    job.carriage.rate_bytes_per_s = Some(60_000_000);
+    let witness = Arc::new(Witness { interrupt_at_bytes: Some(40_000_000), ..Witness::default() });
+    crate::run(&job, witness).unwrap_err();
+
+    // Same size, other contents, and a modification time that somebody set back.
+    let path = bench.from().join("large");
+    let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+    std::fs::write(&path, vec![7; 90_000_000]).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    job.carriage.rate_bytes_per_s = None;
+    let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    bench.assert_equal();
+    assert_eq!(report.bytes_kept, 0);
+}
+
+#[test]
+fn a_source_that_changes_while_it_is_read_is_sent_once_more_as_it_is_then() {
+    let bench = Bench::new();
+    bench.write("large", 60_000_000);
+    bench.write("other", 1000);
+    let mut job = bench.job();
+    job.carriage.rate_bytes_per_s = Some(60_000_000);
+    let path = bench.from().join("large");
+    let target = bench.to();
+    let changer = std::thread::spawn(move || {
+        while std::fs::read_dir(&target).map_or(0, Iterator::count) == 0 {
+            std::thread::yield_now();
+        }
+        let mut file = std::fs::File::options().append(true).open(path).unwrap();
+        file.write_all(b"one more line").unwrap();
+    });
+    let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    changer.join().unwrap();
+    bench.assert_equal();
+    assert_eq!((report.failed, report.files_moved), (0, 2));
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_says_what_would_be_done() {
+    let bench = Bench::with_tree();
+    let mut job = bench.job();
+    job.selection.dry_run = true;
+    let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    assert!(!bench.to().exists());
+    assert_eq!(report.files_moved, 201);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever bit of a lane flips: in data, the chunk is sent again; in a header, the lane is given up, or the job when
+    /// nothing moves any more (TLS lanes end at once). No file is ever wrong.
+    #[test]
+    fn no_flipped_bit_gets_into_a_file(at in prop_oneof![0usize..300, 0usize..12_000_000]) {
+        let bench = Bench::with_tree();
+        let mut job = bench.job();
+        job.carriage.timeout = Duration::from_millis(500);
+        let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
+        let lanes = vec![Lane::Flip(at).pair(), Lane::Good.pair()];
+        match coordinate::here_over(&job, &watch, false, lanes) {
+            Ok(_) => bench.assert_equal(),
+            Err(error) => {
+                prop_assert_eq!(error.fault, Fault::Timeout, "{:?}", error);
+                let right = files(&bench.from());
+                let wrong: Vec<PathBuf> = files(&bench.to())
+                    .into_iter()
+                    .filter(|file| !is_part(&file.0) && !right.contains(file))
+                    .map(|(path, _)| path)
+                    .collect();
+                prop_assert!(wrong.is_empty(), "{:?}", wrong);
+            }
+        }
+    }
+}
+
+/// Whether this is data without a final name yet, or the journal beside it.
+fn is_part(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".haul-"))
+}
