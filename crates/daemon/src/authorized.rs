@@ -302,7 +302,6 @@ mod tests {
 
     fn granted(line: &[u8]) -> Result<Option<(PathBuf, bool, String)>, String> {
         let (list, bad) = List::parse(line);
-        assert_eq!(list.is_empty(), list.len() == 0);
         match (list.get(&KEY), bad.into_iter().next()) {
             (Some(found), None) => {
                 let root = found.grant.root.clone().expect("always");

@@ -6,7 +6,7 @@
 //!   control            the list is asked again: its key, its directory, its rights -> a session in a thread of its own
 //! ```
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -229,7 +229,7 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<(), Error> {
             Ok(())
         }
         Ok(Err(bad)) => Err(failed(bad.to_string()).try_this(LINE)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && options.authorized_keys.is_none() => {
+        Err(error) if error.kind() == ErrorKind::NotFound && options.authorized_keys.is_none() => {
             log.warn(&format!("warning: nobody can come in yet: {} is not there; {LINE}", path.display()));
             Ok(())
         }
@@ -243,8 +243,16 @@ fn no_home() -> Error {
 }
 
 fn bind_error(error: NetError) -> Error {
-    Error::new(Fault::Network, error.to_string())
-        .try_this("does another daemon run already? --port or --listen names another port")
+    let hint = match &error {
+        NetError::Bind { cause, .. } if cause.kind() == ErrorKind::AddrInUse => {
+            "does another daemon run already? --port or --listen names another port"
+        }
+        NetError::Bind { cause, .. } if cause.kind() == ErrorKind::PermissionDenied => {
+            "ports below 1024 are for root; --port or --listen names another port"
+        }
+        _ => "--listen names an address of this host and a port",
+    };
+    Error::new(Fault::Network, error.to_string()).try_this(hint)
 }
 
 /// What the operator tells the users.

@@ -71,9 +71,9 @@ impl Stage {
         self.daemon = Some(daemon);
     }
 
-    fn stop(&mut self) -> Outcome {
+    fn stop(&mut self, signal: Signal) -> Outcome {
         let daemon = self.daemon.take().expect("it runs");
-        daemon.signal(Signal::TERM);
+        daemon.signal(signal);
         daemon.wait()
     }
 
@@ -204,7 +204,7 @@ fn the_list_of_keys_is_read_again_when_it_changes() {
 fn a_list_with_a_bad_line_is_no_list_to_start_with() {
     needs!(Haul);
     let mut stage = Stage::new("rw");
-    assert_eq!(stage.stop().code(), code::OK);
+    stage.stop(Signal::INT).expect(code::OK);
     let serve = || stage.haul("server").args(["serve", "--listen", "127.0.0.1:0"]).run();
     let good = fs::read_to_string(stage.list()).expect("own file");
     stage.write_list(&format!("{good}\nro root=relative {}\n", stage.daemon_key()));
@@ -238,7 +238,7 @@ fn a_daemon_with_another_key_than_before_is_refused() {
     needs!(Haul);
     let mut stage = Stage::new("rw");
     plant::text(&stage.at("file"), "words\n");
-    stage.stop().expect(code::OK);
+    stage.stop(Signal::TERM).expect(code::OK);
     fs::remove_file(stage.at("server/.config/haul/host_ed25519")).expect("own file");
     stage.start();
     let command = || stage.cp().args(["file", &stage.url("file")]).run();
@@ -339,7 +339,7 @@ fn a_signal_ends_the_daemon_and_its_sessions_and_the_copy_goes_on_later() {
     let mut copy = stage.cp().args(["--rate", "100MB", "file", &stage.url("file")]).start();
     copy.when_moved(100 << 20);
     let begun = Instant::now();
-    let ended = stage.stop().expect(code::OK);
+    let ended = stage.stop(Signal::TERM).expect(code::OK);
     assert!(begun.elapsed() < Duration::from_secs(5), "{ended}");
     copy.wait().expect(code::NETWORK).says(&["the daemon is being stopped", "ended the session"]);
     assert!(!stage.at("offered/file").exists());

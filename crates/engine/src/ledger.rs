@@ -139,10 +139,7 @@ mod tests {
     fn resumes_with_what_the_journal_vouches_for() {
         let mut ledger = Ledger::resume(ChunkLayout::of(40 * MIB), [(0, [1; 32]), (3, [1; 32]), (99, [1; 32])]);
         assert_eq!(ledger.missing(), 8);
-        assert_eq!(
-            ledger.missing_ranges(),
-            [ChunkRange { first: 1, count: 2 }, ChunkRange { first: 4, count: 6 }]
-        );
+        assert_eq!(ledger.missing_ranges(), [ChunkRange { first: 1, count: 2 }, ChunkRange { first: 4, count: 6 }]);
         assert!(ledger.take_unjournaled().is_empty(), "what the journal holds is not entered again");
     }
 

@@ -50,11 +50,7 @@ fn serve(options: &AgentOptions) -> Result<(), Error> {
 }
 
 /// Listens for lanes. A host that lets nobody listen still works: it dials, or lanes run inside ssh.
-pub(crate) fn open_door(
-    identity: &Arc<Identity>,
-    desk: &Arc<Desk>,
-    port_range: Option<(u16, u16)>,
-) -> Option<Door> {
+pub(crate) fn open_door(identity: &Arc<Identity>, desk: &Arc<Desk>, port_range: Option<(u16, u16)>) -> Option<Door> {
     let listener = Listener::bind(port_range, None).ok()?;
     let desk = Arc::clone(desk);
     let deliver = Arc::new(move |mut stream: Stream, key, _from: SocketAddr| {

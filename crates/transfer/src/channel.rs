@@ -3,10 +3,10 @@
 //! Everything that happens to a session arrives as one kind of [`SessionEvent`] in one queue, so that its owner is a loop:
 //! `while !done { apply(next_event()) }`.
 
-use std::io::{self, Read, Write};
 use std::collections::VecDeque;
+use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,10 +55,7 @@ impl Events {
 
     /// The next event, or `None` after `limit`.
     pub(crate) fn next(&self, limit: Duration) -> Option<SessionEvent> {
-        match self.receiver.recv_timeout(limit) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.receiver.recv_timeout(limit).ok()
     }
 }
 
@@ -226,10 +223,15 @@ impl Outbox {
     }
 
     pub(crate) fn item(&self, item: PackedItem, weight_bytes: usize) {
-        self.append(item, weight_bytes + ELEMENT_BYTES, |last| match last {
-            Control::Items(items) => Some(items),
-            _ => None,
-        }, Control::Items);
+        self.append(
+            item,
+            weight_bytes + ELEMENT_BYTES,
+            |last| match last {
+                Control::Items(items) => Some(items),
+                _ => None,
+            },
+            Control::Items,
+        );
     }
 
     pub(crate) fn answer(&self, answer: Answer) {
@@ -237,17 +239,27 @@ impl Outbox {
             Wanted::All => 0,
             Wanted::Chunks(ranges) => ranges.len(),
         };
-        self.append(answer, ranges * RANGE_BYTES + ELEMENT_BYTES, |last| match last {
-            Control::Answers(answers) => Some(answers),
-            _ => None,
-        }, Control::Answers);
+        self.append(
+            answer,
+            ranges * RANGE_BYTES + ELEMENT_BYTES,
+            |last| match last {
+                Control::Answers(answers) => Some(answers),
+                _ => None,
+            },
+            Control::Answers,
+        );
     }
 
     pub(crate) fn receipt(&self, receipt: Receipt) {
-        self.append(receipt, ELEMENT_BYTES, |last| match last {
-            Control::Receipts(receipts) => Some(receipts),
-            _ => None,
-        }, Control::Receipts);
+        self.append(
+            receipt,
+            ELEMENT_BYTES,
+            |last| match last {
+                Control::Receipts(receipts) => Some(receipts),
+                _ => None,
+            },
+            Control::Receipts,
+        );
     }
 
     pub(crate) fn outcome(&self, outcome: Outcome) {
@@ -255,10 +267,15 @@ impl Outbox {
             OutcomeKind::Failed { why, .. } => why.len(),
             _ => 0,
         };
-        self.append(outcome, text + ELEMENT_BYTES, |last| match last {
-            Control::Outcomes(outcomes) => Some(outcomes),
-            _ => None,
-        }, Control::Outcomes);
+        self.append(
+            outcome,
+            text + ELEMENT_BYTES,
+            |last| match last {
+                Control::Outcomes(outcomes) => Some(outcomes),
+                _ => None,
+            },
+            Control::Outcomes,
+        );
     }
 
     fn append<T>(

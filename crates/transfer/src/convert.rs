@@ -13,7 +13,8 @@ use crate::error::{Error, Fault};
 use crate::job::{Carriage, Cipher, Selection};
 
 pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selection {
-    let rule = |rule: &crate::job::FilterRule| wire::FilterRule { include: rule.include, pattern: rule.pattern.clone() };
+    let rule =
+        |rule: &crate::job::FilterRule| wire::FilterRule { include: rule.include, pattern: rule.pattern.clone() };
     wire::Selection {
         rules: selection.rules.iter().map(rule).collect(),
         files_from: selection.files_from.clone(),

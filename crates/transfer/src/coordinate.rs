@@ -1,8 +1,8 @@
 //! Who is where, who sends, who receives.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::Arc;
 
 use haul_net::{Identity, Stream};
 use haul_wire::control::{Control, ReceiverSummary, Role, SenderSummary};
@@ -95,27 +95,18 @@ pub(crate) fn here_over(
         selection: selection.clone(),
         carriage: carriage.clone(),
     };
-    let sender_job =
-        SenderJob { sources: source_paths(job), confine: None, expand_globs: false, selection, carriage };
+    let sender_job = SenderJob { sources: source_paths(job), confine: None, expand_globs: false, selection, carriage };
     let receiver_watch = Arc::new(Watch::silent());
     let receiver = std::thread::Builder::new()
         .name("receiver".into())
         .spawn(move || {
             let mut aside = |message: Control| Err(session::unexpected(&message));
-            receiver::run(
-                receiver_job,
-                receiver_events,
-                &receiver_channel,
-                &receiver_watch,
-                &mut NoKeeper,
-                &mut aside,
-            )
+            receiver::run(receiver_job, receiver_events, &receiver_channel, &receiver_watch, &mut NoKeeper, &mut aside)
         })
         .map_err(failed)?;
     let mut aside = |message: Control| Err(session::unexpected(&message));
     let sent = sender::run(sender_job, sender_events, &sender_channel, watch, &mut NoKeeper, &mut aside);
-    let received =
-        receiver.join().unwrap_or_else(|_| Err(Error::new(Fault::Protocol, "the receiving side broke")));
+    let received = receiver.join().unwrap_or_else(|_| Err(Error::new(Fault::Protocol, "the receiving side broke")));
     let (sender, _) = sent?;
     let (_, receiver) = received?;
     Ok(Ends { sender, receiver, lane_path: "this machine".into(), cipher: "none (this machine)".into() })
@@ -158,8 +149,7 @@ fn session_with(
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::listen::Door::port);
     let terms = lane_terms(&remote, job, id, &identity, remote.events.sender());
-    let _expecting =
-        desk.expect(id, remote.key(), remote.events.sender(), job.carriage.congestion_control.clone());
+    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), job.carriage.congestion_control.clone());
     let (to_plan, mut aside) = dial_answers();
     let mut keeper = if job.selection.dry_run {
         crate::lanes::Keeper::default()
@@ -229,8 +219,7 @@ pub(crate) fn lane_plan(
 }
 
 /// Passes the far side's words about its dialling on to the plan; anything else has no place in a session.
-pub(crate) fn dial_answers()
--> (std::sync::mpsc::Receiver<Control>, impl FnMut(Control) -> Result<(), Error>) {
+pub(crate) fn dial_answers() -> (std::sync::mpsc::Receiver<Control>, impl FnMut(Control) -> Result<(), Error>) {
     let (sender, receiver) = sync_channel(1);
     let answered = AtomicBool::new(false);
     let aside = move |message: Control| match message {
@@ -247,7 +236,6 @@ pub(crate) fn dial_answers()
 /// A random name for a session.
 pub(crate) fn random_id() -> Result<[u8; 16], Error> {
     let mut id = [0; 16];
-    aws_lc_rs::rand::fill(&mut id)
-        .map_err(|_| Error::new(Fault::FileIo, "the system gives no random numbers"))?;
+    aws_lc_rs::rand::fill(&mut id).map_err(|_| Error::new(Fault::FileIo, "the system gives no random numbers"))?;
     Ok(id)
 }

@@ -107,8 +107,7 @@ pub fn serve_control(
         congestion_control: start.carriage.congestion_control.clone(),
         events: events.sender(),
     };
-    let expecting =
-        desk.expect(start.session, terms.peer_key, events.sender(), terms.congestion_control.clone());
+    let expecting = desk.expect(start.session, terms.peer_key, events.sender(), terms.congestion_control.clone());
     drop(awaited);
     let redialler = Arc::new(Mutex::new(None));
     let mut keeper = FarKeeper(Arc::clone(&redialler));
@@ -197,11 +196,7 @@ impl LaneKeeper for FarKeeper {
     }
 }
 
-fn answer_dial(
-    terms: &LaneTerms,
-    request: &Dial,
-    redialler: &Mutex<Option<Redialler>>,
-) -> Control {
+fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redialler>>) -> Control {
     let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
     let dialler = Arc::new(Dialler::new(terms.clone(), candidates));
     let asked = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));

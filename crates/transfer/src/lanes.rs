@@ -129,8 +129,7 @@ pub(crate) fn greet(
     lane: u16,
 ) -> Result<Stream, NetError> {
     let expected = terms.peer_key;
-    let (mut stream, _) =
-        haul_net::client(transport, &terms.identity, move |key| *key == expected, &terms.ciphers)?;
+    let (mut stream, _) = haul_net::client(transport, &terms.identity, move |key| *key == expected, &terms.ciphers)?;
     let hello = Hello::Lane(LaneHello { session: terms.session, lane });
     let said = stream.write_all(&hello.encode()).and_then(|()| stream.flush());
     said.map_err(|cause| NetError::Io { what: "cannot greet", cause })?;

@@ -57,13 +57,7 @@ enum From {
     Receiver,
 }
 
-fn relay(
-    job: &Job,
-    sender: Remote,
-    receiver: Remote,
-    watch: &Arc<Watch>,
-    hash_kept: bool,
-) -> Result<Ends, Error> {
+fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
     let id = coordinate::random_id()?;
     let identity = Arc::new(Identity::generate().map_err(|error| far::net_error(&error))?);
     let through_here = job.carriage.through_here;
@@ -73,7 +67,13 @@ fn relay(
         (None, true) => identity.public(),
         (_, false) => peer.key(),
     };
-    sender.start(id, key_for(&sender, &receiver), Role::Sender { sources: coordinate::source_paths(job) }, job, hash_kept);
+    sender.start(
+        id,
+        key_for(&sender, &receiver),
+        Role::Sender { sources: coordinate::source_paths(job) },
+        job,
+        hash_kept,
+    );
     let role = Role::Receiver { target: job.target.path.clone() };
     receiver.start(id, key_for(&receiver, &sender), role, job, hash_kept);
     let (source, target) = (sender.place.clone(), receiver.place.clone());
@@ -243,9 +243,10 @@ impl Relay<'_> {
     }
 
     fn item(&mut self, packed: haul_wire::manifest::PackedItem) -> Result<(), Error> {
-        let item = self.packer.unpack(packed).map_err(|fault| {
-            Error::new(Fault::Protocol, "the sending host broke the protocol").because(fault)
-        })?;
+        let item = self
+            .packer
+            .unpack(packed)
+            .map_err(|fault| Error::new(Fault::Protocol, "the sending host broke the protocol").because(fault))?;
         self.watch.on_item(&item)
     }
 }
@@ -322,7 +323,8 @@ impl Route {
                 dials.dial(&reached.candidates, asked);
                 match self.answer(who) {
                     Ok(lanes) => {
-                        *session::lock(&self.record.cipher) = dials.remote.ciphers.first().map_or_else(String::new, |c| c.name().to_owned());
+                        *session::lock(&self.record.cipher) =
+                            dials.remote.ciphers.first().map_or_else(String::new, |c| c.name().to_owned());
                         self.tell(path, "the two hosts reach each other");
                         self.watch.set_lanes(lanes);
                         return;
@@ -405,8 +407,7 @@ impl Route {
         side.outbox.send(Control::Admit { key: identity.public().0 });
         let desk = Arc::new(Desk::default());
         let door = agent::open_door(identity, &desk, job.carriage.port_range);
-        let expecting =
-            desk.expect(self.id, view.key, events.sender(), job.carriage.congestion_control.clone());
+        let expecting = desk.expect(self.id, view.key, events.sender(), job.carriage.congestion_control.clone());
         let terms = crate::lanes::LaneTerms {
             session: self.id,
             identity: Arc::clone(identity),

@@ -83,9 +83,8 @@ fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<
 
 fn connect_daemon(place: &Place, host: &str, port: u16, job: &Job, watch: &Watch) -> Result<Remote, Error> {
     let keys = crate::known::ClientKeys::load(&job.ssh)?;
-    let addresses = dial::resolve(host, port, job.carriage.family.map(net_family)).map_err(|error| {
-        far::net_error(&error).try_this("check the spelling of the host")
-    })?;
+    let addresses = dial::resolve(host, port, job.carriage.family.map(net_family))
+        .map_err(|error| far::net_error(&error).try_this("check the spelling of the host"))?;
     let known = keys.known.expected(host, port);
     let ciphers = ciphers(&job.carriage);
     let mut pause = KNOCK_PAUSE;
@@ -117,8 +116,7 @@ fn connect_daemon(place: &Place, host: &str, port: u16, job: &Job, watch: &Watch
         .and_then(|()| std::io::Write::flush(&mut stream))
         .map_err(|error| Error::new(Fault::Network, format!("{place} does not answer")).because(error))?;
     // A daemon judges our key after we have judged its own, so its refusal comes as the first thing it says.
-    let mut remote =
-        Remote::meet(place, stream).map_err(|error| keys.known.explain_refusal(host, port, error))?;
+    let mut remote = Remote::meet(place, stream).map_err(|error| keys.known.explain_refusal(host, port, error))?;
     remote.identity = Some(keys.identity);
     remote.reached_at = reached_at;
     Ok(remote)
@@ -131,7 +129,17 @@ impl Remote {
             .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
         let hello = await_hello(&events, place)?;
         let place = place.clone();
-        Ok(Self { place, hello, channel, events, ssh: None, identity: None, child: None, reached_at: None, resolved: None })
+        Ok(Self {
+            place,
+            hello,
+            channel,
+            events,
+            ssh: None,
+            identity: None,
+            child: None,
+            reached_at: None,
+            resolved: None,
+        })
     }
 
     pub(crate) fn key(&self) -> PublicKey {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use haul_engine::attribute::{self, Bottleneck};
 use haul_engine::tally::{Tally, TallyFault, Told};
-use haul_wire::control::{Notice, Outcome, ReceiverSummary, Receipt, SenderSummary};
+use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::manifest::Item;
 
 use crate::error::{Error, Fault};
@@ -47,12 +47,8 @@ impl Watch {
     }
 
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
-        let person = Person {
-            observer,
-            started: Instant::now(),
-            first_byte_us: AtomicU64::new(0),
-            state: Mutex::default(),
-        };
+        let person =
+            Person { observer, started: Instant::now(), first_byte_us: AtomicU64::new(0), state: Mutex::default() };
         Self { person: Some(person), ..Self::silent() }
     }
 
@@ -160,11 +156,8 @@ impl Watch {
     pub(crate) fn tell_progress(&self) {
         let _ = self.with(|person, state| {
             let totals = *state.tally.totals();
-            let found = Event::Found {
-                files: totals.files_found,
-                bytes: totals.bytes_found,
-                complete: totals.found_all,
-            };
+            let found =
+                Event::Found { files: totals.files_found, bytes: totals.bytes_found, complete: totals.found_all };
             if totals.found_all && !state.told_found_all {
                 state.told_found_all = true;
                 person.observer.on_event(&found);

@@ -214,10 +214,9 @@ fn check_kind(kind: &ItemKind, path: &RelPath) -> Result<(), ItemFault> {
         ItemKind::Skipped { why } | ItemKind::Failed { why, .. } if why.len() > MAX_TEXT_BYTES => {
             Err(ItemFault::Field("reason"))
         }
-        ItemKind::Skipped { .. }
-        | ItemKind::Failed { .. }
-        | ItemKind::Directory
-        | ItemKind::DirectoryEnd { .. } => Ok(()),
+        ItemKind::Skipped { .. } | ItemKind::Failed { .. } | ItemKind::Directory | ItemKind::DirectoryEnd { .. } => {
+            Ok(())
+        }
     }
 }
 

@@ -60,7 +60,14 @@ pub(super) enum Progressed {
 }
 
 impl Incoming {
-    pub(super) fn new(index: u64, item: Arc<Item>, path: Vec<u8>, identity: Identity, inplace: bool, is_retry: bool) -> Self {
+    pub(super) fn new(
+        index: u64,
+        item: Arc<Item>,
+        path: Vec<u8>,
+        identity: Identity,
+        inplace: bool,
+        is_retry: bool,
+    ) -> Self {
         let layout = ChunkLayout::of(identity.size);
         let large = (!layout.is_whole()).then(|| Mutex::new(Large::new(Ledger::new(layout), None, inplace)));
         Self { index, item, path, identity, layout, inplace, is_retry, large }
@@ -133,8 +140,8 @@ impl Incoming {
             Recorded::Duplicate => Progressed::Void,
             Recorded::Complete => Progressed::Complete,
             Recorded::Partial => {
-                let due = large.unjournaled_bytes >= CHECKPOINT_BYTES
-                    || large.checkpoint_at.elapsed() >= CHECKPOINT_EVERY;
+                let due =
+                    large.unjournaled_bytes >= CHECKPOINT_BYTES || large.checkpoint_at.elapsed() >= CHECKPOINT_EVERY;
                 if due && !large.checkpoint_queued {
                     large.checkpoint_queued = true;
                     Progressed::Checkpoint

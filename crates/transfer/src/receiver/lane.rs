@@ -24,13 +24,8 @@ use super::state::{Shared, Task};
 
 /// Takes units until the sender ends the lane (`Ok`), or the connection fails.
 pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
-    let mut lane = Lane {
-        input: Input::new(stream),
-        shared,
-        pending: Vec::new(),
-        decompressor: None,
-        watch: Stopwatch::start(),
-    };
+    let mut lane =
+        Lane { input: Input::new(stream), shared, pending: Vec::new(), decompressor: None, watch: Stopwatch::start() };
     let result = lane.run();
     // What arrived whole and verified is kept, whatever became of the connection.
     lane.publish_pending();
@@ -241,8 +236,7 @@ impl Lane<'_> {
         let mut outcomes = Vec::with_capacity(self.pending.len());
         for (incoming, part, blake3) in self.pending.drain(..) {
             let metadata = shared.metadata(&incoming.item);
-            let published =
-                settle::keeping_directory_times(shared, &incoming, || part.commit(&metadata, flush));
+            let published = settle::keeping_directory_times(shared, &incoming, || part.commit(&metadata, flush));
             match published {
                 Ok(()) => {
                     shared.name_changed(&incoming.path);

@@ -152,8 +152,7 @@ fn open_target(
         xattrs: job.selection.xattrs,
         acls: job.selection.acls,
     };
-    let (tree, rename_to) =
-        TargetTree::open(&job.target, &options).map_err(|error| convert::store_error(&error))?;
+    let (tree, rename_to) = TargetTree::open(&job.target, &options).map_err(|error| convert::store_error(&error))?;
     Shared::new(tree, rename_to, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use haul_engine::compare::Rules;
 use haul_engine::window::{Overflow, Window};
 use haul_store::{Filter, Metadata, StoreError, TargetTree, printable};
-use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, ReceiverSummary, Receipt};
+use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
 use haul_wire::manifest::Item;
 
 use crate::channel::{Outbox, SessionEvent};

@@ -143,21 +143,15 @@ impl Lane<'_> {
     }
 
     /// Reads one block straight into the buffer behind its header.
-    fn data_block(
-        &mut self,
-        open: &SourceFile,
-        offset: u64,
-        size: usize,
-        hasher: &mut UnitHasher,
-    ) -> Result<(), Stop> {
+    fn data_block(&mut self, open: &SourceFile, offset: u64, size: usize, hasher: &mut UnitHasher) -> Result<(), Stop> {
         if self.shared.pace(size as u64) {
             self.watch.lap(Waiting::Rate);
         }
         let at = self.filled + BLOCK_HEADER_BYTES;
         let data = &mut self.buffer[at..at + size];
-        let read = open.read_at(data, offset).map_err(|error| {
-            Stop::Source(format!("cannot read at byte {offset}: {error}"), FailureKind::Io)
-        })?;
+        let read = open
+            .read_at(data, offset)
+            .map_err(|error| Stop::Source(format!("cannot read at byte {offset}: {error}"), FailureKind::Io))?;
         self.watch.lap(Waiting::Storage);
         if read < size {
             return Err(changed());

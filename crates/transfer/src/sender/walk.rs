@@ -117,4 +117,3 @@ fn hash_source(shared: &Shared, source: u32, path: &[u8], size: u64) -> Result<[
     let file = shared.sources.open(source, path).map_err(|error| error.to_string())?;
     crate::hash::whole_file(&file, size).map_err(|error| format!("cannot read {}: {error}", printable(path)))
 }
-
