@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 /// A failed operation on one path.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {op} {}: {source}", printable(path))]
+#[error("cannot {op} {}: {}", printable(path), reason(source))]
 pub struct StoreError {
     /// What was attempted, as a verb: "open", "make directory".
     pub op: &'static str,
@@ -55,6 +55,20 @@ pub(crate) trait Context<T> {
 impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     fn context(self, op: &'static str, path: &[u8]) -> Result<T> {
         self.map_err(|error| StoreError::new(op, path, error))
+    }
+}
+
+/// Why, for a person: without the kernel's number, and in our words where the kernel's name something else. `EXDEV` and
+/// `ELOOP` are what openat2(2) answers for a path that would leave the open root, or that goes through a link.
+fn reason(source: &io::Error) -> String {
+    match source.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::XDEV) => "it leads out of its directory, or to another file system".to_owned(),
+        Some(Errno::LOOP) => "a symbolic link is in the way, and links are not followed here".to_owned(),
+        Some(_) => {
+            let text = source.to_string();
+            text.find(" (os error").map_or(text.clone(), |end| text[..end].to_owned())
+        }
+        None => source.to_string(),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::watch::{Ends, Watch};
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How often either side says that it is alive.
-pub(crate) const PING_EVERY: Duration = Duration::from_secs(2);
+pub(crate) const PING_EVERY: Duration = Duration::from_secs(1);
 
 /// What a peer may do here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,11 +112,13 @@ pub fn serve_control(
     let redialler = Arc::new(Mutex::new(None));
     let mut keeper = FarKeeper(Arc::clone(&redialler));
     let outbox = Arc::clone(channel.outbox());
+    // A daemon's client must not learn from its words which ports of other hosts are open.
+    let tell_reasons = grant.root.is_none();
     let mut aside = |message: Control| match message {
         Control::Dial(request) => {
             let (terms, outbox, redialler) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&redialler));
             let started = std::thread::Builder::new().name("dial".into()).spawn(move || {
-                let answer = answer_dial(&terms, &request, &redialler);
+                let answer = answer_dial(&terms, &request, &redialler, tell_reasons);
                 outbox.send(answer);
             });
             started.map(drop).map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
@@ -196,7 +198,7 @@ impl LaneKeeper for FarKeeper {
     }
 }
 
-fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redialler>>) -> Control {
+fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redialler>>, tell_reasons: bool) -> Control {
     let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
     let dialler = Arc::new(Dialler::new(terms.clone(), candidates));
     let asked = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
@@ -206,7 +208,8 @@ fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redia
             *session::lock(redialler) = Some(Redialler::new(dialler));
             Control::Dialled { lanes, rtt_us }
         }
-        Err(error) => Control::DialFailed { why: convert::bounded(error) },
+        Err(error) if tell_reasons => Control::DialFailed { why: convert::bounded(error) },
+        Err(_) => Control::DialFailed { why: "no address could be reached".into() },
     }
 }
 

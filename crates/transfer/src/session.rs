@@ -12,6 +12,7 @@ use haul_wire::control::Control;
 use crate::channel::{Channel, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
+use crate::far::PING_EVERY;
 use crate::watch::Watch;
 
 /// How often a session looks at its clock.
@@ -176,8 +177,10 @@ impl Clock {
         if watch.interrupted() {
             return Err(watch.interruption());
         }
-        if channel.silence() > self.timeout {
-            return Err(silent(self.timeout));
+        // With a shorter limit than a few pings, a healthy peer would be taken for dead.
+        let limit = self.timeout.max(3 * PING_EVERY);
+        if channel.silence() > limit {
+            return Err(silent(limit));
         }
         if self.told_at.elapsed() >= PROGRESS_EVERY {
             self.told_at = Instant::now();
