@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn an_error_says_what_failed_on_what_and_why() {
         let error = StoreError::new("open", b"a\nb", Errno::NOENT);
-        assert_eq!(error.to_string(), "cannot open a\\nb: No such file or directory (os error 2)");
+        assert_eq!(error.to_string(), "cannot open a\\nb: No such file or directory");
         assert!(error.is_vanished() && !error.is_no_space() && !error.is_read_only());
         assert!(StoreError::new("write", b"x", Errno::DQUOT).is_no_space());
         assert!(StoreError::new("write", b"x", Errno::ROFS).is_read_only());
