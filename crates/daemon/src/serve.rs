@@ -159,7 +159,8 @@ impl House {
         let number = place.number;
         let clerk = Arc::new(place.clerk(who.clone(), Arc::clone(&self.log)));
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
-        let result = haul_transfer::serve_control(stream, &self.identity, &self.desk, self.port, grant, visit);
+        let ports = haul_transfer::Ports { open: self.port, relay: 0 };
+        let result = haul_transfer::serve_control(stream, &self.identity, &self.desk, ports, grant, visit);
         let how = format!("{} in {:.1} s", clerk.totals(), start.elapsed().as_secs_f64());
         match result {
             Ok(()) => self.log.say(&format!("session {number}: {who} ended well: {how}")),

@@ -38,12 +38,16 @@ impl Ledger {
     }
 
     /// A file of which an earlier run's journal vouches for some chunks. Records of chunks that do not exist are ignored.
-    pub fn resume(layout: ChunkLayout, journaled: impl IntoIterator<Item = (u32, Hash)>) -> Self {
+    /// `journal_holds`: the journal on disk stays; otherwise it is written anew, and these chunks are entered again.
+    pub fn resume(layout: ChunkLayout, journaled: impl IntoIterator<Item = (u32, Hash)>, journal_holds: bool) -> Self {
         let mut ledger = Self::new(layout);
         for (chunk, hash) in journaled {
             if let Some(slot) = ledger.hashes.get_mut(chunk as usize) {
                 if slot.is_none() {
                     ledger.missing -= 1;
+                    if !journal_holds {
+                        ledger.unjournaled.push(chunk);
+                    }
                 }
                 *slot = Some(hash);
             }
@@ -137,10 +141,16 @@ mod tests {
 
     #[test]
     fn resumes_with_what_the_journal_vouches_for() {
-        let mut ledger = Ledger::resume(ChunkLayout::of(40 * MIB), [(0, [1; 32]), (3, [1; 32]), (99, [1; 32])]);
+        let mut ledger = Ledger::resume(ChunkLayout::of(40 * MIB), [(0, [1; 32]), (3, [1; 32]), (99, [1; 32])], true);
         assert_eq!(ledger.missing(), 8);
         assert_eq!(ledger.missing_ranges(), [ChunkRange { first: 1, count: 2 }, ChunkRange { first: 4, count: 6 }]);
         assert!(ledger.take_unjournaled().is_empty(), "what the journal holds is not entered again");
+    }
+
+    #[test]
+    fn a_journal_that_claimed_too_much_is_written_anew() {
+        let mut ledger = Ledger::resume(ChunkLayout::of(12 * MIB), [(1, [1; 32])], false);
+        assert_eq!(ledger.take_unjournaled(), [(1, [1; 32])]);
     }
 
     #[test]
@@ -157,7 +167,7 @@ mod tests {
     fn scattered_gaps_are_rounded_up_to_the_limit() {
         let layout = ChunkLayout::of(MIB * 4 * 20_000);
         let every_other = (0..20_000).step_by(2).map(|chunk| (chunk, [0; 32]));
-        let ranges = Ledger::resume(layout, every_other).missing_ranges();
+        let ranges = Ledger::resume(layout, every_other, true).missing_ranges();
         assert_eq!(ranges.len(), MAX_RANGES);
         let last = ranges.last().unwrap();
         assert_eq!(last.first + last.count, 20_000);

@@ -15,20 +15,22 @@ use crate::name::join;
 use crate::tree::TargetTree;
 
 impl TargetTree {
-    /// Removes every entry of the directory `path` for which `keep(name, is_dir)` is false, directories with all they
-    /// hold. Tells `deleted` each path, content before its directory; in a dry run nothing but that happens.
+    /// Removes every entry of the directory `path` for which `keep(name, is_dir)` is false, directories with all they hold but
+    /// what `spare(path, is_dir)` wants to stay there: then the directories above it stay, too. Tells `deleted` each path,
+    /// content before its directory; in a dry run nothing but that happens.
     ///
-    /// `keep` is asked about parts and journals too: see [`crate::parse_haul_name`]. A missing directory holds nothing.
+    /// `keep` is asked about the entries of `path` itself, `spare` about what is beneath them. `keep` is asked about parts and journals too: see [`crate::parse_haul_name`]. A missing directory holds nothing.
     pub fn delete_extraneous(
         &self,
         path: &[u8],
         keep: &mut dyn FnMut(&[u8], bool) -> bool,
+        spare: &dyn Fn(&[u8], bool) -> bool,
         dry_run: bool,
         deleted: &mut dyn FnMut(Vec<u8>),
     ) -> Vec<StoreError> {
         let mut deletion = Deletion { tree: self, dry_run, deleted, errors: Vec::new() };
         match self.open_dir(path) {
-            Ok(dir) => deletion.run(dir, path, keep),
+            Ok(dir) => deletion.run(dir, path, keep, spare),
             Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
             Err(error) => deletion.errors.push(StoreError::new("read directory", path, error)),
         }
@@ -49,17 +51,30 @@ struct Frame {
     path: Vec<u8>,
     names: Names,
     next: usize,
+    /// Something in it stays, so it stays.
+    spared: bool,
 }
 
 impl Deletion<'_> {
-    fn run(&mut self, dir: OwnedFd, path: &[u8], keep: &mut dyn FnMut(&[u8], bool) -> bool) {
+    fn run(
+        &mut self,
+        dir: OwnedFd,
+        path: &[u8],
+        keep: &mut dyn FnMut(&[u8], bool) -> bool,
+        spare: &dyn Fn(&[u8], bool) -> bool,
+    ) {
         let Some(top) = self.list(dir, path.to_vec()) else { return };
         let mut stack = vec![top];
-        while let Some(frame) = stack.last_mut() {
+        while !stack.is_empty() {
+            let depth_of_frame = stack.len();
+            let Some(frame) = stack.last_mut() else { return };
             let Some((name, hint)) = frame.names.get(frame.next) else {
                 let Some(done) = stack.pop() else { return };
-                if let Some(above) = stack.last() {
-                    self.remove(&above.dir, done.path, AtFlags::REMOVEDIR);
+                if let Some(above) = stack.last_mut() {
+                    above.spared |= done.spared;
+                    if !done.spared {
+                        self.remove(&above.dir, done.path, AtFlags::REMOVEDIR);
+                    }
                 }
                 continue;
             };
@@ -78,8 +93,12 @@ impl Deletion<'_> {
                     }
                 },
             };
-            let is_top = stack.len() == 1;
+            let is_top = depth_of_frame == 1;
             if is_top && keep(&name, is_dir) {
+                continue;
+            }
+            if !is_top && spare(&path, is_dir) {
+                frame.spared = true;
                 continue;
             }
             let depth = stack.len();
@@ -102,7 +121,7 @@ impl Deletion<'_> {
 
     fn list(&mut self, dir: OwnedFd, path: Vec<u8>) -> Option<Frame> {
         match Names::read(dir.as_fd()) {
-            Ok(names) => Some(Frame { dir, path, names, next: 0 }),
+            Ok(names) => Some(Frame { dir, path, names, next: 0, spared: false }),
             Err(error) => {
                 self.errors.push(StoreError::new("read directory", &path, error));
                 None

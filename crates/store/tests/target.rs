@@ -269,7 +269,8 @@ fn a_planted_parent_link_is_refused_by_every_operation() {
         assert!(!matches!(tree.resume_part(b"link/file", inplace), Ok(Some(_))));
     }
     let mut deleted = Vec::new();
-    let errors = tree.delete_extraneous(b"link", &mut |_, _| false, false, &mut |path| deleted.push(path));
+    let errors =
+        tree.delete_extraneous(b"link", &mut |_, _| false, &|_, _| false, false, &mut |path| deleted.push(path));
     assert_eq!((errors.len(), deleted.len()), (1, 0));
 
     assert_eq!(listing(&outside), before);
@@ -293,7 +294,7 @@ fn a_parent_swapped_for_a_link_between_steps_leads_nowhere() {
     // These go to the directory that was opened, or are refused; never through the link.
     let _ = tree.new_part(b"d/other", false);
     let _ = tree.make_dir(b"d/made");
-    let _ = tree.delete_extraneous(b"d", &mut |_, _| false, false, &mut |_| ());
+    let _ = tree.delete_extraneous(b"d", &mut |_, _| false, &|_, _| false, false, &mut |_| ());
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert_eq!(fs::read(root.join("moved/file")).unwrap(), b"x");
 }
@@ -326,7 +327,7 @@ fn a_racing_attacker_gets_nothing_outside() {
                 let _ = part.write_at(b"x", 0);
                 let _ = part.commit(&Metadata::default(), false);
             }
-            let _ = tree.delete_extraneous(b"a", &mut |_, _| false, false, &mut |_| ());
+            let _ = tree.delete_extraneous(b"a", &mut |_, _| false, &|_, _| false, false, &mut |_| ());
         }
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
@@ -448,15 +449,16 @@ fn deletion_takes_what_is_not_kept_and_never_follows_links() {
             asked.push((String::from_utf8(name.to_vec()).unwrap(), is_dir));
             name == b"kept"
         };
-        let errors = tree
-            .delete_extraneous(b"d", &mut keep, dry_run, &mut |path| deleted.push(String::from_utf8(path).unwrap()));
+        let errors = tree.delete_extraneous(b"d", &mut keep, &|_, _| false, dry_run, &mut |path| {
+            deleted.push(String::from_utf8(path).unwrap())
+        });
         assert!(errors.is_empty(), "{errors:?}");
         assert_eq!(asked, [("kept".into(), true), ("link".into(), false), ("old".into(), true)]);
         assert_eq!(deleted, ["d/link", "d/old/deep/file", "d/old/deep", "d/old/link", "d/old"]);
         assert_eq!(root.join("d/old").exists(), dry_run);
     }
     assert!(root.join("d/kept/inner").exists() && outside.join("precious").exists());
-    assert!(tree.delete_extraneous(b"missing", &mut |_, _| false, false, &mut |_| ()).is_empty());
+    assert!(tree.delete_extraneous(b"missing", &mut |_, _| false, &|_, _| false, false, &mut |_| ()).is_empty());
     // What was deleted and made again is not confused with what it was.
     tree.make_dir(b"d/old").unwrap();
     tree.make_dir(b"d/old/deep").unwrap();

@@ -1,7 +1,7 @@
 //! `haul agent`: the far side over standard input and output, started through ssh.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use haul_wire::lane::Hello;
 
 use crate::desk::Desk;
 use crate::error::{Error, Fault};
-use crate::far::{self, Grant};
+use crate::far::{self, Grant, Ports};
 
 /// What `haul agent` was told on its command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,18 +40,28 @@ fn serve(options: &AgentOptions) -> Result<(), Error> {
     let identity = Arc::new(Identity::generate().map_err(|error| far::net_error(&error))?);
     let desk = Arc::new(Desk::default());
     let door = open_door(&identity, &desk, options.port_range);
-    let port = door.as_ref().map_or(0, Door::port);
+    // Without a port that others may use, lanes inside ssh sessions still need one on this host.
+    let relay_door = if door.is_none() { Listener::bind_to(LOOPBACK).ok() } else { None };
+    let relay_door = relay_door.and_then(|listener| open_door_on(listener, &identity, &desk));
+    let open = door.as_ref().map_or(0, Door::port);
+    let ports = Ports { open, relay: relay_door.as_ref().map_or(open, Door::port) };
     let mut output = io::stdout().lock();
     writeln!(output, "{AGENT} {PROTOCOL_VERSION}")
         .and_then(|()| output.flush())
         .map_err(|error| Error::new(Fault::Protocol, "cannot write to standard output").because(error))?;
     drop(output);
-    far::serve_control(standard_streams()?, &identity, &desk, port, &Grant::default(), None)
+    far::serve_control(standard_streams()?, &identity, &desk, ports, &Grant::default(), None)
 }
 
 /// Listens for lanes. A host that lets nobody listen still works: it dials, or lanes run inside ssh.
 pub(crate) fn open_door(identity: &Arc<Identity>, desk: &Arc<Desk>, port_range: Option<(u16, u16)>) -> Option<Door> {
-    let listener = Listener::bind(port_range, None).ok()?;
+    open_door_on(Listener::bind(port_range, None).ok()?, identity, desk)
+}
+
+/// Any free port of this host that no other host reaches.
+const LOOPBACK: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+
+fn open_door_on(listener: Listener, identity: &Arc<Identity>, desk: &Arc<Desk>) -> Option<Door> {
     let desk = Arc::clone(desk);
     let deliver = Arc::new(move |mut stream: Stream, key, _from: SocketAddr| {
         if let Ok(Hello::Lane(hello)) = Desk::read_hello(&mut stream) {

@@ -236,7 +236,7 @@ impl Outbox {
 
     pub(crate) fn answer(&self, answer: Answer) {
         let ranges = match &answer.wanted {
-            Wanted::All => 0,
+            Wanted::All | Wanted::Hash => 0,
             Wanted::Chunks(ranges) => ranges.len(),
         };
         self.append(

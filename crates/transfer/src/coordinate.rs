@@ -1,5 +1,8 @@
 //! Who is where, who sends, who receives.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -56,10 +59,29 @@ pub(crate) fn source_paths(job: &Job) -> Vec<Vec<u8>> {
 
 /// Both sides on this machine: two roles in one process, lanes over socket pairs.
 fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
+    refuse_into_itself(job)?;
     let count = haul_engine::plan::lanes(job.carriage.lanes, 0, far::cpus()).lanes;
     let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
     here_over(job, watch, hash_kept, pairs)
+}
+
+/// A directory copied into itself would find its own copy, for ever.
+fn refuse_into_itself(job: &Job) -> Result<(), Error> {
+    let path_of = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    let target = path_of(&job.target.path);
+    // What does not exist yet lies where its nearest existing ancestor does.
+    let ancestors = std::path::absolute(&target).unwrap_or(target);
+    let Some(target) = ancestors.ancestors().find_map(|path| path.canonicalize().ok()) else { return Ok(()) };
+    for source in &job.sources {
+        let Ok(path) = path_of(&source.path).canonicalize() else { continue };
+        if path.is_dir() && target.starts_with(&path) {
+            let shown = haul_store::printable(&source.path);
+            return Err(Error::new(Fault::Usage, format!("cannot copy {shown} into itself"))
+                .try_this("choose a target outside of the source"));
+        }
+    }
+    Ok(())
 }
 
 /// [`here`] over these lanes, each as its sending and its receiving end.

@@ -50,8 +50,17 @@ pub fn turn_away(stream: Stream, error: &Error) {
     }
 }
 
+/// Where the lanes of a far side arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ports {
+    /// For other hosts; 0 when there is none that they may use.
+    pub open: u16,
+    /// For ssh sessions on this host; 0 when there is none.
+    pub relay: u16,
+}
+
 /// What the far side says about itself.
-pub(crate) fn hello(identity: &Identity, port: u16) -> AgentHello {
+pub(crate) fn hello(identity: &Identity, ports: Ports) -> AgentHello {
     let ssh = std::env::var("SSH_CONNECTION").unwrap_or_default();
     let mut words = ssh.split(' ');
     let ssh_client = words.next().and_then(|word| word.parse().ok()).map(convert::address);
@@ -60,7 +69,8 @@ pub(crate) fn hello(identity: &Identity, port: u16) -> AgentHello {
     AgentHello {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         key: identity.public().0,
-        port,
+        port: ports.open,
+        relay_port: ports.relay,
         addresses,
         ssh_server,
         ssh_client,
@@ -79,7 +89,7 @@ pub fn serve_control(
     stream: Stream,
     identity: &Arc<Identity>,
     desk: &Arc<Desk>,
-    port: u16,
+    ports: Ports,
     grant: &Grant,
     visit: Option<Arc<dyn Visit>>,
 ) -> Result<(), Error> {
@@ -87,7 +97,7 @@ pub fn serve_control(
     let events = Events::new();
     let channel = Channel::open(stream, events.sender(), PING_EVERY)
         .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;
-    channel.outbox().send(Control::AgentHello(hello(identity, port)));
+    channel.outbox().send(Control::AgentHello(hello(identity, ports)));
     let start = match await_start(&events) {
         Ok(start) => start,
         Err(error) => {

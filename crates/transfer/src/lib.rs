@@ -42,7 +42,7 @@ pub use agent::{AgentOptions, agent};
 pub use coordinate::run;
 pub use error::{Error, Fault};
 pub use event::{Change, Event, Limit, ManifestLine, Observer, Progress, Report, TimeShares};
-pub use far::{Desk, Grant, Visit, serve_control, turn_away};
+pub use far::{Desk, Grant, Ports, Visit, serve_control, turn_away};
 pub use haul_sys::process::{is_root, raise_open_file_limit};
 pub use haul_wire::PROTOCOL_VERSION;
 pub use job::{Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions};

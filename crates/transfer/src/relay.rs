@@ -276,7 +276,11 @@ impl Side {
             identity: remote.identity.clone(),
             our_addresses: remote.our_addresses(),
             cpus: remote.hello.cpus,
-            ssh: remote.ssh.clone().filter(|_| remote.hello.port != 0).map(|target| (target, remote.hello.port)),
+            ssh: remote
+                .ssh
+                .clone()
+                .filter(|_| remote.hello.relay_port != 0)
+                .map(|target| (target, remote.hello.relay_port)),
         };
         Self {
             remote: Arc::new(view),

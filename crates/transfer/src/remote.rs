@@ -195,8 +195,8 @@ impl Remote {
 
     /// Lanes inside further ssh sessions, when it was reached over ssh.
     pub(crate) fn ssh_lanes(&self, watch: &std::sync::Arc<Watch>) -> Option<SshLanes> {
-        let target = self.ssh.clone().filter(|_| self.hello.port != 0)?;
-        Some(SshLanes { target, port: self.hello.port, watch: std::sync::Arc::clone(watch) })
+        let target = self.ssh.clone().filter(|_| self.hello.relay_port != 0)?;
+        Some(SshLanes { target, port: self.hello.relay_port, watch: std::sync::Arc::clone(watch) })
     }
 
     /// Takes the process that has to be ended when the session is over.

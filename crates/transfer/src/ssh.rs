@@ -7,8 +7,9 @@
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use haul_net::{NetError, Stream};
@@ -29,6 +30,7 @@ pub(crate) struct SshSession {
     child: Arc<Mutex<Child>>,
     input: Option<ChildStdin>,
     output: Option<ChildStdout>,
+    words: Arc<Words>,
 }
 
 /// How to start ssh to one place.
@@ -102,7 +104,7 @@ impl SshTarget {
 
     fn spawn(&self, remote_command: &str) -> Result<SshSession, Error> {
         let mut command = self.command();
-        command.arg(remote_command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        command.arg(remote_command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Error::new(Fault::Ssh, format!("cannot start {program}"))
@@ -110,7 +112,8 @@ impl SshTarget {
                 .try_this("install the OpenSSH client, or name another program with -S")
         })?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
-        Ok(SshSession { child: Arc::new(Mutex::new(child)), input, output })
+        let words = Words::listen(child.stderr.take());
+        Ok(SshSession { child: Arc::new(Mutex::new(child)), input, output, words })
     }
 
     /// Starts the far side's agent. `arguments` follow `haul agent`.
@@ -170,6 +173,7 @@ impl SshSession {
         let mut scanner = BannerScanner::default();
         let output = self.output.as_mut().expect("taken only once the agent runs");
         let mut byte = [0];
+        let mut noise = Vec::new();
         loop {
             // Somebody may think about a password for minutes: only an interruption ends the wait.
             while !ready(output, INTERRUPT_CHECK) {
@@ -178,8 +182,8 @@ impl SshSession {
                 }
             }
             match output.read(&mut byte) {
-                Ok(0) => return Err(self.ended(host)),
-                Ok(_) => {}
+                Ok(0) => return Err(self.ended(host, &noise)),
+                Ok(_) => noise.push(byte[0]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(Error::new(Fault::Ssh, format!("ssh to {host} failed")).because(error)),
             }
@@ -204,17 +208,23 @@ impl SshSession {
         })
     }
 
-    /// Why ssh ended before the agent spoke. ssh itself has said on standard error what went wrong.
-    fn ended(&mut self, host: &str) -> Error {
-        let status = wait(&self.child, EXIT_WAIT);
-        match status.and_then(|status| status.code()) {
-            Some(255) => Error::new(Fault::Ssh, format!("ssh could not log in to {host}"))
-                .because("see the words of ssh above")
-                .try_this(format!("try: ssh {host} true")),
+    /// Why ssh ended before the agent spoke: ssh's own words tell it apart.
+    fn ended(&mut self, host: &str, noise: &[u8]) -> Error {
+        let status = wait(&self.child, EXIT_WAIT).and_then(|status| status.code());
+        let said = self.words.last();
+        match status {
+            Some(255) => login_failed(host, &said),
             Some(127) => Error::new(Fault::Install, format!("no such program on {host}"))
                 .try_this("correct --haul-path, or leave it out: haul then brings its own program"),
-            Some(code) => Error::new(Fault::Ssh, format!("the session on {host} ended with status {code}"))
-                .try_this(format!("try: ssh {host} true")),
+            Some(code) => {
+                let error = Error::new(Fault::Ssh, format!("the session on {host} ended with status {code}"))
+                    .try_this(format!("try: ssh {host} true"));
+                let printed = String::from_utf8_lossy(noise);
+                match said.or_else(|| last_line(&printed)) {
+                    Some(words) => error.because(words),
+                    None => error,
+                }
+            }
             None => Error::new(Fault::Ssh, format!("ssh to {host} was ended")),
         }
     }
@@ -256,6 +266,117 @@ fn ready(output: &ChildStdout, limit: Duration) -> bool {
     let watched = [(output.as_fd(), Interest::Read)];
     // An error of poll is found by the read that follows.
     poll::wait(&watched, Some(limit)).is_ok_and(|ready| ready[0])
+}
+
+/// What ssh and the far side print on standard error: passed on as it comes, the last of it kept to explain a failure.
+#[derive(Default)]
+struct Words {
+    kept: Mutex<Vec<u8>>,
+    ended: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Of the words of ssh this much is kept; the reason stands in the last lines.
+const WORDS_KEPT_BYTES: usize = 4096;
+
+impl Words {
+    fn listen(stderr: Option<ChildStderr>) -> Arc<Self> {
+        let words = Arc::new(Words::default());
+        let Some(mut stderr) = stderr else { return words };
+        let listener = Arc::clone(&words);
+        let thread = std::thread::Builder::new().name("ssh-words".into()).spawn(move || {
+            let mut block = [0; 1024];
+            while let Ok(read @ 1..) = stderr.read(&mut block) {
+                // Nobody is left to be told where standard error is closed.
+                let _ = io::stderr().write_all(&block[..read]);
+                let mut kept = session::lock(&listener.kept);
+                kept.extend_from_slice(&block[..read]);
+                let surplus = kept.len().saturating_sub(WORDS_KEPT_BYTES);
+                kept.drain(..surplus);
+            }
+        });
+        *session::lock(&words.ended) = thread.ok();
+        words
+    }
+
+    /// All that was said, once ssh has ended. A background process of the user's ssh (a shared connection) may hold the pipe
+    /// open; it is not waited for.
+    fn last(&self) -> Option<String> {
+        let end = Instant::now() + EXIT_WAIT;
+        while Instant::now() < end && session::lock(&self.ended).as_ref().is_some_and(|thread| !thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let kept = session::lock(&self.kept);
+        let text = String::from_utf8_lossy(&kept).into_owned();
+        (!text.trim().is_empty()).then_some(text)
+    }
+}
+
+/// The last line with anything on it.
+fn last_line(text: &str) -> Option<String> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+}
+
+/// What OpenSSH's client says, and what it means. Source: sshconnect.c, sshconnect2.c, misc.c of OpenSSH.
+const SSH_SAYS: [(&str, Fault, &str, &str); 12] = [
+    ("Could not resolve hostname", Fault::Network, "cannot find the host", "check the spelling of the host"),
+    (
+        "Connection refused",
+        Fault::Network,
+        "nothing accepts ssh there",
+        "is sshd running there, and on this port (-P)?",
+    ),
+    ("timed out", Fault::Network, "it does not answer", "is the host up, and does a firewall let ssh through?"),
+    (
+        "No route to host",
+        Fault::Network,
+        "there is no way to it",
+        "is the host up, and does a firewall let ssh through?",
+    ),
+    ("Network is unreachable", Fault::Network, "there is no way to it", "look at this host's network"),
+    ("Connection reset", Fault::Network, "it broke the connection", "is it sshd that listens on this port?"),
+    (
+        "HOST IDENTIFICATION HAS CHANGED",
+        Fault::Authentication,
+        "it shows another host key than before",
+        "somebody may be in between; ask its operator, then: ssh-keygen -R HOST",
+    ),
+    (
+        "Host key verification failed",
+        Fault::Authentication,
+        "its host key is not known here",
+        "log in once with ssh and compare the key",
+    ),
+    (
+        "No ED25519 host key is known",
+        Fault::Authentication,
+        "its host key is not known here",
+        "log in once with ssh and compare the key",
+    ),
+    ("Permission denied", Fault::Authentication, "it refuses the login", "check user name, key (-i) and ssh agent"),
+    (
+        "Too many authentication failures",
+        Fault::Authentication,
+        "it refuses the login",
+        "name the key with -i, and -o IdentitiesOnly=yes",
+    ),
+    ("Bad configuration option", Fault::Usage, "ssh does not know an option", "check -o and the ssh configuration"),
+];
+
+fn login_failed(host: &str, said: &Option<String>) -> Error {
+    let text = said.as_deref().unwrap_or_default();
+    let known = SSH_SAYS.iter().find(|(words, ..)| text.contains(words));
+    let error = match known {
+        Some((_, fault, what, hint)) => {
+            Error::new(*fault, format!("ssh cannot log in to {host}: {what}")).try_this(hint.replace("HOST", host))
+        }
+        None => {
+            Error::new(Fault::Ssh, format!("ssh could not log in to {host}")).try_this(format!("try: ssh {host} true"))
+        }
+    };
+    match last_line(text) {
+        Some(line) => error.because(line),
+        None => error,
+    }
 }
 
 /// How long ssh may take to end after its session did.
@@ -397,6 +518,19 @@ impl SshSession {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_words_of_ssh_decide_what_kind_of_failure_it_is() {
+        let check = |said: &str, fault| assert_eq!(login_failed("h", &Some(said.into())).fault, fault, "{said}");
+        check("ssh: Could not resolve hostname h: Name or service not known\r\n", Fault::Network);
+        check("ssh: connect to host h port 22: Connection refused\r\n", Fault::Network);
+        check("a@h: Permission denied (publickey).\r\n", Fault::Authentication);
+        check(
+            "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
+            Fault::Authentication,
+        );
+        check("something new", Fault::Ssh);
+    }
 
     #[test]
     fn the_start_script_survives_any_login_shell() {

@@ -100,8 +100,10 @@ pub struct AgentHello {
     pub version: String,
     /// Ed25519 public key of its lanes.
     pub key: [u8; 32],
-    /// TCP port of its listener; 0 when it cannot listen.
+    /// TCP port of its listener; 0 when it cannot listen where others reach it.
     pub port: u16,
+    /// TCP port of its listener for lanes that arrive on its own host, inside ssh sessions.
+    pub relay_port: u16,
     /// Addresses of its interfaces.
     pub addresses: Vec<Address>,
     /// The address under which sshd was reached, and the client address that sshd saw.
@@ -184,7 +186,7 @@ pub struct Selection {
     pub no_resume: bool,
     pub flush: bool,
     pub make_target: bool,
-    /// Hash files that are kept, too: a manifest was asked for.
+    /// Ask for the hash of files that are kept, too: a manifest is wanted.
     pub hash_kept: bool,
 }
 
@@ -237,6 +239,8 @@ pub struct Answer {
 pub enum Wanted {
     /// All of it.
     All,
+    /// Nothing but its BLAKE3: the file is kept, and a manifest is wanted.
+    Hash,
     /// These ranges of chunks, ascending and not touching: the rest was verified by an earlier run.
     Chunks(Vec<ChunkRange>),
 }
@@ -443,7 +447,7 @@ impl Control {
             Control::Receipts(receipts) => within(receipts.len() <= MAX_BATCH_ITEMS, "receipts"),
             Control::Answers(answers) => {
                 let ranges_fit = |answer: &Answer| match &answer.wanted {
-                    Wanted::All => true,
+                    Wanted::All | Wanted::Hash => true,
                     Wanted::Chunks(ranges) => ranges.len() <= MAX_RANGES,
                 };
                 within(answers.len() <= MAX_BATCH_ITEMS && answers.iter().all(ranges_fit), "answers")

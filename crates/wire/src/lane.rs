@@ -91,6 +91,8 @@ pub enum UnitKind {
     Whole,
     /// One chunk of a larger file; the hash is the chaining value of its subtree.
     Chunk,
+    /// No data: the trailer has the file's BLAKE3 as it is at the source.
+    Hash,
     /// Nothing follows on this lane.
     End,
 }
@@ -113,7 +115,8 @@ impl UnitHeader {
         out[0] = match self.kind {
             UnitKind::Whole => 1,
             UnitKind::Chunk => 2,
-            UnitKind::End => 3,
+            UnitKind::Hash => 3,
+            UnitKind::End => 4,
         };
         out[4..8].copy_from_slice(&self.chunk.to_le_bytes());
         out[8..16].copy_from_slice(&self.index.to_le_bytes());
@@ -125,7 +128,8 @@ impl UnitHeader {
         let kind = match bytes[0] {
             1 => UnitKind::Whole,
             2 => UnitKind::Chunk,
-            3 => UnitKind::End,
+            3 => UnitKind::Hash,
+            4 => UnitKind::End,
             _ => return None,
         };
         if bytes[1..4] != [0; 3] || bytes[16..20] != [0; 4] {
@@ -236,7 +240,7 @@ mod tests {
     fn headers_survive_the_wire() {
         let hello = LaneHello { session: [7; 16], lane: 3 };
         assert_eq!(LaneHello::decode(&hello.encode()), Some(hello));
-        for kind in [UnitKind::Whole, UnitKind::Chunk, UnitKind::End] {
+        for kind in [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End] {
             let header = UnitHeader { kind, index: u64::MAX - 3, chunk: 77 };
             assert_eq!(UnitHeader::decode(&header.encode()), Some(header));
         }

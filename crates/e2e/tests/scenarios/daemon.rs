@@ -23,18 +23,6 @@ fn authorized(key: &str, access: &str, dir: &Path) -> String {
     format!("{access} root={} {key} home\n", dir.display())
 }
 
-/// False, with a message, while the program has no daemon.
-fn has_daemon() -> bool {
-    let dir = haul_e2e::scratch();
-    let program = haul_e2e::binary::find().expect("asked for with needs!");
-    let run = Run::new(program).args(["key", "generate", "--file"]).arg(dir.path().join("key")).run();
-    let there = !run.stderr_text().contains("not in this build");
-    if !there {
-        eprintln!("skipped: this build has no daemon");
-    }
-    there
-}
-
 /// Makes a key on a host and returns its public half, one word.
 fn make_key(lab: &Lab, host: &str, file: &Path) -> String {
     lab.host(host).haul().args(["key", "generate", "--file"]).arg(file).run().expect(code::OK);
@@ -74,9 +62,6 @@ impl Daemon {
 #[test]
 fn pushes_and_pulls_without_ssh() {
     needs!(Namespaces, Haul);
-    if !has_daemon() {
-        return;
-    }
     let daemon = Daemon::start("rw");
     let (source, back) = (daemon.lab.data("home").join("tree"), daemon.lab.data("home").join("back"));
     plant::mixed(&source, 1);
@@ -94,9 +79,6 @@ fn pushes_and_pulls_without_ssh() {
 #[test]
 fn everything_goes_through_the_one_port() {
     needs!(Nftables, Haul);
-    if !has_daemon() {
-        return;
-    }
     let daemon = Daemon::start("rw");
     let (alpha, home) = (daemon.lab.alpha(), daemon.lab.home());
     alpha.close_ports_but(&[PORT], haul_e2e::firewall::Manner::Drop);
@@ -111,9 +93,6 @@ fn everything_goes_through_the_one_port() {
 #[test]
 fn a_key_that_may_only_read_cannot_write() {
     needs!(Namespaces, Haul);
-    if !has_daemon() {
-        return;
-    }
     let daemon = Daemon::start("ro");
     let file = daemon.lab.data("home").join("file");
     plant::text(&file, "words\n");
@@ -127,9 +106,6 @@ fn a_key_that_may_only_read_cannot_write() {
 #[test]
 fn a_key_sees_only_its_directory() {
     needs!(Namespaces, Haul);
-    if !has_daemon() {
-        return;
-    }
     let daemon = Daemon::start("rw");
     let file = daemon.lab.data("home").join("file");
     plant::text(&file, "words\n");
@@ -152,9 +128,6 @@ fn a_key_sees_only_its_directory() {
 #[test]
 fn an_unknown_key_and_an_unknown_daemon_are_refused() {
     needs!(Namespaces, Haul);
-    if !has_daemon() {
-        return;
-    }
     let daemon = Daemon::start("rw");
     let file = daemon.lab.data("home").join("file");
     plant::text(&file, "words\n");
@@ -178,9 +151,6 @@ fn an_unknown_key_and_an_unknown_daemon_are_refused() {
 #[test]
 fn idle_strangers_do_not_stand_in_the_way() {
     needs!(Namespaces, Haul);
-    if !has_daemon() {
-        return;
-    }
     let daemon = Daemon::start("rw");
     let file = daemon.lab.data("home").join("file");
     plant::file(&file, 1 << 20, 1);
@@ -210,9 +180,6 @@ fn idle_strangers_do_not_stand_in_the_way() {
 #[test]
 fn strangers_who_talk_nonsense_do_no_harm() {
     needs!(Namespaces, Haul);
-    if !has_daemon() {
-        return;
-    }
     let daemon = Daemon::start("rw");
     let target = SocketAddr::new(daemon.lab.alpha().address(), PORT);
     daemon.lab.home().inside(|| {
@@ -231,9 +198,6 @@ fn strangers_who_talk_nonsense_do_no_harm() {
 #[test]
 fn a_copy_to_a_daemon_is_resumed() {
     needs!(Namespaces, Haul);
-    if !has_daemon() {
-        return;
-    }
     const SIZE: u64 = 500 << 20;
     let daemon = Daemon::start("rw");
     let file = daemon.lab.data("home").join("file");

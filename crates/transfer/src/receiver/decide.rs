@@ -11,7 +11,7 @@ use haul_wire::manifest::{Identity, Item, ItemKind};
 use crate::convert;
 use crate::error::{Error, Fault};
 
-use super::incoming::Incoming;
+use super::incoming::{Incoming, KeptAs};
 use super::state::{DirectoryEnd, InOrder, Shared, Task, shown};
 
 /// Walks along with the manifest.
@@ -110,19 +110,41 @@ impl Decider {
             FileDecision::Conflict => {
                 shared.failed_item(index, format!("cannot replace {}: it is a directory", shown(&path)));
             }
-            FileDecision::Keep => {
-                let blake3 = self.hash_of_kept(&path, stat.as_ref(), hash);
-                shared.settle(index, OutcomeKind::Kept { blake3 });
-            }
-            FileDecision::Touch => self.touch(index, item, &path, stat.as_ref(), hash),
+            FileDecision::Keep => self.keep(index, item, path, identity, KeptAs::Kept, hash),
+            FileDecision::Touch => self.touch(index, item, path, identity, stat.as_ref(), hash),
         }
     }
 
-    fn touch(&self, index: u64, item: &Item, path: &[u8], stat: Option<&Stat>, hash: Option<[u8; 32]>) {
+    /// The file is there. A manifest wants its hash as it is at the source, unless the contents were compared anyway.
+    fn keep(
+        &self,
+        index: u64,
+        item: &Arc<Item>,
+        path: Vec<u8>,
+        identity: Identity,
+        kept: KeptAs,
+        hash: Option<[u8; 32]>,
+    ) {
         let shared = &self.shared;
-        let blake3 = self.hash_of_kept(path, stat, hash);
+        if hash.is_some() || !shared.job.selection.hash_kept || shared.job.selection.dry_run {
+            return shared.settle(index, kept.outcome(hash));
+        }
+        shared.expect(Arc::new(Incoming::kept(index, Arc::clone(item), path, identity, kept)));
+        shared.outbox.answer(Answer { index, wanted: Wanted::Hash });
+    }
+
+    fn touch(
+        &self,
+        index: u64,
+        item: &Arc<Item>,
+        path: Vec<u8>,
+        identity: Identity,
+        stat: Option<&Stat>,
+        hash: Option<[u8; 32]>,
+    ) {
+        let shared = &self.shared;
         if !shared.job.selection.dry_run
-            && let Err(error) = shared.tree.set_metadata(path, &shared.metadata(item))
+            && let Err(error) = shared.tree.set_metadata(&path, &shared.metadata(item))
         {
             return shared.failed_item(index, error.to_string());
         }
@@ -131,8 +153,8 @@ impl Decider {
             let rules = compare::Rules { xattrs: false, ..shared.rules };
             compare::metadata_differs(&item.attributes, &convert::standing(stat), &rules)
         });
-        let result = if differs { OutcomeKind::Touched { blake3 } } else { OutcomeKind::Kept { blake3 } };
-        shared.settle(index, result);
+        let kept = if differs { KeptAs::Touched } else { KeptAs::Kept };
+        self.keep(index, item, path, identity, kept, hash);
     }
 
     /// Asks for the data that is missing.
@@ -231,13 +253,5 @@ impl Decider {
     fn hash(&self, path: &[u8], size: u64) -> Option<[u8; 32]> {
         let file = self.shared.tree.open_file(path).ok()?;
         crate::hash::whole_file(&file, size).ok()
-    }
-
-    /// The hash of a file that is kept, when a manifest is wanted.
-    fn hash_of_kept(&self, path: &[u8], stat: Option<&Stat>, known: Option<[u8; 32]>) -> Option<[u8; 32]> {
-        if known.is_some() || !self.shared.job.selection.hash_kept {
-            return known;
-        }
-        self.hash(path, stat?.size)
     }
 }

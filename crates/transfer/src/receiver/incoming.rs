@@ -8,7 +8,7 @@ use haul_engine::journal::{self, HEADER_BYTES, Header, RECORD_BYTES};
 use haul_engine::ledger::{Ledger, Recorded};
 use haul_engine::plan::ChunkLayout;
 use haul_store::{Metadata, Part, StoreError, TargetTree};
-use haul_wire::control::ChunkRange;
+use haul_wire::control::{ChunkRange, OutcomeKind};
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::session;
@@ -29,6 +29,8 @@ pub(super) struct Incoming {
     pub(super) inplace: bool,
     /// It took the place of one that changed: its directory may be settled already.
     pub(super) is_retry: bool,
+    /// It is there already; only its hash at the source is awaited.
+    pub(super) kept: Option<KeptAs>,
     /// `None` for a file that travels whole: the lane that gets it does everything.
     large: Option<Mutex<Large>>,
 }
@@ -45,6 +47,28 @@ struct Large {
     stale: bool,
     /// Given up: whatever still arrives is void.
     dead: bool,
+}
+
+/// How a file that is kept counts once its hash is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KeptAs {
+    /// Unchanged.
+    Kept,
+    /// Its metadata was brought up to date.
+    Touched,
+}
+
+impl KeptAs {
+    pub(super) fn with_hash(self, hash: Hash) -> OutcomeKind {
+        self.outcome(Some(hash))
+    }
+
+    pub(super) fn outcome(self, blake3: Option<Hash>) -> OutcomeKind {
+        match self {
+            KeptAs::Kept => OutcomeKind::Kept { blake3 },
+            KeptAs::Touched => OutcomeKind::Touched { blake3 },
+        }
+    }
 }
 
 /// What a verified chunk leads to.
@@ -70,7 +94,13 @@ impl Incoming {
     ) -> Self {
         let layout = ChunkLayout::of(identity.size);
         let large = (!layout.is_whole()).then(|| Mutex::new(Large::new(Ledger::new(layout), None, inplace)));
-        Self { index, item, path, identity, layout, inplace, is_retry, large }
+        Self { index, item, path, identity, layout, inplace, is_retry, kept: None, large }
+    }
+
+    /// A file that is there already.
+    pub(super) fn kept(index: u64, item: Arc<Item>, path: Vec<u8>, identity: Identity, kept: KeptAs) -> Self {
+        let layout = ChunkLayout::of(identity.size);
+        Self { index, item, path, identity, layout, inplace: false, is_retry: false, kept: Some(kept), large: None }
     }
 
     /// Goes on with the part of an earlier run, when its journal is about this very file.
@@ -79,13 +109,24 @@ impl Incoming {
         let belongs = header.identity == self.identity
             && header.chunk_bytes == self.layout.chunk_bytes()
             && header.part == part.id();
-        // A torn record at the end would hide those that are appended behind it.
-        let valid_bytes = (HEADER_BYTES + records.len() * RECORD_BYTES) as u64;
-        if !belongs || part.journal_keep(valid_bytes).is_err() {
+        if !belongs {
             return false;
         }
-        let mut large = Large::new(Ledger::resume(self.layout, records), Some(Arc::new(part)), true);
-        large.journal = Some(header);
+        // A disk that lied about a flush before a power cut leaves less than the journal says.
+        let there = part.opened_stat().size;
+        let claimed = records.len();
+        let within = |chunk: u32| self.layout.range(chunk).is_some_and(|(start, length)| start + length <= there);
+        let records: Vec<(u32, Hash)> = records.into_iter().filter(|(chunk, _)| within(*chunk)).collect();
+        let intact = records.len() == claimed;
+        // A torn record at the end would hide those that are appended behind it.
+        let valid_bytes = (HEADER_BYTES + records.len() * RECORD_BYTES) as u64;
+        if intact && part.journal_keep(valid_bytes).is_err() {
+            return false;
+        }
+        let ledger = Ledger::resume(self.layout, records, intact);
+        let mut large = Large::new(ledger, Some(Arc::new(part)), true);
+        // A journal that claimed too much is written anew by the next checkpoint.
+        large.journal = intact.then_some(header);
         self.large = Some(Mutex::new(large));
         true
     }

@@ -80,6 +80,7 @@ impl Lane<'_> {
             match header.kind {
                 UnitKind::End => return Ok(()),
                 UnitKind::Whole | UnitKind::Chunk => self.unit(header)?,
+                UnitKind::Hash => self.hash_only(header)?,
             }
             self.shared.add_time(&self.watch.take());
         }
@@ -99,9 +100,26 @@ impl Lane<'_> {
         self.finish(arrival, trailer)
     }
 
+    /// The source's hash of a file that is kept.
+    fn hash_only(&mut self, header: UnitHeader) -> io::Result<()> {
+        let wanted = self.shared.incoming(header.index).and_then(|incoming| incoming.kept);
+        if self.block_header()? != BlockHeader::LAST {
+            return Err(broken("a hash with data"));
+        }
+        let trailer = Trailer::decode(&self.input.array()?).ok_or_else(|| broken("unknown trailer"))?;
+        if let (Some(result), Trailer::Complete(hash)) = (wanted, trailer) {
+            self.shared.receipt(Receipt { index: header.index, chunk: header.chunk, data_bytes: 0 });
+            self.shared.settle(header.index, result.with_hash(hash));
+        }
+        Ok(())
+    }
+
     /// Finds the file that a unit belongs to. A peer that sends what does not fit the manifest is refused.
     fn arrival(&mut self, header: UnitHeader) -> io::Result<Option<Arrival>> {
         let Some(incoming) = self.shared.incoming(header.index) else { return Ok(None) };
+        if incoming.kept.is_some() {
+            return Err(broken("data of a file that is kept"));
+        }
         let layout = incoming.layout;
         let (offset, length) = layout.range(header.chunk).ok_or_else(|| broken("no such chunk"))?;
         if layout.is_whole() != (header.kind == UnitKind::Whole) {
@@ -152,7 +170,9 @@ impl Lane<'_> {
     fn hole(&mut self, length: usize, arrival: &mut Arrival) -> io::Result<()> {
         arrival.room_for(length)?;
         arrival.hasher.update(&ZEROS[..length]);
-        if arrival.punch {
+        if !self.shared.job.selection.sparse {
+            arrival.write(&ZEROS[..length], self.shared);
+        } else if arrival.punch {
             arrival.punch_hole(length as u64);
         }
         arrival.offset += length as u64;

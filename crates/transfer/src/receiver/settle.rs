@@ -134,7 +134,8 @@ fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
         any = true;
         shared.notice(Notice::Deleted { path });
     };
-    for error in shared.tree.delete_extraneous(&end.path, &mut keep, dry_run, &mut deleted) {
+    let spare = |path: &[u8], is_dir: bool| !shared.filter.selects(path, is_dir);
+    for error in shared.tree.delete_extraneous(&end.path, &mut keep, &spare, dry_run, &mut deleted) {
         shared.failed_aside(&error.path.clone(), &error);
     }
     any

@@ -6,6 +6,7 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use haul_engine::integrity::UnitHasher;
 use haul_engine::schedule::Unit;
@@ -102,6 +103,9 @@ impl Lane<'_> {
             Err(error) => return self.withdraw(file, error.to_string(), source_failure(&error)),
         };
         self.watch.lap(Waiting::Storage);
+        if file.hash_only.load(Ordering::Relaxed) {
+            return self.hash_only(unit, file, &open);
+        }
         let kind = if file.layout.is_whole() { UnitKind::Whole } else { UnitKind::Chunk };
         self.append(&UnitHeader { kind, index: unit.index, chunk: unit.chunk }.encode());
         let trailer = match self.blocks(unit, file, &open) {
@@ -114,6 +118,18 @@ impl Lane<'_> {
         };
         self.append(&BlockHeader::LAST.encode());
         self.append(&trailer.encode());
+        if self.filled >= SEND_BYTES { self.send() } else { Ok(()) }
+    }
+
+    fn hash_only(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> io::Result<()> {
+        let hash = match crate::hash::whole_file(open, file.identity.size) {
+            Ok(hash) => hash,
+            Err(error) => return self.withdraw(file, error.to_string(), FailureKind::Io),
+        };
+        self.watch.lap(Waiting::Storage);
+        self.append(&UnitHeader { kind: UnitKind::Hash, index: unit.index, chunk: unit.chunk }.encode());
+        self.append(&BlockHeader::LAST.encode());
+        self.append(&Trailer::Complete(hash).encode());
         if self.filled >= SEND_BYTES { self.send() } else { Ok(()) }
     }
 

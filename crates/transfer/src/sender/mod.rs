@@ -145,6 +145,7 @@ impl<'a> Session<'a> {
                 for answer in answers {
                     match answer.wanted {
                         Wanted::All => self.shared.want_all(answer.index)?,
+                        Wanted::Hash => self.shared.want_hash(answer.index)?,
                         Wanted::Chunks(ranges) => self.shared.want_chunks(answer.index, &ranges)?,
                     }
                 }

@@ -1,7 +1,7 @@
 //! What the threads of a sender share: the open items, the queue, the rate limit.
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,8 @@ pub(super) struct SourceItem {
     item: Item,
     /// It is the second try after a change.
     is_retry: bool,
+    /// Only its hash is wanted.
+    pub(super) hash_only: AtomicBool,
     /// Kept open while chunks of a large file are carried.
     file: Mutex<Option<Arc<SourceFile>>>,
 }
@@ -156,6 +158,15 @@ impl Shared {
         let mut state = self.lock();
         let count = state.open_file(index)?.layout.count();
         state.scheduler.want(index, ChunkRange { first: 0, count });
+        self.work.notify_all();
+        Ok(())
+    }
+
+    /// Only the hash of a file is wanted.
+    pub(super) fn want_hash(&self, index: u64) -> Result<(), Error> {
+        let mut state = self.lock();
+        state.open_file(index)?.hash_only.store(true, Ordering::Relaxed);
+        state.scheduler.want(index, ChunkRange { first: 0, count: 1 });
         self.work.notify_all();
         Ok(())
     }
@@ -366,6 +377,7 @@ fn source_item(item: &Item, index: u64, source: u32, source_path: Vec<u8>, is_re
         source_path,
         item: item.clone(),
         is_retry,
+        hash_only: AtomicBool::new(false),
         file: Mutex::new(None),
     }))
 }
