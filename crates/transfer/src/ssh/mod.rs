@@ -1,0 +1,297 @@
+//! Reaches a far side through the system's ssh program, and puts our own program there when it is missing.
+//!
+//! One ssh session does it all: a start script for the login shell runs the program that is kept there under the hash of
+//! its content, or one that is installed there and speaks the same protocol, or asks for ours and runs that. So the user's
+//! configuration, agent, jump hosts and second factors just work, and a far side that has the program costs no round trip.
+
+mod lanes;
+mod script;
+mod words;
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use haul_net::{Pipes, Stream};
+use haul_sys::poll::{self, Interest};
+use haul_wire::PROTOCOL_VERSION;
+use haul_wire::banner::{Banner, BannerScanner};
+
+use crate::error::{Error, Fault};
+use crate::event::Event;
+use crate::job::{Family, Place, SshOptions};
+use crate::session;
+use crate::watch::Watch;
+
+pub(crate) use lanes::SshLanes;
+use script::{Program, quoted, runs_on, start_script};
+use words::{Words, last_line, login_failed};
+
+/// One ssh session with the far side's program at its other end.
+pub(crate) struct SshSession {
+    child: Arc<Mutex<Child>>,
+    input: Option<ChildStdin>,
+    output: Option<ChildStdout>,
+    words: Arc<Words>,
+}
+
+/// How to start ssh to one place.
+#[derive(Clone)]
+pub(crate) struct SshTarget {
+    pub(crate) user: Option<String>,
+    pub(crate) host: String,
+    pub(crate) port: Option<u16>,
+    pub(crate) options: SshOptions,
+    pub(crate) family: Option<Family>,
+}
+
+impl SshTarget {
+    /// The target behind a place; `None` for places that are not reached over ssh.
+    pub(crate) fn of(place: &Place, options: &SshOptions, family: Option<Family>) -> Option<Self> {
+        match place {
+            Place::Ssh { user, host, port } => Some(Self {
+                user: user.clone(),
+                host: host.clone(),
+                port: port.or(options.port),
+                options: options.clone(),
+                family,
+            }),
+            Place::Local | Place::Haul { .. } => None,
+        }
+    }
+
+    /// The ssh command without the remote command. The settings are scp's: nothing from the user's configuration may turn
+    /// the session into something else than one command with clean input and output.
+    fn command(&self) -> Command {
+        let program = self.options.program.clone().unwrap_or_else(|| OsString::from("ssh"));
+        let mut command = Command::new(program);
+        command.args(["-x", "-T"]);
+        for setting in [
+            "ClearAllForwardings=yes",
+            "PermitLocalCommand=no",
+            "RemoteCommand=none",
+            "RequestTTY=no",
+            "StdinNull=no",
+            "ForkAfterAuthentication=no",
+            "SessionType=default",
+        ] {
+            command.args(["-o", setting]);
+        }
+        match self.family {
+            Some(Family::V4) => command.arg("-4"),
+            Some(Family::V6) => command.arg("-6"),
+            None => &mut command,
+        };
+        if let Some(port) = self.port {
+            command.args(["-p", &port.to_string()]);
+        }
+        for identity in &self.options.identities {
+            command.arg("-i").arg(identity);
+        }
+        if let Some(config) = &self.options.config {
+            command.arg("-F").arg(config);
+        }
+        if let Some(jump) = &self.options.jump {
+            command.args(["-J", jump]);
+        }
+        for option in &self.options.options {
+            command.arg("-o").arg(option);
+        }
+        if let Some(user) = &self.user {
+            command.args(["-l", user]);
+        }
+        command.arg("--").arg(&self.host);
+        command
+    }
+
+    fn spawn(&self, remote_command: &str) -> Result<SshSession, Error> {
+        let mut command = self.command();
+        command.arg(remote_command).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| {
+            let program = command.get_program().to_string_lossy().into_owned();
+            Error::new(Fault::Ssh, format!("cannot start {program}"))
+                .because(error)
+                .try_this("install the OpenSSH client, or name another program with -S")
+        })?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let words = Words::listen(child.stderr.take());
+        Ok(SshSession { child: Arc::new(Mutex::new(child)), input, output, words })
+    }
+
+    /// Starts the far side's agent. `arguments` follow `haul agent`.
+    pub(crate) fn start_agent(&self, arguments: &str, watch: &Watch) -> Result<SshSession, Error> {
+        let ours = if self.options.remote_program.is_some() { None } else { Some(Program::ours()?) };
+        let script = match (&self.options.remote_program, &ours) {
+            (Some(program), _) => format!("exec {} agent {arguments}", quoted(program)),
+            (None, Some(ours)) => start_script(ours, arguments),
+            (None, None) => unreachable!("one of both is there"),
+        };
+        let mut session = self.spawn(&script)?;
+        loop {
+            match session.banner(&self.host, watch)? {
+                Banner::Agent { version: PROTOCOL_VERSION } => return Ok(session),
+                Banner::Agent { version } => {
+                    return Err(Error::new(
+                        Fault::Install,
+                        format!("the program on {} speaks protocol {version}, ours {PROTOCOL_VERSION}", self.host),
+                    )
+                    .try_this("bring both to the same version, or leave out --haul-path"));
+                }
+                Banner::Fail(why) => {
+                    return Err(Error::new(Fault::Install, format!("cannot run haul on {}", self.host))
+                        .because(why)
+                        .try_this("install haul there and name it with --haul-path PATH"));
+                }
+                Banner::Need { system, machine } => {
+                    let ours = ours.as_ref().filter(|_| runs_on(&system, &machine)).ok_or_else(|| {
+                        Error::new(Fault::Install, format!("haul is not installed on {}", self.host))
+                            .because(format!("it is {system} on {machine}; our own program would not run there"))
+                            .try_this("install haul there, in the PATH of ssh commands or named with --haul-path PATH")
+                    })?;
+                    let (place, bytes) = (self.host.clone(), ours.bytes.len() as u64);
+                    watch.tell(&Event::Installing { place, bytes });
+                    session.send(&ours.bytes)?;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for SshSession {
+    /// A session that was not handed on is ended; one that was has its process elsewhere.
+    fn drop(&mut self) {
+        if self.output.is_some() {
+            let mut child = session::lock(&self.child);
+            // Both fail only when it is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl SshSession {
+    /// Reads up to the next banner. One byte at a time: what follows it belongs to somebody else.
+    fn banner(&mut self, host: &str, watch: &Watch) -> Result<Banner, Error> {
+        let mut scanner = BannerScanner::default();
+        let output = self.output.as_mut().expect("taken only once the agent runs");
+        let mut byte = [0];
+        let mut noise = Vec::new();
+        loop {
+            // Somebody may think about a password for minutes: only an interruption ends the wait.
+            while !ready(output, INTERRUPT_CHECK) {
+                if watch.interrupted() {
+                    return Err(session::interrupted());
+                }
+            }
+            match output.read(&mut byte) {
+                Ok(0) => return Err(self.ended(host, &noise)),
+                Ok(_) => noise.push(byte[0]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(Error::new(Fault::Ssh, format!("ssh to {host} failed")).because(error)),
+            }
+            match scanner.push(byte[0]) {
+                Ok(Some(banner)) => return Ok(banner),
+                Ok(None) => {}
+                Err(_) => {
+                    return Err(Error::new(Fault::Protocol, format!("{host} prints, but no haul starts there"))
+                        .because("its login shell writes more than 64 KiB to standard output")
+                        .try_this("keep login scripts silent for sessions without a terminal"));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let input = self.input.as_mut().expect("taken only once the agent runs");
+        input.write_all(bytes).and_then(|()| input.flush()).map_err(|error| {
+            Error::new(Fault::Install, "cannot copy our program to the far side")
+                .because(error)
+                .try_this("look for a full disk or quota in the home directory there")
+        })
+    }
+
+    /// Why ssh ended before the agent spoke: ssh's own words tell it apart.
+    fn ended(&mut self, host: &str, noise: &[u8]) -> Error {
+        let status = wait(&self.child, EXIT_WAIT).and_then(|status| status.code());
+        let said = self.words.last();
+        match status {
+            Some(255) => login_failed(host, &said),
+            Some(127) => Error::new(Fault::Install, format!("no such program on {host}"))
+                .try_this("correct --haul-path, or leave it out: haul then brings its own program"),
+            Some(code) => {
+                let error = Error::new(Fault::Ssh, format!("the session on {host} ended with status {code}"))
+                    .try_this(format!("try: ssh {host} true"));
+                let printed = String::from_utf8_lossy(noise);
+                match said.or_else(|| last_line(&printed)) {
+                    Some(words) => error.because(words),
+                    None => error,
+                }
+            }
+            None => Error::new(Fault::Ssh, format!("ssh to {host} was ended")),
+        }
+    }
+
+    /// The session as a stream; ending it kills ssh.
+    pub(crate) fn into_stream(self) -> Result<(Stream, SshChild), Error> {
+        let child = SshChild(Arc::clone(&self.child));
+        Ok((Stream::plain(self.into_pipes()?), child))
+    }
+
+    /// The session's two pipes; ending them kills ssh.
+    fn into_pipes(mut self) -> Result<Pipes, Error> {
+        let (Some(input), Some(output)) = (self.input.take(), self.output.take()) else { unreachable!("taken once") };
+        let child = Arc::clone(&self.child);
+        let kill: Box<dyn Fn() + Send + Sync> = Box::new(move || {
+            let mut child = session::lock(&child);
+            // Both fail only when it is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        });
+        Pipes::new(output, input, Some(kill))
+            .map_err(|error| Error::new(Fault::Ssh, "cannot use the pipes of ssh").because(error))
+    }
+}
+
+/// The ssh process of a session.
+pub(crate) struct SshChild(Arc<Mutex<Child>>);
+
+impl SshChild {
+    /// Waits a little for it to end by itself, then ends it.
+    pub(crate) fn end(self) {
+        if wait(&self.0, EXIT_WAIT).is_none() {
+            let mut child = session::lock(&self.0);
+            // Both fail only when it is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// How often an interruption is looked for while ssh logs in.
+const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
+
+fn ready(output: &ChildStdout, limit: Duration) -> bool {
+    let watched = [(output.as_fd(), Interest::Read)];
+    // An error of poll is found by the read that follows.
+    poll::wait(&watched, Some(limit)).is_ok_and(|ready| ready[0])
+}
+
+/// How long ssh may take to end after its session did.
+const EXIT_WAIT: Duration = Duration::from_millis(1500);
+
+fn wait(child: &Mutex<Child>, limit: Duration) -> Option<std::process::ExitStatus> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Ok(Some(status)) = session::lock(child).try_wait() {
+            return Some(status);
+        }
+        if Instant::now() >= end {
+            return None;
+        }
+        // There is no wait with a limit; a few milliseconds more or less do not matter at the end of a job.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
