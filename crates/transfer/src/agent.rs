@@ -1,7 +1,7 @@
 //! `haul agent`: the far side over standard input and output, started through ssh.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -93,17 +93,17 @@ fn relay(port: u16) -> Result<(), Error> {
     let mut output = io::stdout().lock();
     writeln!(output, "{AGENT} {PROTOCOL_VERSION}").and_then(|()| output.flush()).map_err(failed)?;
     drop(output);
-    let mut from_socket = socket.try_clone().map_err(failed)?;
-    let outward = std::thread::Builder::new()
-        .name("relay-out".into())
-        .spawn(move || pump(&mut from_socket, &mut io::stdout().lock()))
+    let mut to_socket = socket.try_clone().map_err(failed)?;
+    std::thread::Builder::new()
+        .name("relay-in".into())
+        .spawn(move || {
+            // Whatever ended it, the agent has to see the end of this direction; the other goes on.
+            let _ = pump(&mut io::stdin().lock(), &mut to_socket);
+            let _ = to_socket.shutdown(Shutdown::Write);
+        })
         .map_err(failed)?;
-    let mut to_socket = &socket;
-    let inward = pump(&mut io::stdin().lock(), &mut to_socket);
-    // The peer of this direction has to see its end; the other direction goes on.
-    let _ = socket.shutdown(std::net::Shutdown::Write);
-    let outward = outward.join().unwrap_or_else(|_| Err(io::Error::other("the relay broke")));
-    inward.and(outward).map_err(failed)
+    // When the agent is done with the lane, so is this process: the thread above may wait for its input for ever.
+    pump(&mut &socket, &mut io::stdout().lock()).map_err(failed)
 }
 
 fn pump(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {

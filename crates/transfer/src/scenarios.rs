@@ -30,6 +30,8 @@ enum Lane {
     Cut(usize),
     /// The byte at this place has a bit flipped.
     Flip(usize),
+    /// Dead for the sender; for the receiver it never ends.
+    Forgotten,
 }
 
 /// Remembers events; interrupts when asked to.
@@ -120,6 +122,17 @@ impl Lane {
         }
         let (sender, near) = Stream::plain_pair().unwrap();
         let (far, receiver) = Stream::plain_pair().unwrap();
+        if let Lane::Forgotten = self {
+            std::thread::spawn(move || {
+                drop(near);
+                // Holds the other end as long as the test process lives.
+                let _far = far;
+                loop {
+                    std::thread::park();
+                }
+            });
+            return (sender, receiver);
+        }
         std::thread::spawn(move || self.pass(near, far));
         (sender, receiver)
     }
@@ -137,7 +150,7 @@ impl Lane {
             match self {
                 Lane::Cut(at) if at < passed + read => keep = at.saturating_sub(passed),
                 Lane::Flip(at) if (passed..passed + read).contains(&at) => block[at - passed] ^= 0x20,
-                Lane::Good | Lane::Cut(_) | Lane::Flip(_) => {}
+                Lane::Good | Lane::Cut(_) | Lane::Flip(_) | Lane::Forgotten => {}
             }
             if to.write_all(&block[..keep]).is_err() || keep < read {
                 return;
@@ -173,6 +186,13 @@ fn a_lane_that_dies_hands_its_chunks_to_the_others() {
     assert_eq!((report.failed, report.files_moved), (0, 201));
     // Nothing with a receipt is sent again: at most what the dead lanes had under way.
     assert!(report.bytes_again <= 12_000_000, "{} bytes again", report.bytes_again);
+}
+
+#[test]
+fn a_lane_that_never_ends_does_not_hold_up_the_end_of_the_job() {
+    let bench = Bench::with_tree();
+    bench.copy_over(&[Lane::Good, Lane::Forgotten]).unwrap();
+    bench.assert_equal();
 }
 
 #[test]

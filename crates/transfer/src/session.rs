@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -59,10 +59,18 @@ impl Failure {
     }
 }
 
+/// Counts the threads of lanes that have not ended.
+#[derive(Default)]
+struct Running {
+    count: Mutex<usize>,
+    ended: Condvar,
+}
+
 /// The lanes of one side, each with its thread.
 pub(crate) struct Lanes {
     alive: Vec<(u16, ShutdownHandle)>,
     threads: Vec<JoinHandle<()>>,
+    running: Arc<Running>,
     none_since: Instant,
     given_up: Option<Error>,
     events: SyncSender<SessionEvent>,
@@ -71,7 +79,15 @@ pub(crate) struct Lanes {
 
 impl Lanes {
     pub(crate) fn new(events: SyncSender<SessionEvent>, watch: Arc<Watch>) -> Self {
-        Self { alive: Vec::new(), threads: Vec::new(), none_since: Instant::now(), given_up: None, events, watch }
+        Self {
+            alive: Vec::new(),
+            threads: Vec::new(),
+            running: Arc::default(),
+            none_since: Instant::now(),
+            given_up: None,
+            events,
+            watch,
+        }
     }
 
     /// Starts the thread of a new lane. `carry` returns when the lane is at its end; an error means before its time.
@@ -87,10 +103,14 @@ impl Lanes {
             self.cut(lane);
         }
         let events = self.events.clone();
+        let running = Arc::clone(&self.running);
+        *lock(&running.count) += 1;
         let thread = std::thread::Builder::new()
             .name(format!("lane-{lane}"))
             .spawn(move || {
                 let result = carry(stream);
+                *lock(&running.count) -= 1;
+                running.ended.notify_all();
                 // A session that is over does not listen any more.
                 let _ = events.send(SessionEvent::LaneDown(lane, result.err()));
             })
@@ -146,8 +166,11 @@ impl Lanes {
         }
     }
 
-    /// Waits for the lanes' threads.
-    pub(crate) fn join(self) {
+    /// Waits for the lanes' threads: nothing is at stake any more, so those that do not end by themselves soon are cut.
+    pub(crate) fn join(mut self) {
+        let count = lock(&self.running.count);
+        drop(self.running.ended.wait_timeout_while(count, FAREWELL, |count| *count > 0));
+        self.cut_all();
         drop(self.events);
         for thread in self.threads {
             // A panic in a lane was reported by the panic hook; its work went back to the queue with the lane.

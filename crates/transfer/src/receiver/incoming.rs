@@ -31,8 +31,18 @@ pub(super) struct Incoming {
     pub(super) is_retry: bool,
     /// It is there already; only its hash at the source is awaited.
     pub(super) kept: Option<KeptAs>,
-    /// `None` for a file that travels whole: the lane that gets it does everything.
+    /// `None` for a file that travels whole.
     large: Option<Mutex<Large>>,
+    whole: Mutex<Whole>,
+}
+
+/// A file that travels whole. When its lane dies it comes once more over another, maybe before the end of the first was
+/// noticed: both then write the same bytes to the same part, and the first that verifies counts.
+#[derive(Default)]
+struct Whole {
+    part: Option<Arc<Part>>,
+    arrived: bool,
+    stale: bool,
 }
 
 struct Large {
@@ -94,13 +104,24 @@ impl Incoming {
     ) -> Self {
         let layout = ChunkLayout::of(identity.size);
         let large = (!layout.is_whole()).then(|| Mutex::new(Large::new(Ledger::new(layout), None, inplace)));
-        Self { index, item, path, identity, layout, inplace, is_retry, kept: None, large }
+        Self { index, item, path, identity, layout, inplace, is_retry, kept: None, large, whole: Mutex::default() }
     }
 
     /// A file that is there already.
     pub(super) fn kept(index: u64, item: Arc<Item>, path: Vec<u8>, identity: Identity, kept: KeptAs) -> Self {
         let layout = ChunkLayout::of(identity.size);
-        Self { index, item, path, identity, layout, inplace: false, is_retry: false, kept: Some(kept), large: None }
+        Self {
+            index,
+            item,
+            path,
+            identity,
+            layout,
+            inplace: false,
+            is_retry: false,
+            kept: Some(kept),
+            large: None,
+            whole: Mutex::default(),
+        }
     }
 
     /// Goes on with the part of an earlier run, when its journal is about this very file.
@@ -150,23 +171,46 @@ impl Incoming {
         Ok(part)
     }
 
+    /// The file that a whole file is written to, made by the first lane that needs it.
+    pub(super) fn whole_part(&self, tree: &TargetTree) -> Result<Arc<Part>, StoreError> {
+        let mut whole = session::lock(&self.whole);
+        if let Some(part) = &whole.part {
+            return Ok(Arc::clone(part));
+        }
+        let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
+        whole.part = Some(Arc::clone(&part));
+        Ok(part)
+    }
+
+    /// A whole file verified. False when it had done so before.
+    pub(super) fn claim_arrival(&self) -> bool {
+        !std::mem::replace(&mut session::lock(&self.whole).arrived, true)
+    }
+
     /// Whether data for this chunk is still of use.
     pub(super) fn wants(&self, chunk: u32) -> bool {
-        self.large().is_some_and(|large| {
-            let large = session::lock(large);
-            !large.dead && large.ledger.is_missing(chunk)
-        })
+        match self.large() {
+            Some(large) => {
+                let large = session::lock(large);
+                !large.dead && large.ledger.is_missing(chunk)
+            }
+            None => !session::lock(&self.whole).arrived,
+        }
     }
 
     /// Whether a hole has to be made where one is received.
     pub(super) fn is_stale(&self) -> bool {
-        self.large().is_some_and(|large| session::lock(large).stale)
+        match self.large() {
+            Some(large) => session::lock(large).stale,
+            None => session::lock(&self.whole).stale,
+        }
     }
 
     /// Data that did not verify was written.
     pub(super) fn spoilt(&self) {
-        if let Some(large) = self.large() {
-            session::lock(large).stale = true;
+        match self.large() {
+            Some(large) => session::lock(large).stale = true,
+            None => session::lock(&self.whole).stale = true,
         }
     }
 
@@ -236,10 +280,19 @@ impl Incoming {
 
     /// Nothing more of this file; its part is thrown away when it is of no use to a later run.
     pub(super) fn abandon(&self, keep_part: bool) {
-        let Some(large) = self.large() else { return };
-        let mut large = session::lock(large);
-        large.dead = true;
-        if let Some(part) = large.part.take()
+        let part = match self.large() {
+            Some(large) => {
+                let mut large = session::lock(large);
+                large.dead = true;
+                large.part.take()
+            }
+            None => {
+                let mut whole = session::lock(&self.whole);
+                whole.arrived = true;
+                whole.part.take()
+            }
+        };
+        if let Some(part) = part
             && !keep_part
             && !self.inplace
         {

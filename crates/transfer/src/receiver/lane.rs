@@ -39,7 +39,7 @@ const MAX_PENDING: usize = 64;
 struct Lane<'a> {
     input: Input,
     shared: &'a Arc<Shared>,
-    pending: Vec<(Arc<Incoming>, Part, Hash)>,
+    pending: Vec<(Arc<Incoming>, Arc<Part>, Hash)>,
     decompressor: Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
     watch: Stopwatch,
 }
@@ -49,7 +49,7 @@ enum Sink {
     /// A chunk of a large file.
     Chunk(Arc<Part>),
     /// A whole file; made at the first block unless all of it is in that block.
-    Whole(Option<Part>),
+    Whole(Option<Arc<Part>>),
     /// Nobody wants it (any more).
     Nowhere,
 }
@@ -126,10 +126,10 @@ impl Lane<'_> {
             return Err(broken("wrong kind of unit"));
         }
         let mut failed = None;
-        let sink = if layout.is_whole() {
-            Sink::Whole(None)
-        } else if !incoming.wants(header.chunk) {
+        let sink = if !incoming.wants(header.chunk) {
             Sink::Nowhere
+        } else if layout.is_whole() {
+            Sink::Whole(None)
         } else {
             match incoming.part(&self.shared.tree) {
                 Ok(part) => Sink::Chunk(part),
@@ -180,13 +180,8 @@ impl Lane<'_> {
     }
 
     fn finish(&mut self, arrival: Arrival, trailer: Trailer) -> io::Result<()> {
-        let Trailer::Complete(claimed) = trailer else {
-            // The control channel says what became of the file.
-            if let Sink::Whole(Some(part)) = arrival.sink {
-                let _ = part.discard();
-            }
-            return Ok(());
-        };
+        // The control channel says what became of the file, and what to do with what arrived.
+        let Trailer::Complete(claimed) = trailer else { return Ok(()) };
         if let Some(error) = &arrival.failed {
             self.shared.fail(&arrival.incoming, error);
             return Ok(());
@@ -223,16 +218,19 @@ impl Lane<'_> {
                 let part = match part {
                     Some(part) => Ok(part),
                     // Empty, or one hole.
-                    None => self.shared.tree.new_part(&incoming.path, incoming.inplace),
+                    None => incoming.whole_part(&self.shared.tree),
                 };
                 let sized = part.and_then(|part| {
                     // The last write did not reach the end when the file ends in a hole, or was longer before.
-                    if arrival.data_bytes < incoming.identity.size || incoming.inplace {
+                    let rewritten = incoming.inplace || incoming.is_stale();
+                    if arrival.data_bytes < incoming.identity.size || rewritten {
                         part.set_size(incoming.identity.size)?;
                     }
                     Ok(part)
                 });
                 match sized {
+                    // It came a second time, after the end of its first lane: the first was in time.
+                    Ok(_) if !incoming.claim_arrival() => {}
                     Ok(part) => {
                         self.shared.receipt(receipt);
                         self.pending.push((incoming, part, verified.hash()));
@@ -306,7 +304,7 @@ impl Arrival {
             Sink::Nowhere => Ok(()),
             Sink::Chunk(part) => part.write_at(data, self.offset),
             Sink::Whole(Some(part)) => part.write_at(data, self.offset),
-            Sink::Whole(none) => match shared.tree.new_part(&self.incoming.path, self.incoming.inplace) {
+            Sink::Whole(none) => match self.incoming.whole_part(&shared.tree) {
                 Ok(part) => none.insert(part).write_at(data, self.offset),
                 Err(error) => Err(error),
             },
