@@ -8,9 +8,9 @@ pub const RECORD_PLAIN_BYTES: usize = 16_384;
 pub const RECORD_OVERHEAD_BYTES: usize = 5 + 1 + 16;
 /// Ciphertext of one record that we accept: 2^14 + 256 (RFC 8446, 5.2).
 pub const RECORD_CIPHER_BYTES: usize = RECORD_PLAIN_BYTES + 256;
-/// Records sealed before one write(2): 16 x 16 KiB is the 256 KiB block of a lane.
-pub const RECORDS_PER_WRITE: usize = 16;
-/// Bytes asked of one read(2): a peer's whole write (16 x 16,406 = 262,496 bytes) and the start of the next.
+/// Records sealed before one write(2): 16 x 16 KiB is the 256 KiB block of a lane, one more holds its headers.
+pub const RECORDS_PER_WRITE: usize = 17;
+/// Bytes asked of one read(2): a peer's whole write (17 x 16,406 = 278,902 bytes) and the start of the next.
 pub const READ_BYTES: usize = (RECORDS_PER_WRITE + 1) * (RECORD_PLAIN_BYTES + RECORD_OVERHEAD_BYTES);
 /// Records under one key before we change it. AES-GCM stays far below its bounds up to 2^24.5 full records (RFC 8446,
 /// 5.5); half of 2^24, that is 128 GiB, leaves room.
