@@ -123,13 +123,20 @@ impl SshTarget {
 
     /// Starts the far side's agent. `arguments` follow `haul agent`.
     pub(crate) fn start_agent(&self, arguments: &str, watch: &Watch) -> Result<SshSession, Error> {
-        let ours = if self.options.remote_program.is_some() { None } else { Some(Program::ours()?) };
-        let script = match (&self.options.remote_program, &ours) {
-            (Some(program), _) => format!("exec {} agent {arguments}", quoted(program)),
-            (None, Some(ours)) => start_script(ours, arguments),
-            (None, None) => unreachable!("one of both is there"),
+        let script = match &self.options.remote_program {
+            Some(program) => format!("exec {} agent {arguments}", quoted(program)),
+            None => start_script(arguments),
         };
         let mut session = self.spawn(&script)?;
+        let ours = match self.options.remote_program {
+            Some(_) => None,
+            None => {
+                let ours = Program::ours()?;
+                // When ssh could not connect, its own words say so better than the broken pipe.
+                drop(session.send(format!("{} {}\n", ours.sha256, ours.bytes.len()).as_bytes()));
+                Some(ours)
+            }
+        };
         loop {
             match session.banner(&self.host, watch)? {
                 Banner::Agent { version: PROTOCOL_VERSION } => return Ok(session),

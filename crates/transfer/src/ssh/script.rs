@@ -8,7 +8,7 @@ use crate::error::{Error, Fault};
 /// Our own program, to be copied to a far side.
 pub(super) struct Program {
     pub(super) bytes: Vec<u8>,
-    sha256: String,
+    pub(super) sha256: String,
 }
 
 impl Program {
@@ -33,19 +33,21 @@ pub(super) fn runs_on(system: &str, machine: &str) -> bool {
 /// The command for the login shell. Any shell hands a single-quoted word on as it is, so it holds no quote, no newline and
 /// no exclamation mark (csh); `sh` runs it. SHA-256 because every system has a program for it; openssl's
 /// takes half the time of the others (10 against 20 ms for our 8 MB).
-pub(super) fn start_script(ours: &Program, arguments: &str) -> String {
-    let (sha256, size) = (&ours.sha256, ours.bytes.len());
+///
+/// It reads the hash and the size of our program as one line, so that we compute them while ssh connects, and then, when it
+/// asked for it, the program.
+pub(super) fn start_script(arguments: &str) -> String {
     let script = format!(
-        "w={sha256}; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/haul; f=$d/haul-$w; \
+        "read -r w n; d=${{XDG_CACHE_HOME:-$HOME/.cache}}/haul; f=$d/haul-$w; \
          s() {{ {{ openssl dgst -sha256 -r \"$1\" || sha256sum \"$1\" || shasum -a 256 \"$1\"; }} 2>/dev/null | cut -c1-64; }}; \
-         if [ -x \"$f\" ] && [ \"$(s \"$f\")\" = $w ]; then exec \"$f\" agent {arguments}; fi; \
+         if [ -x \"$f\" ] && [ \"$(s \"$f\")\" = \"$w\" ]; then exec \"$f\" agent {arguments}; fi; \
          p=$(command -v haul 2>/dev/null) && [ \"$(\"$p\" agent --protocol 2>/dev/null)\" = \"haul-protocol {PROTOCOL_VERSION}\" ] \
          && exec \"$p\" agent {arguments}; \
          echo \"{NEED} $(uname -s) $(uname -m)\"; \
          t=; mkdir -p -m 700 \"$d\" 2>/dev/null && t=$(mktemp \"$d/.new.XXXXXX\" 2>/dev/null); \
-         if [ -z \"$t\" ]; then head -c {size} >/dev/null; echo \"{FAIL} cannot write to $d\"; exit 1; fi; \
-         trap \"rm -f $t\" EXIT; head -c {size} >\"$t\"; \
-         if [ \"$(s \"$t\")\" = $w ]; then :; else echo \"{FAIL} our program did not arrive whole in $d (no space, or no sha256sum)\"; exit 1; fi; \
+         if [ -z \"$t\" ]; then head -c $n >/dev/null; echo \"{FAIL} cannot write to $d\"; exit 1; fi; \
+         trap \"rm -f $t\" EXIT; head -c $n >\"$t\"; \
+         if [ \"$(s \"$t\")\" = \"$w\" ]; then :; else echo \"{FAIL} our program did not arrive whole in $d (no space, or no sha256sum)\"; exit 1; fi; \
          chmod 700 \"$t\"; if [ \"$(\"$t\" agent --protocol 2>/dev/null)\" = \"haul-protocol {PROTOCOL_VERSION}\" ]; then :; \
          else echo \"{FAIL} programs cannot be run from $d (mounted noexec)\"; exit 1; fi; \
          mv -f \"$t\" \"$f\" && exec \"$f\" agent {arguments}; echo \"{FAIL} cannot put our program into $d\"; exit 1"
@@ -64,8 +66,7 @@ mod tests {
 
     #[test]
     fn the_start_script_survives_any_login_shell() {
-        let program = Program { bytes: vec![0; 10], sha256: "ab".repeat(32) };
-        let script = start_script(&program, "--port-range 5000-5010");
+        let script = start_script("--port-range 5000-5010");
         let inner = script.strip_prefix("exec sh -c '").unwrap().strip_suffix('\'').unwrap();
         assert!(!inner.contains(['\'', '\n', '!']), "{inner}");
     }
