@@ -1,6 +1,7 @@
 //! What both ends of a session have in common: its first failure, its lanes, its clock.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -108,7 +109,10 @@ impl Lanes {
         let thread = std::thread::Builder::new()
             .name(format!("lane-{lane}"))
             .spawn(move || {
-                let result = carry(stream);
+                // A broken invariant of ours, which the panic hook has told, costs this lane, not the session: its work goes
+                // back to the queue like that of any lane that died.
+                let result = catch_unwind(AssertUnwindSafe(|| carry(stream)))
+                    .unwrap_or_else(|_| Err(io::Error::other("the thread of this lane panicked")));
                 *lock(&running.count) -= 1;
                 running.ended.notify_all();
                 // A session that is over does not listen any more.
@@ -173,7 +177,7 @@ impl Lanes {
         self.cut_all();
         drop(self.events);
         for thread in self.threads {
-            // A panic in a lane was reported by the panic hook; its work went back to the queue with the lane.
+            // It caught its own panic.
             let _ = thread.join();
         }
     }
@@ -237,4 +241,33 @@ pub(crate) fn unexpected(message: &Control) -> Error {
 pub(crate) fn abort(channel: &Channel, error: &Error) {
     channel.outbox().send(Control::Abort(convert::abort(error)));
     channel.close(FAREWELL);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::Events;
+    use crate::event::{Event, Observer};
+
+    struct Deaf;
+
+    impl Observer for Deaf {
+        fn on_event(&self, _: &Event) {}
+
+        fn interrupted(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_lane_whose_thread_panics_is_a_lane_that_died() {
+        let events = Events::new();
+        let mut lanes = Lanes::new(events.sender(), Arc::new(Watch::new(Arc::new(Deaf))));
+        let (stream, mut peer) = Stream::plain_pair().unwrap();
+        lanes.start(stream, 3, |_stream| panic!("as if an invariant were broken")).unwrap();
+        let Some(SessionEvent::LaneDown(3, Some(error))) = events.next(FAREWELL) else { panic!("nobody was told") };
+        assert_eq!(error.to_string(), "the thread of this lane panicked");
+        lanes.ended(3);
+        assert_eq!(std::io::Read::read(&mut peer, &mut [0]).unwrap(), 0, "the peer sees its end");
+    }
 }
