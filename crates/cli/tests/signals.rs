@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use haul_transfer::manifest_file::{HEADER, RootHasher, Trailer};
 
-/// Starts `haul verify PIPE` under a shell that first does `prepare`, and opens the pipe.
+/// Starts `haul verify PIPE` under a shell that first does `prepare`, and opens the pipe. Whatever runs the tests may ignore
+/// signals itself (nohup, a job in the background); that is not handed on.
 fn start(dir: &Path, prepare: &str) -> (Child, File) {
     let pipe = dir.join("manifest");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let child = Command::new("sh")
-        .args(["-c", &format!("{prepare} exec \"$0\" verify manifest tree"), env!("CARGO_BIN_EXE_haul")])
+    let child = Command::new("env")
+        .args(["--default-signal=INT,TERM,HUP", "sh", "-c"])
+        .args([&format!("{prepare} exec \"$0\" verify manifest tree"), env!("CARGO_BIN_EXE_haul")])
         .current_dir(dir)
         .stderr(Stdio::null())
         .stdout(Stdio::null())
