@@ -1,0 +1,4 @@
+//! `haul-lab`: puts any command into an emulated network.
+#![forbid(unsafe_code)]
+
+fn main() {}

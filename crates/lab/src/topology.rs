@@ -1,0 +1,580 @@
+//! What stands in the box: hosts, links between two of them, shared segments, traffic, and what happens when.
+//!
+//! Read from TOML or made from the flags of `haul-lab run`; past [`Topology::check`] it cannot be impossible.
+//!
+//! ```toml
+//! name = "transatlantic"
+//! seed = 1
+//!
+//! [hosts.client]
+//! preset = "stock"
+//! [hosts.server]
+//! sysctl = { "net.ipv4.tcp_congestion_control" = "cubic" }
+//!
+//! [[links]]
+//! name = "wan"
+//! ends = ["client", "server"]
+//! rate = "1Gbit"
+//! rtt = "228ms"
+//! queue = "14MB"
+//! loss = 1e-4
+//! back = { rate = "100Mbit" }       # from the second end to the first, where it differs
+//!
+//! [[traffic]]
+//! kind = "udp"
+//! from = "client"
+//! to = "server"
+//! rate = "16Mbit"
+//!
+//! [[events]]
+//! at = "5s"
+//! link = "wan"
+//! down = true
+//! ```
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::limits;
+use crate::units::{Probability, Rate, Size, Time};
+
+/// A network.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// For titles and file names.
+    #[serde(default = "default_name")]
+    pub name: String,
+    /// All chance comes from it: the same seed, the same packets lost (as far as the same packets are sent).
+    #[serde(default = "default_seed")]
+    pub seed: u64,
+    /// By name; the order is that of the names.
+    pub hosts: BTreeMap<String, HostSpec>,
+    /// Between two hosts each.
+    #[serde(default)]
+    pub links: Vec<LinkSpec>,
+    /// Half-duplex Ethernets that several hosts share.
+    #[serde(default)]
+    pub segments: Vec<SegmentSpec>,
+    /// Other people's packets.
+    #[serde(default)]
+    pub traffic: Vec<TrafficSpec>,
+    /// What changes while it runs.
+    #[serde(default)]
+    pub events: Vec<EventSpec>,
+}
+
+/// One host.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostSpec {
+    /// Settings of a kernel as distributions ship it.
+    #[serde(default)]
+    pub preset: Option<Preset>,
+    /// Settings by name, over those of the preset.
+    #[serde(default)]
+    pub sysctl: BTreeMap<String, SysctlValue>,
+    /// Passes packets on; hosts do not.
+    #[serde(default)]
+    pub router: bool,
+}
+
+/// A set of settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// What a host has after installation: cubic, 6 MB receive and 4 MB send buffers at most, 208 KiB for explicit ones.
+    Stock,
+}
+
+/// A value of sysctl(8), written as a number or as text.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum SysctlValue {
+    /// `1`
+    Number(i64),
+    /// `"4096 131072 6291456"`
+    Text(String),
+}
+
+/// A link between two hosts: two directions, each with its own queue.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkSpec {
+    /// For events, captures and messages; the two ends joined by `-` when not given.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The two hosts.
+    pub ends: [String; 2],
+    /// Round-trip time: half of it each way. Instead of `delay`.
+    #[serde(default)]
+    pub rtt: Option<Time>,
+    /// Bytes of the largest IP packet.
+    #[serde(default = "default_mtu")]
+    pub mtu: u32,
+    /// Large segments (TSO) pass the emulator whole: for links above about 1 Gbit/s. Chosen by the rate when not given.
+    #[serde(default)]
+    pub large_segments: Option<bool>,
+    /// What holds for both directions.
+    #[serde(flatten)]
+    pub both: DirectionSpec,
+    /// What differs from the second end to the first.
+    #[serde(default)]
+    pub back: DirectionSpec,
+}
+
+/// One direction; what is not given is as in the other, or does not happen.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct DirectionSpec {
+    /// Bits per second on the wire, Ethernet framing included (38 bytes a packet).
+    pub rate: Option<Rate>,
+    /// One way.
+    pub delay: Option<Time>,
+    /// Up to this much is added to the delay of a packet at random; packets keep their order.
+    pub jitter: Option<Time>,
+    /// Bytes that may wait. When not given: what the link carries in 100 ms or in one round trip, whichever is more.
+    pub queue: Option<Size>,
+    /// Share of packets lost, each on its own.
+    pub loss: Option<Probability>,
+    /// Losses that come together.
+    pub burst: Option<BurstSpec>,
+    /// Share of packets that are held back and so overtaken by those behind them.
+    pub reorder: Option<Probability>,
+    /// How long those are held back; 1 ms when not given.
+    pub reorder_by: Option<Time>,
+    /// Share of packets that arrive twice.
+    pub duplicate: Option<Probability>,
+    /// Share of packets that arrive with one bit changed.
+    pub corrupt: Option<Probability>,
+    /// DiffServ classes instead of one queue.
+    pub diffserv: Option<DiffServSpec>,
+}
+
+/// The model of Gilbert and Elliott: a good and a bad state; all is lost in the bad one.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BurstSpec {
+    /// Share of all packets lost, in the long run.
+    pub loss: Probability,
+    /// Mean number of packets lost in a row.
+    pub length: f64,
+}
+
+/// Four classes by the DSCP of each packet (RFC 4594): EF first, then AF, best effort and lower effort.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DiffServSpec {
+    /// EF above this rate is dropped (RFC 3246 wants it policed); half of the link when not given.
+    pub ef_rate: Option<Rate>,
+    /// Share of what EF leaves that AF may take before best effort gets its turn; a half when not given.
+    pub af_share: Option<Probability>,
+}
+
+/// A half-duplex Ethernet: one sends at a time, all hear it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SegmentSpec {
+    /// For events, captures and messages.
+    pub name: String,
+    /// At least two.
+    pub hosts: Vec<String>,
+    /// Bits per second, shared by all.
+    pub rate: Rate,
+    /// From any to any.
+    #[serde(default)]
+    pub delay: Time,
+    /// Bytes that may wait at each host.
+    #[serde(default)]
+    pub queue: Option<Size>,
+    /// Bytes of the largest IP packet.
+    #[serde(default = "default_mtu")]
+    pub mtu: u32,
+}
+
+/// Other people's packets.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
+pub enum TrafficSpec {
+    /// Datagrams at a constant rate.
+    Udp {
+        /// Host.
+        from: String,
+        /// Host.
+        to: String,
+        /// IP bytes on the wire.
+        rate: Rate,
+        /// Bytes of payload each; 1000 when not given.
+        #[serde(default)]
+        packet: Option<Size>,
+        /// DSCP of the packets; 0 when not given.
+        #[serde(default)]
+        dscp: u8,
+    },
+    /// Datagrams at a constant rate for a while, then none for a while; both times are means of random ones.
+    OnOff {
+        /// Host.
+        from: String,
+        /// Host.
+        to: String,
+        /// While on.
+        rate: Rate,
+        /// Mean.
+        on: Time,
+        /// Mean.
+        off: Time,
+        /// Bytes of payload each; 1000 when not given.
+        #[serde(default)]
+        packet: Option<Size>,
+    },
+    /// TCP connections that send as fast as they may.
+    Tcp {
+        /// Host.
+        from: String,
+        /// Host.
+        to: String,
+        /// Number of connections.
+        #[serde(default = "one")]
+        flows: u16,
+    },
+}
+
+/// Something that changes at a time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventSpec {
+    /// Since the start of the lab.
+    pub at: Time,
+    /// The link that it happens to.
+    pub link: String,
+    /// True: nothing passes any more. False: it does again.
+    #[serde(default)]
+    pub down: Option<bool>,
+    /// A new rate.
+    #[serde(default)]
+    pub rate: Option<Rate>,
+    /// A new delay, one way.
+    #[serde(default)]
+    pub delay: Option<Time>,
+    /// A new loss.
+    #[serde(default)]
+    pub loss: Option<Probability>,
+}
+
+/// Why a network cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// The text is not TOML of this form.
+    #[error("cannot read the topology: {0}")]
+    Syntax(String),
+    /// The text is well formed, the network is not.
+    #[error("{what}: {why}")]
+    Impossible {
+        /// Which part.
+        what: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Topology {
+    /// Reads TOML and checks it.
+    pub fn parse(text: &str) -> Result<Topology, TopologyError> {
+        let topology: Topology = toml::from_str(text).map_err(|error| TopologyError::Syntax(error.to_string()))?;
+        topology.check()?;
+        Ok(topology)
+    }
+
+    /// Whether such a network can be.
+    pub fn check(&self) -> Result<(), TopologyError> {
+        self.check_hosts()?;
+        for link in &self.links {
+            let what = format!("link {}", link.name());
+            let [one, other] = &link.ends;
+            self.check_host(&what, one)?;
+            self.check_host(&what, other)?;
+            if one == other {
+                return Err(impossible(what, "its two ends are the same host"));
+            }
+            check_mtu(&what, link.mtu)?;
+            if link.rtt.is_some() && (link.both.delay.is_some() || link.back.delay.is_some()) {
+                return Err(impossible(what, "give rtt or delay, not both"));
+            }
+            for direction in [link.forth(), link.back()] {
+                direction.check(&what)?;
+            }
+        }
+        for segment in &self.segments {
+            let what = format!("segment {}", segment.name);
+            check_mtu(&what, segment.mtu)?;
+            if segment.hosts.len() < 2 || segment.hosts.len() > limits::MAX_HOSTS_PER_SEGMENT {
+                let why = format!("it needs 2 to {} hosts", limits::MAX_HOSTS_PER_SEGMENT);
+                return Err(impossible(what, why));
+            }
+            for (at, host) in segment.hosts.iter().enumerate() {
+                self.check_host(&what, host)?;
+                if segment.hosts[..at].contains(host) {
+                    return Err(impossible(what, format!("{host} stands there twice")));
+                }
+            }
+        }
+        self.check_names()?;
+        for traffic in &self.traffic {
+            let (from, to) = traffic.ends();
+            let what = format!("traffic from {from} to {to}");
+            self.check_host(&what, from)?;
+            self.check_host(&what, to)?;
+        }
+        for event in &self.events {
+            let what = format!("event at {}", event.at);
+            if !self.links.iter().any(|link| link.name() == event.link) {
+                return Err(impossible(what, format!("there is no link {}", event.link)));
+            }
+            if (event.down, event.rate, event.delay, event.loss) == (None, None, None, None) {
+                return Err(impossible(what, "it changes nothing"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_hosts(&self) -> Result<(), TopologyError> {
+        if self.hosts.is_empty() || self.hosts.len() > limits::MAX_HOSTS {
+            return Err(impossible("hosts", format!("there must be 1 to {}", limits::MAX_HOSTS)));
+        }
+        for name in self.hosts.keys() {
+            let fits = (1..=limits::MAX_NAME_BYTES).contains(&name.len())
+                && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+                && !name.starts_with('-');
+            if !fits || name == "localhost" {
+                let why = format!("a name has 1 to {} of a-z, 0-9 and -", limits::MAX_NAME_BYTES);
+                return Err(impossible(format!("host {name:?}"), why));
+            }
+        }
+        if self.links.len() + self.segments.len() > limits::MAX_LINKS {
+            return Err(impossible("links", format!("there may be at most {}", limits::MAX_LINKS)));
+        }
+        Ok(())
+    }
+
+    fn check_host(&self, what: &str, host: &str) -> Result<(), TopologyError> {
+        match self.hosts.contains_key(host) {
+            true => Ok(()),
+            false => Err(impossible(what, format!("there is no host {host:?}"))),
+        }
+    }
+
+    fn check_names(&self) -> Result<(), TopologyError> {
+        let mut names: Vec<String> = self.links.iter().map(LinkSpec::name).collect();
+        names.extend(self.segments.iter().map(|segment| segment.name.clone()));
+        names.sort();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(impossible(format!("link {}", pair[0]), "two links have this name: give them others")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl LinkSpec {
+    /// Its name, given or made of its ends.
+    pub fn name(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.ends.join("-"))
+    }
+
+    /// From the first end to the second.
+    pub fn forth(&self) -> DirectionSpec {
+        let half = self.rtt.map(|rtt| Time(rtt.0 / 2));
+        DirectionSpec { delay: self.both.delay.or(half), ..self.both.clone() }
+    }
+
+    /// From the second end to the first.
+    pub fn back(&self) -> DirectionSpec {
+        let (back, forth) = (self.back.clone(), self.forth());
+        DirectionSpec {
+            rate: back.rate.or(forth.rate),
+            delay: back.delay.or(forth.delay),
+            jitter: back.jitter.or(forth.jitter),
+            queue: back.queue.or(forth.queue),
+            loss: back.loss.or(forth.loss),
+            burst: back.burst.or(forth.burst),
+            reorder: back.reorder.or(forth.reorder),
+            reorder_by: back.reorder_by.or(forth.reorder_by),
+            duplicate: back.duplicate.or(forth.duplicate),
+            corrupt: back.corrupt.or(forth.corrupt),
+            diffserv: back.diffserv.or(forth.diffserv),
+        }
+    }
+
+    /// Both ways together.
+    pub fn rtt(&self) -> Time {
+        Time(self.forth().delay.unwrap_or_default().0 + self.back().delay.unwrap_or_default().0)
+    }
+
+    /// Whether segments pass whole: as asked, or above [`limits::LARGE_SEGMENTS_FROM_BITS_PER_S`].
+    pub fn has_large_segments(&self) -> bool {
+        let fastest =
+            [self.forth().rate, self.back().rate].into_iter().map(|rate| rate.map_or(u64::MAX, Rate::bits_per_s)).max();
+        self.large_segments.unwrap_or(fastest > Some(limits::LARGE_SEGMENTS_FROM_BITS_PER_S))
+    }
+}
+
+impl DirectionSpec {
+    /// Bytes that may wait at this direction's entrance, given the round trip of the link.
+    pub fn queue_bytes(&self, rtt: Time) -> u64 {
+        match (self.queue, self.rate) {
+            (Some(queue), _) => queue.bytes,
+            (None, Some(rate)) => rate.bytes_in(rtt.0.max(limits::DEFAULT_QUEUE_TIME)),
+            (None, None) => limits::UNLIMITED_LINK_QUEUE_BYTES,
+        }
+    }
+
+    fn check(&self, what: &str) -> Result<(), TopologyError> {
+        if let Some(burst) = self.burst
+            && (!burst.length.is_finite() || burst.length < 1.0 || burst.loss.share() >= 1.0)
+        {
+            return Err(impossible(what, "a burst needs a length of at least 1 and a loss below 1"));
+        }
+        if self.jitter.is_some_and(|jitter| jitter.0 > limits::MAX_DELAY)
+            || self.delay.is_some_and(|delay| delay.0 > limits::MAX_DELAY)
+        {
+            return Err(impossible(what, format!("a delay may be at most {}", Time(limits::MAX_DELAY))));
+        }
+        if self.queue.is_some_and(|queue| queue.bytes > limits::MAX_QUEUE_BYTES) {
+            let most = Size { bytes: limits::MAX_QUEUE_BYTES };
+            return Err(impossible(what, format!("a queue may hold at most {most}")));
+        }
+        if self.diffserv.is_some() && self.rate.is_none() {
+            return Err(impossible(what, "DiffServ needs a rate: without one nothing ever waits"));
+        }
+        Ok(())
+    }
+}
+
+impl TrafficSpec {
+    /// From and to.
+    pub fn ends(&self) -> (&str, &str) {
+        match self {
+            TrafficSpec::Udp { from, to, .. }
+            | TrafficSpec::OnOff { from, to, .. }
+            | TrafficSpec::Tcp { from, to, .. } => (from, to),
+        }
+    }
+}
+
+impl SysctlValue {
+    /// As it is written to `/proc/sys`.
+    pub fn text(&self) -> String {
+        match self {
+            SysctlValue::Number(number) => number.to_string(),
+            SysctlValue::Text(text) => text.clone(),
+        }
+    }
+}
+
+impl Preset {
+    /// The settings by name. Source: a Debian 12 host with 8 GB of memory after installation.
+    pub fn sysctls(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Preset::Stock => &[
+                ("net.ipv4.tcp_congestion_control", "cubic"),
+                ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
+                ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+                ("net.core.rmem_max", "212992"),
+                ("net.core.wmem_max", "212992"),
+            ],
+        }
+    }
+}
+
+fn check_mtu(what: &str, mtu: u32) -> Result<(), TopologyError> {
+    match (limits::MIN_MTU..=limits::MAX_MTU).contains(&mtu) {
+        true => Ok(()),
+        false => Err(impossible(what, format!("the MTU must be {} to {}", limits::MIN_MTU, limits::MAX_MTU))),
+    }
+}
+
+fn impossible(what: impl Into<String>, why: impl Into<String>) -> TopologyError {
+    TopologyError::Impossible { what: what.into(), why: why.into() }
+}
+
+fn default_name() -> String {
+    "lab".to_owned()
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn default_mtu() -> u32 {
+    1500
+}
+
+fn one() -> u16 {
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAN: &str = r#"
+        [hosts.client]
+        preset = "stock"
+        [hosts.server]
+        sysctl = { "net.ipv4.tcp_congestion_control" = "bbr", "net.ipv4.ip_forward" = 0 }
+
+        [[links]]
+        name = "wan"
+        ends = ["client", "server"]
+        rate = "1Gbit"
+        rtt = "228ms"
+        loss = 1e-4
+        burst = { loss = "0.1%", length = 5 }
+        back = { rate = "100Mbit", loss = 0 }
+
+        [[traffic]]
+        kind = "udp"
+        from = "client"
+        to = "server"
+        rate = "16Mbit"
+
+        [[events]]
+        at = "5s"
+        link = "wan"
+        down = true
+    "#;
+
+    #[test]
+    fn a_link_has_two_directions_and_the_way_back_differs_only_where_it_says_so() {
+        let topology = Topology::parse(WAN).unwrap();
+        let link = &topology.links[0];
+        assert_eq!(link.forth().rate.unwrap().to_string(), "1 Gbit/s");
+        assert_eq!(link.back().rate.unwrap().to_string(), "100 Mbit/s");
+        assert_eq!(link.back().delay.unwrap().to_string(), "114 ms");
+        assert!(link.back().loss.unwrap().is_never());
+        assert_eq!(link.forth().queue_bytes(link.rtt()), 28_500_000);
+        assert!(!link.has_large_segments());
+    }
+
+    #[test]
+    fn an_impossible_network_is_refused_with_its_reason() {
+        let refused = |change: &dyn Fn(&str) -> String| Topology::parse(&change(WAN)).unwrap_err().to_string();
+        let cases: [(&str, &str, &str); 7] = [
+            (
+                r#"ends = ["client", "server"]"#,
+                r#"ends = ["client", "client"]"#,
+                "link wan: its two ends are the same host",
+            ),
+            (r#"ends = ["client", "server"]"#, r#"ends = ["client", "moon"]"#, r#"link wan: there is no host "moon""#),
+            (r#"rtt = "228ms""#, "rtt = \"228ms\"\ndelay = \"1ms\"", "link wan: give rtt or delay, not both"),
+            ("down = true", "", "event at 5 s: it changes nothing"),
+            (r#"link = "wan""#, r#"link = "lan""#, "event at 5 s: there is no link lan"),
+            ("length = 5", "length = 0", "link wan: a burst needs a length of at least 1 and a loss below 1"),
+            (r#"rate = "1Gbit""#, "rate = \"1Gbit\"\nmtu = 10", "link wan: the MTU must be 576 to 65521"),
+        ];
+        for (from, to, why) in cases {
+            assert_eq!(refused(&|text| text.replacen(from, to, 1)), why);
+        }
+        assert!(refused(&|text| text.replace("1Gbit", "fast")).contains("\"fast\" is no rate"));
+        assert!(refused(&|text| text.replace("rtt", "rrt")).contains("rrt"), "a misspelt word is refused");
+    }
+}
