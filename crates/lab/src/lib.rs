@@ -6,5 +6,6 @@
 #![forbid(unsafe_code)]
 
 pub mod limits;
+pub mod plan;
 pub mod topology;
 pub mod units;
