@@ -111,7 +111,7 @@ impl FromStr for Rate {
         let parsed = split(text).and_then(|(number, unit)| {
             let bits_per_s = number * scale(unit, &UNITS)?;
             // Beyond 2^53 a float no longer counts single bits; no link is that fast.
-            (bits_per_s >= 1.0 && bits_per_s < 9e15).then(|| Rate { bits_per_s: bits_per_s.round() as u64 })
+            (1.0..9e15).contains(&bits_per_s).then(|| Rate { bits_per_s: bits_per_s.round() as u64 })
         });
         parsed.ok_or_else(|| UnitError { written: text.to_owned(), what: "rate", example: "1Gbit or 25Mbit" })
     }
