@@ -103,7 +103,8 @@ impl Run {
     /// Starts it.
     #[track_caller]
     pub fn start(self) -> Running {
-        let mut words = Vec::new();
+        // Whatever runs the tests may ignore signals (a job in the background does), which programs would inherit and respect.
+        let mut words = ["env", "--default-signal=INT,TERM,HUP"].map(OsString::from).to_vec();
         if let Some(namespace) = &self.namespace {
             words.extend(["ip", "netns", "exec", namespace].map(OsString::from));
         }
