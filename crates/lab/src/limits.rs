@@ -38,3 +38,7 @@ pub const EF_BURST_TIME: Duration = Duration::from_millis(50);
 /// How long packets chosen for reordering are held back when the topology does not say: 12 packets of 1500 bytes pass at
 /// 150 Mbit/s, 81 at 1 Gbit/s.
 pub const DEFAULT_REORDER_TIME: Duration = Duration::from_millis(1);
+/// A half-duplex Ethernet gives a frame up after so many collisions (IEEE 802.3, attemptLimit).
+pub const MAX_ATTEMPTS_ON_SEGMENT: u32 = 16;
+/// The range of the random pause stops doubling here: at most 1023 slots, 52 ms at 10 Mbit/s (IEEE 802.3, backoffLimit).
+pub const MAX_BACKOFF_DOUBLINGS: u32 = 10;

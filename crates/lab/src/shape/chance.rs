@@ -21,6 +21,7 @@ pub(super) enum Purpose {
     Duplication,
     Jitter,
     Reordering,
+    Backoff,
 }
 
 /// Losses in a row, after E. N. Gilbert and E. O. Elliott: a good state and a bad one, in which everything is lost.

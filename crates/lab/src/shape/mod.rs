@@ -9,6 +9,7 @@
 //!
 //! Time is virtual: a transmission ends, and a packet is due, at times that follow from when packets were offered, and from
 //! nothing else. Whoever calls late gets the same packets with the same times, late; nothing shifts.
+//! A [`Segment`] has its own access to the medium in place of the transmitter, and no losses but those of collisions.
 //!
 //! Everything that passes is a [`Payload`]: one packet, or a large segment that stands for many.
 
@@ -19,6 +20,7 @@ mod direction;
 mod fate;
 mod flight;
 mod queue;
+mod segment;
 mod transmitter;
 
 #[cfg(test)]
@@ -31,6 +33,7 @@ use std::time::Duration;
 pub use counters::Counters;
 pub use diffserv::Class;
 pub use direction::{Direction, LinkChange};
+pub use segment::Segment;
 
 /// Nanoseconds since the lab's start; enough for 584 years.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
