@@ -52,7 +52,8 @@ struct TokenBucket {
 }
 
 /// Deficit round robin (Shreedhar and Varghese, 1995) for two, with one number: what assured has been served less than its
-/// share while both waited, in millionths of a byte. The one with the deficit is next, so turns are as short as packets are.
+/// share while both waited, in millionths of a byte. The one with the deficit is next, so turns are as short as packets are,
+/// and it stays below one packet. What either sends alone does not count, so nobody saves up turns.
 #[derive(Clone, Debug)]
 struct Turn {
     share_ppm: i64,
@@ -107,8 +108,6 @@ impl<P: Payload> Classes<P> {
             return Some(frame);
         }
         if self.assured.is_empty() || self.best_effort.is_empty() {
-            // Nobody saves up turns that he did not want.
-            self.turn.deficit = 0;
             return self.assured.pop().or_else(|| self.best_effort.pop()).or_else(|| self.lower_effort.pop());
         }
         match self.turn.is_assured() {

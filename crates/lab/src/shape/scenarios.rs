@@ -115,6 +115,16 @@ fn more_on_the_way_than_the_lab_holds_is_counted_on_its_own() {
 }
 
 #[test]
+fn what_is_handed_out_late_is_not_on_the_way() {
+    // 1.2 GiB in all, of which 300 MiB are on the way at once.
+    let mut link = link("rate = '1Tbit'\ndelay = '1us'\nqueue = '1GiB'");
+    for id in 0..4 {
+        link.offer(ms(0), Packet::new(id, 300 << 20));
+    }
+    assert_eq!((ids(&mut link, ms(1000)), link.counters().overflowed), (vec![0, 1, 2, 3], 0));
+}
+
+#[test]
 fn a_large_segment_takes_the_time_of_its_packets() {
     let mut link = link("rate = '10Gbit'");
     link.offer(ms(0), Packet { packets: 10, ..Packet::new(0, 15_000) });
@@ -251,6 +261,26 @@ fn af_has_its_share_and_lower_effort_what_nobody_wants() {
     assert!((399..=401).contains(&assured_of_500), "{assured_of_500}");
     assert_eq!(order[0], 1, "nothing else was there when it came");
     assert!(order[1201..].iter().all(|&class| class == 1), "lower effort waited for all others");
+}
+
+#[test]
+fn a_class_that_waits_with_one_packet_at_a_time_gets_no_more_than_its_share() {
+    // 1 ms a packet. Best effort waits always; assured offers its next packet as soon as its last one has arrived.
+    let mut link = link("rate = '12304kbit'\nqueue = '20MB'\ndiffserv = { af_share = 0.1 }");
+    for id in 0..1100 {
+        link.offer(ms(0), marked(id, 0));
+    }
+    link.offer(ms(0), marked(0, 10));
+    let mut assured = 0;
+    for tick in 1..=1000 {
+        for (at, packet) in arrivals(&mut link, ms(tick)) {
+            if packet.dscp == 10 {
+                assured += 1;
+                link.offer(at, marked(0, 10));
+            }
+        }
+    }
+    assert!((90..=101).contains(&assured), "{assured} of 1000: every 11th, as it comes back when the next has begun");
 }
 
 #[test]
