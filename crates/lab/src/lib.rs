@@ -7,5 +7,6 @@
 
 pub mod limits;
 pub mod plan;
+pub mod shape;
 pub mod topology;
 pub mod units;

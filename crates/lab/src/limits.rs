@@ -25,3 +25,20 @@ pub const UNLIMITED_LINK_QUEUE_BYTES: u64 = 256 << 20;
 /// Above this rate segments pass whole unless the topology says otherwise: one packet of 1500 bytes every 12 us is about
 /// what one processor reads, queues and writes.
 pub const LARGE_SEGMENTS_FROM_BITS_PER_S: u64 = 2_000_000_000;
+/// Packets that wait in one queue, however small they are, since each costs memory beside its bytes. 2^20 packets of 1500
+/// bytes are 12.9 s at 1 Gbit/s, more than [`MAX_QUEUE_BYTES`] holds.
+pub const MAX_WAITING_PACKETS: usize = 1 << 20;
+/// Packets on the way in one direction: 3.5 s of 300,000 packets a second, about the most that one processor carries.
+pub const MAX_IN_FLIGHT_PACKETS: usize = 1 << 20;
+/// Bytes on the way in one direction. 1 GiB is 860 ms one way at 10 Gbit/s and 8.6 s at 1 Gbit/s.
+pub const MAX_IN_FLIGHT_BYTES: u64 = 1 << 30;
+/// How much of its rate EF may save up and send at once. A TCP flow marked EF needs about a round trip of it to fill its
+/// rate; with EF at half of the link, others wait at most 25 ms for such a burst.
+pub const EF_BURST_TIME: Duration = Duration::from_millis(50);
+/// How long packets chosen for reordering are held back when the topology does not say: 12 packets of 1500 bytes pass at
+/// 150 Mbit/s, 81 at 1 Gbit/s.
+pub const DEFAULT_REORDER_TIME: Duration = Duration::from_millis(1);
+/// A half-duplex Ethernet gives a frame up after so many collisions (IEEE 802.3, attemptLimit).
+pub const MAX_ATTEMPTS_ON_SEGMENT: u32 = 16;
+/// The range of the random pause stops doubling here: at most 1023 slots, 52 ms at 10 Mbit/s (IEEE 802.3, backoffLimit).
+pub const MAX_BACKOFF_DOUBLINGS: u32 = 10;

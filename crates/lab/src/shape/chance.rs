@@ -1,0 +1,165 @@
+//! Random numbers that are the same for one seed for ever: the results of experiments depend on it.
+//!
+//! xoshiro256++ 1.0, its state filled by SplitMix64 as its authors advise (D. Blackman, S. Vigna, "Scrambled Linear
+//! Pseudorandom Number Generators", ACM TOMS 2021; prng.di.unimi.it, public domain). Not for secrets.
+
+use crate::topology::BurstSpec;
+
+/// A source of chance for one purpose.
+#[derive(Clone, Debug)]
+pub(super) struct Chance {
+    state: [u64; 4],
+}
+
+/// Each has its own generator, so that switching jitter on does not change which packets are lost. Stored results depend on
+/// the order: add at the end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Purpose {
+    Loss,
+    Burst,
+    Corruption,
+    Duplication,
+    Jitter,
+    Reordering,
+    Backoff,
+}
+
+/// Losses in a row, after E. N. Gilbert and E. O. Elliott: a good state and a bad one, in which everything is lost.
+#[derive(Clone, Debug)]
+pub(super) struct Bursts {
+    /// Probability, before each packet, to go from good to bad.
+    enter: f64,
+    /// The way back.
+    leave: f64,
+    bad: bool,
+    chance: Chance,
+}
+
+impl Chance {
+    /// For one purpose of one direction; `seed` is that of the direction. Neighbouring seeds and purposes have nothing in
+    /// common, as each is mixed before the other is added.
+    pub fn new(seed: u64, purpose: Purpose) -> Chance {
+        let mut seed = seed;
+        let mut both = split_mix(&mut seed).wrapping_add(purpose as u64);
+        Chance::from_seed(split_mix(&mut both))
+    }
+
+    fn from_seed(mut seed: u64) -> Chance {
+        Chance { state: std::array::from_fn(|_| split_mix(&mut seed)) }
+    }
+
+    /// Any 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        let s = &mut self.state;
+        let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
+        let shifted = s[1] << 17;
+        s[2] ^= s[0];
+        s[3] ^= s[1];
+        s[1] ^= s[2];
+        s[0] ^= s[3];
+        s[2] ^= shifted;
+        s[3] = s[3].rotate_left(45);
+        result
+    }
+
+    /// Whether something of this probability happens. Never draws for 0, so that what cannot happen costs nothing.
+    pub fn happens(&mut self, share: f64) -> bool {
+        // The upper 53 bits fill a float exactly: 0 <= x < 1, so that a share of 1 always happens.
+        share > 0.0 && (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64) < share
+    }
+
+    /// A whole number from 0 to `most`, all equally likely (to within most / 2^64).
+    pub fn up_to(&mut self, most: u64) -> u64 {
+        let scaled = (u128::from(self.bits()) * (u128::from(most) + 1)) >> 64;
+        u64::try_from(scaled).unwrap_or(most)
+    }
+}
+
+impl Bursts {
+    /// Long-run share and mean length as asked. A row that ends with probability `leave` after each packet has 1 / `leave`
+    /// packets in the mean; with `enter / (enter + leave)` of all packets in the bad state, `enter` follows from the share.
+    ///
+    /// More than length / (length + 1) cannot be lost in rows that short, as at least one packet lies between two of them:
+    /// then the share is kept, and rows get longer.
+    pub fn new(spec: &BurstSpec, seed: u64) -> Bursts {
+        let loss = spec.loss.share();
+        let wanted = loss / (1.0 - loss) / spec.length;
+        let (enter, leave) = match wanted {
+            _ if wanted <= 1.0 => (wanted, 1.0 / spec.length),
+            _ => (1.0, (1.0 - loss) / loss),
+        };
+        Bursts { enter, leave, bad: false, chance: Chance::new(seed, Purpose::Burst) }
+    }
+
+    /// The fate of the next packet.
+    pub fn next_is_lost(&mut self) -> bool {
+        let changes = self.chance.happens(if self.bad { self.leave } else { self.enter });
+        self.bad ^= changes;
+        self.bad
+    }
+}
+
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(GOLDEN_RATIO);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// 2^64 divided by the golden ratio: far apart from its own multiples.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Probability;
+
+    #[test]
+    fn the_numbers_are_those_of_the_published_generator() {
+        // What the authors' C code gives from the state 1, 2, 3, 4, and from the seed 42 through SplitMix64.
+        let mut small = Chance { state: [1, 2, 3, 4] };
+        assert_eq!([(); 4].map(|()| small.bits()), [41943041, 58720359, 3588806011781223, 3591011842654386]);
+        let mut seeded = Chance::from_seed(42);
+        let expected = [15021278609987233951, 5881210131331364753, 18149643915985481100];
+        assert_eq!([(); 3].map(|()| seeded.bits()), expected);
+    }
+
+    #[test]
+    fn purposes_and_seeds_do_not_repeat_each_other() {
+        let first = |seed, purpose| Chance::new(seed, purpose).bits();
+        let mut seen = Vec::new();
+        for seed in 0..100 {
+            for purpose in [Purpose::Loss, Purpose::Burst, Purpose::Corruption, Purpose::Jitter, Purpose::Reordering] {
+                seen.push(first(seed, purpose));
+            }
+        }
+        seen.sort_unstable();
+        assert!(seen.windows(2).all(|pair| pair[0] != pair[1]));
+        assert_eq!(first(1, Purpose::Loss), 4577072067518496145, "a stored result depends on it");
+    }
+
+    #[test]
+    fn never_and_always_and_the_ends_of_a_range() {
+        let mut chance = Chance::from_seed(1);
+        assert!((0..1000).all(|_| !chance.happens(0.0) && chance.happens(1.0)));
+        let drawn: Vec<u64> = (0..1000).map(|_| chance.up_to(3)).collect();
+        assert!((0..=3).all(|number| drawn.iter().filter(|&&one| one == number).count() > 200), "each about 250 times");
+        assert_eq!(chance.up_to(0), 0);
+        chance.up_to(u64::MAX);
+    }
+
+    #[test]
+    fn bursts_have_the_share_and_the_length_asked() {
+        // The last cannot be had with rows of two: its rows have 0.9 / 0.1 = 9.
+        for (loss, length, length_had) in [(0.01, 5.0, 5.0), (0.1, 1.0, 1.0), (0.3, 20.0, 20.0), (0.9, 2.0, 9.0)] {
+            let spec = BurstSpec { loss: Probability::new(loss).unwrap(), length };
+            let mut bursts = Bursts::new(&spec, 1);
+            let fates: Vec<bool> = (0..2_000_000).map(|_| bursts.next_is_lost()).collect();
+            let lost = fates.iter().filter(|&&lost| lost).count() as f64;
+            let rows = fates.windows(2).filter(|pair| pair[0] && !pair[1]).count() as f64;
+            assert!((lost / 2e6 / loss - 1.0).abs() < 0.03, "{loss} {length}: share {}", lost / 2e6);
+            assert!((lost / rows / length_had - 1.0).abs() < 0.03, "{loss} {length}: length {}", lost / rows);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! One direction of a link: from the sender's queue to the receiver's door.
+//!
+//! Take what is offered -> police it -> let it wait -> transmit it -> draw its fate -> hand it out when it is due.
+//!
+//! Two kinds of events: a transmission ends, a packet is due. Both have exact times, and `advance` handles them in their order,
+//! however late it is called.
+
+use super::fate::Fates;
+use super::flight::Flight;
+use super::queue::{Queue, Waiting};
+use super::transmitter::Transmitter;
+use super::{Counters, Nanos, Payload};
+use crate::limits;
+use crate::topology::{DirectionSpec, EventSpec};
+use crate::units::{Probability, Rate, Time};
+
+/// One direction of a link.
+#[derive(Clone, Debug)]
+pub struct Direction<P> {
+    spec: DirectionSpec,
+    rtt: Time,
+    /// The latest time that anybody told; it never goes back.
+    now: Nanos,
+    is_down: bool,
+    queue: Queue<P>,
+    transmitter: Transmitter<P>,
+    fates: Fates,
+    flight: Flight<P>,
+    counters: Counters,
+}
+
+/// What an event changes; what is None stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinkChange {
+    /// True: as if the cable were pulled at the sender's end.
+    ///
+    /// What is offered is lost, and so is the packet that is just being transmitted, as its end never gets onto the wire. What
+    /// is on the way arrives. What waits stays, and is transmitted when the link is up again: a driver's ring keeps its
+    /// packets without a carrier, while the kernel above it discards new ones. So a link that was down for a short time costs
+    /// TCP what it sent meanwhile, and no more.
+    pub down: Option<bool>,
+    /// From the next packet on; a queue without a given size follows.
+    pub rate: Option<Rate>,
+    /// For packets whose transmission ends from now on. After a change to less, they still wait for those in front of them.
+    pub delay: Option<Time>,
+    /// Of single packets; bursts go on as they did.
+    pub loss: Option<Probability>,
+}
+
+impl From<&EventSpec> for LinkChange {
+    fn from(event: &EventSpec) -> LinkChange {
+        LinkChange { down: event.down, rate: event.rate, delay: event.delay, loss: event.loss }
+    }
+}
+
+impl<P: Payload> Direction<P> {
+    /// `rtt` is that of the link, for queues without a given size. Each direction of a lab needs its own seed;
+    /// neighbouring numbers will do.
+    pub fn new(spec: &DirectionSpec, rtt: Time, seed: u64) -> Direction<P> {
+        Direction {
+            rtt,
+            now: Nanos::ZERO,
+            is_down: false,
+            queue: Queue::new(spec, rtt),
+            transmitter: Transmitter::new(spec.rate),
+            fates: Fates::new(spec, seed),
+            flight: Flight::new(limits::MAX_IN_FLIGHT_PACKETS),
+            counters: Counters::default(),
+            spec: spec.clone(),
+        }
+    }
+
+    /// A packet comes in at this time; all events up to and at it come first. A time before the last one counts as that.
+    ///
+    /// Nothing is handed out here: call [`Direction::advance`] about as often, or what is due fills the room for what is on
+    /// the way.
+    pub fn offer(&mut self, now: Nanos, packet: P) {
+        let now = self.transmit_until(now);
+        self.counters.offered += 1;
+        if self.is_down {
+            self.counters.lost_down += 1;
+            return;
+        }
+        if !self.queue.police(now, &packet) {
+            self.counters.policed += 1;
+            return;
+        }
+        let wire_bytes = packet.wire_bytes();
+        let frame = Waiting { item: packet, wire_bytes, since: now };
+        if self.transmitter.is_idle() {
+            // Then nothing waits, and the packet passes by the queue however small that is.
+            self.transmit(now, frame);
+        } else if self.queue.push(frame) {
+            self.counters.waiting_bytes_max = self.counters.waiting_bytes_max.max(self.queue.bytes());
+        } else {
+            self.counters.dropped += 1;
+        }
+    }
+
+    /// Call [`Direction::advance`] by then: nothing is due before. It may turn out that nothing is due then either, when the
+    /// packet that is being transmitted gets lost.
+    pub fn next_at(&self) -> Option<Nanos> {
+        let transmitted = self.transmitter.end().map(|end| end.after(self.fates.delay()));
+        [transmitted, self.flight.next_at()].into_iter().flatten().min()
+    }
+
+    /// Hands out everything that is due by now, in order, each with the exact time at which it is due.
+    pub fn advance(&mut self, now: Nanos, out: &mut impl FnMut(Nanos, P)) {
+        let now = self.now.max(now);
+        loop {
+            let due = self.flight.next_at().unwrap_or(Nanos(u64::MAX));
+            if let Some(end) = self.transmitter.end().filter(|&end| end <= due.min(now)) {
+                self.finish_transmission(end);
+            } else if let Some(arrival) = self.flight.pop(now) {
+                self.counters.delivered += 1;
+                self.counters.reordered += u64::from(arrival.was_overtaken);
+                self.counters.ip_bytes_delivered += u64::from(arrival.item.ip_bytes());
+                out(arrival.at, arrival.item);
+            } else {
+                break;
+            }
+        }
+        self.now = now;
+    }
+
+    /// Something happens to the link at this time.
+    pub fn change(&mut self, now: Nanos, change: &LinkChange) {
+        let now = self.transmit_until(now);
+        if let Some(rate) = change.rate {
+            self.spec.rate = Some(rate);
+            self.transmitter.set_rate(rate);
+            self.queue.resize(now, &self.spec, self.rtt);
+        }
+        if let Some(delay) = change.delay {
+            self.fates.set_delay(delay);
+        }
+        if let Some(loss) = change.loss {
+            self.fates.set_loss(loss);
+        }
+        if let Some(is_down) = change.down {
+            self.is_down = is_down;
+            match is_down {
+                true => self.counters.lost_down += u64::from(self.transmitter.take().is_some()),
+                false => self.transmit_next(now),
+            }
+        }
+    }
+
+    /// What happened up to the last call.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Packets that wait, are being transmitted or are on the way.
+    pub fn packets_inside(&self) -> usize {
+        self.queue.len() + usize::from(!self.transmitter.is_idle()) + self.flight.len()
+    }
+
+    /// Wire bytes that wait.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    /// Returns the time, which never goes back.
+    fn transmit_until(&mut self, now: Nanos) -> Nanos {
+        self.now = self.now.max(now);
+        while let Some(end) = self.transmitter.end().filter(|&end| end <= self.now) {
+            self.finish_transmission(end);
+        }
+        self.now
+    }
+
+    fn finish_transmission(&mut self, end: Nanos) {
+        if let Some(frame) = self.transmitter.take() {
+            self.counters.wire_bytes_sent += frame.wire_bytes;
+            self.send_off(end, frame);
+        }
+        self.transmit_next(end);
+    }
+
+    fn transmit_next(&mut self, now: Nanos) {
+        if self.transmitter.is_idle()
+            && let Some(frame) = self.queue.pop()
+        {
+            self.transmit(now, frame);
+        }
+    }
+
+    /// Without a rate the transmission ends as it begins, and the next call finds it so.
+    fn transmit(&mut self, now: Nanos, frame: Waiting<P>) {
+        self.counters.waiting_time_max = self.counters.waiting_time_max.max(now.since(frame.since));
+        self.transmitter.start(now, frame);
+    }
+
+    /// The packet has left the transmitter.
+    fn send_off(&mut self, now: Nanos, frame: Waiting<P>) {
+        let Waiting { item: mut packet, wire_bytes, .. } = frame;
+        let Some(fate) = self.fates.next() else {
+            self.counters.lost += 1;
+            return;
+        };
+        if let Some(nth) = fate.flipped_bit {
+            packet.flip_bit(nth);
+            self.counters.corrupted += 1;
+        }
+        let copy = fate.is_duplicated.then(|| packet.clone());
+        let due = now.after(fate.delay);
+        // Without a rate there is no queue that would bound what a sender has under way; this does.
+        let most_bytes = match self.spec.rate {
+            Some(_) => limits::MAX_IN_FLIGHT_BYTES,
+            None => limits::UNLIMITED_LINK_QUEUE_BYTES,
+        };
+        self.counters.duplicated += u64::from(copy.is_some());
+        for packet in [Some(packet), copy].into_iter().flatten() {
+            let fits = self.flight.push(due, fate.held_back, packet, wire_bytes, most_bytes);
+            self.counters.overflowed += u64::from(!fits);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What chance does to a packet that has left the transmitter.
+
+use std::time::Duration;
+
+use super::chance::{Bursts, Chance, Purpose};
+use crate::limits;
+use crate::topology::DirectionSpec;
+use crate::units::{Probability, Time};
+
+/// Draws the fates of one direction's packets, each kind from its own generator.
+///
+/// A large segment shares one fate, with the probability of one packet. The share of bytes lost stays as asked, but losses
+/// come in pieces of up to 64 KiB, and between two of them lie as many times more packets: TCP halves its window more rarely
+/// than it would with single packets. Loss experiments use single packets.
+#[derive(Clone, Debug)]
+pub(super) struct Fates {
+    loss: f64,
+    corrupt: f64,
+    duplicate: f64,
+    reorder: f64,
+    reorder_by: Duration,
+    delay: Duration,
+    jitter_ns: u64,
+    bursts: Option<Bursts>,
+    loss_chance: Chance,
+    corrupt_chance: Chance,
+    duplicate_chance: Chance,
+    reorder_chance: Chance,
+    jitter_chance: Chance,
+}
+
+/// How one packet fares that is not lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fate {
+    /// One bit is changed: any number, to be taken modulo the number of bits.
+    pub flipped_bit: Option<u64>,
+    /// A copy comes right behind it.
+    pub is_duplicated: bool,
+    /// Delay and jitter.
+    pub delay: Duration,
+    /// Chosen for reordering: so much more.
+    pub held_back: Option<Duration>,
+}
+
+impl Fates {
+    pub fn new(spec: &DirectionSpec, seed: u64) -> Fates {
+        let jitter = spec.jitter.unwrap_or_default().0.min(limits::MAX_DELAY);
+        Fates {
+            loss: share(spec.loss),
+            corrupt: share(spec.corrupt),
+            duplicate: share(spec.duplicate),
+            reorder: share(spec.reorder),
+            reorder_by: spec.reorder_by.map_or(limits::DEFAULT_REORDER_TIME, |time| time.0),
+            delay: spec.delay.unwrap_or_default().0,
+            jitter_ns: u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX),
+            bursts: spec.burst.map(|burst| Bursts::new(&burst, seed)),
+            loss_chance: Chance::new(seed, Purpose::Loss),
+            corrupt_chance: Chance::new(seed, Purpose::Corruption),
+            duplicate_chance: Chance::new(seed, Purpose::Duplication),
+            reorder_chance: Chance::new(seed, Purpose::Reordering),
+            jitter_chance: Chance::new(seed, Purpose::Jitter),
+        }
+    }
+
+    /// None: lost, alone or in a burst. Both are drawn for every packet, so that neither shifts the other.
+    pub fn next(&mut self) -> Option<Fate> {
+        let alone = self.loss_chance.happens(self.loss);
+        let in_burst = self.bursts.as_mut().is_some_and(Bursts::next_is_lost);
+        if alone || in_burst {
+            return None;
+        }
+        let is_corrupted = self.corrupt_chance.happens(self.corrupt);
+        let jitter_ns = if self.jitter_ns > 0 { self.jitter_chance.up_to(self.jitter_ns) } else { 0 };
+        Some(Fate {
+            flipped_bit: is_corrupted.then(|| self.corrupt_chance.bits()),
+            is_duplicated: self.duplicate_chance.happens(self.duplicate),
+            delay: self.delay + Duration::from_nanos(jitter_ns),
+            held_back: self.reorder_chance.happens(self.reorder).then_some(self.reorder_by),
+        })
+    }
+
+    /// The least that any packet is delayed.
+    pub fn delay(&self) -> Duration {
+        self.delay
+    }
+
+    pub fn set_delay(&mut self, delay: Time) {
+        self.delay = delay.0;
+    }
+
+    pub fn set_loss(&mut self, loss: Probability) {
+        self.loss = loss.share();
+    }
+}
+
+fn share(probability: Option<Probability>) -> f64 {
+    probability.unwrap_or_default().share()
+}

@@ -1,0 +1,75 @@
+//! What happens to each packet on a link or a shared segment. Pure: time and chance are arguments, packets go in and out.
+//!
+//! A direction of a link, in the order a packet meets them:
+//!
+//! ```text
+//! offer -> down? -> EF policer -> queue -> transmitter -> loss -> corruption -> duplication -> delay, jitter -> advance
+//!                   (diffserv)   (queue)  (transmitter)   '--------- fate ----------'         (flight)
+//! ```
+//!
+//! Time is virtual: a transmission ends, and a packet is due, at times that follow from when packets were offered, and from
+//! nothing else. Whoever calls late gets the same packets with the same times, late; nothing shifts.
+//! A [`Segment`] has its own access to the medium in place of the transmitter, and no losses but those of collisions.
+//!
+//! Everything that passes is a [`Payload`]: one packet, or a large segment that stands for many.
+
+mod chance;
+mod counters;
+mod diffserv;
+mod direction;
+mod fate;
+mod flight;
+mod queue;
+mod segment;
+mod transmitter;
+
+#[cfg(test)]
+mod packet;
+#[cfg(test)]
+mod scenarios;
+
+use std::time::Duration;
+
+pub use counters::Counters;
+pub use diffserv::Class;
+pub use direction::{Direction, LinkChange};
+pub use segment::Segment;
+
+/// Nanoseconds since the lab's start; enough for 584 years.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+/// What the lab carries. A clone is what arrives when a packet is duplicated, or heard by several.
+pub trait Payload: Clone {
+    /// Bytes of the IP packet, or of all packets that a large segment stands for.
+    fn ip_bytes(&self) -> u32;
+    /// 1, or the number of packets on the wire that a large segment stands for.
+    fn packets(&self) -> u32;
+    /// The six bits by which DiffServ tells classes apart.
+    fn dscp(&self) -> u8;
+    /// Changes one bit; `nth` is any number, taken modulo the number of bits.
+    fn flip_bit(&mut self, nth: u64);
+
+    /// Bytes that pass the wire. Short packets are not padded to the 46 bytes that Ethernet wants.
+    fn wire_bytes(&self) -> u64 {
+        u64::from(self.ip_bytes()) + u64::from(self.packets()) * FRAMING_BYTES
+    }
+}
+
+impl Nanos {
+    /// The lab's start.
+    pub const ZERO: Nanos = Nanos(0);
+
+    /// So much later; the end of time when that is too late.
+    pub fn after(self, time: Duration) -> Nanos {
+        Nanos(self.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// How long after the earlier one; zero when it is not earlier.
+    pub fn since(self, earlier: Nanos) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Around each packet on an Ethernet: 8 bytes of preamble, 14 of header, 4 of check sequence, and a gap of 12.
+const FRAMING_BYTES: u64 = 8 + 14 + 4 + 12;

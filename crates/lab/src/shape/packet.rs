@@ -1,0 +1,48 @@
+//! A packet for tests, and times as tests write them.
+
+use super::{Nanos, Payload};
+
+/// What a packet is as far as a link can tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Packet {
+    pub id: u64,
+    pub bytes: u32,
+    pub packets: u32,
+    pub dscp: u8,
+    pub is_flipped: bool,
+}
+
+impl Packet {
+    /// One of best effort.
+    pub fn new(id: u64, bytes: u32) -> Packet {
+        Packet { id, bytes, packets: 1, dscp: 0, is_flipped: false }
+    }
+}
+
+impl Payload for Packet {
+    fn ip_bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    fn packets(&self) -> u32 {
+        self.packets
+    }
+
+    fn dscp(&self) -> u8 {
+        self.dscp
+    }
+
+    fn flip_bit(&mut self, _nth: u64) {
+        self.is_flipped = true;
+    }
+}
+
+/// So many milliseconds since the start.
+pub(super) fn ms(time: u64) -> Nanos {
+    Nanos(time * 1_000_000)
+}
+
+/// So many microseconds since the start.
+pub(super) fn us(time: u64) -> Nanos {
+    Nanos(time * 1000)
+}
