@@ -1,12 +1,25 @@
 //! A network in a box: hosts are network namespaces, links are emulated, and any command runs in it.
 //!
 //! `units`, `topology`, `plan` say what is wanted; `shape` decides what happens to each packet, with time and chance as
-//! arguments; `hosts`, `emulator` and `netem` make it real. Knows nothing of haul: it runs built programs and reads what
-//! they print.
+//! arguments; `hosts`, `network` and `emulator` make it real within the walls of `sandbox`. Knows nothing of haul: it runs
+//! built programs and reads what they print.
 #![forbid(unsafe_code)]
 
+pub mod address;
+pub mod args;
+pub mod calibrate;
+pub mod doctor;
+pub mod emulator;
+pub mod frame;
+pub mod hosts;
+pub mod inside;
 pub mod limits;
+pub mod network;
+pub mod pcap;
 pub mod plan;
+pub mod request;
+pub mod sandbox;
 pub mod shape;
 pub mod topology;
+pub mod traffic;
 pub mod units;

@@ -42,3 +42,28 @@ pub const DEFAULT_REORDER_TIME: Duration = Duration::from_millis(1);
 pub const MAX_ATTEMPTS_ON_SEGMENT: u32 = 16;
 /// The range of the random pause stops doubling here: at most 1023 slots, 52 ms at 10 Mbit/s (IEEE 802.3, backoffLimit).
 pub const MAX_BACKOFF_DOUBLINGS: u32 = 10;
+/// Packets that may wait in a TUN device for the emulator. At 1 Gbit/s with 1500 bytes it is 240 ms: whoever falls behind
+/// further is short of processor time, and says so.
+pub const DEVICE_QUEUE_PACKETS: u32 = 20_000;
+/// One read of a device: the largest packet and its headers.
+pub const DEVICE_READ_BYTES: usize = 68 * 1024;
+/// Packets taken from one device before what is due is handed out again: 64 x 12 us at 1 Gbit/s is 0.8 ms of link time,
+/// read in a tenth of that.
+pub const FRAMES_AT_ONCE: usize = 64;
+/// Buffers kept for use again: those of 100 ms at 1 Gbit/s.
+pub const SPARE_BUFFERS: usize = 8192;
+/// A packet handed out more than this after it was due was late. The issue of the lab asks for delays within 0.2 ms; single
+/// packets may miss that by a time slice of another process (4 ms at HZ=250), so what counts is how many do.
+pub const LATE: Duration = Duration::from_millis(1);
+/// Share of late packets above which a measurement is invalid.
+pub const MOST_LATE_SHARE: f64 = 0.01;
+/// Ports of the lab's own traffic, one for each entry; above those of common servers, below those that kernels give out.
+pub const FIRST_TRAFFIC_PORT: u16 = 29_000;
+/// Payload of a datagram when the topology does not say.
+pub const DEFAULT_TRAFFIC_PAYLOAD_BYTES: u64 = 1000;
+/// Payload of a datagram, at most: one packet of 1500 bytes.
+pub const MAX_TRAFFIC_PAYLOAD_BYTES: usize = 1472;
+/// Delays kept of one stream of probes: 16 bytes each.
+pub const MAX_PROBES_KEPT: usize = 4_000_000;
+/// How long the kernel may take to look at a new IPv6 address; usually below a millisecond.
+pub const ADDRESS_LIMIT: Duration = Duration::from_secs(5);

@@ -86,15 +86,15 @@ impl Plan {
         let mut index = BTreeMap::new();
         for (name, spec) in &topology.hosts {
             index.insert(name.as_str(), plan.hosts.len());
-            let mut sysctls: Vec<(String, String)> = Vec::new();
-            for (name, value) in spec.preset.map_or(&[][..], |preset| preset.sysctls()) {
-                sysctls.push(((*name).to_owned(), (*value).to_owned()));
-            }
+            let preset = spec.preset.map_or(&[][..], |preset| preset.sysctls());
+            let mut sysctls: BTreeMap<String, String> =
+                preset.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             sysctls.extend(spec.sysctl.iter().map(|(name, value)| (name.clone(), value.text())));
             if spec.router {
-                sysctls.push(("net.ipv4.ip_forward".into(), "1".into()));
-                sysctls.push(("net.ipv6.conf.all.forwarding".into(), "1".into()));
+                sysctls.insert("net.ipv4.ip_forward".into(), "1".into());
+                sysctls.insert("net.ipv6.conf.all.forwarding".into(), "1".into());
             }
+            let sysctls = sysctls.into_iter().collect();
             plan.hosts.push(HostPlan { name: name.clone(), devices: Vec::new(), routes: Vec::new(), sysctls });
         }
         for (number, link) in topology.links.iter().enumerate() {

@@ -243,7 +243,7 @@ pub enum TrafficSpec {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventSpec {
-    /// Since the start of the lab.
+    /// Since the command began.
     pub at: Time,
     /// The link that it happens to.
     pub link: String,

@@ -3,8 +3,10 @@
 pub mod beneath;
 pub mod clock;
 pub mod file;
+pub mod namespace;
 pub mod poll;
 pub mod process;
 pub mod socket;
 pub mod tcp_info;
+pub mod tun;
 pub mod xattr;

@@ -47,6 +47,24 @@ pub fn set_receive_buffer_bytes(socket: impl AsFd, size_bytes: usize) -> io::Res
     Ok(sockopt::set_socket_recv_buffer_size(socket, size_bytes)?)
 }
 
+/// Lets one send of up to 64 KiB stand for many datagrams of this payload (UDP_SEGMENT, udp(7)).
+pub fn set_udp_segment_bytes(socket: impl AsFd, payload_bytes: u16) -> io::Result<()> {
+    set_udp_option(&socket, libc::UDP_SEGMENT, payload_bytes.into())
+}
+
+/// Lets one receive return many datagrams of the same size and sender (UDP_GRO, udp(7)).
+pub fn set_udp_receive_whole(socket: impl AsFd) -> io::Result<()> {
+    set_udp_option(&socket, libc::UDP_GRO, 1)
+}
+
+fn set_udp_option(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of_val(&value)).expect("an int is small");
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&socket.as_fd());
+    // SAFETY: the kernel reads one int, which lives through the call; the descriptor is borrowed and so open.
+    let result = unsafe { libc::setsockopt(fd, libc::SOL_UDP, option, (&raw const value).cast(), length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// One address of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceAddress {

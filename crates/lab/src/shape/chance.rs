@@ -7,14 +7,14 @@ use crate::topology::BurstSpec;
 
 /// A source of chance for one purpose.
 #[derive(Clone, Debug)]
-pub(super) struct Chance {
+pub(crate) struct Chance {
     state: [u64; 4],
 }
 
 /// Each has its own generator, so that switching jitter on does not change which packets are lost. Stored results depend on
 /// the order: add at the end.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Purpose {
+pub(crate) enum Purpose {
     Loss,
     Burst,
     Corruption,
@@ -22,6 +22,7 @@ pub(super) enum Purpose {
     Jitter,
     Reordering,
     Backoff,
+    Traffic,
 }
 
 /// Losses in a row, after E. N. Gilbert and E. O. Elliott: a good state and a bad one, in which everything is lost.

@@ -30,6 +30,7 @@ mod scenarios;
 
 use std::time::Duration;
 
+pub(crate) use chance::{Chance, Purpose};
 pub use counters::Counters;
 pub use diffserv::Class;
 pub use direction::{Direction, LinkChange};

@@ -1,0 +1,152 @@
+//! Gives hosts their addresses, routes and settings, whatever their devices are made of.
+
+use std::fmt::Write as _;
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::hosts::Hosts;
+use crate::limits;
+use crate::plan::{HostPlan, Plan};
+
+/// Brings the devices of all hosts up, which must exist, and writes the settings. Settings that this kernel has only once
+/// for all hosts come back, in words: they stay as they are.
+pub fn configure(plan: &Plan, hosts: &Hosts) -> io::Result<Vec<String>> {
+    let mut left_out = Vec::new();
+    for host in &plan.hosts {
+        hosts.set_up(&host.name, "ip", &["-batch", "-"], &ip_batch(plan, host))?;
+    }
+    for host in &plan.hosts {
+        hosts.enter(&host.name, await_addresses)?;
+        for (name, value) in &host.sysctls {
+            let setting = (name.clone(), value.clone());
+            match hosts.enter(&host.name, move || set(&setting.0, &setting.1)) {
+                Ok(()) => {}
+                Err(error) if name == CONGESTION_CONTROL && error.kind() == io::ErrorKind::PermissionDenied => {
+                    let lines = congestion_control_by_route(plan, host, value);
+                    hosts.set_up(&host.name, "ip", &["-batch", "-"], &lines)?;
+                }
+                Err(error) if is_shared(name, &error) => left_out.push(format!("{}: {error}", host.name)),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(left_out)
+}
+
+/// Even with nodad an IPv6 address is tentative until a kernel worker has looked at it, and what comes for it until then is
+/// lost. Source: addrconf.c; the fifth column of if_inet6 are the flags.
+fn await_addresses() -> io::Result<()> {
+    const TENTATIVE: u8 = 0x40;
+    let start = Instant::now();
+    loop {
+        let table = std::fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap_or_default();
+        let tentative = table.lines().filter(|line| line.starts_with("fd99")).any(|line| {
+            let flags = line.split_ascii_whitespace().nth(4).and_then(|flags| u8::from_str_radix(flags, 16).ok());
+            flags.is_some_and(|flags| flags & TENTATIVE != 0)
+        });
+        if !tentative {
+            return Ok(());
+        }
+        if start.elapsed() > limits::ADDRESS_LIMIT {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel does not take an IPv6 address into use"));
+        }
+        // The kernel tells nobody but rtnetlink listeners.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Only an unrestricted congestion control may be the default of a namespace (tcp_cong.c), but a route may name any
+/// (ip-route(8), congctl), so all routes do.
+fn congestion_control_by_route(plan: &Plan, host: &HostPlan, name: &str) -> String {
+    let mut lines = String::new();
+    for device in &host.devices {
+        let (device, v4, networks) = (&device.name, device.v4, networks(plan, device.wire));
+        let _ = write!(
+            lines,
+            "route replace {} dev {device} proto kernel scope link src {v4} congctl {name}\n\
+             route replace {} dev {device} proto kernel metric 256 congctl {name}\n",
+            networks.0, networks.1
+        );
+    }
+    for route in &host.routes {
+        let networks = networks(plan, route.to_wire);
+        let _ = write!(
+            lines,
+            "route replace {} via {} congctl {name}\nroute replace {} via {} congctl {name}\n",
+            networks.0, route.via_v4, networks.1, route.via_v6
+        );
+    }
+    lines
+}
+
+/// The two networks of a wire.
+fn networks(plan: &Plan, wire: usize) -> (String, String) {
+    let (host, device) = plan.wires[wire].ends[0];
+    let there = &plan.hosts[host].devices[device];
+    let [a, b, c, _] = there.v4.octets();
+    let mut v6 = there.v6.segments();
+    v6[7] = 0;
+    (format!("{a}.{b}.{c}.0/24"), format!("{}/64", std::net::Ipv6Addr::from(v6)))
+}
+
+const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
+
+/// Settings below net.core are those of the machine, or appear in a host read-only, depending on the kernel.
+fn is_shared(name: &str, error: &io::Error) -> bool {
+    name.starts_with("net.core.") && matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
+}
+
+/// Lines for `ip -batch`, see ip(8).
+fn ip_batch(plan: &Plan, host: &HostPlan) -> String {
+    let mut lines = String::from("link set lo up\n");
+    for device in &host.devices {
+        let (name, v4, v6, mtu) = (&device.name, device.v4, device.v6, device.mtu);
+        let queue = limits::DEVICE_QUEUE_PACKETS;
+        // nodad: otherwise the address could not be used for the first second.
+        let _ = write!(
+            lines,
+            "link set {name} mtu {mtu} txqueuelen {queue} up\naddr add {v4}/24 dev {name}\naddr add {v6}/64 dev {name} nodad\n"
+        );
+    }
+    for route in &host.routes {
+        let (v4, v6) = networks(plan, route.to_wire);
+        let _ = write!(lines, "route add {v4} via {}\nroute add {v6} via {}\n", route.via_v4, route.via_v6);
+    }
+    lines
+}
+
+/// Writes a setting of the calling thread's namespace.
+fn set(name: &str, value: &str) -> io::Result<()> {
+    if name.contains('/') || name.split('.').any(|part| part.is_empty()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is no name of a setting")));
+    }
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    std::fs::write(&path, value).map_err(|error| {
+        let hint = if is_shared(name, &error) { ", since this kernel has it only once for all hosts" } else { "" };
+        io::Error::new(error.kind(), format!("cannot set {name} to {value:?}: {error}{hint}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Topology;
+
+    #[test]
+    fn a_host_behind_a_router_gets_its_way_there() {
+        let topology = Topology::parse(
+            "hosts = { a = {}, b = { router = true }, c = {} }\nlinks = [{ ends = ['a', 'b'] }, { ends = ['b', 'c'], mtu = 9000 }]",
+        )
+        .unwrap();
+        let plan = Plan::of(&topology).unwrap();
+        assert_eq!(
+            ip_batch(&plan, plan.host("c").unwrap()),
+            "link set lo up\n\
+             link set eth0 mtu 9000 txqueuelen 20000 up\n\
+             addr add 10.99.1.2/24 dev eth0\n\
+             addr add fd99:0:0:1::2/64 dev eth0 nodad\n\
+             route add 10.99.0.0/24 via 10.99.1.1\n\
+             route add fd99::/64 via fd99:0:0:1::1\n"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! The command line of `haul-lab`, and the topology that its flags describe.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::units::{Probability, Rate, Size, Time};
+
+/// A network in a box: runs any command in an emulated network.
+#[derive(Debug, Parser)]
+#[command(name = "haul-lab", version, max_term_width = 100)]
+pub struct Typed {
+    /// What to do.
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// Run a command (a shell when none is given) on a host of an emulated network
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
+    /// Run a command on a host of a lab that runs already
+    Exec(ExecArgs),
+    /// Measure the lab itself: delay, rate, loss and queue of every link, against what was asked
+    Calibrate(NetworkArgs),
+    /// Say what this machine can do for a lab, and what is missing
+    Doctor,
+    /// Process 1 of a lab (started by the lab itself)
+    #[command(hide = true)]
+    Inside {
+        /// The request.
+        request: PathBuf,
+    },
+    /// The lab (started by process 1)
+    #[command(hide = true)]
+    Lab {
+        /// The request.
+        request: PathBuf,
+    },
+}
+
+const RUN_EXAMPLES: &str = "Examples:
+  haul-lab run --rate 1Gbit --rtt 228ms --with 'server=iperf3 -s' -- iperf3 -c server
+  haul-lab run --rate 100Mbit --rtt 50ms --loss 1e-4          a shell on the client
+  haul-lab exec server -- iperf3 -s                           in another terminal
+  haul-lab run topology.toml --on beta -- ./job
+
+The hosts `client` and `server` find each other by name. All hosts see this machine's files.";
+
+/// A command in a network.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The network.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// The host that the command runs on
+    #[arg(long, value_name = "HOST", default_value = "client")]
+    pub on: String,
+    /// Start this on a host first (by `sh -c`); the command begins once it listens on a TCP port, or after two seconds
+    #[arg(long, value_name = "HOST=COMMAND", value_parser = parse_with)]
+    pub with: Vec<(String, String)>,
+    /// Write the packets of a link to a file that tcpdump and Wireshark read (link `wan` when only a file is given)
+    #[arg(long, value_name = "[LINK=]FILE", value_parser = parse_capture)]
+    pub capture: Vec<(String, PathBuf)>,
+    /// At the end, say what passed each link and what became of it
+    #[arg(long)]
+    pub figures: bool,
+    /// Other packets at this rate, from the client to the server
+    #[arg(long, value_name = "RATE")]
+    pub cross: Option<Rate>,
+    /// The command
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// A command in a network that is there.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The lab, by its name or the process id of its hosts; not needed when one runs
+    #[arg(long)]
+    pub lab: Option<String>,
+    /// The host
+    pub host: String,
+    /// The command; a shell when none is given
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// A network: a file, or two hosts and a link.
+#[derive(Debug, Default, Args)]
+pub struct NetworkArgs {
+    /// A topology; without it, the hosts client and server and the link that the flags describe
+    #[arg(value_name = "TOPOLOGY.toml", conflicts_with_all = ["rate", "rtt", "loss", "queue", "jitter", "reorder", "duplicate", "corrupt", "mtu", "stock"])]
+    pub topology: Option<PathBuf>,
+    /// Bits per second, both ways [default: as fast as the emulator]
+    #[arg(long)]
+    pub rate: Option<Rate>,
+    /// Round-trip time
+    #[arg(long, value_name = "TIME")]
+    pub rtt: Option<Time>,
+    /// Share of packets lost at random, each way
+    #[arg(long, value_name = "SHARE")]
+    pub loss: Option<Probability>,
+    /// Bytes that may wait at each end [default: what the link carries in 100 ms or one round trip]
+    #[arg(long, value_name = "SIZE")]
+    pub queue: Option<Size>,
+    /// Up to this much is added to each delay, at random
+    #[arg(long, value_name = "TIME")]
+    pub jitter: Option<Time>,
+    /// Share of packets that are overtaken
+    #[arg(long, value_name = "SHARE")]
+    pub reorder: Option<Probability>,
+    /// Share of packets that arrive twice
+    #[arg(long, value_name = "SHARE")]
+    pub duplicate: Option<Probability>,
+    /// Share of packets in which a bit is changed
+    #[arg(long, value_name = "SHARE")]
+    pub corrupt: Option<Probability>,
+    /// Bytes of the largest packet
+    #[arg(long, value_name = "BYTES")]
+    pub mtu: Option<u32>,
+    /// Settings of hosts as distributions ship them (cubic, ordinary buffers) instead of this machine's
+    #[arg(long)]
+    pub stock: bool,
+    /// A setting of all hosts, as in sysctl(8)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
+    pub sysctl: Vec<(String, String)>,
+    /// What chance begins with: the same seed, the same losses
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl NetworkArgs {
+    /// The topology of the flags, as TOML.
+    pub fn to_toml(&self, cross: Option<Rate>) -> String {
+        let mut link: Vec<String> = vec!["name = 'wan'".into(), "ends = ['client', 'server']".into()];
+        if let Some(rate) = self.rate {
+            link.push(format!("rate = '{}bit'", rate.bits_per_s()));
+        }
+        for (name, time) in [("rtt", self.rtt), ("jitter", self.jitter)] {
+            link.extend(time.map(|time| format!("{name} = '{}ns'", time.0.as_nanos())));
+        }
+        let shares =
+            [("loss", self.loss), ("reorder", self.reorder), ("duplicate", self.duplicate), ("corrupt", self.corrupt)];
+        for (name, share) in shares {
+            link.extend(share.map(|share| format!("{name} = '{}'", share.share())));
+        }
+        link.extend(self.queue.map(|queue| format!("queue = {}", queue.bytes)));
+        link.extend(self.mtu.map(|mtu| format!("mtu = {mtu}")));
+        let settings: BTreeMap<&str, &str> =
+            self.sysctl.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let settings: Vec<String> = settings.iter().map(|(name, value)| format!("{name:?} = {value:?}")).collect();
+        let preset = if self.stock { "preset = 'stock', " } else { "" };
+        let host = format!("{{ {preset}sysctl = {{ {} }} }}", settings.join(", "));
+        let traffic = cross.map_or(String::new(), |rate| {
+            let rate = rate.bits_per_s();
+            format!("\n[[traffic]]\nkind = 'udp'\nfrom = 'client'\nto = 'server'\nrate = '{rate}bit'\n")
+        });
+        format!(
+            "name = 'wan'\nseed = {}\nhosts = {{ client = {host}, server = {host} }}\n\n[[links]]\n{}\n{traffic}",
+            self.seed,
+            link.join("\n")
+        )
+    }
+}
+
+fn parse_capture(text: &str) -> Result<(String, PathBuf), String> {
+    let (link, file) = text.split_once('=').unwrap_or(("wan", text));
+    if file.is_empty() { Err("a file is missing".into()) } else { Ok((link.to_owned(), file.into())) }
+}
+
+fn parse_with(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((host, command)) if !command.trim().is_empty() => Ok((host.to_owned(), command.to_owned())),
+        _ => Err("write it like 'server=iperf3 -s'".into()),
+    }
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if name.contains('.') => Ok((name.trim().to_owned(), value.trim().to_owned())),
+        _ => Err("write it like net.ipv4.tcp_congestion_control=bbr".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Topology;
+
+    #[test]
+    fn flags_make_a_topology() {
+        let line = "haul-lab run --rate 1Gbit --rtt 228ms --loss 1e-4 --queue 14MB --jitter 1ms --stock --cross 16Mbit \
+                    --sysctl net.ipv4.tcp_congestion_control=bbr -- true";
+        let typed = Typed::try_parse_from(line.split_whitespace()).unwrap();
+        let Action::Run(run) = typed.action else { panic!("run") };
+        let topology = Topology::parse(&run.network.to_toml(run.cross)).unwrap();
+        let link = topology.links[0].forth();
+        assert_eq!(link.rate.unwrap().to_string(), "1 Gbit/s");
+        assert_eq!(topology.links[0].rtt().to_string(), "228 ms");
+        assert_eq!((link.loss.unwrap().share(), link.queue_bytes(Time::default())), (1e-4, 14_000_000));
+        assert_eq!(topology.hosts["server"].sysctl.len(), 1);
+        assert_eq!(topology.traffic.len(), 1);
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+
+        Typed::command().debug_assert();
+    }
+}

@@ -1,0 +1,162 @@
+//! What this machine can do for a lab, and what is missing, each with what to do about it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What.
+    pub what: &'static str,
+    /// How it stands.
+    pub state: State,
+    /// In words.
+    pub words: String,
+}
+
+/// How something stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// There.
+    Good,
+    /// Not there; some things do without.
+    Lacking,
+    /// Not there, and no lab without it.
+    Missing,
+}
+
+/// Looks at everything.
+pub fn examine() -> Vec<Finding> {
+    vec![user(), namespaces(), tun(), tools(), congestion_controls(), mptcp(), processors(), virtual_kernel()]
+}
+
+/// A line each.
+pub fn text(findings: &[Finding]) -> String {
+    let line = |finding: &Finding| {
+        let mark = match finding.state {
+            State::Good => "ok     ",
+            State::Lacking => "lacking",
+            State::Missing => "MISSING",
+        };
+        format!("{mark}  {:<20} {}\n", finding.what, finding.words)
+    };
+    findings.iter().map(line).collect()
+}
+
+fn user() -> Finding {
+    let root = rustix::process::geteuid().is_root();
+    let words = if root { "root" } else { "an ordinary user; the lab lives in a user namespace" };
+    good("user", words)
+}
+
+fn namespaces() -> Finding {
+    let what = "namespaces";
+    let mut command = Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    command.args(["--mount", "--pid", "--net", "--fork", "--mount-proc", "true"]);
+    match command.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => good(what, "user, mount, process and network namespaces can be made"),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            missing(
+                what,
+                format!(
+                    "{}; a host may forbid them: see sysctl kernel.unprivileged_userns_clone, user.max_user_namespaces, kernel.apparmor_restrict_unprivileged_userns",
+                    said.trim()
+                ),
+            )
+        }
+        Err(error) => missing(what, format!("cannot run unshare (package util-linux): {error}")),
+    }
+}
+
+fn tun() -> Finding {
+    match haul_sys::tun::openable() {
+        Ok(()) => good("TUN devices", "/dev/net/tun can be opened"),
+        Err(error) => missing(
+            "TUN devices",
+            format!("/dev/net/tun: {error}; as root: modprobe tun; chmod 666 /dev/net/tun (as udev does it)"),
+        ),
+    }
+}
+
+fn tools() -> Finding {
+    let needed = [
+        ("ip", "iproute2"),
+        ("tc", "iproute2"),
+        ("unshare", "util-linux"),
+        ("nsenter", "util-linux"),
+        ("setpriv", "util-linux"),
+    ];
+    let absent: Vec<String> = needed
+        .into_iter()
+        .filter(|(program, _)| on_path(program).is_none())
+        .map(|(program, package)| format!("{program} (package {package})"))
+        .collect();
+    if absent.is_empty() {
+        good("tools", "ip, tc, unshare, nsenter, setpriv")
+    } else {
+        missing("tools", absent.join(", "))
+    }
+}
+
+fn congestion_controls() -> Finding {
+    let read =
+        |name: &str| fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default().trim().to_owned();
+    let (there, allowed) = (read("tcp_available_congestion_control"), read("tcp_allowed_congestion_control"));
+    let state = if there.contains("cubic") && there.contains("bbr") { State::Good } else { State::Lacking };
+    let words = format!("the kernel has {there}; everybody may use {allowed}");
+    Finding { what: "congestion control", state, words }
+}
+
+fn mptcp() -> Finding {
+    match fs::read_to_string("/proc/sys/net/mptcp/enabled") {
+        Ok(text) if text.trim() == "1" => good("MPTCP", "enabled"),
+        Ok(_) => lacking("MPTCP", "switched off: sysctl net.mptcp.enabled=1".into()),
+        Err(_) => lacking("MPTCP", "not in this kernel".into()),
+    }
+}
+
+fn processors() -> Finding {
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let words = format!("{count}; sender, receiver and emulator share them");
+    Finding { what: "processors", state: if count > 1 { State::Good } else { State::Lacking }, words }
+}
+
+fn virtual_kernel() -> Finding {
+    match on_path("linux.uml") {
+        Some(path) => good("engine uml", &path.display().to_string()),
+        None => lacking(
+            "engine uml",
+            "not installed (package user-mode-linux); --engine virtual takes --kernel PATH".into(),
+        ),
+    }
+}
+
+/// Where a program lies, in the PATH or where administrators' programs are.
+pub fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(more).map(|directory| directory.join(program)).find(|path| is_program(path))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+
+    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn good(what: &'static str, words: &str) -> Finding {
+    Finding { what, state: State::Good, words: words.to_owned() }
+}
+
+fn lacking(what: &'static str, words: String) -> Finding {
+    Finding { what, state: State::Lacking, words }
+}
+
+fn missing(what: &'static str, words: String) -> Finding {
+    Finding { what, state: State::Missing, words }
+}

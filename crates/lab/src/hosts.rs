@@ -1,0 +1,132 @@
+//! The hosts of a lab: a network namespace each, held by a thread that lives in it.
+//!
+//! Nothing has a name in the file system: when the process ends, however it ends, the kernel removes namespaces, devices
+//! and routes.
+
+use std::io;
+use std::process::{Child, Command};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use haul_sys::namespace;
+
+use crate::plan::Plan;
+
+/// The hosts of one lab.
+pub struct Hosts {
+    hosts: Vec<Host>,
+}
+
+struct Host {
+    name: String,
+    jobs: SyncSender<Job>,
+    thread_id: i32,
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Hosts {
+    /// Makes an empty namespace for every host of the plan.
+    pub fn make(plan: &Plan) -> io::Result<Hosts> {
+        let hosts = plan.hosts.iter().enumerate().map(|(number, host)| Host::make(number, &host.name));
+        Ok(Hosts { hosts: hosts.collect::<io::Result<_>>()? })
+    }
+
+    /// Runs `work` on the host's own thread: its sockets and devices are this host's.
+    ///
+    /// # Panics
+    /// When there is no such host, and when `work` panics.
+    pub fn enter<T: Send + 'static>(&self, host: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (sender, result) = sync_channel(1);
+        let job: Job = Box::new(move || {
+            // Who asked may be gone; then nobody wants the result.
+            let _ = sender.send(work());
+        });
+        self.host(host).jobs.send(job).expect("the thread of a host lives as long as the lab");
+        result.recv().expect("the work panicked on its host")
+    }
+
+    /// Starts a command on a host, with no more rights than its user has.
+    pub fn spawn(&self, host: &str, mut command: Command) -> io::Result<Child> {
+        self.enter(host, move || {
+            // A thread of its own loses its rights, not the host's.
+            let spawner = std::thread::Builder::new().name("spawn".into()).spawn(move || {
+                namespace::drop_ambient_capabilities()?;
+                command.spawn()
+            })?;
+            spawner.join().expect("starting a command does not panic")
+        })
+    }
+
+    /// Runs a program that sets the host up, with all rights of the lab, to its end; what it printed. An error carries its
+    /// words.
+    pub fn set_up(&self, host: &str, program: &str, args: &[&str], input: &str) -> io::Result<String> {
+        let mut command = Command::new(program);
+        command.args(args);
+        let (program, input) = (program.to_owned(), input.to_owned());
+        self.enter(host, move || run_to_end(&program, command, &input))
+    }
+
+    /// By which `ip link set ... netns` names this host.
+    pub fn reference(&self, host: &str) -> String {
+        format!("/proc/{}/task/{}/ns/net", std::process::id(), self.host(host).thread_id)
+    }
+
+    /// Names, in the order of the plan.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.hosts.iter().map(|host| host.name.as_str())
+    }
+
+    fn host(&self, name: &str) -> &Host {
+        self.hosts.iter().find(|host| host.name == name).unwrap_or_else(|| panic!("no host {name} in this lab"))
+    }
+}
+
+/// The name of the thread that holds the host with this number; others find the namespace by it.
+pub fn thread_name(number: usize) -> String {
+    format!("host-{number}")
+}
+
+impl Host {
+    fn make(number: usize, name: &str) -> io::Result<Host> {
+        let (jobs, queue) = sync_channel::<Job>(0);
+        let (ready, made) = sync_channel(1);
+        std::thread::Builder::new().name(thread_name(number)).spawn(move || {
+            let made = namespace::new_network().map(|()| rustix::thread::gettid().as_raw_nonzero().get());
+            let failed = made.is_err();
+            if ready.send(made).is_ok() && !failed {
+                serve(&queue);
+            }
+        })?;
+        let thread_id = made.recv().unwrap_or_else(|_| Err(io::Error::other("the thread of a host ended")))?;
+        Ok(Host { name: name.to_owned(), jobs, thread_id })
+    }
+}
+
+fn serve(queue: &Receiver<Job>) {
+    for job in queue {
+        job();
+    }
+}
+
+fn run_to_end(program: &str, mut command: Command, input: &str) -> io::Result<String> {
+    use std::io::Write;
+    use std::process::Stdio;
+
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            io::Error::new(io::ErrorKind::NotFound, format!("{program} is not installed (package iproute2)"))
+        }
+        _ => error,
+    })?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends early says why by itself.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(io::Error::other(format!("{program}: {}", words.trim())));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

@@ -1,0 +1,233 @@
+//! What runs within the walls: process 1, which only waits, and the lab with its command.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{WaitOptions, WaitStatus};
+
+use crate::calibrate;
+use crate::hosts::Hosts;
+use crate::network::Network;
+use crate::plan::Plan;
+use crate::request::{Request, Task, Word};
+use crate::sandbox;
+use crate::topology::{Topology, TopologyError};
+use crate::traffic::Traffic;
+
+/// Why a lab could not be, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The request or its topology.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// The kernel, or a program that is needed.
+    #[error("cannot {what}: {cause}{}", hint(.cause))]
+    Os {
+        /// What was being done.
+        what: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The command.
+    #[error("cannot run {command}: {cause}")]
+    Command {
+        /// Its first word.
+        command: String,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+/// Process 1 of the sandbox: starts the lab, buries every process that nobody else waits for, and ends with the lab. The
+/// kernel then ends whatever still runs.
+pub fn first_process(request: &Path) -> Result<ExitCode, LabError> {
+    let program = std::env::current_exe().map_err(|cause| os("find our own program", cause))?;
+    let lab = Command::new(program).arg("lab").arg(request).spawn().map_err(|cause| os("start the lab", cause))?;
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == lab.id() => {
+                return Ok(code(status));
+            }
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(os("wait for the lab", error.into())),
+        }
+    }
+}
+
+/// How a lab ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit status of the command.
+    pub code: ExitCode,
+    /// A table, for standard output.
+    pub table: Option<String>,
+    /// Why nothing that was measured must be believed.
+    pub fault: Option<String>,
+    /// What passed each wire, when it was asked for.
+    pub figures: Vec<String>,
+    /// Settings that hosts could not be given, in words.
+    pub left_out: Vec<String>,
+}
+
+/// Makes the network and does the task.
+pub fn lab(request: &Request) -> Result<Ended, LabError> {
+    // Ctrl-C reaches the command by the terminal; the lab ends after it.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&interrupted))
+        .map_err(|cause| os("watch for Ctrl-C", cause))?;
+
+    let topology = Topology::parse(&request.topology)?;
+    let plan = Plan::of(&topology)?;
+    resolve_names(request, &plan)?;
+    let hosts = Hosts::make(&plan).map_err(|cause| os("make network namespaces", cause))?;
+    let network =
+        Network::start(&topology, &plan, &hosts, &request.captures).map_err(|cause| os("make the network", cause))?;
+    let names: Vec<&str> = hosts.names().collect();
+    sandbox::announce(request, &topology.name, &names).map_err(|cause| os("announce the lab", cause))?;
+    let mut ended = match &request.task {
+        Task::Command(words) => {
+            let _traffic = Traffic::start(&topology, &plan, &hosts).map_err(|cause| os("start the traffic", cause))?;
+            for (host, line) in &request.with {
+                companion(&hosts, host, line)?;
+            }
+            // What happened while the lab was made does not count.
+            let _ = network.fault();
+            network.begin();
+            let status = command(&hosts, &request.host, words, &interrupted)?;
+            let code = ExitCode::from(u8::try_from(shell_status(status)).unwrap_or(1));
+            Ended {
+                code,
+                table: None,
+                fault: network.fault(),
+                figures: Vec::new(),
+                left_out: network.left_out().to_vec(),
+            }
+        }
+        Task::Calibrate => {
+            let table = calibrate::run(&topology, &plan, &hosts, &network).map_err(|cause| os("calibrate", cause))?;
+            let code = if table.holds() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) };
+            Ended {
+                code,
+                table: Some(table.text()),
+                fault: None,
+                figures: Vec::new(),
+                left_out: network.left_out().to_vec(),
+            }
+        }
+    };
+    if request.figures {
+        ended.figures = network.figures();
+    }
+    Ok(ended)
+}
+
+/// Names of hosts resolve in the whole lab, and nowhere else: the mount namespace is the lab's own.
+fn resolve_names(request: &Request, plan: &Plan) -> Result<(), LabError> {
+    let file = request.directory.join("hosts");
+    fs::write(&file, plan.hosts_file()).map_err(|cause| os("write the names of the hosts", cause))?;
+    rustix::mount::mount_bind(&file, "/etc/hosts").map_err(|cause| os("put our file over /etc/hosts", cause.into()))
+}
+
+fn command(hosts: &Hosts, host: &str, words: &[Word], interrupted: &AtomicBool) -> Result<ExitStatus, LabError> {
+    let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+    let mut command = match words.split_first() {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program.as_os_str());
+            command.args(arguments.iter().map(Word::as_os_str));
+            command
+        }
+        None => Command::new(shell),
+    };
+    command.env("HAUL_LAB_HOST", host);
+    let name = command.get_program().to_string_lossy().into_owned();
+    let failed = |cause| LabError::Command { command: name.clone(), cause };
+    let mut child = hosts.spawn(host, command).map_err(failed)?;
+    wait(&mut child, interrupted).map_err(failed)
+}
+
+/// Starts what the command needs at another host. It ends with the lab.
+fn companion(hosts: &Hosts, host: &str, line: &str) -> Result<(), LabError> {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).env("HAUL_LAB_HOST", host).stdin(Stdio::null());
+    let failed = |cause| LabError::Command { command: line.to_owned(), cause };
+    let mut child = hosts.spawn(host, command).map_err(failed)?;
+    let start = Instant::now();
+    while start.elapsed() < LISTEN_LIMIT && !hosts.enter(host, listens_here) {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            // A daemon leaves its first process; anything else that ends so early has failed.
+            if !status.success() {
+                return Err(failed(io::Error::other(format!("it ended on {host} with {status}"))));
+            }
+            break;
+        }
+        std::thread::sleep(CHILD_CHECK);
+    }
+    Ok(())
+}
+
+/// Whether anybody on the calling thread's host listens on a TCP port. Source: proc(5), net/tcp; 0A is LISTEN.
+fn listens_here() -> bool {
+    ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"].iter().any(|table| {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        text.lines().any(|line| line.split_ascii_whitespace().nth(3) == Some("0A"))
+    })
+}
+
+/// A command that was told to end gets some time, and then no more.
+fn wait(child: &mut Child, interrupted: &AtomicBool) -> io::Result<ExitStatus> {
+    let mut since = None;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            let since = *since.get_or_insert_with(Instant::now);
+            if since.elapsed() > PATIENCE {
+                child.kill()?;
+            }
+        }
+        // There is no wait for a child with a limit.
+        std::thread::sleep(CHILD_CHECK);
+    }
+}
+
+fn shell_status(status: ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+
+    status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+}
+
+fn code(status: WaitStatus) -> ExitCode {
+    let number = status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1);
+    ExitCode::from(u8::try_from(number).unwrap_or(1))
+}
+
+fn os(what: &str, cause: io::Error) -> LabError {
+    LabError::Os { what: what.to_owned(), cause }
+}
+
+fn hint(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
+            "; `haul-lab doctor` says what this machine allows"
+        }
+        _ => "",
+    }
+}
+
+/// The lab is not what was asked for: see the table.
+pub const EXIT_INVALID: u8 = 3;
+
+/// How long a command may take to end after Ctrl-C.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a companion may take to listen; one that never listens costs this much.
+const LISTEN_LIMIT: Duration = Duration::from_secs(2);
+
+/// How often a command is looked at.
+const CHILD_CHECK: Duration = Duration::from_millis(5);

@@ -1,0 +1,236 @@
+//! Makes a planned network real with TUN devices and our own emulator.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use haul_sys::tun::{Offload, Tun};
+
+use crate::address;
+use crate::emulator::{Emulated, LabClock, Watched, Wire};
+use crate::frame::Frame;
+use crate::hosts::Hosts;
+use crate::limits;
+use crate::pcap::Capture;
+use crate::plan::{Plan, WireKind, WirePlan};
+use crate::shape::{Counters, Direction, LinkChange, Nanos, Segment};
+use crate::topology::{DirectionSpec, Topology};
+use crate::units::{Size, Time};
+
+/// A network that runs until it is dropped.
+pub struct Network {
+    stop: Arc<AtomicBool>,
+    wires: Vec<(String, Arc<Watched>)>,
+    threads: Vec<JoinHandle<()>>,
+    left_out: Vec<String>,
+    clock: LabClock,
+    began: Arc<OnceLock<Nanos>>,
+}
+
+impl Network {
+    /// Makes the devices in the hosts, gives them addresses, and starts the emulator. `captures`: links and files.
+    pub fn start(
+        topology: &Topology,
+        plan: &Plan,
+        hosts: &Hosts,
+        captures: &BTreeMap<String, PathBuf>,
+    ) -> io::Result<Network> {
+        let clock = LabClock::start();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (wires, threads, left_out) = Default::default();
+        let mut network = Network { stop, wires, threads, left_out, clock, began: Arc::default() };
+        let mut ready = Vec::new();
+        for (number, planned) in plan.wires.iter().enumerate() {
+            let capture = match captures.get(&planned.name) {
+                Some(path) => Some(Capture::create(path).map_err(|error| about(&path.display().to_string(), &error))?),
+                None => None,
+            };
+            let seed = topology.seed.wrapping_add((number as u64).wrapping_mul(SEED_STEP));
+            let began = Arc::clone(&network.began);
+            ready.push(emulated(topology, plan, hosts, planned, seed, capture, began)?);
+        }
+        network.left_out = address::configure(plan, hosts)?;
+        for (planned, wire) in plan.wires.iter().zip(ready) {
+            network.wires.push((planned.name.clone(), Arc::clone(&wire.watched)));
+            let stop = Arc::clone(&network.stop);
+            let name = format!("wire-{}", network.threads.len());
+            network.threads.push(std::thread::Builder::new().name(name).spawn(move || {
+                // It ends early only when a device is gone, that is, with the lab; packets that then do not arrive are
+                // seen by whoever sent them.
+                drop(wire.run(clock, &stop));
+            })?);
+        }
+        Ok(network)
+    }
+
+    /// The command begins: the times of events count from now.
+    pub fn begin(&self) {
+        // A second begin changes nothing.
+        let _ = self.began.set(self.clock.now());
+    }
+
+    /// Settings that hosts could not be given, in words.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    /// What passed each wire so far, a line for each of its directions.
+    pub fn figures(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (name, watched) in &self.wires {
+            for (counters, way) in watched.counters().iter().zip(["forth", "back"]) {
+                lines.push(format!("{name} {way}: {}", line(counters)));
+            }
+        }
+        lines
+    }
+
+    /// Why what was measured since the last call must not be believed.
+    pub fn fault(&self) -> Option<String> {
+        let mut fault = None;
+        for (name, watched) in &self.wires {
+            let lateness = watched.take_lateness();
+            if lateness.late as f64 > lateness.delivered as f64 * limits::MOST_LATE_SHARE {
+                fault = Some(format!(
+                    "the emulator was short of processor time: {} of {} packets on {name} were over {} ms late, the latest {} ms",
+                    lateness.late,
+                    lateness.delivered,
+                    limits::LATE.as_millis(),
+                    lateness.latest_us / 1000
+                ));
+            }
+        }
+        for (name, watched) in &self.wires {
+            if watched.counters().iter().any(|counters| counters.overflowed > 0) {
+                fault =
+                    Some(format!("more was on the way on {name} than the lab holds: rate x delay is too large for it"));
+            }
+        }
+        if let Some(at) = self.threads.iter().position(JoinHandle::is_finished) {
+            fault = Some(format!("the emulator of {} has ended", self.wires[at].0));
+        }
+        fault
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic was told by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn emulated(
+    topology: &Topology,
+    plan: &Plan,
+    hosts: &Hosts,
+    planned: &WirePlan,
+    seed: u64,
+    capture: Option<Capture>,
+    began: Arc<OnceLock<Nanos>>,
+) -> io::Result<Emulated> {
+    let offload = match planned.kind {
+        WireKind::Link(index) => {
+            let link = &topology.links[index];
+            let changes_bits = |direction: DirectionSpec| direction.corrupt.is_some_and(|share| !share.is_never());
+            match (changes_bits(link.forth()) || changes_bits(link.back()), link.has_large_segments()) {
+                // The receiver finds a changed bit by the checksum, so there must be one.
+                (true, _) => Offload::None,
+                (false, true) => Offload::Segmentation,
+                (false, false) => Offload::Checksum,
+            }
+        }
+        WireKind::Segment(_) => Offload::None,
+    };
+    let mut devices = Vec::new();
+    for &(host, device) in &planned.ends {
+        let (host, device) = (&plan.hosts[host], plan.hosts[host].devices[device].name.clone());
+        let made = hosts.enter(&host.name, move || Tun::create(&device, offload));
+        devices.push(made.map_err(|error| about("/dev/net/tun", &error))?);
+    }
+    let wire = match planned.kind {
+        WireKind::Link(index) => {
+            let link = &topology.links[index];
+            let rtt = link.rtt();
+            let directions =
+                Box::new([Direction::new(&link.forth(), rtt, seed), Direction::new(&link.back(), rtt, seed ^ BACK)]);
+            Wire::Link { directions, changes: changes(topology, &planned.name), began }
+        }
+        WireKind::Segment(index) => {
+            let medium = Box::new(Segment::new(&topology.segments[index], seed));
+            Wire::Segment { medium, route: Box::new(routing(plan, planned)) }
+        }
+    };
+    let has_header = offload != Offload::None;
+    Ok(Emulated { devices, has_header, wire, capture, watched: Arc::default() })
+}
+
+/// What happens to a link, in the order of time.
+fn changes(topology: &Topology, link: &str) -> VecDeque<(Nanos, LinkChange)> {
+    let events = topology.events.iter().filter(|event| event.link == link);
+    let mut changes: Vec<_> = events
+        .map(|event| {
+            let at = Nanos(u64::try_from(event.at.0.as_nanos()).unwrap_or(u64::MAX));
+            (at, LinkChange::from(event))
+        })
+        .collect();
+    changes.sort_by_key(|(at, _)| *at);
+    changes.into()
+}
+
+/// Which station of a segment a packet is for: the one with its address, or else the neighbour that the sender's host
+/// would send it to.
+fn routing(plan: &Plan, segment: &WirePlan) -> impl Fn(usize, &Frame) -> Option<usize> + Send + use<> {
+    let wire = plan.wires.iter().position(|other| other.name == segment.name);
+    // For each station and each wire, the number of the neighbour.
+    let via: Vec<BTreeMap<usize, usize>> = segment
+        .ends
+        .iter()
+        .map(|&(host, _)| {
+            let routes = plan.hosts[host].routes.iter();
+            routes.map(|route| (route.to_wire, usize::from(route.via_v4.octets()[3]))).collect()
+        })
+        .collect();
+    move |from, frame| {
+        let (to_wire, number) = frame.destination()?;
+        let station = if Some(to_wire) == wire { number } else { *via[from].get(&to_wire)? };
+        (1..=via.len()).contains(&station).then(|| station - 1)
+    }
+}
+
+/// What is zero is not told.
+fn line(counters: &Counters) -> String {
+    let mut text = format!("{} packets in, {} out", counters.offered, counters.delivered);
+    let told = [
+        (counters.lost, "lost"),
+        (counters.lost_down, "lost while down"),
+        (counters.dropped, "dropped by a full queue"),
+        (counters.policed, "policed"),
+        (counters.overflowed, "beyond what the lab holds"),
+        (counters.duplicated, "duplicated"),
+        (counters.corrupted, "corrupted"),
+        (counters.reordered, "reordered"),
+        (counters.collisions, "collisions"),
+        (counters.gave_up, "given up after collisions"),
+    ];
+    for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!(", {count} {what}"));
+    }
+    let (most, longest) = (Size { bytes: counters.waiting_bytes_max }, Time(counters.waiting_time_max));
+    text.push_str(&format!("; at most {most} and {longest} waiting"));
+    text
+}
+
+fn about(what: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{what}: {error}"))
+}
+
+/// Odd, so that wires with neighbouring numbers have unrelated seeds (the increment of SplitMix64).
+const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const BACK: u64 = 0x5555_5555_5555_5555;

@@ -1,0 +1,227 @@
+//! The walls around a lab: namespaces of its own for users, mounts and processes, so that nothing outlives it.
+//!
+//! ```text
+//! haul-lab run ...          outside: writes the request, waits, removes the lab's directory
+//!   unshare ...             util-linux makes the namespaces; dies with us, and takes along what is inside
+//!     haul-lab inside FILE  process 1 in there: reaps what is left over; when it ends the kernel ends all others
+//!       haul-lab lab FILE   hosts, links, and the command
+//! ```
+//! As an ordinary user the lab lives in a user namespace in which the user is still the user; only the lab itself has the
+//! rights over its networks. As root it uses root's own rights.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::request::Request;
+
+/// A failure outside of the lab.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// A directory or file of the lab.
+    #[error("cannot keep the lab's files in {path}: {cause}")]
+    Files {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The program that makes the namespaces.
+    #[error("cannot start {program}: {cause}; it is in the package util-linux")]
+    Start {
+        /// Which.
+        program: &'static str,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The lab is not there (any more).
+    #[error("{0}")]
+    NoLab(String),
+    /// The sandbox was killed, or its namespaces are refused.
+    #[error("the lab ended by signal {0}: it was killed, and everything in it went along")]
+    Killed(i32),
+}
+
+/// A lab as seen from outside.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Its name.
+    pub name: String,
+    /// The process whose threads are the hosts.
+    pub pid: u32,
+    /// The hosts in order.
+    pub hosts: Vec<String>,
+}
+
+/// Runs a lab to its end; the exit status is that of its command.
+pub fn run(request: &mut Request) -> Result<ExitStatus, SandboxError> {
+    let directory = make_directory()?;
+    request.directory = directory.path.clone();
+    let file = directory.path.join(REQUEST_FILE);
+    write(&file, &request.to_json())?;
+
+    // The terminal sends Ctrl-C to everybody; it is the command's business. A signal to us alone ends the lab.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let ended = Arc::new(AtomicBool::new(false));
+    for (signal, flag) in [
+        (signal_hook::consts::SIGINT, &interrupted),
+        (signal_hook::consts::SIGTERM, &ended),
+        (signal_hook::consts::SIGHUP, &ended),
+    ] {
+        signal_hook::flag::register(signal, Arc::clone(flag))
+            .map_err(|cause| SandboxError::Files { path: file.clone(), cause })?;
+    }
+    let mut child = walls(&file)?;
+    wait(&mut child, &ended)
+}
+
+/// The command that makes the namespaces and runs us inside.
+fn walls(file: &Path) -> Result<Child, SandboxError> {
+    let program = std::env::current_exe().map_err(|cause| SandboxError::Start { program: "haul-lab", cause })?;
+    let mut command = Command::new("setpriv");
+    // If we are killed, unshare dies, and with it process 1 of the lab.
+    command.args(["--pdeathsig", "KILL", "unshare"]);
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-current-user", "--keep-caps"]);
+    }
+    command.args(["--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--"]);
+    command.arg(program).arg("inside").arg(file);
+    command.spawn().map_err(|cause| SandboxError::Start { program: "setpriv", cause })
+}
+
+fn wait(child: &mut Child, ended: &AtomicBool) -> Result<ExitStatus, SandboxError> {
+    use std::os::unix::process::ExitStatusExt;
+
+    loop {
+        let status = child.try_wait().map_err(|cause| SandboxError::Start { program: "unshare", cause })?;
+        match status {
+            Some(status) => match status.signal() {
+                Some(signal) => return Err(SandboxError::Killed(signal)),
+                None => return Ok(status),
+            },
+            None if ended.load(Ordering::Relaxed) => {
+                // Fails only when it has just ended by itself.
+                let _ = child.kill();
+            }
+            // There is no wait for a child with a limit, and a signal must be seen.
+            None => std::thread::sleep(CHILD_CHECK),
+        }
+    }
+}
+
+/// The labs of this user that run now. What dead ones left is removed.
+pub fn running() -> Vec<Running> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(parent()).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let Some(owner) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        if !is_ours(owner) {
+            // Its owner was killed; only files are left of it.
+            let _ = fs::remove_dir_all(&path);
+            continue;
+        }
+        let Ok(text) = fs::read_to_string(path.join(RUNNING_FILE)) else { continue };
+        let mut lines = text.lines().map(str::to_owned);
+        let Some(name) = lines.next() else { continue };
+        if let Some(pid) = process_inside(owner) {
+            found.push(Running { name, pid, hosts: lines.collect() });
+        }
+    }
+    found
+}
+
+/// Says from inside that the hosts are there.
+pub fn announce(request: &Request, name: &str, hosts: &[&str]) -> io::Result<()> {
+    fs::write(request.directory.join(RUNNING_FILE), format!("{name}\n{}\n", hosts.join("\n")))
+}
+
+/// The command that enters a host of a running lab.
+pub fn enter(lab: &Running, host: &str) -> Result<Command, SandboxError> {
+    let number = lab.hosts.iter().position(|name| name == host).ok_or_else(|| {
+        SandboxError::NoLab(format!("lab {} has no host {host}; it has {}", lab.name, lab.hosts.join(", ")))
+    })?;
+    let wanted = crate::hosts::thread_name(number);
+    let tasks = fs::read_dir(format!("/proc/{}/task", lab.pid)).into_iter().flatten().flatten();
+    let holder = tasks
+        .map(|task| task.path())
+        .find(|task| fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.trim_end() == wanted));
+    let holder = holder.ok_or_else(|| SandboxError::NoLab(format!("lab {} has ended", lab.name)))?;
+    let mut command = Command::new("nsenter");
+    command.arg("--target").arg(lab.pid.to_string());
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--preserve-credentials"]);
+    }
+    command.args(["--mount", "--pid"]);
+    command.arg(format!("--net={}", holder.join("ns/net").display()));
+    command.arg("--wdns=.").arg("--");
+    Ok(command)
+}
+
+/// A directory that goes with its owner.
+struct LabDirectory {
+    path: PathBuf,
+}
+
+impl Drop for LabDirectory {
+    fn drop(&mut self) {
+        // What cannot be removed is removed by the next lab.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}
+
+/// Labs lie below the user's runtime directory, by the process id of their owner.
+fn parent() -> PathBuf {
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir()) {
+        Some(runtime) => runtime.join("haul-lab"),
+        None => std::env::temp_dir().join(format!("haul-lab-{}", rustix::process::getuid().as_raw())),
+    }
+}
+
+fn make_directory() -> Result<LabDirectory, SandboxError> {
+    let make = |path: &Path, private: bool| {
+        let made = DirBuilder::new().recursive(!private).mode(0o700).create(path);
+        made.map_err(|cause| SandboxError::Files { path: path.to_owned(), cause })
+    };
+    let parent = parent();
+    make(&parent, false)?;
+    // In a shared directory somebody else may have been first.
+    let owner = fs::symlink_metadata(&parent).map(|meta| std::os::unix::fs::MetadataExt::uid(&meta));
+    if owner.ok() != Some(rustix::process::getuid().as_raw()) {
+        let cause = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else");
+        return Err(SandboxError::Files { path: parent, cause });
+    }
+    drop(running());
+    let path = parent.join(std::process::id().to_string());
+    make(&path, true)?;
+    Ok(LabDirectory { path })
+}
+
+fn write(path: &Path, text: &str) -> Result<(), SandboxError> {
+    fs::write(path, text).map_err(|cause| SandboxError::Files { path: path.to_owned(), cause })
+}
+
+/// Whether a process is a haul-lab: a process id may have been given to somebody else meanwhile.
+fn is_ours(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == "haul-lab")
+}
+
+/// Owner -> setpriv, which became unshare -> process 1 -> the lab.
+fn process_inside(owner: u32) -> Option<u32> {
+    let child_of = |pid: u32| -> Option<u32> {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+        let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+        children.collect::<String>().split_whitespace().next()?.parse().ok()
+    };
+    child_of(owner).and_then(child_of).and_then(child_of)
+}
+
+const REQUEST_FILE: &str = "request.json";
+const RUNNING_FILE: &str = "running";
+
+/// How often a signal is looked for while the lab runs.
+const CHILD_CHECK: Duration = Duration::from_millis(20);

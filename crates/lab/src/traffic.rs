@@ -1,0 +1,213 @@
+//! Other people's packets: constant and on/off datagrams, and TCP connections that take what they get.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::hosts::Hosts;
+use crate::limits;
+use crate::plan::Plan;
+use crate::shape::{Chance, Purpose};
+use crate::topology::{Topology, TrafficSpec};
+use crate::units::{Rate, Size};
+
+/// Traffic that flows until it is dropped.
+pub struct Traffic {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Traffic {
+    /// Starts all traffic of a topology.
+    pub fn start(topology: &Topology, plan: &Plan, hosts: &Hosts) -> io::Result<Traffic> {
+        let mut traffic = Traffic { stop: Arc::default(), threads: Vec::new() };
+        for (number, spec) in topology.traffic.iter().enumerate() {
+            let port = limits::FIRST_TRAFFIC_PORT + u16::try_from(number).unwrap_or(0);
+            let (from, to) = spec.ends();
+            let Some(address) = plan.host(to).and_then(|host| host.devices.first()).map(|device| device.v4) else {
+                continue;
+            };
+            let target = SocketAddr::V4(SocketAddrV4::new(address, port));
+            match spec {
+                TrafficSpec::Udp { rate, packet, dscp, .. } => {
+                    traffic.sink(hosts, to, port)?;
+                    let stream = Datagrams { target, rate: *rate, payload_bytes: payload(*packet), dscp: *dscp };
+                    traffic.run(hosts, from, move |stop| stream.send_until(stop))?;
+                }
+                TrafficSpec::OnOff { rate, on, off, packet, .. } => {
+                    traffic.sink(hosts, to, port)?;
+                    let stream = Datagrams { target, rate: *rate, payload_bytes: payload(*packet), dscp: 0 };
+                    let mut chance = Chance::new(topology.seed ^ u64::from(port), Purpose::Traffic);
+                    let (on, off) = (on.0, off.0);
+                    traffic.run(hosts, from, move |stop| stream.send_on_and_off(stop, on, off, &mut chance))?;
+                }
+                TrafficSpec::Tcp { flows, .. } => {
+                    let listener = hosts.enter(to, move || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))?;
+                    let flows = *flows;
+                    traffic.run(hosts, to, move |stop| swallow_streams(&listener, flows, stop))?;
+                    for _ in 0..flows {
+                        traffic.run(hosts, from, move |stop| pour(target, stop))?;
+                    }
+                }
+            }
+        }
+        Ok(traffic)
+    }
+
+    /// Datagrams need somebody who takes them, else the host answers each with an ICMP error.
+    fn sink(&mut self, hosts: &Hosts, host: &str, port: u16) -> io::Result<()> {
+        let socket = hosts.enter(host, move || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))?;
+        socket.set_read_timeout(Some(STOP_CHECK))?;
+        self.run(hosts, host, move |stop| {
+            let mut buffer = [0; 2048];
+            while !stop.load(Ordering::Relaxed) {
+                // A time-out is what lets it look at the flag.
+                let _ = socket.recv(&mut buffer);
+            }
+            Ok(())
+        })
+    }
+
+    /// Starts a thread that lives on a host.
+    fn run(
+        &mut self,
+        hosts: &Hosts,
+        host: &str,
+        work: impl FnOnce(&AtomicBool) -> io::Result<()> + Send + 'static,
+    ) -> io::Result<()> {
+        let stop = Arc::clone(&self.stop);
+        let spawn = move || std::thread::Builder::new().name("traffic".into()).spawn(move || work(&stop));
+        self.threads.push(hosts.enter(host, spawn)?);
+        Ok(())
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // Traffic that broke off shows in the figures of its link.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A stream of datagrams.
+struct Datagrams {
+    target: SocketAddr,
+    /// Of IP packets.
+    rate: Rate,
+    payload_bytes: usize,
+    dscp: u8,
+}
+
+impl Datagrams {
+    fn socket(&self) -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        if self.dscp != 0 {
+            rustix::net::sockopt::set_ip_tos(&socket, self.dscp << 2)?;
+        }
+        socket.connect(self.target)?;
+        Ok(socket)
+    }
+
+    fn send_until(&self, stop: &AtomicBool) -> io::Result<()> {
+        let socket = self.socket()?;
+        while !stop.load(Ordering::Relaxed) {
+            self.send_for(&socket, STOP_CHECK, stop);
+        }
+        Ok(())
+    }
+
+    fn send_on_and_off(&self, stop: &AtomicBool, on: Duration, off: Duration, chance: &mut Chance) -> io::Result<()> {
+        let socket = self.socket()?;
+        while !stop.load(Ordering::Relaxed) {
+            self.send_for(&socket, exponential(on, chance), stop);
+            let until = Instant::now() + exponential(off, chance);
+            while !stop.load(Ordering::Relaxed) && Instant::now() < until {
+                pause(until.saturating_duration_since(Instant::now()).min(STOP_CHECK));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what is due each millisecond; what was missed while asleep follows at once.
+    fn send_for(&self, socket: &UdpSocket, time: Duration, stop: &AtomicBool) {
+        let payload = vec![0; self.payload_bytes];
+        let each = self.rate.time_of((self.payload_bytes + UDP_AND_IP_BYTES) as u64);
+        let start = Instant::now();
+        let mut due = Duration::ZERO;
+        while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
+            let now = start.elapsed();
+            while due <= now {
+                // A full device queue loses the packet, as it would for anybody.
+                let _ = socket.send(&payload);
+                due += each;
+            }
+            pause(due.saturating_sub(start.elapsed()).max(TICK));
+        }
+    }
+}
+
+/// Mean times of an on/off source are means of an exponential distribution, cut at ten times the mean.
+fn exponential(mean: Duration, chance: &mut Chance) -> Duration {
+    const STEPS: u64 = 1 << 32;
+    let share = (chance.up_to(STEPS - 1) + 1) as f64 / STEPS as f64;
+    mean.mul_f64((-share.ln()).min(10.0))
+}
+
+fn payload(packet: Option<Size>) -> usize {
+    let bytes = packet.map_or(limits::DEFAULT_TRAFFIC_PAYLOAD_BYTES, |size| size.bytes);
+    usize::try_from(bytes).unwrap_or(usize::MAX).clamp(1, limits::MAX_TRAFFIC_PAYLOAD_BYTES)
+}
+
+/// Accepts and reads until told to stop.
+fn swallow_streams(listener: &TcpListener, flows: u16, stop: &AtomicBool) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let mut streams: Vec<TcpStream> = Vec::new();
+    let mut buffer = vec![0; 256 * 1024];
+    while !stop.load(Ordering::Relaxed) {
+        if streams.len() < usize::from(flows)
+            && let Ok((stream, _)) = listener.accept()
+        {
+            stream.set_nonblocking(true)?;
+            streams.push(stream);
+        }
+        let mut any = false;
+        for stream in &mut streams {
+            any |= stream.read(&mut buffer).is_ok_and(|read| read > 0);
+        }
+        if !any {
+            pause(TICK);
+        }
+    }
+    Ok(())
+}
+
+/// One connection that sends as fast as it may.
+fn pour(target: SocketAddr, stop: &AtomicBool) -> io::Result<()> {
+    let mut stream = TcpStream::connect_timeout(&target, CONNECT_LIMIT)?;
+    stream.set_write_timeout(Some(STOP_CHECK))?;
+    let block = vec![0; 64 * 1024];
+    while !stop.load(Ordering::Relaxed) {
+        match stream.write(&block) {
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    stream.shutdown(Shutdown::Both)
+}
+
+/// Traffic waits for nothing but time.
+fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+const UDP_AND_IP_BYTES: usize = 28;
+const STOP_CHECK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(1);
+const CONNECT_LIMIT: Duration = Duration::from_secs(60);

@@ -1,0 +1,285 @@
+//! The built program, as its users run it: real namespaces, real devices, real packets.
+//!
+//! Needs root or user namespaces, `/dev/net/tun` and ping; what is missing is said, and fails where `CI=true`.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A deadline for every command: a lab that hangs fails its test, not the whole run.
+const LIMIT: &str = "60";
+
+fn lab() -> Command {
+    let mut command = Command::new("timeout");
+    command.args(["--kill-after=5", LIMIT, env!("CARGO_BIN_EXE_haul-lab")]);
+    command
+}
+
+/// Whether labs are possible here; if not, says why.
+fn possible() -> bool {
+    let doctor = Command::new(env!("CARGO_BIN_EXE_haul-lab")).arg("doctor").output().unwrap();
+    if doctor.status.success() {
+        return true;
+    }
+    let words = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "no lab is possible here:\n{words}");
+    eprintln!("skipped: no lab is possible here:\n{words}");
+    false
+}
+
+fn run(args: &[&str]) -> Output {
+    lab().args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+fn topology(directory: &Path, text: &str) -> String {
+    let path = directory.join("topology.toml");
+    std::fs::write(&path, text).unwrap();
+    path.into_os_string().into_string().unwrap()
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The shortest round trip of each ping in what was printed, in milliseconds.
+fn fastest(words: &str) -> Vec<f64> {
+    let found = words.split("min/avg/max/mdev = ").skip(1).filter_map(|rest| rest.split('/').next()?.parse().ok());
+    let found: Vec<f64> = found.collect();
+    assert!(!found.is_empty(), "{words}");
+    found
+}
+
+/// Processes that have this word among their arguments or their environment's first bytes.
+fn processes_with(word: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(word) {
+            found.push(line);
+        }
+    }
+    found
+}
+
+/// A word that no other process has.
+fn mark(name: &str) -> String {
+    format!("mark-{name}-{}", std::process::id())
+}
+
+fn started(mut child: Child) -> Child {
+    let mut byte = [0];
+    child.stdout.as_mut().unwrap().read_exact(&mut byte).expect("the command in the lab speaks");
+    child
+}
+
+#[test]
+fn the_status_of_the_command_is_ours_and_hosts_find_each_other_by_name() {
+    if !possible() {
+        return;
+    }
+    let output = run(&["run", "--rate", "1Gbit", "--rtt", "30ms", "--", "sh", "-c", "ping -c 2 -i 0.2 server; exit 7"]);
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output));
+    let words = text(&output);
+    // How exact delays are is calibration's business; here the machine may be busy.
+    assert!((30.0..40.0).contains(&fastest(&words)[0]), "{words}");
+}
+
+#[test]
+fn two_labs_at_once_do_not_see_each_other() {
+    if !possible() {
+        return;
+    }
+    let count = "ip -br link | wc -l; echo $HAUL_LAB_HOST; ping -c 3 -i 0.2 client >/dev/null && ping -c 3 -i 0.2 server | tail -3";
+    let one = lab().args(["run", "--rtt", "10ms", "--", "sh", "-c", count]).output();
+    let line = ["run", "--rtt", "40ms", "--on", "server", "--", "sh", "-c", "echo; exec sleep 60"];
+    let other = started(lab().args(line).stdout(Stdio::piped()).spawn().unwrap());
+    let words = text(&one.unwrap());
+    let beside = text(&run(&["run", "--rtt", "10ms", "--", "sh", "-c", count]));
+    for words in [words, beside] {
+        assert!(words.starts_with("2\nclient\n"), "{words}");
+        assert!((10.0..30.0).contains(&fastest(&words)[0]), "{words}");
+    }
+    end(other);
+}
+
+/// Ends what `timeout` started, too.
+fn end(mut child: Child) {
+    Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_lab_that_is_killed_leaves_no_process() {
+    if !possible() {
+        return;
+    }
+    let mark = mark("killed");
+    let command = format!("echo; sleep 61 & exec sleep 62 # {mark}");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_haul-lab"));
+    child.args(["run", "--", "sh", "-c", &format!("sh -c '{command}'; true")]).stdout(Stdio::piped());
+    let mut child = started(child.spawn().unwrap());
+    assert!(!processes_with(&mark).is_empty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    eventually("everything inside ends with the lab", || processes_with(&mark).is_empty());
+}
+
+#[test]
+fn a_command_that_ignores_the_end_goes_with_its_lab() {
+    if !possible() {
+        return;
+    }
+    let mark = mark("ignores");
+    let command = format!("trap '' INT TERM HUP; echo; while :; do sleep 1; done # {mark}");
+    let child = started(lab().args(["run", "--", "sh", "-c", &command]).stdout(Stdio::piped()).spawn().unwrap());
+    end(child);
+    eventually("everything inside ends with the lab", || processes_with(&mark).is_empty());
+}
+
+#[test]
+fn another_terminal_enters_a_host_of_a_running_lab() {
+    if !possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let name = mark("exec");
+    let file = topology(
+        directory.path(),
+        &format!(
+            "name = '{name}'\nhosts = {{ client = {{}}, beta = {{}} }}\nlinks = [{{ ends = ['client', 'beta'] }}]"
+        ),
+    );
+    let child = started(
+        lab().args(["run", &file, "--", "sh", "-c", "echo; exec sleep 60"]).stdout(Stdio::piped()).spawn().unwrap(),
+    );
+    let words = text(&run(&["exec", "--lab", &name, "beta", "--", "ip", "-br", "-4", "addr"]));
+    assert!(words.contains("10.99.0.2/24") || words.contains("10.99.0.1/24"), "{words}");
+    let wrong = run(&["exec", "--lab", &name, "gamma", "--", "true"]);
+    assert_eq!(text(&wrong), format!("haul-lab: lab {name} has no host gamma; it has beta, client\n"));
+    end(child);
+    let gone = run(&["exec", "--lab", &name, "beta", "--", "true"]);
+    assert_eq!(text(&gone), "haul-lab: no such lab runs: start one with haul-lab run\n");
+}
+
+#[test]
+fn routers_and_segments_carry_packets() {
+    if !possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = topology(
+        directory.path(),
+        "hosts = { client = {}, near = {}, router = { router = true }, far = {} }\n\
+         links = [{ name = 'out', ends = ['router', 'far'], rtt = '20ms' }]\n\
+         segments = [{ name = 'lan', hosts = ['client', 'near', 'router'], rate = '10Mbit', delay = '1ms' }]",
+    );
+    let pings = "ping -c 2 -i 0.2 near && ping -c 2 -i 0.2 far && ping -c 2 -6 far";
+    let output = run(&[
+        "run",
+        &file,
+        "--capture",
+        &format!("lan={}/lan.pcap", directory.path().display()),
+        "--",
+        "sh",
+        "-c",
+        pings,
+    ]);
+    let words = text(&output);
+    assert!(output.status.success(), "{words}");
+    let fastest = fastest(&words);
+    assert!((2.0..20.0).contains(&fastest[0]) && (22.0..40.0).contains(&fastest[1]), "{fastest:?}");
+    let captured = std::fs::read(directory.path().join("lan.pcap")).unwrap();
+    assert!(captured.len() > 24 + 12 * (16 + 84), "{} bytes were captured", captured.len());
+}
+
+#[test]
+fn a_link_goes_down_and_comes_back_at_its_times() {
+    if !possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = topology(
+        directory.path(),
+        "hosts = { client = {}, server = {} }\nlinks = [{ name = 'wan', ends = ['client', 'server'] }]\n\
+         events = [{ at = '1s', link = 'wan', down = true }, { at = '2s', link = 'wan', down = false }]",
+    );
+    let output = run(&["run", &file, "--", "ping", "-c", "30", "-i", "0.1", "-W", "1", "server"]);
+    let words = text(&output);
+    let received: u32 =
+        words.split(" packets transmitted, ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap();
+    assert!((17..=23).contains(&received), "a second of three was dark, {received} of 30 came through");
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = topology(directory.path(), "hosts = { a = {} }\nlinks = [{ ends = ['a', 'b'] }]");
+    let cases: [(&[&str], &str); 5] = [
+        (&["run", &file, "--", "true"], "haul-lab: link a-b: there is no host \"b\"\n"),
+        (
+            &["run", "--on", "moon", "--", "true"],
+            "haul-lab: there is no host moon in this network, but client, server\n",
+        ),
+        (&["run", "--capture", "lan=x", "--", "true"], "haul-lab: --capture: there is no link lan\n"),
+        (&["run", "--mtu", "100", "--", "true"], "haul-lab: link wan: the MTU must be 576 to 65521\n"),
+        (&["run", "missing.toml"], "haul-lab: cannot read missing.toml: No such file or directory (os error 2)\n"),
+    ];
+    for (args, words) in cases {
+        let output = run(args);
+        assert_eq!((output.status.code(), text(&output).as_str()), (Some(125), words));
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there_is_said_so() {
+    if !possible() {
+        return;
+    }
+    let output = run(&["run", "--", "no-such-program"]);
+    assert_eq!(output.status.code(), Some(125));
+    assert_eq!(text(&output), "haul-lab: cannot run no-such-program: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn an_ordinary_user_has_a_lab_and_stays_an_ordinary_user() {
+    if !possible() {
+        return;
+    }
+    let as_user = |args: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        if !rustix::process::geteuid().is_root() {
+            command = Command::new("env");
+        }
+        command.arg("env").args(["-u", "XDG_RUNTIME_DIR", "timeout", LIMIT, env!("CARGO_BIN_EXE_haul-lab")]);
+        command.args(args).output().unwrap()
+    };
+    let doctor = as_user(&["doctor"]);
+    if !doctor.status.success() {
+        // Many machines let everybody open /dev/net/tun, this one does not: a matter of its administrator, not of the lab.
+        eprintln!("skipped: ordinary users have no lab here:\n{}", text(&doctor));
+        return;
+    }
+    let output = as_user(&[
+        "run",
+        "--rtt",
+        "10ms",
+        "--",
+        "sh",
+        "-c",
+        "id -u; ping -c 1 -W 5 server; grep CapEff /proc/self/status",
+    ]);
+    let words = text(&output);
+    assert!(!words.starts_with("0\n") && words.contains("1 received"), "{words}");
+    assert!(words.contains("CapEff:\t0000000000000000"), "{words}");
+}
