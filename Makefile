@@ -13,7 +13,7 @@ HAUL   := $(TARGET)/$(TRIPLE)/release/haul
 all: build
 
 build:
-	$(CARGO) build --release --locked -p haul-cli
+	$(CARGO) build --release --locked -p haul-cli -p haul-lab
 
 # Everything that must be clean, quickest first.
 test: setup-test fmt-check tidy clippy unit build e2e lint-deny-if-there

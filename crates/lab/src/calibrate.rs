@@ -1,8 +1,8 @@
 //! The lab measures itself: what was asked of each link, what is, and how far apart they are.
 //!
 //! Each direction of each link, one after the other, with our own probes between the two hosts at its ends:
-//! single datagrams for the delay, a stream at half the rate for the loss, a flood for rate and queue. Both ends read one
-//! clock, so delays are one-way.
+//! single datagrams for the delay, a stream at half the rate for the loss, a flood for rate and queue, several floods at once
+//! for fairness. Both ends read one clock, so delays are one-way.
 
 use std::fmt::Write as _;
 use std::io;
@@ -15,6 +15,7 @@ use crate::hosts::Hosts;
 use crate::limits;
 use crate::network::Network;
 use crate::plan::{Plan, WireKind};
+use crate::shape::{Chance, Purpose};
 use crate::topology::{DirectionSpec, Topology};
 use crate::units::{Rate, Size, Time};
 
@@ -114,13 +115,17 @@ struct Stream {
     payload_bytes: usize,
     /// Datagrams of one send.
     at_once: usize,
+    /// Gaps of random length with the same mean: equal streams would otherwise march in step, and one of them always be the
+    /// one that finds the queue full.
+    random: Option<u64>,
 }
 
 impl Direction<'_> {
     fn measure(&self, spec: &DirectionSpec, queue_bytes: u64, large: bool, table: &mut Table) -> io::Result<()> {
         let asked_delay = spec.delay.unwrap_or_default().0;
         let jitter = spec.jitter.unwrap_or_default().0;
-        let single = Stream { rate: None, gap: SINGLE_GAP, time: SINGLE_TIME, payload_bytes: 32, at_once: 1 };
+        let single =
+            Stream { rate: None, gap: SINGLE_GAP, time: SINGLE_TIME, payload_bytes: 32, at_once: 1, random: None };
         let heard = self.probe(&single, asked_delay + jitter)?;
         let median = median(&heard.delays);
         let sending = spec.rate.map_or(Duration::ZERO, |rate| rate.time_of(32 + UDP_AND_IP_BYTES + FRAMING_BYTES));
@@ -151,7 +156,9 @@ impl Direction<'_> {
             let off = measured.bytes as f64 / queue_bytes.max(1) as f64 - 1.0;
             let slack = (2 * u64::from(self.mtu) * if large { 44 } else { 1 }) as f64 / queue_bytes.max(1) as f64;
             let holds = off.abs() <= QUEUE_TOLERANCE + slack;
+            let latest = asked_delay + jitter + rate.time_of(queue_bytes);
             self.row(table, "queue", Size { bytes: queue_bytes }, measured, format!("{:+.1} %", off * 100.0), holds);
+            self.fairness(rate, large, latest, table)?;
         }
         Ok(())
     }
@@ -165,7 +172,7 @@ impl Direction<'_> {
         };
         let gap = gap.max(LEAST_LOSS_GAP);
         let time = gap.mul_f64(wanted).min(LONGEST_LOSS_TIME);
-        let stream = Stream { rate: None, gap, time, payload_bytes: LOSS_PAYLOAD_BYTES, at_once: 1 };
+        let stream = Stream { rate: None, gap, time, payload_bytes: LOSS_PAYLOAD_BYTES, at_once: 1, random: None };
         let heard = self.probe(&stream, spec.delay.unwrap_or_default().0)?;
         let measured = 1.0 - heard.received as f64 / heard.sent.max(1) as f64;
         // Three standard deviations; losses that come together count as one each.
@@ -184,7 +191,32 @@ impl Direction<'_> {
         let fill = rate.time_of(queue_bytes) * 5;
         let time = (fill * 2).clamp(SHORTEST_FLOOD, LONGEST_FLOOD);
         let more = Rate::from_bits_per_s(rate.bits_per_s().saturating_mul(6) / 5);
-        self.probe(&Stream { rate: more, gap: Duration::ZERO, time, payload_bytes, at_once }, delay + fill)
+        let stream = Stream { rate: more, gap: Duration::ZERO, time, payload_bytes, at_once, random: None };
+        self.probe(&stream, delay + fill)
+    }
+
+    /// Several floods share the link: R. Jain's index of what each got, 1 when all got the same.
+    fn fairness(&self, rate: Rate, large: bool, latest: Duration, table: &mut Table) -> io::Result<()> {
+        let payload_bytes = self.mtu as usize - UDP_AND_IP_BYTES as usize;
+        let at_once = if large { (64_000 / payload_bytes).max(1) } else { 1 };
+        let each = Rate::from_bits_per_s(rate.bits_per_s() * 3 / 2 / FAIR_FLOODS as u64);
+        let time = FAIR_TIME.max(latest * 10).min(LONGEST_FLOOD);
+        let stream = Stream { rate: each, gap: Duration::ZERO, time, payload_bytes, at_once, random: None };
+        let heard = std::thread::scope(|scope| {
+            let floods: Vec<_> = (0..FAIR_FLOODS)
+                .map(|number| Stream { random: Some(number as u64), ..stream })
+                .map(|stream| scope.spawn(move || self.probe(&stream, latest)))
+                .collect();
+            let heard = floods.into_iter().map(|flood| flood.join().expect("a probe does not panic"));
+            heard.collect::<io::Result<Vec<Heard>>>()
+        })?;
+        let shares: Vec<f64> = heard.iter().map(|heard| heard.received as f64).collect();
+        let (sum, squares) =
+            shares.iter().fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
+        let index = sum * sum / (shares.len() as f64 * squares).max(f64::MIN_POSITIVE);
+        let off = format!("{FAIR_FLOODS} floods of {rate} x 3/8");
+        self.row(table, "fairness", format!("> {LEAST_FAIR}"), format!("{index:.4}"), off, index > LEAST_FAIR);
+        Ok(())
     }
 
     /// Sends a stream and waits until nothing comes any more.
@@ -203,7 +235,11 @@ impl Direction<'_> {
             .name("probe".into())
             .spawn(move || listen(&socket, &stream_here, clock, &stop))?;
         let stream_there = *stream;
-        let sent = self.hosts.enter(&self.sender, move || send(target, &stream_there, clock));
+        // A thread of its own, since others may send from this host at the same time.
+        let sender = self.hosts.enter(&self.sender, move || {
+            std::thread::Builder::new().name("probe".into()).spawn(move || send(target, &stream_there, clock))
+        })?;
+        let sent = sender.join().expect("sending does not panic");
         std::thread::sleep(latest + SETTLE);
         done.store(true, Ordering::Relaxed);
         let mut heard = listener.join().expect("listening does not panic")?;
@@ -236,6 +272,7 @@ fn send(target: SocketAddr, stream: &Stream, clock: Instant) -> io::Result<u64> 
     let wire = (stream.payload_bytes as u64 + UDP_AND_IP_BYTES + FRAMING_BYTES) * stream.at_once as u64;
     let gap = stream.rate.map_or(stream.gap, |rate| rate.time_of(wire));
     let mut payload = vec![0; stream.payload_bytes * stream.at_once];
+    let mut chance = stream.random.map(|seed| Chance::new(seed, Purpose::Traffic));
     let start = Instant::now();
     let (mut due, mut sent) = (Duration::ZERO, 0);
     while due < stream.time {
@@ -252,7 +289,10 @@ fn send(target: SocketAddr, stream: &Stream, clock: Instant) -> io::Result<u64> 
         if socket.send(&payload).is_ok() {
             sent += stream.at_once as u64;
         }
-        due += gap;
+        due += match &mut chance {
+            Some(chance) => gap.mul_f64(chance.up_to(2000) as f64 / 1000.0),
+            None => gap,
+        };
     }
     Ok(sent)
 }
@@ -311,6 +351,11 @@ const DELAY_TOLERANCE: Duration = Duration::from_micros(200);
 /// As the issue of the lab asks.
 const RATE_TOLERANCE: f64 = 0.01;
 const QUEUE_TOLERANCE: f64 = 0.05;
+
+/// Jain's index that equal floods through one queue must reach; 4 with shares of 22, 24, 26 and 28 % have 0.992.
+const LEAST_FAIR: f64 = 0.98;
+const FAIR_FLOODS: usize = 4;
+const FAIR_TIME: Duration = Duration::from_millis(1500);
 
 const SINGLE_GAP: Duration = Duration::from_millis(5);
 const SINGLE_TIME: Duration = Duration::from_millis(1000);
