@@ -5,7 +5,10 @@
 //! they print.
 #![forbid(unsafe_code)]
 
+pub mod configure;
 pub mod limits;
+pub mod netem;
 pub mod plan;
 pub mod topology;
+pub mod uml;
 pub mod units;

@@ -25,3 +25,25 @@ pub const UNLIMITED_LINK_QUEUE_BYTES: u64 = 256 << 20;
 /// Above this rate segments pass whole unless the topology says otherwise: one packet of 1500 bytes every 12 us is about
 /// what one processor reads, queues and writes.
 pub const LARGE_SEGMENTS_FROM_BITS_PER_S: u64 = 2_000_000_000;
+
+/// An Ethernet header: destination, source, type. The kernel counts it with every packet.
+pub const ETHERNET_HEADER_BYTES: u32 = 14;
+/// What a packet takes on the wire beside itself: 14 header, 4 check sum, 8 preamble, 12 gap.
+pub const WIRE_OVERHEAD_BYTES: u32 = 38;
+/// What netem and htb must add to each packet: 38 on the wire, 14 of them counted already.
+pub const NETEM_OVERHEAD_BYTES: u32 = WIRE_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES;
+/// How long a packet is held back so that others overtake it: 83 full packets at 1 Gbit/s.
+pub const DEFAULT_REORDER_TIME: Duration = Duration::from_millis(1);
+/// The sure share of lower effort is this part of what EF and AF leave: 1 %, so that it never starves entirely.
+pub const LOWER_EFFORT_PART: u64 = 100;
+/// EF waits at most for these: 16 x 1514 bytes are 194 ms at 1 Mbit/s and 2 ms at 100 Mbit/s.
+pub const EF_QUEUE_PACKETS: u64 = 16;
+/// A class may catch up with a timer that was late by this much: 12.5 kB at 1 Gbit/s.
+pub const HTB_BURST_TIME: Duration = Duration::from_micros(100);
+
+/// netem counts packets, not bytes: as many full ones as hold this many bytes on the wire, at least one.
+/// 14 MB at an MTU of 1500 are 14,000,000 / 1538, rounded up, 9103.
+pub fn netem_packets(bytes: u64, mtu: u32) -> u32 {
+    let packets = bytes.div_ceil(u64::from(mtu + WIRE_OVERHEAD_BYTES));
+    u32::try_from(packets).unwrap_or(u32::MAX).max(1)
+}
