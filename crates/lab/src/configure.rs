@@ -1,6 +1,6 @@
 //! Gives devices that exist their addresses, routes and settings: the same for every engine.
 
-use crate::netem::{NetemError, Namespaces, Step, hardware_address};
+use crate::netem::{Namespaces, NetemError, Step, hardware_address};
 use crate::plan::{HostPlan, Plan, WireKind};
 
 /// A setting that a host could not be given, and why.

@@ -47,3 +47,24 @@ pub fn netem_packets(bytes: u64, mtu: u32) -> u32 {
     let packets = bytes.div_ceil(u64::from(mtu + WIRE_OVERHEAD_BYTES));
     u32::try_from(packets).unwrap_or(u32::MAX).max(1)
 }
+
+/// What a small system and its programs take in a guest kernel.
+pub const UML_BASE_BYTES: u64 = 1 << 30;
+/// For each byte that queues and links hold: 2 in packets, as the kernel counts them, and one in the buffers of each end.
+pub const UML_BYTES_PER_BYTE_HELD: u64 = 4;
+/// Below it ordinary commands fail.
+pub const MIN_UML_BYTES: u64 = 2 << 30;
+/// 100 Gbit/s x 100 ms hold 1.25 GB each way in links and as much in queues: 4 x 5 GB + 1 GiB are 21 GB. More is a mistake.
+pub const MAX_UML_BYTES: u64 = 64 << 30;
+/// How often boot looks for output of the guest.
+pub const UML_POLL: Duration = Duration::from_millis(10);
+/// After being asked to end, a kernel has this long to remove its files.
+pub const UML_STOP_TIME: Duration = Duration::from_secs(2);
+/// The kernel's console that an error quotes.
+pub const UML_CONSOLE_LINES: usize = 20;
+/// The kernel cuts its command line at 2048 bytes (4096 in newer ones).
+pub const MAX_UML_COMMAND_LINE_BYTES: usize = 2047;
+/// Bytes copied at a time between the command and its output file.
+pub const UML_OUTPUT_BYTES: usize = 64 << 10;
+/// How long the guest waits at the end for output that is still on the way.
+pub const UML_DRAIN_TIME: Duration = Duration::from_secs(2);

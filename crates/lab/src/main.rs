@@ -1,4 +1,15 @@
 //! `haul-lab`: puts any command into an emulated network.
 #![forbid(unsafe_code)]
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match haul_lab::uml::command_line::run(&arguments) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("haul-lab: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -151,25 +151,30 @@ pub fn wires(
             steps.push(Step::new(WIRES, "ip", pair));
             steps.push(up(&ours));
         }
+        steps.extend(single_packets(topology, plan, number));
         match wire.kind {
-            WireKind::Link(link) => {
-                let link = &topology.links[link];
-                if !qdisc::segments_stay_whole(link) {
-                    // Fate, queue and rate are those of packets, not of a sender's segments of 64 KiB.
-                    for &(host, device) in &wire.ends {
-                        let host = &plan.hosts[host];
-                        let device = &host.devices[device].name;
-                        steps.push(Step::new(&host.name, "ip", format!("link set dev {device} gso_max_segs 1")));
-                    }
-                }
-                steps.extend(link_steps(number, link, seed));
-            }
+            WireKind::Link(link) => steps.extend(link_steps(number, &topology.links[link], seed)),
             WireKind::Segment(segment) => {
                 steps.extend(medium::steps(number, &topology.segments[segment], seed)?);
             }
         }
     }
     Ok(steps)
+}
+
+/// Fate, queue and rate are those of packets, not of a sender's segments of 64 KiB, unless these pass whole.
+fn single_packets(topology: &Topology, plan: &Plan, wire: usize) -> Vec<Step> {
+    if let WireKind::Link(link) = plan.wires[wire].kind
+        && qdisc::segments_stay_whole(&topology.links[link])
+    {
+        return Vec::new();
+    }
+    let ends = plan.wires[wire].ends.iter();
+    ends.map(|&(host, device)| {
+        let host = &plan.hosts[host];
+        Step::new(&host.name, "ip", format!("link set dev {} gso_max_segs 1", host.devices[device].name))
+    })
+    .collect()
 }
 
 /// What the link's middle needs beside its devices.

@@ -60,8 +60,9 @@ pub(super) fn lines(
             limits::NETEM_OVERHEAD_BYTES
         )
     };
-    let leaf =
-        |class: u32, bytes: u64| format!("qdisc replace dev {device} parent 1:{class} handle {class}: bfifo limit {bytes}");
+    let leaf = |class: u32, bytes: u64| {
+        format!("qdisc replace dev {device} parent 1:{class} handle {class}: bfifo limit {bytes}")
+    };
     let all = rate.bits_per_s();
     let mut lines = vec![
         format!("qdisc replace dev {device} root handle 1: htb default 30"),

@@ -40,7 +40,8 @@ pub(super) fn steps(wire: usize, segment: &SegmentSpec, seed: Option<u64>) -> Re
     let queue = segment.queue.map_or(segment.rate.bytes_in(limits::DEFAULT_QUEUE_TIME), |queue| queue.bytes);
     let waiting = limits::netem_packets(queue, mtu).saturating_mul(segment.hosts.len() as u32);
     let on_the_way = limits::netem_packets(segment.rate.bytes_in(segment.delay.0), mtu);
-    let seed = seed.map_or(String::new(), |seed| format!(" seed {}", seed.wrapping_mul(1009).wrapping_add(2 * wire as u64)));
+    let seed =
+        seed.map_or(String::new(), |seed| format!(" seed {}", seed.wrapping_mul(1009).wrapping_add(2 * wire as u64)));
     let netem = format!(
         "qdisc replace dev {entrance} root handle 1: netem limit {} delay {}us rate {}bit {}{seed}",
         waiting.saturating_add(on_the_way),

@@ -36,7 +36,8 @@ pub(super) fn lines(
     seed: Option<u64>,
 ) -> Vec<String> {
     let queue = limits::netem_packets(direction.queue_bytes(rtt), mtu);
-    let on_the_way = direction.rate.map_or(0, |rate| limits::netem_packets(rate.bytes_in(longest_delay(direction)), mtu));
+    let on_the_way =
+        direction.rate.map_or(0, |rate| limits::netem_packets(rate.bytes_in(longest_delay(direction)), mtu));
     let rate = match direction.rate {
         Some(rate) if whole_segments => rate_of_segments(rate, mtu),
         Some(rate) => format!(" rate {}bit {}", rate.bits_per_s(), limits::NETEM_OVERHEAD_BYTES),
@@ -53,7 +54,8 @@ pub(super) fn after_the_rate(
     down: bool,
     seed: Option<u64>,
 ) -> Vec<String> {
-    let on_the_way = direction.rate.map_or(0, |rate| limits::netem_packets(rate.bytes_in(longest_delay(direction)), 46));
+    let on_the_way =
+        direction.rate.map_or(0, |rate| limits::netem_packets(rate.bytes_in(longest_delay(direction)), 46));
     let limit = on_the_way.max(limits::netem_packets(limits::UNLIMITED_LINK_QUEUE_BYTES, mtu));
     chain(device, direction, limit, &rate_that_keeps_order(direction), down, seed)
 }
