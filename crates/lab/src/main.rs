@@ -1,6 +1,7 @@
 //! `haul-lab`: puts any command into an emulated network.
 #![forbid(unsafe_code)]
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -8,7 +9,7 @@ fn main() -> ExitCode {
     match haul_lab::uml::command_line::run(&arguments) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("haul-lab: {error}");
+            let _ = writeln!(std::io::stderr(), "haul-lab: {error}");
             ExitCode::FAILURE
         }
     }

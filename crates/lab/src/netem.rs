@@ -194,13 +194,25 @@ fn link_steps(wire: usize, link: &LinkSpec, seed: Option<u64>) -> Vec<Step> {
         steps.extend(redirect(&far, &near));
     }
     for towards in [1, 0] {
-        steps.extend(direction_steps(wire, link, towards, false, seed));
+        steps.extend(direction_steps(wire, link, towards, Change::Made, seed));
     }
     steps
 }
 
+/// What happens to a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// It is new.
+    Made,
+    /// It exists, and carries packets as it is described now.
+    Up,
+    /// It exists, and loses all.
+    Down,
+}
+
 /// The queues of one direction: the one that leads to end 1 or to end 0.
-fn direction_steps(wire: usize, link: &LinkSpec, towards: usize, down: bool, seed: Option<u64>) -> Vec<Step> {
+fn direction_steps(wire: usize, link: &LinkSpec, towards: usize, change: Change, seed: Option<u64>) -> Vec<Step> {
+    let down = change == Change::Down;
     let direction = if towards == 1 { link.forth() } else { link.back() };
     let device = middle(wire, towards);
     // Each direction draws its own numbers.
@@ -210,7 +222,14 @@ fn direction_steps(wire: usize, link: &LinkSpec, towards: usize, down: bool, see
     match direction.diffserv {
         Some(classes) if has_classes(link) => {
             let entrance = inner(wire, 1 - towards);
-            lines.extend(diffserv::lines(&entrance, &direction, &classes, link.rtt(), link.mtu));
+            let classes = diffserv::lines(&entrance, &direction, &classes, link.rtt(), link.mtu);
+            if change == Change::Made {
+                lines.push(diffserv::frame(&entrance));
+                lines.extend(classes);
+                lines.extend(diffserv::filters(&entrance));
+            } else {
+                lines.extend(classes);
+            }
             lines.extend(qdisc::after_the_rate(&device, &direction, link.mtu, down, seed));
         }
         _ => lines.extend(qdisc::lines(&device, &direction, link.rtt(), link.mtu, whole, down, seed)),
@@ -224,8 +243,9 @@ pub fn event_steps(topology: &Topology, plan: &Plan, event: usize, seed: Option<
     let (link, down) = link_after(topology, event);
     let number = plan.wires.iter().position(|wire| &wire.name == name && matches!(wire.kind, WireKind::Link(_)));
     let Some((link, number)) = link.zip(number) else { return Vec::new() };
-    let mut steps = direction_steps(number, &link, 1, down, seed);
-    steps.extend(direction_steps(number, &link, 0, down, seed));
+    let change = if down { Change::Down } else { Change::Up };
+    let mut steps = direction_steps(number, &link, 1, change, seed);
+    steps.extend(direction_steps(number, &link, 0, change, seed));
     steps
 }
 

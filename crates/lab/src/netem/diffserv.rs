@@ -38,7 +38,12 @@ impl FourRates {
     }
 }
 
-/// The classes at the exit of `device`.
+/// What is made once: the frame at the exit of `device`, into which [`lines`] puts the classes.
+pub(super) fn frame(device: &str) -> String {
+    format!("qdisc add dev {device} root handle 1: htb default 30")
+}
+
+/// The classes at the exit of `device`, made or changed.
 pub(super) fn lines(
     device: &str,
     direction: &DirectionSpec,
@@ -64,8 +69,7 @@ pub(super) fn lines(
         format!("qdisc replace dev {device} parent 1:{class} handle {class}: bfifo limit {bytes}")
     };
     let all = rate.bits_per_s();
-    let mut lines = vec![
-        format!("qdisc replace dev {device} root handle 1: htb default 30"),
+    vec![
         class("1:", "1:1", 0, all, all),
         class("1:1", "1:10", 0, rates.ef, rates.ef),
         class("1:1", "1:20", 1, rates.af, all),
@@ -75,24 +79,21 @@ pub(super) fn lines(
         leaf(20, queue),
         leaf(30, queue),
         leaf(40, queue),
-    ];
-    lines.extend(filters(device));
-    lines
+    ]
 }
 
-/// EF is 46 and VOICE-ADMIT 44; AF11 to AF43 have 001 to 100 in the first three bits and an even, non-zero drop precedence;
+/// Made once, behind the classes. EF is 46 and VOICE-ADMIT 44; AF11 to AF43 have 001 to 100 in the first three bits and an even, non-zero drop precedence;
 /// LE is 1 (RFC 8622) and, as of old, CS1.
-fn filters(device: &str) -> Vec<String> {
+pub(super) fn filters(device: &str) -> Vec<String> {
     let af = (1..=4u8).flat_map(|class| (1..=3u8).map(move |drop| (8 * class + 2 * drop, 20)));
     let codes = [(46, 10), (44, 10), (1, 40), (8, 40)].into_iter().chain(af);
     let mut lines = Vec::new();
-    for (handle, (code, class)) in (1u32..).zip(codes) {
+    for (code, class) in codes {
         let octet = u32::from(code) << 2;
         for (protocol, priority, word) in [("ip", 1, "ip tos"), ("ipv6", 2, "ip6 priority")] {
-            // With a handle of its own, a filter is replaced by itself and not doubled.
             lines.push(format!(
-                "filter replace dev {device} parent 1: protocol {protocol} prio {priority} handle 80{priority}::{handle:x} \
-                 u32 match {word} 0x{octet:02x} 0xfc flowid 1:{class}"
+                "filter add dev {device} parent 1: protocol {protocol} prio {priority} u32 match {word} 0x{octet:02x} 0xfc \
+                 flowid 1:{class}"
             ));
         }
     }
@@ -111,8 +112,8 @@ mod tests {
         let link = Topology::parse(text).unwrap().links.remove(0);
         let forth = link.forth();
         let lines = lines("w0.0i", &forth, &forth.diffserv.unwrap(), link.rtt(), 1500);
-        insta::assert_snapshot!(lines[..12].join("\n"), @r"
-qdisc replace dev w0.0i root handle 1: htb default 30
+        insta::assert_snapshot!(lines.join("
+"), @r"
 class replace dev w0.0i parent 1: classid 1:1 htb rate 10000000bit ceil 10000000bit burst 3028b cburst 3028b prio 0 quantum 1514 overhead 24
 class replace dev w0.0i parent 1:1 classid 1:10 htb rate 2000000bit ceil 2000000bit burst 3028b cburst 3028b prio 0 quantum 1514 overhead 24
 class replace dev w0.0i parent 1:1 classid 1:20 htb rate 6000000bit ceil 10000000bit burst 3028b cburst 3028b prio 1 quantum 1514 overhead 24
@@ -122,8 +123,12 @@ qdisc replace dev w0.0i parent 1:10 handle 10: bfifo limit 24224
 qdisc replace dev w0.0i parent 1:20 handle 20: bfifo limit 125000
 qdisc replace dev w0.0i parent 1:30 handle 30: bfifo limit 125000
 qdisc replace dev w0.0i parent 1:40 handle 40: bfifo limit 125000
-filter replace dev w0.0i parent 1: protocol ip prio 1 handle 801::1 u32 match ip tos 0xb8 0xfc flowid 1:10
-filter replace dev w0.0i parent 1: protocol ipv6 prio 2 handle 802::1 u32 match ip6 priority 0xb8 0xfc flowid 1:10
+");
+        let lines = filters("w0.0i");
+        insta::assert_snapshot!(lines[..2].join("
+"), @r"
+filter add dev w0.0i parent 1: protocol ip prio 1 u32 match ip tos 0xb8 0xfc flowid 1:10
+filter add dev w0.0i parent 1: protocol ipv6 prio 2 u32 match ip6 priority 0xb8 0xfc flowid 1:10
 ");
         let marked = |code: u8| lines.iter().filter(|line| line.contains(&format!(" 0x{:02x} ", code << 2))).count();
         assert_eq!((marked(46), marked(38), marked(1), marked(0)), (2, 2, 2, 0));

@@ -82,10 +82,18 @@ pub fn become_kernel(arguments: &[String]) -> UmlError {
 fn command_line(program: &Path, clock: Clock, bytes: u64, directory: &Path) -> Result<Vec<String>, UmlError> {
     let program = word("the path of haul-lab", program)?;
     let directory = word("the private directory", directory)?;
-    let mut line: Vec<String> =
-        ["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "rw", "quiet", "con=null", "con0=null,fd:1"]
-            .map(str::to_owned)
-            .to_vec();
+    let mut line: Vec<String> = [
+        "root=/dev/root",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "rw",
+        "quiet",
+        "con=null",
+        "con0=null,fd:1",
+        "seccomp=auto",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     line.push(format!("mem={}M", bytes >> 20));
     line.push(format!("uml_dir={directory}/"));
     if let Clock::Virtual { start_s } = clock {
@@ -238,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_kernel_is_told_all_on_one_line() {
-        insta::assert_snapshot!(line(Clock::Virtual { start_s: 1_800_000_000 }), @r"root=/dev/root rootfstype=hostfs rootflags=/ rw quiet con=null con0=null,fd:1 mem=3072M uml_dir=/dev/shm/lab-1/ time-travel=inf-cpu time-travel-start=1800000000000000000 init=/opt/haul-lab -- uml-guest /dev/shm/lab-1");
+        insta::assert_snapshot!(line(Clock::Virtual { start_s: 1_800_000_000 }), @r"root=/dev/root rootfstype=hostfs rootflags=/ rw quiet con=null con0=null,fd:1 seccomp=auto mem=3072M uml_dir=/dev/shm/lab-1/ time-travel=inf-cpu time-travel-start=1800000000000000000 init=/opt/haul-lab -- uml-guest /dev/shm/lab-1");
         assert!(!line(Clock::Real).contains("time-travel"));
     }
 

@@ -13,7 +13,7 @@ use std::time::Instant;
 use super::job::{GuestStatus, Job, Task};
 use super::{NamedNamespaces, UmlError};
 use crate::configure::{DeviceKind, SettingLeftOut, configure};
-use crate::netem::{self, Namespaces as _, NetemError, WIRES};
+use crate::netem::{self, Namespaces as _, WIRES};
 use crate::plan::Plan;
 use crate::topology::Topology;
 
@@ -65,12 +65,11 @@ fn make_lab(text: &str, host: &str) -> Result<Arc<NamedNamespaces>, UmlError> {
         let why = "this way of running a command has none: run haul-lab itself as a bare task, which starts it";
         return Err(refuse("cross traffic", why.to_owned()));
     }
-    let failed = |error: NetemError| UmlError::Guest(error.to_string());
-    let namespaces = NamedNamespaces::make(&plan).map_err(failed)?;
+    let namespaces = NamedNamespaces::make(&plan)?;
     // The middle of the wires is the guest's first namespace.
-    namespaces.run(WIRES, "ip", &["link", "set", "lo", "up"]).map_err(failed)?;
-    netem::make_wires(&namespaces, &topology, &plan).map_err(failed)?;
-    let left_out = configure(&namespaces, &plan, DeviceKind::Ethernet).map_err(failed)?;
+    namespaces.run(WIRES, "ip", &["link", "set", "lo", "up"])?;
+    netem::make_wires(&namespaces, &topology, &plan)?;
+    let left_out = configure(&namespaces, &plan, DeviceKind::Ethernet)?;
     for line in set_for_all(&left_out) {
         let _ = writeln!(std::io::stderr(), "warning: {line}");
     }

@@ -96,6 +96,9 @@ pub enum UmlError {
     /// The guest could not make the lab.
     #[error("the guest gave up: {0}")]
     Guest(String),
+    /// The guest's own network.
+    #[error(transparent)]
+    Network(#[from] crate::netem::NetemError),
     /// It ran too long.
     #[error("stopped after {} s: the limit for one run", .0.as_secs())]
     TooLong(Duration),
