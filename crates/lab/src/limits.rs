@@ -67,3 +67,44 @@ pub const MAX_TRAFFIC_PAYLOAD_BYTES: usize = 1472;
 pub const MAX_PROBES_KEPT: usize = 4_000_000;
 /// How long the kernel may take to look at a new IPv6 address; usually below a millisecond.
 pub const ADDRESS_LIMIT: Duration = Duration::from_secs(5);
+
+/// An Ethernet header: destination, source, type. The kernel counts it with every packet.
+pub const ETHERNET_HEADER_BYTES: u32 = 14;
+/// What a packet takes on the wire beside itself: 14 header, 4 check sum, 8 preamble, 12 gap.
+pub const WIRE_OVERHEAD_BYTES: u32 = 38;
+/// What netem and htb must add to each packet: 38 on the wire, 14 of them counted already.
+pub const NETEM_OVERHEAD_BYTES: u32 = WIRE_OVERHEAD_BYTES - ETHERNET_HEADER_BYTES;
+/// The sure share of lower effort is this part of what EF and AF leave: 1 %, so that it never starves entirely.
+pub const LOWER_EFFORT_PART: u64 = 100;
+/// EF waits at most for these: 16 x 1514 bytes are 194 ms at 1 Mbit/s and 2 ms at 100 Mbit/s.
+pub const EF_QUEUE_PACKETS: u64 = 16;
+/// A class may catch up with a timer that was late by this much: 12.5 kB at 1 Gbit/s.
+pub const HTB_BURST_TIME: Duration = Duration::from_micros(100);
+
+/// netem counts packets, not bytes: as many full ones as hold this many bytes on the wire, at least one.
+/// 14 MB at an MTU of 1500 are 14,000,000 / 1538, rounded up, 9103.
+pub fn netem_packets(bytes: u64, mtu: u32) -> u32 {
+    let packets = bytes.div_ceil(u64::from(mtu + WIRE_OVERHEAD_BYTES));
+    u32::try_from(packets).unwrap_or(u32::MAX).max(1)
+}
+
+/// What a small system and its programs take in a guest kernel.
+pub const UML_BASE_BYTES: u64 = 1 << 30;
+/// For each byte that queues and links hold: 2 in packets, as the kernel counts them, and one in the buffers of each end.
+pub const UML_BYTES_PER_BYTE_HELD: u64 = 4;
+/// Below it ordinary commands fail.
+pub const MIN_UML_BYTES: u64 = 2 << 30;
+/// 100 Gbit/s x 100 ms hold 1.25 GB each way in links and as much in queues: 4 x 5 GB + 1 GiB are 21 GB. More is a mistake.
+pub const MAX_UML_BYTES: u64 = 64 << 30;
+/// How often boot looks for output of the guest.
+pub const UML_POLL: Duration = Duration::from_millis(10);
+/// After being asked to end, a kernel has this long to remove its files.
+pub const UML_STOP_TIME: Duration = Duration::from_secs(2);
+/// The kernel's console that an error quotes.
+pub const UML_CONSOLE_LINES: usize = 20;
+/// The kernel cuts its command line at 2048 bytes (4096 in newer ones).
+pub const MAX_UML_COMMAND_LINE_BYTES: usize = 2047;
+/// Bytes copied at a time between the command and its output file.
+pub const UML_OUTPUT_BYTES: usize = 64 << 10;
+/// How long the guest waits at the end for output that is still on the way.
+pub const UML_DRAIN_TIME: Duration = Duration::from_secs(2);

@@ -1,0 +1,427 @@
+//! Makes the wires of a plan with what the kernel has: veth pairs and `tc qdisc` netem.
+//!
+//! A wire's middle lies in a namespace of its own, [`WIRES`], as the middle of a real one lies outside both hosts:
+//!
+//! ```text
+//! client: eth0 ======= w0.0 --redirect--> [netem: rate, queue, delay, loss] w0.1 ======= eth0 :server
+//!                      w0.0 [netem] <--redirect-- w0.1
+//! ```
+//!
+//! So a full queue drops packets without telling the sender's own stack, a host may have any qdisc it likes on its device,
+//! and what a host sees of its link is a plain Ethernet device. With DiffServ a second pair stands in the middle, so that
+//! classes wait for the rate before the delay begins. `qdisc` and `diffserv` hold the text of the commands, `medium` shared
+//! segments; here they are put in order and run.
+//!
+//! A shared segment is a hub with one queue: all frames pass one netem of the segment's rate and are then heard by all.
+//! **Contention for a half-duplex medium is not modelled**: no collisions, no back-off, no queue of each host. The rate that
+//! the hosts share is right, who gets how much of it and with what delay is not. The TUN engine models it.
+
+mod diffserv;
+mod medium;
+mod qdisc;
+
+use std::fmt;
+
+use crate::plan::{Plan, WireKind};
+use crate::topology::{EventSpec, LinkSpec, Topology};
+
+pub use diffserv::FourRates;
+
+/// The name under which [`Namespaces`] knows where the middle of the wires is: no host has it.
+pub const WIRES: &str = "(wires)";
+
+/// Where commands of the host's own tools (ip, tc, sysctl) run.
+pub trait Namespaces {
+    /// Runs a program to its end inside the host's network namespace; Err with its stderr when it fails.
+    /// `host` may be [`WIRES`].
+    fn run(&self, host: &str, program: &str, args: &[&str]) -> Result<String, NetemError>;
+    /// By what `ip link set X netns ...` can name this host's namespace: a process id, a name or a path.
+    fn reference(&self, host: &str) -> String;
+}
+
+/// Why a network cannot be made by the kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum NetemError {
+    /// A tool ran and failed.
+    #[error("{command} failed in {host}: {stderr}{}", hint(stderr))]
+    Failed {
+        /// Host, or [`WIRES`].
+        host: String,
+        /// With its arguments.
+        command: String,
+        /// What it said.
+        stderr: String,
+    },
+    /// A tool could not be started.
+    #[error("cannot run {program} in {host}: {error}; it comes with the package {}", package(program))]
+    NotStarted {
+        /// Host, or [`WIRES`].
+        host: String,
+        /// Without arguments.
+        program: String,
+        /// From the system.
+        error: std::io::Error,
+    },
+    /// This engine has no means for it.
+    #[error("{what}: {why}")]
+    Unsupported {
+        /// Part of the topology.
+        what: String,
+        /// And what to do instead.
+        why: String,
+    },
+}
+
+/// A command, and where it runs. Shown as it would be typed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Host, or [`WIRES`].
+    pub host: String,
+    /// `ip`, `tc` or `sysctl`.
+    pub program: &'static str,
+    /// Its arguments.
+    pub args: Vec<String>,
+}
+
+impl Step {
+    /// A command whose words are separated by single spaces: none of ours contains one.
+    pub(crate) fn new(host: &str, program: &'static str, words: impl AsRef<str>) -> Step {
+        let args = words.as_ref().split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        Step { host: host.to_owned(), program, args }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} {}", self.host, self.program, self.args.join(" "))
+    }
+}
+
+/// Makes all wires. The namespaces exist and are empty; the devices are given addresses afterwards.
+pub fn make_wires(namespaces: &dyn Namespaces, topology: &Topology, plan: &Plan) -> Result<(), NetemError> {
+    let seed = seed_of(namespaces, topology)?;
+    run_all(namespaces, &wires(topology, plan, seed, &|host| namespaces.reference(host))?)
+}
+
+/// Makes the event happen whose index in [`Topology::events`] this is. Events before it are taken to have happened.
+pub fn apply_event(
+    namespaces: &dyn Namespaces,
+    topology: &Topology,
+    plan: &Plan,
+    event: usize,
+) -> Result<(), NetemError> {
+    let seed = seed_of(namespaces, topology)?;
+    run_all(namespaces, &event_steps(topology, plan, event, seed))
+}
+
+/// Indices of [`Topology::events`] in the order in which they happen; those of one moment as they stand there.
+pub fn events_in_order(topology: &Topology) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..topology.events.len()).collect();
+    order.sort_by_key(|&event| topology.events[event].at);
+    order
+}
+
+/// Runs commands one after the other, up to the first that fails.
+pub fn run_all(namespaces: &dyn Namespaces, steps: &[Step]) -> Result<(), NetemError> {
+    for step in steps {
+        let args: Vec<&str> = step.args.iter().map(String::as_str).collect();
+        namespaces.run(&step.host, step.program, &args)?;
+    }
+    Ok(())
+}
+
+/// All commands that make the wires, given how `ip` names each host's namespace.
+pub fn wires(
+    topology: &Topology,
+    plan: &Plan,
+    seed: Option<u64>,
+    reference: &dyn Fn(&str) -> String,
+) -> Result<Vec<Step>, NetemError> {
+    let mut steps = Vec::new();
+    for (number, wire) in plan.wires.iter().enumerate() {
+        // Each end is a pair: the host's device, and one in the middle.
+        for (end, &(host, device)) in wire.ends.iter().enumerate() {
+            let (host, device) = (&plan.hosts[host], &plan.hosts[host].devices[device]);
+            let (ours, mtu, mac) = (middle(number, end), device.mtu, mac(number, end));
+            let there = reference(&host.name);
+            let pair = format!(
+                "link add {ours} mtu {mtu} type veth peer name {} netns {there} mtu {mtu} address {mac}",
+                device.name
+            );
+            steps.push(Step::new(WIRES, "ip", pair));
+            steps.push(up(&ours));
+        }
+        steps.extend(single_packets(topology, plan, number));
+        match wire.kind {
+            WireKind::Link(link) => steps.extend(link_steps(number, &topology.links[link], seed)),
+            WireKind::Segment(segment) => {
+                steps.extend(medium::steps(number, &topology.segments[segment], seed)?);
+            }
+        }
+    }
+    Ok(steps)
+}
+
+/// Fate, queue and rate are those of packets, not of a sender's segments of 64 KiB, unless these pass whole.
+fn single_packets(topology: &Topology, plan: &Plan, wire: usize) -> Vec<Step> {
+    if let WireKind::Link(link) = plan.wires[wire].kind
+        && qdisc::segments_stay_whole(&topology.links[link])
+    {
+        return Vec::new();
+    }
+    let ends = plan.wires[wire].ends.iter();
+    ends.map(|&(host, device)| {
+        let host = &plan.hosts[host];
+        Step::new(&host.name, "ip", format!("link set dev {} gso_max_segs 1", host.devices[device].name))
+    })
+    .collect()
+}
+
+/// What the link's middle needs beside its devices.
+fn link_steps(wire: usize, link: &LinkSpec, seed: Option<u64>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let (near, far) = (middle(wire, 0), middle(wire, 1));
+    if has_classes(link) {
+        let (near_inner, far_inner) = (inner(wire, 0), inner(wire, 1));
+        let mtu = link.mtu;
+        let pair = format!("link add {near_inner} mtu {mtu} type veth peer name {far_inner} mtu {mtu}");
+        steps.extend([Step::new(WIRES, "ip", pair), up(&near_inner), up(&far_inner)]);
+        for (from, to) in [(&near, &near_inner), (&near_inner, &near), (&far, &far_inner), (&far_inner, &far)] {
+            steps.extend(redirect(from, to));
+        }
+    } else {
+        steps.extend(redirect(&near, &far));
+        steps.extend(redirect(&far, &near));
+    }
+    for towards in [1, 0] {
+        steps.extend(direction_steps(wire, link, towards, Change::Made, seed));
+    }
+    steps
+}
+
+/// What happens to a direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// It is new.
+    Made,
+    /// It exists, and carries packets as it is described now.
+    Up,
+    /// It exists, and loses all.
+    Down,
+}
+
+/// The queues of one direction: the one that leads to end 1 or to end 0.
+fn direction_steps(wire: usize, link: &LinkSpec, towards: usize, change: Change, seed: Option<u64>) -> Vec<Step> {
+    let down = change == Change::Down;
+    let direction = if towards == 1 { link.forth() } else { link.back() };
+    let device = middle(wire, towards);
+    // Each direction draws its own numbers.
+    let seed = seed.map(|seed| seed.wrapping_mul(1009).wrapping_add((2 * wire + towards) as u64));
+    let whole = qdisc::segments_stay_whole(link);
+    let mut lines = Vec::new();
+    match direction.diffserv {
+        Some(classes) if has_classes(link) => {
+            let entrance = inner(wire, 1 - towards);
+            let classes = diffserv::lines(&entrance, &direction, &classes, link.rtt(), link.mtu);
+            if change == Change::Made {
+                lines.push(diffserv::frame(&entrance));
+                lines.extend(classes);
+                lines.extend(diffserv::filters(&entrance));
+            } else {
+                lines.extend(classes);
+            }
+            lines.extend(qdisc::after_the_rate(&device, &direction, link.mtu, down, seed));
+        }
+        _ => lines.extend(qdisc::lines(&device, &direction, link.rtt(), link.mtu, whole, down, seed)),
+    }
+    lines.into_iter().map(|line| Step::new(WIRES, "tc", line)).collect()
+}
+
+/// The commands of an event.
+pub fn event_steps(topology: &Topology, plan: &Plan, event: usize, seed: Option<u64>) -> Vec<Step> {
+    let name = &topology.events[event].link;
+    let (link, down) = link_after(topology, event);
+    let number = plan.wires.iter().position(|wire| &wire.name == name && matches!(wire.kind, WireKind::Link(_)));
+    let Some((link, number)) = link.zip(number) else { return Vec::new() };
+    let change = if down { Change::Down } else { Change::Up };
+    let mut steps = direction_steps(number, &link, 1, change, seed);
+    steps.extend(direction_steps(number, &link, 0, change, seed));
+    steps
+}
+
+/// The link of an event as it is after it, and whether it is down.
+fn link_after(topology: &Topology, event: usize) -> (Option<LinkSpec>, bool) {
+    let name = &topology.events[event].link;
+    let mut link = topology.links.iter().find(|link| &link.name() == name).cloned();
+    let mut down = false;
+    for index in events_in_order(topology) {
+        let happened = &topology.events[index];
+        if &happened.link == name {
+            down = happened.down.unwrap_or(down);
+            if let Some(link) = &mut link {
+                change(link, happened);
+            }
+        }
+        if index == event {
+            break;
+        }
+    }
+    (link, down)
+}
+
+/// An event changes both directions alike. The queue stays as many bytes as it was.
+fn change(link: &mut LinkSpec, event: &EventSpec) {
+    let rtt = link.rtt();
+    let (mut forth, mut back) = (link.forth(), link.back());
+    for direction in [&mut forth, &mut back] {
+        let queue = direction.queue_bytes(rtt);
+        if event.rate.is_some() || event.delay.is_some() {
+            direction.queue = Some(crate::units::Size { bytes: queue });
+        }
+        direction.rate = event.rate.or(direction.rate);
+        direction.delay = event.delay.or(direction.delay);
+        direction.loss = event.loss.or(direction.loss);
+    }
+    link.rtt = None;
+    link.both = forth;
+    link.back = back;
+}
+
+fn has_classes(link: &LinkSpec) -> bool {
+    link.forth().diffserv.is_some() || link.back().diffserv.is_some()
+}
+
+/// The device in the middle that stands before this end of a wire.
+fn middle(wire: usize, end: usize) -> String {
+    format!("w{wire}.{end}")
+}
+
+/// The device of the inner pair next to this end.
+fn inner(wire: usize, end: usize) -> String {
+    format!("w{wire}.{end}i")
+}
+
+/// Known beforehand, so that hosts of a link need not ask for each other's; locally administered.
+fn mac(wire: usize, end: usize) -> String {
+    format!("02:00:10:99:{wire:02x}:{:02x}", end + 1)
+}
+
+/// As `configure` needs it: the hardware address behind a plan's end of a link.
+pub fn hardware_address(wire: usize, end: usize) -> String {
+    mac(wire, end)
+}
+
+fn up(device: &str) -> Step {
+    Step::new(WIRES, "ip", format!("link set dev {device} up"))
+}
+
+/// All that comes in on one device goes out on the other.
+fn redirect(from: &str, to: &str) -> [Step; 2] {
+    let filter = format!(
+        "filter add dev {from} parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev {to}"
+    );
+    [Step::new(WIRES, "tc", format!("qdisc add dev {from} handle ffff: ingress")), Step::new(WIRES, "tc", filter)]
+}
+
+/// The topology's seed, where `tc` can hand it to netem: since iproute2 6.7. Older ones leave chance to the kernel.
+fn seed_of(namespaces: &dyn Namespaces, topology: &Topology) -> Result<Option<u64>, NetemError> {
+    let version = namespaces.run(WIRES, "tc", &["-V"])?;
+    Ok(takes_seed(&version).then_some(topology.seed))
+}
+
+fn takes_seed(version: &str) -> bool {
+    let number = version.split("iproute2-").nth(1).unwrap_or_default();
+    let mut parts = number.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 7)
+}
+
+fn hint(stderr: &str) -> &'static str {
+    match stderr {
+        _ if stderr.contains("Specified qdisc kind is unknown") || stderr.contains("Specified qdisc not found") => {
+            "\n  hint:  this kernel has no such queue; the TUN engine needs none"
+        }
+        _ if stderr.contains("Unknown device type") => "\n  hint:  this kernel has no such device: load its module",
+        _ if stderr.contains("Operation not permitted") => "\n  hint:  this needs root in a namespace",
+        _ => "",
+    }
+}
+
+fn package(program: &str) -> &'static str {
+    match program {
+        "sysctl" => "procps",
+        _ => "iproute2",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINK: &str = "hosts = { client = {}, server = {} }\n\
+        [[links]]\nname = 'wan'\nends = ['client', 'server']\nrate = '1Gbit'\nrtt = '100ms'\nqueue = '1538kB'\n";
+
+    fn read(text: &str) -> (Topology, Plan) {
+        let topology = Topology::parse(text).unwrap();
+        let plan = Plan::of(&topology).unwrap();
+        (topology, plan)
+    }
+
+    fn lines(steps: &[Step]) -> String {
+        steps.iter().map(|step| format!("{step}\n")).collect()
+    }
+
+    #[test]
+    fn a_link_is_two_pairs_and_two_queues_outside_both_hosts() {
+        let (topology, plan) = read(LINK);
+        let steps = wires(&topology, &plan, None, &|host| host.to_owned()).unwrap();
+        insta::assert_snapshot!(lines(&steps), @r"
+(wires): ip link add w0.0 mtu 1500 type veth peer name eth0 netns client mtu 1500 address 02:00:10:99:00:01
+(wires): ip link set dev w0.0 up
+(wires): ip link add w0.1 mtu 1500 type veth peer name eth0 netns server mtu 1500 address 02:00:10:99:00:02
+(wires): ip link set dev w0.1 up
+client: ip link set dev eth0 gso_max_segs 1
+server: ip link set dev eth0 gso_max_segs 1
+(wires): tc qdisc add dev w0.0 handle ffff: ingress
+(wires): tc filter add dev w0.0 parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev w0.1
+(wires): tc qdisc add dev w0.1 handle ffff: ingress
+(wires): tc filter add dev w0.1 parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev w0.0
+(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 5064 delay 50000us rate 1000000000bit 24 loss random 0%
+(wires): tc qdisc replace dev w0.0 root handle 1: netem limit 5064 delay 50000us rate 1000000000bit 24 loss random 0%
+");
+    }
+
+    #[test]
+    fn events_add_up_and_a_link_that_is_down_loses_all() {
+        let text = format!(
+            "{LINK}\n[[events]]\nat = '9s'\nlink = 'wan'\ndown = true\n[[events]]\nat = '5s'\nlink = 'wan'\nrate = '100Mbit'\n\
+             [[events]]\nat = '10s'\nlink = 'wan'\ndown = false\nloss = '1%'"
+        );
+        let (topology, plan) = read(&text);
+        assert_eq!(events_in_order(&topology), [1, 0, 2]);
+        let text: String = [1, 0, 2].map(|event| lines(&event_steps(&topology, &plan, event, None)[..1])).concat();
+        insta::assert_snapshot!(text, @r"
+(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 1407 delay 50000us rate 100000000bit 24 loss random 0%
+(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 1407 delay 50000us rate 100000000bit 24 loss random 100%
+(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 1407 delay 50000us rate 100000000bit 24 loss random 1%
+");
+    }
+
+    #[test]
+    fn classes_wait_before_the_delay() {
+        let (topology, plan) = read(&LINK.replace("queue", "diffserv = {}\nqueue"));
+        let steps = wires(&topology, &plan, None, &|host| host.to_owned()).unwrap();
+        let redirects: Vec<Step> =
+            steps.into_iter().filter(|step| step.args.contains(&"mirred".to_owned())).take(2).collect();
+        insta::assert_snapshot!(lines(&redirects), @r"
+(wires): tc filter add dev w0.0 parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev w0.0i
+(wires): tc filter add dev w0.0i parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev w0.0
+");
+    }
+
+    #[test]
+    fn a_seed_goes_to_tools_that_know_what_it_is() {
+        assert!(takes_seed("tc utility, iproute2-6.15.0, libbpf 1.5.0"));
+        assert!(!takes_seed("tc utility, iproute2-6.1.0, libbpf 1.1.2"));
+        assert!(!takes_seed("something else"));
+    }
+}

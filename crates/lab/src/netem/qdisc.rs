@@ -1,0 +1,218 @@
+//! The lines of `tc` that make one direction of a link. Pure.
+//!
+//! One netem has rate, queue and delay; a second one inside it has what the first cannot have at the same time: random losses
+//! beside bursts, and packets that are held back.
+
+use std::time::Duration;
+
+use crate::limits;
+use crate::topology::{DirectionSpec, LinkSpec};
+use crate::units::{Probability, Rate, Time};
+
+/// Whether segments pass whole. As asked; else on fast links on which nothing happens to single packets and whose queue was
+/// not chosen, because fate and queue would then be those of up to 44 packets at once.
+pub(super) fn segments_stay_whole(link: &LinkSpec) -> bool {
+    let plain = |direction: DirectionSpec| {
+        let often = |share: Option<Probability>| share.is_some_and(|share| !share.is_never());
+        !often(direction.loss)
+            && direction.burst.is_none()
+            && !often(direction.reorder)
+            && !often(direction.duplicate)
+            && !often(direction.corrupt)
+            && direction.diffserv.is_none()
+            && direction.queue.is_none()
+    };
+    link.large_segments.unwrap_or_else(|| link.has_large_segments() && plain(link.forth()) && plain(link.back()))
+}
+
+/// Rate, queue, delay and fate of one direction, as the queues at the exit of `device`.
+pub(super) fn lines(
+    device: &str,
+    direction: &DirectionSpec,
+    rtt: Time,
+    mtu: u32,
+    whole_segments: bool,
+    down: bool,
+    seed: Option<u64>,
+) -> Vec<String> {
+    let queue = limits::netem_packets(direction.queue_bytes(rtt), mtu);
+    let on_the_way =
+        direction.rate.map_or(0, |rate| limits::netem_packets(rate.bytes_in(longest_delay(direction)), mtu));
+    let rate = match direction.rate {
+        Some(rate) if whole_segments => rate_of_segments(rate, mtu),
+        Some(rate) => format!(" rate {}bit {}", rate.bits_per_s(), limits::NETEM_OVERHEAD_BYTES),
+        None => rate_that_keeps_order(direction),
+    };
+    chain(device, direction, queue.saturating_add(on_the_way), &rate, down, seed)
+}
+
+/// Delay and fate alone: the rate was had before.
+pub(super) fn after_the_rate(
+    device: &str,
+    direction: &DirectionSpec,
+    mtu: u32,
+    down: bool,
+    seed: Option<u64>,
+) -> Vec<String> {
+    let on_the_way =
+        direction.rate.map_or(0, |rate| limits::netem_packets(rate.bytes_in(longest_delay(direction)), 46));
+    let limit = on_the_way.max(limits::netem_packets(limits::UNLIMITED_LINK_QUEUE_BYTES, mtu));
+    chain(device, direction, limit, &rate_that_keeps_order(direction), down, seed)
+}
+
+fn chain(
+    device: &str,
+    direction: &DirectionSpec,
+    limit: u32,
+    rate: &str,
+    down: bool,
+    seed: Option<u64>,
+) -> Vec<String> {
+    let seed_text = |stage: u64| seed.map_or(String::new(), |seed| format!(" seed {}", seed.wrapping_add(stage << 32)));
+    let random = direction.loss.filter(|share| !share.is_never());
+    let (first_loss, second_loss) = match (down, direction.burst) {
+        (true, _) => (" loss random 100%".to_owned(), None),
+        (false, Some(burst)) => (bursts(burst.loss, burst.length), random),
+        // Said even when there is none: an event may have to end what another began.
+        (false, None) => (format!(" loss random {}", percent(random.unwrap_or_default())), None),
+    };
+    let share = |word: &str, share: Option<Probability>| match share.filter(|share| !share.is_never()) {
+        Some(share) => format!(" {word} {}", percent(share)),
+        None => String::new(),
+    };
+    let mut lines = vec![format!(
+        "qdisc replace dev {device} root handle 1: netem limit {limit}{}{rate}{first_loss}{}{}{}",
+        delay(direction),
+        share("duplicate", direction.duplicate),
+        share("corrupt", direction.corrupt),
+        seed_text(0),
+    )];
+    let held_back = direction.reorder.filter(|share| !share.is_never());
+    // The second stage stands wherever it may be needed later; with nothing to do it lets all pass.
+    if held_back.is_some() || direction.burst.is_some() {
+        let held = match held_back {
+            // netem delays all but the share it "reorders": those it lets pass at once.
+            Some(share) => {
+                let by = direction.reorder_by.map_or(limits::DEFAULT_REORDER_TIME, |by| by.0);
+                format!(" delay {} reorder {}", micros(by), percent_of(1.0 - share.share()))
+            }
+            None => String::new(),
+        };
+        let loss = percent(second_loss.unwrap_or_default());
+        lines.push(format!(
+            "qdisc replace dev {device} parent 1:1 handle 2: netem limit {limit}{held} loss random {loss}{}",
+            seed_text(1)
+        ));
+    }
+    lines
+}
+
+/// netem draws from both sides of a mean, evenly; the topology says what is added.
+fn delay(direction: &DirectionSpec) -> String {
+    let least = direction.delay.unwrap_or_default().0;
+    match direction.jitter.map_or(Duration::ZERO, |jitter| jitter.0) {
+        Duration::ZERO => format!(" delay {}", micros(least)),
+        jitter => format!(" delay {} {}", micros(least + jitter / 2), micros(jitter / 2)),
+    }
+}
+
+fn longest_delay(direction: &DirectionSpec) -> Duration {
+    direction.delay.unwrap_or_default().0 + direction.jitter.unwrap_or_default().0
+}
+
+/// Packets keep their order only in a netem that has a rate; this one costs a packet of 1500 bytes 12 ns.
+fn rate_that_keeps_order(direction: &DirectionSpec) -> String {
+    match direction.jitter {
+        Some(jitter) if !jitter.0.is_zero() => " rate 1000000000000bit 0".to_owned(),
+        _ => String::new(),
+    }
+}
+
+/// netem counts the framing of a segment once, however many packets it will be. So the rate is made smaller by what the
+/// framing takes from full packets: exact for them, and small ones pass a little too fast.
+fn rate_of_segments(rate: Rate, mtu: u32) -> String {
+    let counted = u128::from(mtu + limits::ETHERNET_HEADER_BYTES);
+    let bits = u128::from(rate.bits_per_s()) * counted / u128::from(mtu + limits::WIRE_OVERHEAD_BYTES);
+    format!(" rate {}bit 0", bits.max(8))
+}
+
+/// Gilbert and Elliott with all lost in the bad state: a burst ends with 1/length; the good state ends so often that the
+/// share of packets in the bad one is the loss.
+fn bursts(loss: Probability, length: f64) -> String {
+    let ends = 1.0 / length;
+    let begins = ends * loss.share() / (1.0 - loss.share());
+    format!(" loss gemodel {} {} 100% 0%", percent_of(begins), percent_of(ends))
+}
+
+fn percent(share: Probability) -> String {
+    percent_of(share.share())
+}
+
+/// netem has 32 bits for it: 2.3e-8 percent.
+fn percent_of(share: f64) -> String {
+    let text = format!("{:.8}", share.clamp(0.0, 1.0) * 100.0);
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+fn micros(time: Duration) -> String {
+    match time.subsec_nanos() % 1000 {
+        0 => format!("{}us", time.as_micros()),
+        _ => format!("{}ns", time.as_nanos()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Topology;
+
+    fn link(more: &str) -> LinkSpec {
+        let text = format!("hosts = {{ a = {{}}, b = {{}} }}\n[[links]]\nends = ['a', 'b']\n{more}");
+        Topology::parse(&text).unwrap().links.remove(0)
+    }
+
+    fn forth(more: &str, down: bool) -> String {
+        let link = link(more);
+        lines("w0.1", &link.forth(), link.rtt(), link.mtu, segments_stay_whole(&link), down, None).join("\n")
+    }
+
+    #[test]
+    fn every_wish_has_its_words() {
+        insta::assert_snapshot!(forth("rate = '1Gbit'\nrtt = '228ms'\nqueue = '14MB'", false), @r"qdisc replace dev w0.1 root handle 1: netem limit 18369 delay 114000us rate 1000000000bit 24 loss random 0%");
+        insta::assert_snapshot!(forth("delay = '5ms'\njitter = '2ms'\nduplicate = '1%'\ncorrupt = 1e-6", false), @r"qdisc replace dev w0.1 root handle 1: netem limit 174536 delay 6000us 1000us rate 1000000000000bit 0 loss random 0% duplicate 1% corrupt 0.0001%");
+        insta::assert_snapshot!(forth("rate = '25Mbit'\nloss = 1e-4\nburst = { loss = '1%', length = 4 }", false), @r"
+qdisc replace dev w0.1 root handle 1: netem limit 205 delay 0us rate 25000000bit 24 loss gemodel 0.25252525% 25% 100% 0%
+qdisc replace dev w0.1 parent 1:1 handle 2: netem limit 205 loss random 0.01%
+");
+        insta::assert_snapshot!(forth("rate = '25Mbit'\nreorder = '2%'\nreorder_by = '3ms'", false), @r"
+qdisc replace dev w0.1 root handle 1: netem limit 205 delay 0us rate 25000000bit 24 loss random 0%
+qdisc replace dev w0.1 parent 1:1 handle 2: netem limit 205 delay 3000us reorder 98% loss random 0%
+");
+        insta::assert_snapshot!(forth("rate = '25Mbit'\nburst = { loss = '1%', length = 4 }", true), @r"
+qdisc replace dev w0.1 root handle 1: netem limit 205 delay 0us rate 25000000bit 24 loss random 100%
+qdisc replace dev w0.1 parent 1:1 handle 2: netem limit 205 loss random 0%
+");
+    }
+
+    #[test]
+    fn fast_links_carry_whole_segments_unless_single_packets_matter() {
+        insta::assert_snapshot!(forth("rate = '10Gbit'\nrtt = '100ms'", false), @r"qdisc replace dev w0.1 root handle 1: netem limit 121913 delay 50000us rate 9843953185bit 0 loss random 0%");
+        assert!(!segments_stay_whole(&link("rate = '1Gbit'")));
+        assert!(!segments_stay_whole(&link("rate = '10Gbit'\nloss = 1e-4")));
+        assert!(!segments_stay_whole(&link("rate = '10Gbit'\nqueue = '1MB'")));
+        assert!(segments_stay_whole(&link("rate = '10Gbit'\nqueue = '1MB'\nlarge_segments = true")));
+    }
+
+    #[test]
+    fn the_seed_differs_between_stages() {
+        let link = link("loss = 1e-4\nburst = { loss = '1%', length = 4 }");
+        let lines = lines("w0.1", &link.forth(), link.rtt(), 1500, false, false, Some(7));
+        assert!(lines[0].ends_with(" seed 7") && lines[1].ends_with(" seed 4294967303"), "{lines:?}");
+    }
+
+    #[test]
+    fn times_below_a_microsecond_are_kept() {
+        assert_eq!(micros(Duration::from_nanos(1_500)), "1500ns");
+        assert_eq!(micros(Duration::from_millis(114)), "114000us");
+    }
+}

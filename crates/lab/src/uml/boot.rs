@@ -1,0 +1,258 @@
+//! Boots a kernel as a child process and stays with it until it has ended.
+
+use std::fs::{self, File};
+use std::io::{Read as _, Write};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use super::job::{self, GuestStatus, LastWord};
+use super::private::PrivateDirectory;
+use super::{Clock, RunInUml, UmlError};
+use crate::limits;
+
+/// The hidden subcommand that becomes the kernel: [`become_kernel`].
+pub const KERNEL_SUBCOMMAND: &str = "uml-kernel";
+/// The hidden subcommand that is process 1 of the guest, and its child: [`super::guest::main`].
+pub const GUEST_SUBCOMMAND: &str = "uml-guest";
+
+/// From the private directory to the guest's last word.
+pub(super) fn run(
+    what: &RunInUml,
+    stop: &AtomicBool,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> Result<GuestStatus, UmlError> {
+    let private = PrivateDirectory::make(what.memory.bytes)?;
+    let directory = private.path();
+    what.job.write(directory)?;
+    for name in [job::STDOUT, job::STDERR, job::CONSOLE] {
+        let path = directory.join(name);
+        File::create(&path).map_err(UmlError::io(format!("make {}", path.display())))?;
+    }
+    let arguments = command_line(&what.program, what.clock, what.memory.bytes, directory)?;
+    let mut kernel = Kernel::start(what, directory, &arguments)?;
+    let mut outputs = [Tail::open(directory, job::STDOUT)?, Tail::open(directory, job::STDERR)?];
+    let deadline = Instant::now() + what.limit;
+    let ended = loop {
+        let ended = kernel.has_ended()?;
+        let [out, err] = &mut outputs;
+        // After the end there may be more to read, so the look at the child comes first.
+        out.copy(stdout)?;
+        err.copy(stderr)?;
+        match ended {
+            Some(status) => break status,
+            None if stop.load(Ordering::Relaxed) => return Err(UmlError::Interrupted),
+            None if Instant::now() >= deadline => return Err(UmlError::TooLong(what.limit)),
+            None => std::thread::sleep(limits::UML_POLL),
+        }
+    };
+    match LastWord::read(directory) {
+        Some(LastWord::Ended(status)) => Ok(status),
+        Some(LastWord::GaveUp(reason)) => Err(UmlError::Guest(reason)),
+        None => Err(no_status(&what.kernel, ended, directory)),
+    }
+}
+
+/// Never returns unless it fails: this process becomes the kernel, and dies with the one that started it.
+/// `arguments` are the kernel's program and its own arguments.
+pub fn become_kernel(arguments: &[String]) -> UmlError {
+    let parent = rustix::process::getppid();
+    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
+        return UmlError::Io { what: "ask for a signal at the end of the parent".into(), error: error.into() };
+    }
+    // It may have ended before we asked; then nobody waits for us.
+    if rustix::process::getppid() != parent {
+        return UmlError::Interrupted;
+    }
+    match arguments.split_first() {
+        Some((kernel, arguments)) => {
+            let error = Command::new(kernel).args(arguments).exec();
+            UmlError::Io { what: format!("start the kernel {kernel}"), error }
+        }
+        None => UmlError::Refused { what: KERNEL_SUBCOMMAND.into(), why: "is for internal use".into() },
+    }
+}
+
+/// What the kernel is told. Words behind `--` are arguments of process 1; the kernel appends `console=` to them.
+fn command_line(program: &Path, clock: Clock, bytes: u64, directory: &Path) -> Result<Vec<String>, UmlError> {
+    let program = word("the path of haul-lab", program)?;
+    let directory = word("the private directory", directory)?;
+    let mut line: Vec<String> = [
+        "root=/dev/root",
+        "rootfstype=hostfs",
+        "rootflags=/",
+        "rw",
+        "quiet",
+        "con=null",
+        "con0=null,fd:1",
+        "seccomp=auto",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    line.push(format!("mem={}M", bytes >> 20));
+    line.push(format!("uml_dir={directory}/"));
+    if let Clock::Virtual { start_s } = clock {
+        line.push("time-travel=inf-cpu".into());
+        // In nanoseconds.
+        line.push(format!("time-travel-start={}", start_s.saturating_mul(1_000_000_000)));
+    }
+    line.push(format!("init={program}"));
+    line.extend(["--".into(), GUEST_SUBCOMMAND.into(), directory.to_owned()]);
+    let length: usize = line.iter().map(|word| word.len() + 1).sum();
+    // The kernel adds its own ` console=tty0`.
+    if length + 16 > limits::MAX_UML_COMMAND_LINE_BYTES {
+        let why = format!("it takes {length} bytes; a kernel reads {}", limits::MAX_UML_COMMAND_LINE_BYTES);
+        return Err(UmlError::Refused { what: "the kernel's command line".into(), why });
+    }
+    Ok(line)
+}
+
+/// The kernel splits its command line at spaces, and process 1 must lie where the guest has no file system of its own.
+fn word<'a>(what: &str, path: &'a Path) -> Result<&'a str, UmlError> {
+    match path.to_str() {
+        Some(text) if text.starts_with('/') && !text.contains(|c: char| c.is_whitespace() || c == '"') => Ok(text),
+        _ => Err(UmlError::Refused {
+            what: format!("{what}, {}", path.display()),
+            why: "a kernel can be told absolute paths of plain letters only: put it elsewhere".into(),
+        }),
+    }
+}
+
+/// The kernel's process; ended when dropped.
+struct Kernel {
+    child: Child,
+    ended: Option<ExitStatus>,
+}
+
+impl Kernel {
+    fn start(what: &RunInUml, directory: &Path, arguments: &[String]) -> Result<Kernel, UmlError> {
+        let console = directory.join(job::CONSOLE);
+        let open = || {
+            let file = fs::OpenOptions::new().append(true).open(&console);
+            file.map_err(UmlError::io(format!("open {}", console.display())))
+        };
+        let child = Command::new(&what.program)
+            .arg(KERNEL_SUBCOMMAND)
+            .arg(&what.kernel)
+            .args(arguments)
+            .env_clear()
+            // Where its memory lies.
+            .env("TMPDIR", directory)
+            .stdin(Stdio::null())
+            .stdout(open()?)
+            .stderr(open()?)
+            // Ctrl-C is for us: we end it in order.
+            .process_group(0)
+            .spawn()
+            .map_err(UmlError::io(format!("start {}", what.program.display())))?;
+        Ok(Kernel { child, ended: None })
+    }
+
+    fn has_ended(&mut self) -> Result<Option<ExitStatus>, UmlError> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait().map_err(UmlError::io("wait for the kernel"))?;
+        }
+        Ok(self.ended)
+    }
+
+    fn signal(&self, signal: Signal) {
+        // Its helpers, one for each of the guest's processes, are in its group.
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = rustix::process::kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            self.signal(Signal::TERM);
+            let until = Instant::now() + limits::UML_STOP_TIME;
+            while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+                std::thread::sleep(limits::UML_POLL);
+            }
+        }
+        self.signal(Signal::KILL);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file that grows.
+struct Tail {
+    file: File,
+    path: PathBuf,
+}
+
+impl Tail {
+    fn open(directory: &Path, name: &str) -> Result<Tail, UmlError> {
+        let path = directory.join(name);
+        let file = File::open(&path).map_err(UmlError::io(format!("open {}", path.display())))?;
+        Ok(Tail { file, path })
+    }
+
+    /// Copies what has been added since.
+    fn copy(&mut self, to: &mut dyn Write) -> Result<(), UmlError> {
+        let mut buffer = vec![0; limits::UML_OUTPUT_BYTES];
+        loop {
+            let count = self.file.read(&mut buffer).map_err(UmlError::io(format!("read {}", self.path.display())))?;
+            if count == 0 {
+                return to.flush().map_err(UmlError::io("write the command's output"));
+            }
+            to.write_all(&buffer[..count]).map_err(UmlError::io("write the command's output"))?;
+        }
+    }
+}
+
+fn no_status(kernel: &Path, ended: ExitStatus, directory: &Path) -> UmlError {
+    let console = fs::read(directory.join(job::CONSOLE)).unwrap_or_default();
+    let console = String::from_utf8_lossy(&console);
+    let lines: Vec<&str> = console.lines().collect();
+    let last = lines[lines.len().saturating_sub(limits::UML_CONSOLE_LINES)..].join("\n");
+    let how = match (ended.code(), ended.signal()) {
+        (Some(code), _) => format!("status {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "no status".to_owned(),
+    };
+    let hint = match &*console {
+        text if text.contains("Out of memory") || text.contains("oom-kill") => "give it more memory",
+        text if text.contains("No working init") || text.contains("Requested init") => {
+            "haul-lab must be a program that the guest can read: not below /dev or /run"
+        }
+        text if text.contains("error while loading") || text.contains("Exec format") => {
+            "is it a User Mode Linux kernel?"
+        }
+        _ => "is it a User Mode Linux kernel, and may programs be traced here (ptrace)?",
+    };
+    UmlError::NoStatus { kernel: kernel.display().to_string(), how, console: last, hint }
+}
+
+/// What a run may take on the wall when nothing else is said.
+pub const DEFAULT_LIMIT: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(clock: Clock) -> String {
+        let words = command_line(Path::new("/opt/haul-lab"), clock, 3 << 30, Path::new("/dev/shm/lab-1")).unwrap();
+        words.join(" ")
+    }
+
+    #[test]
+    fn the_kernel_is_told_all_on_one_line() {
+        insta::assert_snapshot!(line(Clock::Virtual { start_s: 1_800_000_000 }), @r"root=/dev/root rootfstype=hostfs rootflags=/ rw quiet con=null con0=null,fd:1 seccomp=auto mem=3072M uml_dir=/dev/shm/lab-1/ time-travel=inf-cpu time-travel-start=1800000000000000000 init=/opt/haul-lab -- uml-guest /dev/shm/lab-1");
+        assert!(!line(Clock::Real).contains("time-travel"));
+    }
+
+    #[test]
+    fn a_path_with_a_space_is_refused() {
+        let refused = command_line(Path::new("/opt/my lab"), Clock::Real, 2 << 30, Path::new("/dev/shm/lab-1"));
+        assert!(refused.unwrap_err().to_string().contains("plain letters"));
+    }
+}

@@ -1,0 +1,142 @@
+//! What boot tells the guest, and what the guest tells boot: files in a directory that both see.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::UmlError;
+
+/// What the guest is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Job {
+    /// The network around the command.
+    pub task: Task,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// All of it; nothing is inherited.
+    pub environment: Vec<(String, String)>,
+    /// Of the command; must lie outside `/run` and `/dev`.
+    pub directory: String,
+}
+
+/// Who makes the network.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Task {
+    /// The guest makes it and runs the command in one of its hosts.
+    Lab {
+        /// TOML.
+        topology: String,
+        /// Where the command runs.
+        host: String,
+    },
+    /// The command runs as root of a bare machine, and makes what it needs.
+    Bare,
+}
+
+/// How the command ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GuestStatus {
+    /// By itself.
+    Exited(i32),
+    /// By a signal.
+    Killed(i32),
+}
+
+/// The guest's last word.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum LastWord {
+    /// The command ran.
+    Ended(GuestStatus),
+    /// It could not be run.
+    GaveUp(String),
+}
+
+pub(super) const JOB: &str = "job.json";
+pub(super) const STDOUT: &str = "stdout";
+pub(super) const STDERR: &str = "stderr";
+pub(super) const CONSOLE: &str = "console";
+const STATUS: &str = "status.json";
+const COMPLAINT: &str = "complaint";
+
+impl GuestStatus {
+    /// As a shell would say it: 128 and the signal for the killed.
+    pub fn code(&self) -> u8 {
+        match self {
+            GuestStatus::Exited(code) => (code & 0xff) as u8,
+            GuestStatus::Killed(signal) => (128 + (signal & 0x7f)) as u8,
+        }
+    }
+}
+
+impl Job {
+    /// Writes it where the guest will look.
+    pub(super) fn write(&self, directory: &Path) -> Result<(), UmlError> {
+        write(directory, JOB, self)
+    }
+
+    /// As [`Job::write`] wrote it.
+    pub(super) fn read(directory: &Path) -> Result<Job, UmlError> {
+        let path = directory.join(JOB);
+        let text = fs::read(&path).map_err(UmlError::io(format!("read {}", path.display())))?;
+        serde_json::from_slice(&text).map_err(|error| UmlError::Refused { what: JOB.into(), why: error.to_string() })
+    }
+}
+
+impl LastWord {
+    pub(super) fn write(&self, directory: &Path) -> Result<(), UmlError> {
+        write(directory, STATUS, self)
+    }
+
+    /// None when the guest did not come to say it.
+    pub(super) fn read(directory: &Path) -> Option<LastWord> {
+        serde_json::from_slice(&fs::read(directory.join(STATUS)).ok()?).ok()
+    }
+}
+
+/// The lab could not be made: the child of process 1 leaves the reason for it.
+pub(super) fn complain(directory: &Path, reason: &str) -> Result<(), UmlError> {
+    write(directory, COMPLAINT, &reason)
+}
+
+/// What [`complain`] left.
+pub(super) fn complaint(directory: &Path) -> Option<String> {
+    serde_json::from_slice(&fs::read(directory.join(COMPLAINT)).ok()?).ok()
+}
+
+fn write(directory: &Path, name: &str, what: &impl Serialize) -> Result<(), UmlError> {
+    let path = directory.join(name);
+    let text =
+        serde_json::to_vec(what).map_err(|error| UmlError::Refused { what: name.into(), why: error.to_string() })?;
+    let written = fs::File::create(&path).and_then(|mut file| {
+        file.write_all(&text)?;
+        file.sync_all()
+    });
+    written.map_err(UmlError::io(format!("write {}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_arrives_as_it_was_sent() {
+        let directory = tempfile::tempdir().unwrap();
+        let job = Job {
+            task: Task::Lab { topology: "hosts = {}\n".into(), host: "client".into() },
+            command: vec!["echo".into(), "two words".into()],
+            environment: vec![("A".into(), "b=c".into())],
+            directory: "/".into(),
+        };
+        job.write(directory.path()).unwrap();
+        assert_eq!(Job::read(directory.path()).unwrap(), job);
+        assert_eq!(LastWord::read(directory.path()), None);
+    }
+
+    #[test]
+    fn a_status_is_what_a_shell_would_say() {
+        assert_eq!(GuestStatus::Exited(3).code(), 3);
+        assert_eq!(GuestStatus::Killed(9).code(), 137);
+    }
+}

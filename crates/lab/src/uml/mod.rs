@@ -1,0 +1,170 @@
+//! Runs a command in an emulated network inside a User Mode Linux kernel: a second engine, in virtual or in real time.
+//!
+//! ```text
+//! haul-lab run --engine virtual   boot: private directory, job file, kernel process ------------------.
+//!   |                                                                                                 v
+//!   |                                            guest, process 1: mounts, modules, output, power off
+//!   |                                            guest, its child: lab: namespaces, wires, the command
+//!   '--- copies stdout and stderr, reads the status <--- files of the private directory, over hostfs
+//! ```
+//!
+//! The guest sees the whole file system of the host, with the rights of the user who started it: results written there stay.
+//! Only `/run`, `/dev` and `/dev/shm` are its own and empty at the start. No network leads out.
+
+pub mod boot;
+pub mod command_line;
+pub mod guest;
+pub mod job;
+pub mod kernel;
+mod lab;
+mod modules;
+mod named;
+mod private;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::limits;
+use crate::topology::Topology;
+use crate::units::Size;
+
+pub use job::{GuestStatus, Job, Task};
+pub use named::NamedNamespaces;
+
+/// What runs in the kernel, and which one.
+#[derive(Clone, Debug)]
+pub struct RunInUml {
+    /// From [`kernel::find`].
+    pub kernel: PathBuf,
+    /// Our own program with its hidden subcommands: `std::env::current_exe()`.
+    pub program: PathBuf,
+    /// Virtual or real time.
+    pub clock: Clock,
+    /// Of the guest, at most; from [`memory_for`].
+    pub memory: Size,
+    /// What to make there and what to run.
+    pub job: Job,
+    /// Of the wall, not of the guest.
+    pub limit: Duration,
+}
+
+/// Time in the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The processor takes no time, and waiting is skipped.
+    Virtual {
+        /// Seconds since 1970 at which the guest starts.
+        start_s: u64,
+    },
+    /// As on the host.
+    Real,
+}
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum UmlError {
+    /// The host's file system refused something.
+    #[error("cannot {what}: {error}")]
+    Io {
+        /// What was tried, on what.
+        what: String,
+        /// From the system.
+        error: std::io::Error,
+    },
+    /// Something cannot be handed to a kernel.
+    #[error("{what}: {why}")]
+    Refused {
+        /// Which part.
+        what: String,
+        /// And what to do.
+        why: String,
+    },
+    /// The kernel ended without a word of the guest.
+    #[error("the kernel {kernel} ended before the command did ({how}); its last words:\n{console}\n  hint:  {hint}")]
+    NoStatus {
+        /// Which one.
+        kernel: String,
+        /// Its exit status.
+        how: String,
+        /// The end of its console.
+        console: String,
+        /// What it may be.
+        hint: &'static str,
+    },
+    /// The guest could not make the lab.
+    #[error("the guest gave up: {0}")]
+    Guest(String),
+    /// The guest's own network.
+    #[error(transparent)]
+    Network(#[from] crate::netem::NetemError),
+    /// It ran too long.
+    #[error("stopped after {} s: the limit for one run", .0.as_secs())]
+    TooLong(Duration),
+    /// The user asked for it.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Boots the kernel, runs the job and waits for its end; output goes through while it runs. `stop` is set by signals.
+pub fn run(
+    what: &RunInUml,
+    stop: &AtomicBool,
+    stdout: &mut dyn Write,
+    stderr: &mut dyn Write,
+) -> Result<GuestStatus, UmlError> {
+    boot::run(what, stop, stdout, stderr)
+}
+
+/// Memory that the guest needs for this network: what queues and links hold, four times (buffers of both ends, and the kernel
+/// counts some 2 bytes for each of a packet), over what a small system takes. Files on its `/run` and `/dev/shm` come on top.
+pub fn memory_for(topology: &Topology, host_bytes: u64) -> Size {
+    let mut held = 0u64;
+    for link in &topology.links {
+        for direction in [link.forth(), link.back()] {
+            let on_the_way = direction.rate.map_or(0, |rate| rate.bytes_in(link.rtt().0));
+            held = held.saturating_add(direction.queue_bytes(link.rtt())).saturating_add(on_the_way);
+        }
+    }
+    let wanted = limits::UML_BASE_BYTES.saturating_add(held.saturating_mul(limits::UML_BYTES_PER_BYTE_HELD));
+    let most = limits::MAX_UML_BYTES.min(host_bytes / 4 * 3).max(limits::MIN_UML_BYTES);
+    Size { bytes: wanted.clamp(limits::MIN_UML_BYTES, most) }
+}
+
+/// `MemAvailable` of this machine.
+pub fn available_memory() -> Size {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")).unwrap_or_default();
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().unwrap_or(0);
+    Size { bytes: kib * 1024 }
+}
+
+impl UmlError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> UmlError {
+        let what = what.into();
+        move |error| UmlError::Io { what, error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(rate: &str, host: u64) -> u64 {
+        let text = format!(
+            "hosts = {{ a = {{}}, b = {{}} }}\nlinks = [{{ ends = ['a', 'b'], rate = '{rate}', rtt = '100ms' }}]"
+        );
+        memory_for(&Topology::parse(&text).unwrap(), host).bytes
+    }
+
+    #[test]
+    fn memory_grows_with_what_is_on_the_way_and_stays_below_the_hosts() {
+        let host = 64 << 30;
+        assert_eq!(memory("1Gbit", host), 2 << 30);
+        // 125 MB on the way and 125 MB waiting, twice, times 4, over 1 GiB.
+        assert_eq!(memory("10Gbit", host), (1 << 30) + 2_000_000_000);
+        assert_eq!(memory("100Gbit", 16 << 30), 12 << 30);
+        assert_eq!(memory("100Gbit", 1 << 30), 2 << 30);
+    }
+}

@@ -1,0 +1,129 @@
+//! The second engine with a real kernel: skipped when none is found, which CI does not accept.
+//!
+//! Finds one as `haul-lab run` does: `$HAUL_LAB_KERNEL`, the user's cache, the package `user-mode-linux`.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use haul_lab::topology::Topology;
+use haul_lab::uml::{self, Clock, GuestStatus, Job, RunInUml, Task, UmlError, kernel};
+
+const WAN: &str = "hosts = { client = {}, server = { preset = 'stock' } }\n\
+    [[links]]\nname = 'wan'\nends = ['client', 'server']\nrate = '10Mbit'\nrtt = '200ms'\n";
+
+/// What a guest said, and how it ended.
+struct Said {
+    status: Result<GuestStatus, UmlError>,
+    stdout: String,
+    stderr: String,
+}
+
+/// A kernel, or the reason for a skip. Virtual time where the kernel has it.
+fn kernel() -> Option<(PathBuf, Clock)> {
+    let places = kernel::Places::of_user(None);
+    let virtual_time = kernel::find(&places, true).map(|found| (found.path, Clock::Virtual { start_s: 1_800_000_000 }));
+    match virtual_time.or_else(|_| kernel::find(&places, false).map(|found| (found.path, Clock::Real))) {
+        Ok(found) => Some(found),
+        Err(error) => {
+            assert!(std::env::var("CI").is_err(), "CI must have a kernel: {error}");
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn run(topology: &str, script: &str, limit: Duration, stop: bool) -> Option<Said> {
+    let (kernel, clock) = kernel()?;
+    let what = RunInUml {
+        kernel,
+        program: PathBuf::from(env!("CARGO_BIN_EXE_haul-lab")),
+        clock,
+        memory: uml::memory_for(&Topology::parse(topology).unwrap(), uml::available_memory().bytes),
+        job: Job {
+            task: Task::Lab { topology: topology.to_owned(), host: "client".to_owned() },
+            command: ["bash", "-c", script].map(str::to_owned).to_vec(),
+            environment: vec![("GREETING".to_owned(), "hello there".to_owned())],
+            directory: "/".to_owned(),
+        },
+        limit,
+    };
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    let status = uml::run(&what, &AtomicBool::new(stop), &mut stdout, &mut stderr);
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Some(Said { status, stdout: text(stdout), stderr: text(stderr) })
+}
+
+/// A program in bash that connects to port 9 of the server, where nobody listens: its refusal takes one round trip.
+const ONE_ROUND_TRIP: &str =
+    "a=$(date +%s%N); (: < /dev/tcp/10.99.0.2/9) 2> /dev/null; b=$(date +%s%N); echo $(((b - a) / 1000))";
+
+#[test]
+fn a_command_sees_the_network_it_was_promised() {
+    let script = format!(
+        "echo \"$GREETING\"; echo aside >&2; getent ahostsv4 server | head -1; {ONE_ROUND_TRIP}; \
+         ip netns exec server sysctl -n net.ipv4.tcp_rmem; sleep 100 & exit 7"
+    );
+    let Some(said) = run(WAN, &script, Duration::from_secs(120), false) else { return };
+    assert_eq!(said.status.unwrap(), GuestStatus::Exited(7), "{}", said.stderr);
+    let lines: Vec<&str> = said.stdout.lines().collect();
+    assert_eq!(lines[0], "hello there");
+    assert!(lines[1].starts_with("10.99.0.2 "), "{lines:?}");
+    let round_trip_us: u64 = lines[2].parse().unwrap();
+    // In real time the host decides how much longer; in virtual time it is exact, but for 64 bytes at 10 Mbit/s both ways.
+    let most = if kernel().unwrap().1 == Clock::Real { 2_000_000 } else { 201_000 };
+    assert!((200_000..most).contains(&round_trip_us), "{round_trip_us} us");
+    assert_eq!(lines[3], "4096\t131072\t6291456");
+    assert_eq!(said.stderr, "aside\n");
+}
+
+#[test]
+fn a_link_goes_down_and_comes_back() {
+    let events = "[[events]]\nat = '1s'\nlink = 'wan'\ndown = true\n[[events]]\nat = '3s'\nlink = 'wan'\ndown = false\ndelay = '10ms'\n";
+    // The first packet of a connection is sent again after 1 s, and again after 2 s more.
+    let script = format!("sleep 1.5; {ONE_ROUND_TRIP}; sleep 1; {ONE_ROUND_TRIP}");
+    let Some(said) = run(&format!("{WAN}{events}"), &script, Duration::from_secs(120), false) else { return };
+    assert_eq!(said.status.unwrap(), GuestStatus::Exited(0), "{}", said.stderr);
+    let times: Vec<u64> = said.stdout.lines().map(|line| line.parse().unwrap()).collect();
+    assert!(times[0] > 900_000, "{times:?}");
+    assert!((20_000..200_000).contains(&times[1]), "{times:?}");
+}
+
+#[test]
+fn a_command_that_cannot_run_and_one_that_hangs_are_told_apart() {
+    let Some(said) = run(WAN, "exec nothing-of-this-name", Duration::from_secs(120), false) else { return };
+    assert_eq!(said.status.unwrap(), GuestStatus::Exited(127));
+    let started = Instant::now();
+    // It waits for something that never comes.
+    let Some(said) = run(WAN, "read < <(sleep infinity)", Duration::from_secs(5), false) else { return };
+    assert!(matches!(said.status, Err(UmlError::TooLong(_))), "{:?}", said.status);
+    assert!(started.elapsed() < Duration::from_secs(60));
+    let Some(said) = run(WAN, "sleep infinity", Duration::from_secs(60), true) else { return };
+    assert!(matches!(said.status, Err(UmlError::Interrupted)), "{:?}", said.status);
+    let left = ["/dev/shm", "/tmp"].iter().flat_map(|parent| Path::new(parent).read_dir()).flatten().flatten();
+    let ours = format!("haul-lab-uml-{}-", std::process::id());
+    // Other tests of this process may be running; theirs are removed by the same code.
+    assert!(left.filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours)).count() <= 2);
+}
+
+#[test]
+fn an_impossible_request_comes_back_with_its_reason() {
+    let text = format!("{WAN}\n[[traffic]]\nkind = 'tcp'\nfrom = 'client'\nto = 'server'\n");
+    let Some(said) = run(&text, "true", Duration::from_secs(120), false) else { return };
+    assert!(said.status.unwrap_err().to_string().contains("cross traffic"));
+}
+
+#[test]
+fn classes_and_segments_stand_in_a_real_kernel() {
+    let text = "hosts = { client = {}, r = { router = true }, server = {} }\n\
+        segments = [{ name = 'lan', hosts = ['client', 'r'], rate = '10Mbit' }]\n\
+        links = [{ name = 'wan', ends = ['r', 'server'], rate = '10Mbit', rtt = '100ms', diffserv = {}, jitter = '2ms', \
+        reorder = '1%', burst = { loss = '0.1%', length = 2 } }]";
+    let Some(said) = run(text, &ONE_ROUND_TRIP.replace("10.99.0.2", "server"), Duration::from_secs(120), false) else {
+        return;
+    };
+    assert_eq!(said.status.unwrap(), GuestStatus::Exited(0), "{}", said.stderr);
+    assert_eq!(said.stderr, "");
+    let round_trip_us: u64 = said.stdout.trim().parse().unwrap();
+    assert!(round_trip_us >= 100_000, "{round_trip_us} us");
+}
