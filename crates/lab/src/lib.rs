@@ -5,6 +5,7 @@
 //! they print.
 #![forbid(unsafe_code)]
 
+pub mod experiment;
 pub mod limits;
 pub mod plan;
 pub mod topology;
