@@ -173,7 +173,8 @@ impl Attempt<'_> {
     fn scope(&self, server_host: &str) -> Result<Scope, String> {
         let mut scope = self.point.scope();
         let text = |path: &Path| path.display().to_string();
-        let address = self.place.address(server_host).ok_or_else(|| format!("the host {server_host} has no address"))?;
+        let address =
+            self.place.address(server_host).ok_or_else(|| format!("the host {server_host} has no address"))?;
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let mut second = free_port().map_err(|error| format!("no free port: {error}"))?;
         if second == port {

@@ -171,16 +171,19 @@ impl Chart {
         root.present().map_err(|error| error.to_string())
     }
 
-    fn draw_parts<B: DrawingBackend>(&self, root: &DrawingArea<B, Shift>) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    fn draw_parts<B: DrawingBackend>(
+        &self,
+        root: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         root.fill(&WHITE)?;
         let (upper, lower) = root.split_vertically(HEIGHT - CAPTION_HEIGHT);
-        let caption = (FONT, 15).into_font().color(&RGBColor(90, 90, 90));
+        let caption = (FONT, 13).into_font().color(&RGBColor(90, 90, 90));
         lower.draw(&Text::new(self.caption.as_str(), (20, 4), caption))?;
         let (left, right) = upper.split_horizontally(WIDTH - LEGEND_WIDTH);
         self.draw_legend(&right)?;
 
         let mut chart = ChartBuilder::on(&left)
-            .caption(&self.title, (FONT, 24))
+            .caption(&self.title, (FONT, 20))
             .margin(12)
             .x_label_area_size(56)
             .y_label_area_size(84)
@@ -191,8 +194,8 @@ impl Chart {
             .y_label_formatter(&|y| if self.y_max < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") })
             .x_desc(&self.x_title)
             .y_desc(self.y_title)
-            .label_style((FONT, 16))
-            .axis_desc_style((FONT, 18))
+            .label_style((FONT, 14))
+            .axis_desc_style((FONT, 15))
             .light_line_style(WHITE.mix(0.0))
             .draw()?;
         for (number, series) in self.series.iter().enumerate() {
@@ -202,7 +205,10 @@ impl Chart {
             if self.kind == PlotKind::Line {
                 let line = series.points.iter().map(|(x, spread)| (middle(*x), spread.median));
                 chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
-                let dots = series.points.iter().map(|(x, spread)| Circle::new((middle(*x), spread.median), 4, colour.filled()));
+                let dots = series
+                    .points
+                    .iter()
+                    .map(|(x, spread)| Circle::new((middle(*x), spread.median), 4, colour.filled()));
                 chart.draw_series(dots)?;
             } else {
                 let half = self.bar_width() * 0.45;
@@ -210,7 +216,7 @@ impl Chart {
                     let corners = [(middle(*x) - half, 0.0), (middle(*x) + half, spread.median)];
                     Rectangle::new(corners, colour.mix(0.85).filled())
                 }))?;
-                let style = (FONT, 14).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
+                let style = (FONT, 12).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
                 chart.draw_series(series.points.iter().map(|(x, spread)| {
                     let above = spread.max + self.y_max * 0.01;
                     Text::new(figures(spread.median), (middle(*x), above), style.clone())
@@ -218,7 +224,7 @@ impl Chart {
             }
             let edge = if self.kind == PlotKind::Line { colour } else { RGBColor(40, 40, 40) };
             chart.draw_series(series.points.iter().filter(|(_, spread)| spread.n > 1).map(|(x, spread)| {
-                ErrorBar::new_vertical(middle(*x), spread.min, spread.median, spread.max, edge.stroke_width(1), 8)
+                ErrorBar::new_vertical(middle(*x), spread.min, spread.median, spread.max, edge.filled(), 8)
             }))?;
             chart.draw_series(
                 series.elsewhere.iter().map(|(x, value)| Circle::new((middle(*x), *value), 6, BLACK.stroke_width(2))),
@@ -227,8 +233,11 @@ impl Chart {
         Ok(())
     }
 
-    fn draw_legend<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        let style = (FONT, 16).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
+    fn draw_legend<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let style = (FONT, 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
         for (number, series) in self.series.iter().enumerate() {
             // As many as fit at 18 pixels each; MAX_TOOLS of them do.
             let y = 60 + number as i32 * 18;
@@ -362,7 +371,7 @@ fn register_font() {
 fn register_text_font() -> bool {
     [FontStyle::Normal, FontStyle::Bold]
         .into_iter()
-        .all(|style| plotters::style::register_font(FONT, style, epaint_default_fonts::UBUNTU_LIGHT).is_ok())
+        .all(|style| plotters::style::register_font(FONT, style, epaint_default_fonts::HACK_REGULAR).is_ok())
 }
 
 #[cfg(test)]

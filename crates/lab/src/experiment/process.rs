@@ -205,7 +205,8 @@ mod tests {
 
     #[test]
     fn work_is_counted() {
-        match sh("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done").wait(Duration::from_secs(60), &|| false).unwrap() {
+        match sh("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done").wait(Duration::from_secs(60), &|| false).unwrap()
+        {
             End::Exited { cpu_s, .. } => assert!(cpu_s > 0.0),
             other => panic!("{other:?}"),
         }

@@ -197,7 +197,8 @@ impl Rivals {
         let mut lacks = self.missing_of(&tool.rival);
         lacks.extend(tool.needs.iter().filter(|need| self.program(&need.program).is_none()).cloned());
         if !lacks.is_empty() {
-            let lacks: Vec<String> = lacks.iter().map(|need| format!("{} (in {})", need.program, need.package)).collect();
+            let lacks: Vec<String> =
+                lacks.iter().map(|need| format!("{} (in {})", need.program, need.package)).collect();
             return Err(missing(format!("not installed: {}", lacks.join(", "))));
         }
         if files > 1 && rival.command_many.as_ref().is_some_and(Vec::is_empty) {

@@ -151,10 +151,12 @@ pub fn run(
         }
         progress(&RunEvent::Point(point));
         let topology = matrix::topology(spec, point)?;
-        let place = factory(&topology)
-            .map_err(|source| ExperimentError::Place { point: point.to_string(), source })?;
+        let place = factory(&topology).map_err(|source| ExperimentError::Place { point: point.to_string(), source })?;
         set_up(spec, point, place.as_ref(), rivals, &dir)?;
         for ((tool, rival, server), repetition) in todo {
+            if cancelled() {
+                return Ok(Outcome { dir, samples, missing, cancelled: true });
+            }
             progress(&RunEvent::Running { tool: tool.label(), point, repetition });
             let attempt = Attempt {
                 spec,
@@ -193,12 +195,7 @@ fn entrants<'a>(spec: &'a ExperimentSpec, rivals: &'a Rivals) -> (Vec<Entrant<'a
 }
 
 /// Every repetition of every tool at one point. The same seed, the same order.
-fn order<'a>(
-    spec: &ExperimentSpec,
-    entrants: &[Entrant<'a>],
-    point: u64,
-    repetitions: u32,
-) -> Vec<(Entrant<'a>, u32)> {
+fn order<'a>(spec: &ExperimentSpec, entrants: &[Entrant<'a>], point: u64, repetitions: u32) -> Vec<(Entrant<'a>, u32)> {
     let mut chance = Chance { state: spec.seed ^ point.wrapping_mul(0x9e37_79b9_7f4a_7c15) };
     let mut order = Vec::new();
     for repetition in 0..repetitions {
@@ -340,6 +337,9 @@ mod tests {
     #[test]
     fn dates_are_those_of_the_calendar() {
         let on = |seconds: u64| date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-        assert_eq!((on(0), on(951_782_400), on(1_795_219_200)), ("1970-01-01".into(), "2000-02-29".into(), "2026-11-21".into()));
+        assert_eq!(
+            (on(0), on(951_782_400), on(1_795_219_200)),
+            ("1970-01-01".into(), "2000-02-29".into(), "2026-11-21".into())
+        );
     }
 }

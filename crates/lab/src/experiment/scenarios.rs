@@ -99,7 +99,41 @@ fn good_wrong_and_hanging_tools_become_samples_a_table_and_a_plot() {
 
     let samples = without_clock(&outcome.samples);
     let report = report(&spec, &samples, &outcome.missing, &outcome.dir).unwrap();
-    insta::assert_snapshot!(report.markdown, @"");
+    insta::assert_snapshot!(report.markdown, @r"
+    # Copies by shell
+
+    After nobody.
+
+    Experiment `shell`, engine loopback, 3 files of 10 kB. Median (min..max) of n samples.
+
+    | rate  | tool         |   n |           seconds |            Mbit/s | cpu-s/GB |   elsewhere |
+    |-------|--------------|----:|------------------:|------------------:|---------:|------------:|
+    | 1Gbit | good         |   2 | 0.50 (0.50..0.50) | 0.48 (0.48..0.48) |      333 | 3.00 Mbit/s |
+    | 1Gbit | wrong        |   0 |                 - |                 - |        - |             |
+    | 1Gbit | hangs        |   0 |                 - |                 - |        - |             |
+    | 1Gbit | fails loudly |   0 |                 - |                 - |        - |             |
+    | 2Gbit | good         |   2 | 0.50 (0.50..0.50) | 0.48 (0.48..0.48) |      333 |             |
+    | 2Gbit | wrong        |   0 |                 - |                 - |        - |             |
+    | 2Gbit | hangs        |   0 |                 - |                 - |        - |             |
+    | 2Gbit | fails loudly |   0 |                 - |                 - |        - |             |
+
+    Measured elsewhere, and not here:
+
+    - better: 4 Mbit/s
+
+    Missing:
+
+    - absent: not installed: no-such-program (in no-such-package)
+
+    Samples that do not count:
+
+    - wrong at rate 1Gbit: 2 (f00001.bin differs from the source at byte 10000)
+    - hangs at rate 1Gbit: 2 (still running after 1 s, killed)
+    - fails loudly at rate 1Gbit: 2 (exit status 7)
+    - wrong at rate 2Gbit: 2 (f00001.bin differs from the source at byte 10000)
+    - hangs at rate 2Gbit: 2 (still running after 1 s, killed)
+    - fails loudly at rate 2Gbit: 2 (exit status 7)
+    ");
     assert_eq!(report.plots.len(), 2);
     assert!(outcome.dir.join("summary.json").exists());
     assert!(!dir.path().join("work").join(format!("run-{}", std::process::id())).exists());
@@ -227,7 +261,12 @@ fn installed_rivals_copy_what_they_are_given() {
             let sample = &outcome.samples[0];
             eprintln!(
                 "{} x{files}: valid {} {:?} s, {:?} Mbit/s, cpu {:?} + {:?}",
-                rival.name, sample.valid, sample.seconds, sample.rate_mbit_per_s, sample.cpu_client_s, sample.cpu_server_s
+                rival.name,
+                sample.valid,
+                sample.seconds,
+                sample.rate_mbit_per_s,
+                sample.cpu_client_s,
+                sample.cpu_server_s
             );
             if !sample.valid {
                 failures.insert(format!("{} x{files}", rival.name), format!("{:?}\n{:?}", sample.why, sample.output));

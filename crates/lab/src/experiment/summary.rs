@@ -110,7 +110,8 @@ impl Summary {
             [] => "none yet".into(),
             engines => engines.join(", "),
         };
-        let _ = writeln!(text, "Experiment `{}`, engine {engine}, {data}. Median (min..max) of n samples.\n", spec.name);
+        let _ =
+            writeln!(text, "Experiment `{}`, engine {engine}, {data}. Median (min..max) of n samples.\n", spec.name);
         text.push_str(&self.table(spec));
         let strangers: Vec<String> = spec
             .figures
@@ -204,8 +205,7 @@ impl Row {
 }
 
 fn figure_line(figure: &FigureSpec) -> String {
-    let at: BTreeMap<String, String> =
-        figure.at.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
+    let at: BTreeMap<String, String> = figure.at.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
     let at = if at.is_empty() { String::new() } else { format!(" at {}", Point { values: at }) };
     match (figure.rate, figure.seconds) {
         (Some(rate), _) => format!("{}{at}: {rate}", figure.tool),
@@ -233,8 +233,9 @@ fn spread(spread: Spread) -> String {
 /// A Markdown table whose source is readable too.
 fn align(rows: &[Vec<String>], left_columns: usize) -> String {
     let columns = rows.first().map_or(0, Vec::len);
-    let widths: Vec<usize> =
-        (0..columns).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3)).collect();
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3))
+        .collect();
     let mut text = String::new();
     for (number, row) in rows.iter().enumerate() {
         text.push('|');
