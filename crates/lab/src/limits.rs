@@ -108,3 +108,35 @@ pub const MAX_UML_COMMAND_LINE_BYTES: usize = 2047;
 pub const UML_OUTPUT_BYTES: usize = 64 << 10;
 /// How long the guest waits at the end for output that is still on the way.
 pub const UML_DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Points of one experiment: more than 1000 labs, each with several tools and repetitions, take days.
+pub const MAX_POINTS: usize = 1000;
+/// Tools in one experiment; a legend of more is unreadable.
+pub const MAX_TOOLS: usize = 32;
+/// Samples of one tool at one point.
+pub const MAX_REPEAT: u32 = 100;
+/// How long one sample may take.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// Files of a data set, all in one directory; the list for a tool is then about 10 MB.
+pub const MAX_FILES: u32 = 100_000;
+/// Bytes of a data set; each sample needs as much again for the copy.
+pub const MAX_DATA_BYTES: u64 = 1 << 40;
+/// A server that does not listen after this long has failed. The slowest known one takes 2 s.
+pub const SERVER_START_MAX: Duration = Duration::from_secs(20);
+/// How often a server's ports are looked at while it starts: 20 s / 20 ms = 1000 looks.
+pub const SERVER_LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A command that prepares a server or a point: making keys, setting a sysctl.
+pub const SETUP_MAX: Duration = Duration::from_secs(30);
+/// How often a running tool is interrupted by the question whether the user has had enough.
+pub const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Passes over all processes that stop the descendants of a server before they are killed. Each pass finds those that were
+/// made during the one before; a stopped process makes none.
+pub const FREEZE_PASSES: usize = 8;
+/// Bytes of a tool's output that are kept with a failed sample.
+pub const OUTPUT_TAIL_BYTES: u64 = 2000;
+/// Bytes of a tool's output that a rate is looked for in: iperf3 writes about 1 kB for each stream and second.
+pub const OUTPUT_PARSED_BYTES: u64 = 64 << 20;
+/// Bytes read at a time when files are compared and made.
+pub const COMPARE_BLOCK_BYTES: usize = 1 << 20;
+/// Directories of results with the same date and host.
+pub const MAX_RUNS_PER_DAY: u32 = 1000;

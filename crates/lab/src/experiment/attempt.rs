@@ -1,0 +1,364 @@
+//! One measurement: a server, a tool, a clock, a comparison.
+//!
+//! fresh directory -> server listens -> tool runs under its deadline -> server ends -> copy compared -> network asked.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Instant, SystemTime};
+
+use super::data::DataSet;
+use super::matrix::Point;
+use super::place::Place;
+use super::process::{End, Process};
+use super::rival::{Check, FileSpec, RivalSpec, Rivals, ServerSpec, program_dirs};
+use super::sample::Sample;
+use super::server::{Server, free_port, output_file};
+use super::spec::{ExperimentSpec, ToolSpec};
+use super::template::Scope;
+use crate::limits;
+
+/// Everything that one measurement needs.
+pub(super) struct Attempt<'a> {
+    pub(super) spec: &'a ExperimentSpec,
+    pub(super) rivals: &'a Rivals,
+    pub(super) rival: &'a RivalSpec,
+    pub(super) server: Option<&'a ServerSpec>,
+    pub(super) tool: &'a ToolSpec,
+    pub(super) point: &'a Point,
+    pub(super) repetition: u32,
+    pub(super) data: &'a DataSet,
+    pub(super) place: &'a dyn Place,
+    /// Made for this measurement, removed after it.
+    pub(super) work: PathBuf,
+}
+
+/// Why there is no good sample.
+pub(super) enum Trouble {
+    /// It becomes an invalid sample with this reason.
+    Failed(String),
+    /// The user has had enough: it becomes none.
+    Cancelled,
+}
+
+impl Attempt<'_> {
+    /// Measures once. None when cancelled.
+    pub(super) fn measure(&self, cancelled: &dyn Fn() -> bool) -> Option<Sample> {
+        let mut sample = self.empty_sample();
+        let result = self.prepare().map_err(|error| Trouble::Failed(format!("no directory for it: {error}")));
+        let result = result.and_then(|()| self.run(&mut sample, cancelled));
+        if let Err(error) = remove_dir(&self.work) {
+            sample.why.get_or_insert_with(|| format!("its directory could not be removed: {error}"));
+        }
+        match result {
+            Err(Trouble::Cancelled) => return None,
+            Err(Trouble::Failed(why)) => sample.why = Some(why),
+            Ok(()) => {}
+        }
+        // Asked in any case: what it says belongs to this sample and not to the next.
+        if let Some(fault) = self.place.fault() {
+            sample.why.get_or_insert(fault);
+        }
+        sample.valid = sample.why.is_none();
+        Some(sample)
+    }
+
+    fn empty_sample(&self) -> Sample {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Sample {
+            point: self.point.clone(),
+            tool: self.tool.label().to_owned(),
+            repetition: self.repetition,
+            warm_up: self.repetition < self.spec.warm_up,
+            engine: self.place.engine().to_owned(),
+            unix_s: now.as_secs(),
+            seconds: None,
+            bytes: self.data.bytes,
+            rate_mbit_per_s: None,
+            cpu_client_s: None,
+            cpu_server_s: None,
+            verified: None,
+            exit: None,
+            valid: false,
+            why: None,
+            output: None,
+        }
+    }
+
+    /// Directories that also a server without rights can use.
+    fn prepare(&self) -> io::Result<()> {
+        remove_dir(&self.work)?;
+        fs::create_dir_all(&self.work)?;
+        for (name, mode) in [("", 0o755), ("target", 0o777), ("server", 0o755), ("home", 0o755), ("empty", 0o555)] {
+            let dir = self.work.join(name);
+            fs::create_dir_all(&dir)?;
+            fs::set_permissions(&dir, fs::Permissions::from_mode(mode))?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, sample: &mut Sample, cancelled: &dyn Fn() -> bool) -> Result<(), Trouble> {
+        let (client_host, server_host) = match self.rival.fetches {
+            true => (&self.spec.to, &self.spec.from),
+            false => (&self.spec.from, &self.spec.to),
+        };
+        let scope = self.scope(server_host).map_err(Trouble::Failed)?;
+        write_files(&self.rival.files, &scope).map_err(|error| Trouble::Failed(error.to_string()))?;
+        self.write_list(&scope)?;
+        let server = match self.server {
+            Some(spec) => {
+                let log = self.work.join("server.log");
+                Some(Server::start(self.place, server_host, spec, &scope, &self.tool.wrap, self.rivals, &log)?)
+            }
+            None => None,
+        };
+        let server_cpu_s = server.as_ref().map_or(0.0, Server::cpu_s);
+        let command = self.command(&scope).map_err(Trouble::Failed)?;
+        let out = self.work.join("out");
+        let err = self.work.join("err");
+        let end = self.run_client(client_host, command, &out, &err, sample, cancelled)?;
+        sample.cpu_server_s = server.as_ref().map(|server| (server.cpu_s() - server_cpu_s).max(0.0));
+        drop(server);
+        let output = || {
+            let log = self.work.join("server.log");
+            format!("{}{}{}", tail_of(&err), tail_of(&out), tail_of(&log)).trim().to_owned()
+        };
+        match end {
+            End::Cancelled => return Err(Trouble::Cancelled),
+            End::TimedOut => {
+                sample.output = Some(output());
+                return Err(Trouble::Failed(format!("still running after {}, killed", self.spec.timeout)));
+            }
+            End::Exited { status, cpu_s } => {
+                sample.cpu_client_s = Some(cpu_s);
+                sample.exit = status.code();
+                if !status.success() {
+                    sample.output = Some(output());
+                    return Err(Trouble::Failed(match (status.code(), status.signal()) {
+                        (Some(code), _) => format!("exit status {code}"),
+                        (None, Some(signal)) => format!("killed by signal {signal}"),
+                        (None, None) => "it did not end well".into(),
+                    }));
+                }
+            }
+        }
+        self.check(sample)?;
+        self.rate(sample, &out).inspect_err(|_| sample.output = Some(output()))
+    }
+
+    fn run_client(
+        &self,
+        host: &str,
+        mut command: Command,
+        out: &Path,
+        err: &Path,
+        sample: &mut Sample,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<End, Trouble> {
+        let failed = |error: io::Error| Trouble::Failed(format!("{} could not be run: {error}", self.tool.label()));
+        command.stdin(Stdio::null());
+        command.stdout(output_file(out).map_err(failed)?).stderr(output_file(err).map_err(failed)?);
+        let started = Instant::now();
+        let mut process = Process::start(self.place, host, command).map_err(failed)?;
+        let end = process.wait(self.spec.timeout.0, cancelled).map_err(failed)?;
+        sample.seconds = Some(started.elapsed().as_secs_f64());
+        Ok(end)
+    }
+
+    /// What stands for the placeholders of adapter and server.
+    fn scope(&self, server_host: &str) -> Result<Scope, String> {
+        let mut scope = self.point.scope();
+        let text = |path: &Path| path.display().to_string();
+        let address =
+            self.place.address(server_host).ok_or_else(|| format!("the host {server_host} has no address"))?;
+        let port = free_port().map_err(|error| format!("no free port: {error}"))?;
+        let mut second = free_port().map_err(|error| format!("no free port: {error}"))?;
+        if second == port {
+            // The kernel hands a port out again as soon as it is free.
+            second = port.checked_sub(1).unwrap_or(port);
+        }
+        scope.set("server", address.to_string());
+        scope.set("server_name", server_host);
+        scope.set("port", port.to_string());
+        scope.set("port2", second.to_string());
+        scope.set("work", text(&self.work));
+        scope.set("target", text(&self.work.join("target")));
+        scope.set("server_dir", text(&self.work.join("server")));
+        scope.set("list", text(&self.work.join("list")));
+        scope.set("data", text(&self.data.path()));
+        scope.set("data_dir", text(&self.data.dir));
+        scope.set("data_bytes", self.data.bytes.to_string());
+        scope.set("file", self.data.names.first().map_or("", String::as_str));
+        scope.set("files", self.data.names.len().to_string());
+        let is_root = rustix::process::geteuid().is_root();
+        scope.set("user", user_name());
+        let mut variables = BTreeMap::new();
+        if let Some(server) = self.server {
+            variables.extend(&server.variables);
+            if is_root {
+                variables.extend(&server.variables_as_root);
+            }
+        }
+        variables.extend(&self.rival.variables);
+        variables.extend(&self.tool.vars);
+        let outer = scope.clone();
+        for (name, value) in variables {
+            scope.set(name, outer.fill(&value.0).map_err(|error| format!("the variable {name}: {error}"))?);
+        }
+        Ok(scope)
+    }
+
+    fn write_list(&self, scope: &Scope) -> Result<(), Trouble> {
+        let Some(line) = &self.rival.list else { return Ok(()) };
+        let mut scope = scope.clone();
+        let mut text = String::new();
+        for name in &self.data.names {
+            scope.set("file", name);
+            text.push_str(&scope.fill(line).map_err(|error| Trouble::Failed(error.to_string()))?);
+        }
+        fs::write(self.work.join("list"), text).map_err(|error| Trouble::Failed(format!("no list of files: {error}")))
+    }
+
+    fn command(&self, scope: &Scope) -> Result<Command, String> {
+        let words = match (&self.rival.command_many, self.data.names.len()) {
+            (Some(many), 2..) => many,
+            _ => &self.rival.command,
+        };
+        let words = scope.fill_command(words, &self.tool.args).map_err(|error| error.to_string())?;
+        let mut command = command_line(&words, &self.tool.wrap, self.rivals)?;
+        command.current_dir(&self.work);
+        // Nothing of the user's own settings is read.
+        let home = self.work.join("home");
+        command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config")).env("LC_ALL", "C");
+        command.env("XDG_CACHE_HOME", home.join("cache")).env("XDG_STATE_HOME", home.join("state"));
+        command.env("XDG_DATA_HOME", home.join("data")).env_remove("SSH_AUTH_SOCK");
+        for (name, value) in &self.rival.env {
+            command.env(name, scope.fill(value).map_err(|error| error.to_string())?);
+        }
+        Ok(command)
+    }
+
+    fn check(&self, sample: &mut Sample) -> Result<(), Trouble> {
+        if self.tool.check.unwrap_or(self.rival.check) == Check::None {
+            return Ok(());
+        }
+        let compared = self.data.compare(&self.work.join("target"));
+        let compared = compared.unwrap_or_else(|error| Err(format!("the copy could not be read: {error}")));
+        sample.verified = Some(compared.is_ok());
+        compared.map_err(Trouble::Failed)
+    }
+
+    fn rate(&self, sample: &mut Sample, out: &Path) -> Result<(), Trouble> {
+        sample.rate_mbit_per_s = match &self.rival.rate_json {
+            None => sample.seconds.map(|seconds| sample.bytes as f64 * 8.0 / seconds / 1e6),
+            Some(path) => {
+                let rate = json_number(out, path);
+                let rate = rate.ok_or_else(|| Trouble::Failed(format!("its output has no number {path}")))?;
+                Some(rate / 1e6)
+            }
+        };
+        Ok(())
+    }
+}
+
+/// A command by its words, behind those of a wrapper, with the programs' full paths (sshd insists on its own).
+pub(super) fn command_line(words: &[String], wrap: &[String], rivals: &Rivals) -> Result<Command, String> {
+    let found = |name: &String| rivals.program(name).ok_or_else(|| format!("{name} is not installed"));
+    let (program, rest) = words.split_first().ok_or("its command line is empty")?;
+    let program = found(program)?;
+    let mut command = match wrap.split_first() {
+        Some((first, more)) => {
+            let mut command = Command::new(found(first)?);
+            command.args(more).arg(program);
+            command
+        }
+        None => Command::new(program),
+    };
+    command.args(rest);
+    // For scripts, and for tools that call others.
+    if let Ok(path) = std::env::join_paths(program_dirs()) {
+        command.env("PATH", path);
+    }
+    Ok(command)
+}
+
+/// Writes texts with placeholders.
+pub(super) fn write_files(files: &[FileSpec], scope: &Scope) -> io::Result<()> {
+    for spec in files {
+        let path = scope.fill(&spec.path).map_err(io::Error::other)?;
+        let text = scope.fill(&spec.text).map_err(|error| io::Error::other(format!("{}: {error}", spec.path)))?;
+        fs::write(&path, text).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Runs a short command to its end. The reason when it fails, with the end of its output.
+pub(super) fn run_setup(place: &dyn Place, host: &str, mut command: Command, log: &Path) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut run = || -> io::Result<End> {
+        let out = fs::OpenOptions::new().create(true).append(true).open(log)?;
+        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
+        let command = std::mem::replace(&mut command, Command::new("true"));
+        Process::start(place, host, command)?.wait(limits::SETUP_MAX, &|| false)
+    };
+    match run() {
+        Ok(End::Exited { status, .. }) if status.success() => Ok(()),
+        Ok(End::Exited { status, .. }) => Err(format!("{program} failed with {status}{}", tail_of(log))),
+        Ok(_) => Err(format!("{program} was still running after {} s", limits::SETUP_MAX.as_secs())),
+        Err(error) => Err(format!("{program}: {error}")),
+    }
+}
+
+/// The end of an output, on its own line; nothing when there is none.
+pub(super) fn tail_of(path: &Path) -> String {
+    let read = || -> io::Result<String> {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(limits::OUTPUT_TAIL_BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(limits::OUTPUT_TAIL_BYTES).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    };
+    match read() {
+        Ok(text) if !text.is_empty() => format!("\n{text}"),
+        _ => String::new(),
+    }
+}
+
+/// A number in a JSON file, by the names on the way to it.
+fn json_number(path: &Path, names: &str) -> Option<f64> {
+    let mut text = String::new();
+    File::open(path).ok()?.take(limits::OUTPUT_PARSED_BYTES).read_to_string(&mut text).ok()?;
+    let json: serde_json::Value = serde_json::from_str(&text).ok()?;
+    names.split('.').try_fold(&json, |value, name| value.get(name))?.as_f64()
+}
+
+/// Removes a directory that may not be there; a server that was just killed may still be letting go of it.
+fn remove_dir(dir: &Path) -> io::Result<()> {
+    const TRIES: u32 = 3;
+    let mut result = Ok(());
+    for _ in 0..TRIES {
+        result = fs::remove_dir_all(dir);
+        match &result {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(_) => std::thread::yield_now(),
+            Ok(()) => return Ok(()),
+        }
+    }
+    result
+}
+
+/// The name of the user we are, for ssh. Root without an entry is still root.
+fn user_name() -> String {
+    let id = rustix::process::geteuid().as_raw().to_string();
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let entry = users.lines().find(|line| line.split(':').nth(2) == Some(id.as_str()));
+    match entry.and_then(|line| line.split(':').next()) {
+        Some(name) => name.to_owned(),
+        None => std::env::var("USER").unwrap_or_else(|_| "root".into()),
+    }
+}

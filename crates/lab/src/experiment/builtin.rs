@@ -1,0 +1,85 @@
+//! Adapters and experiments that are part of the program.
+
+/// Experiments of the directory `experiments`: name and text.
+pub const EXPERIMENTS: &[(&str, &str)] = &[
+    ("contended", include_str!("../../../../experiments/contended.toml")),
+    ("fat-10g-100ms", include_str!("../../../../experiments/fat-10g-100ms.toml")),
+    ("iperf-1g-228ms", include_str!("../../../../experiments/iperf-1g-228ms.toml")),
+    ("lan-rto", include_str!("../../../../experiments/lan-rto.toml")),
+    ("multipath", include_str!("../../../../experiments/multipath.toml")),
+    ("stock-1g-228ms", include_str!("../../../../experiments/stock-1g-228ms.toml")),
+    ("wan-copy", include_str!("../../../../experiments/wan-copy.toml")),
+    ("zero-copy", include_str!("../../../../experiments/zero-copy.toml")),
+];
+
+/// Adapters of the directory `rivals`: name and text.
+pub(super) const RIVALS: &[(&str, &str)] = &[
+    ("aria2", include_str!("../../rivals/aria2.toml")),
+    ("bbcp", include_str!("../../rivals/bbcp.toml")),
+    ("curl", include_str!("../../rivals/curl.toml")),
+    ("curl-discard", include_str!("../../rivals/curl-discard.toml")),
+    ("escp", include_str!("../../rivals/escp.toml")),
+    ("globus-url-copy", include_str!("../../rivals/globus-url-copy.toml")),
+    ("haul", include_str!("../../rivals/haul.toml")),
+    ("hpnscp", include_str!("../../rivals/hpnscp.toml")),
+    ("iperf3", include_str!("../../rivals/iperf3.toml")),
+    ("lftp", include_str!("../../rivals/lftp.toml")),
+    ("rclone", include_str!("../../rivals/rclone.toml")),
+    ("rsync", include_str!("../../rivals/rsync.toml")),
+    ("rsyncd", include_str!("../../rivals/rsyncd.toml")),
+    ("scp", include_str!("../../rivals/scp.toml")),
+    ("sftp", include_str!("../../rivals/sftp.toml")),
+    ("wdt", include_str!("../../rivals/wdt.toml")),
+    ("xrdcp", include_str!("../../rivals/xrdcp.toml")),
+];
+
+/// Servers of the directory `rivals/servers`: name and text.
+pub(super) const SERVERS: &[(&str, &str)] = &[
+    ("gridftp", include_str!("../../rivals/servers/gridftp.toml")),
+    ("iperf3", include_str!("../../rivals/servers/iperf3.toml")),
+    ("nginx", include_str!("../../rivals/servers/nginx.toml")),
+    ("rsyncd", include_str!("../../rivals/servers/rsyncd.toml")),
+    ("sshd", include_str!("../../rivals/servers/sshd.toml")),
+    ("vsftpd", include_str!("../../rivals/servers/vsftpd.toml")),
+    ("wdt", include_str!("../../rivals/servers/wdt.toml")),
+    ("xrootd", include_str!("../../rivals/servers/xrootd.toml")),
+];
+
+impl super::ExperimentSpec {
+    /// One of ours by name, or a file by path.
+    pub fn find(name_or_path: &str) -> Result<super::ExperimentSpec, super::ExperimentError> {
+        match EXPERIMENTS.iter().find(|(name, _)| *name == name_or_path) {
+            Some((_, text)) => super::ExperimentSpec::parse(text),
+            None if std::path::Path::new(name_or_path).exists() => {
+                super::ExperimentSpec::load(std::path::Path::new(name_or_path))
+            }
+            None => {
+                let known: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
+                let why = format!("there is no such experiment and no such file; there is {}", known.join(", "));
+                Err(super::error::wrong(format!("experiment {name_or_path:?}"), why))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::{ExperimentSpec, Rivals};
+
+    #[test]
+    fn every_experiment_can_be_read_and_knows_its_rivals() {
+        let rivals = Rivals::built_in().unwrap();
+        for (name, text) in EXPERIMENTS {
+            let spec = ExperimentSpec::parse(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(spec.name, *name);
+            for tool in &spec.tools {
+                assert!(rivals.iter().any(|rival| rival.name == tool.rival), "{name} wants {}", tool.rival);
+            }
+            for figure in &spec.figures {
+                let meets = crate::experiment::points(&spec.sweep).iter().any(|point| point.matches(&figure.at));
+                assert!(meets, "{name}: a figure of {} is at no point", figure.tool);
+            }
+        }
+    }
+}

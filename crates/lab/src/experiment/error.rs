@@ -1,0 +1,91 @@
+//! Why an experiment cannot be run. A measurement that fails is no such error: it is a sample.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What failed, on what, why, and what to try.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// A file or directory could not be used.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// As a verb: `read`, `write`.
+        action: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The text is not TOML of the expected form.
+    #[error("cannot read {what}: {why}")]
+    Syntax {
+        /// Which file or adapter.
+        what: String,
+        /// Line, column and what was expected.
+        why: String,
+    },
+    /// Well formed, but it makes no sense.
+    #[error("{what}: {why}")]
+    Spec {
+        /// Which part of which file.
+        what: String,
+        /// What is wrong with it, and what would be right.
+        why: String,
+    },
+    /// The lab of one point could not be set up.
+    #[error("the lab for {point} did not start: {source}")]
+    Place {
+        /// Which point of the sweep.
+        point: String,
+        /// What the engine said.
+        source: super::PlaceError,
+    },
+    /// A command that prepares a point failed.
+    #[error("setup on {host} failed: {command}: {why}\n  hint: it runs once for each point, before the first tool")]
+    Setup {
+        /// Where it ran.
+        host: String,
+        /// The command line.
+        command: String,
+        /// Exit status or error, with the end of its output.
+        why: String,
+    },
+    /// Nothing is left to compare.
+    #[error("none of the tools of {experiment} is installed:\n{missing}")]
+    NoTools {
+        /// Which experiment.
+        experiment: String,
+        /// One tool a line, with the packages that have it.
+        missing: String,
+    },
+    /// A run to be continued was made by another version of the experiment.
+    #[error(
+        "{} holds samples of another version of {experiment}\n  hint: start a new run without --continue; {} says what \
+         was measured there", dir.display(), dir.join("experiment.txt").display()
+    )]
+    Changed {
+        /// Which experiment.
+        experiment: String,
+        /// The directory of results.
+        dir: PathBuf,
+    },
+    /// A plot could not be drawn.
+    #[error("cannot draw {}: {why}", path.display())]
+    Plot {
+        /// The file it was to become.
+        path: PathBuf,
+        /// What the drawing library said.
+        why: String,
+    },
+}
+
+/// For `map_err` on file operations.
+pub(super) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> ExperimentError {
+    let path = path.to_owned();
+    move |source| ExperimentError::File { action, path, source }
+}
+
+/// Something in a file makes no sense.
+pub(super) fn wrong(what: impl Into<String>, why: impl Into<String>) -> ExperimentError {
+    ExperimentError::Spec { what: what.into(), why: why.into() }
+}

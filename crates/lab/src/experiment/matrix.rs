@@ -1,0 +1,115 @@
+//! From a sweep to its points: every value of each parameter with every value of the others.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::error::{ExperimentError, wrong};
+use super::spec::{ExperimentSpec, Scalar};
+use super::template::Scope;
+use crate::limits;
+use crate::topology::Topology;
+
+/// One value for each parameter of the sweep; empty when there is no sweep.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Point {
+    /// By name of the parameter, as written in the experiment.
+    pub values: BTreeMap<String, String>,
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.values.is_empty() {
+            return f.write_str("the only point");
+        }
+        for (at, (name, value)) in self.values.iter().enumerate() {
+            write!(f, "{}{name} {value}", if at == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}
+
+impl Point {
+    /// Whether each of these parameters has (one of) these values here.
+    pub(super) fn matches(&self, values: &BTreeMap<String, Scalar>) -> bool {
+        values.iter().all(|(name, value)| self.values.get(name) == Some(&value.0))
+    }
+
+    /// The values as placeholders.
+    pub(super) fn scope(&self) -> Scope {
+        let mut scope = Scope::default();
+        for (name, value) in &self.values {
+            scope.set(name, value);
+        }
+        scope
+    }
+}
+
+/// All points, the parameter that comes last in the alphabet changing fastest. The specification has been checked: at
+/// most [`limits::MAX_POINTS`].
+pub fn points(sweep: &BTreeMap<String, Vec<Scalar>>) -> Vec<Point> {
+    let mut points = vec![Point::default()];
+    for (name, values) in sweep {
+        let mut wider = Vec::with_capacity(points.len() * values.len());
+        for point in &points {
+            for value in values {
+                let mut point = point.clone();
+                point.values.insert(name.clone(), value.0.clone());
+                wider.push(point);
+            }
+        }
+        points = wider;
+    }
+    points
+}
+
+/// Fails for an empty list and for a matrix that is too large, before it is made.
+pub(super) fn check(what: &str, sweep: &BTreeMap<String, Vec<Scalar>>) -> Result<(), ExperimentError> {
+    let mut count = 1usize;
+    for (name, values) in sweep {
+        if values.is_empty() {
+            return Err(wrong(what, format!("the sweep over {name} has no values")));
+        }
+        if values.iter().enumerate().any(|(at, value)| values[..at].contains(value)) {
+            return Err(wrong(what, format!("the sweep over {name} has a value twice")));
+        }
+        count = count.saturating_mul(values.len());
+    }
+    match count <= limits::MAX_POINTS {
+        true => Ok(()),
+        false => Err(wrong(what, format!("the sweep has {count} points; at most {} make sense", limits::MAX_POINTS))),
+    }
+}
+
+/// The network of one point.
+pub(super) fn topology(spec: &ExperimentSpec, point: &Point) -> Result<Topology, ExperimentError> {
+    let what = format!("the topology of {} at {point}", spec.name);
+    let text = point.scope().fill(spec.topology_text()).map_err(|error| wrong(&what, error.to_string()))?;
+    Topology::parse(&text).map_err(|error| wrong(what, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(values: &[&str]) -> Vec<Scalar> {
+        values.iter().map(|value| Scalar((*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_matrix_has_every_combination_once() {
+        let sweep = BTreeMap::from([("loss".into(), list(&["0", "1e-4"])), ("cc".into(), list(&["cubic", "bbr"]))]);
+        let names: Vec<String> = points(&sweep).iter().map(Point::to_string).collect();
+        assert_eq!(names, ["cc cubic, loss 0", "cc cubic, loss 1e-4", "cc bbr, loss 0", "cc bbr, loss 1e-4"]);
+        assert_eq!(points(&BTreeMap::new()), [Point::default()]);
+    }
+
+    #[test]
+    fn an_explosion_is_refused_before_it_happens() {
+        let many: Vec<String> = (0..100).map(|n| n.to_string()).collect();
+        let many = list(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        let sweep = BTreeMap::from([("a".into(), many.clone()), ("b".into(), many.clone()), ("c".into(), many)]);
+        let error = check("x", &sweep).unwrap_err().to_string();
+        assert_eq!(error, "x: the sweep has 1000000 points; at most 1000 make sense");
+    }
+}

@@ -1,0 +1,38 @@
+//! Experiments as files: every tool over the same path, raw samples, a table, plots.
+//!
+//! spec (TOML) -> points (the matrix of its sweep) -> for each point a running lab ([`Place`]) -> each tool in turn, with its
+//! real server -> samples, one JSON line each -> summary and plots.
+//!
+//! A failed or doubtful measurement is a sample too: it is kept with its reason, counted, and never part of a median.
+
+mod attempt;
+mod builtin;
+mod data;
+mod error;
+mod matrix;
+mod place;
+mod plot;
+mod process;
+mod report;
+mod rival;
+mod run;
+mod sample;
+mod server;
+mod spec;
+mod summary;
+mod template;
+
+#[cfg(test)]
+mod scenarios;
+
+pub use builtin::EXPERIMENTS;
+pub use error::ExperimentError;
+pub use matrix::{Point, points};
+pub use place::{Here, Place, PlaceError, PlaceFactory};
+pub use plot::draw;
+pub use report::{Report, report};
+pub use rival::{Check, MissingTool, Need, RivalSpec, Rivals, ServerSpec};
+pub use run::{Outcome, RunEvent, RunOptions, run};
+pub use sample::{Sample, read_samples};
+pub use spec::{DataSpec, ExperimentSpec, FigureSpec, Metric, PlotKind, PlotSpec, Scalar, SetupSpec, ToolSpec};
+pub use summary::{Row, Spread, Summary};

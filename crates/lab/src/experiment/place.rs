@@ -1,0 +1,54 @@
+//! Where commands run: a lab that stands, whatever engine carries its packets.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::process::{Child, Command};
+
+use crate::topology::Topology;
+
+/// A running lab, as an experiment sees it.
+pub trait Place {
+    /// Starts a command on a host: in its network namespace, with the names of all hosts resolving.
+    ///
+    /// The child must be the command itself (not a wrapper that waits for it), so that its process group can be killed and
+    /// `/proc/PID/net` shows the network of the host.
+    fn spawn(&self, host: &str, command: Command) -> io::Result<Child>;
+
+    /// The host's own address; none when there is no such host.
+    fn address(&self, host: &str) -> Option<Ipv4Addr>;
+
+    /// What the network itself thinks of what happened since it was last asked: none is fine; a reason (emulator short of
+    /// CPU, for instance) makes the sample invalid.
+    fn fault(&self) -> Option<String>;
+
+    /// `emulated`, `virtual` or `uml`: stands beside every result.
+    fn engine(&self) -> &str;
+}
+
+/// Why a lab could not be set up; shown to the user as it is.
+pub type PlaceError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Sets a lab up, one for each point of a sweep. It is taken down when the place is dropped.
+pub type PlaceFactory<'a> = dyn FnMut(&Topology) -> Result<Box<dyn Place + 'a>, PlaceError> + 'a;
+
+/// This machine as it is: no namespaces, every host is loopback. For trying adapters, and for tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Here;
+
+impl Place for Here {
+    fn spawn(&self, _host: &str, mut command: Command) -> io::Result<Child> {
+        command.spawn()
+    }
+
+    fn address(&self, _host: &str) -> Option<Ipv4Addr> {
+        Some(Ipv4Addr::LOCALHOST)
+    }
+
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
+    fn engine(&self) -> &str {
+        "loopback"
+    }
+}

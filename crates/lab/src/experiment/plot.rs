@@ -1,0 +1,457 @@
+//! Draws a summary: lines or bars with their spread, as SVG and PNG.
+//!
+//! [`Chart::of`] decides where everything stands and what it is called; drawing only draws. The font is part of the
+//! program, so that plots have words on hosts without any font.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::FontStyle;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::error::ExperimentError;
+use super::matrix;
+use super::spec::{ExperimentSpec, Metric, PlotKind, PlotSpec};
+use super::summary::{Row, Spread, Summary, figures};
+use super::template::on_axis;
+
+/// Pixels.
+pub(super) const WIDTH: u32 = 1200;
+/// Pixels.
+pub(super) const HEIGHT: u32 = 640;
+const LEGEND_WIDTH: u32 = 320;
+const CAPTION_HEIGHT: u32 = 30;
+const FONT: &str = "sans-serif";
+/// Of a group of bars, the rest is the gap to the next.
+const GROUP_WIDTH: f64 = 0.8;
+
+/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito), then the same lighter.
+const COLOURS: [RGBColor; 14] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(213, 94, 0),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(60, 60, 60),
+    RGBColor(127, 184, 216),
+    RGBColor(242, 207, 127),
+    RGBColor(127, 206, 185),
+    RGBColor(234, 174, 127),
+    RGBColor(229, 188, 211),
+    RGBColor(170, 217, 244),
+    RGBColor(160, 160, 160),
+];
+
+/// A plot, decided.
+#[derive(Debug)]
+struct Chart {
+    kind: PlotKind,
+    title: String,
+    caption: String,
+    x_title: String,
+    y_title: &'static str,
+    /// Positions and what stands there.
+    ticks: Vec<(f64, String)>,
+    y_max: f64,
+    series: Vec<Series>,
+}
+
+#[derive(Debug)]
+struct Series {
+    label: String,
+    points: Vec<(f64, Spread)>,
+    /// What somebody else got.
+    elsewhere: Vec<(f64, f64)>,
+}
+
+/// Draws one plot of an experiment to `path` with `.svg` and `.png`, over files that are there. Nothing is drawn, and
+/// nothing returned, when there is no valid sample to show.
+pub fn draw(
+    spec: &ExperimentSpec,
+    plot: &PlotSpec,
+    summary: &Summary,
+    date: &str,
+    path: &Path,
+) -> Result<Vec<PathBuf>, ExperimentError> {
+    let Some(chart) = Chart::of(spec, plot, summary, date) else { return Ok(Vec::new()) };
+    let svg = path.with_extension("svg");
+    let png = path.with_extension("png");
+    let error = |path: &Path, why: String| ExperimentError::Plot { path: path.to_owned(), why };
+
+    let mut text = String::new();
+    chart
+        .draw_on(&SVGBackend::with_string(&mut text, (WIDTH, HEIGHT)).into_drawing_area())
+        .map_err(|why| error(&svg, why))?;
+    std::fs::write(&svg, text).map_err(super::error::file("write", &svg))?;
+
+    let mut pixels = vec![0; (WIDTH * HEIGHT * 3) as usize];
+    chart
+        .draw_on(&BitMapBackend::with_buffer(&mut pixels, (WIDTH, HEIGHT)).into_drawing_area())
+        .map_err(|why| error(&png, why))?;
+    let file = File::create(&png).map_err(super::error::file("write", &png))?;
+    write_png(file, &pixels).map_err(|why| error(&png, why.to_string()))?;
+    Ok(vec![svg, png])
+}
+
+fn write_png(file: File, pixels: &[u8]) -> Result<(), png::EncodingError> {
+    let mut encoder = png::Encoder::new(BufWriter::new(file), WIDTH, HEIGHT);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(pixels)?;
+    writer.finish()
+}
+
+impl Chart {
+    /// Decides; none when there is nothing to show.
+    fn of(spec: &ExperimentSpec, plot: &PlotSpec, summary: &Summary, date: &str) -> Option<Chart> {
+        let ticks = ticks(spec, plot);
+        let mut series: Vec<Series> = Vec::new();
+        for row in &summary.rows {
+            let position = ticks.iter().find(|(_, label)| *label == category(plot, row)).map(|(position, _)| *position);
+            let Some(position) = position else { continue };
+            let label = series_label(spec, plot, row);
+            let at = match series.iter().position(|series| series.label == label) {
+                Some(at) => at,
+                None => {
+                    series.push(Series { label, points: Vec::new(), elsewhere: Vec::new() });
+                    series.len() - 1
+                }
+            };
+            if let Some(spread) = row.metric(plot.y) {
+                series[at].points.push((position, spread));
+            }
+            if let Some(value) = elsewhere(plot.y, row, spec.bytes()) {
+                series[at].elsewhere.push((position, value));
+            }
+        }
+        if series.iter().all(|series| series.points.is_empty()) {
+            return None;
+        }
+        let tops = series.iter().flat_map(|series| {
+            let ours = series.points.iter().map(|(_, spread)| spread.max);
+            ours.chain(series.elsewhere.iter().map(|(_, value)| *value))
+        });
+        let y_max = tops.fold(0.0, f64::max) * 1.1;
+        let x_title = plot.x_title.clone().or_else(|| plot.x.clone()).unwrap_or_default();
+        let n = summary.rows.iter().filter_map(|row| row.metric(plot.y)).map(|spread| spread.n).max().unwrap_or(0);
+        let mut caption = format!("{}, engine {}, {date}; median of up to {n}", spec.name, summary.engines.join(", "));
+        if n > 1 {
+            caption.push_str(", bars from least to most");
+        }
+        if series.iter().any(|series| !series.elsewhere.is_empty()) {
+            caption.push_str("; circles: measured elsewhere");
+        }
+        Some(Chart {
+            kind: plot.kind,
+            title: plot.title.clone(),
+            caption,
+            x_title,
+            y_title: match plot.y {
+                Metric::Rate => "Mbit/s",
+                Metric::Seconds => "seconds",
+                Metric::Cpu => "processor seconds per GB, both sides",
+            },
+            ticks,
+            // An axis needs some length even when all values are zero.
+            y_max: if y_max > 0.0 { y_max } else { 1.0 },
+            series,
+        })
+    }
+
+    fn draw_on<B: DrawingBackend>(&self, root: &DrawingArea<B, Shift>) -> Result<(), String> {
+        register_font();
+        self.draw_parts(root).map_err(|error| error.to_string())?;
+        root.present().map_err(|error| error.to_string())
+    }
+
+    fn draw_parts<B: DrawingBackend>(
+        &self,
+        root: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        root.fill(&WHITE)?;
+        let (upper, lower) = root.split_vertically(HEIGHT - CAPTION_HEIGHT);
+        let caption = (FONT, 13).into_font().color(&RGBColor(90, 90, 90));
+        lower.draw(&Text::new(self.caption.as_str(), (20, 4), caption))?;
+        let (left, right) = upper.split_horizontally(WIDTH - LEGEND_WIDTH);
+        self.draw_legend(&right)?;
+
+        let mut chart = ChartBuilder::on(&left)
+            .caption(&self.title, (FONT, 20))
+            .margin(12)
+            .x_label_area_size(56)
+            .y_label_area_size(84)
+            .build_cartesian_2d(Axis { range: self.x_range(), ticks: self.ticks.clone() }, 0.0..self.y_max)?;
+        chart
+            .configure_mesh()
+            .x_labels(self.ticks.len())
+            .y_label_formatter(&|y| if self.y_max < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") })
+            .x_desc(&self.x_title)
+            .y_desc(self.y_title)
+            .label_style((FONT, 14))
+            .axis_desc_style((FONT, 15))
+            .light_line_style(WHITE.mix(0.0))
+            .draw()?;
+        for (number, series) in self.series.iter().enumerate() {
+            let colour = colour(number);
+            let shift = self.shift(number);
+            let middle = |x: f64| x + shift;
+            if self.kind == PlotKind::Line {
+                let line = series.points.iter().map(|(x, spread)| (middle(*x), spread.median));
+                chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+                let dots = series
+                    .points
+                    .iter()
+                    .map(|(x, spread)| Circle::new((middle(*x), spread.median), 4, colour.filled()));
+                chart.draw_series(dots)?;
+            } else {
+                let half = self.bar_width() * 0.45;
+                chart.draw_series(series.points.iter().map(|(x, spread)| {
+                    let corners = [(middle(*x) - half, 0.0), (middle(*x) + half, spread.median)];
+                    Rectangle::new(corners, colour.mix(0.85).filled())
+                }))?;
+                let style = (FONT, 12).into_font().color(&BLACK).pos(Pos::new(HPos::Center, VPos::Bottom));
+                chart.draw_series(series.points.iter().map(|(x, spread)| {
+                    let above = spread.max + self.y_max * 0.01;
+                    Text::new(figures(spread.median), (middle(*x), above), style.clone())
+                }))?;
+            }
+            let edge = if self.kind == PlotKind::Line { colour } else { RGBColor(40, 40, 40) };
+            chart.draw_series(series.points.iter().filter(|(_, spread)| spread.n > 1).map(|(x, spread)| {
+                ErrorBar::new_vertical(middle(*x), spread.min, spread.median, spread.max, edge.filled(), 8)
+            }))?;
+            chart.draw_series(
+                series.elsewhere.iter().map(|(x, value)| Circle::new((middle(*x), *value), 6, BLACK.stroke_width(2))),
+            )?;
+        }
+        Ok(())
+    }
+
+    fn draw_legend<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let style = (FONT, 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
+        for (number, series) in self.series.iter().enumerate() {
+            // As many as fit at 18 pixels each; MAX_TOOLS of them do.
+            let y = 60 + number as i32 * 18;
+            area.draw(&Rectangle::new([(4, y - 5), (18, y + 5)], colour(number).filled()))?;
+            area.draw(&Text::new(series.label.as_str(), (26, y), style.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// With room at both ends.
+    fn x_range(&self) -> (f64, f64) {
+        let least = self.ticks.iter().map(|(position, _)| *position).fold(f64::INFINITY, f64::min);
+        let most = self.ticks.iter().map(|(position, _)| *position).fold(f64::NEG_INFINITY, f64::max);
+        let room = match self.kind {
+            PlotKind::Bar => 0.5,
+            PlotKind::Line if most > least => (most - least) * 0.04,
+            PlotKind::Line => 1.0,
+        };
+        (least - room, most + room)
+    }
+
+    fn bar_width(&self) -> f64 {
+        GROUP_WIDTH / self.series.len().max(1) as f64
+    }
+
+    /// Bars of a group stand beside each other.
+    fn shift(&self, number: usize) -> f64 {
+        match self.kind {
+            PlotKind::Line => 0.0,
+            PlotKind::Bar => (number as f64 + 0.5) * self.bar_width() - GROUP_WIDTH / 2.0,
+        }
+    }
+}
+
+/// An axis with words at given positions, and none elsewhere.
+struct Axis {
+    range: (f64, f64),
+    ticks: Vec<(f64, String)>,
+}
+
+impl Ranged for Axis {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        let share = (value - self.range.0) / (self.range.1 - self.range.0);
+        limit.0 + (share * f64::from(limit.1 - limit.0)).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
+        self.ticks.iter().map(|(position, _)| *position).collect()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.range.0..self.range.1
+    }
+}
+
+impl ValueFormatter<f64> for Axis {
+    fn format_ext(&self, value: &f64) -> String {
+        let tick = self.ticks.iter().find(|(position, _)| position == value);
+        tick.map_or(String::new(), |(_, label)| label.clone())
+    }
+}
+
+/// Where the values of the x axis stand, with the words they were written with. Bars, and values that are no numbers, stand
+/// in even steps.
+fn ticks(spec: &ExperimentSpec, plot: &PlotSpec) -> Vec<(f64, String)> {
+    let Some(values) = plot.x.as_ref().and_then(|x| spec.sweep.get(x)) else {
+        let labels = matrix::points(&spec.sweep).into_iter().map(|point| point_label(&point));
+        return labels.enumerate().map(|(at, label)| (at as f64, label)).collect();
+    };
+    let numbers: Option<Vec<f64>> = values.iter().map(|value| on_axis(&value.0)).collect();
+    let Some(numbers) = numbers.filter(|_| plot.kind == PlotKind::Line) else {
+        return values.iter().enumerate().map(|(at, value)| (at as f64, value.0.clone())).collect();
+    };
+    let is_log = plot.log_x && numbers.iter().all(|number| *number > 0.0);
+    let position = |number: f64| if is_log { number.log2() } else { number };
+    numbers.into_iter().zip(values).map(|(number, value)| (position(number), value.0.clone())).collect()
+}
+
+/// Which tick a row belongs to.
+fn category(plot: &PlotSpec, row: &Row) -> String {
+    match &plot.x {
+        Some(x) => row.point.values.get(x).cloned().unwrap_or_default(),
+        None => point_label(&row.point),
+    }
+}
+
+fn point_label(point: &matrix::Point) -> String {
+    if point.values.is_empty() { String::new() } else { point.to_string() }
+}
+
+/// The tool, and the parameters that are not on the x axis.
+fn series_label(spec: &ExperimentSpec, plot: &PlotSpec, row: &Row) -> String {
+    let mut label = row.tool.clone();
+    if let Some(x) = &plot.x {
+        for name in spec.sweep.keys().filter(|name| *name != x) {
+            if let Some(value) = row.point.values.get(name) {
+                label.push_str(&format!(", {name} {value}"));
+            }
+        }
+    }
+    label
+}
+
+/// Somebody else's figure in this metric; a rate and a time of the same data say the same.
+fn elsewhere(metric: Metric, row: &Row, bytes: u64) -> Option<f64> {
+    let mbit = bytes as f64 * 8.0 / 1e6;
+    match metric {
+        Metric::Rate => row.elsewhere_mbit_per_s.or_else(|| row.elsewhere_seconds.map(|seconds| mbit / seconds)),
+        // Rates of others hold for their data, not for ours: no time follows from them.
+        Metric::Seconds => row.elsewhere_seconds,
+        Metric::Cpu => None,
+    }
+}
+
+fn colour(number: usize) -> RGBColor {
+    COLOURS[number % COLOURS.len()]
+}
+
+/// Once for the program.
+fn register_font() {
+    static DONE: OnceLock<()> = OnceLock::new();
+    DONE.get_or_init(|| {
+        let registered = register_text_font();
+        debug_assert!(registered, "the font is part of the program and can be read");
+    });
+}
+
+fn register_text_font() -> bool {
+    [FontStyle::Normal, FontStyle::Bold]
+        .into_iter()
+        .all(|style| plotters::style::register_font(FONT, style, epaint_default_fonts::HACK_REGULAR).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEC: &str = r#"
+        name = "x"
+        title = "X"
+        repeat = 2
+        timeout = "5s"
+        topology = "hosts = { client = {}, server = {} }"
+        sweep = { buffer = ["2MiB", "4MiB", "8MiB"], cc = ["cubic", "bbr"] }
+        data = { size = "1MB" }
+        tools = [{ rival = "scp" }, { rival = "rsync" }]
+        plots = [
+            { kind = "line", x = "buffer", y = "rate", title = "Rate", log_x = true },
+            { kind = "bar", y = "seconds", title = "Time" },
+        ]
+        figures = [{ tool = "scp", at = { buffer = "4MiB" }, rate = "3Mbit" }]
+    "#;
+
+    fn summary(spec: &ExperimentSpec) -> Summary {
+        let mut summary = Summary::of(spec, &[], &[]);
+        summary.engines = vec!["emulated".into()];
+        summary.rows.clear();
+        for (number, point) in matrix::points(&spec.sweep).into_iter().enumerate() {
+            for tool in ["scp", "rsync"] {
+                let middle = 3.0 + number as f64;
+                let spread = Some(Spread { n: 2, median: middle, min: middle - 1.0, max: middle + 2.0 });
+                summary.rows.push(Row {
+                    point: point.clone(),
+                    tool: tool.into(),
+                    seconds: spread,
+                    rate_mbit_per_s: spread,
+                    cpu_s_per_gb: None,
+                    invalid: 0,
+                    reasons: vec![],
+                    elsewhere_mbit_per_s: (tool == "scp").then_some(3.0),
+                    elsewhere_seconds: None,
+                });
+            }
+        }
+        summary
+    }
+
+    #[test]
+    fn a_chart_has_a_series_for_each_tool_and_other_parameter() {
+        let spec = ExperimentSpec::parse(SPEC).unwrap();
+        let chart = Chart::of(&spec, &spec.plots[0], &summary(&spec), "2026-11-21").unwrap();
+        let labels: Vec<&str> = chart.series.iter().map(|series| series.label.as_str()).collect();
+        assert_eq!(labels, ["scp, cc cubic", "rsync, cc cubic", "scp, cc bbr", "rsync, cc bbr"]);
+        assert_eq!(chart.ticks, [(21.0, "2MiB".into()), (22.0, "4MiB".into()), (23.0, "8MiB".into())]);
+        assert_eq!(chart.series[0].elsewhere.len(), 3);
+        assert!(Chart::of(&spec, &spec.plots[0], &Summary::of(&spec, &[], &[]), "").is_none());
+    }
+
+    #[test]
+    fn plots_are_files_of_the_right_kind_and_size() {
+        let spec = ExperimentSpec::parse(SPEC).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        for (number, plot) in spec.plots.iter().enumerate() {
+            let path = dir.path().join(format!("plot-{number}"));
+            let drawn = draw(&spec, plot, &summary(&spec), "2026-11-21", &path).unwrap();
+            let svg = std::fs::read_to_string(&drawn[0]).unwrap();
+            assert!(svg.starts_with("<svg width=\"1200\" height=\"640\"") && svg.trim_end().ends_with("</svg>"));
+            assert!(svg.contains(&plot.title) && svg.contains("engine emulated") && svg.contains("2026-11-21"));
+            assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
+            let decoder = png::Decoder::new(std::io::BufReader::new(File::open(&drawn[1]).unwrap()));
+            let mut reader = decoder.read_info().unwrap();
+            assert_eq!((reader.info().width, reader.info().height), (WIDTH, HEIGHT));
+            let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+            reader.next_frame(&mut pixels).unwrap();
+            let inked = pixels.chunks(3).filter(|pixel| *pixel != [255, 255, 255]).count();
+            assert!(inked > 5000, "{inked} pixels are not white");
+            if let Some(keep) = std::env::var_os("HAUL_LAB_KEEP_PLOTS") {
+                for path in drawn {
+                    std::fs::copy(&path, Path::new(&keep).join(path.file_name().unwrap())).unwrap();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Writes what an experiment found: `summary.md`, `summary.json` and the plots, beside its samples.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::{ExperimentError, file};
+use super::plot;
+use super::rival::MissingTool;
+use super::run::date;
+use super::sample::Sample;
+use super::spec::ExperimentSpec;
+use super::summary::Summary;
+
+/// What was written.
+#[derive(Debug)]
+pub struct Report {
+    /// The numbers.
+    pub summary: Summary,
+    /// The table and the remarks, for the terminal as well.
+    pub markdown: String,
+    /// Plots that were written, SVG and PNG of each.
+    pub plots: Vec<PathBuf>,
+}
+
+/// Sums up and draws. Also for a run that is not complete: what there is.
+pub fn report(
+    spec: &ExperimentSpec,
+    samples: &[Sample],
+    missing: &[MissingTool],
+    dir: &Path,
+) -> Result<Report, ExperimentError> {
+    let summary = Summary::of(spec, samples, missing);
+    let markdown = summary.markdown(spec);
+    let newest = samples.iter().map(|sample| sample.unix_s).max().unwrap_or_default();
+    let date = date(std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(newest));
+    let mut plots = Vec::new();
+    let mut page = markdown.clone();
+    for (number, wanted) in spec.plots.iter().enumerate() {
+        let drawn = plot::draw(spec, wanted, &summary, &date, &dir.join(format!("plot-{}", number + 1)))?;
+        if !drawn.is_empty() {
+            page.push_str(&format!("\n![{}](plot-{}.svg)\n", wanted.title, number + 1));
+        }
+        plots.extend(drawn);
+    }
+    let path = dir.join("summary.md");
+    fs::write(&path, page).map_err(file("write", &path))?;
+    let path = dir.join("summary.json");
+    let mut json = serde_json::to_string_pretty(&summary).expect("a summary has only texts and finite numbers");
+    json.push('\n');
+    fs::write(&path, json).map_err(file("write", &path))?;
+    Ok(Report { summary, markdown, plots })
+}

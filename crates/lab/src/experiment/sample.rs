@@ -1,0 +1,108 @@
+//! Raw results: one line of JSON for each measurement, appended as it comes.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::{ExperimentError, file};
+use super::matrix::Point;
+
+/// One measurement, good or not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Values of the swept parameters.
+    pub point: Point,
+    /// Label of the tool.
+    pub tool: String,
+    /// From 0; warm-ups count.
+    pub repetition: u32,
+    /// Kept, but not part of the summary.
+    pub warm_up: bool,
+    /// What carried the packets: `emulated`, `virtual`, `uml`, `loopback`.
+    pub engine: String,
+    /// When it began, in seconds since 1970.
+    pub unix_s: u64,
+    /// Of the whole command, login and all. None when it could not be started.
+    pub seconds: Option<f64>,
+    /// Of all files of the source.
+    pub bytes: u64,
+    /// Payload by time, or what the tool itself printed (iperf3).
+    pub rate_mbit_per_s: Option<f64>,
+    /// Processor seconds of the tool and its helpers, to 10 ms.
+    pub cpu_client_s: Option<f64>,
+    /// Processor seconds of the server while the tool ran, to 10 ms.
+    pub cpu_server_s: Option<f64>,
+    /// Whether the copy equals the source; none when nothing is copied or it did not come to that.
+    pub verified: Option<bool>,
+    /// Exit status.
+    pub exit: Option<i32>,
+    /// Counts in the summary.
+    pub valid: bool,
+    /// Why it does not.
+    pub why: Option<String>,
+    /// The end of what a failed tool and its server wrote.
+    pub output: Option<String>,
+}
+
+impl Sample {
+    /// Which measurement it is: the same key is not measured twice.
+    pub(super) fn key(&self) -> (&Point, &str, u32) {
+        (&self.point, &self.tool, self.repetition)
+    }
+}
+
+/// Appends samples to a file.
+pub(super) struct SampleFile {
+    path: std::path::PathBuf,
+    file: File,
+}
+
+impl SampleFile {
+    /// Opens it, with what it has. A last line that a crash cut off is removed.
+    pub(super) fn open(path: &Path) -> Result<(SampleFile, Vec<Sample>), ExperimentError> {
+        let mut present = Vec::new();
+        if path.exists() {
+            let text = fs::read_to_string(path).map_err(file("read", path))?;
+            let whole = text.rfind('\n').map_or(0, |end| end + 1);
+            present = parse(path, &text[..whole])?;
+            if whole < text.len() {
+                let shorten = || OpenOptions::new().write(true).open(path)?.set_len(whole as u64);
+                shorten().map_err(file("mend", path))?;
+            }
+        }
+        let opened = OpenOptions::new().create(true).append(true).open(path).map_err(file("write", path))?;
+        Ok((SampleFile { path: path.to_owned(), file: opened }, present))
+    }
+
+    /// One line, on its way to the disk when this returns.
+    pub(super) fn append(&mut self, sample: &Sample) -> Result<(), ExperimentError> {
+        let mut line = serde_json::to_string(sample).expect("a sample has only texts and finite numbers");
+        line.push('\n');
+        self.file.write_all(line.as_bytes()).map_err(file("write", &self.path))
+    }
+}
+
+/// The samples of a directory of results, in the order in which they were measured. A cut-off last line is left out.
+pub fn read_samples(dir: &Path) -> Result<Vec<Sample>, ExperimentError> {
+    let path = dir.join(SAMPLES);
+    let text = fs::read_to_string(&path).map_err(file("read", &path))?;
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    parse(&path, &text[..whole])
+}
+
+/// Name of the file with the samples.
+pub(super) const SAMPLES: &str = "samples.jsonl";
+
+fn parse(path: &Path, text: &str) -> Result<Vec<Sample>, ExperimentError> {
+    let mut samples = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let sample = serde_json::from_str(line).map_err(|error| ExperimentError::Syntax {
+            what: format!("{} line {}", path.display(), number + 1),
+            why: error.to_string(),
+        })?;
+        samples.push(sample);
+    }
+    Ok(samples)
+}

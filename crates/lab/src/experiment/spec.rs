@@ -1,0 +1,395 @@
+//! An experiment, as it stands in its file.
+//!
+//! ```toml
+//! name = "stock-1g-228ms"
+//! title = "500 MB over 1 Gbit/s x 228 ms"
+//! repeat = 3
+//! timeout = "5min"
+//! topology = """
+//! hosts = { client = {}, server = {} }
+//! links = [{ ends = ["client", "server"], rate = "1Gbit", rtt = "228ms", loss = {loss} }]
+//! """
+//! sweep = { loss = [0, 1e-4] }
+//! data = { files = 1, size = "500MB" }
+//!
+//! [[tools]]
+//! rival = "aria2"
+//! label = "aria2 -x 16"
+//! vars = { streams = 16 }
+//!
+//! [[plots]]
+//! kind = "bar"
+//! y = "rate"
+//! title = "500 MB over 1 Gbit/s x 228 ms"
+//!
+//! [[figures]]                     # what somebody else got, to stand beside ours
+//! tool = "aria2 -x 16"
+//! at = { loss = 0 }
+//! rate = "558Mbit"
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::de::{Deserialize, Deserializer};
+
+use super::error::{ExperimentError, file, wrong};
+use super::matrix;
+use super::rival::{Check, Need};
+use crate::limits;
+use crate::units::{Rate, Size, Time};
+
+/// What is measured, where, how often, and how it is shown.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExperimentSpec {
+    /// For directories and the command line: lower-case letters, digits, `-`.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// Where the experiment or its figures come from, and where ours must differ.
+    #[serde(default)]
+    pub paper: String,
+    /// The engine it is meant for (`emulated`, `virtual`); the caller decides.
+    #[serde(default)]
+    pub engine: Option<String>,
+    /// For the order of the tools and the content of the files.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Text of a topology, with placeholders.
+    #[serde(default)]
+    topology: Option<String>,
+    /// Or a file with it, relative to this one.
+    #[serde(default)]
+    topology_file: Option<PathBuf>,
+    /// Lists of values by name of the parameter; every combination is a point.
+    #[serde(default)]
+    pub sweep: BTreeMap<String, Vec<Scalar>>,
+    /// What is copied.
+    pub data: DataSpec,
+    /// The host that has the data. Tools that send run here, servers to fetch from too: all data takes the same way.
+    #[serde(default = "client")]
+    pub from: String,
+    /// The host that gets the data.
+    #[serde(default = "server")]
+    pub to: String,
+    /// Commands that prepare each point.
+    #[serde(default)]
+    pub setup: Vec<SetupSpec>,
+    /// What is compared.
+    pub tools: Vec<ToolSpec>,
+    /// Samples of each tool at each point, warm-ups not counted.
+    pub repeat: u32,
+    /// Further samples before those, kept but not part of the summary.
+    #[serde(default)]
+    pub warm_up: u32,
+    /// After which a tool is killed.
+    pub timeout: Time,
+    /// What is drawn.
+    #[serde(default)]
+    pub plots: Vec<PlotSpec>,
+    /// What others got.
+    #[serde(default)]
+    pub figures: Vec<FigureSpec>,
+}
+
+/// Files of one size, incompressible, the same for the same seed.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DataSpec {
+    /// How many.
+    #[serde(default = "one_file")]
+    pub files: u32,
+    /// Bytes of each.
+    pub size: Size,
+}
+
+/// A command on a host, before the first tool of a point.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetupSpec {
+    /// Where.
+    pub host: String,
+    /// Program and arguments, with placeholders.
+    pub command: Vec<String>,
+}
+
+/// A tool to compare: an adapter, and how it is used.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolSpec {
+    /// Name of the adapter.
+    pub rival: String,
+    /// Name in tables and plots; that of the adapter when not given.
+    #[serde(default)]
+    label: Option<String>,
+    /// Over the variables of the adapter and of its server; may have placeholders of the sweep.
+    #[serde(default)]
+    pub vars: BTreeMap<String, Scalar>,
+    /// Further arguments, where the adapter has `{args}`.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Words before the command line of client and server: `["mptcpize", "run"]`.
+    #[serde(default)]
+    pub wrap: Vec<String>,
+    /// What the wrapper needs.
+    #[serde(default)]
+    pub needs: Vec<Need>,
+    /// Instead of what the adapter says.
+    #[serde(default)]
+    pub check: Option<Check>,
+}
+
+/// A plot.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlotSpec {
+    /// Lines over a parameter, or bars.
+    pub kind: PlotKind,
+    /// Parameter of the sweep; bars without one stand for the tools themselves.
+    #[serde(default)]
+    pub x: Option<String>,
+    /// Of the x axis.
+    #[serde(default)]
+    pub x_title: Option<String>,
+    /// What is measured.
+    pub y: Metric,
+    /// Above it.
+    pub title: String,
+    /// Even steps for a doubling on the x axis.
+    #[serde(default)]
+    pub log_x: bool,
+}
+
+/// How a plot shows its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlotKind {
+    /// A line for each series.
+    Line,
+    /// A bar for each series.
+    Bar,
+}
+
+/// A number of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Metric {
+    /// Mbit/s of payload.
+    Rate,
+    /// Seconds of the whole command.
+    Seconds,
+    /// Processor seconds of client and server for each gigabyte.
+    Cpu,
+}
+
+/// What somebody else got.
+#[derive(Clone, Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FigureSpec {
+    /// Label of the tool; one that we do not have is shown all the same.
+    pub tool: String,
+    /// Parameters that it holds for.
+    #[serde(default)]
+    pub at: BTreeMap<String, Scalar>,
+    /// Mean rate.
+    #[serde(default)]
+    pub rate: Option<Rate>,
+    /// Seconds of the whole command.
+    #[serde(default)]
+    pub seconds: Option<f64>,
+}
+
+/// A value that may be written as text, number or truth.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Scalar(pub String);
+
+impl ExperimentSpec {
+    /// Reads an experiment without a topology of its own file.
+    pub fn parse(text: &str) -> Result<ExperimentSpec, ExperimentError> {
+        ExperimentSpec::parse_in("the experiment", text, Path::new("."))
+    }
+
+    /// Reads an experiment from a file, and the file with its topology.
+    pub fn load(path: &Path) -> Result<ExperimentSpec, ExperimentError> {
+        let text = std::fs::read_to_string(path).map_err(file("read", path))?;
+        let dir = path.parent().unwrap_or(Path::new("."));
+        ExperimentSpec::parse_in(&path.display().to_string(), &text, dir)
+    }
+
+    fn parse_in(what: &str, text: &str, dir: &Path) -> Result<ExperimentSpec, ExperimentError> {
+        let mut spec: ExperimentSpec = toml::from_str(text)
+            .map_err(|error| ExperimentError::Syntax { what: what.to_owned(), why: error.to_string() })?;
+        match (&spec.topology, spec.topology_file.take()) {
+            (None, Some(name)) => {
+                let path = dir.join(name);
+                spec.topology = Some(std::fs::read_to_string(&path).map_err(file("read", &path))?);
+            }
+            (Some(_), None) => {}
+            _ => return Err(wrong(what, "give either topology or topology_file")),
+        }
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// The topology with its placeholders.
+    pub(super) fn topology_text(&self) -> &str {
+        self.topology.as_deref().unwrap_or_default()
+    }
+
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.data.files).saturating_mul(self.data.size.bytes)
+    }
+
+    /// Whether such an experiment can be run: names, bounds, and the topology of every point.
+    fn check(&self) -> Result<(), ExperimentError> {
+        let what = format!("experiment {}", self.name);
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if self.name.is_empty() || self.name.len() > limits::MAX_NAME_BYTES || !self.name.chars().all(is_name) {
+            let why = format!("a name has 1 to {} lower-case letters, digits and '-'", limits::MAX_NAME_BYTES);
+            return Err(wrong(format!("experiment {:?}", self.name), why));
+        }
+        let bounded = |what: &str, thing: &str, value: u64, most: u64| match (1..=most).contains(&value) {
+            true => Ok(()),
+            false => Err(wrong(what, format!("{thing} must be 1 to {most}, not {value}"))),
+        };
+        bounded(&what, "repeat", self.repeat.into(), limits::MAX_REPEAT.into())?;
+        bounded(&what, "warm_up + 1", u64::from(self.warm_up) + 1, limits::MAX_REPEAT.into())?;
+        bounded(&what, "the number of tools", self.tools.len() as u64, limits::MAX_TOOLS as u64)?;
+        bounded(&what, "the timeout in seconds", self.timeout.0.as_secs(), limits::MAX_TIMEOUT.as_secs())?;
+        bounded(&what, "data.files", self.data.files.into(), limits::MAX_FILES.into())?;
+        bounded(&what, "the bytes of all data", self.bytes(), limits::MAX_DATA_BYTES)?;
+        matrix::check(&what, &self.sweep)?;
+        for (at, tool) in self.tools.iter().enumerate() {
+            if self.tools[..at].iter().any(|other| other.label() == tool.label()) {
+                return Err(wrong(what, format!("two tools are called {:?}: give one a label", tool.label())));
+            }
+        }
+        for plot in &self.plots {
+            match &plot.x {
+                Some(x) if !self.sweep.contains_key(x) => {
+                    return Err(wrong(what, format!("the plot {:?} is over {x:?}, which is not swept", plot.title)));
+                }
+                None if plot.kind == PlotKind::Line => {
+                    return Err(wrong(what, format!("the plot {:?} has lines and needs an x", plot.title)));
+                }
+                _ => {}
+            }
+        }
+        for figure in &self.figures {
+            if let Some(name) = figure.at.keys().find(|name| !self.sweep.contains_key(*name)) {
+                return Err(wrong(what, format!("a figure of {} is at {name:?}, which is not swept", figure.tool)));
+            }
+            if figure.rate.is_some() == figure.seconds.is_some() {
+                return Err(wrong(what, format!("a figure of {} needs either a rate or seconds", figure.tool)));
+            }
+        }
+        for point in matrix::points(&self.sweep) {
+            let topology = matrix::topology(self, &point)?;
+            let setup = self.setup.iter().map(|setup| &setup.host);
+            for host in [&self.from, &self.to].into_iter().chain(setup) {
+                if !topology.hosts.contains_key(host) {
+                    return Err(wrong(what, format!("its topology has no host {host:?}")));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ToolSpec {
+    /// Name in tables and plots.
+    pub fn label(&self) -> &str {
+        self.label.as_deref().unwrap_or(&self.rival)
+    }
+}
+
+impl<'de> Deserialize<'de> for Scalar {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Text(String),
+            Truth(bool),
+            Whole(i64),
+            Number(f64),
+        }
+        Ok(Scalar(match Written::deserialize(deserializer)? {
+            Written::Text(text) => text,
+            Written::Truth(truth) => truth.to_string(),
+            Written::Whole(number) => number.to_string(),
+            // 1e-4 stays short and exact.
+            Written::Number(number) if number != 0.0 && number.abs() < 1e-3 => format!("{number:e}"),
+            Written::Number(number) => number.to_string(),
+        }))
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn one_file() -> u32 {
+    1
+}
+
+fn client() -> String {
+    "client".to_owned()
+}
+
+fn server() -> String {
+    "server".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        name = "x"
+        title = "X"
+        repeat = 2
+        timeout = "5s"
+        topology = """
+        hosts = { client = {}, server = {} }
+        links = [{ ends = ["client", "server"], rate = "{rate}", loss = {loss} }]
+        """
+        sweep = { rate = ["1Gbit"], loss = [0, 1e-4] }
+        data = { size = "1MB" }
+        [[tools]]
+        rival = "scp"
+        [[figures]]
+        tool = "scp"
+        at = { loss = 1e-4 }
+        rate = "3Mbit"
+    "#;
+
+    #[test]
+    fn a_good_file_is_read() {
+        let spec = ExperimentSpec::parse(GOOD).unwrap();
+        assert_eq!(spec.sweep["loss"][1], Scalar("1e-4".into()));
+        assert_eq!((spec.from.as_str(), spec.to.as_str(), spec.bytes()), ("client", "server", 1_000_000));
+        assert_eq!(matrix::topology(&spec, &matrix::points(&spec.sweep)[1]).unwrap().links[0].name(), "client-server");
+    }
+
+    #[test]
+    fn a_bad_file_is_refused_with_its_reason() {
+        let cases: [(&str, &str, &str); 10] = [
+            ("repeat = 2", "repeat = 0", "experiment x: repeat must be 1 to 100, not 0"),
+            ("repeat = 2", "repaet = 2", "unknown field `repaet`"),
+            ("\"x\"", "\"X/..\"", "experiment \"X/..\": a name has 1 to 32 lower-case letters, digits and '-'"),
+            ("loss = {loss}", "loss = {lost}", "nothing stands for {lost}; there is loss, rate"),
+            ("\"1Gbit\"", "\"fast\"", "the topology of x at loss 0, rate fast: cannot read the topology"),
+            ("rival = \"scp\"", "rival = \"scp\"\n[[tools]]\nrival = \"scp\"", "two tools are called \"scp\""),
+            ("rate = \"3Mbit\"", "", "a figure of scp needs either a rate or seconds"),
+            ("at = { loss", "at = { lost", "a figure of scp is at \"lost\", which is not swept"),
+            ("size = \"1MB\"", "size = \"big\"", "\"big\" is no size: write it like 14MB, 64KiB or 1500"),
+            ("title = \"X\"", "title = \"X\"\nfrom = \"moon\"", "experiment x: its topology has no host \"moon\""),
+        ];
+        for (from, to, why) in cases {
+            let error = ExperimentSpec::parse(&GOOD.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}\n  should say: {why}");
+        }
+    }
+}

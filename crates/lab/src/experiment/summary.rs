@@ -1,0 +1,278 @@
+//! From samples to numbers: median, spread, and what others got.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::matrix::{self, Point};
+use super::rival::MissingTool;
+use super::sample::Sample;
+use super::spec::{ExperimentSpec, FigureSpec, Metric, ToolSpec};
+
+/// All numbers of an experiment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// Its name.
+    pub experiment: String,
+    /// What carried the packets; several when a run was continued with another engine.
+    pub engines: Vec<String>,
+    /// Point by point, in it the tools as they stand in the file.
+    pub rows: Vec<Row>,
+    /// Tools that took no part.
+    pub missing: Vec<MissingTool>,
+}
+
+/// One tool at one point.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Values of the swept parameters.
+    pub point: Point,
+    /// Label.
+    pub tool: String,
+    /// Seconds of the whole command. None without a valid sample.
+    pub seconds: Option<Spread>,
+    /// Mbit/s of payload.
+    pub rate_mbit_per_s: Option<Spread>,
+    /// Processor seconds of both sides for each gigabyte.
+    pub cpu_s_per_gb: Option<Spread>,
+    /// Samples that do not count, warm-ups not among them.
+    pub invalid: usize,
+    /// Why, each reason once.
+    pub reasons: Vec<String>,
+    /// Mbit/s that somebody else got.
+    pub elsewhere_mbit_per_s: Option<f64>,
+    /// Seconds that somebody else needed.
+    pub elsewhere_seconds: Option<f64>,
+}
+
+/// A middle and how far from it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Number of samples.
+    pub n: usize,
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// None without values.
+    pub fn of(mut values: Vec<f64>) -> Option<Spread> {
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let half = values.len() / 2;
+        let median = match values.len() % 2 {
+            1 => values[half],
+            _ => (values[half - 1] + values[half]) / 2.0,
+        };
+        Some(Spread { n: values.len(), median, min, max })
+    }
+}
+
+impl Summary {
+    /// Sums up what there is.
+    pub fn of(spec: &ExperimentSpec, samples: &[Sample], missing: &[MissingTool]) -> Summary {
+        let mut engines: Vec<String> = samples.iter().map(|sample| sample.engine.clone()).collect();
+        engines.sort();
+        engines.dedup();
+        let mut rows = Vec::new();
+        for point in matrix::points(&spec.sweep) {
+            for tool in spec.tools.iter().map(ToolSpec::label) {
+                let mine: Vec<&Sample> = samples
+                    .iter()
+                    .filter(|sample| sample.point == point && sample.tool == tool && !sample.warm_up)
+                    .collect();
+                let figure = spec.figures.iter().find(|figure| figure.tool == tool && point.matches(&figure.at));
+                // A tool that is missing here is still a row when somebody else's figure stands beside it.
+                if !mine.is_empty() || figure.is_some() {
+                    rows.push(Row::of(&point, tool, &mine, figure, spec.bytes()));
+                }
+            }
+        }
+        Summary { experiment: spec.name.clone(), engines, rows, missing: missing.to_vec() }
+    }
+
+    /// The table and what stands below it, as Markdown.
+    pub fn markdown(&self, spec: &ExperimentSpec) -> String {
+        let mut text = format!("# {}\n\n", spec.title);
+        if !spec.paper.is_empty() {
+            let _ = writeln!(text, "{}\n", spec.paper.trim());
+        }
+        let data = match spec.data.files {
+            1 => format!("1 file of {}", spec.data.size),
+            files => format!("{files} files of {}", spec.data.size),
+        };
+        let engine = match self.engines.as_slice() {
+            [] => "none yet".into(),
+            engines => engines.join(", "),
+        };
+        let _ =
+            writeln!(text, "Experiment `{}`, engine {engine}, {data}. Median (min..max) of n samples.\n", spec.name);
+        text.push_str(&self.table(spec));
+        let strangers: Vec<String> = spec
+            .figures
+            .iter()
+            .filter(|figure| !self.rows.iter().any(|row| row.tool == figure.tool && row.point.matches(&figure.at)))
+            .map(|figure| format!("- {}\n", figure_line(figure)))
+            .collect();
+        if !strangers.is_empty() {
+            let _ = write!(text, "\nMeasured elsewhere, and not here:\n\n{}", strangers.concat());
+        }
+        if !self.missing.is_empty() {
+            text.push_str("\nMissing:\n\n");
+            for tool in &self.missing {
+                let _ = writeln!(text, "- {}: {}", tool.label, tool.why);
+            }
+        }
+        if self.rows.iter().any(|row| row.invalid > 0) {
+            text.push_str("\nSamples that do not count:\n\n");
+            for row in self.rows.iter().filter(|row| row.invalid > 0) {
+                let at = if row.point.values.is_empty() { String::new() } else { format!(" at {}", row.point) };
+                let _ = writeln!(text, "- {}{at}: {} ({})", row.tool, row.invalid, row.reasons.join("; "));
+            }
+        }
+        text
+    }
+
+    fn table(&self, spec: &ExperimentSpec) -> String {
+        let mut head: Vec<String> = spec.sweep.keys().cloned().collect();
+        head.extend(["tool", "n", "seconds", "Mbit/s", "cpu-s/GB", "elsewhere"].map(str::to_owned));
+        let mut rows = vec![head];
+        for row in &self.rows {
+            let mut cells: Vec<String> = row.point.values.values().cloned().collect();
+            cells.push(row.tool.clone());
+            cells.push(row.seconds.map_or(0, |seconds| seconds.n).to_string());
+            cells.push(row.seconds.map_or("-".into(), spread));
+            cells.push(row.rate_mbit_per_s.map_or("-".into(), spread));
+            cells.push(row.cpu_s_per_gb.map_or("-".into(), |cpu| figures(cpu.median)));
+            cells.push(match (row.elsewhere_mbit_per_s, row.elsewhere_seconds) {
+                (Some(rate), _) => format!("{} Mbit/s", figures(rate)),
+                (None, Some(seconds)) => format!("{} s", figures(seconds)),
+                (None, None) => String::new(),
+            });
+            rows.push(cells);
+        }
+        // Words to the left, numbers to the right.
+        align(&rows, spec.sweep.len() + 1)
+    }
+}
+
+impl Row {
+    fn of(point: &Point, tool: &str, samples: &[&Sample], figure: Option<&FigureSpec>, bytes: u64) -> Row {
+        let valid: Vec<&&Sample> = samples.iter().filter(|sample| sample.valid).collect();
+        let spread = |value: &dyn Fn(&Sample) -> Option<f64>| {
+            Spread::of(valid.iter().filter_map(|sample| value(sample)).collect())
+        };
+        let invalid: Vec<&&Sample> = samples.iter().filter(|sample| !sample.valid).collect();
+        let mut reasons: Vec<String> = Vec::new();
+        for why in invalid.iter().filter_map(|sample| sample.why.as_deref()) {
+            let first = why.lines().next().unwrap_or_default().to_owned();
+            if !reasons.contains(&first) {
+                reasons.push(first);
+            }
+        }
+        let elsewhere_mbit_per_s = figure.and_then(|figure| figure.rate).map(|rate| rate.bits_per_s() as f64 / 1e6);
+        let elsewhere_seconds = figure.and_then(|figure| figure.seconds);
+        Row {
+            point: point.clone(),
+            tool: tool.to_owned(),
+            seconds: spread(&|sample| sample.seconds),
+            rate_mbit_per_s: spread(&|sample| sample.rate_mbit_per_s),
+            cpu_s_per_gb: spread(&|sample| {
+                // Only where the bytes that moved are known: those of the copy.
+                sample.verified.filter(|verified| *verified)?;
+                Some((sample.cpu_client_s? + sample.cpu_server_s.unwrap_or(0.0)) / (bytes as f64 / 1e9))
+            }),
+            invalid: invalid.len(),
+            reasons,
+            elsewhere_mbit_per_s,
+            elsewhere_seconds,
+        }
+    }
+
+    /// The numbers of one metric.
+    pub fn metric(&self, metric: Metric) -> Option<Spread> {
+        match metric {
+            Metric::Rate => self.rate_mbit_per_s,
+            Metric::Seconds => self.seconds,
+            Metric::Cpu => self.cpu_s_per_gb,
+        }
+    }
+}
+
+fn figure_line(figure: &FigureSpec) -> String {
+    let at: BTreeMap<String, String> = figure.at.iter().map(|(name, value)| (name.clone(), value.0.clone())).collect();
+    let at = if at.is_empty() { String::new() } else { format!(" at {}", Point { values: at }) };
+    match (figure.rate, figure.seconds) {
+        (Some(rate), _) => format!("{}{at}: {rate}", figure.tool),
+        (None, seconds) => format!("{}{at}: {} s", figure.tool, figures(seconds.unwrap_or_default())),
+    }
+}
+
+/// Three figures that count, as in `7.62`, `63.1`, `558`.
+pub(super) fn figures(value: f64) -> String {
+    let digits = match value.abs() {
+        size if size >= 100.0 => 0,
+        size if size >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$}")
+}
+
+fn spread(spread: Spread) -> String {
+    match spread.n {
+        1 => figures(spread.median),
+        _ => format!("{} ({}..{})", figures(spread.median), figures(spread.min), figures(spread.max)),
+    }
+}
+
+/// A Markdown table whose source is readable too.
+fn align(rows: &[Vec<String>], left_columns: usize) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3))
+        .collect();
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        text.push('|');
+        for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+            match column < left_columns {
+                true => drop(write!(text, " {cell:<width$} |")),
+                false => drop(write!(text, " {cell:>width$} |")),
+            }
+        }
+        text.push('\n');
+        if number == 0 {
+            text.push('|');
+            for (column, &width) in widths.iter().enumerate() {
+                match column < left_columns {
+                    true => drop(write!(text, "-{}-|", "-".repeat(width))),
+                    false => drop(write!(text, "-{}:|", "-".repeat(width))),
+                }
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_has_its_middle_and_its_ends() {
+        assert_eq!(Spread::of(vec![]), None);
+        assert_eq!(Spread::of(vec![3.0, 1.0, 9.0]), Some(Spread { n: 3, median: 3.0, min: 1.0, max: 9.0 }));
+        assert_eq!(Spread::of(vec![4.0, 2.0]).unwrap().median, 3.0);
+    }
+
+    #[test]
+    fn numbers_have_three_figures() {
+        assert_eq!([figures(557.9), figures(63.14), figures(7.624), figures(0.02)], ["558", "63.1", "7.62", "0.02"]);
+    }
+}
