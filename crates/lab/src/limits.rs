@@ -98,7 +98,7 @@ pub const MIN_UML_BYTES: u64 = 2 << 30;
 pub const MAX_UML_BYTES: u64 = 64 << 30;
 /// How often boot looks for output of the guest.
 pub const UML_POLL: Duration = Duration::from_millis(10);
-/// After being asked to end, a kernel has this long to remove its files.
+/// After being asked to end, the keeper of a kernel has this long to kill it and its helpers.
 pub const UML_STOP_TIME: Duration = Duration::from_secs(2);
 /// The kernel's console that an error quotes.
 pub const UML_CONSOLE_LINES: usize = 20;

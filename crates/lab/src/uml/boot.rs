@@ -6,6 +6,8 @@ use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
@@ -15,7 +17,7 @@ use super::private::PrivateDirectory;
 use super::{Clock, RunInUml, UmlError};
 use crate::limits;
 
-/// The hidden subcommand that becomes the kernel: [`become_kernel`].
+/// The hidden subcommand that starts the kernel and ends it with us: [`keep_kernel`].
 pub const KERNEL_SUBCOMMAND: &str = "uml-kernel";
 /// The hidden subcommand that is process 1 of the guest, and its child: [`super::guest::main`].
 pub const GUEST_SUBCOMMAND: &str = "uml-guest";
@@ -48,7 +50,7 @@ pub(super) fn run(
             Some(status) => break status,
             None if stop.load(Ordering::Relaxed) => return Err(UmlError::Interrupted),
             None if Instant::now() >= deadline => return Err(UmlError::TooLong(what.limit)),
-            None => std::thread::sleep(limits::UML_POLL),
+            None => thread::sleep(limits::UML_POLL),
         }
     };
     match LastWord::read(directory) {
@@ -58,24 +60,42 @@ pub(super) fn run(
     }
 }
 
-/// Never returns unless it fails: this process becomes the kernel, and dies with the one that started it.
-/// `arguments` are the kernel's program and its own arguments.
-pub fn become_kernel(arguments: &[String]) -> UmlError {
-    let parent = rustix::process::getppid();
-    if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
-        return UmlError::Io { what: "ask for a signal at the end of the parent".into(), error: error.into() };
-    }
-    // It may have ended before we asked; then nobody waits for us.
-    if rustix::process::getppid() != parent {
-        return UmlError::Interrupted;
-    }
-    match arguments.split_first() {
-        Some((kernel, arguments)) => {
-            let error = Command::new(kernel).args(arguments).exec();
-            UmlError::Io { what: format!("start the kernel {kernel}"), error }
+/// The process between boot and the kernel. It outlives a boot that is killed, by as long as it takes to end the kernel with its
+/// helpers and to remove the private directory. `arguments` are that directory, the kernel and the kernel's own arguments.
+pub fn keep_kernel(arguments: &[String]) -> Result<u8, UmlError> {
+    let [directory, kernel, arguments @ ..] = arguments else {
+        return Err(UmlError::Refused { what: KERNEL_SUBCOMMAND.into(), why: "is for internal use".into() });
+    };
+    let mut child = Command::new(kernel)
+        .args(arguments)
+        .stdin(Stdio::null())
+        // The kernel has helpers, some of which outlive it when it is killed; they are in its group.
+        .process_group(0)
+        .spawn()
+        .map_err(UmlError::io(format!("start the kernel {kernel}")))?;
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let kill = move || {
+        if let Some(group) = group {
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
-        None => UmlError::Refused { what: KERNEL_SUBCOMMAND.into(), why: "is for internal use".into() },
+    };
+    let (orphaned, was_orphaned) = mpsc::channel();
+    thread::spawn(move || {
+        // Boot holds the other end and never writes: this returns when it closes it, or is no more.
+        let _ = std::io::stdin().read(&mut [0]);
+        let _ = orphaned.send(());
+        kill();
+    });
+    let status = child.wait().map_err(UmlError::io("wait for the kernel"))?;
+    kill();
+    if was_orphaned.try_recv().is_ok() {
+        let _ = fs::remove_dir_all(directory);
     }
+    Ok(match (status.code(), status.signal()) {
+        (Some(code), _) => GuestStatus::Exited(code),
+        (None, signal) => GuestStatus::Killed(signal.unwrap_or(0)),
+    }
+    .code())
 }
 
 /// What the kernel is told. Words behind `--` are arguments of process 1; the kernel appends `console=` to them.
@@ -138,12 +158,13 @@ impl Kernel {
         };
         let child = Command::new(&what.program)
             .arg(KERNEL_SUBCOMMAND)
+            .arg(directory)
             .arg(&what.kernel)
             .args(arguments)
             .env_clear()
             // Where its memory lies.
             .env("TMPDIR", directory)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(open()?)
             .stderr(open()?)
             // Ctrl-C is for us: we end it in order.
@@ -159,25 +180,16 @@ impl Kernel {
         }
         Ok(self.ended)
     }
-
-    fn signal(&self, signal: Signal) {
-        // Its helpers, one for each of the guest's processes, are in its group.
-        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = rustix::process::kill_process_group(group, signal);
-        }
-    }
 }
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        if self.ended.is_none() {
-            self.signal(Signal::TERM);
-            let until = Instant::now() + limits::UML_STOP_TIME;
-            while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
-                std::thread::sleep(limits::UML_POLL);
-            }
+        // The keeper takes the end of its input for the order to end.
+        drop(self.child.stdin.take());
+        let until = Instant::now() + limits::UML_STOP_TIME;
+        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+            thread::sleep(limits::UML_POLL);
         }
-        self.signal(Signal::KILL);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -215,9 +227,9 @@ fn no_status(kernel: &Path, ended: ExitStatus, directory: &Path) -> UmlError {
     let lines: Vec<&str> = console.lines().collect();
     let last = lines[lines.len().saturating_sub(limits::UML_CONSOLE_LINES)..].join("\n");
     let how = match (ended.code(), ended.signal()) {
+        (Some(code @ 129..), _) => format!("signal {}", code - 128),
         (Some(code), _) => format!("status {code}"),
-        (None, Some(signal)) => format!("signal {signal}"),
-        (None, None) => "no status".to_owned(),
+        (None, signal) => format!("its keeper by signal {}", signal.unwrap_or(0)),
     };
     let hint = match &*console {
         text if text.contains("Out of memory") || text.contains("oom-kill") => "give it more memory",

@@ -10,7 +10,7 @@ use crate::topology::Topology;
 /// `uml-kernel ...`, `uml-guest ...`, `kernel [--dry]`, `run --engine virtual|uml [--kernel PATH] TOPOLOGY -- COMMAND...`
 pub fn run(arguments: &[String]) -> Result<u8, UmlError> {
     match arguments.first().map(String::as_str) {
-        Some(boot::KERNEL_SUBCOMMAND) => Err(boot::become_kernel(&arguments[1..])),
+        Some(boot::KERNEL_SUBCOMMAND) => boot::keep_kernel(&arguments[1..]),
         Some(boot::GUEST_SUBCOMMAND) => guest::main(&arguments[1..]),
         Some("kernel") => {
             let dry = arguments.get(1).is_some_and(|word| word == "--dry");

@@ -1,6 +1,6 @@
 //! The private directory of one run: the guest's memory, its job, its output. Removed at the end, whatever happens.
 //!
-//! When we are killed nobody is left to do it; so each run first removes what dead ones left.
+//! When we are killed the kernel's keeper does it (see `boot`); when that is killed too, the next run does.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
