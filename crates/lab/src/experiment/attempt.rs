@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime};
 
 use super::data::DataSet;
+use super::identity::Identity;
 use super::matrix::Point;
 use super::place::Place;
 use super::process::{End, Process};
@@ -33,6 +34,7 @@ pub(super) struct Attempt<'a> {
     pub(super) repetition: u32,
     pub(super) data: &'a DataSet,
     pub(super) place: &'a dyn Place,
+    pub(super) identity: &'a Identity,
     /// Made for this measurement, removed after it.
     pub(super) work: PathBuf,
 }
@@ -112,7 +114,7 @@ impl Attempt<'_> {
         let server = match self.server {
             Some(spec) => {
                 let log = self.work.join("server.log");
-                Some(Server::start(self.place, server_host, spec, &scope, &self.tool.wrap, self.rivals, &log)?)
+                Some(Server::start(self, server_host, spec, &scope, &log)?)
             }
             None => None,
         };
@@ -146,8 +148,7 @@ impl Attempt<'_> {
                 }
             }
         }
-        self.check(sample)?;
-        self.rate(sample, &out).inspect_err(|_| sample.output = Some(output()))
+        self.check(sample).and_then(|()| self.rate(sample, &out)).inspect_err(|_| sample.output = Some(output()))
     }
 
     fn run_client(
@@ -194,12 +195,11 @@ impl Attempt<'_> {
         scope.set("data_bytes", self.data.bytes.to_string());
         scope.set("file", self.data.names.first().map_or("", String::as_str));
         scope.set("files", self.data.names.len().to_string());
-        let is_root = rustix::process::geteuid().is_root();
-        scope.set("user", user_name());
+        scope.set("user", &self.identity.user);
         let mut variables = BTreeMap::new();
         if let Some(server) = self.server {
             variables.extend(&server.variables);
-            if is_root {
+            if self.identity.is_root {
                 variables.extend(&server.variables_as_root);
             }
         }
@@ -229,7 +229,7 @@ impl Attempt<'_> {
             _ => &self.rival.command,
         };
         let words = scope.fill_command(words, &self.tool.args).map_err(|error| error.to_string())?;
-        let mut command = command_line(&words, &self.tool.wrap, self.rivals)?;
+        let mut command = command_line(&words, &self.wrap(), self.rivals)?;
         command.current_dir(&self.work);
         // Nothing of the user's own settings is read.
         let home = self.work.join("home");
@@ -240,6 +240,11 @@ impl Attempt<'_> {
             command.env(name, scope.fill(value).map_err(|error| error.to_string())?);
         }
         Ok(command)
+    }
+
+    /// Words before the commands of tool and server.
+    pub(super) fn wrap(&self) -> Vec<String> {
+        [&self.identity.wrap[..], &self.tool.wrap].concat()
     }
 
     fn check(&self, sample: &mut Sample) -> Result<(), Trouble> {
@@ -350,15 +355,4 @@ fn remove_dir(dir: &Path) -> io::Result<()> {
         }
     }
     result
-}
-
-/// The name of the user we are, for ssh. Root without an entry is still root.
-fn user_name() -> String {
-    let id = rustix::process::geteuid().as_raw().to_string();
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let entry = users.lines().find(|line| line.split(':').nth(2) == Some(id.as_str()));
-    match entry.and_then(|line| line.split(':').next()) {
-        Some(name) => name.to_owned(),
-        None => std::env::var("USER").unwrap_or_else(|_| "root".into()),
-    }
 }

@@ -9,6 +9,7 @@ mod attempt;
 mod builtin;
 mod data;
 mod error;
+mod identity;
 mod matrix;
 mod place;
 mod plot;

@@ -188,8 +188,11 @@ impl Chart {
             .x_label_area_size(56)
             .y_label_area_size(84)
             .build_cartesian_2d(Axis { range: self.x_range(), ticks: self.ticks.clone() }, 0.0..self.y_max)?;
-        chart
-            .configure_mesh()
+        let mut mesh = chart.configure_mesh();
+        if self.kind == PlotKind::Bar {
+            mesh.disable_x_mesh();
+        }
+        mesh
             .x_labels(self.ticks.len())
             .y_label_formatter(&|y| if self.y_max < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") })
             .x_desc(&self.x_title)
@@ -328,7 +331,7 @@ fn category(plot: &PlotSpec, row: &Row) -> String {
 }
 
 fn point_label(point: &matrix::Point) -> String {
-    if point.values.is_empty() { String::new() } else { point.to_string() }
+    point.values.values().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// The tool, and the parameters that are not on the x axis.

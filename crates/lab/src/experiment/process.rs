@@ -44,10 +44,17 @@ impl Process {
     /// Starts a command on a host.
     pub(super) fn start(place: &dyn Place, host: &str, mut command: Command) -> io::Result<Process> {
         command.process_group(0);
-        let child = place.spawn(host, command)?;
+        let mut child = place.spawn(host, command)?;
         let pid = Pid::from_child(&child);
-        let fd = pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Process { child, pid, fd, ended: false })
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(fd) => Ok(Process { child, pid, fd, ended: false }),
+            Err(error) => {
+                // Without it there is no waiting with a deadline.
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error.into())
+            }
+        }
     }
 
     /// For `/proc`.

@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use super::attempt::{Attempt, command_line, run_setup};
 use super::data::DataSet;
 use super::error::{ExperimentError, file, wrong};
+use super::identity::Identity;
 use super::matrix::{self, Point};
 use super::place::{Place, PlaceFactory};
 use super::rival::{MissingTool, RivalSpec, Rivals, ServerSpec};
@@ -152,6 +153,8 @@ pub fn run(
         progress(&RunEvent::Point(point));
         let topology = matrix::topology(spec, point)?;
         let place = factory(&topology).map_err(|source| ExperimentError::Place { point: point.to_string(), source })?;
+        let identity = Identity::ask(place.as_ref(), &spec.to)
+            .map_err(|source| ExperimentError::Place { point: point.to_string(), source: source.into() })?;
         set_up(spec, point, place.as_ref(), rivals, &dir)?;
         for ((tool, rival, server), repetition) in todo {
             if cancelled() {
@@ -168,6 +171,7 @@ pub fn run(
                 repetition,
                 data: &data,
                 place: place.as_ref(),
+                identity: &identity,
                 work: work.join(format!("run-{}", std::process::id())),
             };
             let Some(sample) = attempt.measure(&cancelled) else {

@@ -276,3 +276,48 @@ fn installed_rivals_copy_what_they_are_given() {
     let failures: Vec<String> = failures.iter().map(|(name, why)| format!("{name}: {why}")).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n").replace("\\n", "\n"));
 }
+
+/// The tools of our experiments, as those call them: a little data, the first point, over loopback.
+#[test]
+fn tools_of_the_experiments_understand_their_arguments() {
+    let dir = tempfile::Builder::new().prefix("haul-lab-tools-").tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let rivals = Rivals::built_in().unwrap();
+    let mut failures = Vec::new();
+    for (name, text) in EXPERIMENTS {
+        let mut spec = ExperimentSpec::parse(text).unwrap();
+        for values in spec.sweep.values_mut() {
+            values.truncate(1);
+        }
+        spec.set_repeat(1).unwrap();
+        spec.set_data(DataSpec { files: spec.data.files.min(3), size: Size { bytes: 100_000 } });
+        // It would change the routes of this machine.
+        spec.setup.clear();
+        for tool in spec.tools.iter_mut().filter(|tool| tool.rival == "iperf3") {
+            tool.vars.insert("duration".into(), Scalar("1".into()));
+        }
+        let outcome = match run(&spec, &rivals, &options(dir.path()), &mut here, &mut |_| {}) {
+            Ok(outcome) => outcome,
+            Err(ExperimentError::NoTools { missing, .. }) => {
+                eprintln!("skipped: {name}\n{missing}");
+                continue;
+            }
+            Err(error) => panic!("{name}: {error}"),
+        };
+        for missing in &outcome.missing {
+            eprintln!("skipped: {name}: {}: {}", missing.label, missing.why);
+        }
+        for sample in outcome.samples.iter().filter(|sample| !sample.valid) {
+            failures.push(format!("{name}: {}: {:?}\n{:?}", sample.tool, sample.why, sample.output));
+        }
+        let report = report(&spec, &outcome.samples, &outcome.missing, &outcome.dir).unwrap();
+        if let Some(keep) = std::env::var_os("HAUL_LAB_KEEP_PLOTS") {
+            std::fs::write(Path::new(&keep).join(format!("{name}.md")), &report.markdown).unwrap();
+            for (number, path) in report.plots.iter().enumerate() {
+                let extension = path.extension().unwrap().to_string_lossy();
+                std::fs::copy(path, Path::new(&keep).join(format!("{name}-{number}.{extension}"))).unwrap();
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n").replace("\\n", "\n"));
+}

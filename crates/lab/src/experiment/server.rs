@@ -7,10 +7,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use super::attempt::{Trouble, command_line, run_setup, write_files};
+use super::attempt::{Attempt, Trouble, command_line, run_setup, write_files};
 use super::place::Place;
 use super::process::Process;
-use super::rival::{Rivals, ServerSpec};
+use super::rival::ServerSpec;
 use super::template::Scope;
 use crate::limits;
 
@@ -22,23 +22,22 @@ pub(super) struct Server {
 impl Server {
     /// Starts it on a host and waits until it listens on `{port}`. The scope has its directory as `{server_dir}`.
     pub(super) fn start(
-        place: &dyn Place,
+        attempt: &Attempt<'_>,
         host: &str,
         spec: &ServerSpec,
         scope: &Scope,
-        wrap: &[String],
-        rivals: &Rivals,
         log: &Path,
     ) -> Result<Server, Trouble> {
+        let (place, rivals) = (attempt.place, attempt.rivals);
         let trouble = |why: String| Trouble::Failed(format!("the server {} did not start: {why}", spec.name));
         write_files(&spec.files, scope).map_err(|error| trouble(error.to_string()))?;
         for words in &spec.setup {
             let words = scope.fill_command(words, &[]).map_err(|error| trouble(error.to_string()))?;
-            let command = command_line(&words, &[], rivals).map_err(&trouble)?;
+            let command = command_line(&words, &attempt.identity.wrap, rivals).map_err(&trouble)?;
             run_setup(place, host, command, log).map_err(trouble)?;
         }
         let words = scope.fill_command(&spec.command, &[]).map_err(|error| trouble(error.to_string()))?;
-        let mut command = command_line(&words, wrap, rivals).map_err(&trouble)?;
+        let mut command = command_line(&words, &attempt.wrap(), rivals).map_err(&trouble)?;
         for (name, value) in &spec.env {
             command.env(name, scope.fill(value).map_err(|error| trouble(error.to_string()))?);
         }

@@ -89,7 +89,7 @@ impl Summary {
                 let figure = spec.figures.iter().find(|figure| figure.tool == tool && point.matches(&figure.at));
                 // A tool that is missing here is still a row when somebody else's figure stands beside it.
                 if !mine.is_empty() || figure.is_some() {
-                    rows.push(Row::of(&point, tool, &mine, figure, spec.bytes()));
+                    rows.push(Row::of(&point, tool, &mine, figure));
                 }
             }
         }
@@ -162,7 +162,7 @@ impl Summary {
 }
 
 impl Row {
-    fn of(point: &Point, tool: &str, samples: &[&Sample], figure: Option<&FigureSpec>, bytes: u64) -> Row {
+    fn of(point: &Point, tool: &str, samples: &[&Sample], figure: Option<&FigureSpec>) -> Row {
         let valid: Vec<&&Sample> = samples.iter().filter(|sample| sample.valid).collect();
         let spread = |value: &dyn Fn(&Sample) -> Option<f64>| {
             Spread::of(valid.iter().filter_map(|sample| value(sample)).collect())
@@ -183,9 +183,9 @@ impl Row {
             seconds: spread(&|sample| sample.seconds),
             rate_mbit_per_s: spread(&|sample| sample.rate_mbit_per_s),
             cpu_s_per_gb: spread(&|sample| {
-                // Only where the bytes that moved are known: those of the copy.
-                sample.verified.filter(|verified| *verified)?;
-                Some((sample.cpu_client_s? + sample.cpu_server_s.unwrap_or(0.0)) / (bytes as f64 / 1e9))
+                // From the rate and not from the size of the data: iperf3 moves what it likes.
+                let gigabytes = sample.rate_mbit_per_s? * sample.seconds? / 8e3;
+                Some((sample.cpu_client_s? + sample.cpu_server_s.unwrap_or(0.0)) / gigabytes)
             }),
             invalid: invalid.len(),
             reasons,
