@@ -5,7 +5,7 @@ set -euo pipefail
 # program:package
 wanted=(
     sshd:openssh-server ssh:openssh-client scp:openssh-client ssh-keygen:openssh-client
-    ip:iproute2 nft:nftables mount:mount setpriv:util-linux rsync:rsync cc:gcc ping:iputils-ping
+    ip:iproute2 nft:nftables mount:mount setpriv:util-linux rsync:rsync cc:gcc ping:iputils-ping linux.uml:user-mode-linux tc:iproute2
 )
 
 PATH=$PATH:/usr/sbin:/sbin

@@ -6,14 +6,33 @@ use std::time::{Duration, Instant};
 
 use crate::hosts::Hosts;
 use crate::limits;
-use crate::plan::{HostPlan, Plan};
+use crate::netem::hardware_address;
+use crate::plan::{HostPlan, Plan, WireKind};
 
-/// Brings the devices of all hosts up, which must exist, and writes the settings. Settings that this kernel has only once
-/// for all hosts come back, in words: they stay as they are.
-pub fn configure(plan: &Plan, hosts: &Hosts) -> io::Result<Vec<String>> {
+/// What is special about the devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// Neighbours have the hardware addresses that `netem` gave them; hosts of a link need not ask for them.
+    Ethernet,
+    /// TUN: no hardware addresses.
+    PointToPoint,
+}
+
+/// Whose kernel it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// The machine's: what it has only once for all hosts stays as it is.
+    Shared,
+    /// The lab's own: what all hosts want alike is set for all.
+    Own,
+}
+
+/// Brings the devices of all hosts up, which must exist, and writes the settings. Settings that the kernel has only once
+/// for all hosts come back, in words, unless they could be set for all.
+pub fn configure(plan: &Plan, hosts: &Hosts, devices: DeviceKind, kernel: Kernel) -> io::Result<Vec<String>> {
     let mut left_out = Vec::new();
     for host in &plan.hosts {
-        hosts.set_up(&host.name, "ip", &["-batch", "-"], &ip_batch(plan, host))?;
+        hosts.set_up(&host.name, "ip", &["-batch", "-"], &ip_batch(plan, host, devices))?;
     }
     for host in &plan.hosts {
         hosts.enter(&host.name, await_addresses)?;
@@ -25,7 +44,12 @@ pub fn configure(plan: &Plan, hosts: &Hosts) -> io::Result<Vec<String>> {
                     let lines = congestion_control_by_route(plan, host, value);
                     hosts.set_up(&host.name, "ip", &["-batch", "-"], &lines)?;
                 }
-                Err(error) if is_shared(name, &error) => left_out.push(format!("{}: {error}", host.name)),
+                Err(error) if is_shared(name, &error) => {
+                    let alike = plan.hosts.iter().all(|other| other.sysctls.contains(&(name.clone(), value.clone())));
+                    if !(kernel == Kernel::Own && alike && set(name, value).is_ok()) {
+                        left_out.push(format!("{}: {error}", host.name));
+                    }
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -97,23 +121,41 @@ fn is_shared(name: &str, error: &io::Error) -> bool {
 }
 
 /// Lines for `ip -batch`, see ip(8).
-fn ip_batch(plan: &Plan, host: &HostPlan) -> String {
+fn ip_batch(plan: &Plan, host: &HostPlan, devices: DeviceKind) -> String {
     let mut lines = String::from("link set lo up\n");
     for device in &host.devices {
         let (name, v4, v6, mtu) = (&device.name, device.v4, device.v6, device.mtu);
         let queue = limits::DEVICE_QUEUE_PACKETS;
-        // nodad: otherwise the address could not be used for the first second.
-        let _ = write!(
-            lines,
-            "link set {name} mtu {mtu} txqueuelen {queue} up\naddr add {v4}/24 dev {name}\naddr add {v6}/64 dev {name} nodad\n"
-        );
+        let _ = write!(lines, "link set {name} mtu {mtu} txqueuelen {queue} up\naddr add {v4}/24 dev {name}\n");
+        // IPv6 waits a second for others to claim the address unless told that nobody does.
+        if device.mtu >= LEAST_MTU_OF_V6 {
+            let _ = writeln!(lines, "addr add {v6}/64 dev {name} nodad");
+        }
+        let wire = &plan.wires[device.wire];
+        if devices == DeviceKind::Ethernet && matches!(wire.kind, WireKind::Link(_)) {
+            let other_end = 1 - device.end;
+            let (other, its_device) = wire.ends[other_end];
+            let other = &plan.hosts[other].devices[its_device];
+            let mac = hardware_address(device.wire, other_end);
+            let _ = writeln!(lines, "neigh replace {} lladdr {mac} dev {name} nud permanent", other.v4);
+            if device.mtu >= LEAST_MTU_OF_V6 {
+                let _ = writeln!(lines, "neigh replace {} lladdr {mac} dev {name} nud permanent", other.v6);
+            }
+        }
     }
     for route in &host.routes {
         let (v4, v6) = networks(plan, route.to_wire);
-        let _ = write!(lines, "route add {v4} via {}\nroute add {v6} via {}\n", route.via_v4, route.via_v6);
+        let _ = writeln!(lines, "route add {v4} via {}", route.via_v4);
+        let first_hop = host.devices.iter().find(|device| device.v6.octets()[..8] == route.via_v6.octets()[..8]);
+        if first_hop.is_some_and(|device| device.mtu >= LEAST_MTU_OF_V6) {
+            let _ = writeln!(lines, "route add {v6} via {}", route.via_v6);
+        }
     }
     lines
 }
+
+/// RFC 8200.
+const LEAST_MTU_OF_V6: u32 = 1280;
 
 /// Writes a setting of the calling thread's namespace.
 fn set(name: &str, value: &str) -> io::Result<()> {
@@ -140,13 +182,18 @@ mod tests {
         .unwrap();
         let plan = Plan::of(&topology).unwrap();
         assert_eq!(
-            ip_batch(&plan, plan.host("c").unwrap()),
+            ip_batch(&plan, plan.host("c").unwrap(), DeviceKind::PointToPoint),
             "link set lo up\n\
              link set eth0 mtu 9000 txqueuelen 20000 up\n\
              addr add 10.99.1.2/24 dev eth0\n\
              addr add fd99:0:0:1::2/64 dev eth0 nodad\n\
              route add 10.99.0.0/24 via 10.99.1.1\n\
              route add fd99::/64 via fd99:0:0:1::1\n"
+        );
+        let ethernet = ip_batch(&plan, plan.host("a").unwrap(), DeviceKind::Ethernet);
+        assert!(
+            ethernet.contains("neigh replace 10.99.0.2 lladdr 02:00:10:99:00:02 dev eth0 nud permanent\n"),
+            "{ethernet}"
         );
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::lab::Engine;
 use crate::units::{Probability, Rate, Size, Time};
 
 /// A network in a box: runs any command in an emulated network.
@@ -25,8 +26,16 @@ pub enum Action {
     Run(RunArgs),
     /// Run a command on a host of a lab that runs already
     Exec(ExecArgs),
-    /// Measure the lab itself: delay, rate, loss and queue of every link, against what was asked
-    Calibrate(NetworkArgs),
+    /// Measure the lab itself: delay, rate, loss, queue and fairness of every link, against what was asked
+    Calibrate(CalibrateArgs),
+    /// Run an experiment: tools compared on the same path; without a name, list those there are
+    Experiment(ExperimentArgs),
+    /// Build a kernel for --engine virtual from the distribution's packaged source
+    Kernel {
+        /// Only say what would be done
+        #[arg(long)]
+        dry: bool,
+    },
     /// Say what this machine can do for a lab, and what is missing
     Doctor,
     /// Process 1 of a lab (started by the lab itself)
@@ -41,6 +50,26 @@ pub enum Action {
         /// The request.
         request: PathBuf,
     },
+    /// The lab in a guest kernel (started by process 1 there)
+    #[command(hide = true)]
+    GuestLab {
+        /// The request itself.
+        request: String,
+    },
+    /// Becomes a kernel (started by the lab itself)
+    #[command(hide = true)]
+    UmlKernel {
+        /// The kernel and its arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Process 1 of a guest kernel, and its child
+    #[command(hide = true)]
+    UmlGuest {
+        /// The directory, and what the kernel adds.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
 }
 
 const RUN_EXAMPLES: &str = "Examples:
@@ -51,12 +80,76 @@ const RUN_EXAMPLES: &str = "Examples:
 
 The hosts `client` and `server` find each other by name. All hosts see this machine's files.";
 
+/// What carries the packets.
+#[derive(Debug, Default, Args)]
+pub struct EngineArgs {
+    /// What carries the packets
+    #[arg(long, value_enum, default_value_t)]
+    pub engine: Engine,
+    /// The kernel for the engines virtual and uml [default: $HAUL_LAB_KERNEL, the one that `haul-lab kernel` built, or for
+    /// uml the one of the package user-mode-linux]
+    #[arg(long, value_name = "PATH")]
+    pub kernel: Option<PathBuf>,
+}
+
+/// A network to be measured.
+#[derive(Debug, Args)]
+pub struct CalibrateArgs {
+    /// The network.
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// The engine.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// An experiment.
+#[derive(Debug, Args)]
+pub struct ExperimentArgs {
+    /// One of ours by its name, or a file
+    #[arg(value_name = "NAME|FILE.toml")]
+    pub experiment: Option<String>,
+    /// The engine.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+    /// Where results go: NAME/DATE-HOST below this
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    pub results: PathBuf,
+    /// Go on with a run that was interrupted
+    #[arg(long = "continue", value_name = "DIR")]
+    pub resume: Option<PathBuf>,
+    /// Where data and copies lie; memory is best [default: /dev/shm/haul-lab-work, in a guest kernel too]
+    #[arg(long, value_name = "DIR")]
+    pub work: Option<PathBuf>,
+    /// Other than the file says
+    #[arg(long, value_name = "N")]
+    pub repeat: Option<u32>,
+    /// Only this tool (may be repeated)
+    #[arg(long, value_name = "TOOL")]
+    pub only: Vec<String>,
+    /// Other data than the file says: bytes of each file
+    #[arg(long, value_name = "SIZE")]
+    pub size: Option<Size>,
+    /// With --size: the number of files
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "size")]
+    pub files: u64,
+    /// The haul to measure, when it is not the one on the PATH
+    #[arg(long, value_name = "PATH")]
+    pub haul: Option<PathBuf>,
+    /// A directory with further adapters
+    #[arg(long, value_name = "DIR")]
+    pub rivals: Option<PathBuf>,
+}
+
 /// A command in a network.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The network.
     #[command(flatten)]
     pub network: NetworkArgs,
+    /// The engine.
+    #[command(flatten)]
+    pub engine: EngineArgs,
     /// The host that the command runs on
     #[arg(long, value_name = "HOST", default_value = "client")]
     pub on: String,

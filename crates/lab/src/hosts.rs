@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use haul_sys::namespace;
 
+use crate::netem::{Namespaces, NetemError, WIRES};
 use crate::plan::Plan;
 
 /// The hosts of one lab.
@@ -78,6 +79,34 @@ impl Hosts {
 
     fn host(&self, name: &str) -> &Host {
         self.hosts.iter().find(|host| host.name == name).unwrap_or_else(|| panic!("no host {name} in this lab"))
+    }
+}
+
+impl Namespaces for Hosts {
+    fn run(&self, host: &str, program: &str, args: &[&str]) -> Result<String, NetemError> {
+        let result = match host {
+            // The middle of the wires is where the lab itself lives.
+            WIRES => {
+                let mut command = Command::new(program);
+                command.args(args);
+                run_to_end(program, command, "")
+            }
+            _ => self.set_up(host, program, args, ""),
+        };
+        result.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                NetemError::NotStarted { host: host.to_owned(), program: program.to_owned(), error }
+            }
+            _ => NetemError::Failed {
+                host: host.to_owned(),
+                command: format!("{program} {}", args.join(" ")),
+                stderr: error.to_string(),
+            },
+        })
+    }
+
+    fn reference(&self, host: &str) -> String {
+        Hosts::reference(self, host)
     }
 }
 

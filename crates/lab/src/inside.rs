@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{WaitOptions, WaitStatus};
 
-use crate::calibrate;
+use crate::experiments;
 use crate::hosts::Hosts;
-use crate::network::Network;
-use crate::plan::Plan;
+use crate::lab::{Engine, Lab};
 use crate::request::{Request, Task, Word};
 use crate::sandbox;
 use crate::topology::{Topology, TopologyError};
-use crate::traffic::Traffic;
 
 /// Why a lab could not be, or not to its end.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +31,9 @@ pub enum LabError {
         /// Why.
         cause: io::Error,
     },
+    /// An experiment.
+    #[error(transparent)]
+    Experiment(#[from] crate::experiment::ExperimentError),
     /// The command.
     #[error("cannot run {command}: {cause}")]
     Command {
@@ -64,76 +65,67 @@ pub fn first_process(request: &Path) -> Result<ExitCode, LabError> {
 pub struct Ended {
     /// The exit status of the command.
     pub code: ExitCode,
-    /// A table, for standard output.
-    pub table: Option<String>,
-    /// Why nothing that was measured must be believed.
-    pub fault: Option<String>,
+    /// What was found, for standard output.
+    pub text: String,
     /// What passed each wire, when it was asked for.
     pub figures: Vec<String>,
-    /// Settings that hosts could not be given, in words.
-    pub left_out: Vec<String>,
 }
 
-/// Makes the network and does the task.
-pub fn lab(request: &Request) -> Result<Ended, LabError> {
+/// Makes the network and does the task. `tell` gets lines for the user while it runs.
+pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabError> {
     // Ctrl-C reaches the command by the terminal; the lab ends after it.
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&interrupted))
         .map_err(|cause| os("watch for Ctrl-C", cause))?;
-
-    let topology = Topology::parse(&request.topology)?;
-    let plan = Plan::of(&topology)?;
-    resolve_names(request, &plan)?;
-    let hosts = Hosts::make(&plan).map_err(|cause| os("make network namespaces", cause))?;
-    let network =
-        Network::start(&topology, &plan, &hosts, &request.captures).map_err(|cause| os("make the network", cause))?;
-    let names: Vec<&str> = hosts.names().collect();
-    sandbox::announce(request, &topology.name, &names).map_err(|cause| os("announce the lab", cause))?;
-    let mut ended = match &request.task {
+    fs::create_dir_all(&request.directory).map_err(|cause| os("make the directory of the lab", cause))?;
+    let names = resolve_names(request)?;
+    let (code, text, lab) = match &request.task {
+        Task::Experiment(job) => return experiments::run(request.engine, job, &names, &interrupted, tell),
         Task::Command(words) => {
-            let _traffic = Traffic::start(&topology, &plan, &hosts).map_err(|cause| os("start the traffic", cause))?;
+            let mut lab = make(request, &names, tell)?;
             for (host, line) in &request.with {
-                companion(&hosts, host, line)?;
+                companion(lab.hosts(), host, line)?;
             }
-            // What happened while the lab was made does not count.
-            let _ = network.fault();
-            network.begin();
-            let status = command(&hosts, &request.host, words, &interrupted)?;
-            let code = ExitCode::from(u8::try_from(shell_status(status)).unwrap_or(1));
-            Ended {
-                code,
-                table: None,
-                fault: network.fault(),
-                figures: Vec::new(),
-                left_out: network.left_out().to_vec(),
+            lab.begin().map_err(|cause| os("start the traffic", cause))?;
+            let status = command(&lab, &request.host, words, &interrupted)?;
+            if let Some(fault) = lab.fault() {
+                tell(&format!("warning: figures of this run must not be believed: {fault}"));
             }
+            (ExitCode::from(u8::try_from(shell_status(status)).unwrap_or(1)), String::new(), lab)
         }
         Task::Calibrate => {
-            let table = calibrate::run(&topology, &plan, &hosts, &network).map_err(|cause| os("calibrate", cause))?;
+            let mut lab = make(request, &names, tell)?;
+            let table = lab.calibrate().map_err(|cause| os("calibrate", cause))?;
             let code = if table.holds() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) };
-            Ended {
-                code,
-                table: Some(table.text()),
-                fault: None,
-                figures: Vec::new(),
-                left_out: network.left_out().to_vec(),
-            }
+            (code, table.text(), lab)
         }
     };
-    if request.figures {
-        ended.figures = network.figures();
+    let figures = if request.figures { lab.figures() } else { Vec::new() };
+    Ok(Ended { code, text, figures })
+}
+
+fn make(request: &Request, names: &Path, tell: &mut dyn FnMut(&str)) -> Result<Lab, LabError> {
+    let topology = Topology::parse(&request.topology)?;
+    let lab = Lab::make(&topology, request.engine, &request.captures, names);
+    let lab = lab.map_err(|cause| os("make the network", cause))?;
+    lab.left_out().iter().for_each(|words| tell(&format!("warning: {words}")));
+    if request.engine == Engine::Emulated {
+        let hosts: Vec<&str> = lab.hosts().names().collect();
+        sandbox::announce(request, &topology.name, &hosts).map_err(|cause| os("announce the lab", cause))?;
     }
-    Ok(ended)
+    Ok(lab)
 }
 
-/// Names of hosts resolve in the whole lab, and nowhere else: the mount namespace is the lab's own.
-fn resolve_names(request: &Request, plan: &Plan) -> Result<(), LabError> {
+/// Names of hosts resolve in the whole lab, and nowhere else: the mount namespace is the lab's own. Returns the file of
+/// names, which is filled when the hosts are known.
+fn resolve_names(request: &Request) -> Result<PathBuf, LabError> {
     let file = request.directory.join("hosts");
-    fs::write(&file, plan.hosts_file()).map_err(|cause| os("write the names of the hosts", cause))?;
-    rustix::mount::mount_bind(&file, "/etc/hosts").map_err(|cause| os("put our file over /etc/hosts", cause.into()))
+    fs::write(&file, "").map_err(|cause| os("write the names of the hosts", cause))?;
+    rustix::mount::mount_bind(&file, "/etc/hosts").map_err(|cause| os("put our file over /etc/hosts", cause.into()))?;
+    Ok(file)
 }
 
-fn command(hosts: &Hosts, host: &str, words: &[Word], interrupted: &AtomicBool) -> Result<ExitStatus, LabError> {
+fn command(lab: &Lab, host: &str, words: &[Word], interrupted: &AtomicBool) -> Result<ExitStatus, LabError> {
     let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
     let mut command = match words.split_first() {
         Some((program, arguments)) => {
@@ -146,7 +138,7 @@ fn command(hosts: &Hosts, host: &str, words: &[Word], interrupted: &AtomicBool) 
     command.env("HAUL_LAB_HOST", host);
     let name = command.get_program().to_string_lossy().into_owned();
     let failed = |cause| LabError::Command { command: name.clone(), cause };
-    let mut child = hosts.spawn(host, command).map_err(failed)?;
+    let mut child = lab.spawn(host, command).map_err(failed)?;
     wait(&mut child, interrupted).map_err(failed)
 }
 
@@ -207,7 +199,7 @@ fn code(status: WaitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(number).unwrap_or(1))
 }
 
-fn os(what: &str, cause: io::Error) -> LabError {
+pub(crate) fn os(what: &str, cause: io::Error) -> LabError {
     LabError::Os { what: what.to_owned(), cause }
 }
 

@@ -8,13 +8,14 @@
 pub mod address;
 pub mod args;
 pub mod calibrate;
-pub mod configure;
 pub mod doctor;
 pub mod emulator;
 pub mod experiment;
+pub mod experiments;
 pub mod frame;
 pub mod hosts;
 pub mod inside;
+pub mod lab;
 pub mod limits;
 pub mod netem;
 pub mod network;

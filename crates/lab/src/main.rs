@@ -6,15 +6,21 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use haul_lab::args::{Action, ExecArgs, NetworkArgs, Typed};
+use haul_lab::args::{Action, EngineArgs, ExecArgs, ExperimentArgs, NetworkArgs, Typed};
 use haul_lab::doctor::{self, State};
+use haul_lab::experiment::{EXPERIMENTS, ExperimentSpec};
+use haul_lab::lab::Engine;
 use haul_lab::plan::Plan;
-use haul_lab::request::{Request, Task};
+use haul_lab::request::{ExperimentJob, Request, Task};
 use haul_lab::topology::Topology;
+use haul_lab::uml::{self, Clock};
 use haul_lab::units::Rate;
-use haul_lab::{inside, sandbox};
+use haul_lab::{experiments, inside, sandbox};
 
 fn main() -> ExitCode {
     match run(Typed::parse().action) {
@@ -44,17 +50,24 @@ fn run(action: Action) -> Result<ExitCode, Failure> {
                     return Err(format!("--capture: there is no link {link}").into());
                 }
             }
-            let captures = run.capture.into_iter().map(|(link, file)| (link, absolute(&file))).collect();
-            let task = Task::Command(run.command.into_iter().map(Into::into).collect());
-            let (host, with, figures) = (run.on, run.with, run.figures);
-            start(Request { topology, host, task, with, captures, figures, directory: PathBuf::new() })
+            if run.engine.engine != Engine::Emulated && !run.capture.is_empty() {
+                return Err("--capture: only the engine emulated writes captures; run tcpdump on a host instead".into());
+            }
+            let mut request = request(topology, Task::Command(run.command.into_iter().map(Into::into).collect()));
+            request.captures = run.capture.into_iter().map(|(link, file)| (link, absolute(&file))).collect();
+            (request.host, request.with, request.figures) = (run.on, run.with, run.figures);
+            start(request, &run.engine)
         }
-        Action::Calibrate(network) => {
-            let topology = topology(&network, None)?;
+        Action::Calibrate(calibrate) => {
+            let topology = topology(&calibrate.network, None)?;
             Plan::of(&Topology::parse(&topology)?)?;
-            let (host, task) = ("client".into(), Task::Calibrate);
-            let (with, captures) = Default::default();
-            start(Request { topology, host, task, with, captures, figures: false, directory: PathBuf::new() })
+            start(request(topology, Task::Calibrate), &calibrate.engine)
+        }
+        Action::Experiment(typed) => experiment(typed),
+        Action::Kernel { dry } => {
+            let kernel = uml::kernel::build(dry, &mut io::stdout().lock())?;
+            println!("{}", kernel.display());
+            Ok(ExitCode::SUCCESS)
         }
         Action::Exec(exec) => enter(&exec),
         Action::Doctor => {
@@ -64,22 +77,79 @@ fn run(action: Action) -> Result<ExitCode, Failure> {
             Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Action::Inside { request } => Ok(inside::first_process(&request)?),
-        Action::Lab { request } => {
-            let text = fs::read_to_string(&request)?;
-            let ended = inside::lab(&Request::from_json(&text)?)?;
-            print!("{}", ended.table.unwrap_or_default());
-            ended.left_out.iter().for_each(|words| eprintln!("haul-lab: warning: {words}"));
-            ended.figures.iter().for_each(|line| eprintln!("{line}"));
-            if let Some(fault) = ended.fault {
-                eprintln!("haul-lab: warning: figures of this run must not be believed: {fault}");
-            }
-            Ok(ended.code)
-        }
+        Action::Lab { request } => lab(&fs::read_to_string(&request)?),
+        Action::GuestLab { request } => lab(&request),
+        Action::UmlKernel { words } => Ok(ExitCode::from(uml::boot::keep_kernel(&words)?)),
+        Action::UmlGuest { words } => Ok(ExitCode::from(uml::guest::main(&words)?)),
     }
 }
 
-fn start(mut request: Request) -> Result<ExitCode, Failure> {
-    Ok(code(sandbox::run(&mut request)?))
+/// Inside: makes the lab and does its task.
+fn lab(request: &str) -> Result<ExitCode, Failure> {
+    let ended = inside::lab(&Request::from_json(request)?, &mut |line| eprintln!("haul-lab: {line}"))?;
+    print!("{}", ended.text);
+    ended.figures.iter().for_each(|line| eprintln!("{line}"));
+    Ok(ended.code)
+}
+
+fn experiment(typed: ExperimentArgs) -> Result<ExitCode, Failure> {
+    let Some(name) = typed.experiment else {
+        for (name, text) in EXPERIMENTS {
+            println!("{name:<18} {}", ExperimentSpec::parse(text)?.title);
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let path = Path::new(&name);
+    let ours = EXPERIMENTS.iter().any(|(ours, _)| *ours == name);
+    let experiment = if ours { name } else { absolute(path).display().to_string() };
+    let job = ExperimentJob {
+        experiment,
+        results: absolute(&typed.results),
+        resume: typed.resume.as_deref().map(absolute),
+        work: typed.work.map_or_else(|| WORK.into(), |work| absolute(&work)),
+        repeat: typed.repeat,
+        tools: typed.only,
+        data: typed.size.map(|size| (typed.files, size.bytes)),
+        haul: typed.haul.as_deref().map(absolute),
+        rivals: typed.rivals.as_deref().map(absolute),
+    };
+    let spec = experiments::prepare(&job)?;
+    let bytes = spec.data.size.bytes.saturating_mul(spec.data.files.into());
+    let first = experiments::first_topology(&spec)?;
+    let mut request = request(first, Task::Experiment(Box::new(job)));
+    request.host = spec.from.clone();
+    request.file_bytes = bytes.saturating_mul(2);
+    start(request, &typed.engine)
+}
+
+fn request(topology: String, task: Task) -> Request {
+    Request {
+        topology,
+        engine: Engine::Emulated,
+        host: "client".into(),
+        task,
+        with: Vec::new(),
+        captures: Default::default(),
+        figures: false,
+        file_bytes: 0,
+        directory: PathBuf::new(),
+    }
+}
+
+fn start(mut request: Request, engine: &EngineArgs) -> Result<ExitCode, Failure> {
+    request.engine = engine.engine;
+    let clock = match engine.engine {
+        Engine::Emulated => return Ok(code(sandbox::run(&mut request)?)),
+        Engine::Virtual => Clock::Virtual { start_s: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() },
+        Engine::Uml => Clock::Real,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let what = uml::RunInUml::of_request(&request, engine.kernel.clone(), clock)?;
+    let status = uml::run(&what, &stop, &mut io::stdout().lock(), &mut io::stderr().lock())?;
+    Ok(ExitCode::from(status.code()))
 }
 
 fn topology(network: &NetworkArgs, cross: Option<Rate>) -> Result<String, Failure> {
@@ -120,6 +190,9 @@ fn code(status: ExitStatus) -> ExitCode {
     let number = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     ExitCode::from(u8::try_from(number).unwrap_or(1))
 }
+
+/// Data and copies of experiments: memory, so that no disk is measured.
+const WORK: &str = "/dev/shm/haul-lab-work";
 
 /// The lab itself failed, as with env(1) and timeout(1); below it are the statuses of commands.
 const EXIT_FAILED: u8 = 125;

@@ -9,7 +9,6 @@ use std::thread::JoinHandle;
 
 use haul_sys::tun::{Offload, Tun};
 
-use crate::address;
 use crate::emulator::{Emulated, LabClock, Watched, Wire};
 use crate::frame::Frame;
 use crate::hosts::Hosts;
@@ -25,13 +24,12 @@ pub struct Network {
     stop: Arc<AtomicBool>,
     wires: Vec<(String, Arc<Watched>)>,
     threads: Vec<JoinHandle<()>>,
-    left_out: Vec<String>,
     clock: LabClock,
     began: Arc<OnceLock<Nanos>>,
 }
 
 impl Network {
-    /// Makes the devices in the hosts, gives them addresses, and starts the emulator. `captures`: links and files.
+    /// Makes the devices in the hosts and starts the emulator. `captures`: links and files.
     pub fn start(
         topology: &Topology,
         plan: &Plan,
@@ -40,8 +38,8 @@ impl Network {
     ) -> io::Result<Network> {
         let clock = LabClock::start();
         let stop = Arc::new(AtomicBool::new(false));
-        let (wires, threads, left_out) = Default::default();
-        let mut network = Network { stop, wires, threads, left_out, clock, began: Arc::default() };
+        let (wires, threads) = Default::default();
+        let mut network = Network { stop, wires, threads, clock, began: Arc::default() };
         let mut ready = Vec::new();
         for (number, planned) in plan.wires.iter().enumerate() {
             let capture = match captures.get(&planned.name) {
@@ -52,7 +50,6 @@ impl Network {
             let began = Arc::clone(&network.began);
             ready.push(emulated(topology, plan, hosts, planned, seed, capture, began)?);
         }
-        network.left_out = address::configure(plan, hosts)?;
         for (planned, wire) in plan.wires.iter().zip(ready) {
             network.wires.push((planned.name.clone(), Arc::clone(&wire.watched)));
             let stop = Arc::clone(&network.stop);
@@ -70,11 +67,6 @@ impl Network {
     pub fn begin(&self) {
         // A second begin changes nothing.
         let _ = self.began.set(self.clock.now());
-    }
-
-    /// Settings that hosts could not be given, in words.
-    pub fn left_out(&self) -> &[String] {
-        &self.left_out
     }
 
     /// What passed each wire so far, a line for each of its directions.

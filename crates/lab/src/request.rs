@@ -7,12 +7,17 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::lab::Engine;
+
 /// One run of a lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// TOML of [`crate::topology::Topology`].
     pub topology: String,
+    /// What carries the packets.
+    #[serde(default)]
+    pub engine: Engine,
     /// Where the command runs.
     pub host: String,
     /// What to do there.
@@ -26,6 +31,9 @@ pub struct Request {
     /// Tell what passed each wire, at the end.
     #[serde(default)]
     pub figures: bool,
+    /// Bytes that files in memory may take, for the size of a guest.
+    #[serde(default)]
+    pub file_bytes: u64,
     /// The directory of this lab.
     pub directory: PathBuf,
 }
@@ -38,6 +46,31 @@ pub enum Task {
     Command(Vec<Word>),
     /// The lab measures itself and prints a table.
     Calibrate,
+    /// An experiment: labs one after the other.
+    Experiment(Box<ExperimentJob>),
+}
+
+/// An experiment and how it is to be run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ExperimentJob {
+    /// The name of one of ours, or a file.
+    pub experiment: String,
+    /// Where results go.
+    pub results: PathBuf,
+    /// Results of a run to be continued.
+    pub resume: Option<PathBuf>,
+    /// Where data and copies lie.
+    pub work: PathBuf,
+    /// Another number of repetitions than the file says.
+    pub repeat: Option<u32>,
+    /// Only these tools.
+    pub tools: Vec<String>,
+    /// Another size of the data: files, and bytes of each.
+    pub data: Option<(u64, u64)>,
+    /// The haul to measure, when it is not the one on the PATH.
+    pub haul: Option<PathBuf>,
+    /// Further adapters.
+    pub rivals: Option<PathBuf>,
 }
 
 /// One word of a command, of any bytes.

@@ -81,10 +81,16 @@ pub(super) fn check(what: &str, sweep: &BTreeMap<String, Vec<Scalar>>) -> Result
     }
 }
 
+/// The topology at one point, as TOML.
+pub fn topology_text(spec: &ExperimentSpec, point: &Point) -> Result<String, ExperimentError> {
+    let what = format!("the topology of {} at {point}", spec.name);
+    point.scope().fill(spec.topology_text()).map_err(|error| wrong(&what, error.to_string()))
+}
+
 /// The network of one point.
 pub(super) fn topology(spec: &ExperimentSpec, point: &Point) -> Result<Topology, ExperimentError> {
     let what = format!("the topology of {} at {point}", spec.name);
-    let text = point.scope().fill(spec.topology_text()).map_err(|error| wrong(&what, error.to_string()))?;
+    let text = topology_text(spec, point)?;
     Topology::parse(&text).map_err(|error| wrong(what, error.to_string()))
 }
 

@@ -28,7 +28,7 @@ mod scenarios;
 
 pub use builtin::EXPERIMENTS;
 pub use error::ExperimentError;
-pub use matrix::{Point, points};
+pub use matrix::{Point, points, topology_text};
 pub use place::{Here, Place, PlaceError, PlaceFactory};
 pub use plot::draw;
 pub use report::{Report, report};

@@ -7,32 +7,17 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::UmlError;
+use crate::request::Request;
 
 /// What the guest is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// The network around the command.
-    pub task: Task,
     /// Program and arguments.
     pub command: Vec<String>,
     /// All of it; nothing is inherited.
     pub environment: Vec<(String, String)>,
     /// Of the command; must lie outside `/run` and `/dev`.
     pub directory: String,
-}
-
-/// Who makes the network.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Task {
-    /// The guest makes it and runs the command in one of its hosts.
-    Lab {
-        /// TOML.
-        topology: String,
-        /// Where the command runs.
-        host: String,
-    },
-    /// The command runs as root of a bare machine, and makes what it needs.
-    Bare,
 }
 
 /// How the command ended.
@@ -53,6 +38,9 @@ pub(super) enum LastWord {
     GaveUp(String),
 }
 
+/// The lab's own directory in the guest, on a file system that only the guest has.
+const IN_GUEST: &str = "/run/lab";
+
 pub(super) const JOB: &str = "job.json";
 pub(super) const STDOUT: &str = "stdout";
 pub(super) const STDERR: &str = "stderr";
@@ -71,6 +59,16 @@ impl GuestStatus {
 }
 
 impl Job {
+    /// The command is our own program, which makes the lab of the request and does its task.
+    pub fn of_request(program: &Path, request: &Request) -> Job {
+        let request = Request { directory: IN_GUEST.into(), ..request.clone() };
+        Job {
+            command: vec![program.display().to_string(), "guest-lab".into(), request.to_json()],
+            environment: std::env::vars().collect(),
+            directory: std::env::current_dir().map_or_else(|_| "/".into(), |path| path.display().to_string()),
+        }
+    }
+
     /// Writes it where the guest will look.
     pub(super) fn write(&self, directory: &Path) -> Result<(), UmlError> {
         write(directory, JOB, self)
@@ -124,7 +122,6 @@ mod tests {
     fn a_job_arrives_as_it_was_sent() {
         let directory = tempfile::tempdir().unwrap();
         let job = Job {
-            task: Task::Lab { topology: "hosts = {}\n".into(), host: "client".into() },
             command: vec!["echo".into(), "two words".into()],
             environment: vec![("A".into(), "b=c".into())],
             directory: "/".into(),

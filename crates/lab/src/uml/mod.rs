@@ -12,13 +12,11 @@
 //! Only `/run`, `/dev` and `/dev/shm` are its own and empty at the start. No network leads out.
 
 pub mod boot;
-pub mod command_line;
 pub mod guest;
 pub mod job;
 pub mod kernel;
 mod lab;
 mod modules;
-mod named;
 mod private;
 
 use std::io::Write;
@@ -27,11 +25,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::limits;
+use crate::request::Request;
 use crate::topology::Topology;
 use crate::units::Size;
 
-pub use job::{GuestStatus, Job, Task};
-pub use named::NamedNamespaces;
+pub use job::{GuestStatus, Job};
 
 /// What runs in the kernel, and which one.
 #[derive(Clone, Debug)]
@@ -105,6 +103,26 @@ pub enum UmlError {
     /// The user asked for it.
     #[error("interrupted")]
     Interrupted,
+}
+
+impl RunInUml {
+    /// A lab in a kernel: `kernel` as asked for, or what is found.
+    pub fn of_request(request: &Request, kernel: Option<PathBuf>, clock: Clock) -> Result<RunInUml, UmlError> {
+        let topology = Topology::parse(&request.topology)
+            .map_err(|error| UmlError::Refused { what: "the network".into(), why: error.to_string() })?;
+        let found = kernel::find(&kernel::Places::of_user(kernel), clock != Clock::Real)?;
+        let program = std::env::current_exe().map_err(UmlError::io("find our own program"))?;
+        let memory = memory_for(&topology, available_memory().bytes).bytes.saturating_add(request.file_bytes);
+        let job = Job::of_request(&program, request);
+        Ok(RunInUml {
+            kernel: found.path,
+            program,
+            clock,
+            memory: Size { bytes: memory },
+            job,
+            limit: boot::DEFAULT_LIMIT,
+        })
+    }
 }
 
 /// Boots the kernel, runs the job and waits for its end; output goes through while it runs. `stop` is set by signals.

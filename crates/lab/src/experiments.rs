@@ -1,0 +1,122 @@
+//! Runs an experiment in labs of its own, one for each point of its sweep, each calibrated before it may report.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::experiment::{self, DataSpec, ExperimentSpec, Place, PlaceError, Rivals, RunEvent, RunOptions};
+use crate::inside::{EXIT_INVALID, Ended, LabError, os};
+use crate::lab::{Engine, Lab};
+use crate::request::ExperimentJob;
+use crate::topology::Topology;
+use crate::units::Size;
+
+/// Runs it or what is left of it, and sums up what there is. `names` is the file over `/etc/hosts`.
+pub fn run(
+    engine: Engine,
+    job: &ExperimentJob,
+    names: &Path,
+    interrupted: &Arc<AtomicBool>,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Ended, LabError> {
+    let (spec, rivals) = (prepare(job)?, adapters(job)?);
+    let options = RunOptions {
+        results: job.results.clone(),
+        resume: job.resume.clone(),
+        work: job.work.clone(),
+        cancelled: Arc::clone(interrupted),
+    };
+    fs::create_dir_all(&job.work).map_err(|cause| os("make the directory for data", cause))?;
+    let calibrations = job.work.join("calibration.md");
+    let _ = fs::remove_file(&calibrations);
+    let mut place = |topology: &Topology| -> Result<Box<dyn Place>, PlaceError> {
+        let mut lab = Lab::make(topology, engine, &BTreeMap::new(), names)?;
+        let table = lab.calibrate()?;
+        let mut file = OpenOptions::new().create(true).append(true).open(&calibrations)?;
+        writeln!(file, "{}: engine {}\n\n{}", topology.name, engine.word(), table.text())?;
+        lab.begin()?;
+        Ok(Box::new(lab))
+    };
+    let outcome = experiment::run(&spec, &rivals, &options, &mut place, &mut |event| {
+        if let Some(line) = line(event) {
+            tell(&line);
+        }
+    })?;
+    // A run that only went on with nothing to do made no labs.
+    if calibrations.exists() {
+        let kept = outcome.dir.join("calibration.md");
+        fs::copy(&calibrations, &kept).map_err(|cause| os("keep the calibration", cause))?;
+    }
+    let report = experiment::report(&spec, &outcome.samples, &outcome.missing, &outcome.dir)?;
+    let valid = outcome.samples.iter().any(|sample| sample.valid);
+    let mut text = report.markdown;
+    text.push_str(&format!("\nresults: {}\n", outcome.dir.display()));
+    if outcome.cancelled {
+        text.push_str(&format!("interrupted; go on with --continue {}\n", outcome.dir.display()));
+    }
+    let code = match (outcome.cancelled, valid) {
+        (true, _) => ExitCode::from(EXIT_INTERRUPTED),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::from(EXIT_INVALID),
+    };
+    Ok(Ended { code, text, figures: Vec::new() })
+}
+
+/// The file with what the command line says differently. Fails as it would inside, so that the user hears it early.
+pub fn prepare(job: &ExperimentJob) -> Result<ExperimentSpec, LabError> {
+    let mut spec = ExperimentSpec::find(&job.experiment)?;
+    if let Some(repeat) = job.repeat {
+        spec.set_repeat(repeat)?;
+    }
+    if !job.tools.is_empty() {
+        spec.keep_tools(&job.tools)?;
+    }
+    if let Some((files, bytes)) = job.data {
+        let files = u32::try_from(files).unwrap_or(u32::MAX);
+        spec.set_data(DataSpec { files, size: Size { bytes } });
+    }
+    Ok(spec)
+}
+
+/// The topology of the first point, as TOML; for the size of a guest.
+pub fn first_topology(spec: &ExperimentSpec) -> Result<String, LabError> {
+    let points = experiment::points(&spec.sweep);
+    let first = points.first().expect("an empty sweep has one point");
+    Ok(experiment::topology_text(spec, first)?)
+}
+
+fn adapters(job: &ExperimentJob) -> Result<Rivals, LabError> {
+    let mut rivals = Rivals::built_in()?;
+    if let Some(directory) = &job.rivals {
+        rivals.add_dir(directory)?;
+    }
+    if let Some(haul) = &job.haul {
+        rivals.set_program("haul", haul.clone());
+    }
+    Ok(rivals)
+}
+
+fn line(event: &RunEvent<'_>) -> Option<String> {
+    Some(match event {
+        RunEvent::Missing(tool) => format!("without {}: {}", tool.label, tool.why),
+        RunEvent::Started { dir, samples, present: 0 } => format!("{samples} measurements, into {}", dir.display()),
+        RunEvent::Started { dir, samples, present } => {
+            format!("{samples} measurements, {present} of them there already, into {}", dir.display())
+        }
+        RunEvent::Point(point) => format!("making and calibrating the lab: {point}"),
+        RunEvent::Running { .. } => return None,
+        RunEvent::Finished(sample) => {
+            let rate = sample.rate_mbit_per_s.map_or(String::new(), |rate| format!(", {rate:.0} Mbit/s"));
+            let time = sample.seconds.map_or("not started".into(), |seconds| format!("{seconds:.2} s"));
+            let why = sample.why.as_ref().map_or(String::new(), |why| format!(", INVALID: {why}"));
+            format!("{:>20}  {}  #{}: {time}{rate}{why}", sample.tool, sample.point, sample.repetition)
+        }
+    })
+}
+
+/// As a shell says it of Ctrl-C.
+const EXIT_INTERRUPTED: u8 = 130;

@@ -1,0 +1,186 @@
+//! A network that stands: hosts, links of either engine, traffic, and what happens when.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use crate::address::{self, DeviceKind, Kernel};
+use crate::calibrate::{self, Table};
+use crate::experiment::Place;
+use crate::hosts::Hosts;
+use crate::netem::{self, WIRES};
+use crate::network::Network;
+use crate::plan::Plan;
+use crate::topology::Topology;
+use crate::traffic::Traffic;
+
+/// What carries the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Engine {
+    /// Our own emulator over TUN devices, on this machine's kernel, in real time
+    #[default]
+    Emulated,
+    /// A User Mode Linux kernel whose clock stands still while programs compute: exact, says nothing about processor time
+    Virtual,
+    /// The same in real time, with the packaged kernel
+    Uml,
+}
+
+impl Engine {
+    /// The word that stands beside results.
+    pub fn word(self) -> &'static str {
+        match self {
+            Engine::Emulated => "emulated",
+            Engine::Virtual => "virtual",
+            Engine::Uml => "uml",
+        }
+    }
+}
+
+/// Hosts and links that stand until this is dropped.
+pub struct Lab {
+    // In the order in which they must go: the links close their devices while the hosts are still there.
+    traffic: Option<Traffic>,
+    links: Links,
+    hosts: Arc<Hosts>,
+    topology: Topology,
+    plan: Plan,
+    engine: Engine,
+    left_out: Vec<String>,
+    disbelief: Option<String>,
+}
+
+enum Links {
+    Emulated(Network),
+    /// By the kernel; dropping the sender ends the thread that plays the events.
+    Netem(Option<Sender<()>>),
+}
+
+impl Lab {
+    /// Makes everything. `names` is the file that lies over `/etc/hosts`.
+    pub fn make(
+        topology: &Topology,
+        engine: Engine,
+        captures: &BTreeMap<String, PathBuf>,
+        names: &Path,
+    ) -> io::Result<Lab> {
+        let plan = Plan::of(topology).map_err(io::Error::other)?;
+        fs::write(names, plan.hosts_file())?;
+        let hosts = Arc::new(Hosts::make(&plan)?);
+        let links = match engine {
+            Engine::Emulated => Links::Emulated(Network::start(topology, &plan, &hosts, captures)?),
+            Engine::Virtual | Engine::Uml => {
+                netem::make_wires(&*hosts, topology, &plan).map_err(io::Error::other)?;
+                Links::Netem(None)
+            }
+        };
+        let left_out = match engine {
+            Engine::Emulated => address::configure(&plan, &hosts, DeviceKind::PointToPoint, Kernel::Shared)?,
+            Engine::Virtual | Engine::Uml => address::configure(&plan, &hosts, DeviceKind::Ethernet, Kernel::Own)?,
+        };
+        let topology = topology.clone();
+        Ok(Lab { traffic: None, links, hosts, topology, plan, engine, left_out, disbelief: None })
+    }
+
+    /// The command begins: traffic starts, and the times of events count from now.
+    pub fn begin(&mut self) -> io::Result<()> {
+        self.traffic = Some(Traffic::start(&self.topology, &self.plan, &self.hosts)?);
+        match &mut self.links {
+            Links::Emulated(network) => network.begin(),
+            Links::Netem(playing) if !self.topology.events.is_empty() => {
+                let (stop, stopped) = channel();
+                *playing = Some(stop);
+                let (hosts, topology, plan) = (Arc::clone(&self.hosts), self.topology.clone(), self.plan.clone());
+                let start = Instant::now();
+                std::thread::Builder::new().name("events".into()).spawn(move || {
+                    for event in netem::events_in_order(&topology) {
+                        let at = start + topology.events[event].at.0;
+                        let wait = at.saturating_duration_since(Instant::now());
+                        if stopped.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+                            return;
+                        }
+                        // A link that is gone by now needs no event.
+                        let _ = netem::apply_event(&*hosts, &topology, &plan, event);
+                    }
+                })?;
+            }
+            Links::Netem(_) => {}
+        }
+        // What happened while the lab was made does not count.
+        let _ = self.fault();
+        Ok(())
+    }
+
+    /// Measures the lab itself.
+    pub fn calibrate(&mut self) -> io::Result<Table> {
+        let table = match &self.links {
+            Links::Emulated(network) => calibrate::run(&self.topology, &self.plan, &self.hosts, &|| network.fault()),
+            Links::Netem(_) => calibrate::run(&self.topology, &self.plan, &self.hosts, &|| None),
+        }?;
+        if !table.holds() {
+            self.disbelief = Some("the lab is not what was asked for, see calibration.md".into());
+        }
+        Ok(table)
+    }
+
+    /// Starts a command on a host, with no more rights than its user has.
+    pub fn spawn(&self, host: &str, command: Command) -> io::Result<Child> {
+        self.hosts.spawn(host, command)
+    }
+
+    /// Its namespaces.
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    /// Why what was measured since the last call must not be believed.
+    pub fn fault(&self) -> Option<String> {
+        match &self.links {
+            Links::Emulated(network) => network.fault().or_else(|| self.disbelief.clone()),
+            Links::Netem(_) => self.disbelief.clone(),
+        }
+    }
+
+    /// What passed the links so far, in lines.
+    pub fn figures(&self) -> Vec<String> {
+        match &self.links {
+            Links::Emulated(network) => network.figures(),
+            Links::Netem(_) => {
+                let shown = netem::Namespaces::run(&*self.hosts, WIRES, "tc", &["-s", "qdisc", "show"]);
+                shown.unwrap_or_default().lines().map(str::to_owned).collect()
+            }
+        }
+    }
+
+    /// Settings that hosts could not be given, in words.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+}
+
+impl Place for Lab {
+    fn spawn(&self, host: &str, command: Command) -> io::Result<Child> {
+        Lab::spawn(self, host, command)
+    }
+
+    fn address(&self, host: &str) -> Option<Ipv4Addr> {
+        self.plan.host(host)?.devices.first().map(|device| device.v4)
+    }
+
+    fn fault(&self) -> Option<String> {
+        Lab::fault(self)
+    }
+
+    fn engine(&self) -> &str {
+        self.engine.word()
+    }
+}
