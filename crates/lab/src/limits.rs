@@ -68,3 +68,6 @@ pub const MAX_UML_COMMAND_LINE_BYTES: usize = 2047;
 pub const UML_OUTPUT_BYTES: usize = 64 << 10;
 /// How long the guest waits at the end for output that is still on the way.
 pub const UML_DRAIN_TIME: Duration = Duration::from_secs(2);
+/// Eighths of the guest's memory that TCP may take: before it saves, before it is pressed, and at most. The rest, a quarter, is
+/// for programs; [`UML_BASE_BYTES`] and [`UML_BYTES_PER_BYTE_HELD`] see to it that six eighths hold what the links do.
+pub const UML_TCP_MEMORY_EIGHTHS: [u64; 3] = [4, 5, 6];
