@@ -140,3 +140,6 @@ pub const OUTPUT_PARSED_BYTES: u64 = 64 << 20;
 pub const COMPARE_BLOCK_BYTES: usize = 1 << 20;
 /// Directories of results with the same date and host.
 pub const MAX_RUNS_PER_DAY: u32 = 1000;
+/// Eighths of the guest's memory that TCP may take: before it saves, before it is pressed, and at most. The rest, a quarter, is
+/// for programs; [`UML_BASE_BYTES`] and [`UML_BYTES_PER_BYTE_HELD`] see to it that six eighths hold what the links do.
+pub const UML_TCP_MEMORY_EIGHTHS: [u64; 3] = [4, 5, 6];

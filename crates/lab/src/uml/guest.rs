@@ -64,6 +64,9 @@ fn machine(directory: &str) -> Result<LastWord, UmlError> {
     mount_all(directory)?;
     let shared = Path::new(SHARED);
     let refused = modules::load();
+    let bytes = super::available_memory().bytes;
+    fs::write("/proc/sys/net/ipv4/tcp_mem", tcp_memory(bytes))
+        .map_err(UmlError::io("set net.ipv4.tcp_mem in the guest"))?;
     let mut stderr = open_output(job::STDERR)?;
     for line in refused {
         let _ = writeln!(stderr, "haul-lab: {line}");
@@ -104,6 +107,14 @@ fn machine(directory: &str) -> Result<LastWord, UmlError> {
         Some(reason) => LastWord::GaveUp(reason),
         None => LastWord::Ended(status),
     })
+}
+
+/// All hosts of a lab share what a kernel allows TCP, and it would allow a tenth of its memory: one flow on a long fast path
+/// exceeds that, and its window then stays small for good. The unit is a page.
+fn tcp_memory(bytes: u64) -> String {
+    let pages = bytes / 4096;
+    let [low, pressure, high] = limits::UML_TCP_MEMORY_EIGHTHS.map(|eighths| pages / 8 * eighths);
+    format!("{low} {pressure} {high}")
 }
 
 /// Every orphan of the machine is ours; the child's status is what counts.
@@ -215,4 +226,14 @@ fn child() -> Result<u8, UmlError> {
         job::complain(shared, &error.to_string())?;
     }
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tcp_may_have_most_of_the_machine() {
+        assert_eq!(tcp_memory(4 << 30), "524288 655360 786432");
+    }
 }
