@@ -192,8 +192,7 @@ impl Chart {
         if self.kind == PlotKind::Bar {
             mesh.disable_x_mesh();
         }
-        mesh
-            .x_labels(self.ticks.len())
+        mesh.x_labels(self.ticks.len())
             .y_label_formatter(&|y| if self.y_max < 10.0 { format!("{y:.1}") } else { format!("{y:.0}") })
             .x_desc(&self.x_title)
             .y_desc(self.y_title)
