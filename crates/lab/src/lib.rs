@@ -2,8 +2,7 @@
 //!
 //! `units`, `topology`, `plan` say what is wanted; `shape` decides what happens to each packet, with time and chance as
 //! arguments; `hosts`, `emulator` and `netem` make it real; `experiment` compares tools in it. Knows nothing of haul: it
-//! runs built programs and reads what
-//! they print.
+//! runs built programs and reads what they print.
 #![forbid(unsafe_code)]
 
 pub mod experiment;
