@@ -158,6 +158,8 @@ impl Rivals {
 
     /// Uses this file for a program instead of looking for it: `haul` from a build directory.
     pub fn set_program(&mut self, name: &str, path: PathBuf) {
+        // Tools run in directories of their own.
+        let path = std::path::absolute(&path).unwrap_or(path);
         self.programs.insert(name.to_owned(), path);
     }
 

@@ -38,6 +38,7 @@ impl Server {
         }
         let words = scope.fill_command(&spec.command, &[]).map_err(|error| trouble(error.to_string()))?;
         let mut command = command_line(&words, &attempt.wrap(), rivals).map_err(&trouble)?;
+        command.current_dir(attempt.work.join("server"));
         for (name, value) in &spec.env {
             command.env(name, scope.fill(value).map_err(|error| trouble(error.to_string()))?);
         }
