@@ -62,8 +62,15 @@ impl Table {
 
 /// Measures every link.
 ///
-/// `fault` says why what was measured since it was last asked must not be believed.
-pub fn run(topology: &Topology, plan: &Plan, hosts: &Hosts, fault: &dyn Fn() -> Option<String>) -> io::Result<Table> {
+/// `fault` says why what was measured since it was last asked must not be believed. A stream of probes has at most
+/// `most_packets`; what cannot be seen with so few is left out.
+pub fn run(
+    topology: &Topology,
+    plan: &Plan,
+    hosts: &Hosts,
+    most_packets: u64,
+    fault: &dyn Fn() -> Option<String>,
+) -> io::Result<Table> {
     let mut table = Table::default();
     // What happened while the lab was made does not count.
     let _ = fault();
@@ -77,7 +84,7 @@ pub fn run(topology: &Topology, plan: &Plan, hosts: &Hosts, fault: &dyn Fn() -> 
             };
             let ((sender, _), (receiver, address)) = (end(from), end(1 - from));
             let link_name = format!("{} {sender} to {receiver}", wire.name);
-            let direction = Direction { hosts, sender, receiver, address, link_name, mtu: link.mtu };
+            let direction = Direction { hosts, sender, receiver, address, link_name, mtu: link.mtu, most_packets };
             direction.measure(&spec, spec.queue_bytes(link.rtt()), link.has_large_segments(), &mut table)?;
         }
     }
@@ -92,6 +99,7 @@ struct Direction<'a> {
     address: Ipv4Addr,
     link_name: String,
     mtu: u32,
+    most_packets: u64,
 }
 
 /// What arrived of a stream of probes.
@@ -158,7 +166,16 @@ impl Direction<'_> {
             let slack = (2 * u64::from(self.mtu) * if large { 44 } else { 1 }) as f64 / queue_bytes.max(1) as f64;
             let holds = off.abs() <= QUEUE_TOLERANCE + slack;
             let latest = asked_delay + jitter + rate.time_of(queue_bytes);
-            self.row(table, "queue", Size { bytes: queue_bytes }, measured, format!("{:+.1} %", off * 100.0), holds);
+            if self.flood_time(rate, queue_bytes) >= rate.time_of(queue_bytes) * 5 {
+                self.row(
+                    table,
+                    "queue",
+                    Size { bytes: queue_bytes },
+                    measured,
+                    format!("{:+.1} %", off * 100.0),
+                    holds,
+                );
+            }
             self.fairness(rate, large, latest, table)?;
         }
         Ok(())
@@ -172,6 +189,7 @@ impl Direction<'_> {
             None => Duration::ZERO,
         };
         let gap = gap.max(LEAST_LOSS_GAP);
+        let wanted = wanted.min(self.most_packets as f64);
         let time = gap.mul_f64(wanted).min(LONGEST_LOSS_TIME);
         let stream = Stream { rate: None, gap, time, payload_bytes: LOSS_PAYLOAD_BYTES, at_once: 1, random: None };
         let heard = self.probe(&stream, spec.delay.unwrap_or_default().0)?;
@@ -185,12 +203,22 @@ impl Direction<'_> {
         Ok(())
     }
 
+    /// A fifth too much fills the queue in five times its own time.
+    fn flood_time(&self, rate: Rate, queue_bytes: u64) -> Duration {
+        let fill = rate.time_of(queue_bytes) * 5;
+        (fill * 2).clamp(SHORTEST_FLOOD, LONGEST_FLOOD).min(self.longest(rate))
+    }
+
+    /// The time of as many packets as there may be.
+    fn longest(&self, rate: Rate) -> Duration {
+        rate.time_of(u64::from(self.mtu) * 5 / 6).mul_f64(self.most_packets as f64)
+    }
+
     fn flood(&self, rate: Rate, large: bool, delay: Duration, queue_bytes: u64) -> io::Result<Heard> {
         let payload_bytes = self.mtu as usize - UDP_AND_IP_BYTES as usize;
         let at_once = if large { (64_000 / payload_bytes).max(1) } else { 1 };
-        // A fifth too much fills the queue in five times its own time.
         let fill = rate.time_of(queue_bytes) * 5;
-        let time = (fill * 2).clamp(SHORTEST_FLOOD, LONGEST_FLOOD);
+        let time = self.flood_time(rate, queue_bytes);
         let more = Rate::from_bits_per_s(rate.bits_per_s().saturating_mul(6) / 5);
         let stream = Stream { rate: more, gap: Duration::ZERO, time, payload_bytes, at_once, random: None };
         self.probe(&stream, delay + fill)
@@ -201,7 +229,7 @@ impl Direction<'_> {
         let payload_bytes = self.mtu as usize - UDP_AND_IP_BYTES as usize;
         let at_once = if large { (64_000 / payload_bytes).max(1) } else { 1 };
         let each = Rate::from_bits_per_s(rate.bits_per_s() * 3 / 2 / FAIR_FLOODS as u64);
-        let time = FAIR_TIME.max(latest * 10).min(LONGEST_FLOOD);
+        let time = FAIR_TIME.max(latest * 10).min(LONGEST_FLOOD).min(self.longest(rate));
         let stream = Stream { rate: each, gap: Duration::ZERO, time, payload_bytes, at_once, random: None };
         let heard = std::thread::scope(|scope| {
             let floods: Vec<_> = (0..FAIR_FLOODS)

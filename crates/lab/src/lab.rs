@@ -16,6 +16,7 @@ use crate::address::{self, DeviceKind, Kernel};
 use crate::calibrate::{self, Table};
 use crate::experiment::Place;
 use crate::hosts::Hosts;
+use crate::limits;
 use crate::netem::{self, WIRES};
 use crate::network::Network;
 use crate::plan::Plan;
@@ -123,8 +124,12 @@ impl Lab {
     /// Measures the lab itself.
     pub fn calibrate(&mut self) -> io::Result<Table> {
         let table = match &self.links {
-            Links::Emulated(network) => calibrate::run(&self.topology, &self.plan, &self.hosts, &|| network.fault()),
-            Links::Netem(_) => calibrate::run(&self.topology, &self.plan, &self.hosts, &|| None),
+            Links::Emulated(network) => {
+                calibrate::run(&self.topology, &self.plan, &self.hosts, u64::MAX, &|| network.fault())
+            }
+            Links::Netem(_) => {
+                calibrate::run(&self.topology, &self.plan, &self.hosts, limits::MAX_PROBES_IN_GUEST, &|| None)
+            }
         }?;
         if !table.holds() {
             self.disbelief = Some("the lab is not what was asked for, see calibration.md".into());

@@ -143,3 +143,5 @@ pub const MAX_RUNS_PER_DAY: u32 = 1000;
 /// Eighths of the guest's memory that TCP may take: before it saves, before it is pressed, and at most. The rest, a quarter, is
 /// for programs; [`UML_BASE_BYTES`] and [`UML_BYTES_PER_BYTE_HELD`] see to it that six eighths hold what the links do.
 pub const UML_TCP_MEMORY_EIGHTHS: [u64; 3] = [4, 5, 6];
+/// Probes of one stream in a guest kernel, which takes up to 100 us of real time for each packet: 3 s.
+pub const MAX_PROBES_IN_GUEST: u64 = 30_000;
