@@ -83,9 +83,9 @@ The hosts `client` and `server` find each other by name. All hosts see this mach
 /// What carries the packets.
 #[derive(Debug, Default, Args)]
 pub struct EngineArgs {
-    /// What carries the packets
-    #[arg(long, value_enum, default_value_t)]
-    pub engine: Engine,
+    /// What carries the packets [default: emulated, or what the experiment is meant for]
+    #[arg(long, value_enum)]
+    pub engine: Option<Engine>,
     /// The kernel for the engines virtual and uml [default: $HAUL_LAB_KERNEL, the one that `haul-lab kernel` built, or for
     /// uml the one of the package user-mode-linux]
     #[arg(long, value_name = "PATH")]

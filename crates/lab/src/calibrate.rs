@@ -228,7 +228,7 @@ impl Direction<'_> {
     fn fairness(&self, rate: Rate, large: bool, latest: Duration, table: &mut Table) -> io::Result<()> {
         let payload_bytes = self.mtu as usize - UDP_AND_IP_BYTES as usize;
         let at_once = if large { (64_000 / payload_bytes).max(1) } else { 1 };
-        let each = Rate::from_bits_per_s(rate.bits_per_s() * 3 / 2 / FAIR_FLOODS as u64);
+        let each = Rate::from_bits_per_s(rate.bits_per_s() * 6 / 5 / FAIR_FLOODS as u64);
         let time = FAIR_TIME.max(latest * 10).min(LONGEST_FLOOD).min(self.longest(rate));
         let stream = Stream { rate: each, gap: Duration::ZERO, time, payload_bytes, at_once, random: None };
         let heard = std::thread::scope(|scope| {
@@ -243,7 +243,7 @@ impl Direction<'_> {
         let (sum, squares) =
             shares.iter().fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
         let index = sum * sum / (shares.len() as f64 * squares).max(f64::MIN_POSITIVE);
-        let off = format!("{FAIR_FLOODS} floods of {rate} x 3/8");
+        let off = format!("{FAIR_FLOODS} floods of {rate} x 0.3");
         self.row(table, "fairness", format!("> {LEAST_FAIR}"), format!("{index:.4}"), off, index > LEAST_FAIR);
         Ok(())
     }

@@ -37,6 +37,11 @@ pub enum Engine {
 }
 
 impl Engine {
+    /// The engine of this name; none for others, such as `loopback`, which needs no lab.
+    pub fn from_word(word: &str) -> Option<Engine> {
+        [Engine::Emulated, Engine::Virtual, Engine::Uml].into_iter().find(|engine| engine.word() == word)
+    }
+
     /// The word that stands beside results.
     pub fn word(self) -> &'static str {
         match self {
@@ -75,7 +80,7 @@ impl Lab {
         names: &Path,
     ) -> io::Result<Lab> {
         let plan = Plan::of(topology).map_err(io::Error::other)?;
-        fs::write(names, plan.hosts_file())?;
+        fs::write(names, names_of(&plan))?;
         let hosts = Arc::new(Hosts::make(&plan)?);
         let links = match engine {
             Engine::Emulated => Links::Emulated(Network::start(topology, &plan, &hosts, captures)?),
@@ -170,6 +175,17 @@ impl Lab {
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
+}
+
+/// Lines of `/etc/hosts`. The machine's own name stays one that resolves: some servers do not start otherwise.
+fn names_of(plan: &Plan) -> String {
+    let mut names = plan.hosts_file();
+    let uname = rustix::system::uname();
+    let own = uname.nodename().to_string_lossy();
+    if !own.is_empty() && plan.host(&own).is_none() {
+        names.push_str(&format!("127.0.1.1 {own}\n"));
+    }
+    names
 }
 
 impl Place for Lab {

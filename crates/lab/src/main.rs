@@ -50,7 +50,7 @@ fn run(action: Action) -> Result<ExitCode, Failure> {
                     return Err(format!("--capture: there is no link {link}").into());
                 }
             }
-            if run.engine.engine != Engine::Emulated && !run.capture.is_empty() {
+            if run.engine.engine.is_some_and(|engine| engine != Engine::Emulated) && !run.capture.is_empty() {
                 return Err("--capture: only the engine emulated writes captures; run tcpdump on a host instead".into());
             }
             let mut request = request(topology, Task::Command(run.command.into_iter().map(Into::into).collect()));
@@ -114,12 +114,14 @@ fn experiment(typed: ExperimentArgs) -> Result<ExitCode, Failure> {
         rivals: typed.rivals.as_deref().map(absolute),
     };
     let spec = experiments::prepare(&job)?;
+    let mut engine = typed.engine;
+    engine.engine = engine.engine.or(spec.engine.as_deref().and_then(Engine::from_word));
     let bytes = spec.data.size.bytes.saturating_mul(spec.data.files.into());
     let first = experiments::first_topology(&spec)?;
     let mut request = request(first, Task::Experiment(Box::new(job)));
     request.host = spec.from.clone();
     request.file_bytes = bytes.saturating_mul(2);
-    start(request, &typed.engine)
+    start(request, &engine)
 }
 
 fn request(topology: String, task: Task) -> Request {
@@ -137,8 +139,8 @@ fn request(topology: String, task: Task) -> Request {
 }
 
 fn start(mut request: Request, engine: &EngineArgs) -> Result<ExitCode, Failure> {
-    request.engine = engine.engine;
-    let clock = match engine.engine {
+    request.engine = engine.engine.unwrap_or_default();
+    let clock = match request.engine {
         Engine::Emulated => return Ok(code(sandbox::run(&mut request)?)),
         Engine::Virtual => Clock::Virtual { start_s: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() },
         Engine::Uml => Clock::Real,
