@@ -170,7 +170,8 @@ fn mount_all(directory: &str) -> Result<(), UmlError> {
         mount_one("devtmpfs", "devtmpfs", "/dev", "mode=755")?;
     }
     make_directory("/dev/shm", 0o1777)?;
-    mount_one("tmpfs", "tmpfs", "/dev/shm", "mode=1777")?;
+    // More than the usual half of memory: data and copies of an experiment lie there, and its size was counted in.
+    mount_one("tmpfs", "tmpfs", "/dev/shm", "mode=1777,size=80%")?;
     make_directory("/dev/pts", 0o755)?;
     mount_one("devpts", "devpts", "/dev/pts", "mode=620,ptmxmode=666")?;
     // What sshd and locks expect.

@@ -16,6 +16,8 @@ pub struct Job {
     pub command: Vec<String>,
     /// All of it; nothing is inherited.
     pub environment: Vec<(String, String)>,
+    /// The guest is called as the machine is: results carry the name.
+    pub host_name: String,
     /// Of the command; must lie outside `/run` and `/dev`.
     pub directory: String,
 }
@@ -65,6 +67,7 @@ impl Job {
         Job {
             command: vec![program.display().to_string(), "guest-lab".into(), request.to_json()],
             environment: std::env::vars().collect(),
+            host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             directory: std::env::current_dir().map_or_else(|_| "/".into(), |path| path.display().to_string()),
         }
     }
@@ -124,6 +127,7 @@ mod tests {
         let job = Job {
             command: vec!["echo".into(), "two words".into()],
             environment: vec![("A".into(), "b=c".into())],
+            host_name: "here".into(),
             directory: "/".into(),
         };
         job.write(directory.path()).unwrap();

@@ -17,6 +17,9 @@ pub(super) fn run(job: &Job) -> Result<u8, UmlError> {
     };
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(job.environment.iter().cloned()).env("PATH", path(job));
+    // Without it the guest has none; some programs and all results want one.
+    rustix::system::sethostname(job.host_name.as_bytes())
+        .map_err(|error| UmlError::Io { what: "give the guest its name".into(), error: error.into() })?;
     // A directory that only the host has is no reason to fail.
     command.current_dir(if Path::new(&job.directory).is_dir() { &job.directory } else { "/" });
     Err(UmlError::Io { what: format!("start {program} in the guest"), error: command.exec() })
