@@ -6,6 +6,10 @@ set -euo pipefail
 wanted=(
     sshd:openssh-server ssh:openssh-client scp:openssh-client ssh-keygen:openssh-client
     ip:iproute2 nft:nftables mount:mount setpriv:util-linux rsync:rsync cc:gcc ping:iputils-ping linux.uml:user-mode-linux tc:iproute2
+    # What the lab's adapters are tried with.
+    globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs nginx:nginx-light
+    aria2c:aria2 curl:curl lftp:lftp vsftpd:vsftpd rclone:rclone xrootd:xrootd-server xrdcp:xrootd-client
+    iperf3:iperf3 mptcpize:mptcpize
 )
 
 PATH=$PATH:/usr/sbin:/sbin
