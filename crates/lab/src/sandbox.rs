@@ -43,7 +43,7 @@ pub enum SandboxError {
     #[error("{0}")]
     NoLab(String),
     /// The sandbox was killed, or its namespaces are refused.
-    #[error("the lab ended by signal {0}: it was killed, and everything in it went along")]
+    #[error("the lab was ended by signal {0}, and everything in it went along")]
     Killed(i32),
 }
 

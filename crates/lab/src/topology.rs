@@ -120,7 +120,7 @@ pub struct LinkSpec {
     #[serde(flatten)]
     pub both: DirectionSpec,
     /// What differs from the second end to the first.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "nothing_else")]
     pub back: DirectionSpec,
 }
 
@@ -149,6 +149,18 @@ pub struct DirectionSpec {
     pub corrupt: Option<Probability>,
     /// DiffServ classes instead of one queue.
     pub diffserv: Option<DiffServSpec>,
+}
+
+/// A direction that stands alone, where a word that is none of its own is refused. (Within a link the words of the link
+/// stand beside, and the link refuses the others.)
+fn nothing_else<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<DirectionSpec, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Alone {
+        #[serde(flatten)]
+        direction: DirectionSpec,
+    }
+    Alone::deserialize(deserializer).map(|alone| alone.direction)
 }
 
 /// The model of Gilbert and Elliott: a good and a bad state; all is lost in the bad one.
@@ -576,5 +588,9 @@ mod tests {
         }
         assert!(refused(&|text| text.replace("1Gbit", "fast")).contains("\"fast\" is no rate"));
         assert!(refused(&|text| text.replace("rtt", "rrt")).contains("rrt"), "a misspelt word is refused");
+        assert!(
+            refused(&|text| text.replace("back = { rate", "back = { rtt = '1ms', rate")).contains("rtt"),
+            "so it is for the way back"
+        );
     }
 }

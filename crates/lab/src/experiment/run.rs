@@ -21,6 +21,7 @@ use super::rival::{MissingTool, RivalSpec, Rivals, ServerSpec};
 use super::sample::{SAMPLES, Sample, SampleFile};
 use super::spec::{DataSpec, ExperimentSpec, ToolSpec};
 use crate::limits;
+use crate::shape::{Chance, Purpose};
 
 /// Where results go, and what differs from the file.
 #[derive(Clone, Debug)]
@@ -200,32 +201,17 @@ fn entrants<'a>(spec: &'a ExperimentSpec, rivals: &'a Rivals) -> (Vec<Entrant<'a
 
 /// Every repetition of every tool at one point. The same seed, the same order.
 fn order<'a>(spec: &ExperimentSpec, entrants: &[Entrant<'a>], point: u64, repetitions: u32) -> Vec<(Entrant<'a>, u32)> {
-    let mut chance = Chance { state: spec.seed ^ point.wrapping_mul(0x9e37_79b9_7f4a_7c15) };
+    let mut chance = Chance::new(spec.seed.wrapping_add(point), Purpose::Order);
     let mut order = Vec::new();
     for repetition in 0..repetitions {
         let mut round: Vec<Entrant<'a>> = entrants.to_vec();
         // Fisher and Yates.
         for last in (1..round.len()).rev() {
-            round.swap(last, chance.below(last as u64 + 1) as usize);
+            round.swap(last, chance.up_to(last as u64) as usize);
         }
         order.extend(round.into_iter().map(|entrant| (entrant, repetition)));
     }
     order
-}
-
-/// splitmix64: enough to shuffle a handful of tools.
-struct Chance {
-    state: u64,
-}
-
-impl Chance {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
 }
 
 fn set_up(

@@ -23,6 +23,7 @@ pub(crate) enum Purpose {
     Reordering,
     Backoff,
     Traffic,
+    Order,
 }
 
 /// Losses in a row, after E. N. Gilbert and E. O. Elliott: a good state and a bad one, in which everything is lost.
