@@ -71,6 +71,7 @@ man: build
 
 install: man
 	install -D -m 755 $(HAUL) $(DESTDIR)$(PREFIX)/bin/haul
+	install -D -m 755 $(HAUL)-lab $(DESTDIR)$(PREFIX)/bin/haul-lab
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 644 $(TARGET)/man/* $(DESTDIR)$(PREFIX)/share/man/man1/
 	install -D -m 644 $(TARGET)/completions/haul $(DESTDIR)$(PREFIX)/share/bash-completion/completions/haul

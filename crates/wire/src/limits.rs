@@ -30,7 +30,8 @@ pub const MAX_OPEN_ITEMS: usize = 16 << 10;
 /// Paths, link targets and attributes of the open items together, so that long ones cannot multiply with the above.
 pub const MAX_OPEN_ITEM_BYTES: usize = 32 << 20;
 
-/// Payload is cut into blocks of at most this size; a lane holds two of them.
+/// Payload is cut into blocks of at most this size; a lane holds two of them. With 64 KiB, 2 GB over loopback took 6 % longer: more
+/// system calls for the same bytes.
 pub const BLOCK_BYTES: usize = 256 << 10;
 
 /// Smallest chunk. A power of two, so that chunks are whole subtrees of the file's BLAKE3 tree.

@@ -38,6 +38,9 @@ pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Re
     result
 }
 
+/// Blocks are read, not mapped: 2 GB in memory, read by 256 KiB, hashed and sealed took 0.80 s on one core, and 0.84 s from a
+/// mapping (0.86 s populated ahead), which would also have to survive a file that is cut meanwhile.
+///
 /// One block being filled, one that was not yet sent, and the headers and trailers of the small files among them.
 const BUFFER_BYTES: usize = 2 * BLOCK_BYTES + 4096;
 
