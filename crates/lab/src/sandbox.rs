@@ -9,14 +9,17 @@
 //! As an ordinary user the lab lives in a user namespace in which the user is still the user; only the lab itself has the
 //! rights over its networks. As root it uses root's own rights.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use haul_sys::file;
 
 use crate::request::Request;
 
@@ -120,7 +123,7 @@ pub fn running() -> Vec<Running> {
     for entry in fs::read_dir(parent()).into_iter().flatten().flatten() {
         let path = entry.path();
         let Some(owner) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if !is_ours(owner) {
+        if is_orphaned(owner, &path) {
             // Its owner was killed; only files are left of it.
             let _ = fs::remove_dir_all(&path);
             continue;
@@ -165,6 +168,8 @@ pub fn enter(lab: &Running, host: &str) -> Result<Command, SandboxError> {
 /// A directory that goes with its owner.
 struct LabDirectory {
     path: PathBuf,
+    /// Locked as long as we live.
+    _lock: File,
 }
 
 impl Drop for LabDirectory {
@@ -198,16 +203,23 @@ fn make_directory() -> Result<LabDirectory, SandboxError> {
     drop(running());
     let path = parent.join(std::process::id().to_string());
     make(&path, true)?;
-    Ok(LabDirectory { path })
+    let lock = File::create(path.join(LOCK_FILE)).and_then(|lock| file::try_lock(lock.as_fd()).map(|_| lock));
+    match lock {
+        Ok(lock) => Ok(LabDirectory { path, _lock: lock }),
+        Err(cause) => Err(SandboxError::Files { path, cause }),
+    }
 }
 
 fn write(path: &Path, text: &str) -> Result<(), SandboxError> {
     fs::write(path, text).map_err(|cause| SandboxError::Files { path: path.to_owned(), cause })
 }
 
-/// Whether a process is a haul-lab: a process id may have been given to somebody else meanwhile.
-fn is_ours(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == "haul-lab")
+/// Whether a lab's owner is no more: there is no such process, or it is another one that got the number, since the owner
+/// holds its lock to the end.
+fn is_orphaned(owner: u32, directory: &Path) -> bool {
+    let lock = File::options().write(true).open(directory.join(LOCK_FILE));
+    !Path::new(&format!("/proc/{owner}")).exists()
+        || lock.is_ok_and(|lock| file::try_lock(lock.as_fd()).unwrap_or(false))
 }
 
 /// Owner -> setpriv, which became unshare -> process 1 -> the lab.
@@ -220,6 +232,7 @@ fn process_inside(owner: u32) -> Option<u32> {
     child_of(owner).and_then(child_of).and_then(child_of)
 }
 
+const LOCK_FILE: &str = "lock";
 const REQUEST_FILE: &str = "request.json";
 const RUNNING_FILE: &str = "running";
 

@@ -283,3 +283,22 @@ fn an_ordinary_user_has_a_lab_and_stays_an_ordinary_user() {
     assert!(!words.starts_with("0\n") && words.contains("1 received"), "{words}");
     assert!(words.contains("CapEff:\t0000000000000000"), "{words}");
 }
+
+#[test]
+fn a_lab_under_another_name_is_left_alone_by_the_next() {
+    if !possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let renamed = directory.path().join("my-lab");
+    std::fs::copy(env!("CARGO_BIN_EXE_haul-lab"), &renamed).unwrap();
+    let name = mark("renamed");
+    let file = topology(directory.path(), &format!("name = '{name}'\nhosts = {{ client = {{}} }}"));
+    let mut first = Command::new("timeout");
+    first.args(["--kill-after=5", LIMIT]).arg(&renamed).args(["run", &file, "--", "sh", "-c", "echo; exec sleep 60"]);
+    let first = started(first.stdout(Stdio::piped()).spawn().unwrap());
+    assert!(run(&["run", "--", "true"]).status.success());
+    let entered = run(&["exec", "--lab", &name, "client", "--", "true"]);
+    assert!(entered.status.success(), "{}", text(&entered));
+    end(first);
+}
