@@ -397,4 +397,4 @@ const LONGEST_FLOOD: Duration = Duration::from_secs(20);
 const SETTLE: Duration = Duration::from_millis(100);
 const PROBE_BUFFER_BYTES: usize = 4 << 20;
 const UDP_AND_IP_BYTES: u64 = 28;
-const FRAMING_BYTES: u64 = 38;
+const FRAMING_BYTES: u64 = limits::WIRE_OVERHEAD_BYTES as u64;

@@ -1,8 +1,9 @@
 //! What this machine can do for a lab, and what is missing, each with what to do about it.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::programs;
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +94,7 @@ fn tools() -> Finding {
     ];
     let absent: Vec<String> = needed
         .into_iter()
-        .filter(|(program, _)| on_path(program).is_none())
+        .filter(|(program, _)| programs::find(program).is_none())
         .map(|(program, package)| format!("{program} (package {package})"))
         .collect();
     if absent.is_empty() {
@@ -127,26 +128,13 @@ fn processors() -> Finding {
 }
 
 fn virtual_kernel() -> Finding {
-    match on_path("linux.uml") {
+    match programs::find("linux.uml") {
         Some(path) => good("engine uml", &path.display().to_string()),
         None => lacking(
             "engine uml",
             "not installed (package user-mode-linux); --engine virtual takes --kernel PATH".into(),
         ),
     }
-}
-
-/// Where a program lies, in the PATH or where administrators' programs are.
-pub fn on_path(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(more).map(|directory| directory.join(program)).find(|path| is_program(path))
-}
-
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-
-    fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 fn good(what: &'static str, words: &str) -> Finding {

@@ -13,6 +13,7 @@ use rustix::process::{WaitOptions, WaitStatus};
 use crate::experiments;
 use crate::hosts::Hosts;
 use crate::lab::{Engine, Lab};
+use crate::programs;
 use crate::request::{Request, Task, Word};
 use crate::sandbox;
 use crate::topology::{Topology, TopologyError};
@@ -149,7 +150,9 @@ fn companion(hosts: &Hosts, host: &str, line: &str) -> Result<(), LabError> {
     let failed = |cause| LabError::Command { command: line.to_owned(), cause };
     let mut child = hosts.spawn(host, command).map_err(failed)?;
     let start = Instant::now();
-    while start.elapsed() < LISTEN_LIMIT && !hosts.enter(host, listens_here) {
+    while start.elapsed() < LISTEN_LIMIT
+        && hosts.enter(host, || programs::listening_ports("/proc/thread-self")).is_empty()
+    {
         if let Some(status) = child.try_wait().map_err(failed)? {
             // A daemon leaves its first process; anything else that ends so early has failed.
             if !status.success() {
@@ -160,14 +163,6 @@ fn companion(hosts: &Hosts, host: &str, line: &str) -> Result<(), LabError> {
         std::thread::sleep(CHILD_CHECK);
     }
     Ok(())
-}
-
-/// Whether anybody on the calling thread's host listens on a TCP port. Source: proc(5), net/tcp; 0A is LISTEN.
-fn listens_here() -> bool {
-    ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"].iter().any(|table| {
-        let text = fs::read_to_string(table).unwrap_or_default();
-        text.lines().any(|line| line.split_ascii_whitespace().nth(3) == Some("0A"))
-    })
 }
 
 /// A command that was told to end gets some time, and then no more.

@@ -22,6 +22,7 @@ pub mod netem;
 pub mod network;
 pub mod pcap;
 pub mod plan;
+pub mod programs;
 pub mod request;
 pub mod sandbox;
 pub mod shape;

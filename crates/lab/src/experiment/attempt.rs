@@ -16,12 +16,12 @@ use super::identity::Identity;
 use super::matrix::Point;
 use super::place::Place;
 use super::process::{End, Process};
-use super::rival::{Check, FileSpec, RivalSpec, Rivals, ServerSpec, program_dirs};
+use super::rival::{Check, FileSpec, RivalSpec, Rivals, ServerSpec};
 use super::sample::Sample;
 use super::server::{Server, free_port, output_file};
 use super::spec::{ExperimentSpec, ToolSpec};
 use super::template::Scope;
-use crate::limits;
+use crate::{limits, programs};
 
 /// Everything that one measurement needs.
 pub(super) struct Attempt<'a> {
@@ -285,7 +285,7 @@ pub(super) fn command_line(words: &[String], wrap: &[String], rivals: &Rivals) -
     };
     command.args(rest);
     // For scripts, and for tools that call others.
-    if let Ok(path) = std::env::join_paths(program_dirs()) {
+    if let Ok(path) = std::env::join_paths(programs::directories()) {
         command.env("PATH", path);
     }
     Ok(command)

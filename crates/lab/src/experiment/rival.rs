@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{ExperimentError, file};
 use super::spec::{Scalar, ToolSpec};
+use crate::programs;
 
 /// How one tool is called.
 #[derive(Clone, Debug, serde::Deserialize)]
@@ -217,7 +218,7 @@ impl Rivals {
         if name.contains('/') {
             return Some(PathBuf::from(name)).filter(|path| path.is_file());
         }
-        program_dirs().into_iter().map(|dir| dir.join(name)).find(|path| is_program(path))
+        programs::find(name)
     }
 
     fn add_rival(&mut self, what: &str, text: &str) -> Result<(), ExperimentError> {
@@ -237,13 +238,6 @@ fn parse<T: serde::de::DeserializeOwned>(what: &str, text: &str) -> Result<T, Ex
     toml::from_str(text).map_err(|error| ExperimentError::Syntax { what: what.to_owned(), why: error.to_string() })
 }
 
-/// Those of the path, and those of daemons.
-pub(super) fn program_dirs() -> Vec<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(sbin).collect()
-}
-
 fn toml_files(dir: &Path) -> Result<Vec<PathBuf>, ExperimentError> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(file("read", dir))? {
@@ -254,11 +248,6 @@ fn toml_files(dir: &Path) -> Result<Vec<PathBuf>, ExperimentError> {
     }
     paths.sort();
     Ok(paths)
-}
-
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]

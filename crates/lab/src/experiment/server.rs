@@ -12,7 +12,7 @@ use super::place::Place;
 use super::process::Process;
 use super::rival::ServerSpec;
 use super::template::Scope;
-use crate::limits;
+use crate::{limits, programs};
 
 /// A server that listens. Dropped, it is killed with everything it started.
 pub(super) struct Server {
@@ -56,7 +56,8 @@ impl Server {
 
     fn await_port(&self, port: u16) -> Result<(), String> {
         let deadline = Instant::now() + limits::SERVER_START_MAX;
-        while !is_listening(self.process.id(), port) {
+        let process = format!("/proc/{}", self.process.id());
+        while !programs::listening_ports(&process).contains(&port) {
             if self.process.has_ended_within(limits::SERVER_LOOK_EVERY).map_err(|error| error.to_string())? {
                 return Err("it ended".into());
             }
@@ -72,20 +73,6 @@ fn spawn_logged(place: &dyn Place, host: &str, mut command: Command, log: &Path)
     let out = fs::OpenOptions::new().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
     Process::start(place, host, command)
-}
-
-/// Whether anything listens on this TCP port in the network of that process. Nothing is connected to: a probe would be
-/// the first client, and some servers take one only.
-fn is_listening(process: u32, port: u16) -> bool {
-    let wanted = format!(":{port:04X}");
-    ["tcp", "tcp6"].iter().any(|table| {
-        let text = fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
-        // sl local_address rem_address st ...; state 0A is LISTEN.
-        text.lines().skip(1).any(|line| {
-            let mut fields = line.split_whitespace().skip(1);
-            fields.next().is_some_and(|local| local.ends_with(&wanted)) && fields.nth(1) == Some("0A")
-        })
-    })
 }
 
 /// A port that nobody uses in our own network, and most likely nobody in that of a host of the lab either.

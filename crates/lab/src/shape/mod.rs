@@ -30,6 +30,8 @@ mod scenarios;
 
 use std::time::Duration;
 
+use crate::limits;
+
 pub(crate) use chance::{Chance, Purpose};
 pub use counters::Counters;
 pub use diffserv::Class;
@@ -53,7 +55,7 @@ pub trait Payload: Clone {
 
     /// Bytes that pass the wire. Short packets are not padded to the 46 bytes that Ethernet wants.
     fn wire_bytes(&self) -> u64 {
-        u64::from(self.ip_bytes()) + u64::from(self.packets()) * FRAMING_BYTES
+        u64::from(self.ip_bytes()) + u64::from(self.packets()) * u64::from(limits::WIRE_OVERHEAD_BYTES)
     }
 }
 
@@ -71,6 +73,3 @@ impl Nanos {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
-
-/// Around each packet on an Ethernet: 8 bytes of preamble, 14 of header, 4 of check sequence, and a gap of 12.
-const FRAMING_BYTES: u64 = 8 + 14 + 4 + 12;

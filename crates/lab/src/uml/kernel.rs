@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::UmlError;
+use crate::programs;
 
 /// The environment variable that names a kernel.
 pub const KERNEL_VARIABLE: &str = "HAUL_LAB_KERNEL";
@@ -142,7 +143,7 @@ const TOOLS: [(&str, &str); 11] = [
 /// Builds a kernel into the user's cache and returns its path. `dry`: only says what it would do. Needs no root: the package of
 /// the source is downloaded and unpacked, not installed.
 pub fn build(dry: bool, report: &mut dyn Write) -> Result<PathBuf, UmlError> {
-    let missing: Vec<(&str, &str)> = TOOLS.into_iter().filter(|(tool, _)| !on_path(tool)).collect();
+    let missing: Vec<(&str, &str)> = TOOLS.into_iter().filter(|(tool, _)| programs::find(tool).is_none()).collect();
     if !missing.is_empty() {
         let tools: Vec<&str> = missing.iter().map(|(tool, _)| *tool).collect();
         let mut packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
@@ -227,11 +228,6 @@ fn run(step: &BuildStep) -> Result<(), UmlError> {
         true => Ok(()),
         false => Err(UmlError::Refused { what: format!("the step {step}"), why: format!("failed ({status})") }),
     }
-}
-
-fn on_path(tool: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(tool).is_file())
 }
 
 #[cfg(test)]
