@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::experiment::{self, DataSpec, ExperimentSpec, Here, Place, PlaceError, Rivals, RunEvent, RunOptions};
+use crate::experiment::{self, DataSpec, ExperimentSpec, Here, Rivals, RunEvent, RunOptions, Testbed, TestbedError};
 use crate::inside::{EXIT_INVALID, Ended, LabError, os};
 use crate::lab::{Engine, Lab};
 use crate::request::ExperimentJob;
@@ -34,7 +34,7 @@ pub fn run(
     let calibrations = job.work.join("calibration.md");
     let _ = fs::remove_file(&calibrations);
     let loopback = spec.engine.as_deref() == Some(LOOPBACK);
-    let mut place = |topology: &Topology| -> Result<Box<dyn Place>, PlaceError> {
+    let mut testbed = |topology: &Topology| -> Result<Box<dyn Testbed>, TestbedError> {
         if loopback {
             return Ok(Box::new(Here));
         }
@@ -45,7 +45,7 @@ pub fn run(
         lab.begin()?;
         Ok(Box::new(lab))
     };
-    let outcome = experiment::run(&spec, &rivals, &options, &mut place, &mut |event| {
+    let outcome = experiment::run(&spec, &rivals, &options, &mut testbed, &mut |event| {
         if let Some(line) = line(event) {
             tell(&line);
         }

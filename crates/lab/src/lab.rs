@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{self, DeviceKind, Kernel};
 use crate::calibrate::{self, Table};
-use crate::experiment::Place;
+use crate::experiment::Testbed;
 use crate::hosts::Hosts;
 use crate::limits;
 use crate::netem::{self, WIRES};
@@ -188,7 +188,7 @@ fn names_of(plan: &Plan) -> String {
     names
 }
 
-impl Place for Lab {
+impl Testbed for Lab {
     fn spawn(&self, host: &str, command: Command) -> io::Result<Child> {
         Lab::spawn(self, host, command)
     }

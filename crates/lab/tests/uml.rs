@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use haul_lab::lab::Engine;
 use haul_lab::request::{Request, Task};
 use haul_lab::topology::Topology;
-use haul_lab::uml::{self, Clock, GuestStatus, Job, RunInUml, UmlError, kernel};
+use haul_lab::uml::{self, Clock, GuestJob, GuestStatus, RunInUml, UmlError, kernel};
 
 const WAN: &str = "hosts = { client = { preset = 'stock' }, server = { preset = 'stock' } }\n\
     [[links]]\nname = 'wan'\nends = ['client', 'server']\nrate = '10Mbit'\nrtt = '200ms'\n";
@@ -50,7 +50,7 @@ fn run(topology: &str, script: &str, limit: Duration, stop: bool) -> Option<Said
         directory: PathBuf::new(),
     };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_haul-lab"));
-    let mut job = Job::of_request(&program, &request);
+    let mut job = GuestJob::of_request(&program, &request);
     job.environment = vec![("GREETING".to_owned(), "hello there".to_owned())];
     job.directory = "/".to_owned();
     let what = RunInUml {

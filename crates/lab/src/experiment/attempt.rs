@@ -14,13 +14,13 @@ use std::time::{Instant, SystemTime};
 use super::data::DataSet;
 use super::identity::Identity;
 use super::matrix::Point;
-use super::place::Place;
 use super::process::{End, Process};
 use super::rival::{Check, FileSpec, RivalSpec, Rivals, ServerSpec};
 use super::sample::Sample;
 use super::server::{Server, free_port, output_file};
 use super::spec::{ExperimentSpec, ToolSpec};
 use super::template::Scope;
+use super::testbed::Testbed;
 use crate::{limits, programs};
 
 /// Everything that one measurement needs.
@@ -33,7 +33,7 @@ pub(super) struct Attempt<'a> {
     pub(super) point: &'a Point,
     pub(super) repetition: u32,
     pub(super) data: &'a DataSet,
-    pub(super) place: &'a dyn Place,
+    pub(super) testbed: &'a dyn Testbed,
     pub(super) identity: &'a Identity,
     /// Made for this measurement, removed after it.
     pub(super) work: PathBuf,
@@ -62,7 +62,7 @@ impl Attempt<'_> {
             Ok(()) => {}
         }
         // Asked in any case: what it says belongs to this sample and not to the next.
-        if let Some(fault) = self.place.fault() {
+        if let Some(fault) = self.testbed.fault() {
             sample.why.get_or_insert(fault);
         }
         sample.valid = sample.why.is_none();
@@ -76,7 +76,7 @@ impl Attempt<'_> {
             tool: self.tool.label().to_owned(),
             repetition: self.repetition,
             warm_up: self.repetition < self.spec.warm_up,
-            engine: self.place.engine().to_owned(),
+            engine: self.testbed.engine().to_owned(),
             unix_s: now.as_secs(),
             seconds: None,
             bytes: self.data.bytes,
@@ -164,7 +164,7 @@ impl Attempt<'_> {
         command.stdin(Stdio::null());
         command.stdout(output_file(out).map_err(failed)?).stderr(output_file(err).map_err(failed)?);
         let started = Instant::now();
-        let mut process = Process::start(self.place, host, command).map_err(failed)?;
+        let mut process = Process::start(self.testbed, host, command).map_err(failed)?;
         let end = process.wait(self.spec.timeout.0, cancelled).map_err(failed)?;
         sample.seconds = Some(started.elapsed().as_secs_f64());
         Ok(end)
@@ -175,7 +175,7 @@ impl Attempt<'_> {
         let mut scope = self.point.scope();
         let text = |path: &Path| path.display().to_string();
         let address =
-            self.place.address(server_host).ok_or_else(|| format!("the host {server_host} has no address"))?;
+            self.testbed.address(server_host).ok_or_else(|| format!("the host {server_host} has no address"))?;
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let mut second = free_port().map_err(|error| format!("no free port: {error}"))?;
         if second == port {
@@ -302,13 +302,13 @@ pub(super) fn write_files(files: &[FileSpec], scope: &Scope) -> io::Result<()> {
 }
 
 /// Runs a short command to its end. The reason when it fails, with the end of its output.
-pub(super) fn run_setup(place: &dyn Place, host: &str, mut command: Command, log: &Path) -> Result<(), String> {
+pub(super) fn run_setup(testbed: &dyn Testbed, host: &str, mut command: Command, log: &Path) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let mut run = || -> io::Result<End> {
         let out = fs::OpenOptions::new().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
         let command = std::mem::replace(&mut command, Command::new("true"));
-        Process::start(place, host, command)?.wait(limits::SETUP_MAX, &|| false)
+        Process::start(testbed, host, command)?.wait(limits::SETUP_MAX, &|| false)
     };
     match run() {
         Ok(End::Exited { status, .. }) if status.success() => Ok(()),

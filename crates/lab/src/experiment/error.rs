@@ -34,11 +34,11 @@ pub enum ExperimentError {
     },
     /// The lab of one point could not be set up.
     #[error("the lab for {point} did not start: {source}")]
-    Place {
+    Testbed {
         /// Which point of the sweep.
         point: String,
         /// What the engine said.
-        source: super::PlaceError,
+        source: super::TestbedError,
     },
     /// A command that prepares a point failed.
     #[error("setup on {host} failed: {command}: {why}\n  hint: it runs once for each point, before the first tool")]

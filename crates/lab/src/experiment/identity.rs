@@ -8,8 +8,8 @@ use std::io::{self, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::place::Place;
 use super::process::Process;
+use super::testbed::Testbed;
 
 /// The user that servers and tools run as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,12 +24,12 @@ pub(super) struct Identity {
 
 impl Identity {
     /// Asks a host of the lab.
-    pub(super) fn ask(place: &dyn Place, host: &str) -> io::Result<Identity> {
+    pub(super) fn ask(testbed: &dyn Testbed, host: &str) -> io::Result<Identity> {
         let mut command = Command::new("sh");
         command.args(["-c", "id -u; cat /proc/self/uid_map; cat /proc/self/gid_map"]).stdin(Stdio::null());
         let (mut read, write) = io::pipe()?;
         command.stdout(write);
-        let mut process = Process::start(place, host, command)?;
+        let mut process = Process::start(testbed, host, command)?;
         process.wait(Duration::from_secs(10), &|| false)?;
         let mut answer = String::new();
         // The other end is closed: the process has ended, and the command with our copy was used up.

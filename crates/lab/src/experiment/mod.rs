@@ -1,6 +1,6 @@
 //! Experiments as files: every tool over the same path, raw samples, a table, plots.
 //!
-//! spec (TOML) -> points (the matrix of its sweep) -> for each point a running lab ([`Place`]) -> each tool in turn, with its
+//! spec (TOML) -> points (the matrix of its sweep) -> for each point a running lab ([`Testbed`]) -> each tool in turn, with its
 //! real server -> samples, one JSON line each -> summary and plots.
 //!
 //! A failed or doubtful measurement is a sample too: it is kept with its reason, counted, and never part of a median.
@@ -11,7 +11,6 @@ mod data;
 mod error;
 mod identity;
 mod matrix;
-mod place;
 mod plot;
 mod process;
 mod report;
@@ -22,6 +21,7 @@ mod server;
 mod spec;
 mod summary;
 mod template;
+mod testbed;
 
 #[cfg(test)]
 mod scenarios;
@@ -29,7 +29,6 @@ mod scenarios;
 pub use builtin::EXPERIMENTS;
 pub use error::ExperimentError;
 pub use matrix::{Point, points, topology_text};
-pub use place::{Here, Place, PlaceError, PlaceFactory};
 pub use plot::draw;
 pub use report::{Report, report};
 pub use rival::{Check, MissingTool, Need, RivalSpec, Rivals, ServerSpec};
@@ -37,3 +36,4 @@ pub use run::{Outcome, RunEvent, RunOptions, run};
 pub use sample::{Sample, read_samples};
 pub use spec::{DataSpec, ExperimentSpec, FigureSpec, Metric, PlotKind, PlotSpec, Scalar, SetupSpec, ToolSpec};
 pub use summary::{Row, Spread, Summary};
+pub use testbed::{Here, Testbed, TestbedError, TestbedFactory};

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
-use super::place::Place;
+use super::testbed::Testbed;
 use crate::limits;
 
 /// A child in its own process group. Killed with all its descendants when it is dropped.
@@ -42,9 +42,9 @@ pub(super) enum End {
 
 impl Process {
     /// Starts a command on a host.
-    pub(super) fn start(place: &dyn Place, host: &str, mut command: Command) -> io::Result<Process> {
+    pub(super) fn start(testbed: &dyn Testbed, host: &str, mut command: Command) -> io::Result<Process> {
         command.process_group(0);
-        let mut child = place.spawn(host, command)?;
+        let mut child = testbed.spawn(host, command)?;
         let pid = Pid::from_child(&child);
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => Ok(Process { child, pid, fd, ended: false }),
@@ -184,7 +184,7 @@ fn cpu_s(process: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::Here;
+    use super::super::testbed::Here;
     use super::*;
 
     fn sh(script: &str) -> Process {

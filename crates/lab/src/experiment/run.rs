@@ -16,10 +16,10 @@ use super::data::DataSet;
 use super::error::{ExperimentError, file, wrong};
 use super::identity::Identity;
 use super::matrix::{self, Point};
-use super::place::{Place, PlaceFactory};
 use super::rival::{MissingTool, RivalSpec, Rivals, ServerSpec};
 use super::sample::{SAMPLES, Sample, SampleFile};
 use super::spec::{DataSpec, ExperimentSpec, ToolSpec};
+use super::testbed::{Testbed, TestbedFactory};
 use crate::limits;
 use crate::shape::{Chance, Purpose};
 
@@ -114,7 +114,7 @@ pub fn run(
     spec: &ExperimentSpec,
     rivals: &Rivals,
     options: &RunOptions,
-    factory: &mut PlaceFactory<'_>,
+    factory: &mut TestbedFactory<'_>,
     progress: &mut dyn FnMut(&RunEvent<'_>),
 ) -> Result<Outcome, ExperimentError> {
     let (entrants, missing) = entrants(spec, rivals);
@@ -153,10 +153,11 @@ pub fn run(
         }
         progress(&RunEvent::Point(point));
         let topology = matrix::topology(spec, point)?;
-        let place = factory(&topology).map_err(|source| ExperimentError::Place { point: point.to_string(), source })?;
-        let identity = Identity::ask(place.as_ref(), &spec.to)
-            .map_err(|source| ExperimentError::Place { point: point.to_string(), source: source.into() })?;
-        set_up(spec, point, place.as_ref(), rivals, &dir)?;
+        let testbed =
+            factory(&topology).map_err(|source| ExperimentError::Testbed { point: point.to_string(), source })?;
+        let identity = Identity::ask(testbed.as_ref(), &spec.to)
+            .map_err(|source| ExperimentError::Testbed { point: point.to_string(), source: source.into() })?;
+        set_up(spec, point, testbed.as_ref(), rivals, &dir)?;
         for ((tool, rival, server), repetition) in todo {
             if cancelled() {
                 return Ok(Outcome { dir, samples, missing, cancelled: true });
@@ -171,7 +172,7 @@ pub fn run(
                 point,
                 repetition,
                 data: &data,
-                place: place.as_ref(),
+                testbed: testbed.as_ref(),
                 identity: &identity,
                 work: work.join(format!("run-{}", std::process::id())),
             };
@@ -217,7 +218,7 @@ fn order<'a>(spec: &ExperimentSpec, entrants: &[Entrant<'a>], point: u64, repeti
 fn set_up(
     spec: &ExperimentSpec,
     point: &Point,
-    place: &dyn Place,
+    testbed: &dyn Testbed,
     rivals: &Rivals,
     dir: &Path,
 ) -> Result<(), ExperimentError> {
@@ -226,7 +227,7 @@ fn set_up(
         let run = || -> Result<(), String> {
             let words = point.scope().fill_command(&setup.command, &[]).map_err(|error| error.to_string())?;
             let command: Command = command_line(&words, &[], rivals)?;
-            run_setup(place, &setup.host, command, &log)
+            run_setup(testbed, &setup.host, command, &log)
         };
         run().map_err(|why| ExperimentError::Setup {
             host: setup.host.clone(),

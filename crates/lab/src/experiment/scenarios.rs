@@ -49,7 +49,7 @@ fn options(dir: &Path) -> RunOptions {
     RunOptions { results: dir.join("results"), resume: None, work: dir.join("work"), cancelled }
 }
 
-fn here(_: &Topology) -> Result<Box<dyn Place>, PlaceError> {
+fn here(_: &Topology) -> Result<Box<dyn Testbed>, TestbedError> {
     Ok(Box::new(Here))
 }
 
@@ -172,7 +172,7 @@ fn an_interrupted_run_goes_on_without_measuring_anything_twice() {
     assert_eq!((second.samples.len(), runs(), second.cancelled), (6, 6, false));
     assert_eq!(second.samples[..2], first.samples[..]);
 
-    let mut no_lab = |_: &Topology| -> Result<Box<dyn Place>, PlaceError> { Err("no lab is needed".into()) };
+    let mut no_lab = |_: &Topology| -> Result<Box<dyn Testbed>, TestbedError> { Err("no lab is needed".into()) };
     let third = run(&spec, &rivals, &options, &mut no_lab, &mut |_| {}).unwrap();
     assert_eq!((third.samples.len(), runs()), (6, 6));
 
@@ -184,7 +184,7 @@ fn an_interrupted_run_goes_on_without_measuring_anything_twice() {
 /// A network that is not content with itself.
 struct Faulty;
 
-impl Place for Faulty {
+impl Testbed for Faulty {
     fn spawn(&self, host: &str, command: std::process::Command) -> std::io::Result<std::process::Child> {
         Here.spawn(host, command)
     }
@@ -208,7 +208,7 @@ fn a_sample_of_a_network_at_fault_does_not_count() {
     let rivals = shell_rivals(dir.path(), &[("good", "cp -r {data} {target}")]);
     let mut spec = ExperimentSpec::parse(SPEC).unwrap();
     spec.keep_tools(&["good".into()]).unwrap();
-    let mut faulty = |_: &Topology| -> Result<Box<dyn Place>, PlaceError> { Ok(Box::new(Faulty)) };
+    let mut faulty = |_: &Topology| -> Result<Box<dyn Testbed>, TestbedError> { Ok(Box::new(Faulty)) };
     let outcome = run(&spec, &rivals, &options(dir.path()), &mut faulty, &mut |_| {}).unwrap();
     let summary = Summary::of(&spec, &outcome.samples, &[]);
     assert_eq!((summary.rows[0].seconds, summary.rows[0].invalid), (None, 2));
@@ -220,7 +220,7 @@ fn a_lab_that_does_not_start_says_for_which_point() {
     let dir = tempfile::tempdir().unwrap();
     let rivals = shell_rivals(dir.path(), &[("good", "true")]);
     let spec = ExperimentSpec::parse(SPEC).unwrap();
-    let mut broken = |_: &Topology| -> Result<Box<dyn Place>, PlaceError> { Err("no TUN devices here".into()) };
+    let mut broken = |_: &Topology| -> Result<Box<dyn Testbed>, TestbedError> { Err("no TUN devices here".into()) };
     let error = run(&spec, &rivals, &options(dir.path()), &mut broken, &mut |_| {}).unwrap_err().to_string();
     assert_eq!(error, "the lab for rate 1Gbit did not start: no TUN devices here");
 }

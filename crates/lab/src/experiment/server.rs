@@ -8,10 +8,10 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::attempt::{Attempt, Trouble, command_line, run_setup, write_files};
-use super::place::Place;
 use super::process::Process;
 use super::rival::ServerSpec;
 use super::template::Scope;
+use super::testbed::Testbed;
 use crate::{limits, programs};
 
 /// A server that listens. Dropped, it is killed with everything it started.
@@ -28,13 +28,13 @@ impl Server {
         scope: &Scope,
         log: &Path,
     ) -> Result<Server, Trouble> {
-        let (place, rivals) = (attempt.place, attempt.rivals);
+        let (testbed, rivals) = (attempt.testbed, attempt.rivals);
         let trouble = |why: String| Trouble::Failed(format!("the server {} did not start: {why}", spec.name));
         write_files(&spec.files, scope).map_err(|error| trouble(error.to_string()))?;
         for words in &spec.setup {
             let words = scope.fill_command(words, &[]).map_err(|error| trouble(error.to_string()))?;
             let command = command_line(&words, &attempt.identity.wrap, rivals).map_err(&trouble)?;
-            run_setup(place, host, command, log).map_err(trouble)?;
+            run_setup(testbed, host, command, log).map_err(trouble)?;
         }
         let words = scope.fill_command(&spec.command, &[]).map_err(|error| trouble(error.to_string()))?;
         let mut command = command_line(&words, &attempt.wrap(), rivals).map_err(&trouble)?;
@@ -42,7 +42,7 @@ impl Server {
         for (name, value) in &spec.env {
             command.env(name, scope.fill(value).map_err(|error| trouble(error.to_string()))?);
         }
-        let process = spawn_logged(place, host, command, log).map_err(|error| trouble(error.to_string()))?;
+        let process = spawn_logged(testbed, host, command, log).map_err(|error| trouble(error.to_string()))?;
         let port = scope.fill("{port}").ok().and_then(|port| port.parse().ok()).unwrap_or_default();
         let server = Server { process };
         server.await_port(port).map_err(|why| trouble(format!("{why}{}", super::attempt::tail_of(log))))?;
@@ -69,10 +69,10 @@ impl Server {
     }
 }
 
-fn spawn_logged(place: &dyn Place, host: &str, mut command: Command, log: &Path) -> io::Result<Process> {
+fn spawn_logged(testbed: &dyn Testbed, host: &str, mut command: Command, log: &Path) -> io::Result<Process> {
     let out = fs::OpenOptions::new().create(true).append(true).open(log)?;
     command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-    Process::start(place, host, command)
+    Process::start(testbed, host, command)
 }
 
 /// A port that nobody uses in our own network, and most likely nobody in that of a host of the lab either.

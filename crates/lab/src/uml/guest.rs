@@ -222,7 +222,7 @@ fn check_that_this_is_uml() -> Result<(), UmlError> {
 /// The child of process 1.
 fn child() -> Result<u8, UmlError> {
     let shared = Path::new(SHARED);
-    let outcome = job::Job::read(shared).and_then(|job| lab::run(&job));
+    let outcome = job::GuestJob::read(shared).and_then(|job| lab::run(&job));
     if let Err(error) = &outcome {
         job::complain(shared, &error.to_string())?;
     }

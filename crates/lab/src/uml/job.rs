@@ -11,7 +11,7 @@ use crate::request::Request;
 
 /// What the guest is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Job {
+pub struct GuestJob {
     /// Program and arguments.
     pub command: Vec<String>,
     /// All of it; nothing is inherited.
@@ -60,11 +60,11 @@ impl GuestStatus {
     }
 }
 
-impl Job {
+impl GuestJob {
     /// The command is our own program, which makes the lab of the request and does its task.
-    pub fn of_request(program: &Path, request: &Request) -> Job {
+    pub fn of_request(program: &Path, request: &Request) -> GuestJob {
         let request = Request { directory: IN_GUEST.into(), ..request.clone() };
-        Job {
+        GuestJob {
             command: vec![program.display().to_string(), "guest-lab".into(), request.to_json()],
             environment: std::env::vars().collect(),
             host_name: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -77,8 +77,8 @@ impl Job {
         write(directory, JOB, self)
     }
 
-    /// As [`Job::write`] wrote it.
-    pub(super) fn read(directory: &Path) -> Result<Job, UmlError> {
+    /// As [`GuestJob::write`] wrote it.
+    pub(super) fn read(directory: &Path) -> Result<GuestJob, UmlError> {
         let path = directory.join(JOB);
         let text = fs::read(&path).map_err(UmlError::io(format!("read {}", path.display())))?;
         serde_json::from_slice(&text).map_err(|error| UmlError::Refused { what: JOB.into(), why: error.to_string() })
@@ -124,14 +124,14 @@ mod tests {
     #[test]
     fn a_job_arrives_as_it_was_sent() {
         let directory = tempfile::tempdir().unwrap();
-        let job = Job {
+        let job = GuestJob {
             command: vec!["echo".into(), "two words".into()],
             environment: vec![("A".into(), "b=c".into())],
             host_name: "here".into(),
             directory: "/".into(),
         };
         job.write(directory.path()).unwrap();
-        assert_eq!(Job::read(directory.path()).unwrap(), job);
+        assert_eq!(GuestJob::read(directory.path()).unwrap(), job);
         assert_eq!(LastWord::read(directory.path()), None);
     }
 

@@ -5,13 +5,13 @@ use std::path::Path;
 use std::process::Command;
 
 use super::UmlError;
-use super::job::Job;
+use super::job::GuestJob;
 
 /// Where tools lie that an ordinary user's PATH may leave out.
 pub(super) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Becomes the command; comes back only when that fails.
-pub(super) fn run(job: &Job) -> Result<u8, UmlError> {
+pub(super) fn run(job: &GuestJob) -> Result<u8, UmlError> {
     let Some((program, arguments)) = job.command.split_first() else {
         return Err(UmlError::Refused { what: "the command".into(), why: "is empty".into() });
     };
@@ -26,7 +26,7 @@ pub(super) fn run(job: &Job) -> Result<u8, UmlError> {
 }
 
 /// The user's, and behind it where `ip` and `sshd` are.
-fn path(job: &Job) -> String {
+fn path(job: &GuestJob) -> String {
     match job.environment.iter().find(|(name, _)| name == "PATH") {
         Some((_, path)) => format!("{path}:{SYSTEM_PATH}"),
         None => SYSTEM_PATH.to_owned(),

@@ -29,7 +29,7 @@ use crate::request::Request;
 use crate::topology::Topology;
 use crate::units::Size;
 
-pub use job::{GuestStatus, Job};
+pub use job::{GuestJob, GuestStatus};
 
 /// What runs in the kernel, and which one.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub struct RunInUml {
     /// Of the guest, at most; from [`memory_for`].
     pub memory: Size,
     /// What to make there and what to run.
-    pub job: Job,
+    pub job: GuestJob,
     /// Of the wall, not of the guest.
     pub limit: Duration,
 }
@@ -113,7 +113,7 @@ impl RunInUml {
         let found = kernel::find(&kernel::Places::of_user(kernel), clock != Clock::Real)?;
         let program = std::env::current_exe().map_err(UmlError::io("find our own program"))?;
         let memory = memory_for(&topology, available_memory().bytes).bytes.saturating_add(request.file_bytes);
-        let job = Job::of_request(&program, request);
+        let job = GuestJob::of_request(&program, request);
         Ok(RunInUml {
             kernel: found.path,
             program,

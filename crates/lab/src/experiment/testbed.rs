@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 use crate::topology::Topology;
 
 /// A running lab, as an experiment sees it.
-pub trait Place {
+pub trait Testbed {
     /// Starts a command on a host: in its network namespace, with the names of all hosts resolving.
     ///
     /// The child must be the command itself (not a wrapper that waits for it), so that its process group can be killed and
@@ -26,16 +26,16 @@ pub trait Place {
 }
 
 /// Why a lab could not be set up; shown to the user as it is.
-pub type PlaceError = Box<dyn std::error::Error + Send + Sync>;
+pub type TestbedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sets a lab up, one for each point of a sweep. It is taken down when the place is dropped.
-pub type PlaceFactory<'a> = dyn FnMut(&Topology) -> Result<Box<dyn Place + 'a>, PlaceError> + 'a;
+/// Sets a lab up, one for each point of a sweep. It is taken down when the testbed is dropped.
+pub type TestbedFactory<'a> = dyn FnMut(&Topology) -> Result<Box<dyn Testbed + 'a>, TestbedError> + 'a;
 
 /// This machine as it is: no namespaces, every host is loopback. For trying adapters, and for tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Here;
 
-impl Place for Here {
+impl Testbed for Here {
     fn spawn(&self, _host: &str, mut command: Command) -> io::Result<Child> {
         command.spawn()
     }
