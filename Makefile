@@ -8,12 +8,15 @@ TRIPLE := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 HAUL   := $(TARGET)/$(TRIPLE)/release/haul
 
-.PHONY: all build test setup-test fmt-check clippy tidy unit e2e lint-deny demo bench man install clean help
+.PHONY: all build haul test setup-test fmt-check clippy tidy unit e2e lint-deny demo bench man install clean help
 
 all: build
 
-build:
-	$(CARGO) build --release --locked -p haul-cli -p haul-lab
+build: haul
+	$(CARGO) build --release --locked -p haul-lab
+
+haul:
+	$(CARGO) build --release --locked -p haul-cli
 
 # Everything that must be clean, quickest first.
 test: setup-test fmt-check tidy clippy unit build e2e lint-deny-if-there
@@ -36,7 +39,7 @@ unit:
 
 # Scenarios with the release build between network namespaces (root; otherwise most of them say why they are skipped).
 # `make e2e TESTS=resume` runs a part.
-e2e: build
+e2e: haul
 	HAUL_BIN=$(abspath $(HAUL)) $(CARGO) test --locked -p haul-e2e -- --test-threads=2 $(TESTS)
 
 # Licences, sources and known vulnerabilities of the dependencies.
@@ -53,11 +56,11 @@ lint-deny-if-there:
 	    echo "skipped: cargo-deny is not installed (cargo install cargo-deny --locked; then make lint-deny)"; \
 	fi
 
-demo: build
+demo: haul
 	HAUL_BIN=$(abspath $(HAUL)) scripts/demo.sh
 
 # Prints Markdown tables; `make bench > bench.md`. See scripts/bench.sh --help.
-bench: build
+bench: haul
 	@HAUL_BIN=$(abspath $(HAUL)) scripts/bench.sh
 
 # Manual pages and completions, made from the definitions of the flags.
