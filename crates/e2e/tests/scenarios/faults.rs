@@ -83,7 +83,9 @@ fn a_full_disk_here_stops_a_pull() {
     plant::file(&source, 40 << 20, 1);
     let run = lab.cp().arg(at("alpha", &source)).arg(disk.path().join("large")).run();
     run.expect(code::SPACE).says(&["space"]);
-    assert!(!disk.path().join("large").exists());
+    // Nothing arrived, so nothing is left: neither under the final name nor under a temporary one.
+    let left: Vec<_> = fs::read_dir(disk.path()).expect("own disk").flatten().map(|entry| entry.file_name()).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]

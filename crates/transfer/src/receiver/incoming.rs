@@ -164,8 +164,13 @@ impl Incoming {
             return Ok(Arc::clone(part));
         }
         let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
-        if !self.sparse() {
-            part.reserve(self.identity.size)?;
+        if !self.sparse()
+            && let Err(error) = part.reserve(self.identity.size)
+        {
+            // It is empty and has no journal: nothing would ever use or remove it. Why it cannot be filled matters more than
+            // why it cannot be removed.
+            let _ = part.discard();
+            return Err(error);
         }
         large.part = Some(Arc::clone(&part));
         Ok(part)
