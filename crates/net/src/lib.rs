@@ -12,6 +12,7 @@
 
 pub mod dial;
 mod error;
+pub mod host;
 pub mod identity;
 pub mod limits;
 pub mod listen;

@@ -1,13 +1,12 @@
 //! How a TCP connection is tuned to its path: ask, read back, report.
 
-use std::fs;
 use std::io;
 use std::net::TcpStream;
 
 use haul_sys::{socket, tcp_info};
 use socket2::{SockRef, TcpKeepalive};
 
-use crate::limits;
+use crate::{host, limits};
 
 /// One setting: what was asked, what the kernel granted, and why it was asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,16 +51,6 @@ pub fn apply(stream: &TcpStream, congestion_control: Option<&str>) -> Vec<Applie
     ]
 }
 
-/// Congestion controls this process may choose from, by name.
-pub fn allowed_congestion_controls() -> Vec<String> {
-    // The file is always there on Linux; elsewhere nothing can be chosen.
-    fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
-        .unwrap_or_default()
-        .split_whitespace()
-        .map(str::to_owned)
-        .collect()
-}
-
 fn apply_no_delay(stream: &TcpStream) -> Applied {
     let granted = stream.set_nodelay(true).and_then(|()| stream.nodelay()).map(on_off);
     applied("TCP_NODELAY", "on", granted, "writes are whole messages already")
@@ -81,7 +70,7 @@ fn apply_congestion_control(stream: &TcpStream, user: Option<&str>, rtt_us: Opti
                 "asked for by the user, but {}; the host allows {} \
                  (net.ipv4.tcp_allowed_congestion_control)",
                 why_refused(error),
-                allowed_congestion_controls().join(", ")
+                host::limits().allowed_congestion_controls.join(", ")
             ),
         };
         return applied(what, user, granted.or(Ok(host)), reason);

@@ -8,6 +8,7 @@ use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, Fa
 use haul_wire::limits::MAX_TEXT_BYTES;
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
 use haul_wire::path::{PathFault, RelPath};
+use haul_wire::summary::HostLimits;
 
 use crate::error::{Error, Fault};
 use crate::job::{Carriage, Cipher, Selection};
@@ -45,6 +46,18 @@ pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wir
         compress: carriage.compress,
         timeout_ms: u32::try_from(carriage.timeout.as_millis()).unwrap_or(u32::MAX),
         congestion_control: carriage.congestion_control.clone(),
+    }
+}
+
+/// 0 for what the host does not tell.
+pub(crate) fn host_limits(limits: haul_net::host::Limits) -> HostLimits {
+    HostLimits {
+        rmem_max_bytes: limits.rmem_max_bytes.unwrap_or(0),
+        wmem_max_bytes: limits.wmem_max_bytes.unwrap_or(0),
+        tcp_rmem_max_bytes: limits.tcp_rmem_max_bytes.unwrap_or(0),
+        tcp_wmem_max_bytes: limits.tcp_wmem_max_bytes.unwrap_or(0),
+        congestion_control: limits.congestion_control.unwrap_or_default(),
+        allowed_congestion_controls: limits.allowed_congestion_controls,
     }
 }
 

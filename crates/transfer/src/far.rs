@@ -75,6 +75,7 @@ pub(crate) fn hello(identity: &Identity, ports: Ports) -> AgentHello {
         ssh_server,
         ssh_client,
         cpus: cpus(),
+        limits: convert::host_limits(haul_net::host::limits()),
         fast_aes: haul_net::preferred_ciphers(None).first() == Some(&haul_net::Cipher::Aes128Gcm),
     }
 }

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec::CodecFault;
 use crate::limits::{MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES};
 use crate::manifest::PackedItem;
+use crate::summary::{HostLimits, PathSummary};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +52,11 @@ pub enum Control {
     Admit {
         /// Ed25519 public key.
         key: [u8; 32],
+    },
+    /// Sender to the side that connects the lanes: this many in all would go faster.
+    WantLanes {
+        /// How many.
+        lanes: u16,
     },
     /// Sender to receiver: the sources are open.
     Begin {
@@ -114,6 +120,8 @@ pub struct AgentHello {
     pub cpus: u16,
     /// Its CPU does AES-GCM fast.
     pub fast_aes: bool,
+    /// What it grants one connection.
+    pub limits: HostLimits,
 }
 
 /// An IP address.
@@ -404,6 +412,8 @@ pub struct ReceiverSummary {
 pub struct SenderSummary {
     /// Where its lanes' time went.
     pub time: LaneTime,
+    /// The path as it saw it.
+    pub path: PathSummary,
 }
 
 /// Ends the job.
@@ -459,9 +469,12 @@ impl Control {
                 };
                 within(outcomes.len() <= MAX_BATCH_ITEMS && outcomes.iter().all(texts_fit), "outcomes")
             }
-            Control::AgentHello(hello) => {
-                within(hello.addresses.len() <= MAX_CANDIDATES && short(&hello.version), "addresses")
-            }
+            Control::AgentHello(hello) => within(
+                hello.addresses.len() <= MAX_CANDIDATES && short(&hello.version) && hello.limits.is_within_limits(),
+                "addresses",
+            ),
+            Control::WantLanes { lanes } => within(*lanes <= MAX_LANES, "lanes"),
+            Control::Bye(summary) => within(short(&summary.path.congestion_control), "summary"),
             Control::Dial(dial) => {
                 within(dial.candidates.len() <= MAX_CANDIDATES && dial.lanes <= MAX_LANES, "candidates")
             }
@@ -495,7 +508,6 @@ impl Control {
             | Control::Again { .. }
             | Control::LaneLost { .. }
             | Control::Summary(_)
-            | Control::Bye(_)
             | Control::Ping => Ok(()),
         }
     }

@@ -20,10 +20,11 @@ pub mod lane;
 pub mod limits;
 pub mod manifest;
 pub mod path;
+pub mod summary;
 
 pub use control::Control;
 pub use manifest::{Item, ItemKind};
 pub use path::RelPath;
 
 /// Both ends must speak exactly this version; a far side with another one gets our own program copied over.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;

@@ -54,6 +54,9 @@ pub const MAX_XATTR_BYTES: usize = 256 << 10;
 /// Source paths, filter rules and `--files-from` names of one job, and their bytes together (they travel in one frame).
 pub const MAX_SPEC_ITEMS: usize = 64 << 10;
 
+/// Congestion controls a host may tell; Linux has some twenty.
+pub const MAX_CONGESTION_CONTROLS: usize = 64;
+
 /// Addresses one side offers for being reached.
 pub const MAX_CANDIDATES: usize = 64;
 

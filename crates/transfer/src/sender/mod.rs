@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use haul_store::{ResolveOptions, SourceSet, StoreError};
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary, Wanted};
+use haul_wire::summary::PathSummary;
 
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
@@ -189,7 +190,7 @@ impl<'a> Session<'a> {
         drop(events);
         self.lanes.join();
         let receiver = result?;
-        Ok((SenderSummary { time: self.shared.time() }, receiver))
+        Ok((SenderSummary { time: self.shared.time(), path: PathSummary::default() }, receiver))
     }
 }
 

@@ -1,0 +1,88 @@
+//! What each end of a session found out about its host and the path: for choices while it runs, and for the report.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{MAX_CONGESTION_CONTROLS, MAX_TEXT_BYTES};
+
+/// What a host grants one connection (tcp(7), socket(7)). 0 and empty: it does not tell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostLimits {
+    /// `net.core.rmem_max`
+    pub rmem_max_bytes: u64,
+    /// `net.core.wmem_max`
+    pub wmem_max_bytes: u64,
+    /// Third value of `net.ipv4.tcp_rmem`
+    pub tcp_rmem_max_bytes: u64,
+    /// Third value of `net.ipv4.tcp_wmem`
+    pub tcp_wmem_max_bytes: u64,
+    /// `net.ipv4.tcp_congestion_control`
+    pub congestion_control: String,
+    /// `net.ipv4.tcp_allowed_congestion_control`
+    pub allowed_congestion_controls: Vec<String>,
+}
+
+impl HostLimits {
+    /// Whether an honest host could have said it.
+    pub fn is_within_limits(&self) -> bool {
+        self.allowed_congestion_controls.len() <= MAX_CONGESTION_CONTROLS
+            && self.congestion_control.len() <= MAX_TEXT_BYTES
+            && self.allowed_congestion_controls.iter().all(|name| name.len() <= MAX_TEXT_BYTES)
+    }
+}
+
+/// The path as its sender saw it. Rates are of all lanes together; 0 means unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathSummary {
+    /// Smallest round-trip time.
+    pub rtt_min_us: u32,
+    /// Median over the samples of the time that packets stood in queues: smoothed round-trip time less the smallest.
+    pub queueing_us: u32,
+    /// Bytes sent again of a million bytes sent.
+    pub resent_ppm: u32,
+    /// What the path can carry, as far as it was seen.
+    pub capacity_bytes_per_s: u64,
+    /// Most bytes that one lane may have under way: send buffer or receive window, whichever is less.
+    pub window_bytes: u64,
+    /// Lanes that carried data at the end.
+    pub lanes: u16,
+    /// Congestion control of the lanes at the end.
+    pub congestion_control: String,
+    /// Standard deviation of the rate over whole seconds after the ramp, as a share of the mean in parts per thousand; 0 when there
+    /// were fewer than three.
+    pub rate_variation_permille: u32,
+    /// What held the lanes while they waited for the network.
+    pub time: PathTime,
+}
+
+/// Lane time in which the network was waited for, by cause, in microseconds over all lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathTime {
+    /// Growing to the speed of the path.
+    pub ramp_us: u64,
+    /// The link was full of our data.
+    pub capacity_us: u64,
+    /// The link was full, and others used a part of it.
+    pub contention_us: u64,
+    /// The receive window was smaller than the path.
+    pub receive_window_us: u64,
+    /// The send buffer was smaller than the path.
+    pub send_buffer_us: u64,
+    /// Packets were lost though no queue stood.
+    pub loss_us: u64,
+    /// None of these: nothing under way could have gone faster.
+    pub latency_us: u64,
+}
+
+impl PathTime {
+    /// All of it.
+    pub fn total_us(&self) -> u64 {
+        let PathTime { ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us, loss_us, latency_us } =
+            self;
+        [ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us, loss_us, latency_us]
+            .into_iter()
+            .fold(0, |total, us| total.saturating_add(*us))
+    }
+}
