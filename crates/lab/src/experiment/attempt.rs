@@ -196,6 +196,11 @@ impl Attempt<'_> {
         scope.set("file", self.data.names.first().map_or("", String::as_str));
         scope.set("files", self.data.names.len().to_string());
         scope.set("user", &self.identity.user);
+        for need in self.rival.needs.iter().chain(self.server.iter().flat_map(|server| &server.needs)) {
+            if let Some(path) = self.rivals.program(&need.program) {
+                scope.set(format!("program.{}", need.program), text(&path));
+            }
+        }
         let mut variables = BTreeMap::new();
         if let Some(server) = self.server {
             variables.extend(&server.variables);

@@ -21,6 +21,7 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
     ("escp", include_str!("../../rivals/escp.toml")),
     ("globus-url-copy", include_str!("../../rivals/globus-url-copy.toml")),
     ("haul", include_str!("../../rivals/haul.toml")),
+    ("haul-daemon", include_str!("../../rivals/haul-daemon.toml")),
     ("hpnscp", include_str!("../../rivals/hpnscp.toml")),
     ("iperf3", include_str!("../../rivals/iperf3.toml")),
     ("lftp", include_str!("../../rivals/lftp.toml")),
@@ -36,6 +37,7 @@ pub(super) const RIVALS: &[(&str, &str)] = &[
 /// Servers of the directory `rivals/servers`: name and text.
 pub(super) const SERVERS: &[(&str, &str)] = &[
     ("gridftp", include_str!("../../rivals/servers/gridftp.toml")),
+    ("haul", include_str!("../../rivals/servers/haul.toml")),
     ("iperf3", include_str!("../../rivals/servers/iperf3.toml")),
     ("nginx", include_str!("../../rivals/servers/nginx.toml")),
     ("rsyncd", include_str!("../../rivals/servers/rsyncd.toml")),
