@@ -10,6 +10,7 @@
 //!   window     items in manifest order                -> what may be settled now
 //!   tally      both streams of a session              -> totals, what to tell the user
 //!   attribute  where lane time went                   -> what limited the transfer
+//!   path       samples of the lanes, again and again  -> advice: lanes, pacing, congestion control
 //! ```
 //! Time and randomness are arguments. `no_std` makes the compiler keep that promise.
 
@@ -24,6 +25,7 @@ pub mod integrity;
 pub mod journal;
 pub mod ledger;
 pub mod pace;
+pub mod path;
 pub mod plan;
 pub mod schedule;
 pub mod tally;

@@ -1,0 +1,365 @@
+//! Samples in, advice out.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use haul_wire::limits::MAX_LANES;
+use haul_wire::summary::PathSummary;
+
+use super::estimate::{Confidence, Estimate, Estimator, Limit, Phase, scaled};
+use super::held::Held;
+use super::lanes::{Control, LaneCount, at_start, cubic_bytes_per_s, needed};
+use super::pacing::{Levels, Pacer};
+use super::remember::Remembered;
+use super::sample::{Sample, Step, Steps};
+use crate::plan::{self, NEAR_RTT_US};
+
+/// What the user asked for, what the host allows, and what an earlier job found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Asked for: never changed.
+    pub lanes: Option<u16>,
+    /// Asked for: never changed.
+    pub congestion_control: Option<String>,
+    /// The limit the user set, over all lanes.
+    pub rate_bytes_per_s: Option<u64>,
+    /// What an ordinary user may choose on the sending host.
+    pub allowed_congestion_controls: Vec<String>,
+    /// What a connection of the sending host has when nothing is chosen.
+    pub host_congestion_control: String,
+    /// What an earlier job found of this path.
+    pub remembered: Option<Remembered>,
+}
+
+/// What the lanes shall do from now on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Advice {
+    /// Lanes that carry data; those beyond rest, and stay connected.
+    pub lanes: u16,
+    /// Most that all lanes that carry data may send together; `None` lifts the bound.
+    pub pacing_bytes_per_s: Option<u64>,
+    /// Congestion control of all lanes; `None`: each keeps what it has.
+    pub congestion_control: Option<String>,
+    /// Why, for the user.
+    pub reasons: Reasons,
+}
+
+/// A reason for each part of an [`Advice`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Reasons {
+    pub lanes: &'static str,
+    pub pacing: &'static str,
+    pub congestion_control: &'static str,
+}
+
+/// The closed loop of one transfer.
+#[derive(Clone, Debug)]
+pub struct Tuner {
+    wishes: Wishes,
+    is_near: bool,
+    steps: Steps,
+    estimator: Estimator,
+    pacer: Pacer,
+    lanes: LaneCount,
+    held: Held,
+    /// Of the lanes, as far as we know.
+    congestion_control: String,
+    congestion_control_reason: &'static str,
+    /// Ours, and not the host's.
+    is_switched: bool,
+    switches: u8,
+    given: Advice,
+}
+
+impl Tuner {
+    /// For a path whose connections took `rtt_us_at_connect` to open, between hosts of which the smaller has `cpus` processors.
+    pub fn new(wishes: Wishes, rtt_us_at_connect: u32, cpus: u16) -> Self {
+        let is_near = rtt_us_at_connect < NEAR_RTT_US;
+        let remembered = wishes.remembered.as_ref().filter(|remembered| !is_near && remembered.fits(rtt_us_at_connect));
+        let mut estimator = Estimator::new(rtt_us_at_connect);
+        if let Some(remembered) = remembered {
+            estimator.now.capacity_bytes_per_s = remembered.capacity_bytes_per_s;
+            estimator.now.confidence = Confidence::Remembered;
+        }
+        let (count, reason) = first_lanes(&wishes, remembered, &estimator, rtt_us_at_connect, cpus);
+        let lanes = LaneCount::new(count, is_near || wishes.lanes.is_some(), reason);
+        let mut congestion_control = wishes.host_congestion_control.clone();
+        let mut congestion_control_reason = "what the host chooses";
+        let mut is_switched = false;
+        if let Some(asked) = &wishes.congestion_control {
+            (congestion_control, congestion_control_reason) = (asked.clone(), "asked for");
+        } else if remembered.is_some_and(|remembered| {
+            remembered.congestion_control == BBR
+                && remembered.random_loss_ppm >= LOSS_PPM_MIN
+                && wishes.may_choose_bbr()
+        }) {
+            (congestion_control, congestion_control_reason) =
+                (BBR.to_string(), "the path loses packets without a queue");
+            is_switched = true;
+        }
+        let switched = is_switched.then(|| congestion_control.clone());
+        let given = Advice {
+            lanes: count,
+            pacing_bytes_per_s: wishes.rate_bound().filter(|_| !is_near),
+            congestion_control: wishes.congestion_control.clone().or(switched),
+            reasons: Reasons {
+                lanes: reason,
+                pacing: if wishes.rate_bytes_per_s.is_some() { RATE_REASON } else { "the path is not known yet" },
+                congestion_control: congestion_control_reason,
+            },
+        };
+        Self {
+            wishes,
+            is_near,
+            steps: Steps::default(),
+            estimator,
+            pacer: Pacer::new(),
+            lanes,
+            held: Held::new(),
+            congestion_control,
+            congestion_control_reason,
+            is_switched,
+            switches: 0,
+            given,
+        }
+    }
+
+    /// Advice before any sample.
+    pub fn first(&self) -> Advice {
+        self.given.clone()
+    }
+
+    /// Takes a sample in; `Some` when something shall change.
+    pub fn on_sample(&mut self, sample: &Sample) -> Option<Advice> {
+        let step = self.steps.to(sample)?;
+        self.estimator.on_step(&step);
+        self.pacer_on_step(&step);
+        self.phase_on_step(&step);
+        if !self.is_near {
+            self.choose_congestion_control();
+            let control = Control {
+                is_loss_based: self.congestion_control != BBR,
+                may_change: self.wishes.may_choose_bbr() && self.switches < SWITCHES_MAX,
+            };
+            self.lanes.on_step(&step, &self.estimator, &self.pacer, control);
+        }
+        self.estimate_on_step();
+        self.held.on_step(&step, &self.estimator, &self.pacer);
+        self.changed()
+    }
+
+    /// What is known of the path.
+    pub fn estimate(&self) -> &Estimate {
+        &self.estimator.now
+    }
+
+    /// The path, for the report.
+    pub fn summary(&self) -> PathSummary {
+        let now = &self.estimator.now;
+        let resent = u128::from(self.estimator.resent_bytes) * 1_000_000 / u128::from(self.estimator.sent_bytes.max(1));
+        PathSummary {
+            rtt_min_us: now.rtt_min_us,
+            queueing_us: self.held.queueing_us(),
+            resent_ppm: u32::try_from(resent).unwrap_or(u32::MAX),
+            capacity_bytes_per_s: now.capacity_bytes_per_s,
+            window_bytes: now.window_bytes,
+            lanes: self.lanes.lanes,
+            congestion_control: self.congestion_control.clone(),
+            rate_variation_permille: self.held.rate_variation_permille(),
+            time: self.held.time,
+        }
+    }
+
+    /// What the next job on this path should know; `None` while it would be a guess, and for near paths, which need nothing.
+    pub fn remembered(&self) -> Option<Remembered> {
+        let now = &self.estimator.now;
+        let is_known =
+            matches!(now.confidence, Confidence::AtLeast | Confidence::Measured) && now.phase == Phase::Steady;
+        (is_known && !self.is_near && !self.pacer.is_contended()).then(|| Remembered {
+            rtt_min_us: now.rtt_min_us,
+            capacity_bytes_per_s: now.capacity_bytes_per_s,
+            lanes: self.lanes.lanes,
+            random_loss_ppm: now.random_loss_ppm,
+            congestion_control: self.congestion_control.clone(),
+        })
+    }
+
+    fn pacer_on_step(&mut self, step: &Step) {
+        if !self.is_near {
+            self.pacer.on_step(step, &self.estimator);
+        }
+    }
+
+    /// The ramp ends when the rate does not grow any more, for whatever reason.
+    fn phase_on_step(&mut self, step: &Step) {
+        let estimator = &mut self.estimator;
+        if estimator.now.phase == Phase::Steady || step.lanes.is_empty() {
+            return;
+        }
+        let span_us = (2 * u64::from(estimator.now.rtt_us)).max(RAMP_US_MIN);
+        let levelled = match (estimator.rate(0, span_us), estimator.rate(span_us, span_us)) {
+            (Some(now), Some(before)) => before > 0 && now < scaled(before, RAMP_GROWTH),
+            _ => false,
+        };
+        let windows_full = estimator.now.receive_window_permille + estimator.now.send_buffer_permille > 500;
+        if levelled || windows_full || self.pacer.bound_bytes_per_s().is_some() {
+            estimator.now.phase = Phase::Steady;
+        }
+    }
+
+    /// bbr does not take a loss for congestion, so it is chosen where losses come without a queue and keep the lanes slow. Where
+    /// others compete it is given back: what it does to them depends on the buffer between.
+    fn choose_congestion_control(&mut self) {
+        let now = &self.estimator.now;
+        if self.wishes.congestion_control.is_some() || self.switches >= SWITCHES_MAX {
+            return;
+        }
+        if self.is_switched && self.pacer.is_contended() && !self.wishes.host_congestion_control.is_empty() {
+            self.switch(
+                self.wishes.host_congestion_control.clone(),
+                "others use the path: what the host chooses",
+                false,
+            );
+            return;
+        }
+        let levels = Levels::of(&self.estimator);
+        let slowed = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, self.estimator.mss_bytes)
+            .saturating_mul(u64::from(self.lanes.lanes));
+        // They are as slow as the losses make them, or will be.
+        let by_loss =
+            now.rate_bytes_per_s / SLOWED_FACTOR < slowed || slowed < now.capacity_bytes_per_s / SLOWED_FACTOR;
+        let is_slow = now.random_loss_ppm >= LOSS_PPM_MIN
+            && now.phase == Phase::Steady
+            && levels.queueing_us <= levels.low_us
+            && now.source_permille < 500
+            && by_loss
+            && !self.pacer.is_full(&self.estimator)
+            && !self.pacer.is_contended();
+        if is_slow && self.congestion_control != BBR && self.wishes.may_choose_bbr() {
+            self.switch(BBR.to_string(), "packets are lost without a queue, and bbr does not slow down for that", true);
+        }
+    }
+
+    fn switch(&mut self, name: String, reason: &'static str, is_switched: bool) {
+        (self.congestion_control, self.congestion_control_reason) = (name, reason);
+        self.is_switched = is_switched;
+        self.switches += 1;
+    }
+
+    /// The parts of the estimate that follow from the state of the loop.
+    fn estimate_on_step(&mut self) {
+        let now = &mut self.estimator.now;
+        now.contended = self.pacer.is_contended();
+        if let Some(capacity) = self.pacer.capacity_bytes_per_s() {
+            (now.capacity_bytes_per_s, now.confidence) = (capacity, Confidence::Measured);
+        } else if self.estimator.best_rate_bytes_per_s > now.capacity_bytes_per_s {
+            now.capacity_bytes_per_s = self.estimator.best_rate_bytes_per_s;
+            now.confidence = now.confidence.max(Confidence::AtLeast);
+        }
+        now.bdp_bytes = super::estimate::bytes_in(now.capacity_bytes_per_s, u64::from(now.rtt_min_us));
+        let levels = Levels::of(&self.estimator);
+        let is_full = self.pacer.is_full(&self.estimator);
+        let now = &mut self.estimator.now;
+        now.limit = if now.contended {
+            Limit::Contention
+        } else if is_full || levels.queueing_us > levels.high_us {
+            Limit::Capacity
+        } else if now.receive_window_permille > 500 {
+            Limit::ReceiveWindow
+        } else if now.send_buffer_permille > 500 {
+            Limit::SendBuffer
+        } else if now.source_permille > 500 {
+            Limit::Source
+        } else if now.random_loss_ppm > 0 && now.phase == Phase::Steady {
+            Limit::Loss
+        } else {
+            Limit::Unknown
+        };
+    }
+
+    fn changed(&mut self) -> Option<Advice> {
+        if self.is_near {
+            return None;
+        }
+        let bound = self.pacer.bound_bytes_per_s();
+        let limit = self.wishes.rate_bound();
+        let pacing_bytes_per_s = match (bound, limit) {
+            (Some(bound), Some(limit)) => Some(bound.min(limit)),
+            (bound, limit) => bound.or(limit),
+        };
+        let switched = self.is_switched || self.switches > 0;
+        let congestion_control = match &self.wishes.congestion_control {
+            Some(asked) => Some(asked.clone()),
+            None => switched.then(|| self.congestion_control.clone()),
+        };
+        let reasons = Reasons {
+            lanes: self.lanes.reason,
+            pacing: if pacing_bytes_per_s == limit && limit.is_some() { RATE_REASON } else { self.pacer.reason() },
+            congestion_control: self.congestion_control_reason,
+        };
+        let lanes = self.lanes.lanes;
+        let same = (lanes, pacing_bytes_per_s, &congestion_control)
+            == (self.given.lanes, self.given.pacing_bytes_per_s, &self.given.congestion_control);
+        if same {
+            return None;
+        }
+        self.given = Advice { lanes, pacing_bytes_per_s, congestion_control, reasons };
+        Some(self.given.clone())
+    }
+}
+
+impl Wishes {
+    fn may_choose_bbr(&self) -> bool {
+        self.congestion_control.is_none() && self.allowed_congestion_controls.iter().any(|name| name == BBR)
+    }
+
+    /// The limit is kept elsewhere, over payload; the bound of the sockets, over more than that, only spreads it evenly.
+    fn rate_bound(&self) -> Option<u64> {
+        self.rate_bytes_per_s.map(|rate| scaled(rate, RATE_MARGIN).max(1))
+    }
+}
+
+fn first_lanes(
+    wishes: &Wishes,
+    remembered: Option<&Remembered>,
+    estimator: &Estimator,
+    rtt_us: u32,
+    cpus: u16,
+) -> (u16, &'static str) {
+    if let Some(asked) = wishes.lanes {
+        return (asked.clamp(1, MAX_LANES), "asked for");
+    }
+    if rtt_us < NEAR_RTT_US {
+        let near = plan::lanes(None, rtt_us, cpus);
+        return (near.lanes, near.reason);
+    }
+    let usual = at_start(rtt_us);
+    if let Some(rate) = wishes.rate_bytes_per_s {
+        // Twice what the rate needs when it flows, for a quick start.
+        let limited = needed(estimator, rate, false).saturating_mul(2).max(2);
+        if limited < usual {
+            return (limited, "as many windows as the rate limit needs");
+        }
+    }
+    match remembered {
+        // Many lanes make the ramp short; what is too much rests later.
+        Some(remembered) if remembered.lanes > usual => {
+            (remembered.lanes.min(super::AUTO_LANES_MAX), "what this path needed the last time")
+        }
+        _ => (usual, "far path: many windows in flight at once, and a quick start"),
+    }
+}
+
+const BBR: &str = "bbr";
+/// Fewer losses than 2 of 100,000 leave cubic above 70 Mbit/s per lane at 100 ms.
+const LOSS_PPM_MIN: u32 = 20;
+/// Lanes faster than twice what the loss would leave them are not held by it: the estimate is not that good.
+const SLOWED_FACTOR: u64 = 2;
+/// There and back, twice: nothing flaps.
+const SWITCHES_MAX: u8 = 4;
+const RAMP_US_MIN: u64 = 300_000;
+/// Over two round trips; slow start would give 4.
+const RAMP_GROWTH: f64 = 1.25;
+const RATE_MARGIN: f64 = 1.05;
+const RATE_REASON: &str = "the rate limit that was asked for, spread evenly";

@@ -1,0 +1,373 @@
+//! What the steps mean: rate, queue, windows, loss.
+
+use alloc::collections::VecDeque;
+
+use super::sample::Step;
+
+/// What is known of the path. Rates are of all lanes together; 0 means unknown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// Whether the lanes still grow to the speed of the path.
+    pub phase: Phase,
+    /// What holds the lanes now.
+    pub limit: Limit,
+    /// How the capacity was found.
+    pub confidence: Confidence,
+    /// Bytes acknowledged per second, over the last round trips.
+    pub rate_bytes_per_s: u64,
+    /// What the path carries for us; with [`Confidence::AtLeast`] it may carry more.
+    pub capacity_bytes_per_s: u64,
+    /// Smallest round-trip time seen.
+    pub rtt_min_us: u32,
+    /// Smoothed round-trip time now, median of the lanes.
+    pub rtt_us: u32,
+    /// Time that packets stand in queues now: smoothed round-trip time less the smallest.
+    pub queueing_us: u32,
+    /// Bandwidth-delay product: what is under way when the path is full and no queue stands.
+    pub bdp_bytes: u64,
+    /// Most bytes one lane had under way when its send buffer or the receive window held it; 0 while that never happened.
+    pub window_bytes: u64,
+    /// Lost while no queue stood, of a million bytes sent then.
+    pub random_loss_ppm: u32,
+    /// Lost while a queue stood, of a million bytes sent then.
+    pub congestion_loss_ppm: u32,
+    /// Others fill the queue that we left empty.
+    pub contended: bool,
+    /// Share of the lanes' busy time that the receive window held them, in parts per thousand, lately.
+    pub receive_window_permille: u16,
+    /// The same for the send buffer.
+    pub send_buffer_permille: u16,
+    /// The same for lanes that waited for data of the source.
+    pub source_permille: u16,
+    /// Lanes that were busy lately.
+    pub busy_lanes: u16,
+}
+
+/// Whether the lanes still grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// The rate grows to the speed of the path.
+    #[default]
+    Ramp,
+    /// The rate has levelled off.
+    Steady,
+}
+
+/// What holds the lanes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Limit {
+    /// Nothing that is seen.
+    #[default]
+    Unknown,
+    Capacity,
+    Contention,
+    ReceiveWindow,
+    SendBuffer,
+    Loss,
+    /// The source, the target or the rate limit: lanes wait for data.
+    Source,
+}
+
+/// How a capacity was found, from the least sure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// Not at all.
+    #[default]
+    None,
+    /// An earlier job found it.
+    Remembered,
+    /// So much was delivered; nothing says that more is impossible.
+    AtLeast,
+    /// More was tried, and stood in a queue.
+    Measured,
+}
+
+/// Gathers steps into an estimate.
+#[derive(Clone, Debug)]
+pub(super) struct Estimator {
+    pub(super) now: Estimate,
+    recent: VecDeque<Past>,
+    queue_peak_us: u32,
+    /// Until then a loss belongs to the queue that stood before.
+    queue_lingers_until_us: u64,
+    random: Losses,
+    congestion: Losses,
+    losses_halved_at_us: u64,
+    pub(super) mss_bytes: u32,
+    pub(super) best_rate_bytes_per_s: u64,
+    pub(super) resent_bytes: u64,
+    pub(super) sent_bytes: u64,
+}
+
+/// One step, as far as it is remembered.
+#[derive(Clone, Copy, Debug)]
+struct Past {
+    us: u64,
+    acked_bytes: u64,
+    queueing_us: u32,
+    busy_us: u64,
+    receive_window_us: u64,
+    send_buffer_us: u64,
+    source_us: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    sent_bytes: f64,
+    resent_bytes: f64,
+    /// Steps in which something was lost.
+    steps: f64,
+}
+
+impl Losses {
+    fn add(&mut self, step: &Step) {
+        self.sent_bytes += step.sent_bytes as f64;
+        self.resent_bytes += step.resent_bytes as f64;
+        self.steps += f64::from(u8::from(step.resent_bytes > 0));
+    }
+
+    fn halve(&mut self) {
+        self.sent_bytes /= 2.0;
+        self.resent_bytes /= 2.0;
+        self.steps /= 2.0;
+    }
+
+    fn ppm(&self) -> u32 {
+        if self.steps < LOSS_STEPS_MIN || self.sent_bytes <= 0.0 {
+            return 0;
+        }
+        (self.resent_bytes / self.sent_bytes * 1e6).min(1e6) as u32
+    }
+}
+
+impl Estimator {
+    pub(super) fn new(rtt_us_at_connect: u32) -> Self {
+        Self {
+            now: Estimate { rtt_min_us: rtt_us_at_connect, rtt_us: rtt_us_at_connect, ..Estimate::default() },
+            recent: VecDeque::new(),
+            queue_peak_us: 0,
+            queue_lingers_until_us: 0,
+            random: Losses::default(),
+            congestion: Losses::default(),
+            losses_halved_at_us: 0,
+            mss_bytes: MSS_USUAL_BYTES,
+            best_rate_bytes_per_s: 0,
+            resent_bytes: 0,
+            sent_bytes: 0,
+        }
+    }
+
+    /// Takes one step in.
+    pub(super) fn on_step(&mut self, step: &Step) {
+        self.round_trips(step);
+        self.losses(step);
+        self.windows(step);
+        self.remember(step);
+        let rtt_us = u64::from(self.now.rtt_us.max(1));
+        let now = &mut self.now;
+        now.busy_lanes = u16::try_from(step.lanes.len()).unwrap_or(u16::MAX);
+        now.rate_bytes_per_s = rate_of(&self.recent, 0, (2 * rtt_us).max(RATE_US_MIN)).unwrap_or(0);
+        if let Some(rate) = rate_of(&self.recent, 0, (3 * rtt_us).max(BEST_RATE_US_MIN)) {
+            self.best_rate_bytes_per_s = self.best_rate_bytes_per_s.max(rate);
+        }
+        let [busy, receive_window, send_buffer, source] = self.shares_over((3 * rtt_us).max(RATE_US_MIN));
+        let permille = |us: u64| u16::try_from(us.saturating_mul(1000) / busy.max(1)).unwrap_or(1000).min(1000);
+        self.now.receive_window_permille = permille(receive_window);
+        self.now.send_buffer_permille = permille(send_buffer);
+        self.now.source_permille = permille(source);
+    }
+
+    /// Mean rate in bytes per second over `span_us` that ended `ago_us` ago; `None` while less was seen.
+    pub(super) fn rate(&self, ago_us: u64, span_us: u64) -> Option<u64> {
+        rate_of(&self.recent, ago_us, span_us)
+    }
+
+    /// Smallest and largest queueing delay over the last `span_us`.
+    pub(super) fn queueing_over(&self, span_us: u64) -> (u32, u32) {
+        let mut left = span_us;
+        let (mut least, mut most) = (u32::MAX, 0);
+        for past in self.recent.iter().rev() {
+            least = least.min(past.queueing_us);
+            most = most.max(past.queueing_us);
+            left = left.saturating_sub(past.us);
+            if left == 0 {
+                break;
+            }
+        }
+        (least.min(most), most)
+    }
+
+    /// Smoothed and smallest round-trip time. While nothing comes back the last one stands.
+    fn round_trips(&mut self, step: &Step) {
+        let now = &mut self.now;
+        if step.rtt_min_us > 0 {
+            now.rtt_min_us = if now.rtt_min_us == 0 { step.rtt_min_us } else { now.rtt_min_us.min(step.rtt_min_us) };
+        }
+        if step.rtt_us > 0 {
+            now.rtt_us = step.rtt_us;
+            now.queueing_us = step.rtt_us.saturating_sub(now.rtt_min_us);
+        }
+        self.queue_peak_us = self.queue_peak_us.max(now.queueing_us);
+    }
+
+    /// A loss is random when no queue stood since a few round trips: repairing what a full queue dropped takes that long.
+    fn losses(&mut self, step: &Step) {
+        self.sent_bytes = self.sent_bytes.saturating_add(step.sent_bytes);
+        self.resent_bytes = self.resent_bytes.saturating_add(step.resent_bytes);
+        if step.mss_bytes > 0 {
+            self.mss_bytes = step.mss_bytes;
+        }
+        let queue_us = (self.now.rtt_min_us / 20).max(QUEUE_US_MIN).min((self.queue_peak_us / 2).max(QUEUE_US_MIN / 2));
+        if self.now.queueing_us > queue_us {
+            self.queue_lingers_until_us = step.at_us.saturating_add(4 * u64::from(self.now.rtt_us));
+        }
+        let kind = if step.at_us < self.queue_lingers_until_us { &mut self.congestion } else { &mut self.random };
+        kind.add(step);
+        if step.at_us.saturating_sub(self.losses_halved_at_us) > LOSS_HALF_LIFE_US {
+            self.losses_halved_at_us = step.at_us;
+            self.random.halve();
+            self.congestion.halve();
+        }
+        self.now.random_loss_ppm = self.random.ppm();
+        self.now.congestion_loss_ppm = self.congestion.ppm();
+    }
+
+    /// What a lane had under way when a window held it. A little is forgotten each time, for windows that shrink.
+    fn windows(&mut self, step: &Step) {
+        let full = step.lanes.iter().filter(|lane| lane.send_buffer_full || lane.receive_window_full());
+        let Some(most) = full.map(|lane| lane.in_flight_bytes).max() else { return };
+        let kept = self.now.window_bytes - self.now.window_bytes / 32;
+        self.now.window_bytes = most.max(kept);
+    }
+
+    fn remember(&mut self, step: &Step) {
+        let sum = |of: &dyn Fn(&super::sample::LaneStep) -> u64| step.lanes.iter().map(of).fold(0, u64::saturating_add);
+        let past = Past {
+            us: step.us,
+            acked_bytes: step.acked_bytes,
+            queueing_us: self.now.queueing_us,
+            busy_us: sum(&|lane| lane.busy_us),
+            receive_window_us: sum(&|lane| lane.receive_window_us),
+            send_buffer_us: sum(&|lane| {
+                if lane.send_buffer_full { lane.busy_us.saturating_sub(lane.receive_window_us) } else { 0 }
+            }),
+            source_us: sum(&|lane| if lane.wants_data { lane.busy_us } else { 0 }),
+        };
+        if self.recent.len() == STEPS_KEPT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(past);
+    }
+
+    /// Busy time of the lanes over the last `span_us`, and of it: held by receive window, send buffer, source.
+    fn shares_over(&self, span_us: u64) -> [u64; 4] {
+        let mut left = span_us;
+        let mut sums = [0u64; 4];
+        for past in self.recent.iter().rev() {
+            let parts = [past.busy_us, past.receive_window_us, past.send_buffer_us, past.source_us];
+            for (sum, part) in sums.iter_mut().zip(parts) {
+                *sum = sum.saturating_add(part);
+            }
+            left = left.saturating_sub(past.us);
+            if left == 0 {
+                break;
+            }
+        }
+        sums
+    }
+}
+
+fn rate_of(recent: &VecDeque<Past>, ago_us: u64, span_us: u64) -> Option<u64> {
+    let (mut skipped, mut us, mut acked) = (0u64, 0u64, 0u64);
+    for past in recent.iter().rev() {
+        if skipped < ago_us {
+            skipped = skipped.saturating_add(past.us);
+            continue;
+        }
+        us = us.saturating_add(past.us);
+        acked = acked.saturating_add(past.acked_bytes);
+        if us >= span_us {
+            return Some(per_second(acked, us));
+        }
+    }
+    None
+}
+
+/// Bytes per second.
+pub(super) fn per_second(bytes: u64, us: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(us.max(1))).unwrap_or(u64::MAX)
+}
+
+/// Bytes that pass in a time at a rate.
+pub(super) fn bytes_in(rate_bytes_per_s: u64, us: u64) -> u64 {
+    u64::try_from(u128::from(rate_bytes_per_s) * u128::from(us) / 1_000_000).unwrap_or(u64::MAX)
+}
+
+/// A rate or size times a factor.
+pub(super) fn scaled(value: u64, factor: f64) -> u64 {
+    (value as f64 * factor) as u64
+}
+
+/// Square root by Newton's method: `core` has none. Relative error below 1e-9 for what occurs here.
+pub(super) fn square_root(value: f64) -> f64 {
+    if !value.is_finite() || value <= 0.0 {
+        return 0.0;
+    }
+    // Half the exponent is a start within a factor of two; each turn doubles the digits.
+    let mut root = f64::from_bits((value.to_bits() >> 1) + (0x3ff << 51));
+    for _ in 0..6 {
+        root = (root + value / root) / 2.0;
+    }
+    root
+}
+
+/// Ring of steps: at 100 ms each, three round trips of 4 s.
+const STEPS_KEPT: usize = 128;
+/// A rate over less than this says more about bursts than about the path.
+const RATE_US_MIN: u64 = 300_000;
+/// The best rate is one that lasted.
+const BEST_RATE_US_MIN: u64 = 500_000;
+/// Less delay than this is jitter, not a queue.
+const QUEUE_US_MIN: u32 = 2_000;
+/// What was lost is forgotten by half in this time: 10 Mbit/s send some 8,000 packets in it, enough to see 1 of 1,000.
+const LOSS_HALF_LIFE_US: u64 = 10_000_000;
+/// Losses in fewer steps than this may be chance.
+const LOSS_STEPS_MIN: f64 = 2.5;
+/// Ethernet without jumbo frames, with timestamps.
+const MSS_USUAL_BYTES: u32 = 1448;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roots_are_right() {
+        for value in [1e-12, 0.01, 0.5, 1.0, 2.0, 9.0, 1e6, 3e18] {
+            let root = square_root(value);
+            assert!((root * root / value - 1.0).abs() < 1e-9, "{value}: {root}");
+        }
+        assert_eq!(square_root(-1.0), 0.0);
+        assert_eq!(square_root(f64::NAN), 0.0);
+    }
+
+    #[test]
+    fn a_loss_is_random_only_when_no_queue_stood() {
+        let mut estimator = Estimator::new(50_000);
+        let mut at_us = 0;
+        let mut run = |estimator: &mut Estimator, rtt_us: u32, resent_bytes: u64, steps: u32| {
+            for _ in 0..steps {
+                at_us += 100_000;
+                let step = Step { at_us, us: 100_000, sent_bytes: 1_000_000, resent_bytes, rtt_us, ..Step::default() };
+                estimator.on_step(&step);
+            }
+        };
+        run(&mut estimator, 90_000, 10_000, 20);
+        assert_eq!(estimator.now.random_loss_ppm, 0);
+        assert_eq!(estimator.now.congestion_loss_ppm, 10_000);
+        run(&mut estimator, 50_500, 0, 20);
+        assert_eq!(estimator.now.random_loss_ppm, 0);
+        run(&mut estimator, 50_500, 100, 40);
+        assert!((20..=100).contains(&estimator.now.random_loss_ppm), "{}", estimator.now.random_loss_ppm);
+    }
+}

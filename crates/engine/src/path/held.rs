@@ -1,0 +1,172 @@
+//! What held the lanes while they waited for the network, and how steady the rate was: for the report.
+
+use haul_wire::summary::PathTime;
+
+use super::estimate::{Estimator, Phase, scaled, square_root};
+use super::pacing::{Levels, Pacer};
+use super::sample::{LaneStep, Step};
+
+/// Sums over the whole transfer.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) time: PathTime,
+    queueing: Histogram,
+    second_us: u64,
+    second_acked_bytes: u64,
+    /// Whole seconds after the ramp: number, mean, sum of squared differences (Welford).
+    seconds: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Held {
+    pub(super) fn new() -> Self {
+        Self {
+            time: PathTime::default(),
+            queueing: Histogram { counts: [0; BUCKETS] },
+            second_us: 0,
+            second_acked_bytes: 0,
+            seconds: 0.0,
+            mean: 0.0,
+            squares: 0.0,
+        }
+    }
+
+    /// Takes one step in, after estimator and pacer have.
+    pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer) {
+        if step.rtt_us > 0 {
+            self.queueing.add(estimator.now.queueing_us);
+        }
+        for lane in &step.lanes {
+            self.add(lane, step, estimator, pacer);
+        }
+        self.add_rate(step, estimator);
+    }
+
+    /// Median queueing delay over the samples.
+    pub(super) fn queueing_us(&self) -> u32 {
+        self.queueing.median()
+    }
+
+    /// See [`haul_wire::summary::PathSummary::rate_variation_permille`].
+    pub(super) fn rate_variation_permille(&self) -> u32 {
+        if self.seconds < 3.0 || self.mean <= 0.0 {
+            return 0;
+        }
+        (square_root(self.squares / self.seconds) / self.mean * 1000.0) as u32
+    }
+
+    /// The receive window is what the kernel itself tells; of the rest, the first cause that applies.
+    fn add(&mut self, lane: &LaneStep, step: &Step, estimator: &Estimator, pacer: &Pacer) {
+        let add = |sum: &mut u64, us: u64| *sum = sum.saturating_add(us);
+        let now = &estimator.now;
+        let time = &mut self.time;
+        add(&mut time.receive_window_us, lane.receive_window_us);
+        let rest_us = lane.busy_us.saturating_sub(lane.receive_window_us);
+        let levels = Levels::of(estimator);
+        let share = pacer.bound_bytes_per_s().unwrap_or(u64::MAX) / u64::from(now.busy_lanes.max(1));
+        let is_paced = super::estimate::per_second(lane.acked_bytes, step.us) >= scaled(share, PACED);
+        if now.phase == Phase::Ramp && !lane.send_buffer_full && !lane.wants_data {
+            add(&mut time.ramp_us, rest_us);
+        } else if pacer.is_contended() {
+            add(&mut time.contention_us, rest_us);
+        } else if levels.queueing_us > levels.high_us || is_paced {
+            add(&mut time.capacity_us, rest_us);
+        } else if lane.send_buffer_full {
+            add(&mut time.send_buffer_us, rest_us);
+        } else if lane.wants_data {
+            // Not the network's.
+        } else if now.random_loss_ppm > 0 {
+            add(&mut time.loss_us, rest_us);
+        } else if pacer.is_full(estimator) || now.congestion_loss_ppm > 0 {
+            add(&mut time.capacity_us, rest_us);
+        } else {
+            add(&mut time.latency_us, rest_us);
+        }
+    }
+
+    /// Seconds of the ramp do not count, nor those at the end, when lanes run out of work.
+    fn add_rate(&mut self, step: &Step, estimator: &Estimator) {
+        if estimator.now.phase == Phase::Ramp || !step.has_more_work {
+            (self.second_us, self.second_acked_bytes) = (0, 0);
+            return;
+        }
+        self.second_us = self.second_us.saturating_add(step.us);
+        self.second_acked_bytes = self.second_acked_bytes.saturating_add(step.acked_bytes);
+        if self.second_us < 1_000_000 {
+            return;
+        }
+        let rate = self.second_acked_bytes as f64 / self.second_us as f64;
+        (self.second_us, self.second_acked_bytes) = (0, 0);
+        self.seconds += 1.0;
+        let difference = rate - self.mean;
+        self.mean += difference / self.seconds;
+        self.squares += difference * (rate - self.mean);
+    }
+}
+
+/// Counts of times in buckets that are an eighth of a power of two wide: 6 % off at most, whatever the number of samples.
+#[derive(Clone, Debug)]
+struct Histogram {
+    counts: [u32; BUCKETS],
+}
+
+/// 8 for each power of two of a `u32`.
+const BUCKETS: usize = 256;
+
+impl Histogram {
+    fn add(&mut self, us: u32) {
+        let count = &mut self.counts[Self::bucket(us)];
+        *count = count.saturating_add(1);
+    }
+
+    fn median(&self) -> u32 {
+        let all: u64 = self.counts.iter().map(|count| u64::from(*count)).sum();
+        let mut seen = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += u64::from(*count);
+            if seen * 2 >= all && seen > 0 {
+                return Self::middle(bucket);
+            }
+        }
+        0
+    }
+
+    /// Values up to 7 have a bucket each; above, the three bits below the highest tell.
+    fn bucket(us: u32) -> usize {
+        let power = us.max(1).ilog2();
+        if power < 3 {
+            return us as usize;
+        }
+        (power as usize - 2) * 8 + ((us >> (power - 3)) & 7) as usize
+    }
+
+    fn middle(bucket: usize) -> u32 {
+        if bucket < 8 {
+            return bucket as u32;
+        }
+        let shift = bucket as u64 / 8 - 1;
+        let low = (8 + bucket as u64 % 8) << shift;
+        u32::try_from(low + (1 << shift) / 2).unwrap_or(u32::MAX)
+    }
+}
+
+/// A lane that delivers so much of its share of the bound is held by the bound.
+const PACED: f64 = 0.85;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_is_found_within_six_percent() {
+        for us in [0u32, 1, 7, 8, 9, 100, 12_345, 1_000_000, u32::MAX] {
+            let mut histogram = Histogram { counts: [0; BUCKETS] };
+            histogram.add(0);
+            histogram.add(us);
+            histogram.add(us);
+            let median = f64::from(histogram.median());
+            assert!((median - f64::from(us)).abs() <= f64::from(us) / 16.0, "{us}: {median}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! How many lanes carry data.
+//!
+//! More while windows or losses hold them back and more lanes bring more; fewer once the path is full and fewer suffice.
+//! Each change is a trial: it is judged after the new lanes had time to reach their speed, and taken back when it did harm
+//! or no good.
+
+use super::estimate::{Estimator, Phase, bytes_in, scaled, square_root};
+use super::pacing::{Levels, Pacer};
+use super::sample::Step;
+use crate::plan::NEAR_RTT_US;
+
+/// Most lanes that are used unasked: 64 windows of 2.9 MB fill 10 Gbit/s at 148 ms.
+pub const AUTO_LANES_MAX: u16 = 64;
+
+/// Decides the number.
+#[derive(Clone, Debug)]
+pub(super) struct LaneCount {
+    pub(super) lanes: u16,
+    pub(super) reason: &'static str,
+    /// Asked for by the user, or a near path: never changed.
+    fixed: bool,
+    trial: Option<Trial>,
+    /// More gained nothing; so long nobody tries again.
+    ceiling: Option<(u16, u64)>,
+    /// Fewer did harm.
+    floor: Option<(u16, u64)>,
+    next_us: u64,
+    /// Others get room by steps.
+    yield_us: u64,
+    plenty_since_us: Option<u64>,
+}
+
+/// The congestion control of the lanes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Control {
+    /// It takes losses for congestion, like cubic and reno.
+    pub(super) is_loss_based: bool,
+    /// Another may be chosen, which is tried before more lanes are.
+    pub(super) may_change: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    before: u16,
+    rate_before: u64,
+    judge_at_us: u64,
+}
+
+/// Lanes to begin a far path with. A connection begins with ten segments and doubles each round trip, so that the ramp takes the
+/// longer the fewer they are: to 1 Gbit/s at 228 ms 32 lanes take 6 round trips, 8 take 8.
+pub(super) fn at_start(rtt_us: u32) -> u16 {
+    match rtt_us {
+        0..40_000 => 8,
+        40_000..150_000 => 16,
+        _ => 32,
+    }
+}
+
+/// Lanes that carry `rate` over the path, with a quarter to spare; `suffers_loss`: the congestion control takes losses for
+/// congestion.
+pub(super) fn needed(estimator: &Estimator, rate_bytes_per_s: u64, suffers_loss: bool) -> u16 {
+    let now = &estimator.now;
+    let window_bytes = if now.window_bytes > 0 { now.window_bytes } else { STOCK_WINDOW_BYTES };
+    let spared = scaled(rate_bytes_per_s, SPARE);
+    let mut lanes = bytes_in(spared, u64::from(now.rtt_min_us)).div_ceil(window_bytes);
+    if suffers_loss && now.random_loss_ppm > 0 {
+        let lane = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, estimator.mss_bytes).max(1);
+        lanes = lanes.max(spared.div_ceil(lane));
+    }
+    u16::try_from(lanes).unwrap_or(u16::MAX).clamp(1, AUTO_LANES_MAX)
+}
+
+/// What one lane of cubic reaches under random loss: a mean window of 1.054 (rtt / p)^(3/4) segments (RFC 9438, section 5.1; rtt
+/// in seconds), or that of Reno, 1.22 / sqrt(p), where that is more: cubic is at least as fast.
+pub(super) fn cubic_bytes_per_s(loss_ppm: u32, rtt_us: u32, mss_bytes: u32) -> u64 {
+    let loss = f64::from(loss_ppm.max(1)) / 1e6;
+    let rtt_s = f64::from(rtt_us.max(1)) / 1e6;
+    let root = square_root(rtt_s / loss);
+    let segments = (1.054 * root * square_root(root)).max(1.22 / square_root(loss));
+    (segments * f64::from(mss_bytes) / rtt_s) as u64
+}
+
+impl LaneCount {
+    pub(super) fn new(lanes: u16, fixed: bool, reason: &'static str) -> Self {
+        Self {
+            lanes,
+            reason,
+            fixed,
+            trial: None,
+            ceiling: None,
+            floor: None,
+            next_us: 0,
+            yield_us: 0,
+            plenty_since_us: None,
+        }
+    }
+
+    /// Takes one step in, after estimator and pacer have.
+    pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer, control: Control) {
+        let suffers_loss = control.is_loss_based;
+        let now = &estimator.now;
+        if self.fixed || now.rtt_min_us < NEAR_RTT_US || step.at_us < self.next_us {
+            return;
+        }
+        let levels = Levels::of(estimator);
+        self.next_us = step.at_us.saturating_add((levels.rtt_us).max(DECIDE_US_MIN));
+        // Lanes without work say nothing about the path, and new ones would find none.
+        if !step.has_more_work || now.source_permille > 500 || now.busy_lanes < self.lanes / 10 * 9 {
+            self.plenty_since_us = None;
+            return;
+        }
+        if let Some(trial) = self.trial {
+            self.judge(step.at_us, now.rate_bytes_per_s, trial);
+            return;
+        }
+        let at_us = step.at_us;
+        if pacer.is_contended() {
+            let needed = needed(estimator, now.rate_bytes_per_s, suffers_loss);
+            // By halves, so that those that stay can grow into their share.
+            if needed < self.lanes && at_us >= self.yield_us {
+                self.yield_us = at_us.saturating_add((10 * levels.rtt_us).max(YIELD_US_MIN));
+                let lanes = needed.max(self.lanes / 2);
+                (self.lanes, self.reason) = (lanes, "others use the path: no more lanes than our share needs");
+            }
+            return;
+        }
+        let held = now.receive_window_permille.saturating_add(now.send_buffer_permille) > 500;
+        if let Some(capacity) = pacer.capacity_bytes_per_s()
+            && pacer.is_full(estimator)
+        {
+            let needed = needed(estimator, capacity, suffers_loss).max(FAR_LANES_MIN);
+            self.settle(at_us, estimator, needed);
+        } else if held && levels.queueing_us <= levels.high_us {
+            self.grow(at_us, estimator, now.rate_bytes_per_s, "windows are smaller than the path: more of them");
+        } else if levels.queueing_us > levels.low_us || now.phase == Phase::Ramp {
+            // The path is full, or will soon be.
+        } else if control.is_loss_based && !control.may_change && now.random_loss_ppm > 0 {
+            // Lanes may still be faster than they can stay: more of them must gain on what these will come to.
+            let lane = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, estimator.mss_bytes);
+            let rate = now.rate_bytes_per_s.min(lane.saturating_mul(u64::from(self.lanes)));
+            self.grow(at_us, estimator, rate, "packets are lost without a queue: more lanes, each slowed down less");
+        } else if control.is_loss_based
+            && bytes_in(now.rate_bytes_per_s, levels.rtt_us) / u64::from(self.lanes.max(1)) > SLOW_WINDOW_BYTES
+        {
+            self.grow(at_us, estimator, now.rate_bytes_per_s, "large windows grow slowly: more lanes");
+        }
+    }
+
+    fn grow(&mut self, at_us: u64, estimator: &Estimator, rate_before: u64, reason: &'static str) {
+        self.plenty_since_us = None;
+        let ceiling = self.ceiling.filter(|(_, until_us)| at_us < *until_us).map_or(AUTO_LANES_MAX, |(lanes, _)| lanes);
+        let lanes = self.lanes.saturating_mul(2).min(ceiling);
+        if lanes > self.lanes {
+            self.change(at_us, estimator, rate_before, lanes, reason);
+        }
+    }
+
+    /// The path is full: fewer lanes, a quarter at a time, when fewer suffice for long.
+    fn settle(&mut self, at_us: u64, estimator: &Estimator, needed: u16) {
+        let rate = estimator.now.rate_bytes_per_s;
+        let floor = self.floor.filter(|(_, until_us)| at_us < *until_us).map_or(1, |(lanes, _)| lanes);
+        if self.lanes < FAR_LANES_MIN {
+            self.plenty_since_us = None;
+            (self.lanes, self.reason) = (FAR_LANES_MIN, "a far path has at least two");
+            return;
+        }
+        let lanes = needed.max(floor).max(self.lanes - self.lanes / 4);
+        if needed > self.lanes / 4 * 3 || lanes >= self.lanes {
+            self.plenty_since_us = None;
+        } else if at_us.saturating_sub(*self.plenty_since_us.get_or_insert(at_us)) > PLENTY_US {
+            self.change(at_us, estimator, rate, lanes, "the path is full: fewer lanes suffice, the others rest");
+        }
+    }
+
+    fn change(&mut self, at_us: u64, estimator: &Estimator, rate_before: u64, lanes: u16, reason: &'static str) {
+        let judge_at_us = at_us.saturating_add(settling_us(estimator));
+        self.trial = Some(Trial { before: self.lanes, rate_before, judge_at_us });
+        (self.lanes, self.reason) = (lanes, reason);
+    }
+
+    fn judge(&mut self, at_us: u64, rate: u64, trial: Trial) {
+        let grew = self.lanes > trial.before;
+        if grew && rate > scaled(trial.rate_before, GAINED_MUCH) {
+            self.trial = None;
+            return;
+        }
+        if at_us < trial.judge_at_us {
+            return;
+        }
+        self.trial = None;
+        let until_us = at_us.saturating_add(VERDICT_US);
+        if grew && rate < scaled(trial.rate_before, GAINED) {
+            self.ceiling = Some((trial.before, until_us));
+            (self.lanes, self.reason) = (trial.before, "more lanes gained nothing");
+        } else if !grew && rate < scaled(trial.rate_before, HARMED) {
+            self.floor = Some((trial.before, until_us));
+            (self.lanes, self.reason) = (trial.before, "fewer lanes were slower");
+        }
+    }
+}
+
+/// Two round trips until a new lane carries data, then from ten segments to a full window, doubling, and two to measure.
+fn settling_us(estimator: &Estimator) -> u64 {
+    let window_bytes = estimator.now.window_bytes.max(STOCK_WINDOW_BYTES);
+    let doublings = (window_bytes / (10 * u64::from(estimator.mss_bytes.max(1)))).max(1).ilog2();
+    (u64::from(doublings) + 4).saturating_mul(u64::from(estimator.now.rtt_us)).max(SETTLING_US_MIN)
+}
+
+/// What a stock host lets one connection have under way: 0.7 of `tcp_wmem[2]` = 4 MiB.
+const STOCK_WINDOW_BYTES: u64 = 2_900_000;
+/// After a loss, cubic takes (0.3 W / 0.4)^(1/3) seconds back to a window of W segments (RFC 9438, section 4.2): 8 s from here.
+const SLOW_WINDOW_BYTES: u64 = 1_000_000;
+/// So that no window has to be full all the time.
+const SPARE: f64 = 1.25;
+/// A far path has at least two lanes: one of them always has data while the other waits for its disk or repairs a loss.
+const FAR_LANES_MIN: u16 = 2;
+/// Decisions are a round trip apart, at least this.
+const DECIDE_US_MIN: u64 = 300_000;
+const SETTLING_US_MIN: u64 = 1_500_000;
+/// Fewer lanes must have sufficed for so long.
+const PLENTY_US: u64 = 3_000_000;
+const YIELD_US_MIN: u64 = 1_500_000;
+/// More lanes must bring 5 %; a change of less is chance.
+const GAINED: f64 = 1.05;
+/// So much that the next step need not wait for the end of the trial.
+const GAINED_MUCH: f64 = 1.5;
+/// Fewer lanes may cost 5 %.
+const HARMED: f64 = 0.95;
+/// A verdict holds for a minute: paths change.
+const VERDICT_US: u64 = 60_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cubic_under_loss_is_as_slow_as_the_rfc_says() {
+        // RFC 9438, table 3 (C = 0.4, RTT 0.1 s): 187 segments at a loss rate of 1e-4, 6,663 at 1e-6... with 1,000-byte segments.
+        let segments = |loss_ppm| cubic_bytes_per_s(loss_ppm, 100_000, 1_000) / 10_000;
+        assert!((186..=188).contains(&segments(100)), "{}", segments(100));
+        assert!((5_900..=6_000).contains(&segments(1)), "{}", segments(1));
+    }
+}

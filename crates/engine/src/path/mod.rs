@@ -1,0 +1,31 @@
+//! The loop that tunes the lanes to the path: `Sample -> Estimate -> Advice`.
+//!
+//! ```text
+//!   sample     counters of the lanes, again and again  -> what happened since the last reading
+//!   estimate   what happened                           -> rate, queue, capacity, windows, loss
+//!   pacing     queue and rate                          -> how fast all lanes may send together
+//!   lanes      windows, loss, capacity                 -> how many lanes carry data
+//!   held       what happened, and both of these        -> what held the lanes, for the report
+//!   advise     all of it                               -> advice, with its reasons
+//!   remember   the estimate                            -> where the next job begins
+//! ```
+//! A far path is filled by several windows at once, so the lanes together can hold more than the path does: then the rest
+//! stands in a queue, delays everyone, and in the end is lost. So the lanes ask for what the path carries and a little less,
+//! and look now and then whether it carries more. Restraint only pays when it empties the queue: when others fill it again,
+//! the lanes take their share like anyone else, with as few lanes as that needs.
+//!
+//! Near paths ([`crate::plan::NEAR_RTT_US`]) are left alone: one connection fills them, and the processors are the limit.
+
+mod advise;
+mod estimate;
+mod held;
+mod lanes;
+mod pacing;
+mod remember;
+mod sample;
+
+pub use advise::{Advice, Reasons, Tuner, Wishes};
+pub use estimate::{Confidence, Estimate, Limit, Phase};
+pub use lanes::AUTO_LANES_MAX;
+pub use remember::Remembered;
+pub use sample::{LaneReading, Sample};

@@ -1,0 +1,330 @@
+//! How fast all lanes may send together.
+//!
+//! ```text
+//!             a queue stands, the rate has levelled off          empty
+//!   Free -------------------------------------------> Draining ---------> Holding --+ now and then a little more:
+//!     ^                                                |    ^ a queue stands |   ^  | no queue: that is the capacity
+//!     |                                  again and again|    +---------------+   +--+
+//!     +--------------- Contended <---------------------+
+//!       gone, or time to look
+//! ```
+//! While a queue stands the link is full whatever we do, so that draining costs nothing until the queue is empty. Several
+//! lanes of any congestion control keep a queue; a common bound just below the capacity keeps none.
+
+use super::estimate::{Estimator, per_second, scaled};
+use super::sample::Step;
+
+/// Decides the common bound.
+#[derive(Clone, Debug)]
+pub(super) struct Pacer {
+    state: State,
+    /// The queue that stands now: since when, and what was delivered.
+    standing_us: u64,
+    standing_acked_bytes: u64,
+    /// Times that restraint did not help, since it last did.
+    suspicion: u8,
+    calm_since_us: u64,
+    retry_us: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Free,
+    Draining(Drain),
+    Holding(Hold),
+    Contended { until_us: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    capacity_bytes_per_s: u64,
+    bound_bytes_per_s: u64,
+    queueing_us: u32,
+    deadline_us: u64,
+    /// Most that was delivered while the queue stood and the bound was in force: the link at work. Repairs of what was lost
+    /// before may slow the lanes down at times, so that the mean would be too little.
+    full_from_us: u64,
+    full_bytes_per_s: u64,
+    /// For the time after.
+    probe_in_us: u64,
+    raise: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    capacity_bytes_per_s: u64,
+    bound_bytes_per_s: u64,
+    /// The bound lies above the capacity until then, to see whether it is one.
+    probing: bool,
+    next_us: u64,
+    raise: f64,
+}
+
+impl Pacer {
+    pub(super) fn new() -> Self {
+        Self {
+            state: State::Free,
+            standing_us: 0,
+            standing_acked_bytes: 0,
+            suspicion: 0,
+            calm_since_us: 0,
+            retry_us: RETRY_US_MIN,
+        }
+    }
+
+    /// The bound in force; `None`: none.
+    pub(super) fn bound_bytes_per_s(&self) -> Option<u64> {
+        match &self.state {
+            State::Free | State::Contended { .. } => None,
+            State::Draining(drain) => Some(drain.bound_bytes_per_s),
+            State::Holding(hold) => Some(hold.bound_bytes_per_s),
+        }
+    }
+
+    /// What the path carries, when that was measured.
+    pub(super) fn capacity_bytes_per_s(&self) -> Option<u64> {
+        match &self.state {
+            State::Free | State::Contended { .. } => None,
+            State::Draining(drain) => Some(drain.capacity_bytes_per_s),
+            State::Holding(hold) => Some(hold.capacity_bytes_per_s),
+        }
+    }
+
+    /// Others fill the queue.
+    pub(super) fn is_contended(&self) -> bool {
+        matches!(self.state, State::Contended { .. })
+    }
+
+    /// The lanes deliver what the link gives, or the bound allows.
+    pub(super) fn is_full(&self, estimator: &Estimator) -> bool {
+        let reached = |bound: u64| estimator.now.rate_bytes_per_s >= scaled(bound, REACHED);
+        match &self.state {
+            State::Free | State::Contended { .. } => false,
+            State::Draining(drain) => reached(drain.bound_bytes_per_s),
+            State::Holding(hold) => reached(hold.bound_bytes_per_s),
+        }
+    }
+
+    /// Why the bound is what it is.
+    pub(super) fn reason(&self) -> &'static str {
+        match &self.state {
+            State::Free => "no queue stands",
+            State::Draining(_) => "a queue stands: below the rate of the link until it is empty",
+            State::Holding(hold) if hold.probing => "looking whether the path carries more",
+            State::Holding(_) => "a little below what the path carries, so that no queue builds up",
+            State::Contended { .. } => "others fill the queue: restraint would only yield the path to them",
+        }
+    }
+
+    /// Takes one step in, after the estimator has.
+    pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator) {
+        let levels = Levels::of(estimator);
+        if levels.queueing_us > levels.high_us {
+            self.standing_us = self.standing_us.saturating_add(step.us);
+            self.standing_acked_bytes = self.standing_acked_bytes.saturating_add(step.acked_bytes);
+        } else {
+            (self.standing_us, self.standing_acked_bytes) = (0, 0);
+        }
+        match self.state {
+            State::Free => self.free(step, estimator, levels),
+            State::Draining(drain) => self.draining(step, estimator, levels, drain),
+            State::Holding(hold) => self.holding(step, estimator, levels, hold),
+            State::Contended { until_us } => self.contended(step, estimator, levels, until_us),
+        }
+    }
+
+    /// A rate that still doubles each round trip sends bursts, which queue up on a link that is far from full.
+    fn free(&mut self, step: &Step, estimator: &Estimator, levels: Levels) {
+        let span_us = u64::from(estimator.now.rtt_min_us).max(STANDING_US_MIN);
+        if self.standing_us < span_us / 2 || self.standing_us < STANDING_US_MIN {
+            return;
+        }
+        let (Some(now), before) = (estimator.rate(0, span_us), estimator.rate(span_us, span_us)) else { return };
+        if before.is_none_or(|before| now > scaled(before, STILL_GROWS)) {
+            return;
+        }
+        let standing = per_second(self.standing_acked_bytes, self.standing_us);
+        self.drain(step.at_us, levels, now.max(standing), (RAISE_FIRST, levels.probe_us()));
+    }
+
+    fn drain(&mut self, at_us: u64, levels: Levels, capacity_bytes_per_s: u64, after: (f64, u64)) {
+        let queueing_us = levels.queueing_us;
+        let span_us = (4 * levels.rtt_us).max(DRAIN_US_MIN);
+        let factor = (1.0 - f64::from(queueing_us) / span_us as f64).clamp(DRAIN_LEAST, DRAIN_MOST);
+        let drained_us = (f64::from(queueing_us) / (1.0 - factor)) as u64;
+        self.state = State::Draining(Drain {
+            capacity_bytes_per_s,
+            bound_bytes_per_s: scaled(capacity_bytes_per_s, factor).max(1),
+            queueing_us,
+            deadline_us: at_us.saturating_add(2 * drained_us + 4 * levels.rtt_us + DRAIN_SLACK_US),
+            full_from_us: at_us.saturating_add(levels.rtt_us),
+            full_bytes_per_s: 0,
+            raise: after.0,
+            probe_in_us: after.1,
+        });
+    }
+
+    fn draining(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut drain: Drain) {
+        let after = (drain.raise, drain.probe_in_us);
+        if levels.queueing_us <= levels.low_us {
+            let measured = drain.full_bytes_per_s;
+            let capacity = if measured > 0 { measured } else { drain.capacity_bytes_per_s };
+            self.hold(step.at_us, capacity, after);
+            return;
+        }
+        if step.at_us > drain.full_from_us {
+            drain.full_bytes_per_s = drain.full_bytes_per_s.max(estimator.now.rate_bytes_per_s);
+        }
+        self.state = State::Draining(drain);
+        if step.at_us <= drain.deadline_us {
+            return;
+        }
+        let rate = estimator.now.rate_bytes_per_s.max(1);
+        if levels.queueing_us < drain.queueing_us / 10 * 7 {
+            self.drain(step.at_us, levels, rate.min(drain.capacity_bytes_per_s), after);
+        } else if self.suspect() {
+            self.contend(step.at_us);
+        } else {
+            self.drain(step.at_us, levels, rate.min(drain.capacity_bytes_per_s), after);
+        }
+    }
+
+    fn hold(&mut self, at_us: u64, capacity_bytes_per_s: u64, (raise, probe_in_us): (f64, u64)) {
+        self.calm_since_us = at_us;
+        self.state = State::Holding(Hold {
+            capacity_bytes_per_s,
+            bound_bytes_per_s: scaled(capacity_bytes_per_s, BELOW_CAPACITY).max(1),
+            probing: false,
+            next_us: at_us.saturating_add(probe_in_us),
+            raise,
+        });
+    }
+
+    fn holding(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut hold: Hold) {
+        let at_us = step.at_us;
+        if at_us.saturating_sub(self.calm_since_us) > CALM_US {
+            (self.suspicion, self.retry_us, self.calm_since_us) = (0, RETRY_US_MIN, at_us);
+        }
+        let is_probe_queue = hold.probing && levels.queueing_us > levels.probe_us_most();
+        if is_probe_queue || self.standing_us > (levels.rtt_us / 2).max(STANDING_US_MIN) {
+            let standing = per_second(self.standing_acked_bytes, self.standing_us);
+            let rate = if self.standing_us > 0 { standing } else { estimator.now.rate_bytes_per_s };
+            // What was asked for was not too much a moment ago.
+            if !hold.probing && self.suspect() {
+                self.contend(at_us);
+            } else {
+                let capacity = rate.min(hold.bound_bytes_per_s).max(1);
+                self.drain(at_us, levels, capacity, (RAISE_LEAST, PROBE_AGAIN_US.max(levels.probe_us())));
+            }
+            return;
+        }
+        if at_us < hold.next_us {
+            return;
+        }
+        let rate = estimator.rate(0, (2 * levels.rtt_us).max(PROBE_RATE_US_MIN)).unwrap_or(0);
+        let reached = rate >= scaled(hold.bound_bytes_per_s, REACHED);
+        if reached && hold.probing {
+            hold.capacity_bytes_per_s = hold.capacity_bytes_per_s.max(rate);
+            hold.raise = (hold.raise * 2.0).min(RAISE_MOST);
+        }
+        let raised = scaled(hold.capacity_bytes_per_s.max(hold.bound_bytes_per_s), 1.0 + hold.raise);
+        (hold.probing, hold.bound_bytes_per_s, hold.next_us) = if reached {
+            (true, raised, at_us.saturating_add(levels.probe_us()))
+        } else {
+            let bound = if hold.probing {
+                hold.raise = RAISE_LEAST;
+                scaled(hold.capacity_bytes_per_s, BELOW_CAPACITY).max(1)
+            } else {
+                hold.bound_bytes_per_s
+            };
+            (false, bound, at_us.saturating_add(PROBE_AGAIN_US.max(levels.probe_us())))
+        };
+        self.state = State::Holding(hold);
+    }
+
+    /// Whether restraint failed so often that others must be there.
+    fn suspect(&mut self) -> bool {
+        self.suspicion = self.suspicion.saturating_add(1);
+        self.suspicion >= SUSPICION_MAX
+    }
+
+    fn contend(&mut self, at_us: u64) {
+        self.state = State::Contended { until_us: at_us.saturating_add(self.retry_us) };
+        self.retry_us = (self.retry_us * 2).min(RETRY_US_MAX);
+    }
+
+    fn contended(&mut self, step: &Step, estimator: &Estimator, levels: Levels, until_us: u64) {
+        let (_, most_us) = estimator.queueing_over((4 * levels.rtt_us).max(GONE_US));
+        if step.at_us >= until_us || u64::from(most_us) <= u64::from(levels.low_us) {
+            self.suspicion = SUSPICION_MAX - 1;
+            (self.standing_us, self.standing_acked_bytes) = (0, 0);
+            self.state = State::Free;
+        }
+    }
+}
+
+/// What is much and what is little on this path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Levels {
+    pub(super) rtt_us: u64,
+    pub(super) queueing_us: u32,
+    /// Above it a queue stands.
+    pub(super) high_us: u32,
+    /// Below it none does.
+    pub(super) low_us: u32,
+}
+
+impl Levels {
+    pub(super) fn of(estimator: &Estimator) -> Self {
+        let high_us = (estimator.now.rtt_min_us / 8).clamp(QUEUE_HIGH_US_MIN, QUEUE_HIGH_US_MAX);
+        Self {
+            rtt_us: u64::from(estimator.now.rtt_us.max(1)),
+            queueing_us: estimator.now.queueing_us,
+            high_us,
+            low_us: high_us / 3,
+        }
+    }
+
+    fn probe_us(&self) -> u64 {
+        (4 * self.rtt_us).max(PROBE_US_MIN)
+    }
+
+    fn probe_us_most(&self) -> u32 {
+        self.high_us / 2
+    }
+}
+
+/// A queue between 10 ms (jitter of a busy host or a radio link is less) and 20 ms (the goal is a median below 25 ms).
+const QUEUE_HIGH_US_MIN: u32 = 10_000;
+const QUEUE_HIGH_US_MAX: u32 = 20_000;
+/// Two samples in a row: one may be a burst.
+const STANDING_US_MIN: u64 = 150_000;
+/// From one round trip to the next; slow start doubles.
+const STILL_GROWS: f64 = 1.2;
+/// Share of the capacity that is asked for: 2 % drain a queue of 10 ms in half a second.
+const BELOW_CAPACITY: f64 = 0.98;
+/// Shares while a queue drains; below, an error in the estimate would leave the link empty for a round trip.
+const DRAIN_LEAST: f64 = 0.80;
+const DRAIN_MOST: f64 = 0.95;
+/// A queue drains in about this time, or four round trips.
+const DRAIN_US_MIN: u64 = 1_000_000;
+const DRAIN_SLACK_US: u64 = 500_000;
+/// A bound is reached from here: pacing and lanes that repair losses fall short of it by some percent.
+const REACHED: f64 = 0.93;
+/// Raises of the bound to see whether the path carries more: the first, the least (later), the most (they double while they succeed).
+const RAISE_FIRST: f64 = 0.06;
+const RAISE_LEAST: f64 = 0.03;
+const RAISE_MOST: f64 = 0.25;
+/// A raise lasts four round trips, at least this: long enough for 3 % too much to show as 30 ms of queue.
+const PROBE_US_MIN: u64 = 1_000_000;
+const PROBE_RATE_US_MIN: u64 = 500_000;
+/// After a raise that failed.
+const PROBE_AGAIN_US: u64 = 5_000_000;
+/// Others are there when restraint failed so often, with no calm of [`CALM_US`] between.
+const SUSPICION_MAX: u8 = 3;
+const CALM_US: u64 = 20_000_000;
+/// Others may have gone: look after this time, then after twice as long, and so on.
+const RETRY_US_MIN: u64 = 20_000_000;
+const RETRY_US_MAX: u64 = 160_000_000;
+/// Nobody fills the queue any more.
+const GONE_US: u64 = 2_000_000;

@@ -1,0 +1,79 @@
+//! Whatever the readings say, the tuner does not panic, and its advice is within bounds.
+
+use haul_engine::path::{AUTO_LANES_MAX, LaneReading, Remembered, Sample, Tuner, Wishes};
+use proptest::prelude::*;
+
+fn any_size() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(u64::MAX), 0u64..10_000, 0u64..100_000_000, any::<u64>()]
+}
+
+fn any_time() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(0), Just(u32::MAX), 0u32..500_000, any::<u32>()]
+}
+
+prop_compose! {
+    fn any_reading()(
+        lane in 0u16..70, times in (any_time(), any_time(), any_time()), sizes in prop::array::uniform10(any_size())
+    ) -> LaneReading {
+        let [cwnd_bytes, acked_bytes, sent_bytes, resent_bytes, unsent_bytes, busy_us, receive, send, peer, buffer] = sizes;
+        LaneReading {
+            lane, rtt_us: times.0, rtt_min_us: times.1, mss_bytes: times.2,
+            cwnd_bytes, acked_bytes, sent_bytes, resent_bytes, unsent_bytes, busy_us,
+            receive_window_limited_us: receive, send_buffer_limited_us: send,
+            peer_window_bytes: peer, send_buffer_bytes: buffer,
+        }
+    }
+}
+
+prop_compose! {
+    fn any_sample()(
+        at_us in prop_oneof![0u64..100_000_000, any::<u64>()],
+        lanes in prop::collection::vec(any_reading(), 0..12),
+        has_more_work: bool
+    ) -> Sample {
+        Sample { at_us, lanes, has_more_work }
+    }
+}
+
+prop_compose! {
+    fn any_wishes()(
+        lanes in prop::option::of(any::<u16>()), rate in prop::option::of(any_size()),
+        remembered in prop::option::of((any_time(), any_size(), any::<u16>(), any_time())), bbr: bool
+    ) -> Wishes {
+        Wishes {
+            lanes,
+            rate_bytes_per_s: rate,
+            congestion_control: None,
+            allowed_congestion_controls: if bbr { vec!["bbr".into()] } else { Vec::new() },
+            host_congestion_control: "cubic".into(),
+            remembered: remembered.map(|(rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm)| Remembered {
+                rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control: "bbr".into(),
+            }),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_readings_give_advice_within_bounds(
+        wishes in any_wishes(), rtt_us in any_time(), cpus: u16, in_order: bool,
+        mut samples in prop::collection::vec(any_sample(), 0..80)
+    ) {
+        if in_order {
+            for (at, sample) in (1u64..).zip(&mut samples) {
+                sample.at_us = at * 100_000;
+            }
+        }
+        let mut tuner = Tuner::new(wishes.clone(), rtt_us, cpus);
+        let mut given = vec![tuner.first()];
+        given.extend(samples.iter().filter_map(|sample| tuner.on_sample(sample)));
+        for advice in given {
+            let most = wishes.lanes.map_or(AUTO_LANES_MAX, |lanes| lanes.clamp(1, 256));
+            prop_assert!((1..=most).contains(&advice.lanes), "{advice:?}");
+            prop_assert!(advice.pacing_bytes_per_s != Some(0), "{advice:?}");
+            let known = advice.congestion_control.as_deref();
+            prop_assert!(matches!(known, None | Some("bbr" | "cubic")), "{advice:?}");
+        }
+        let _ = (tuner.summary().time.total_us(), tuner.remembered(), tuner.estimate().clone());
+    }
+}

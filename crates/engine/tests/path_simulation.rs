@@ -1,0 +1,224 @@
+//! The tuner on simulated paths: does it fill them, keep them free of queues, and leave others their share?
+
+mod simulated;
+
+use haul_engine::path::Remembered;
+use haul_wire::summary::PathTime;
+
+use simulated::flow::Control;
+use simulated::link::Link;
+use simulated::run::{Outcome, Setting};
+
+/// Asserts with the course of the run as the message.
+fn check(outcome: &Outcome, holds: bool, what: &str) {
+    let advice: String =
+        outcome.advice.iter().map(|(at, advice)| format!("{:6.1} s {advice:?}\n", *at as f64 / 1e6)).collect();
+    assert!(holds, "{what}\n{}{advice}{:?}", outcome.course(), outcome.tuner.summary());
+}
+
+/// Whether one cause has most of the time.
+fn mostly(outcome: &Outcome, of: impl Fn(&PathTime) -> u64) -> bool {
+    let time = outcome.tuner.summary().time;
+    of(&time) * 2 > time.total_us()
+}
+
+#[test]
+fn stock_hosts_fill_a_gigabit_at_228_ms() {
+    let outcome = Setting::on(Link::new(1000.0, 228)).run();
+    check(&outcome, outcome.utilisation() > 0.95, "fills the link");
+    check(&outcome, outcome.queueing_ms(0.0) < 25.0, "no queue stands");
+    check(&outcome, outcome.variation(8.0) < 0.1, "the rate is steady");
+    check(&outcome, (12..=20).contains(&outcome.lanes()), "as many lanes as the windows need, and some to spare");
+    check(&outcome, mostly(&outcome, |time| time.capacity_us), "the link is named");
+    let summary = outcome.tuner.summary();
+    check(&outcome, summary.rate_variation_permille < 150, "the summary says that it was steady");
+    check(&outcome, summary.capacity_bytes_per_s.abs_diff(125_000_000) < 6_000_000, "the capacity was found");
+}
+
+#[test]
+fn the_ramp_to_a_gigabit_takes_ten_round_trips() {
+    for rtt_ms in [20, 100, 228] {
+        let outcome = Setting::on(Link::new(1000.0, rtt_ms)).seconds(20).run();
+        let reached_s = outcome.reaches_s(0.9).unwrap_or(f64::INFINITY);
+        check(&outcome, reached_s < (10.0 * rtt_ms as f64 / 1e3).max(0.6), "90 % in time");
+    }
+}
+
+#[test]
+fn a_short_slow_path_is_as_fast_as_with_one_lane() {
+    let link = Link::new(20.0, 20);
+    let one = Setting { plain_lanes: Some(1), ..Setting::on(link) }.run();
+    let ours = Setting::on(link).run();
+    check(&ours, ours.rate(0.0, 60.0) > 0.97 * one.rate(0.0, 60.0), "no slower");
+    check(&ours, ours.queueing_ms(0.0) < one.queueing_ms(0.0), "and with less of a queue");
+}
+
+#[test]
+fn a_foreign_cubic_flow_keeps_a_third() {
+    for rtt_ms in [20, 50] {
+        for seed in 1..=4 {
+            let mut setting = Setting::on(Link::new(100.0, rtt_ms)).foreign(Control::Cubic, 0, 1000).seconds(120);
+            setting.seed = seed;
+            let outcome = setting.run();
+            let theirs = outcome.foreign_rate(20.0, 120.0) / outcome.link.bytes_per_s;
+            check(&outcome, theirs > 1.0 / 3.0, "they keep a third");
+            let ours = outcome.rate(20.0, 120.0) / outcome.link.bytes_per_s;
+            check(&outcome, ours > 0.3, "so do we");
+            check(&outcome, outcome.lanes() <= 2, "one window suffices");
+            check(&outcome, mostly(&outcome, |time| time.contention_us), "others are named");
+        }
+    }
+}
+
+#[test]
+fn the_path_is_taken_back_when_others_are_gone() {
+    let outcome = Setting::on(Link::new(100.0, 50)).foreign(Control::Cubic, 0, 40).seconds(120).run();
+    check(&outcome, outcome.rate(80.0, 120.0) > 0.95 * outcome.link.bytes_per_s, "all of the link");
+    check(&outcome, outcome.queueing_ms(80.0) < 25.0, "without a queue");
+}
+
+#[test]
+fn random_loss_is_met_with_bbr_where_that_is_allowed() {
+    for (loss, share) in [(1e-4, 0.9), (1e-3, 0.85)] {
+        let outcome = Setting::on(Link::new(1000.0, 100).loss(loss)).run();
+        check(&outcome, outcome.utilisation() > share, "the link is used");
+        check(&outcome, outcome.tuner.summary().congestion_control == "bbr", "bbr was chosen");
+        check(&outcome, outcome.queueing_ms(0.0) < 25.0, "no queue stands");
+    }
+}
+
+#[test]
+fn random_loss_is_met_with_lanes_where_only_cubic_is_allowed() {
+    for (loss, share) in [(1e-5, 0.85), (1e-4, 0.85), (1e-3, 0.3)] {
+        let outcome = Setting::on(Link::new(1000.0, 100).loss(loss)).only_cubic().run();
+        check(&outcome, outcome.utilisation() > share, "the link is used");
+        if loss == 1e-3 {
+            check(&outcome, outcome.lanes() == 64, "all lanes are needed");
+            check(&outcome, mostly(&outcome, |time| time.loss_us), "loss is named");
+        }
+    }
+}
+
+#[test]
+fn a_capacity_that_halves_or_doubles_is_followed() {
+    for (before, after) in [(1000.0, 500.0), (500.0, 1000.0)] {
+        for rtt_ms in [20, 100] {
+            let outcome = Setting::on(Link::new(before, rtt_ms)).rate_from(30, after).seconds(80).run();
+            let share = outcome.rate(50.0, 80.0) * 8e-6 / after;
+            check(&outcome, share > 0.93, "the new rate is reached in 20 s, and kept");
+            check(&outcome, outcome.queueing_ms(35.0) < 25.0, "without a queue");
+        }
+    }
+}
+
+#[test]
+fn small_windows_are_met_with_lanes_and_named() {
+    let link = Link::new(10_000.0, 100);
+    let outcome = Setting::on(link).windows(256e3, 45e6).run();
+    check(&outcome, outcome.lanes() == 64 && mostly(&outcome, |time| time.send_buffer_us), "the send buffer");
+    let outcome = Setting::on(link).windows(45e6, 256e3).run();
+    check(&outcome, outcome.lanes() == 64 && mostly(&outcome, |time| time.receive_window_us), "the receive window");
+    let outcome = Setting::on(Link::new(1000.0, 100)).windows(256e3, 45e6).run();
+    check(&outcome, outcome.utilisation() > 0.95 && outcome.lanes() == 64, "64 windows of 256 kB suffice");
+}
+
+#[test]
+fn lanes_that_were_asked_for_stay() {
+    let mut setting = Setting::on(Link::new(1000.0, 228));
+    setting.wishes.lanes = Some(3);
+    let outcome = setting.run();
+    check(&outcome, outcome.points.iter().all(|point| point.lanes == 3), "three");
+    check(&outcome, mostly(&outcome, |time| time.send_buffer_us), "and what that costs");
+}
+
+#[test]
+fn a_near_path_is_left_alone() {
+    for mbit_per_s in [100.0, 10_000.0] {
+        let outcome = Setting::on(Link::new(mbit_per_s, 1)).seconds(10).run();
+        check(&outcome, outcome.advice.len() == 1, "no advice but the first");
+        let first = &outcome.advice[0].1;
+        check(&outcome, first.lanes == 4 && first.pacing_bytes_per_s.is_none(), "the simple rule");
+        check(&outcome, outcome.tuner.remembered().is_none(), "nothing to remember");
+    }
+}
+
+#[test]
+fn a_slow_source_changes_nothing_and_is_not_called_network() {
+    let mut setting = Setting::on(Link::new(1000.0, 100));
+    setting.supply = 20e6;
+    let outcome = setting.run();
+    check(&outcome, outcome.advice.len() == 1, "no advice but the first");
+    let time = outcome.tuner.summary().time;
+    let all_us = 60_000_000 * 16;
+    check(&outcome, time.total_us() < all_us / 10, "hardly any time is the network's");
+}
+
+#[test]
+fn a_rate_limit_is_a_capacity() {
+    let mut setting = Setting::on(Link::new(1000.0, 100));
+    setting.supply = 10e6;
+    setting.wishes.rate_bytes_per_s = Some(10_000_000);
+    let outcome = setting.run();
+    check(&outcome, outcome.advice.len() == 1, "no advice but the first");
+    let first = &outcome.advice[0].1;
+    check(&outcome, first.lanes == 2 && first.pacing_bytes_per_s == Some(10_500_000), "few lanes, evenly");
+}
+
+#[test]
+fn what_was_remembered_gives_the_start() {
+    let setting = Setting::on(Link::new(10_000.0, 100));
+    let first = setting.clone().run();
+    let remembered: Remembered = first.tuner.remembered().unwrap();
+    check(&first, remembered.lanes > 40, "many lanes were needed");
+    let second = setting.remembered(remembered).run();
+    let (cold_s, warm_s) = (first.reaches_s(0.9).unwrap(), second.reaches_s(0.9).unwrap());
+    check(&second, warm_s < 0.7 * cold_s, "the second job ramps faster");
+}
+
+/// One run of the table.
+fn cell(setting: Setting) -> String {
+    let outcome = setting.seconds(45).run();
+    let reached = outcome.reaches_s(0.9).map_or("-".into(), |s| format!("{s:.1} s"));
+    let (share, queueing_ms) = (100.0 * outcome.utilisation(), outcome.queueing_ms(0.0));
+    format!("{share:4.0} % {queueing_ms:3.0} ms {:3} {reached:>7}", outcome.lanes())
+}
+
+#[test]
+fn a_table_of_paths() {
+    let mut rows = Vec::new();
+    for rtt_ms in [20, 100, 228] {
+        for mbit_per_s in [20.0, 100.0, 1e3, 1e4, 1e5] {
+            for loss in [0.0, 1e-5, 1e-4, 1e-3] {
+                // Little happens on slow paths with little loss, and on those that no host fills.
+                if loss == 1e-5 && mbit_per_s < 1e3 || loss > 0.0 && mbit_per_s > 1e4 {
+                    continue;
+                }
+                let stock = Setting::on(Link::new(mbit_per_s, rtt_ms).loss(loss));
+                let settings =
+                    [stock.clone(), stock.clone().tuned(), stock.clone().only_cubic(), stock.only_cubic().tuned()];
+                rows.push((format!("{mbit_per_s:6} {rtt_ms:5} {loss:6.0e} "), settings));
+            }
+        }
+    }
+    // Half of the rows in another thread.
+    let texts = |rows: &[(String, [Setting; 4])]| {
+        let lines = rows.iter().map(|(name, settings)| {
+            let cells: Vec<String> = settings.iter().map(|setting| cell(setting.clone())).collect();
+            format!("{name} {}\n", cells.join("  "))
+        });
+        lines.collect::<String>()
+    };
+    let (first, second) = rows.split_at(rows.len() / 2);
+    let (first, second) = std::thread::scope(|scope| {
+        let second = scope.spawn(|| texts(second));
+        (texts(first), second.join().unwrap())
+    });
+    let mut table = String::from(
+        "Share of the link over the last 30 of 45 s, median queueing delay, lanes at the end, time to 90 %.\n\n",
+    );
+    table += "Mbit/s    ms   loss ";
+    for column in ["stock hosts", "64 MB", "stock, only cubic", "64 MB, only cubic"] {
+        table += &format!(" {column:>26} ");
+    }
+    insta::assert_snapshot!(format!("{}\n{first}{second}", table.trim_end()));
+}

@@ -1,0 +1,232 @@
+//! One link with one queue, shared by flows.
+
+use std::collections::VecDeque;
+
+use super::flow::{Flow, MSS};
+
+/// What a link does.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    pub bytes_per_s: f64,
+    pub rtt_us: u64,
+    pub queue_bytes: f64,
+    /// Probability that a packet is lost on the way.
+    pub loss: f64,
+}
+
+impl Link {
+    /// A queue of one bandwidth-delay product, at least 100 packets, at most the 64 MB of a large switch.
+    pub fn new(mbit_per_s: f64, rtt_ms: u64) -> Self {
+        let bytes_per_s = mbit_per_s * 1e6 / 8.0;
+        let bdp = bytes_per_s * rtt_ms as f64 / 1e3;
+        Self { bytes_per_s, rtt_us: rtt_ms * 1000, queue_bytes: bdp.clamp(150_000.0, 64e6), loss: 0.0 }
+    }
+
+    pub fn loss(self, loss: f64) -> Self {
+        Self { loss, ..self }
+    }
+}
+
+/// Bytes of one flow that left in one step.
+#[derive(Clone, Copy, Debug)]
+struct Parcel {
+    flow: usize,
+    bytes: f64,
+    acked_at_sent: f64,
+}
+
+#[derive(Clone, Debug)]
+struct Batch {
+    sent_us: u64,
+    parcels: Vec<Parcel>,
+}
+
+#[derive(Clone, Debug)]
+struct Notice {
+    at_us: u64,
+    sent_us: u64,
+    acked: bool,
+    parcels: Vec<Parcel>,
+}
+
+/// Flows over a link, at one moment.
+pub struct World {
+    pub now_us: u64,
+    pub step_us: u64,
+    pub link: Link,
+    pub flows: Vec<Flow>,
+    queue: VecDeque<Batch>,
+    pub queued: f64,
+    notices: VecDeque<Notice>,
+    lost: VecDeque<Notice>,
+    /// Bytes per second the source has for all lanes; infinite by default.
+    pub supply: f64,
+    stock: f64,
+    random: u64,
+}
+
+impl World {
+    pub fn new(link: Link, seed: u64) -> Self {
+        Self {
+            now_us: 0,
+            step_us: (link.rtt_us / 20).clamp(500, 5_000),
+            link,
+            flows: Vec::new(),
+            queue: VecDeque::new(),
+            queued: 0.0,
+            notices: VecDeque::new(),
+            lost: VecDeque::new(),
+            supply: f64::INFINITY,
+            stock: 0.0,
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+        }
+    }
+
+    pub fn queueing_us(&self) -> f64 {
+        self.queued / self.link.bytes_per_s * 1e6
+    }
+
+    /// One step. The first `ours` flows share the supply; the others have all they want.
+    pub fn step(&mut self, is_ours: impl Fn(usize) -> bool) {
+        self.now_us += self.step_us;
+        self.hear();
+        let parcels = self.send(is_ours);
+        self.arrive(parcels);
+        self.serve();
+    }
+
+    fn hear(&mut self) {
+        for list in [&mut self.notices, &mut self.lost] {
+            while list.front().is_some_and(|notice| notice.at_us <= self.now_us) {
+                let Some(notice) = list.pop_front() else { break };
+                for parcel in notice.parcels {
+                    let flow = &mut self.flows[parcel.flow];
+                    if notice.acked {
+                        let rtt_us = (self.now_us - notice.sent_us) as f64;
+                        flow.on_ack(parcel.bytes, rtt_us, parcel.acked_at_sent, self.now_us);
+                    } else {
+                        flow.on_loss(parcel.bytes, notice.sent_us, self.now_us);
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, is_ours: impl Fn(usize) -> bool) -> Vec<Parcel> {
+        self.stock = (self.stock + self.supply * self.step_us as f64 / 1e6).min(self.supply * 0.1);
+        let mut parcels = Vec::new();
+        let count = self.flows.len();
+        for turn in 0..count {
+            let at = (turn + (self.now_us / self.step_us) as usize) % count;
+            let supply = if is_ours(at) { self.stock } else { f64::INFINITY };
+            let flow = &mut self.flows[at];
+            let may = flow.may_send(self.now_us, self.step_us);
+            let fresh = if flow.active { supply } else { 0.0 };
+            let bytes = may.min(flow.to_repeat + fresh);
+            let is_new = (bytes - flow.to_repeat).max(0.0);
+            flow.has_data = flow.active && supply - is_new > 1.0;
+            let waits = flow.has_data && self.now_us >= flow.starts_us;
+            flow.on_sent(bytes, self.now_us);
+            flow.on_time(self.step_us, waits);
+            if is_ours(at) && self.stock.is_finite() {
+                self.stock -= is_new;
+            }
+            if bytes > 0.0 {
+                parcels.push(Parcel { flow: at, bytes, acked_at_sent: flow.acked });
+            }
+        }
+        parcels
+    }
+
+    /// Random losses, then the end of the queue: packets that find no room, drawn from all that came in this step.
+    fn arrive(&mut self, mut parcels: Vec<Parcel>) {
+        let mut lost: Vec<Parcel> = Vec::new();
+        for parcel in &mut parcels {
+            let packets = self.events(parcel.bytes / MSS * self.link.loss);
+            lose(parcel, packets as f64 * MSS, &mut lost);
+        }
+        let total: f64 = parcels.iter().map(|parcel| parcel.bytes).sum();
+        let room = self.link.queue_bytes + self.link.bytes_per_s * self.step_us as f64 / 1e6 - self.queued;
+        let excess = total - room;
+        if excess > 0.0 {
+            let packets = excess / MSS;
+            if packets > 200.0 {
+                for parcel in &mut parcels {
+                    let share = parcel.bytes * excess / total;
+                    lose(parcel, share, &mut lost);
+                }
+            } else {
+                for _ in 0..packets.ceil() as usize {
+                    let mut at = self.uniform() * total;
+                    for parcel in &mut parcels {
+                        at -= parcel.bytes;
+                        if at <= 0.0 {
+                            lose(parcel, MSS, &mut lost);
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        if !lost.is_empty() {
+            let at_us = self.now_us + self.link.rtt_us + self.queueing_us() as u64;
+            self.lost.push_back(Notice { at_us, sent_us: self.now_us, acked: false, parcels: lost });
+        }
+        self.queued += parcels.iter().map(|parcel| parcel.bytes).sum::<f64>();
+        self.queue.push_back(Batch { sent_us: self.now_us, parcels });
+    }
+
+    fn serve(&mut self) {
+        let mut left = self.link.bytes_per_s * self.step_us as f64 / 1e6;
+        let at_us = self.now_us + self.link.rtt_us;
+        while left > 0.0 {
+            let Some(batch) = self.queue.front_mut() else { break };
+            let total: f64 = batch.parcels.iter().map(|parcel| parcel.bytes).sum();
+            let share = if total > left { left / total } else { 1.0 };
+            let parcels =
+                batch.parcels.iter().map(|parcel| Parcel { bytes: parcel.bytes * share, ..*parcel }).collect();
+            self.notices.push_back(Notice { at_us, sent_us: batch.sent_us, acked: true, parcels });
+            let served = total * share;
+            self.queued = (self.queued - served).max(0.0);
+            left -= served;
+            if share < 1.0 {
+                for parcel in &mut batch.parcels {
+                    parcel.bytes *= 1.0 - share;
+                }
+                break;
+            }
+            self.queue.pop_front();
+        }
+    }
+
+    /// A Poisson number.
+    fn events(&mut self, mean: f64) -> u64 {
+        if mean <= 0.0 {
+            return 0;
+        }
+        if mean > 30.0 {
+            return mean.round() as u64;
+        }
+        let (mut events, mut product) = (0, self.uniform());
+        while product > (-mean).exp() && events < 1000 {
+            events += 1;
+            product *= self.uniform();
+        }
+        events
+    }
+
+    fn uniform(&mut self) -> f64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+fn lose(parcel: &mut Parcel, bytes: f64, lost: &mut Vec<Parcel>) {
+    let bytes = bytes.min(parcel.bytes);
+    if bytes > 0.0 {
+        parcel.bytes -= bytes;
+        lost.push(Parcel { bytes, ..*parcel });
+    }
+}

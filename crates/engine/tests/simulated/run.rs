@@ -1,0 +1,311 @@
+//! The tuner on a link: samples go in, advice is carried out, and what came of it is kept.
+
+use haul_engine::path::{Advice, LaneReading, Remembered, Sample, Tuner, Wishes};
+
+use super::flow::{Control, Flow, MSS};
+use super::link::{Link, World};
+
+/// What hosts let one connection have under way, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Windows {
+    pub send: f64,
+    pub receive: f64,
+}
+
+/// `tcp_wmem[2]` = 4 MiB and `tcp_rmem[2]` = 6 MiB.
+pub const STOCK: Windows = Windows { send: 2.9e6, receive: 3.1e6 };
+/// 64 MB each.
+pub const TUNED: Windows = Windows { send: 45e6, receive: 32e6 };
+
+/// A run to come.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    pub link: Link,
+    pub windows: Windows,
+    pub wishes: Wishes,
+    pub seconds: u64,
+    /// Congestion control and start of foreign flows; their end.
+    pub foreign: Vec<(Control, u64, u64)>,
+    /// From then on the link has another rate.
+    pub changes: Vec<(u64, f64)>,
+    pub supply: f64,
+    /// Without the tuner, this many lanes.
+    pub plain_lanes: Option<u16>,
+    pub seed: u64,
+}
+
+impl Setting {
+    pub fn on(link: Link) -> Self {
+        let wishes = Wishes {
+            allowed_congestion_controls: vec!["reno".into(), "cubic".into(), "bbr".into()],
+            host_congestion_control: "cubic".into(),
+            ..Wishes::default()
+        };
+        Self {
+            link,
+            windows: STOCK,
+            wishes,
+            seconds: 60,
+            foreign: Vec::new(),
+            changes: Vec::new(),
+            supply: f64::INFINITY,
+            plain_lanes: None,
+            seed: 1,
+        }
+    }
+
+    pub fn tuned(self) -> Self {
+        Self { windows: TUNED, ..self }
+    }
+
+    pub fn windows(self, send: f64, receive: f64) -> Self {
+        Self { windows: Windows { send, receive }, ..self }
+    }
+
+    pub fn only_cubic(mut self) -> Self {
+        self.wishes.allowed_congestion_controls = vec!["reno".into(), "cubic".into()];
+        self
+    }
+
+    pub fn seconds(self, seconds: u64) -> Self {
+        Self { seconds, ..self }
+    }
+
+    pub fn foreign(mut self, control: Control, from_s: u64, to_s: u64) -> Self {
+        self.foreign.push((control, from_s * 1_000_000, to_s * 1_000_000));
+        self
+    }
+
+    pub fn rate_from(mut self, at_s: u64, mbit_per_s: f64) -> Self {
+        self.changes.push((at_s * 1_000_000, mbit_per_s * 1e6 / 8.0));
+        self
+    }
+
+    pub fn remembered(mut self, remembered: Remembered) -> Self {
+        self.wishes.remembered = Some(remembered);
+        self
+    }
+
+    pub fn run(self) -> Outcome {
+        Runner::new(self).run()
+    }
+}
+
+/// One sample interval.
+#[derive(Clone, Copy, Debug)]
+pub struct Point {
+    pub at_us: u64,
+    pub acked: f64,
+    pub foreign_acked: f64,
+    pub queueing_us: f64,
+    pub lanes: u16,
+    pub bound: Option<u64>,
+}
+
+/// What came of it.
+pub struct Outcome {
+    pub link: Link,
+    pub points: Vec<Point>,
+    pub advice: Vec<(u64, Advice)>,
+    pub tuner: Tuner,
+}
+
+impl Outcome {
+    /// Mean rate between two times, in bytes per second.
+    pub fn rate(&self, from_s: f64, to_s: f64) -> f64 {
+        self.mean(from_s, to_s, |point| point.acked)
+    }
+
+    /// The same, of the foreign flows.
+    pub fn foreign_rate(&self, from_s: f64, to_s: f64) -> f64 {
+        self.mean(from_s, to_s, |point| point.foreign_acked)
+    }
+
+    fn mean(&self, from_s: f64, to_s: f64, of: impl Fn(&Point) -> f64) -> f64 {
+        let at = |s: f64| {
+            let found = self.points.iter().rev().find(|point| point.at_us as f64 <= s * 1e6 + 1.0);
+            found.map_or((0.0, 0.0), |point| (point.at_us as f64 / 1e6, of(point)))
+        };
+        let ((t0, a0), (t1, a1)) = (at(from_s), at(to_s));
+        (a1 - a0) / (t1 - t0)
+    }
+
+    pub fn end_s(&self) -> f64 {
+        self.points.last().map_or(0.0, |point| point.at_us as f64 / 1e6)
+    }
+
+    /// Share of the link over the last two thirds.
+    pub fn utilisation(&self) -> f64 {
+        self.rate(self.end_s() / 3.0, self.end_s()) / self.link.bytes_per_s
+    }
+
+    /// Median queueing delay from a time on, in milliseconds.
+    pub fn queueing_ms(&self, from_s: f64) -> f64 {
+        let late = self.points.iter().filter(|point| point.at_us as f64 >= from_s * 1e6);
+        let mut all: Vec<f64> = late.map(|point| point.queueing_us / 1e3).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(0.0)
+    }
+
+    /// Coefficient of variation of the 1 s rates from a time on.
+    pub fn variation(&self, from_s: f64) -> f64 {
+        let seconds: Vec<f64> =
+            (from_s as u64..self.end_s() as u64).map(|s| self.rate(s as f64, s as f64 + 1.0)).collect();
+        let mean = seconds.iter().sum::<f64>() / seconds.len() as f64;
+        let squares = seconds.iter().map(|rate| (rate - mean) * (rate - mean)).sum::<f64>();
+        (squares / seconds.len() as f64).sqrt() / mean
+    }
+
+    /// When the rate over half a second (or two round trips) first was 90 % of the link, in seconds.
+    pub fn reaches_s(&self, share: f64) -> Option<f64> {
+        let span_s = (2e-6 * self.link.rtt_us as f64).max(0.5);
+        self.points
+            .iter()
+            .map(|point| point.at_us as f64 / 1e6)
+            .filter(|at_s| *at_s >= span_s)
+            .find(|at_s| self.rate(at_s - span_s, *at_s) >= share * self.link.bytes_per_s)
+            .map(|at_s| at_s - span_s / 2.0)
+    }
+
+    pub fn lanes(&self) -> u16 {
+        self.points.last().map_or(0, |point| point.lanes)
+    }
+
+    /// The course, a line a second, for the eye.
+    pub fn course(&self) -> String {
+        let mut text = String::new();
+        for s in 0..self.end_s() as u64 {
+            let (from, to) = (s as f64, s as f64 + 1.0);
+            let point = self.points.iter().rev().find(|point| point.at_us as f64 <= to * 1e6 + 1.0);
+            let (queue, lanes, bound) =
+                point.map_or((0.0, 0, None), |point| (point.queueing_us / 1e3, point.lanes, point.bound));
+            let mbit = |rate: f64| rate * 8e-6;
+            text += &format!(
+                "{s:3} s {:8.1} Mbit/s, others {:6.1}, queue {queue:6.1} ms, {lanes:2} lanes, bound {:8.1}\n",
+                mbit(self.rate(from, to)),
+                mbit(self.foreign_rate(from, to)),
+                bound.map_or(0.0, |bound| mbit(bound as f64)),
+            );
+        }
+        text
+    }
+}
+
+struct Runner {
+    setting: Setting,
+    world: World,
+    tuner: Tuner,
+    control: Control,
+    advice: Vec<(u64, Advice)>,
+    foreign: usize,
+}
+
+impl Runner {
+    fn new(setting: Setting) -> Self {
+        let mut world = World::new(setting.link, setting.seed);
+        world.supply = setting.supply;
+        for (control, from_us, _) in &setting.foreign {
+            world.flows.push(Flow::new(*control, *from_us, 45e6, 32e6));
+        }
+        let tuner = Tuner::new(setting.wishes.clone(), setting.link.rtt_us as u32, 8);
+        let control = Control::named(&setting.wishes.host_congestion_control);
+        let foreign = setting.foreign.len();
+        Self { setting, world, tuner, control, advice: Vec::new(), foreign }
+    }
+
+    fn run(mut self) -> Outcome {
+        let mut first = self.tuner.first();
+        if let Some(lanes) = self.setting.plain_lanes {
+            (first.lanes, first.pacing_bytes_per_s, first.congestion_control) = (lanes, None, None);
+        }
+        self.carry_out(&first);
+        self.advice.push((0, first));
+        let mut points = Vec::new();
+        let mut next_us = SAMPLE_US;
+        while self.world.now_us < self.setting.seconds * 1_000_000 {
+            self.surroundings();
+            let foreign = self.foreign;
+            self.world.step(|flow| flow >= foreign);
+            if self.world.now_us >= next_us {
+                next_us += SAMPLE_US;
+                points.push(self.sample());
+            }
+        }
+        Outcome { link: self.setting.link, points, advice: self.advice, tuner: self.tuner }
+    }
+
+    fn surroundings(&mut self) {
+        for (at_us, bytes_per_s) in &self.setting.changes {
+            if self.world.now_us >= *at_us {
+                self.world.link.bytes_per_s = *bytes_per_s;
+            }
+        }
+        for (flow, (_, _, until_us)) in self.world.flows.iter_mut().zip(&self.setting.foreign) {
+            flow.active = self.world.now_us < *until_us;
+        }
+    }
+
+    fn sample(&mut self) -> Point {
+        let lanes = self.world.flows[self.foreign..].iter().enumerate();
+        let connected = lanes.filter(|(_, flow)| flow.starts_us <= self.world.now_us);
+        let lanes = connected.map(|(lane, flow)| reading(lane, flow)).collect();
+        let has_more_work = self.setting.supply.is_infinite();
+        let sample = Sample { at_us: self.world.now_us, lanes, has_more_work };
+        if let Some(advice) = self.tuner.on_sample(&sample)
+            && self.setting.plain_lanes.is_none()
+        {
+            self.carry_out(&advice);
+            self.advice.push((self.world.now_us, advice));
+        }
+        let (theirs, ours) = self.world.flows.split_at(self.foreign);
+        let sum = |flows: &[Flow]| flows.iter().map(|flow| flow.acked).sum();
+        let given = self.advice.last().map(|(_, advice)| advice);
+        Point {
+            at_us: self.world.now_us,
+            acked: sum(ours),
+            foreign_acked: sum(theirs),
+            queueing_us: self.world.queueing_us(),
+            lanes: given.map_or(0, |advice| advice.lanes),
+            bound: given.and_then(|advice| advice.pacing_bytes_per_s),
+        }
+    }
+
+    fn carry_out(&mut self, advice: &Advice) {
+        let (now_us, foreign) = (self.world.now_us, self.foreign);
+        if let Some(name) = &advice.congestion_control {
+            self.control = Control::named(name);
+        }
+        while self.world.flows.len() - foreign < usize::from(advice.lanes) {
+            // Connect, then the handshake of the session.
+            let starts_us = now_us + if now_us == 0 { 0 } else { 2 * self.setting.link.rtt_us };
+            let Windows { send, receive } = self.setting.windows;
+            self.world.flows.push(Flow::new(self.control, starts_us, send, receive));
+        }
+        for (lane, flow) in self.world.flows[foreign..].iter_mut().enumerate() {
+            flow.active = lane < usize::from(advice.lanes);
+            flow.pacing = advice.pacing_bytes_per_s.map(|bound| bound as f64 / f64::from(advice.lanes));
+            flow.switch(self.control, now_us);
+        }
+    }
+}
+
+fn reading(lane: usize, flow: &Flow) -> LaneReading {
+    LaneReading {
+        lane: lane as u16,
+        rtt_us: flow.srtt_us as u32,
+        rtt_min_us: flow.rtt_min_us as u32,
+        mss_bytes: MSS as u32,
+        cwnd_bytes: flow.cwnd as u64,
+        acked_bytes: flow.acked as u64,
+        sent_bytes: flow.sent as u64,
+        resent_bytes: flow.resent as u64,
+        unsent_bytes: if flow.has_data { (0.7 * flow.send_buffer() - flow.in_flight).max(0.0) as u64 } else { 0 },
+        busy_us: flow.busy_us,
+        receive_window_limited_us: flow.receive_limited_us,
+        send_buffer_limited_us: 0,
+        peer_window_bytes: flow.receive_window as u64,
+        send_buffer_bytes: flow.send_buffer() as u64,
+    }
+}
+
+const SAMPLE_US: u64 = 100_000;
