@@ -145,7 +145,7 @@ pub struct Cp {
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parse_lanes, allow_hyphen_values = true)]
     #[arg(help_heading = TRAVEL)]
     pub lanes: Lanes,
-    /// Bytes in flight on a connection: 'auto', from the path
+    /// Bytes in flight on a data connection, such as 64M; 'auto' follows the path, the host bounds both
     #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_window, allow_hyphen_values = true)]
     #[arg(help_heading = TRAVEL)]
     pub window: Window,
@@ -445,9 +445,9 @@ fn filters_in_order(matches: &clap::ArgMatches) -> Vec<Filter> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes(pub Option<u16>);
 
-/// `--window`; only `auto` so far.
+/// `--window`; `None` is `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window;
+pub struct Window(pub Option<u64>);
 
 /// `--bwlimit`; `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -484,10 +484,18 @@ fn parse_lanes(text: &str) -> Result<Lanes, String> {
     }
 }
 
+/// Below a few packets a connection stands still; above, the kernel's counters (RFC 7323: 1 GiB) end.
+const MIN_WINDOW_BYTES: u64 = 4 << 10;
+/// See [`MIN_WINDOW_BYTES`].
+const MAX_WINDOW_BYTES: u64 = 1 << 30;
+
 fn parse_window(text: &str) -> Result<Window, String> {
-    match text {
-        "auto" => Ok(Window),
-        _ => Err("only auto so far: the window follows from the path".to_owned()),
+    if text == "auto" {
+        return Ok(Window(None));
+    }
+    match rate::parse_size(text)? {
+        size if (MIN_WINDOW_BYTES..=MAX_WINDOW_BYTES).contains(&size) => Ok(Window(Some(size))),
+        _ => Err("from 4K to 1G, or auto".to_owned()),
     }
 }
 

@@ -98,6 +98,7 @@ fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
         lanes_over_ssh: typed.lanes_over_ssh,
         family,
         congestion_control: typed.cc.clone(),
+        window_bytes: typed.window.0,
     }
 }
 
@@ -467,7 +468,10 @@ mod tests {
             ("--lanes", "x"),
             ("--lanes", ""),
             ("--lanes", "18446744073709551617"),
-            ("--window", "4M"),
+            ("--window", "4"),
+            ("--window", "2G"),
+            ("--window", "-4M"),
+            ("--window", "wide"),
             ("--rate", "99999999999Tbit"),
             ("--rate", "-1Mbit"),
             ("--rate", "500"),
@@ -494,6 +498,9 @@ mod tests {
         }
         assert_eq!(job(&["--lanes", "256"]).carriage.lanes, Some(256));
         assert_eq!(job(&["--lanes", "auto", "--window", "auto", "--verify", "wire"]).carriage.lanes, None);
+        assert_eq!(job(&["--window", "auto"]).carriage.window_bytes, None);
+        assert_eq!(job(&["--window", "4M"]).carriage.window_bytes, Some(4 << 20));
+        assert_eq!(job(&["--window", "64MB"]).carriage.window_bytes, Some(64_000_000));
         assert_eq!(job(&["--port-range", "50000-50010"]).carriage.port_range, Some((50_000, 50_010)));
         assert_eq!(job(&["--timeout", "5"]).carriage.timeout, Duration::from_secs(5));
     }

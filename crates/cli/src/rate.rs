@@ -32,23 +32,38 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
 /// `--bwlimit` as in rsync: KiB per second unless a suffix says otherwise; `None` for 0, which lifts the limit.
 pub fn parse_bwlimit(text: &str) -> Result<Option<u64>, String> {
     let (number, unit) = split_number(text)?;
-    let factor = match unit.to_ascii_uppercase().as_str() {
-        "" | "K" | "KIB" => 1 << 10,
-        "B" => 1,
-        "M" | "MIB" => 1 << 20,
-        "G" | "GIB" => 1 << 30,
-        "T" | "TIB" => 1_u64 << 40,
-        "KB" => 1_000,
-        "MB" => 1_000_000,
-        "GB" => 1_000_000_000,
-        "TB" => 1_000_000_000_000,
-        _ => return Err("as in rsync: a number of KiB/s, or with a suffix K M G (1024) or KB MB GB (1000)".to_owned()),
-    };
+    let unit = unit.to_ascii_uppercase();
+    let factor = binary_or_decimal(if unit.is_empty() { "K" } else { &unit })
+        .ok_or("as in rsync: a number of KiB/s, or with a suffix K M G (1024) or KB MB GB (1000)")?;
     match number.times(factor) {
         Some(0) => Ok(None),
         Some(rate) => in_range(u64::try_from(rate).map_err(|_| too_large())?.into()).map(Some),
         None => Err(too_large()),
     }
+}
+
+/// A size: bytes, or with a suffix K M G (1024) or KB MB GB (1000), as rsync reads them.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split_number(text)?;
+    let factor = binary_or_decimal(&unit.to_ascii_uppercase())
+        .ok_or("a number of bytes, or with a suffix K M G (1024) or KB MB GB (1000)")?;
+    number.times(factor).and_then(|size| u64::try_from(size).ok()).ok_or_else(|| "that is too large".to_owned())
+}
+
+/// The suffixes of rsync's sizes; none is 1.
+fn binary_or_decimal(unit: &str) -> Option<u64> {
+    Some(match unit {
+        "" | "B" => 1,
+        "K" | "KIB" => 1 << 10,
+        "M" | "MIB" => 1 << 20,
+        "G" | "GIB" => 1 << 30,
+        "T" | "TIB" => 1 << 40,
+        "KB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        _ => return None,
+    })
 }
 
 /// `-l` as in scp: kbit/s, where scp takes 1024 for k. In bytes per second.

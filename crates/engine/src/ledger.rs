@@ -121,7 +121,10 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    const MIB: u64 = 1 << 20;
+    /// A file of so many chunks.
+    fn layout(chunks: u64) -> ChunkLayout {
+        ChunkLayout::of(chunks * haul_wire::limits::MIN_CHUNK_BYTES)
+    }
 
     fn proof(chunk: u32) -> Verified {
         integrity::verify(chunk, [7; 32], [7; 32]).unwrap()
@@ -129,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_file_is_complete_with_its_last_chunk_in_any_order() {
-        let mut ledger = Ledger::new(ChunkLayout::of(12 * MIB));
+        let mut ledger = Ledger::new(layout(3));
         assert_eq!(ledger.record(proof(2)), Recorded::Partial);
         assert_eq!(ledger.record(proof(0)), Recorded::Partial);
         assert_eq!(ledger.record(proof(0)), Recorded::Duplicate);
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn resumes_with_what_the_journal_vouches_for() {
-        let mut ledger = Ledger::resume(ChunkLayout::of(40 * MIB), [(0, [1; 32]), (3, [1; 32]), (99, [1; 32])], true);
+        let mut ledger = Ledger::resume(layout(10), [(0, [1; 32]), (3, [1; 32]), (99, [1; 32])], true);
         assert_eq!(ledger.missing(), 8);
         assert_eq!(ledger.missing_ranges(), [ChunkRange { first: 1, count: 2 }, ChunkRange { first: 4, count: 6 }]);
         assert!(ledger.take_unjournaled().is_empty(), "what the journal holds is not entered again");
@@ -149,13 +152,13 @@ mod tests {
 
     #[test]
     fn a_journal_that_claimed_too_much_is_written_anew() {
-        let mut ledger = Ledger::resume(ChunkLayout::of(12 * MIB), [(1, [1; 32])], false);
+        let mut ledger = Ledger::resume(layout(3), [(1, [1; 32])], false);
         assert_eq!(ledger.take_unjournaled(), [(1, [1; 32])]);
     }
 
     #[test]
     fn a_checkpoint_enters_each_chunk_once() {
-        let mut ledger = Ledger::new(ChunkLayout::of(12 * MIB));
+        let mut ledger = Ledger::new(layout(3));
         ledger.record(proof(1));
         assert_eq!(ledger.take_unjournaled(), [(1, [7; 32])]);
         assert!(!ledger.has_unjournaled());
@@ -165,9 +168,8 @@ mod tests {
 
     #[test]
     fn scattered_gaps_are_rounded_up_to_the_limit() {
-        let layout = ChunkLayout::of(MIB * 4 * 20_000);
         let every_other = (0..20_000).step_by(2).map(|chunk| (chunk, [0; 32]));
-        let ranges = Ledger::resume(layout, every_other, true).missing_ranges();
+        let ranges = Ledger::resume(layout(20_000), every_other, true).missing_ranges();
         assert_eq!(ranges.len(), MAX_RANGES);
         let last = ranges.last().unwrap();
         assert_eq!(last.first + last.count, 20_000);

@@ -94,12 +94,12 @@ mod tests {
             assert_eq!((layout.chunk_bytes(), layout.count()), (chunk_bytes, count), "size {size}");
         };
         const MIB: u64 = 1 << 20;
-        check(0, 4 * MIB, 1);
-        check(1, 4 * MIB, 1);
-        check(4 * MIB, 4 * MIB, 1);
-        check(4 * MIB + 1, 4 * MIB, 2);
-        check(256 << 30, 4 * MIB, 65_536);
-        check((256 << 30) + 1, 8 * MIB, 32_769);
+        check(0, MIB, 1);
+        check(1, MIB, 1);
+        check(MIB, MIB, 1);
+        check(MIB + 1, MIB, 2);
+        check(64 << 30, MIB, 65_536);
+        check((64 << 30) + 1, 2 * MIB, 32_769);
         check(10 << 40, 256 * MIB, 40_960);
     }
 

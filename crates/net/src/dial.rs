@@ -128,6 +128,18 @@ pub fn local_addresses() -> Vec<IpAddr> {
     if outside.is_empty() { pick(true) } else { outside }
 }
 
+/// The address of this host from which a peer is reached, by the routes as they are; nothing is sent.
+pub fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match peer {
+        IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = std::net::UdpSocket::bind((any, 0))?;
+    // Any port does: connecting a datagram socket only looks at the routes.
+    socket.connect((peer, 9))?;
+    Ok(socket.local_addr()?.ip())
+}
+
 fn start(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     match socket.connect(&SockAddr::from(address)) {
@@ -259,6 +271,12 @@ mod tests {
         let given = ["1.1.1.1:1", "2.2.2.2:1", "[::3]:1"].map(|text| text.parse().unwrap());
         let ordered = in_turn(given.to_vec());
         assert_eq!(ordered, [given[0], given[2], given[1]]);
+    }
+
+    #[test]
+    fn loopback_is_reached_from_loopback() {
+        let loopback = IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(local_address_towards(loopback).unwrap(), loopback);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use socket2::{Domain, Protocol, Socket, Type};
+
 /// Settings that bound one TCP connection (tcp(7), socket(7)). `None`: this host does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -31,6 +33,14 @@ pub fn limits() -> Limits {
     }
 }
 
+/// Whether this process may choose a congestion control. Asked of the kernel, which may load a module for it: the rights of the process
+/// count as much as the list of [`Limits::allowed_congestion_controls`].
+pub fn may_choose_congestion_control(name: &str) -> bool {
+    Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
+        .and_then(|socket| haul_sys::socket::set_congestion_control(&socket, name))
+        .is_ok()
+}
+
 fn number(setting: &str, nth: usize) -> Option<u64> {
     words(setting).get(nth)?.parse().ok()
 }
@@ -52,5 +62,7 @@ mod tests {
         assert!(limits.tcp_wmem_max_bytes.is_some_and(|bytes| bytes >= 4096), "{limits:?}");
         let name = limits.congestion_control.clone().expect("every kernel with TCP has one");
         assert!(limits.allowed_congestion_controls.contains(&name), "{limits:?}");
+        assert!(may_choose_congestion_control(&name));
+        assert!(!may_choose_congestion_control("no-such"));
     }
 }

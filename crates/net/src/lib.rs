@@ -28,7 +28,7 @@ pub use dial::{Family, dial, local_addresses, resolve};
 pub use error::{Attempt, NetError};
 pub use identity::{Identity, PublicKey};
 pub use listen::{Admit, Deliver, Door, Listener};
-pub use policy::{Applied, NetworkClass};
+pub use policy::{Applied, NetworkClass, Wanted};
 pub use stream::{Probe, ReadHalf, ShutdownHandle, Stream, WriteHalf};
 pub use tls::{Cipher, client, preferred_ciphers, server};
 pub use transport::{Pipes, Transport};

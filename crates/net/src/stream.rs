@@ -44,7 +44,7 @@ pub struct WriteHalf {
 #[derive(Clone)]
 pub struct ShutdownHandle(Arc<Link>);
 
-/// Looks at a connection from another thread.
+/// Looks at a connection from another thread, and tunes it while it works.
 #[derive(Clone)]
 pub struct Probe(Arc<Link>);
 
@@ -262,6 +262,26 @@ impl Probe {
     /// The kernel's view of the connection; None when it is not TCP.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
         tcp_info_of(&self.0)
+    }
+
+    /// Size of the send buffer, as the kernel counts it; None when it is not TCP.
+    pub fn send_buffer_bytes(&self) -> Option<usize> {
+        socket::send_buffer_bytes(self.0.tcp()?).ok()
+    }
+
+    /// The congestion control in use; None when it is not TCP.
+    pub fn congestion_control(&self) -> Option<String> {
+        socket::congestion_control(self.0.tcp()?).ok()
+    }
+
+    /// Changes the congestion control. What is not TCP has none to change.
+    pub fn set_congestion_control(&self, name: &str) -> io::Result<()> {
+        self.0.tcp().map_or(Ok(()), |socket| socket::set_congestion_control(socket, name))
+    }
+
+    /// Bounds the rate at which it sends; None lifts the bound. What is not TCP is not bounded.
+    pub fn set_max_pacing_rate(&self, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
+        self.0.tcp().map_or(Ok(()), |socket| socket::set_max_pacing_rate(socket, rate_bytes_per_s))
     }
 }
 

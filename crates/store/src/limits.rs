@@ -34,7 +34,7 @@ pub const MAX_FILTER_RULES: usize = 10_000;
 /// Paths one wildcard may expand to.
 pub const MAX_GLOB_MATCHES: usize = 1_000_000;
 
-/// A journal that is read back. At 64 bytes for a record of 4 MiB of data, this covers 4 TiB of one file.
+/// A journal that is read back: a million records of 64 bytes, and a file has at most 65,536 chunks.
 pub const MAX_JOURNAL_BYTES: u64 = 64 << 20;
 
 /// Somebody may remove or replace a part between two of our calls; after this many times it is an attack.

@@ -47,6 +47,18 @@ pub fn set_receive_buffer_bytes(socket: impl AsFd, size_bytes: usize) -> io::Res
     Ok(sockopt::set_socket_recv_buffer_size(socket, size_bytes)?)
 }
 
+/// Bounds the rate of a connection, spread evenly over time (SO_MAX_PACING_RATE, socket(7)); `None` lifts the bound. TCP paces
+/// itself by timers where the `fq` queue does not do it. MPTCP sockets refuse it.
+pub fn set_max_pacing_rate(socket: impl AsFd, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
+    // All ones mean no bound.
+    set_option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate_bytes_per_s.unwrap_or(u64::MAX).to_ne_bytes())
+}
+
+/// A write waits while more than this was given to a connection and never sent (TCP_NOTSENT_LOWAT, tcp(7)).
+pub fn set_unsent_bytes_max(socket: impl AsFd, unsent_bytes: u32) -> io::Result<()> {
+    set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &unsent_bytes.to_ne_bytes())
+}
+
 /// Lets one send of up to 64 KiB stand for many datagrams of this payload (UDP_SEGMENT, udp(7)).
 pub fn set_udp_segment_bytes(socket: impl AsFd, payload_bytes: u16) -> io::Result<()> {
     set_udp_option(&socket, libc::UDP_SEGMENT, payload_bytes.into())
@@ -58,10 +70,14 @@ pub fn set_udp_receive_whole(socket: impl AsFd) -> io::Result<()> {
 }
 
 fn set_udp_option(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(size_of_val(&value)).expect("an int is small");
+    set_option(socket, libc::SOL_UDP, option, &value.to_ne_bytes())
+}
+
+fn set_option(socket: &impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(value.len()).expect("an option is small");
     let fd = std::os::fd::AsRawFd::as_raw_fd(&socket.as_fd());
-    // SAFETY: the kernel reads one int, which lives through the call; the descriptor is borrowed and so open.
-    let result = unsafe { libc::setsockopt(fd, libc::SOL_UDP, option, (&raw const value).cast(), length) };
+    // SAFETY: the kernel reads `length` bytes, which live through the call; the descriptor is borrowed and so open.
+    let result = unsafe { libc::setsockopt(fd, level, option, value.as_ptr().cast(), length) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -132,6 +148,11 @@ mod tests {
         set_congestion_control(&socket, "reno").unwrap();
         assert_eq!(congestion_control(&socket).unwrap(), "reno");
         assert!(set_congestion_control(&socket, "no-such").is_err());
+        set_unsent_bytes_max(&socket, 65_536).unwrap();
+        set_max_pacing_rate(&socket, Some(12_500_000)).unwrap();
+        let paced = crate::tcp_info::tcp_info(&socket).unwrap().pacing_rate_bytes_per_s;
+        set_max_pacing_rate(&socket, None).unwrap();
+        assert!(paced.is_none_or(|rate| rate <= 12_500_000), "{paced:?}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use haul_engine::compare::{Existing, Rules, Standing};
+use haul_net::Wanted;
 use haul_store::{FoundEntry, Kind, Metadata, Stat, StoreError};
 use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, FailureKind};
 use haul_wire::limits::MAX_TEXT_BYTES;
@@ -46,7 +47,15 @@ pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wir
         compress: carriage.compress,
         timeout_ms: u32::try_from(carriage.timeout.as_millis()).unwrap_or(u32::MAX),
         congestion_control: carriage.congestion_control.clone(),
+        window_bytes: carriage.window_bytes,
+        lanes: carriage.lanes,
+        path: None,
     }
+}
+
+/// What every connection of a session is tuned to.
+pub(crate) fn wanted(carriage: &wire::Carriage) -> Wanted {
+    Wanted { congestion_control: carriage.congestion_control.clone(), window_bytes: carriage.window_bytes }
 }
 
 /// 0 for what the host does not tell.

@@ -5,10 +5,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::mpsc::sync_channel;
 
 use haul_net::{Identity, Stream};
-use haul_wire::control::{Control, ReceiverSummary, Role, SenderSummary};
+use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
 
 use crate::agent;
 use crate::channel::{Channel, Events, SessionEvent};
@@ -18,6 +18,7 @@ use crate::error::{Error, Fault};
 use crate::event::{Observer, Report};
 use crate::far::{self, PING_EVERY};
 use crate::job::{Endpoint, Job, Place};
+use crate::known_paths::{self, Direction, PathName};
 use crate::lanes::{LanePlan, LaneRecord, LaneTerms};
 use crate::receiver::{self, ReceiverJob};
 use crate::relay;
@@ -51,6 +52,15 @@ pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
 enum Side {
     Sender,
     Receiver,
+}
+
+impl Side {
+    fn direction(self) -> Direction {
+        match self {
+            Side::Sender => Direction::To,
+            Side::Receiver => Direction::From,
+        }
+    }
 }
 
 pub(crate) fn source_paths(job: &Job) -> Vec<Vec<u8>> {
@@ -166,12 +176,15 @@ fn session_with(
         Side::Sender => Role::Receiver { target: job.target.path.clone() },
         Side::Receiver => Role::Sender { sources: source_paths(job) },
     };
-    remote.start(id, identity.public(), role, job, hash_kept);
+    let path = remote.address().and_then(|address| PathName::towards(address, side.direction()));
+    let known = path.as_ref().and_then(known_paths::find);
+    remote.start(id, identity.public(), role, job, hash_kept, known.clone());
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::listen::Door::port);
-    let terms = lane_terms(&remote, job, id, &identity, remote.events.sender());
-    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), job.carriage.congestion_control.clone());
+    let carriage = Carriage { path: known, ..convert::carriage(&job.carriage, &[]) };
+    let terms = lane_terms(&remote, job, id, &identity, &carriage);
+    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage));
     let (to_plan, mut aside) = dial_answers();
     let mut keeper = if job.selection.dry_run {
         crate::lanes::Keeper::default()
@@ -180,8 +193,7 @@ fn session_with(
     };
     let Remote { channel, events, .. } = remote;
     let selection = convert::selection(&job.selection, hash_kept);
-    let carriage = convert::carriage(&job.carriage, &[]);
-    match side {
+    let result = match side {
         Side::Sender => {
             let sources = source_paths(job);
             let job = SenderJob { sources, confine: None, expand_globs: false, selection, carriage };
@@ -193,7 +205,13 @@ fn session_with(
             let job = ReceiverJob { target, confine: None, asked_for, selection, carriage };
             receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
+    };
+    if let (Some(path), Ok((sender, _))) = (path, &result)
+        && let Some(known) = &sender.path.known
+    {
+        known_paths::keep(&path, known);
     }
+    result
 }
 
 /// What the lanes to a remote have in common.
@@ -202,15 +220,15 @@ pub(crate) fn lane_terms(
     job: &Job,
     session: [u8; 16],
     identity: &Arc<Identity>,
-    events: SyncSender<SessionEvent>,
+    carriage: &Carriage,
 ) -> LaneTerms {
     LaneTerms {
         session,
         identity: Arc::clone(identity),
         peer_key: remote.key(),
         ciphers: remote::agreed_ciphers(&job.carriage, &remote.hello),
-        congestion_control: job.carriage.congestion_control.clone(),
-        events,
+        carriage: carriage.clone(),
+        events: remote.events.sender(),
     }
 }
 
@@ -226,7 +244,6 @@ pub(crate) fn lane_plan(
 ) -> LanePlan {
     LanePlan {
         terms,
-        asked: job.carriage.lanes,
         cpus: far::cpus().min(remote.hello.cpus),
         candidates: remote.candidates(job.carriage.family),
         own_addresses: remote.our_addresses(),

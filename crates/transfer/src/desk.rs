@@ -10,7 +10,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use haul_net::{PublicKey, Stream, policy};
+use haul_net::{PublicKey, Stream, Wanted, policy};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 
 use crate::channel::SessionEvent;
@@ -28,7 +28,7 @@ pub struct Desk {
 struct Expected {
     keys: Vec<PublicKey>,
     events: SyncSender<SessionEvent>,
-    congestion_control: Option<String>,
+    wanted: Wanted,
 }
 
 /// A lane may overtake the control message that announces its session.
@@ -70,7 +70,7 @@ impl Desk {
         };
         let events = expected.events.clone();
         if let Some(tcp) = stream.tcp() {
-            policy::apply(tcp, expected.congestion_control.as_deref());
+            policy::apply(tcp, &expected.wanted);
         }
         drop(sessions);
         stream.set_deadline(None).is_ok() && events.send(SessionEvent::LaneUp(stream, hello.lane)).is_ok()
@@ -87,9 +87,9 @@ impl Desk {
         id: [u8; 16],
         key: PublicKey,
         events: SyncSender<SessionEvent>,
-        congestion_control: Option<String>,
+        wanted: Wanted,
     ) -> Expecting {
-        let expected = Expected { keys: vec![key], events, congestion_control };
+        let expected = Expected { keys: vec![key], events, wanted };
         session::lock(&self.sessions).insert(id, expected);
         self.changed.notify_all();
         Expecting { desk: Arc::clone(self), id }
@@ -151,7 +151,7 @@ mod tests {
     fn a_key_is_expected_as_long_as_its_session_lives() {
         let desk = Arc::new(Desk::default());
         let (events, _receiver) = mpsc::sync_channel(1);
-        let expecting = desk.expect([0; 16], KEY, events, None);
+        let expecting = desk.expect([0; 16], KEY, events, Wanted::default());
         assert!(desk.expects_key(&KEY));
         drop(expecting);
         assert!(!desk.expects_key(&KEY));
@@ -164,7 +164,7 @@ mod tests {
         let early = Arc::clone(&desk);
         let lane = std::thread::spawn(move || early.expects_key(&KEY));
         let (events, _receiver) = mpsc::sync_channel(1);
-        let _expecting = desk.expect([0; 16], KEY, events, None);
+        let _expecting = desk.expect([0; 16], KEY, events, Wanted::default());
         drop(awaited);
         assert!(lane.join().unwrap());
     }

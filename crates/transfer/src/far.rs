@@ -115,10 +115,10 @@ pub fn serve_control(
         identity: Arc::clone(identity),
         peer_key: PublicKey(start.peer_key),
         ciphers,
-        congestion_control: start.carriage.congestion_control.clone(),
+        carriage: start.carriage.clone(),
         events: events.sender(),
     };
-    let expecting = desk.expect(start.session, terms.peer_key, events.sender(), terms.congestion_control.clone());
+    let expecting = desk.expect(start.session, terms.peer_key, events.sender(), convert::wanted(&terms.carriage));
     drop(awaited);
     let redialler = Arc::new(Mutex::new(None));
     let mut keeper = FarKeeper(Arc::clone(&redialler));
@@ -207,16 +207,21 @@ impl LaneKeeper for FarKeeper {
             redialler.lane_lost(lane);
         }
     }
+
+    fn want(&mut self, lanes: u16) -> bool {
+        session::lock(&self.0).as_mut().is_some_and(|redialler| redialler.want(lanes))
+    }
 }
 
 fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redialler>>, tell_reasons: bool) -> Control {
     let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
-    let dialler = Arc::new(Dialler::new(terms.clone(), candidates));
-    let asked = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
+    let mut terms = terms.clone();
+    terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
+    let dialler = Arc::new(Dialler::new(terms, candidates));
     let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(START_DEADLINE);
-    match dialler.bring(asked, cpus(), timeout, &|_, _| {}) {
+    match dialler.bring(cpus(), timeout, &|_, _, _| {}) {
         Ok((lanes, rtt_us)) => {
-            *session::lock(redialler) = Some(Redialler::new(dialler));
+            *session::lock(redialler) = Some(Redialler::new(dialler, lanes));
             Control::Dialled { lanes, rtt_us }
         }
         Err(error) if tell_reasons => Control::DialFailed { why: convert::bounded(error) },

@@ -127,6 +127,8 @@ pub struct Carriage {
     pub family: Option<Family>,
     /// Congestion control asked for by name; `None` chooses by the path.
     pub congestion_control: Option<String>,
+    /// Bytes that one lane may have under way; `None` follows from the path.
+    pub window_bytes: Option<u64>,
 }
 
 /// IPv4 or IPv6.
@@ -210,6 +212,7 @@ impl Default for Carriage {
             lanes_over_ssh: false,
             family: None,
             congestion_control: None,
+            window_bytes: None,
         }
     }
 }

@@ -6,14 +6,16 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haul_engine::plan;
 use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, dial, policy};
-use haul_wire::control::{Control, Dial};
+use haul_wire::control::{Carriage, Control, Dial};
 use haul_wire::lane::{Hello, LaneHello};
+use haul_wire::limits::MAX_LANES;
 
 use crate::channel::{Outbox, SessionEvent};
 use crate::convert;
@@ -21,6 +23,7 @@ use crate::error::{Error, Fault};
 use crate::event::Event;
 use crate::session::{self, LaneKeeper};
 use crate::ssh::SshLanes;
+use crate::tuning;
 use crate::watch::Watch;
 
 /// One way is tried this long before the next. A path of 300 ms with one lost SYN (1 s) still gets through.
@@ -45,7 +48,8 @@ pub(crate) struct LaneTerms {
     pub(crate) identity: Arc<Identity>,
     pub(crate) peer_key: PublicKey,
     pub(crate) ciphers: Vec<Cipher>,
-    pub(crate) congestion_control: Option<String>,
+    /// What was asked of them, and what is known of the path.
+    pub(crate) carriage: Carriage,
     pub(crate) events: SyncSender<SessionEvent>,
 }
 
@@ -68,8 +72,13 @@ impl Dialler {
     }
 
     /// Connects one lane; returns it with its connect time in microseconds. A candidate where somebody else answers is
-    /// dropped; the one that works is remembered.
-    fn dial(&self, lane: u16, timeout: Duration) -> Result<(Stream, u32), NetError> {
+    /// dropped; the one that works is remembered. `answered` hears of each that takes a connection, before it has proved who it is.
+    fn dial(
+        &self,
+        lane: u16,
+        timeout: Duration,
+        answered: &mut dyn FnMut(SocketAddr, u32),
+    ) -> Result<(Stream, u32), NetError> {
         let end = Instant::now() + timeout;
         let mut candidates = session::lock(&self.candidates).clone();
         loop {
@@ -78,7 +87,8 @@ impl Dialler {
             let socket = dial::dial(&candidates, left)?;
             let rtt_us = u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX);
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
-            policy::apply(&socket, self.terms.congestion_control.as_deref());
+            answered(address, rtt_us);
+            policy::apply(&socket, &self.terms.wanted());
             match greet(socket, &self.terms, lane) {
                 Ok(stream) => {
                     *session::lock(&self.candidates) = vec![address];
@@ -94,31 +104,49 @@ impl Dialler {
         }
     }
 
-    /// Connects the first lane, then as many as the rule says, all at once. Returns their number and the RTT.
+    /// Connects the first lane and, as soon as its connect time says how far the path is, as many more as that needs, all at once.
+    /// Returns their number and the RTT.
     pub(crate) fn bring(
         self: &Arc<Self>,
-        asked: Option<u16>,
         cpus: u16,
         timeout: Duration,
-        told: &dyn Fn(&Stream, &plan::LaneAdvice),
+        told: &dyn Fn(&Stream, u16, &'static str),
     ) -> Result<(u16, u32), NetError> {
-        let (first, rtt_us) = self.dial(0, timeout)?;
-        let advice = plan::lanes(asked, rtt_us, cpus);
-        told(&first, &advice);
+        let mut advice = (1, "");
+        let (first, rtt_us) = self.dial(0, timeout, &mut |address, rtt_us| {
+            advice = tuning::first_lanes(&self.terms.carriage, rtt_us, cpus);
+            // Where somebody else answers, they find that out like the first.
+            self.dial_more(1..advice.0, Some(address), timeout);
+        })?;
+        told(&first, advice.0, advice.1);
         // A session that ended meanwhile needs no lanes.
         let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
-        for first in 1..advice.lanes.min(DIALLING_AT_ONCE + 1) {
-            let dialler = Arc::clone(self);
-            // Without its thread the job has some lanes less.
+        Ok((advice.0, rtt_us))
+    }
+
+    /// Connects these lanes, some at a time, to `address` or whatever works. Without some of them the job has some lanes less.
+    fn dial_more(self: &Arc<Self>, lanes: Range<u16>, address: Option<SocketAddr>, timeout: Duration) {
+        let dialler = match address {
+            Some(address) => Arc::new(Self::new(self.terms.clone(), vec![address])),
+            None => Arc::clone(self),
+        };
+        for first in lanes.clone().take(usize::from(DIALLING_AT_ONCE)) {
+            let (dialler, end) = (Arc::clone(&dialler), lanes.end);
             let _ = std::thread::Builder::new().name(format!("dial-{first}")).spawn(move || {
-                for lane in (first..advice.lanes).step_by(usize::from(DIALLING_AT_ONCE)) {
-                    if let Ok((stream, _)) = dialler.dial(lane, timeout) {
+                for lane in (first..end).step_by(usize::from(DIALLING_AT_ONCE)) {
+                    if let Ok((stream, _)) = dialler.dial(lane, timeout, &mut |_, _| {}) {
                         let _ = dialler.terms.events.send(SessionEvent::LaneUp(stream, lane));
                     }
                 }
             });
         }
-        Ok((advice.lanes, rtt_us))
+    }
+}
+
+impl LaneTerms {
+    /// What every connection is tuned to.
+    fn wanted(&self) -> policy::Wanted {
+        convert::wanted(&self.carriage)
     }
 }
 
@@ -136,15 +164,18 @@ pub(crate) fn greet(
     Ok(stream)
 }
 
-/// Dials a lane again when it was lost.
+/// Dials a lane again when it was lost, and further lanes when they would be of use.
 pub(crate) struct Redialler {
     dialler: Arc<Dialler>,
+    /// Lanes that were ever asked for.
+    lanes: u16,
     tries: HashMap<u16, u32>,
 }
 
 impl Redialler {
-    pub(crate) fn new(dialler: Arc<Dialler>) -> Self {
-        Self { dialler, tries: HashMap::new() }
+    /// `lanes` were dialled.
+    pub(crate) fn new(dialler: Arc<Dialler>, lanes: u16) -> Self {
+        Self { dialler, lanes, tries: HashMap::new() }
     }
 }
 
@@ -160,17 +191,25 @@ impl LaneKeeper for Redialler {
         let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
             // Backing off is waiting by the clock on purpose.
             std::thread::sleep(pause);
-            if let Ok((stream, _)) = dialler.dial(lane, WAY_TIMEOUT) {
+            if let Ok((stream, _)) = dialler.dial(lane, WAY_TIMEOUT, &mut |_, _| {}) {
                 let _ = dialler.terms.events.send(SessionEvent::LaneUp(stream, lane));
             }
         });
+    }
+
+    fn want(&mut self, lanes: u16) -> bool {
+        let lanes = lanes.min(MAX_LANES);
+        if lanes > self.lanes {
+            self.dialler.dial_more(self.lanes..lanes, None, WAY_TIMEOUT);
+            self.lanes = lanes;
+        }
+        true
     }
 }
 
 /// Everything the initiator needs to get lanes to one far side.
 pub(crate) struct LanePlan {
     pub(crate) terms: LaneTerms,
-    pub(crate) asked: Option<u16>,
     pub(crate) cpus: u16,
     /// Where the far side may be reached.
     pub(crate) candidates: Vec<SocketAddr>,
@@ -203,6 +242,10 @@ impl LaneKeeper for Keeper {
         if let Some(keeper) = session::lock(&self.0).as_mut() {
             keeper.lane_lost(lane);
         }
+    }
+
+    fn want(&mut self, lanes: u16) -> bool {
+        session::lock(&self.0).as_mut().is_some_and(|keeper| keeper.want(lanes))
     }
 }
 
@@ -247,9 +290,9 @@ impl LanePlan {
             return Err("the far side cannot listen".into());
         }
         let dialler = Arc::new(Dialler::new(self.terms.clone(), self.candidates.clone()));
-        let told = |stream: &Stream, advice: &plan::LaneAdvice| self.tell("direct", stream, advice);
-        dialler.bring(self.asked, self.cpus, WAY_TIMEOUT, &told).map_err(|error| error.to_string())?;
-        keeper.set(Redialler::new(dialler));
+        let told = |stream: &Stream, lanes: u16, reason: &'static str| self.tell("direct", stream, lanes, reason);
+        let (lanes, _) = dialler.bring(self.cpus, WAY_TIMEOUT, &told).map_err(|error| error.to_string())?;
+        keeper.set(Redialler::new(dialler, lanes));
         Ok(())
     }
 
@@ -257,7 +300,7 @@ impl LanePlan {
         let port = self.own_port.ok_or("cannot listen here")?;
         let candidates = self.own_addresses.iter().map(|ip| convert::candidate(SocketAddr::new(*ip, port))).collect();
         let timeout_ms = u32::try_from(WAY_TIMEOUT.as_millis()).expect("seconds");
-        let lanes = self.asked.unwrap_or(0);
+        let lanes = self.terms.carriage.lanes.unwrap_or(0);
         self.outbox.send(Control::Dial(Dial { candidates, lanes, timeout_ms }));
         match self.answers.recv_timeout(WAY_TIMEOUT * 2) {
             Ok(Control::Dialled { lanes, .. }) => {
@@ -273,7 +316,7 @@ impl LanePlan {
 
     fn inside_ssh(&self, keeper: &Keeper, reasons: &[String]) -> Result<(), String> {
         let over_ssh = self.over_ssh.clone().ok_or("the far side was not reached over ssh")?;
-        let lanes = plan::lanes(self.asked, plan::NEAR_RTT_US, self.cpus).lanes;
+        let lanes = plan::lanes(self.terms.carriage.lanes, plan::NEAR_RTT_US, self.cpus).lanes;
         let first = over_ssh.connect(&self.terms, 0, false).map_err(|error| error.to_string())?;
         let why = if self.only_over_ssh { "asked for".into() } else { reasons.join("; ") };
         self.record_cipher(&first);
@@ -294,10 +337,10 @@ impl LanePlan {
         Ok(())
     }
 
-    fn tell(&self, path: &str, stream: &Stream, advice: &plan::LaneAdvice) {
+    fn tell(&self, path: &str, stream: &Stream, lanes: u16, reason: &str) {
         self.record_cipher(stream);
         self.tell_path(path, "the far side can be reached from here");
-        self.tell_chose("lanes", advice.lanes.to_string(), advice.reason);
+        self.tell_chose("lanes", lanes.to_string(), reason);
     }
 
     fn record_cipher(&self, stream: &Stream) {

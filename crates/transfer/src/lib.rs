@@ -4,6 +4,7 @@
 //!   coordinate   job -> who is where, who sends, who receives        (this machine, push, pull, between two others)
 //!   remote       reach the far side: ssh and our own program there, or a daemon
 //!   lanes        connect data connections: direct, reversed, inside ssh sessions
+//!   tuning       lanes sampled while they work -> how many, how fast     known_paths   what earlier jobs found of a path
 //!   sender       walk, read, hash, send              receiver   decide, verify, write, settle
 //!   channel      the control channel and the one queue of events of each session
 //!   watch        what happens -> events, report
@@ -23,6 +24,7 @@ mod far;
 mod hash;
 pub mod job;
 pub mod known;
+mod known_paths;
 mod lanes;
 pub mod manifest_file;
 mod receiver;
@@ -34,6 +36,7 @@ mod sender;
 mod session;
 mod ssh;
 mod stopwatch;
+mod tuning;
 pub mod verify;
 mod watch;
 mod zeros;

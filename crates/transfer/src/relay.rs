@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haul_net::{Identity, Stream};
-use haul_wire::control::{Control, Dial, ReceiverSummary, Role, SenderSummary};
+use haul_wire::control::{self as wire, Control, Dial, ReceiverSummary, Role, SenderSummary};
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::Packer;
 
@@ -73,9 +73,10 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
         Role::Sender { sources: coordinate::source_paths(job) },
         job,
         hash_kept,
+        None,
     );
     let role = Role::Receiver { target: job.target.path.clone() };
-    receiver.start(id, key_for(&receiver, &sender), role, job, hash_kept);
+    receiver.start(id, key_for(&receiver, &sender), role, job, hash_kept, None);
     let (source, target) = (sender.place.clone(), receiver.place.clone());
 
     let (merged, events) = sync_channel(64);
@@ -218,6 +219,10 @@ impl Relay<'_> {
                 self.watch.on_notice(notice.clone());
                 return Ok(());
             }
+            (From::Sender, Control::PathNow(path)) => {
+                self.watch.on_path(path);
+                return Ok(());
+            }
             (_, Control::Dialled { .. } | Control::DialFailed { .. }) => {
                 // The thread that asked may have gone on.
                 let _ = self.to_lanes.try_send((from, message));
@@ -230,7 +235,7 @@ impl Relay<'_> {
                 };
                 return Err(convert::error_of(abort.clone()).at(place));
             }
-            (From::Sender, Control::Begin { .. } | Control::LaneLost { .. })
+            (From::Sender, Control::Begin { .. } | Control::LaneLost { .. } | Control::WantLanes { .. })
             | (From::Receiver, Control::Answers(_) | Control::Again { .. } | Control::LaneLost { .. }) => {}
             (_, other) => return Err(session::unexpected(other)),
         }
@@ -406,25 +411,26 @@ impl Route {
 
     fn lanes_to(&self, side: &Side, job: &Job) -> Result<RelayedLanes, Error> {
         let events = Events::new();
+        // Both sides need the same number, so it is fixed before either path is known.
+        let lanes = Some(job.carriage.lanes.unwrap_or(RELAYED_LANES));
+        let carriage = wire::Carriage { lanes, ..convert::carriage(&job.carriage, &[]) };
         let view = &side.remote;
         let identity = view.identity.as_ref().unwrap_or(&self.identity);
         side.outbox.send(Control::Admit { key: identity.public().0 });
         let desk = Arc::new(Desk::default());
         let door = agent::open_door(identity, &desk, job.carriage.port_range);
-        let expecting = desk.expect(self.id, view.key, events.sender(), job.carriage.congestion_control.clone());
+        let expecting = desk.expect(self.id, view.key, events.sender(), convert::wanted(&carriage));
         let terms = crate::lanes::LaneTerms {
             session: self.id,
             identity: Arc::clone(identity),
             peer_key: view.key,
             ciphers: view.ciphers.clone(),
-            congestion_control: job.carriage.congestion_control.clone(),
+            carriage,
             events: events.sender(),
         };
         let (_to_plan, answers) = sync_channel(1);
         let plan = crate::lanes::LanePlan {
             terms,
-            // Both sides need the same number, so it is fixed before either path is known.
-            asked: Some(job.carriage.lanes.unwrap_or(RELAYED_LANES)),
             cpus: far::cpus().min(view.cpus),
             candidates: side.candidates.clone(),
             own_addresses: view.our_addresses.clone(),

@@ -6,7 +6,8 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
 use haul_net::{NetError, PublicKey, Stream, dial};
-use haul_wire::control::{AgentHello, Control, Role, Start};
+use haul_wire::control::{self, AgentHello, Control, Role, Start};
+use haul_wire::summary::KnownPath;
 
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
@@ -147,11 +148,26 @@ impl Remote {
     }
 
     /// Gives it its role.
-    pub(crate) fn start(&self, session: [u8; 16], peer_key: PublicKey, role: Role, job: &Job, hash_kept: bool) {
+    pub(crate) fn start(
+        &self,
+        session: [u8; 16],
+        peer_key: PublicKey,
+        role: Role,
+        job: &Job,
+        hash_kept: bool,
+        path: Option<KnownPath>,
+    ) {
         let selection = convert::selection(&job.selection, hash_kept);
         let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.hello));
+        let carriage = control::Carriage { path, ..carriage };
         let start = Start { session, peer_key: peer_key.0, role, selection, carriage };
         self.channel.outbox().send(Control::Start(start));
+    }
+
+    /// The address under which it was reached.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        let over_ssh = || self.hello.ssh_server.map(convert::ip);
+        self.reached_at.map(|address| address.ip()).or_else(over_ssh).map(|ip| ip.to_canonical())
     }
 
     /// Where its lanes may be reached, best first: where ssh reached it, what its name means here, its own addresses.

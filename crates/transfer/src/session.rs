@@ -29,6 +29,9 @@ pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) trait LaneKeeper: Send {
     /// This lane ended before its time.
     fn lane_lost(&mut self, lane: u16);
+
+    /// So many lanes in all would be of use. False: this side cannot bring any.
+    fn want(&mut self, lanes: u16) -> bool;
 }
 
 /// A side that does not dial.
@@ -36,6 +39,10 @@ pub(crate) struct NoKeeper;
 
 impl LaneKeeper for NoKeeper {
     fn lane_lost(&mut self, _lane: u16) {}
+
+    fn want(&mut self, _lanes: u16) -> bool {
+        false
+    }
 }
 
 /// A lock that survives a panic of another thread: the session ends by its failure, not by poison.

@@ -12,6 +12,8 @@ pub(crate) enum Waiting {
     Network,
     Work,
     Rate,
+    /// For nothing: it was told to rest, and its time belongs to nobody.
+    Leave,
 }
 
 /// Divides the time of one thread. Between two laps the time the thread ran counts as processor time; the rest, while it
@@ -33,13 +35,14 @@ impl Stopwatch {
         let wall_us = u64::try_from(now.duration_since(self.at).as_micros()).unwrap_or(u64::MAX);
         let worked_us = cpu_us.saturating_sub(self.cpu_us).min(wall_us);
         self.time.cpu_us += worked_us;
-        let waited = match cause {
-            Waiting::Storage => &mut self.time.storage_us,
-            Waiting::Network => &mut self.time.network_us,
-            Waiting::Work => &mut self.time.idle_us,
-            Waiting::Rate => &mut self.time.rate_us,
-        };
-        *waited += wall_us - worked_us;
+        let waited_us = wall_us - worked_us;
+        match cause {
+            Waiting::Storage => self.time.storage_us += waited_us,
+            Waiting::Network => self.time.network_us += waited_us,
+            Waiting::Work => self.time.idle_us += waited_us,
+            Waiting::Rate => self.time.rate_us += waited_us,
+            Waiting::Leave => {}
+        }
         self.at = now;
         self.cpu_us = cpu_us;
     }

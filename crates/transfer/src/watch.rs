@@ -8,6 +8,7 @@ use haul_engine::attribute::{self, Bottleneck};
 use haul_engine::tally::{Tally, TallyFault, Told};
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::manifest::Item;
+use haul_wire::summary::PathNow;
 
 use crate::error::{Error, Fault};
 use crate::event::{Change, Event, Limit, ManifestLine, Observer, Progress, Report, TimeShares};
@@ -125,6 +126,9 @@ impl Watch {
             Ok(())
         });
     }
+
+    /// The path as it is now.
+    pub(crate) fn on_path(&self, _path: &PathNow) {}
 
     /// Something about the job itself.
     pub(crate) fn tell(&self, event: &Event) {

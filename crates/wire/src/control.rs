@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::codec::CodecFault;
 use crate::limits::{MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES};
 use crate::manifest::PackedItem;
-use crate::summary::{HostLimits, PathSummary};
+use crate::summary::{HostLimits, KnownPath, PathNow, PathSummary};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +58,8 @@ pub enum Control {
         /// How many.
         lanes: u16,
     },
+    /// Sender to receiver, about once a second: the path as it is, for whoever watches.
+    PathNow(PathNow),
     /// Sender to receiver: the sources are open.
     Begin {
         /// The job is one file that may get a new name at the target.
@@ -220,6 +222,12 @@ pub struct Carriage {
     pub timeout_ms: u32,
     /// Congestion control asked for by name.
     pub congestion_control: Option<String>,
+    /// Bytes that one lane may have under way, when the user says so.
+    pub window_bytes: Option<u64>,
+    /// Number of lanes, when the user says so.
+    pub lanes: Option<u16>,
+    /// What an earlier job found of this path, in this direction.
+    pub path: Option<KnownPath>,
 }
 
 /// Asks an agent to bring the lanes.
@@ -474,7 +482,11 @@ impl Control {
                 "addresses",
             ),
             Control::WantLanes { lanes } => within(*lanes <= MAX_LANES, "lanes"),
-            Control::Bye(summary) => within(short(&summary.path.congestion_control), "summary"),
+            Control::Bye(summary) => within(
+                short(&summary.path.congestion_control)
+                    && summary.path.known.as_ref().is_none_or(|known| short(&known.congestion_control)),
+                "summary",
+            ),
             Control::Dial(dial) => {
                 within(dial.candidates.len() <= MAX_CANDIDATES && dial.lanes <= MAX_LANES, "candidates")
             }
@@ -485,7 +497,8 @@ impl Control {
                     Role::Receiver { .. } => 1,
                 };
                 let names = selection.files_from.as_ref().map_or(0, Vec::len);
-                within(paths + names + selection.rules.len() <= MAX_SPEC_ITEMS, "paths and rules")
+                let known_fits = start.carriage.path.as_ref().is_none_or(|known| short(&known.congestion_control));
+                within(paths + names + selection.rules.len() <= MAX_SPEC_ITEMS && known_fits, "paths and rules")
             }
             Control::DialFailed { why } => within(short(why), "reason"),
             Control::Withdraw(withdraw) => within(short(&withdraw.why), "reason"),
@@ -503,6 +516,7 @@ impl Control {
             ),
             Control::Dialled { .. }
             | Control::Admit { .. }
+            | Control::PathNow(_)
             | Control::Begin { .. }
             | Control::EndOfManifest
             | Control::Again { .. }

@@ -34,8 +34,9 @@ pub const MAX_OPEN_ITEM_BYTES: usize = 32 << 20;
 /// system calls for the same bytes.
 pub const BLOCK_BYTES: usize = 256 << 10;
 
-/// Smallest chunk. A power of two, so that chunks are whole subtrees of the file's BLAKE3 tree.
-pub const MIN_CHUNK_BYTES: u64 = 4 << 20;
+/// Smallest chunk. A power of two, so that chunks are whole subtrees of the file's BLAKE3 tree. With 32 lanes on a path of 1 Gbit/s a
+/// chunk of 4 MiB takes a lane a whole second, and at the end of a job most lanes wait for the last ones.
+pub const MIN_CHUNK_BYTES: u64 = 1 << 20;
 
 /// Most chunks of one file: a ledger of 65,536 chunks takes 2 MiB. 8 EiB / 64 Ki = 128 TiB chunks at worst.
 pub const MAX_CHUNKS_PER_FILE: u32 = 64 << 10;

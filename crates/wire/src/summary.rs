@@ -33,6 +33,21 @@ impl HostLimits {
     }
 }
 
+/// What an earlier job found of a path, for the start of the next one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KnownPath {
+    /// Smallest round-trip time.
+    pub rtt_min_us: u32,
+    /// What it could carry.
+    pub capacity_bytes_per_s: u64,
+    /// Lanes that were of use.
+    pub lanes: u16,
+    /// Bytes sent again of a million, though no queue stood.
+    pub random_loss_ppm: u32,
+    /// Congestion control that suited it.
+    pub congestion_control: String,
+}
+
 /// The path as its sender saw it. Rates are of all lanes together; 0 means unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathSummary {
@@ -55,6 +70,43 @@ pub struct PathSummary {
     pub rate_variation_permille: u32,
     /// What held the lanes while they waited for the network.
     pub time: PathTime,
+    /// What the next job on this path should know, when it would not be a guess.
+    pub known: Option<KnownPath>,
+}
+
+/// The path within the last second or so, for whoever watches. Rates are of all lanes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathNow {
+    /// Acknowledged.
+    pub rate_bytes_per_s: u64,
+    /// Smoothed round-trip time.
+    pub rtt_us: u32,
+    /// The smallest so far.
+    pub rtt_min_us: u32,
+    /// Bytes sent again of a million bytes sent.
+    pub resent_ppm: u32,
+    /// Lanes that carry data.
+    pub lanes: u16,
+    /// Bound that we set ourselves, so that no queue grows.
+    pub pacing_bytes_per_s: Option<u64>,
+    /// What holds the lanes.
+    pub held_by: HeldBy,
+}
+
+/// What holds the lanes of a sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum HeldBy {
+    #[default]
+    Unknown,
+    Ramp,
+    Capacity,
+    Contention,
+    ReceiveWindow,
+    SendBuffer,
+    Loss,
+    /// The lanes are not given more.
+    Source,
 }
 
 /// Lane time in which the network was waited for, by cause, in microseconds over all lanes.

@@ -168,6 +168,7 @@ impl Tuner {
             congestion_control: self.congestion_control.clone(),
             rate_variation_permille: self.held.rate_variation_permille(),
             time: self.held.time,
+            known: None,
         }
     }
 

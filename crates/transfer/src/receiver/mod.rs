@@ -178,6 +178,10 @@ impl Session<'_> {
             self.lanes.check(self.shared.has_work(), self.clock.timeout())?;
             let Some(event) = events.next(TICK) else { continue };
             match event {
+                SessionEvent::Control(Control::WantLanes { lanes }) => {
+                    // Where this side cannot bring any, those that are there have to do.
+                    keeper.want(lanes);
+                }
                 SessionEvent::Control(message) => self.on_message(message, aside)?,
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
                 SessionEvent::LaneUp(stream, lane) => {
@@ -216,6 +220,7 @@ impl Session<'_> {
             }
             Control::Withdraw(withdraw) => self.on_withdraw(withdraw)?,
             Control::Notice(notice) => self.watch.on_notice(notice),
+            Control::PathNow(path) => self.watch.on_path(&path),
             Control::Abort(abort) => return Err(convert::error_of(abort)),
             other => aside(other)?,
         }

@@ -92,8 +92,9 @@ impl Lane<'_> {
                 Some(units) => units,
                 None => {
                     self.send()?;
+                    let rests = self.shared.rests(number);
                     let units = self.shared.take(number, true);
-                    self.watch.lap(Waiting::Work);
+                    self.watch.lap(if rests { Waiting::Leave } else { Waiting::Work });
                     match units {
                         Some(units) => units,
                         None if self.shared.is_over() => break,

@@ -16,12 +16,12 @@ use std::time::Instant;
 
 use haul_store::{ResolveOptions, SourceSet, StoreError};
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary, Wanted};
-use haul_wire::summary::PathSummary;
 
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
 use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
+use crate::tuning::Tuning;
 use crate::watch::Watch;
 use state::Shared;
 
@@ -65,6 +65,7 @@ struct Session<'a> {
     channel: &'a Channel,
     watch: &'a Arc<Watch>,
     clock: Clock,
+    tuning: Tuning,
     /// The last count of [`Shared::moved`], and when it changed.
     moved: (u64, Instant),
 }
@@ -74,12 +75,13 @@ impl<'a> Session<'a> {
         let sources = resolve(&job, channel, watch)?;
         channel.outbox().send(Control::Begin { single_file: sources.is_single_file() });
         let clock = Clock::new(job.carriage.timeout_ms);
+        let tuning = Tuning::new(&job.carriage);
         let walk_options = walk::options(&job.selection)?;
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
         walk::start(Arc::clone(&shared), walk_options)
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
         let lanes = Lanes::new(events.sender(), Arc::clone(watch));
-        Ok(Self { shared, lanes, channel, watch, clock, moved: (0, Instant::now()) })
+        Ok(Self { shared, lanes, channel, watch, clock, tuning, moved: (0, Instant::now()) })
     }
 
     fn until_summary(
@@ -93,6 +95,7 @@ impl<'a> Session<'a> {
             let has_work = self.shared.has_work();
             self.lanes.check(has_work, self.clock.timeout())?;
             self.check_progress(has_work)?;
+            self.tune(keeper);
             let Some(event) = events.next(TICK) else { continue };
             match event {
                 SessionEvent::Control(Control::Summary(summary)) => {
@@ -105,10 +108,14 @@ impl<'a> Session<'a> {
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
                 SessionEvent::LaneUp(stream, lane) => {
                     let shared = Arc::clone(&self.shared);
+                    self.tuning.lane_up(lane, stream.probe());
+                    self.shared.rest(self.tuning.resting());
                     self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
                 }
                 SessionEvent::LaneDown(lane, error) => {
                     self.lanes.ended(lane);
+                    self.tuning.lane_down(lane);
+                    self.shared.rest(self.tuning.resting());
                     self.shared.lane_died(lane);
                     if error.is_some() {
                         keeper.lane_lost(lane);
@@ -117,6 +124,26 @@ impl<'a> Session<'a> {
                 SessionEvent::NoLanes(error) => self.lanes.give_up(error),
                 SessionEvent::Wake => {}
             }
+        }
+    }
+
+    /// Lets the lanes follow the path. More lanes are brought by whoever dials.
+    fn tune(&mut self, keeper: &mut dyn LaneKeeper) {
+        let turn = self.tuning.turn(self.shared.has_waiting_units());
+        let outbox = self.channel.outbox();
+        if let Some(lanes) = turn.lanes {
+            self.shared.rest(self.tuning.resting());
+            if !keeper.want(lanes) {
+                outbox.send(Control::WantLanes { lanes });
+            }
+        }
+        for notice in turn.notices {
+            self.watch.on_notice(notice.clone());
+            outbox.send(Control::Notice(notice));
+        }
+        if let Some(path) = turn.path {
+            self.watch.on_path(&path);
+            outbox.send(Control::PathNow(path));
         }
     }
 
@@ -190,7 +217,7 @@ impl<'a> Session<'a> {
         drop(events);
         self.lanes.join();
         let receiver = result?;
-        Ok((SenderSummary { time: self.shared.time(), path: PathSummary::default() }, receiver))
+        Ok((SenderSummary { time: self.shared.time(), path: self.tuning.summary() }, receiver))
     }
 }
 

@@ -68,6 +68,8 @@ struct State {
     scheduler: Scheduler,
     walk_done: bool,
     finished: bool,
+    /// Lanes that the path does not need now.
+    resting: Vec<u16>,
 }
 
 pub(super) struct Shared {
@@ -98,6 +100,7 @@ impl Shared {
             scheduler: Scheduler::default(),
             walk_done: false,
             finished: false,
+            resting: Vec::new(),
         };
         Self {
             sources,
@@ -246,10 +249,12 @@ impl Shared {
         if wait {
             state = self
                 .work
-                .wait_while(state, |state| !state.finished && state.scheduler.is_drained())
+                .wait_while(state, |state| {
+                    !state.finished && (state.scheduler.is_drained() || state.resting.contains(&lane))
+                })
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        if state.finished {
+        if state.finished || state.resting.contains(&lane) {
             return None;
         }
         let mut units = Vec::new();
@@ -267,6 +272,25 @@ impl Shared {
             }
         }
         (!units.is_empty()).then_some(units)
+    }
+
+    /// These lanes get no units until further notice; all others do.
+    pub(super) fn rest(&self, lanes: Vec<u16>) {
+        let mut state = self.lock();
+        if state.resting != lanes {
+            state.resting = lanes;
+            self.work.notify_all();
+        }
+    }
+
+    /// Whether a lane was told to rest.
+    pub(super) fn rests(&self, lane: u16) -> bool {
+        self.lock().resting.contains(&lane)
+    }
+
+    /// Whether units wait that no lane has taken.
+    pub(super) fn has_waiting_units(&self) -> bool {
+        !self.lock().scheduler.is_drained()
     }
 
     /// A wanted file cannot be sent as announced. When it changed, its new state takes the next place in the manifest,

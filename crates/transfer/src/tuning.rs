@@ -1,0 +1,226 @@
+//! The loop that tunes a sender's lanes while they work: sample -> estimate -> advice -> applied.
+//!
+//! Runs at the turns of the session's loop, ten times a second: a reading of a lane is one system call. What to do is decided in
+//! `haul_engine::path`; here it is done, and what the kernel refused is told once.
+
+use std::time::{Duration, Instant};
+
+use haul_engine::path::{Advice, LaneReading, Limit, Phase, Remembered, Sample, Tuner, Wishes};
+use haul_net::{Probe, host};
+use haul_wire::control::{Carriage, Notice};
+use haul_wire::summary::{HeldBy, KnownPath, PathNow, PathSummary};
+
+use crate::far;
+
+/// Between two samples.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// Between two words about the path to whoever watches.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// The congestion control that the engine may choose by itself.
+const BBR: &str = "bbr";
+
+/// Tunes the lanes of one sender.
+pub(crate) struct Tuning {
+    wishes: Wishes,
+    /// From the first lane on that runs over TCP.
+    tuner: Option<Tuner>,
+    lanes: Vec<(u16, Probe)>,
+    advice: Option<Advice>,
+    started: Instant,
+    sampled_at: Instant,
+    told_at: Instant,
+    was_refused: bool,
+}
+
+/// What a turn of the loop brought.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// So many lanes shall carry data from now on.
+    pub(crate) lanes: Option<u16>,
+    /// Choices with their reasons, for whoever watches.
+    pub(crate) notices: Vec<Notice>,
+    /// The path as it is, when it is time to tell it.
+    pub(crate) path: Option<PathNow>,
+}
+
+impl Tuning {
+    pub(crate) fn new(carriage: &Carriage) -> Self {
+        let now = Instant::now();
+        Self {
+            wishes: wishes(carriage),
+            tuner: None,
+            lanes: Vec::new(),
+            advice: None,
+            started: now,
+            sampled_at: now,
+            told_at: now,
+            was_refused: false,
+        }
+    }
+
+    /// A lane is there; from now on it is sampled.
+    pub(crate) fn lane_up(&mut self, lane: u16, probe: Probe) {
+        let Some(info) = probe.tcp_info() else { return };
+        self.lane_down(lane);
+        let wishes = &self.wishes;
+        let tuner = self.tuner.get_or_insert_with(|| Tuner::new(wishes.clone(), info.rtt_us, far::cpus()));
+        let advice = self.advice.get_or_insert_with(|| tuner.first());
+        let _ = apply_to(&probe, advice);
+        self.lanes.push((lane, probe));
+        self.lanes.sort_unstable_by_key(|(lane, _)| *lane);
+    }
+
+    pub(crate) fn lane_down(&mut self, lane: u16) {
+        self.lanes.retain(|(other, _)| *other != lane);
+    }
+
+    /// Samples when it is time, and applies what follows. `has_more_work`: units wait that no lane carries.
+    pub(crate) fn turn(&mut self, has_more_work: bool) -> Turn {
+        let now = Instant::now();
+        if now.duration_since(self.sampled_at) < SAMPLE_EVERY {
+            return Turn::default();
+        }
+        self.sampled_at = now;
+        let Some(tuner) = &mut self.tuner else { return Turn::default() };
+        let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
+        let lanes = self.lanes.iter().filter_map(|(lane, probe)| reading(*lane, probe)).collect();
+        let advice = tuner.on_sample(&Sample { at_us, lanes, has_more_work });
+        let mut turn = Turn::default();
+        if now.duration_since(self.told_at) >= TELL_EVERY {
+            self.told_at = now;
+            turn.path = Some(path_now(tuner, self.advice.as_ref()));
+        }
+        if let Some(advice) = advice {
+            self.apply(advice, &mut turn);
+        }
+        turn
+    }
+
+    /// The lanes that rest when so many carry data: those with the highest numbers.
+    pub(crate) fn resting(&self) -> Vec<u16> {
+        let active = self.advice.as_ref().map_or(usize::MAX, |advice| usize::from(advice.lanes));
+        self.lanes.iter().skip(active).map(|(lane, _)| *lane).collect()
+    }
+
+    /// The path, for the report.
+    pub(crate) fn summary(&self) -> PathSummary {
+        let Some(tuner) = &self.tuner else { return PathSummary::default() };
+        PathSummary { known: tuner.remembered().map(known_path), ..tuner.summary() }
+    }
+
+    fn apply(&mut self, advice: Advice, turn: &mut Turn) {
+        let before = self.advice.replace(advice.clone());
+        let mut refused = None;
+        for (_, probe) in &self.lanes {
+            refused = apply_to(probe, &advice).err().or(refused);
+        }
+        let changed = |part: fn(&Advice) -> String| {
+            let now = part(&advice);
+            (before.as_ref().map(part) != Some(now.clone())).then_some(now)
+        };
+        if let Some(lanes) = changed(|advice| advice.lanes.to_string()) {
+            turn.lanes = Some(advice.lanes);
+            turn.notices.push(chose("lanes", lanes, advice.reasons.lanes));
+        }
+        let name =
+            changed(|advice| advice.congestion_control.clone().unwrap_or_default()).filter(|name| !name.is_empty());
+        if let Some(name) = name {
+            turn.notices.push(chose("congestion control", name, advice.reasons.congestion_control));
+        }
+        if let Some(error) = refused.filter(|_| !self.was_refused) {
+            self.was_refused = true;
+            turn.notices.push(Notice::Warning { text: format!("a lane could not be tuned to the path: {error}") });
+        }
+    }
+}
+
+/// How many lanes a job begins with on a path whose connections take `rtt_us` to open, and why.
+pub(crate) fn first_lanes(carriage: &Carriage, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
+    let advice = Tuner::new(wishes(carriage), rtt_us, cpus).first();
+    (advice.lanes, advice.reasons.lanes)
+}
+
+fn wishes(carriage: &Carriage) -> Wishes {
+    let limits = host::limits();
+    let mut allowed = limits.allowed_congestion_controls;
+    if !allowed.iter().any(|name| name == BBR) && host::may_choose_congestion_control(BBR) {
+        allowed.push(BBR.to_owned());
+    }
+    Wishes {
+        lanes: carriage.lanes,
+        congestion_control: carriage.congestion_control.clone(),
+        rate_bytes_per_s: carriage.rate_bytes_per_s,
+        allowed_congestion_controls: allowed,
+        host_congestion_control: limits.congestion_control.unwrap_or_default(),
+        remembered: carriage.path.as_ref().map(remembered),
+    }
+}
+
+fn apply_to(probe: &Probe, advice: &Advice) -> std::io::Result<()> {
+    if let Some(name) = &advice.congestion_control
+        && probe.congestion_control().as_ref() != Some(name)
+    {
+        probe.set_congestion_control(name)?;
+    }
+    let share = advice.pacing_bytes_per_s.map(|total| (total / u64::from(advice.lanes.max(1))).max(1));
+    probe.set_max_pacing_rate(share)
+}
+
+/// `None` when the lane does not run over TCP, or has just ended.
+fn reading(lane: u16, probe: &Probe) -> Option<LaneReading> {
+    let info = probe.tcp_info()?;
+    Some(LaneReading {
+        lane,
+        rtt_us: info.rtt_us,
+        rtt_min_us: info.rtt_min_us.unwrap_or(info.rtt_us),
+        mss_bytes: info.snd_mss_bytes,
+        cwnd_bytes: u64::from(info.snd_cwnd) * u64::from(info.snd_mss_bytes),
+        acked_bytes: info.bytes_acked.unwrap_or(0),
+        sent_bytes: info.bytes_sent.unwrap_or(0),
+        resent_bytes: info.bytes_retrans.unwrap_or(0),
+        unsent_bytes: u64::from(info.notsent_bytes.unwrap_or(0)),
+        busy_us: info.busy_time_us.unwrap_or(0),
+        receive_window_limited_us: info.rwnd_limited_us.unwrap_or(0),
+        send_buffer_limited_us: info.sndbuf_limited_us.unwrap_or(0),
+        peer_window_bytes: u64::from(info.snd_wnd_bytes.unwrap_or(0)),
+        send_buffer_bytes: probe.send_buffer_bytes().map_or(0, |bytes| bytes as u64),
+    })
+}
+
+fn path_now(tuner: &Tuner, advice: Option<&Advice>) -> PathNow {
+    let estimate = tuner.estimate();
+    PathNow {
+        rate_bytes_per_s: estimate.rate_bytes_per_s,
+        rtt_us: estimate.rtt_us,
+        rtt_min_us: estimate.rtt_min_us,
+        resent_ppm: tuner.summary().resent_ppm,
+        lanes: advice.map_or(0, |advice| advice.lanes),
+        pacing_bytes_per_s: advice.and_then(|advice| advice.pacing_bytes_per_s),
+        held_by: match (estimate.phase, estimate.limit) {
+            (Phase::Ramp, _) => HeldBy::Ramp,
+            (_, Limit::Capacity) => HeldBy::Capacity,
+            (_, Limit::Contention) => HeldBy::Contention,
+            (_, Limit::ReceiveWindow) => HeldBy::ReceiveWindow,
+            (_, Limit::SendBuffer) => HeldBy::SendBuffer,
+            (_, Limit::Loss) => HeldBy::Loss,
+            (_, Limit::Source) => HeldBy::Source,
+            (_, Limit::Unknown) => HeldBy::Unknown,
+        },
+    }
+}
+
+fn known_path(remembered: Remembered) -> KnownPath {
+    let Remembered { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control } = remembered;
+    KnownPath { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control }
+}
+
+fn remembered(known: &KnownPath) -> Remembered {
+    let KnownPath { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control } = known.clone();
+    Remembered { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control }
+}
+
+fn chose(what: &str, choice: String, reason: &str) -> Notice {
+    Notice::Chose { what: what.to_owned(), choice, reason: reason.to_owned() }
+}
