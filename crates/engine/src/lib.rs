@@ -9,6 +9,7 @@
 //!   journal    the ledger                             <-> bytes on disk
 //!   window     items in manifest order                -> what may be settled now
 //!   tally      both streams of a session              -> totals, what to tell the user
+//!   tune       a host, a rate, a round trip         -> what it should be set to, with the arithmetic
 //!   attribute  where lane time went                   -> what limited the transfer
 //! ```
 //! Time and randomness are arguments. `no_std` makes the compiler keep that promise.
@@ -27,4 +28,5 @@ pub mod pace;
 pub mod plan;
 pub mod schedule;
 pub mod tally;
+pub mod tune;
 pub mod window;
