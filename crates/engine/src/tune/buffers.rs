@@ -20,6 +20,8 @@ struct Growing {
     share: Share,
     /// How the share is told.
     overhead: &'static str,
+    /// What the share is.
+    held: &'static str,
     /// The arithmetic behind "= N MB".
     factor: fn(&str) -> String,
 }
@@ -29,12 +31,14 @@ const GROWING: [Growing; 2] = [
         setting: "net.ipv4.tcp_rmem",
         share: RECEIVED,
         overhead: "about half of a receive buffer is window, the rest the kernel counts for itself",
+        held: "of window",
         factor: |bytes| format!("2 x {bytes}"),
     },
     Growing {
         setting: "net.ipv4.tcp_wmem",
         share: SENT,
         overhead: "about 0.7 of a send buffer is data under way",
+        held: "under way",
         factor: |bytes| format!("{bytes} / 0.7"),
     },
 ];
@@ -57,8 +61,8 @@ fn grows_far_enough(host: &Host, wanted: Wanted, buffer: &Growing) -> Finding {
     if most >= needed {
         return Finding::fine(name, &*setting.value, format!("{arithmetic} It may grow to {}.", buffer_text(most)));
     }
-    let held = rate_of_window(window, wanted);
-    let why = format!("{arithmetic} Now {} of window hold one connection to {}.", size_text(window), rate_text(held));
+    let reached = rate_text(rate_of_window(window, wanted));
+    let why = format!("{arithmetic} Now {} {} hold one connection to {reached}.", size_text(window), buffer.held);
     let room = room(needed, host);
     if room.bytes <= most {
         let why = format!("{why}{} Several lanes make up for it.", room.told());

@@ -23,12 +23,9 @@ pub fn rtt_text(rtt_us: u64) -> String {
 
 /// `64 MiB` where it is a whole number of them: settings are powers of two.
 pub fn buffer_text(bytes: u64) -> String {
-    const MIB: u64 = 1 << 20;
-    match bytes {
-        _ if bytes >= MIB && bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
-        _ if bytes >= 1024 && bytes.is_multiple_of(1024) => format!("{} KiB", bytes / 1024),
-        _ => size_text(bytes),
-    }
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let whole = units.into_iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));
+    whole.map_or_else(|| size_text(bytes), |(unit, name)| format!("{} {name}", bytes / unit))
 }
 
 /// `1 Gbit/s x 228 ms = 28.5 MB under way`
@@ -71,6 +68,7 @@ mod tests {
         assert_eq!(rtt_text(228_000), "228 ms");
         assert_eq!(rtt_text(1_500_000), "1.5 s");
         assert_eq!(rtt_text(80), "80 us");
+        assert_eq!(buffer_text(1 << 30), "1 GiB");
         assert_eq!(buffer_text(64 << 20), "64 MiB");
         assert_eq!(buffer_text(212_992), "208 KiB");
         assert_eq!(buffer_text(6_291_457), "6.29 MB");

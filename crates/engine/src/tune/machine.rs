@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::figures::{rate_text, size_text};
-use super::{Disk, FAST_BYTES_PER_S, Finding, Host, Interface, Matters, Processors, Wanted};
+use super::{Disk, FAST_BYTES_PER_S, Finding, Host, Interface, Matters, PACKET_BYTES, Processors, Wanted};
 
 pub(super) fn findings(host: &Host, wanted: Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -46,7 +46,8 @@ fn packet_size(interface: &Interface, wanted: Wanted) -> Finding {
     let Some(mtu) = interface.mtu_bytes else { return Finding::not_told(&setting, "The largest packet.") };
     let per_s = wanted.rate_bytes_per_s / mtu.max(1);
     let why = format!("{per_s} packets a second at {}.", rate_text(wanted.rate_bytes_per_s));
-    if mtu >= JUMBO_BYTES || wanted.rate_bytes_per_s < FAST_BYTES_PER_S || interface.driver.is_none() {
+    // Other sizes were chosen, by a person or by the network below (a tunnel, a cloud).
+    if mtu != PACKET_BYTES || wanted.rate_bytes_per_s < FAST_BYTES_PER_S || interface.driver.is_none() {
         return Finding::fine(&setting, mtu.to_string(), why);
     }
     let why = format!(

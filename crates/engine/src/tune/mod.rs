@@ -22,7 +22,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 pub use figures::{rate_text, rtt_text, size_text};
-pub use reach::Reach;
+pub use reach::{LANES, Reach};
 
 /// The path that the host is to fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,7 +285,7 @@ pub fn advise(host: &Host, wanted: Wanted) -> Advice {
     advice
 }
 
-/// The settings of the kernel that are looked at. No other is ever written.
+/// The settings of the kernel that are looked at; what is advised is advised for some of these.
 pub const SETTINGS: [&str; 17] = [
     "net.core.default_qdisc",
     "net.core.netdev_max_backlog",

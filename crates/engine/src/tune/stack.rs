@@ -4,7 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::figures::{buffer_text, rate_text, rtt_text, size_text};
+use super::figures::{rate_text, rtt_text, size_text};
 use super::reach::UNSCALED_WINDOW_BYTES;
 use super::{Finding, Host, Matters, PACKET_BYTES, Setting, Wanted};
 
@@ -195,7 +195,7 @@ fn option_memory(host: &Host) -> Finding {
     let name = "net.core.optmem_max";
     let why = "Bounds sends without a copy (MSG_ZEROCOPY), which haul does not use.";
     match host.number(name) {
-        Some(bytes) => Finding::fine(name, bytes.to_string(), format!("{} {why}", buffer_text(bytes))),
+        Some(bytes) => Finding::fine(name, bytes.to_string(), why),
         None => Finding::not_told(name, why),
     }
 }
