@@ -6,6 +6,7 @@
 //!   lanes        connect data connections: direct, reversed, inside ssh sessions
 //!   sender       walk, read, hash, send              receiver   decide, verify, write, settle
 //!   channel      the control channel and the one queue of events of each session
+//!   tune         what this host should be set to for a path; apart from any job
 //!   watch        what happens -> events, report
 //!   far          the far side of a session           agent      the far side over standard input and output
 //! ```
@@ -34,6 +35,7 @@ mod sender;
 mod session;
 mod ssh;
 mod stopwatch;
+pub mod tune;
 pub mod verify;
 mod watch;
 mod zeros;
