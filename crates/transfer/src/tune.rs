@@ -78,17 +78,17 @@ pub fn apply(roots: &Roots, advice: &Advice) -> Result<Vec<Step>, Error> {
     let here = advice.changes().filter(|(finding, _)| finding.remedy == Remedy::Sysctl { here: true });
     let changes: Vec<Change> =
         here.map(|(finding, value)| Change { name: finding.setting.clone(), value: value.to_owned() }).collect();
-    kept::apply(roots, &changes).map_err(|refused| told("set", refused))
+    kept::apply(roots, &changes).map_err(told)
 }
 
 /// Puts back what was before [`apply`]. All of it or nothing.
 pub fn revert(roots: &Roots) -> Result<Vec<Step>, Error> {
-    kept::revert(roots).map_err(|refused| told("put back", refused))
+    kept::revert(roots).map_err(told)
 }
 
-fn told(verb: &str, refused: Refused) -> Error {
+fn told(refused: Refused) -> Error {
     let Refused { what, error, left } = refused;
-    let failed = format!("cannot {verb} {what}");
+    let failed = format!("cannot change {what}");
     let failed = match left.as_slice() {
         [] => Error::new(Fault::FileIo, format!("{failed}; what was changed before that is undone")),
         left => Error::new(Fault::FileIo, format!("{failed}, and could not undo {}", left.join(", "))),

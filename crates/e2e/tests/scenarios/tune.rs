@@ -104,6 +104,28 @@ fn applies_and_puts_back_in_a_network_of_its_own() {
     assert!(nothing.contains("nothing to put back"), "{outcome}");
 }
 
+/// The settings are taken, and then there is no place for the file of the next start.
+const REFUSED: &str = r#"
+mount -t tmpfs -o mode=755 haul-e2e /etc
+mount -t tmpfs -o mode=755 haul-e2e /var/lib
+touch /etc/sysctl.d
+cat /proc/sys/net/ipv4/tcp_rmem
+"$1" tune --rate 100Gbit --rtt 300ms --apply && exit 1
+cat /proc/sys/net/ipv4/tcp_rmem
+find /var/lib -mindepth 1
+"#;
+
+#[test]
+fn what_cannot_be_kept_is_undone() {
+    needs!(Haul, Root, Tool("unshare"));
+    let program = haul_e2e::binary::find().expect("asked for with needs!");
+    let alone = Run::new("unshare").args(["--net", "--mount", "--propagation", "private", "sh", "-euc", REFUSED, "sh"]);
+    let outcome = alone.arg(program).run().expect(code::OK).says(&["what was changed before that is undone"]);
+    let text = outcome.stdout_text();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines.len() == 2 && lines[0] == lines[1], "{outcome}");
+}
+
 fn finding<'a>(object: &'a Value, setting: &str) -> &'a Value {
     let findings = object["advice"]["findings"].as_array().expect("a list");
     findings.iter().find(|finding| finding["setting"] == setting).unwrap_or_else(|| panic!("{setting}: {object:#}"))
