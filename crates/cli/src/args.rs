@@ -29,6 +29,8 @@ pub enum Command {
     Key(Key),
     /// Offers directories to haul://host/path, on one port and without ssh
     Serve(Serve),
+    /// Shows what this host should be set to for a rate and a round trip, and why; sets it on request
+    Tune(Tune),
     /// The far side of a copy; started over ssh, never by hand
     #[command(hide = true)]
     Agent(Agent),
@@ -373,6 +375,47 @@ The list of authorised keys has a line for each key: what it may do, its directo
 haul://HOST/x is then x in that directory, and nothing outside of it can be reached. The list is read
 again when it changes. The daemon acts with the rights of the account that runs it: one of its own is
 better than root.";
+
+/// `haul tune`
+#[derive(Debug, Args)]
+#[command(after_help = TUNE_HELP)]
+pub struct Tune {
+    /// The rate to reach, with its unit: 10Gbit, 500MB; without this flag that of the fastest device that is up, or 10Gbit
+    #[arg(long, value_name = "RATE", value_parser = rate::parse_rate, allow_hyphen_values = true)]
+    pub rate: Option<u64>,
+    /// The round trip to the far side, as ping shows it, with its unit: 228ms, 1.5s, 80us; 100ms without this flag
+    #[arg(long, value_name = "TIME", value_parser = rate::parse_rtt_us, allow_hyphen_values = true)]
+    pub rtt: Option<u64>,
+    /// Also measure the disk of DIR: at most 1 GiB and 3 s each way, in a file without a name
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub disk: Option<PathBuf>,
+    /// For people, as commands, or as a file for /etc/sysctl.d
+    #[arg(long, value_name = "FORMAT", default_value = "table")]
+    pub format: TuneFormat,
+    /// One JSON object on standard output
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
+    /// Set it, now and for each start, all or nothing (root only)
+    #[arg(long, conflicts_with = "format")]
+    pub apply: bool,
+    /// Put back what was before --apply (root only)
+    #[arg(long, conflicts_with_all = ["apply", "format", "rate", "rtt", "disk"])]
+    pub revert: bool,
+}
+
+/// How `haul tune` speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TuneFormat {
+    Table,
+    Commands,
+    Sysctl,
+}
+
+const TUNE_HELP: &str = "\
+Both ends of a path want it: each sends with its own buffers and receives with its own.
+--apply writes the settings of the kernel and keeps them in /etc/sysctl.d/90-haul.conf; the earlier
+values are saved in /var/lib/haul/tune-before.toml until --revert. Commands for devices and
+processors are shown for you to judge, not run. Without root: haul tune --format sysctl.";
 
 /// `haul agent`
 #[derive(Debug, Args)]

@@ -19,6 +19,7 @@ mod rate;
 mod report;
 mod serve;
 mod signals;
+mod tune;
 mod verify;
 
 use std::process::ExitCode;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
             Command::Verify(typed) => verify::run(typed),
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),
+            Command::Tune(typed) => tune::run(typed),
             Command::Agent(typed) => agent::run(typed),
             Command::Completions(typed) => pages::completions(typed.shell),
             Command::Man(typed) => pages::man(typed.directory.as_deref()),

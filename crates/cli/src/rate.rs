@@ -1,4 +1,4 @@
-//! Rates as people type them: `--rate 500Mbit`, `--bwlimit 10M` as in rsync, `-l 8000` as in scp.
+//! Rates as people type them: `--rate 500Mbit`, `--bwlimit 10M` as in rsync, `-l 8000` as in scp; and `--rtt 228ms`.
 //!
 //! `--rate` wants its unit, because bits and bytes differ by eight and a guess is wrong half of the time. The other two are
 //! read as the tools they come from read them.
@@ -75,6 +75,20 @@ pub fn parse_scp_limit(text: &str) -> Result<u64, String> {
     number.times(1024).map(|bits| bits / 8).ok_or_else(too_large).and_then(in_range)
 }
 
+/// `--rtt`: a number with `s`, `ms` or `us`. In microseconds.
+pub fn parse_rtt_us(text: &str) -> Result<u64, String> {
+    let wrong = || "a time with its unit, from 1us to 60s, such as 228ms, 1.5s, 80us".to_owned();
+    let (number, unit) = split_number(text).map_err(|_| wrong())?;
+    let us_per_unit = match unit {
+        "s" => 1_000_000,
+        "ms" => 1_000,
+        "us" | "µs" => 1,
+        _ => return Err(wrong()),
+    };
+    let us = number.times(us_per_unit).and_then(|us| u64::try_from(us).ok());
+    us.filter(|us| (1..=MAX_RTT_US).contains(us)).ok_or_else(wrong)
+}
+
 /// A decimal number, exact: `units / 10^9`.
 struct Number {
     nanos: u128,
@@ -147,6 +161,9 @@ pub const MAX_RATE_BYTES_PER_S: u64 = 125_000_000_000_000;
 /// 8 kbit/s: below this the pings that keep a connection alive would be most of what travels.
 pub const MIN_RATE_BYTES_PER_S: u64 = 1_000;
 
+/// A minute: to the Moon and back it is three seconds.
+const MAX_RTT_US: u64 = 60_000_000;
+
 /// 10^20 x 10^9 x 2^40 < 2^128 x 10: the multiplication above is checked, this only keeps the text short.
 const MAX_DIGITS: usize = 20;
 
@@ -187,6 +204,17 @@ mod tests {
                 "bits or bytes? 10Mbit is bits per second, 10MB bytes per second",
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn a_round_trip_has_its_unit() {
+        for (text, us) in [("228ms", 228_000), ("1.5 s", 1_500_000), ("80us", 80), ("0.5ms", 500), ("60s", 60_000_000)]
+        {
+            assert_eq!(parse_rtt_us(text), Ok(us), "{text}");
+        }
+        for text in ["", "228", "0ms", "0.0001ms", "61s", "-1ms", "1min", "ms"] {
+            assert!(parse_rtt_us(text).is_err(), "{text}");
         }
     }
 

@@ -24,7 +24,15 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn help_is_a_success_and_everything_misspelt_is_exit_1() {
-    for args in [&["--help"][..], &["cp", "--help"], &["cp", "-h"], &["verify", "--help"], &["--version"], &["-V"]] {
+    for args in [
+        &["--help"][..],
+        &["cp", "--help"],
+        &["cp", "-h"],
+        &["verify", "--help"],
+        &["tune", "--help"],
+        &["--version"],
+        &["-V"],
+    ] {
         let output = haul(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}");
         assert!(output.stderr.is_empty() && !output.stdout.is_empty(), "{args:?}");
@@ -43,6 +51,11 @@ fn help_is_a_success_and_everything_misspelt_is_exit_1() {
         &["cp", "", "b"],
         &["verify"],
         &["completions", "tcsh"],
+        &["tune", "--rtt", "228"],
+        &["tune", "--rate", "10"],
+        &["tune", "--apply", "--revert"],
+        &["tune", "--json", "--format", "sysctl"],
+        &["tune", "extra"],
     ] {
         let output = haul(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}: {}", stderr(&output));
@@ -53,6 +66,11 @@ fn help_is_a_success_and_everything_misspelt_is_exit_1() {
 #[test]
 fn the_help_of_cp_is_as_reviewed() {
     insta::assert_snapshot!("help_cp", stdout(&haul(&["cp", "--help"])));
+}
+
+#[test]
+fn the_help_of_tune_is_as_reviewed() {
+    insta::assert_snapshot!("help_tune", stdout(&haul(&["tune", "--help"])));
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //!   journal    the ledger                             <-> bytes on disk
 //!   window     items in manifest order                -> what may be settled now
 //!   tally      both streams of a session              -> totals, what to tell the user
+//!   tune       a host, a rate, a round trip         -> what it should be set to, with the arithmetic
 //!   attribute  where lane time went                   -> what limited the transfer
 //!   path       samples of the lanes, again and again  -> advice: lanes, pacing, congestion control
 //! ```
@@ -29,4 +30,5 @@ pub mod path;
 pub mod plan;
 pub mod schedule;
 pub mod tally;
+pub mod tune;
 pub mod window;

@@ -50,3 +50,12 @@ pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 /// Buffer of a Unix socket pair: room for a few blocks of 256 KiB; the kernel may grant less.
 pub const PAIR_BUFFER_BYTES: usize = 2 * 1024 * 1024;
+
+/// Network devices that are looked at: a host of containers may have thousands, and a person reads about a few.
+pub const MAX_DEVICES: usize = 32;
+/// Interrupt lines of one device: cards have one for each queue and processor.
+pub const MAX_INTERRUPTS: usize = 1_024;
+/// Processors in a list: twice what the largest configuration of Linux on x86 has.
+pub const MAX_PROCESSORS: usize = 16_384;
+/// The file of saved settings: 17 settings of some 80 bytes are 1.4 KiB.
+pub const MAX_KEPT_BYTES: u64 = 64 * 1024;

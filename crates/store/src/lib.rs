@@ -11,6 +11,7 @@
 
 mod attributes;
 mod delete;
+mod disk_rate;
 mod error;
 mod files_from;
 mod filter;
@@ -28,6 +29,7 @@ mod tree;
 mod typed;
 mod walk;
 
+pub use disk_rate::{DiskRate, disk_rate};
 pub use error::{Result, StoreError, printable};
 pub use filter::Filter;
 pub use meta::{FileId, Kind, Metadata, Stat, Time};

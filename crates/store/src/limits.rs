@@ -1,5 +1,7 @@
 //! Every limit of this crate, with its arithmetic.
 
+use std::time::Duration;
+
 /// Directories inside directories. A tree deeper than this is a mistake or an attack; 4096 levels of one-letter names
 /// already make a path of 8 KiB, twice what the kernel takes in one call.
 pub const MAX_DEPTH: usize = 4096;
@@ -42,3 +44,15 @@ pub const MAX_PART_ATTEMPTS: u32 = 8;
 
 /// Zeros written at a time where holes cannot be made.
 pub const ZERO_BUFFER_BYTES: usize = 64 << 10;
+
+/// Measuring a disk, each way: enough to leave its caches behind; at 0.5 GB/s it takes two seconds.
+pub const DISK_RATE_BYTES: u64 = 1 << 30;
+
+/// A slow disk shows its rate sooner, too.
+pub const DISK_RATE_TIME: Duration = Duration::from_secs(3);
+
+/// As large as a writer of chunks would take.
+pub const DISK_RATE_BLOCK_BYTES: u64 = 4 << 20;
+
+/// One block alone leaves the disk idle between two calls. Memory: 4 x 4 MiB.
+pub const DISK_RATE_BLOCKS_IN_FLIGHT: usize = 4;

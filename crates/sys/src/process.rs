@@ -27,6 +27,11 @@ pub fn is_root() -> bool {
     effective_user() == 0
 }
 
+/// A page of memory.
+pub fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}
+
 /// The permission bits that new files of this process do not get.
 ///
 /// Read from `/proc`, because asking the system call means changing the mask for every thread for a moment.

@@ -7,6 +7,7 @@
 //!   tuning       lanes sampled while they work -> how many, how fast     known_paths   what earlier jobs found of a path
 //!   sender       walk, read, hash, send              receiver   decide, verify, write, settle
 //!   channel      the control channel and the one queue of events of each session
+//!   tune         what this host should be set to for a path; apart from any job
 //!   watch        what happens -> events, report
 //!   far          the far side of a session           agent      the far side over standard input and output
 //! ```
@@ -36,6 +37,7 @@ mod sender;
 mod session;
 mod ssh;
 mod stopwatch;
+pub mod tune;
 mod tuning;
 pub mod verify;
 mod watch;

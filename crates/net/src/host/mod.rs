@@ -1,8 +1,43 @@
 //! What this host grants a connection: the settings of the kernel, as this process sees them.
+//!
+//! ```text
+//!   limits      what bounds one connection, for tuning it
+//!   settings    one setting of the kernel: read, write
+//!   devices     network devices that are up, and where their interrupts go
+//!   processors  processors, nodes, governors; memory
+//!   kept        settings changed together, kept for the next start, and put back
+//! ```
+
+pub mod devices;
+pub mod kept;
+pub mod processors;
+pub mod settings;
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::limits;
+
+/// Where a host shows itself and keeps its configuration: other places are for tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Roots {
+    /// `/proc`
+    pub proc: PathBuf,
+    /// `/sys`
+    pub sys: PathBuf,
+    /// `/etc`
+    pub etc: PathBuf,
+    /// `/var/lib`
+    pub var_lib: PathBuf,
+}
+
+impl Default for Roots {
+    fn default() -> Self {
+        Self { proc: "/proc".into(), sys: "/sys".into(), etc: "/etc".into(), var_lib: "/var/lib".into() }
+    }
+}
 
 /// Settings that bound one TCP connection (tcp(7), socket(7)). `None`: this host does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,9 +86,42 @@ fn words(setting: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
+/// A small file of the kernel, without its newline; `None` where there is none.
+fn line(path: &Path) -> Option<String> {
+    Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn parsed<T: std::str::FromStr>(path: &Path) -> Option<T> {
+    line(path)?.parse().ok()
+}
+
+/// The numbers of a list of the kernel: `0-3,8`.
+fn list(text: &str) -> Vec<u32> {
+    let ranges = text.split(',').filter_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some((first.trim().parse().ok()?, last.trim().parse().ok()?))
+    });
+    ranges.flat_map(|(first, last): (u32, u32)| first..=last).take(limits::MAX_PROCESSORS).collect()
+}
+
+/// Names in a directory, sorted; none where it is not.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_processors_are_read_as_the_kernel_writes_them() {
+        assert_eq!(list("0-3,8"), [0, 1, 2, 3, 8]);
+        assert_eq!(list("5\n"), [5]);
+        assert_eq!(list(""), [0; 0]);
+    }
 
     #[test]
     fn this_host_tells_how_far_buffers_grow_and_what_controls_congestion() {

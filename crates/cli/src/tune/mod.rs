@@ -1,0 +1,105 @@
+//! `haul tune`: what this host should be set to for a path, in four ways of saying it; and setting it.
+
+mod json;
+mod text;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use haul_transfer::tune::{self, Advice, Host, Roots, Step, Wanted};
+use haul_transfer::{Error, Fault};
+
+use crate::args::{Tune, TuneFormat};
+use crate::failure;
+use crate::json::JsonLines;
+
+/// Looks, says, and on request sets or puts back.
+pub fn run(typed: &Tune) -> ExitCode {
+    match carried_out(typed, &Roots::default()) {
+        Ok(said) => {
+            // Who closed the pipe has read enough.
+            let _ = std::io::stdout().lock().write_all(said.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            if typed.json {
+                JsonLines::new(Box::new(std::io::stdout())).error(&error);
+            } else {
+                eprint!("{}", failure::text(&error));
+            }
+            ExitCode::from(failure::of_fault(error.fault).code)
+        }
+    }
+}
+
+fn carried_out(typed: &Tune, roots: &Roots) -> Result<String, Error> {
+    if (typed.apply || typed.revert) && !haul_transfer::is_root() {
+        let what = if typed.apply { "set" } else { "put back" };
+        return Err(Error::new(Fault::FileIo, format!("cannot {what} settings of the kernel: that is for root"))
+            .try_this("sudo haul tune …, or haul tune --format sysctl for whoever is root here"));
+    }
+    if typed.revert {
+        let steps = tune::revert(roots)?;
+        return Ok(match typed.json {
+            true => json::object(None, &steps),
+            false => text::steps(&steps, "nothing was saved by --apply: there is nothing to put back"),
+        });
+    }
+    let seen = Seen::look(typed, roots)?;
+    let steps = if typed.apply { tune::apply(roots, &seen.advice)? } else { Vec::new() };
+    Ok(match typed.format {
+        _ if typed.json => json::object(Some(&seen), &steps),
+        _ if typed.apply => applied(&seen, &steps),
+        TuneFormat::Table => text::table(&seen),
+        TuneFormat::Commands => text::commands(&seen),
+        TuneFormat::Sysctl => text::sysctl(&seen),
+    })
+}
+
+fn applied(seen: &Seen, steps: &[Step]) -> String {
+    let mut said = text::steps(steps, "everything that can be set from here is as advised: nothing was changed");
+    said.push_str(&text::left_by_hand(seen));
+    said
+}
+
+/// What was asked, what was found, and what follows.
+pub struct Seen {
+    pub wanted: Wanted,
+    /// Where the rate is from.
+    pub rate_from: RateFrom,
+    /// Whether the round trip was typed.
+    pub rtt_typed: bool,
+    pub host: Host,
+    pub advice: Advice,
+}
+
+/// Where the rate is from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RateFrom {
+    /// `--rate`
+    Typed,
+    /// The speed of this device.
+    Device(String),
+    /// No device tells its speed.
+    Default,
+}
+
+impl Seen {
+    fn look(typed: &Tune, roots: &Roots) -> Result<Self, Error> {
+        let host = tune::look(roots, typed.disk.as_deref())?;
+        let (rate_bytes_per_s, rate_from) = match (typed.rate, tune::fastest(&host)) {
+            (Some(rate), _) => (rate, RateFrom::Typed),
+            (None, Some((name, speed))) => (speed, RateFrom::Device(name.to_owned())),
+            (None, None) => (DEFAULT_RATE_BYTES_PER_S, RateFrom::Default),
+        };
+        let wanted = Wanted { rate_bytes_per_s, rtt_us: typed.rtt.unwrap_or(DEFAULT_RTT_US) };
+        let advice = tune::advise(&host, wanted);
+        Ok(Self { wanted, rate_from, rtt_typed: typed.rtt.is_some(), host, advice })
+    }
+}
+
+/// 10 Gbit/s, the usual link of a data mover.
+const DEFAULT_RATE_BYTES_PER_S: u64 = 1_250_000_000;
+
+/// Across an ocean: what is enough there is enough nearer by.
+const DEFAULT_RTT_US: u64 = 100_000;

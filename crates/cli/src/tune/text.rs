@@ -1,0 +1,267 @@
+//! The advice for a person, a shell and sysctl.d. Lines are as long on every terminal, so that they can be compared and mailed.
+
+use std::fmt::Write as _;
+
+use haul_transfer::tune::{Finding, LANES, Matters, Remedy, Step, rate_text, rtt_text, size_text};
+
+use super::{RateFrom, Seen};
+use crate::printable::printable;
+
+/// Setting, now, advised; below each row why. What matters first.
+pub fn table(seen: &Seen) -> String {
+    let mut text = heading(seen);
+    let findings = &seen.advice.findings;
+    for (matters, title) in [
+        (Matters::Yes, "Matters: the rate is not reached as it is"),
+        (Matters::WouldHelp, "Would help"),
+        (Matters::Fine, "Fine"),
+    ] {
+        let rows: Vec<&Finding> = findings.iter().filter(|finding| finding.matters == matters).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let width = |cell: fn(&Finding) -> String| rows.iter().map(|row| cell(row).chars().count()).max().unwrap_or(0);
+        let (settings, values) = (width(setting), width(now));
+        let _ = writeln!(text, "\n{title}");
+        let advised_title = if matters == Matters::Fine { "" } else { "advised" };
+        let head = format!("  {:settings$}  {:values$}  {advised_title}", "setting", "now");
+        let _ = writeln!(text, "{}", head.trim_end());
+        for row in rows {
+            let advised = row.advised.as_deref().map(printable).unwrap_or_default();
+            let line = format!("  {:settings$}  {:values$}  {advised}", setting(row), now(row));
+            let _ = writeln!(text, "{}", line.trim_end());
+            text.push_str(&wrapped(&row.why, "      ", WIDTH));
+            for command in &row.commands {
+                let _ = writeln!(text, "      $ {}", printable(command));
+            }
+        }
+    }
+    let untold: Vec<String> =
+        findings.iter().filter(|finding| finding.matters == Matters::NotTold).map(setting).collect();
+    if !untold.is_empty() {
+        let _ = writeln!(text, "\nNot told by this host");
+        text.push_str(&wrapped(&untold.join(", "), "  ", WIDTH));
+    }
+    text.push_str(&closing(seen));
+    text
+}
+
+/// `sysctl -w` lines, then the commands for what is no sysctl, as comments: they are for a person to judge.
+pub fn commands(seen: &Seen) -> String {
+    let mut text = comment(seen);
+    for (finding, value) in seen.advice.changes() {
+        let _ = writeln!(text, "sysctl -w {}='{}'", finding.setting, printable(value));
+    }
+    let mut others = seen.advice.findings.iter().flat_map(|finding| &finding.commands).peekable();
+    if others.peek().is_some() {
+        text.push_str("# For you to judge:\n");
+    }
+    for command in others {
+        let _ = writeln!(text, "# {}", printable(command));
+    }
+    text
+}
+
+/// A file for /etc/sysctl.d, each setting with its reason.
+pub fn sysctl(seen: &Seen) -> String {
+    let mut text = comment(seen);
+    for (finding, value) in seen.advice.changes() {
+        let _ = write!(text, "\n{}", wrapped(&finding.why, "# ", WIDTH));
+        let _ = writeln!(text, "{} = {}", finding.setting, printable(value));
+    }
+    text
+}
+
+/// What was done, a line each.
+pub fn steps(steps: &[Step], nothing: &str) -> String {
+    if steps.is_empty() {
+        return format!("{nothing}\n");
+    }
+    steps.iter().fold(String::new(), |mut text, step| {
+        let _ = match step {
+            Step::Set { name, from, to } => writeln!(text, "set {name}: {from} -> {to}"),
+            Step::Lacking { name, value } => {
+                writeln!(text, "left {name}: this kernel has none, or not '{value}'")
+            }
+            Step::Wrote(path) => writeln!(text, "wrote {}", path.display()),
+            Step::Removed(path) => writeln!(text, "removed {}", path.display()),
+        };
+        text
+    })
+}
+
+/// After `--apply`: what it did not do.
+pub fn left_by_hand(seen: &Seen) -> String {
+    let mut text = String::new();
+    let findings = seen.advice.findings.iter();
+    for finding in findings.clone().filter(|finding| finding.remedy == (Remedy::Sysctl { here: false })) {
+        let _ = writeln!(text, "left {}: it cannot be changed from this network namespace", finding.setting);
+    }
+    for command in findings.flat_map(|finding| &finding.commands) {
+        let _ = writeln!(text, "for you to judge: {}", printable(command));
+    }
+    text
+}
+
+fn heading(seen: &Seen) -> String {
+    let rate = match &seen.rate_from {
+        RateFrom::Typed => "rate as asked".to_owned(),
+        RateFrom::Device(name) => format!("rate of {}, the fastest device that is up", printable(name)),
+        RateFrom::Default => "rate assumed: no device tells its speed (--rate)".to_owned(),
+    };
+    let rtt = if seen.rtt_typed { "round trip as asked" } else { "round trip assumed (--rtt)" };
+    format!(
+        "For {}: {} are under way when the path is full\n({rate}; {rtt})\n",
+        path(seen),
+        size_text(seen.advice.under_way_bytes)
+    )
+}
+
+fn closing(seen: &Seen) -> String {
+    let (now, then) = (&seen.advice.now, &seen.advice.then);
+    let lanes = format!("{LANES} lanes");
+    let rows = [
+        ("one connection, sending", now.sending_one, then.sending_one),
+        ("one connection, receiving", now.receiving_one, then.receiving_one),
+        (&*format!("{lanes}, sending"), now.sending_lanes, then.sending_lanes),
+        (&*format!("{lanes}, receiving"), now.receiving_lanes, then.receiving_lanes),
+    ]
+    .map(|(what, now, then)| format!("  {what:25}  {:>12}  {:>12}\n", reached(now), reached(then)));
+    let mut text = format!("\n{:27}  {:>12}  {:>12}\n", "Within reach", "now", "as advised");
+    text.extend(rows);
+    text.push_str(match seen.advice.changes().count() {
+        0 => "\nNothing is to be set.\n",
+        _ => "\nSet it: haul tune --apply as root (--revert undoes it), or --format sysctl for a file, at both ends.\n",
+    });
+    text
+}
+
+fn reached(rate: Option<u64>) -> String {
+    rate.map_or_else(|| "not told".to_owned(), rate_text)
+}
+
+fn comment(seen: &Seen) -> String {
+    let mut text = format!("# haul tune, for {}\n", path(seen));
+    if seen.advice.changes().next().is_none() {
+        text.push_str("# nothing is to be set\n");
+    }
+    text
+}
+
+fn path(seen: &Seen) -> String {
+    format!("{} over {}", rate_text(seen.wanted.rate_bytes_per_s), rtt_text(seen.wanted.rtt_us))
+}
+
+fn setting(finding: &Finding) -> String {
+    printable(&finding.setting)
+}
+
+fn now(finding: &Finding) -> String {
+    finding.now.as_deref().map(printable).unwrap_or_default()
+}
+
+/// Words in lines of at most `width`, each after `lead`; a number stays with its unit.
+fn wrapped(words: &str, lead: &str, width: usize) -> String {
+    let words = printable(words);
+    let mut text = String::new();
+    let mut line = lead.to_owned();
+    for word in with_units(&words) {
+        let first = line.len() == lead.len();
+        if !first && line.chars().count() + 1 + word.chars().count() > width {
+            text.push_str(&line);
+            text.push('\n');
+            line = lead.to_owned();
+        } else if !first {
+            line.push(' ');
+        }
+        line.push_str(&word);
+    }
+    text.push_str(&line);
+    text.push('\n');
+    text
+}
+
+/// The words, `28.5 MB` being one.
+fn with_units(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let unit = UNITS.contains(&word.trim_end_matches(['.', ',', ';', ':']));
+        match words.last_mut().filter(|last| unit && last.ends_with(|c: char| c.is_ascii_digit())) {
+            Some(number) => number.extend([" ", word]),
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
+}
+
+const UNITS: [&str; 15] =
+    ["us", "ms", "s", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "bytes"];
+
+/// Of a line: fits a letter on paper, a mail, and half of a wide screen.
+const WIDTH: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use haul_transfer::tune::{Host, Interface, Wanted, advise};
+
+    use super::*;
+
+    fn seen(settings: &[(&str, &str)]) -> Seen {
+        let mut host = Host { page_bytes: 4096, memory_bytes: Some(16 << 30), ..Host::default() };
+        for (name, value) in settings {
+            let setting = haul_transfer::tune::Setting { value: (*value).to_owned(), writable: true };
+            host.settings.insert((*name).to_owned(), setting);
+        }
+        host.interfaces = vec![Interface { name: "eth0".into(), mtu_bytes: Some(1500), ..Interface::default() }];
+        let wanted = Wanted { rate_bytes_per_s: 125_000_000, rtt_us: 228_000 };
+        let advice = advise(&host, wanted);
+        Seen { wanted, rate_from: RateFrom::Typed, rtt_typed: false, host, advice }
+    }
+
+    const STOCK: [(&str, &str); 3] = [
+        ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
+        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+        ("net.ipv4.tcp_sack", "1"),
+    ];
+
+    #[test]
+    fn a_person_reads_what_matters_with_its_arithmetic() {
+        insta::assert_snapshot!("tune_table", table(&seen(&STOCK)));
+    }
+
+    #[test]
+    fn a_shell_and_sysctl_read_lines() {
+        insta::assert_snapshot!(commands(&seen(&STOCK)), @r"
+        # haul tune, for 1 Gbit/s over 228 ms
+        sysctl -w net.ipv4.tcp_rmem='4096 131072 67108864'
+        sysctl -w net.ipv4.tcp_wmem='4096 16384 67108864'
+        ");
+        insta::assert_snapshot!(sysctl(&seen(&STOCK[..1])), @r"
+        # haul tune, for 1 Gbit/s over 228 ms
+
+        # 1 Gbit/s x 228 ms = 28.5 MB under way; about half of a receive buffer is window, the rest the
+        # kernel counts for itself: 2 x 28.5 MB = 57 MB. Now 3.15 MB of window hold one connection to
+        # 110 Mbit/s. Advised: up to 64 MiB.
+        net.ipv4.tcp_rmem = 4096 131072 67108864
+        ");
+        insta::assert_snapshot!(sysctl(&seen(&STOCK[2..])), @r"
+        # haul tune, for 1 Gbit/s over 228 ms
+        # nothing is to be set
+        ");
+    }
+
+    #[test]
+    fn each_change_is_a_line() {
+        let done = [
+            Step::Set { name: "net.ipv4.tcp_sack".into(), from: "0".into(), to: "1".into() },
+            Step::Lacking { name: "net.core.default_qdisc".into(), value: "fq".into() },
+            Step::Wrote("/etc/sysctl.d/90-haul.conf".into()),
+        ];
+        insta::assert_snapshot!(steps(&done, "nothing"), @r"
+        set net.ipv4.tcp_sack: 0 -> 1
+        left net.core.default_qdisc: this kernel has none, or not 'fq'
+        wrote /etc/sysctl.d/90-haul.conf
+        ");
+        assert_eq!(steps(&[], "nothing"), "nothing\n");
+    }
+}

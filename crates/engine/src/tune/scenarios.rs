@@ -1,0 +1,208 @@
+//! Hosts as they are met, and what they are advised.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+
+/// Debian 12 as installed, with 16 GiB.
+fn stock() -> Host {
+    let values = [
+        ("net.core.default_qdisc", "pfifo_fast"),
+        ("net.core.netdev_max_backlog", "1000"),
+        ("net.core.optmem_max", "20480"),
+        ("net.core.rmem_max", "212992"),
+        ("net.core.wmem_max", "212992"),
+        ("net.ipv4.tcp_allowed_congestion_control", "reno cubic"),
+        ("net.ipv4.tcp_available_congestion_control", "reno cubic"),
+        ("net.ipv4.tcp_congestion_control", "cubic"),
+        ("net.ipv4.tcp_mem", "190000 253000 380000"),
+        ("net.ipv4.tcp_mtu_probing", "0"),
+        ("net.ipv4.tcp_no_metrics_save", "0"),
+        ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
+        ("net.ipv4.tcp_sack", "1"),
+        ("net.ipv4.tcp_slow_start_after_idle", "1"),
+        ("net.ipv4.tcp_timestamps", "1"),
+        ("net.ipv4.tcp_window_scaling", "1"),
+        ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+    ];
+    let settings = values.map(|(name, value)| (name.to_owned(), Setting { value: value.into(), writable: true }));
+    Host { settings: settings.into(), memory_bytes: Some(16 << 30), page_bytes: 4096, ..Host::default() }
+}
+
+fn set(host: &mut Host, name: &str, value: &str) {
+    host.settings.get_mut(name).unwrap().value = value.into();
+}
+
+fn found<'a>(advice: &'a Advice, setting: &str) -> &'a Finding {
+    advice
+        .findings
+        .iter()
+        .find(|finding| finding.setting == setting)
+        .unwrap_or_else(|| panic!("{setting}: {advice:#?}"))
+}
+
+fn advised(advice: &Advice) -> Vec<String> {
+    advice.changes().map(|(finding, value)| format!("{}={value}", finding.setting)).collect()
+}
+
+const LONG: Wanted = Wanted { rate_bytes_per_s: 125_000_000, rtt_us: 228_000 };
+const FAST: Wanted = Wanted { rate_bytes_per_s: 1_250_000_000, rtt_us: 100_000 };
+
+#[test]
+fn one_gbit_over_228_ms_on_a_stock_host() {
+    let advice = advise(&stock(), LONG);
+    assert_eq!(advice.under_way_bytes, 28_500_000);
+    assert_eq!(
+        advised(&advice),
+        [
+            "net.ipv4.tcp_rmem=4096 131072 67108864",
+            "net.ipv4.tcp_wmem=4096 16384 67108864",
+            "net.core.rmem_max=33554432",
+            "net.core.wmem_max=33554432",
+            "net.ipv4.tcp_slow_start_after_idle=0",
+            "net.ipv4.tcp_no_metrics_save=1",
+            "net.ipv4.tcp_mtu_probing=1",
+            "net.core.default_qdisc=fq",
+        ]
+    );
+    insta::assert_snapshot!(found(&advice, "net.ipv4.tcp_rmem").why, @"1 Gbit/s x 228 ms = 28.5 MB under way; about half of a receive buffer is window, the rest the kernel counts for itself: 2 x 28.5 MB = 57 MB. Now 3.15 MB of window hold one connection to 110 Mbit/s. Advised: up to 64 MiB.");
+    insta::assert_snapshot!(found(&advice, "net.ipv4.tcp_wmem").why, @"1 Gbit/s x 228 ms = 28.5 MB under way; about 0.7 of a send buffer is data under way: 28.5 MB / 0.7 = 40.7 MB. Now 2.94 MB under way hold one connection to 103 Mbit/s. Advised: up to 64 MiB.");
+    // What one connection lacks, 64 lanes have.
+    assert_eq!(advice.now.sending_one.map(rate_text).as_deref(), Some("103 Mbit/s"));
+    assert_eq!(advice.now.sending_lanes, Some(LONG.rate_bytes_per_s));
+    assert_eq!(advice.then.sending_one, Some(LONG.rate_bytes_per_s));
+    assert_eq!(advice.then.receiving_one, Some(LONG.rate_bytes_per_s));
+    // bbr is not loaded: a person has to do that, and it matters on this path.
+    let allowed = found(&advice, "net.ipv4.tcp_allowed_congestion_control");
+    assert_eq!((allowed.matters, allowed.remedy), (Matters::Yes, Remedy::ByHand));
+    assert_eq!(
+        allowed.commands,
+        ["modprobe tcp_bbr && sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'"]
+    );
+}
+
+#[test]
+fn a_host_that_is_tuned_already_is_left_alone() {
+    let mut host = stock();
+    for (name, value) in [("available", "reno cubic bbr"), ("allowed", "reno cubic bbr")] {
+        set(&mut host, &format!("net.ipv4.tcp_{name}_congestion_control"), value);
+    }
+    // What is advised once is enough, and nothing is advised for what is higher already.
+    let first = advise(&host, FAST);
+    for (finding, value) in first.changes() {
+        set(&mut host, &finding.setting, value);
+    }
+    assert_eq!(advised(&advise(&host, FAST)), [""; 0]);
+    assert_eq!(advised(&advise(&host, LONG)), [""; 0]);
+    assert!(advise(&host, FAST).findings.iter().all(|finding| finding.matters >= Matters::Fine));
+}
+
+#[test]
+fn a_small_host_gets_no_more_than_a_sixteenth_of_its_memory_and_is_told_what_it_then_reaches() {
+    let mut host = stock();
+    host.memory_bytes = Some(1 << 30);
+    set(&mut host, "net.ipv4.tcp_mem", "12288 16384 24576");
+    let advice = advise(&host, FAST);
+    let receive = found(&advice, "net.ipv4.tcp_rmem");
+    assert_eq!(receive.advised.as_deref(), Some("4096 131072 67108864"));
+    assert!(receive.why.contains("The limit is memory: a sixteenth of 1.07 GB is 64 MiB"), "{}", receive.why);
+    assert!(receive.why.contains("One connection then reaches 2.68 Gbit/s"), "{}", receive.why);
+    // All lanes together are held by the same memory, and no setting is advised against it.
+    let all = found(&advice, "net.ipv4.tcp_mem");
+    assert_eq!((all.matters, all.advised.as_ref()), (Matters::Yes, None), "{all:#?}");
+    assert_eq!(advice.then.receiving_lanes.map(rate_text).as_deref(), Some("2.68 Gbit/s"));
+}
+
+#[test]
+fn memory_of_tcp_that_was_set_too_low_is_raised_to_what_the_kernel_chooses() {
+    let mut host = stock();
+    set(&mut host, "net.ipv4.tcp_mem", "1024 2048 4096");
+    let advice = advise(&host, LONG);
+    let all = found(&advice, "net.ipv4.tcp_mem");
+    assert_eq!((all.matters, all.advised.as_deref()), (Matters::Yes, Some("196608 262144 393216")));
+    assert!(advice.now.sending_lanes < advice.then.sending_lanes, "{advice:#?}");
+}
+
+#[test]
+fn nothing_is_lowered() {
+    let mut host = stock();
+    set(&mut host, "net.ipv4.tcp_rmem", "8192 262144 2147483647");
+    set(&mut host, "net.core.netdev_max_backlog", "300000");
+    let advice = advise(&host, FAST);
+    for setting in ["net.ipv4.tcp_rmem", "net.core.netdev_max_backlog"] {
+        assert_eq!(found(&advice, setting).advised, None);
+    }
+}
+
+#[test]
+fn a_host_that_tells_nothing_is_advised_nothing() {
+    let advice = advise(&Host { page_bytes: 4096, ..Host::default() }, FAST);
+    assert_eq!(advised(&advice), [""; 0]);
+    assert!(advice.findings.iter().all(|finding| finding.matters == Matters::NotTold && finding.now.is_none()));
+    assert_eq!((advice.now, advice.then), (Reach::default(), Reach::default()));
+}
+
+#[test]
+fn window_scaling_that_is_off_holds_every_connection() {
+    let mut host = stock();
+    set(&mut host, "net.ipv4.tcp_window_scaling", "0");
+    let advice = advise(&host, LONG);
+    assert_eq!(found(&advice, "net.ipv4.tcp_window_scaling").matters, Matters::Yes);
+    assert_eq!(advice.now.receiving_one.map(rate_text).as_deref(), Some("2.3 Mbit/s"));
+    assert_eq!(advice.then.receiving_one, Some(LONG.rate_bytes_per_s));
+}
+
+#[test]
+fn what_a_namespace_may_not_change_is_advised_for_its_host() {
+    let mut host = stock();
+    host.settings.get_mut("net.core.rmem_max").unwrap().writable = false;
+    let advice = advise(&host, LONG);
+    let finding = found(&advice, "net.core.rmem_max");
+    assert_eq!(finding.remedy, Remedy::Sysctl { here: false });
+    assert!(finding.why.ends_with("set it on the host."), "{}", finding.why);
+}
+
+#[test]
+fn a_fast_card_at_the_other_node_with_one_queue_is_told_about() {
+    let mut host = stock();
+    host.processors = Processors {
+        count: 8,
+        nodes: [(0, vec![0, 1, 2, 3]), (1, vec![4, 5, 6, 7])].into(),
+        governors: vec!["schedutil".to_string()],
+    };
+    host.interfaces = vec![Interface {
+        name: "ens1".into(),
+        mtu_bytes: Some(1500),
+        speed_bytes_per_s: Some(125_000_000),
+        driver: Some("ice".into()),
+        receive_queues: 1,
+        transmit_queues: 8,
+        node: Some(1),
+        interrupts: vec![Interrupt { number: 77, processors: vec![0, 1] }],
+    }];
+    host.disk = Some(Disk {
+        directory: "/data".into(),
+        write_bytes_per_s: 400_000_000,
+        read_bytes_per_s: 2_000_000_000,
+        direct: true,
+    });
+    let advice = advise(&host, FAST);
+    let commands: Vec<&str> =
+        advice.findings.iter().flat_map(|finding| finding.commands.iter().map(String::as_str)).collect();
+    for command in [
+        "ip link set dev ens1 mtu 9000",
+        "ethtool -L ens1 combined 8",
+        "echo 4-7 > /proc/irq/77/smp_affinity_list",
+        "cpupower frequency-set -g performance",
+        "tc qdisc replace dev ens1 root mq",
+    ] {
+        assert!(commands.contains(&command), "{command}: {commands:#?}");
+    }
+    assert_eq!(found(&advice, "ens1 speed").matters, Matters::Yes);
+    assert_eq!(found(&advice, "writing /data").matters, Matters::Yes);
+    assert_eq!(found(&advice, "reading /data").matters, Matters::Fine);
+}

@@ -1,0 +1,44 @@
+//! One setting of the kernel: read, written, read back. `net.ipv4.tcp_rmem` is the file `sys/net/ipv4/tcp_rmem` of `/proc`.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use super::Roots;
+
+/// What a setting is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its words, with one space between them.
+    pub value: String,
+    /// Whether this network namespace may change it: the kernel shows some to all and lets only the first change them.
+    pub writable: bool,
+}
+
+/// Reads it; `None` where this kernel has none of that name, or keeps it from this network namespace.
+pub fn read(roots: &Roots, name: &str) -> Option<Setting> {
+    let path = path(roots, name);
+    let value = single_spaces(&fs::read_to_string(&path).ok()?);
+    // Bits, not rights: sysctl refuses root, too, where the bits do.
+    let writable = fs::metadata(&path).is_ok_and(|metadata| metadata.permissions().mode() & 0o222 != 0);
+    Some(Setting { value, writable })
+}
+
+/// Writes it and returns what it is then.
+///
+/// `NotFound`: this kernel has no such setting, or nothing of the name that the value gives (a queue, a congestion control).
+pub fn write(roots: &Roots, name: &str, value: &str) -> io::Result<String> {
+    let path = path(roots, name);
+    // One write(2): the kernel takes each as a whole value.
+    OpenOptions::new().write(true).truncate(true).open(&path)?.write_all(format!("{value}\n").as_bytes())?;
+    Ok(single_spaces(&fs::read_to_string(&path)?))
+}
+
+fn path(roots: &Roots, name: &str) -> PathBuf {
+    roots.proc.join("sys").join(name.replace('.', "/"))
+}
+
+fn single_spaces(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

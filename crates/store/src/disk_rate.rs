@@ -1,0 +1,136 @@
+//! How fast the disk below a directory writes and reads: for a few seconds, in a file that has no name.
+//!
+//! Make a file without a name -> write blocks from several threads, flush -> read them back -> let go. The kernel frees the file
+//! when its last descriptor closes, also after kill -9.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use haul_sys::file;
+use rustix::fs::OFlags;
+
+use crate::limits::{DISK_RATE_BLOCK_BYTES, DISK_RATE_BLOCKS_IN_FLIGHT, DISK_RATE_BYTES, DISK_RATE_TIME};
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskRate {
+    /// To the medium, with the flush at the end.
+    pub write_bytes_per_s: u64,
+    /// From the medium.
+    pub read_bytes_per_s: u64,
+    /// Past the page cache. File systems in memory and some on the network cannot.
+    pub direct: bool,
+}
+
+/// Measures it: at most 3 s, 1 GiB and a quarter of the free room each way (`limits.rs`).
+pub fn disk_rate(directory: &Path) -> io::Result<DiskRate> {
+    let (file, direct) = nameless(directory)?;
+    let stat = rustix::fs::fstatvfs(&file)?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    // Never more than a quarter of what is free: others write there, too.
+    let bytes = DISK_RATE_BYTES.min(free / 4) / DISK_RATE_BLOCK_BYTES * DISK_RATE_BLOCK_BYTES;
+    if bytes == 0 {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    let (written, write_bytes_per_s) = pass(&file, bytes, |block, offset| {
+        file::write_all_at(file.as_fd(), block, offset)?;
+        Ok(block.len())
+    })?;
+    file::drop_cache(file.as_fd(), 0, written);
+    let (_, read_bytes_per_s) = pass(&file, written, |block, offset| file::read_full_at(file.as_fd(), block, offset))?;
+    Ok(DiskRate { write_bytes_per_s, read_bytes_per_s, direct })
+}
+
+/// A file that vanishes by itself, opened past the page cache where that is possible.
+fn nameless(directory: &Path) -> io::Result<(File, bool)> {
+    match open_nameless(directory, OFlags::DIRECT) {
+        Ok(file) => Ok((file, true)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Ok((open_nameless(directory, OFlags::empty())?, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn open_nameless(directory: &Path, flags: OFlags) -> io::Result<File> {
+    let open = |path: &Path, more: OFlags, new: bool| {
+        let flags = (flags | more).bits().cast_signed();
+        OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).custom_flags(flags).open(path)
+    };
+    match open(directory, OFlags::TMPFILE, false) {
+        // Network and stacked file systems have no such files: then it has a name for a moment.
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+            let path = directory.join(format!(".haul-disk-rate.{}", std::process::id()));
+            let file = open(&path, OFlags::empty(), true);
+            // Where O_DIRECT is refused the name may have been made by then.
+            if file.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::InvalidInput) {
+                let _ = std::fs::remove_file(&path);
+            }
+            file
+        }
+        result => result,
+    }
+}
+
+/// Moves blocks from several threads until `bytes` or the time is used up. Returns the bytes moved, without gaps, and the rate.
+fn pass(
+    file: &File,
+    bytes: u64,
+    move_block: impl Fn(&mut [u8], u64) -> io::Result<usize> + Sync,
+) -> io::Result<(u64, u64)> {
+    let start = Instant::now();
+    let next = AtomicU64::new(0);
+    let worker = || -> io::Result<u64> {
+        let mut memory = vec![FILLING; DISK_RATE_BLOCK_BYTES as usize + ALIGNMENT];
+        let aligned = memory.as_ptr().align_offset(ALIGNMENT);
+        let block = &mut memory[aligned..aligned + DISK_RATE_BLOCK_BYTES as usize];
+        let mut moved = 0;
+        while start.elapsed() < DISK_RATE_TIME {
+            let offset = next.fetch_add(DISK_RATE_BLOCK_BYTES, Ordering::Relaxed);
+            if offset >= bytes {
+                break;
+            }
+            moved += move_block(block, offset)? as u64;
+        }
+        Ok(moved)
+    };
+    let moved = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..DISK_RATE_BLOCKS_IN_FLIGHT).map(|_| scope.spawn(worker)).collect();
+        let ended = workers.into_iter().map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.sum::<io::Result<u64>>()
+    })?;
+    file::flush_data(file.as_fd())?;
+    let rate = moved as f64 / start.elapsed().as_secs_f64().max(1e-6);
+    Ok((moved, rate as u64))
+}
+
+/// Direct input and output wants memory and offsets at whole blocks of the device, at most a page.
+const ALIGNMENT: usize = 4096;
+
+/// Not zero: some disks and file systems keep zeros for nothing.
+const FILLING: u8 = 0xa5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_measured_and_left_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let rate = match disk_rate(dir.path()) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                eprintln!("skipped: the file system of the temporary directory has no files without a name");
+                return;
+            }
+            rate => rate.unwrap(),
+        };
+        assert!(rate.write_bytes_per_s > 0 && rate.read_bytes_per_s > 0, "{rate:?}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(disk_rate(Path::new("/nonexistent")).is_err());
+    }
+}
