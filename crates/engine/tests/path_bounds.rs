@@ -18,7 +18,7 @@ prop_compose! {
         let [cwnd_bytes, acked_bytes, sent_bytes, resent_bytes, unsent_bytes, busy_us, receive, send, peer, buffer] = sizes;
         LaneReading {
             lane, rtt_us: times.0, rtt_min_us: times.1, mss_bytes: times.2,
-            cwnd_bytes, acked_bytes, sent_bytes, resent_bytes, unsent_bytes, busy_us,
+            cwnd_bytes, acked_bytes, delivered_bytes: acked_bytes, sent_bytes, resent_bytes, unsent_bytes, busy_us,
             receive_window_limited_us: receive, send_buffer_limited_us: send,
             peer_window_bytes: peer, send_buffer_bytes: buffer,
         }

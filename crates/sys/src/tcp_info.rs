@@ -39,6 +39,8 @@ pub struct TcpInfo {
     pub rwnd_limited_us: Option<u64>,
     /// Time stopped by the send buffer. Stays 0 in cases where the buffer is the limit.
     pub sndbuf_limited_us: Option<u64>,
+    /// Segments that arrived, those behind a gap too: unlike `bytes_acked` it does not jump when a gap is closed. Wraps around.
+    pub delivered: Option<u32>,
     /// Bytes sent, repeats included.
     pub bytes_sent: Option<u64>,
     /// Bytes sent again.
@@ -96,6 +98,7 @@ fn parse(raw: &[u8]) -> Option<TcpInfo> {
         busy_time_us: u64_at(168),
         rwnd_limited_us: u64_at(176),
         sndbuf_limited_us: u64_at(184),
+        delivered: u32_at(192),
         bytes_sent: u64_at(200),
         bytes_retrans: u64_at(208),
         snd_wnd_bytes: u32_at(228),

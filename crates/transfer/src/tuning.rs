@@ -171,13 +171,16 @@ fn apply_to(probe: &Probe, advice: &Advice) -> std::io::Result<()> {
 /// `None` when the lane does not run over TCP, or has just ended.
 fn reading(lane: u16, probe: &Probe) -> Option<LaneReading> {
     let info = probe.tcp_info()?;
+    let mss_bytes = u64::from(info.snd_mss_bytes);
+    let acked_bytes = info.bytes_acked.unwrap_or(0);
     Some(LaneReading {
         lane,
         rtt_us: info.rtt_us,
         rtt_min_us: info.rtt_min_us.unwrap_or(info.rtt_us),
         mss_bytes: info.snd_mss_bytes,
-        cwnd_bytes: u64::from(info.snd_cwnd) * u64::from(info.snd_mss_bytes),
-        acked_bytes: info.bytes_acked.unwrap_or(0),
+        cwnd_bytes: u64::from(info.snd_cwnd) * mss_bytes,
+        acked_bytes,
+        delivered_bytes: info.delivered.map_or(acked_bytes, |count| u64::from(count) * mss_bytes),
         sent_bytes: info.bytes_sent.unwrap_or(0),
         resent_bytes: info.bytes_retrans.unwrap_or(0),
         unsent_bytes: u64::from(info.notsent_bytes.unwrap_or(0)),

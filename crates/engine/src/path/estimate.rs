@@ -104,7 +104,7 @@ pub(super) struct Estimator {
 #[derive(Clone, Copy, Debug)]
 struct Past {
     us: u64,
-    acked_bytes: u64,
+    delivered_bytes: u64,
     queueing_us: u32,
     busy_us: u64,
     receive_window_us: u64,
@@ -245,7 +245,7 @@ impl Estimator {
         let sum = |of: &dyn Fn(&super::sample::LaneStep) -> u64| step.lanes.iter().map(of).fold(0, u64::saturating_add);
         let past = Past {
             us: step.us,
-            acked_bytes: step.acked_bytes,
+            delivered_bytes: step.delivered_bytes,
             queueing_us: self.now.queueing_us,
             busy_us: sum(&|lane| lane.busy_us),
             receive_window_us: sum(&|lane| lane.receive_window_us),
@@ -286,7 +286,7 @@ fn rate_of(recent: &VecDeque<Past>, ago_us: u64, span_us: u64) -> Option<u64> {
             continue;
         }
         us = us.saturating_add(past.us);
-        acked = acked.saturating_add(past.acked_bytes);
+        acked = acked.saturating_add(past.delivered_bytes);
         if us >= span_us {
             return Some(per_second(acked, us));
         }

@@ -12,7 +12,7 @@ pub(super) struct Held {
     pub(super) time: PathTime,
     queueing: Histogram,
     second_us: u64,
-    second_acked_bytes: u64,
+    second_delivered_bytes: u64,
     /// Whole seconds after the ramp: number, mean, sum of squared differences (Welford).
     seconds: f64,
     mean: f64,
@@ -25,7 +25,7 @@ impl Held {
             time: PathTime::default(),
             queueing: Histogram { counts: [0; BUCKETS] },
             second_us: 0,
-            second_acked_bytes: 0,
+            second_delivered_bytes: 0,
             seconds: 0.0,
             mean: 0.0,
             squares: 0.0,
@@ -65,7 +65,7 @@ impl Held {
         let rest_us = lane.busy_us.saturating_sub(lane.receive_window_us);
         let levels = Levels::of(estimator);
         let share = pacer.bound_bytes_per_s().unwrap_or(u64::MAX) / u64::from(now.busy_lanes.max(1));
-        let is_paced = super::estimate::per_second(lane.acked_bytes, step.us) >= scaled(share, PACED);
+        let is_paced = super::estimate::per_second(lane.delivered_bytes, step.us) >= scaled(share, PACED);
         if now.phase == Phase::Ramp && !lane.send_buffer_full && !lane.wants_data {
             add(&mut time.ramp_us, rest_us);
         } else if pacer.is_contended() {
@@ -88,16 +88,16 @@ impl Held {
     /// Seconds of the ramp do not count, nor those at the end, when lanes run out of work.
     fn add_rate(&mut self, step: &Step, estimator: &Estimator) {
         if estimator.now.phase == Phase::Ramp || !step.has_more_work {
-            (self.second_us, self.second_acked_bytes) = (0, 0);
+            (self.second_us, self.second_delivered_bytes) = (0, 0);
             return;
         }
         self.second_us = self.second_us.saturating_add(step.us);
-        self.second_acked_bytes = self.second_acked_bytes.saturating_add(step.acked_bytes);
+        self.second_delivered_bytes = self.second_delivered_bytes.saturating_add(step.delivered_bytes);
         if self.second_us < 1_000_000 {
             return;
         }
-        let rate = self.second_acked_bytes as f64 / self.second_us as f64;
-        (self.second_us, self.second_acked_bytes) = (0, 0);
+        let rate = self.second_delivered_bytes as f64 / self.second_us as f64;
+        (self.second_us, self.second_delivered_bytes) = (0, 0);
         self.seconds += 1.0;
         let difference = rate - self.mean;
         self.mean += difference / self.seconds;

@@ -20,7 +20,7 @@ pub(super) struct Pacer {
     state: State,
     /// The queue that stands now: since when, and what was delivered.
     standing_us: u64,
-    standing_acked_bytes: u64,
+    standing_delivered_bytes: u64,
     /// Times that restraint did not help, since it last did.
     suspicion: u8,
     calm_since_us: u64,
@@ -65,7 +65,7 @@ impl Pacer {
         Self {
             state: State::Free,
             standing_us: 0,
-            standing_acked_bytes: 0,
+            standing_delivered_bytes: 0,
             suspicion: 0,
             calm_since_us: 0,
             retry_us: RETRY_US_MIN,
@@ -121,29 +121,28 @@ impl Pacer {
         let levels = Levels::of(estimator);
         if levels.queueing_us > levels.high_us {
             self.standing_us = self.standing_us.saturating_add(step.us);
-            self.standing_acked_bytes = self.standing_acked_bytes.saturating_add(step.acked_bytes);
+            self.standing_delivered_bytes = self.standing_delivered_bytes.saturating_add(step.delivered_bytes);
         } else {
-            (self.standing_us, self.standing_acked_bytes) = (0, 0);
+            (self.standing_us, self.standing_delivered_bytes) = (0, 0);
         }
         match self.state {
-            State::Free => self.free(step, estimator, levels),
+            State::Free => self.free(step, levels),
             State::Draining(drain) => self.draining(step, estimator, levels, drain),
             State::Holding(hold) => self.holding(step, estimator, levels, hold),
             State::Contended { until_us } => self.contended(step, estimator, levels, until_us),
         }
     }
 
-    /// A rate that still doubles each round trip sends bursts, which queue up on a link that is far from full.
-    fn free(&mut self, step: &Step, estimator: &Estimator, levels: Levels) {
-        let span_us = u64::from(estimator.now.rtt_min_us).max(STANDING_US_MIN);
-        if self.standing_us < span_us / 2 || self.standing_us < STANDING_US_MIN {
+    /// While a queue stands the link sends as fast as it can, so what is delivered meanwhile is what it carries, also when the
+    /// lanes still double. Lanes of a far path are paced, so a queue is no burst; it is believed at once, because a round trip later
+    /// twice as much is under way.
+    fn free(&mut self, step: &Step, levels: Levels) {
+        let is_long = levels.queueing_us > 2 * levels.high_us;
+        if self.standing_us == 0 || (!is_long && self.standing_us < STANDING_US_MIN) {
             return;
         }
-        let (Some(now), before) = (estimator.rate(0, span_us), estimator.rate(span_us, span_us)) else { return };
-        if before.is_none_or(|before| now > scaled(before, STILL_GROWS)) {
-            return;
-        }
-        let standing = per_second(self.standing_acked_bytes, self.standing_us);
+        let now = per_second(step.delivered_bytes, step.us);
+        let standing = per_second(self.standing_delivered_bytes, self.standing_us);
         self.drain(step.at_us, levels, now.max(standing), (RAISE_FIRST, levels.probe_us()));
     }
 
@@ -174,6 +173,13 @@ impl Pacer {
         }
         if step.at_us > drain.full_from_us {
             drain.full_bytes_per_s = drain.full_bytes_per_s.max(estimator.now.rate_bytes_per_s);
+        }
+        // What was sent before the bound still arrives: the longer queue needs more restraint.
+        if levels.queueing_us > drain.queueing_us.saturating_add(levels.high_us)
+            && step.at_us <= drain.full_from_us + levels.rtt_us
+        {
+            self.drain(step.at_us, levels, drain.capacity_bytes_per_s.max(drain.full_bytes_per_s), after);
+            return;
         }
         self.state = State::Draining(drain);
         if step.at_us <= drain.deadline_us {
@@ -207,38 +213,30 @@ impl Pacer {
         }
         let is_probe_queue = hold.probing && levels.queueing_us > levels.probe_us_most();
         if is_probe_queue || self.standing_us > (levels.rtt_us / 2).max(STANDING_US_MIN) {
-            let standing = per_second(self.standing_acked_bytes, self.standing_us);
+            let standing = per_second(self.standing_delivered_bytes, self.standing_us);
             let rate = if self.standing_us > 0 { standing } else { estimator.now.rate_bytes_per_s };
             // What was asked for was not too much a moment ago.
             if !hold.probing && self.suspect() {
                 self.contend(at_us);
             } else {
                 let capacity = rate.min(hold.bound_bytes_per_s).max(1);
-                self.drain(at_us, levels, capacity, (RAISE_LEAST, PROBE_AGAIN_US.max(levels.probe_us())));
+                self.drain(at_us, levels, capacity, (RAISE_LEAST, PROBE_AGAIN_US.max(2 * levels.probe_us())));
             }
             return;
         }
         if at_us < hold.next_us {
             return;
         }
-        let rate = estimator.rate(0, (2 * levels.rtt_us).max(PROBE_RATE_US_MIN)).unwrap_or(0);
-        let reached = rate >= scaled(hold.bound_bytes_per_s, REACHED);
-        if reached && hold.probing {
+        // No queue, so it may be the bound that holds the lanes: also when all of them together stay below it, because it binds each
+        // of them, and the slower ones leave their part unused.
+        let rate = estimator.rate(0, levels.probe_us()).unwrap_or(0);
+        if hold.probing {
             hold.capacity_bytes_per_s = hold.capacity_bytes_per_s.max(rate);
             hold.raise = (hold.raise * 2.0).min(RAISE_MOST);
         }
-        let raised = scaled(hold.capacity_bytes_per_s.max(hold.bound_bytes_per_s), 1.0 + hold.raise);
-        (hold.probing, hold.bound_bytes_per_s, hold.next_us) = if reached {
-            (true, raised, at_us.saturating_add(levels.probe_us()))
-        } else {
-            let bound = if hold.probing {
-                hold.raise = RAISE_LEAST;
-                scaled(hold.capacity_bytes_per_s, BELOW_CAPACITY).max(1)
-            } else {
-                hold.bound_bytes_per_s
-            };
-            (false, bound, at_us.saturating_add(PROBE_AGAIN_US.max(levels.probe_us())))
-        };
+        let raised = scaled(hold.bound_bytes_per_s.max(hold.capacity_bytes_per_s), 1.0 + hold.raise);
+        hold.bound_bytes_per_s = raised.min(scaled(rate, BOUND_MOST)).max(hold.bound_bytes_per_s);
+        (hold.probing, hold.next_us) = (true, at_us.saturating_add(levels.probe_us()));
         self.state = State::Holding(hold);
     }
 
@@ -257,7 +255,7 @@ impl Pacer {
         let (_, most_us) = estimator.queueing_over((4 * levels.rtt_us).max(GONE_US));
         if step.at_us >= until_us || u64::from(most_us) <= u64::from(levels.low_us) {
             self.suspicion = SUSPICION_MAX - 1;
-            (self.standing_us, self.standing_acked_bytes) = (0, 0);
+            (self.standing_us, self.standing_delivered_bytes) = (0, 0);
             self.state = State::Free;
         }
     }
@@ -285,8 +283,9 @@ impl Levels {
         }
     }
 
+    /// A raise shows within a round trip, and so does its queue.
     fn probe_us(&self) -> u64 {
-        (4 * self.rtt_us).max(PROBE_US_MIN)
+        (2 * self.rtt_us).max(PROBE_US_MIN)
     }
 
     fn probe_us_most(&self) -> u32 {
@@ -299,8 +298,6 @@ const QUEUE_HIGH_US_MIN: u32 = 10_000;
 const QUEUE_HIGH_US_MAX: u32 = 20_000;
 /// Two samples in a row: one may be a burst.
 const STANDING_US_MIN: u64 = 150_000;
-/// From one round trip to the next; slow start doubles.
-const STILL_GROWS: f64 = 1.2;
 /// Share of the capacity that is asked for: 2 % drain a queue of 10 ms in half a second.
 const BELOW_CAPACITY: f64 = 0.98;
 /// Shares while a queue drains; below, an error in the estimate would leave the link empty for a round trip.
@@ -315,9 +312,10 @@ const REACHED: f64 = 0.93;
 const RAISE_FIRST: f64 = 0.06;
 const RAISE_LEAST: f64 = 0.03;
 const RAISE_MOST: f64 = 0.25;
-/// A raise lasts four round trips, at least this: long enough for 3 % too much to show as 30 ms of queue.
-const PROBE_US_MIN: u64 = 1_000_000;
-const PROBE_RATE_US_MIN: u64 = 500_000;
+/// A raise lasts two round trips, at least this: long enough for 3 % too much to show as 15 ms of queue.
+const PROBE_US_MIN: u64 = 500_000;
+/// A bound so far above the rate binds no lane.
+const BOUND_MOST: f64 = 1.5;
 /// After a raise that failed.
 const PROBE_AGAIN_US: u64 = 5_000_000;
 /// Others are there when restraint failed so often, with no calm of [`CALM_US`] between.

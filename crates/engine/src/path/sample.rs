@@ -18,8 +18,10 @@ pub struct LaneReading {
     pub mss_bytes: u32,
     /// Congestion window.
     pub cwnd_bytes: u64,
-    /// Bytes the peer has acknowledged.
+    /// Bytes the peer has acknowledged: all before them arrived.
     pub acked_bytes: u64,
+    /// Bytes that arrived, those behind a gap too (`tcpi_delivered`), counted as full segments. Where nothing tells it, the above.
+    pub delivered_bytes: u64,
     /// Bytes sent, repeats included.
     pub sent_bytes: u64,
     /// Bytes sent again.
@@ -52,7 +54,7 @@ pub struct Sample {
 /// What one lane did between two samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct LaneStep {
-    pub(super) acked_bytes: u64,
+    pub(super) delivered_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) resent_bytes: u64,
     pub(super) busy_us: u64,
@@ -80,7 +82,7 @@ pub(super) struct Step {
     pub(super) us: u64,
     /// Lanes that were busy, in the order of their numbers.
     pub(super) lanes: Vec<LaneStep>,
-    pub(super) acked_bytes: u64,
+    pub(super) delivered_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) resent_bytes: u64,
     /// Median of the smoothed round-trip times of lanes that delivered; 0 when none did.
@@ -116,10 +118,10 @@ impl Steps {
                 [Some(step.rtt_min_us).filter(|us| *us > 0), rtt_min_us].into_iter().flatten().min().unwrap_or(0);
             step.mss_bytes = step.mss_bytes.max(reading.mss_bytes);
             let Some(lane) = lane_step(last.get(&reading.lane), reading, us) else { continue };
-            step.acked_bytes = step.acked_bytes.saturating_add(lane.acked_bytes);
+            step.delivered_bytes = step.delivered_bytes.saturating_add(lane.delivered_bytes);
             step.sent_bytes = step.sent_bytes.saturating_add(lane.sent_bytes);
             step.resent_bytes = step.resent_bytes.saturating_add(lane.resent_bytes);
-            if lane.acked_bytes > 0 && lane.rtt_us > 0 {
+            if lane.delivered_bytes > 0 && lane.rtt_us > 0 {
                 rtts.push(lane.rtt_us);
             }
             step.lanes.push(lane);
@@ -151,7 +153,7 @@ fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<L
     let told_other = receive_window_us.saturating_mul(2) > busy_us;
     let send_buffer_full = told_full || (has_cwnd_left && fills_buffer && !told_other && resent_bytes == 0);
     Some(LaneStep {
-        acked_bytes: now.acked_bytes.saturating_sub(last.acked_bytes),
+        delivered_bytes: now.delivered_bytes.saturating_sub(last.delivered_bytes),
         sent_bytes: now.sent_bytes.saturating_sub(last.sent_bytes),
         resent_bytes,
         busy_us,
@@ -178,7 +180,15 @@ mod tests {
     use super::*;
 
     fn reading(lane: u16, acked_bytes: u64, busy_us: u64) -> LaneReading {
-        LaneReading { lane, acked_bytes, sent_bytes: acked_bytes, busy_us, rtt_us: 50_000, ..LaneReading::default() }
+        LaneReading {
+            lane,
+            acked_bytes,
+            delivered_bytes: acked_bytes,
+            sent_bytes: acked_bytes,
+            busy_us,
+            rtt_us: 50_000,
+            ..LaneReading::default()
+        }
     }
 
     #[test]
@@ -187,9 +197,9 @@ mod tests {
         let sample = |at_us, lanes| Sample { at_us, lanes, has_more_work: true };
         assert_eq!(steps.to(&sample(0, vec![reading(1, 900, 90)])), None);
         let step = steps.to(&sample(100, vec![reading(1, 1_000, 190), reading(2, 30, 50)])).unwrap();
-        assert_eq!((step.acked_bytes, step.lanes.len()), (130, 2));
+        assert_eq!((step.delivered_bytes, step.lanes.len()), (130, 2));
         let step = steps.to(&sample(200, vec![reading(1, 40, 50)])).unwrap();
-        assert_eq!((step.acked_bytes, step.us, step.rtt_us), (40, 100, 50_000));
+        assert_eq!((step.delivered_bytes, step.us, step.rtt_us), (40, 100, 50_000));
         assert_eq!(steps.to(&sample(200, vec![])), None, "time did not pass");
     }
 

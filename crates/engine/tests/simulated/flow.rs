@@ -40,6 +40,8 @@ pub struct Flow {
     pub send_window: f64,
     pub receive_window: f64,
     pub pacing: Option<f64>,
+    /// The kernel spreads each window over the round trip (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
+    pub is_paced: bool,
     /// Gets new data.
     pub active: bool,
     pub has_data: bool,
@@ -110,6 +112,7 @@ impl Flow {
             send_window,
             receive_window,
             pacing: None,
+            is_paced: false,
             active: true,
             has_data: false,
             starts_us,
@@ -152,8 +155,13 @@ impl Flow {
             self.cwnd = (self.cwnd / 2.0).max(10.0 * MSS);
             self.last_sent_us = now_us;
         }
-        let bbr_rate = if self.control == Control::Bbr { self.bbr.pacing() } else { None };
-        let rate = match (self.pacing, bbr_rate) {
+        let own_rate = if self.control == Control::Bbr {
+            self.bbr.pacing()
+        } else {
+            let ratio = if self.cwnd < self.ssthresh / 2.0 { 2.0 } else { 1.2 };
+            (self.is_paced && self.srtt_us > 0.0).then(|| ratio * self.cwnd / self.srtt_us * 1e6)
+        };
+        let rate = match (self.pacing, own_rate) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };

@@ -279,7 +279,10 @@ impl Runner {
             // Connect, then the handshake of the session.
             let starts_us = now_us + if now_us == 0 { 0 } else { 2 * self.setting.link.rtt_us };
             let Windows { send, receive } = self.setting.windows;
-            self.world.flows.push(Flow::new(self.control, starts_us, send, receive));
+            // As `haul` sets it up on far paths.
+            let mut flow = Flow::new(self.control, starts_us, send, receive);
+            flow.is_paced = self.setting.link.rtt_us >= 2_000;
+            self.world.flows.push(flow);
         }
         for (lane, flow) in self.world.flows[foreign..].iter_mut().enumerate() {
             flow.active = lane < usize::from(advice.lanes);
@@ -297,6 +300,7 @@ fn reading(lane: usize, flow: &Flow) -> LaneReading {
         mss_bytes: MSS as u32,
         cwnd_bytes: flow.cwnd as u64,
         acked_bytes: flow.acked as u64,
+        delivered_bytes: flow.acked as u64,
         sent_bytes: flow.sent as u64,
         resent_bytes: flow.resent as u64,
         unsent_bytes: if flow.has_data { (0.7 * flow.send_buffer() - flow.in_flight).max(0.0) as u64 } else { 0 },
