@@ -71,6 +71,17 @@ fn a_foreign_cubic_flow_keeps_a_third() {
 }
 
 #[test]
+fn a_foreign_cubic_flow_that_was_there_before_keeps_a_third() {
+    for rtt_ms in [20, 50] {
+        let mut setting = Setting::on(Link::new(100.0, rtt_ms)).foreign(Control::Cubic, 0, 1000).seconds(120);
+        setting.late_s = 20;
+        let outcome = setting.run();
+        let theirs = outcome.foreign_rate(40.0, 140.0) / outcome.link.bytes_per_s;
+        check(&outcome, (0.33..0.7).contains(&theirs), "they keep a third, and leave us one");
+    }
+}
+
+#[test]
 fn the_path_is_taken_back_when_others_are_gone() {
     let outcome = Setting::on(Link::new(100.0, 50)).foreign(Control::Cubic, 0, 40).seconds(120).run();
     check(&outcome, outcome.rate(80.0, 120.0) > 0.95 * outcome.link.bytes_per_s, "all of the link");
@@ -89,7 +100,7 @@ fn random_loss_is_met_with_bbr_where_that_is_allowed() {
 
 #[test]
 fn random_loss_is_met_with_lanes_where_only_cubic_is_allowed() {
-    for (loss, share) in [(1e-5, 0.85), (1e-4, 0.85), (1e-3, 0.3)] {
+    for (loss, share) in [(1e-5, 0.92), (1e-4, 0.9), (1e-3, 0.3)] {
         let outcome = Setting::on(Link::new(1000.0, 100).loss(loss)).only_cubic().run();
         check(&outcome, outcome.utilisation() > share, "the link is used");
         if loss == 1e-3 {

@@ -40,6 +40,9 @@ struct Drain {
     capacity_bytes_per_s: u64,
     bound_bytes_per_s: u64,
     queueing_us: u32,
+    /// Until then the queue should have become shorter, by as much as we hold back; later it should be gone.
+    look_us: u64,
+    least_fall_us: u32,
     deadline_us: u64,
     /// Most that was delivered while the queue stood and the bound was in force: the link at work. Repairs of what was lost
     /// before may slow the lanes down at times, so that the mean would be too little.
@@ -105,6 +108,11 @@ impl Pacer {
         }
     }
 
+    /// A queue is being drained: what the path carries will be known when it is empty.
+    pub(super) fn is_draining(&self) -> bool {
+        matches!(self.state, State::Draining(_))
+    }
+
     /// Why the bound is what it is.
     pub(super) fn reason(&self) -> &'static str {
         match &self.state {
@@ -156,6 +164,8 @@ impl Pacer {
             capacity_bytes_per_s,
             bound_bytes_per_s: scaled(capacity_bytes_per_s, factor).max(1),
             queueing_us,
+            look_us: at_us.saturating_add(2 * levels.rtt_us + DRAIN_LOOK_US),
+            least_fall_us: (DRAIN_LOOK_US as f64 * (1.0 - factor) * DRAIN_LEAST_SHARE) as u32,
             deadline_us: at_us.saturating_add(2 * drained_us + 4 * levels.rtt_us + DRAIN_SLACK_US),
             full_from_us: at_us.saturating_add(levels.rtt_us),
             full_bytes_per_s: 0,
@@ -176,16 +186,18 @@ impl Pacer {
             drain.full_bytes_per_s = drain.full_bytes_per_s.max(estimator.now.rate_bytes_per_s);
         }
         self.state = State::Draining(drain);
-        if step.at_us <= drain.deadline_us {
-            return;
-        }
         let rate = estimator.now.rate_bytes_per_s.max(1);
-        if levels.queueing_us < drain.queueing_us / 10 * 7 {
-            self.drain(step.at_us, levels, rate.min(drain.capacity_bytes_per_s), after);
-        } else if self.suspect() {
+        let has_fallen = levels.queueing_us.saturating_add(drain.least_fall_us) <= drain.queueing_us;
+        let obeyed = rate >= scaled(drain.bound_bytes_per_s, REACHED);
+        if step.at_us > drain.look_us && !has_fallen && obeyed {
+            // We held back, and it did not become shorter: it is not ours.
             self.contend(step.at_us);
-        } else {
-            self.drain(step.at_us, levels, rate.min(drain.capacity_bytes_per_s), after);
+        } else if step.at_us > drain.deadline_us {
+            if levels.queueing_us >= drain.queueing_us / 10 * 7 && self.suspect() {
+                self.contend(step.at_us);
+            } else {
+                self.drain(step.at_us, levels, rate.min(drain.capacity_bytes_per_s), after);
+            }
         }
     }
 
@@ -308,6 +320,9 @@ const DRAIN_LEAST: f64 = 0.80;
 const DRAIN_MOST: f64 = 0.95;
 /// A queue drains in about this time, or four round trips.
 const DRAIN_US_MIN: u64 = 1_000_000;
+/// After two round trips and this time the queue must have become shorter by this share of what we held back.
+const DRAIN_LOOK_US: u64 = 1_000_000;
+const DRAIN_LEAST_SHARE: f64 = 0.3;
 const DRAIN_SLACK_US: u64 = 500_000;
 /// A bound is reached from here: pacing and lanes that repair losses fall short of it by some percent.
 const REACHED: f64 = 0.93;

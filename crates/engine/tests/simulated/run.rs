@@ -31,6 +31,8 @@ pub struct Setting {
     pub supply: f64,
     /// Without the tuner, this many lanes.
     pub plain_lanes: Option<u16>,
+    /// How long the foreign flows are alone before we come.
+    pub late_s: u64,
     pub seed: u64,
 }
 
@@ -50,6 +52,7 @@ impl Setting {
             changes: Vec::new(),
             supply: f64::INFINITY,
             plain_lanes: None,
+            late_s: 0,
             seed: 1,
         }
     }
@@ -207,22 +210,29 @@ impl Runner {
         for (control, from_us, _) in &setting.foreign {
             world.flows.push(Flow::new(*control, *from_us, 45e6, 32e6));
         }
-        let tuner = Tuner::new(setting.wishes.clone(), setting.link.rtt_us as u32, 8);
+        let tuner = Tuner::new(Wishes::default(), 0, 8);
         let control = Control::named(&setting.wishes.host_congestion_control);
         let foreign = setting.foreign.len();
         Self { setting, world, tuner, control, advice: Vec::new(), foreign }
     }
 
     fn run(mut self) -> Outcome {
+        let seconds = self.setting.seconds + self.setting.late_s;
+        while self.world.now_us < self.setting.late_s * 1_000_000 {
+            self.surroundings();
+            self.world.step(|_| false);
+        }
+        let connect_us = self.setting.link.rtt_us + self.world.queueing_us() as u64;
+        self.tuner = Tuner::new(self.setting.wishes.clone(), connect_us as u32, 8);
         let mut first = self.tuner.first();
         if let Some(lanes) = self.setting.plain_lanes {
             (first.lanes, first.pacing_bytes_per_s, first.congestion_control) = (lanes, None, None);
         }
         self.carry_out(&first);
-        self.advice.push((0, first));
+        self.advice.push((self.world.now_us, first));
         let mut points = Vec::new();
-        let mut next_us = SAMPLE_US;
-        while self.world.now_us < self.setting.seconds * 1_000_000 {
+        let mut next_us = self.world.now_us + SAMPLE_US;
+        while self.world.now_us < seconds * 1_000_000 {
             self.surroundings();
             let foreign = self.foreign;
             self.world.step(|flow| flow >= foreign);
@@ -277,7 +287,7 @@ impl Runner {
         }
         while self.world.flows.len() - foreign < usize::from(advice.lanes) {
             // Connect, then the handshake of the session.
-            let starts_us = now_us + if now_us == 0 { 0 } else { 2 * self.setting.link.rtt_us };
+            let starts_us = now_us + if self.advice.is_empty() { 0 } else { 2 * self.setting.link.rtt_us };
             let Windows { send, receive } = self.setting.windows;
             self.world.flows.push(Flow::new(self.control, starts_us, send, receive));
         }
