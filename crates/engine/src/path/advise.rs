@@ -258,7 +258,7 @@ impl Tuner {
             now.rate_bytes_per_s / SLOWED_FACTOR < slowed || slowed < now.capacity_bytes_per_s / SLOWED_FACTOR;
         let is_slow = now.random_loss_ppm >= LOSS_PPM_MIN
             && now.phase == Phase::Steady
-            && levels.queueing_us <= levels.low_us
+            && levels.least_us <= levels.low_us
             && now.source_permille < 500
             && by_loss
             && !self.pacer.is_full(&self.estimator)

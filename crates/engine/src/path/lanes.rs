@@ -141,7 +141,7 @@ impl LaneCount {
             if !pacer.is_draining() {
                 self.settle(at_us, estimator, needed);
             }
-        } else if held && levels.queueing_us <= levels.high_us {
+        } else if held && levels.least_us <= levels.high_us {
             self.grow(at_us, estimator, now.rate_bytes_per_s, "windows are smaller than the path: more of them");
         } else if pacer.bound_bytes_per_s().is_none()
             && now.phase == Phase::Steady
@@ -153,7 +153,7 @@ impl LaneCount {
             let by_window = u16::try_from(by_window).unwrap_or(AUTO_LANES_MAX).min(AUTO_LANES_MAX);
             let needed = needed_at(estimator, now.rate_bytes_per_s, now.rtt_us, suffers_loss);
             self.settle(at_us, estimator, needed.max(by_window).max(FAR_LANES_MIN));
-        } else if levels.queueing_us > levels.low_us || now.phase == Phase::Ramp {
+        } else if levels.least_us > levels.low_us || now.phase == Phase::Ramp {
             // The path is full, or will soon be.
         } else if control.is_loss_based && !control.may_change && now.random_loss_ppm > 0 {
             // Lanes may still be faster than they can stay: more of them must gain on what these will come to.
@@ -256,8 +256,11 @@ impl LaneCount {
             (self.lanes, self.reason) = (trial.before, "more lanes gained nothing");
         } else if grew || rate >= scaled(trial.rate_before, HARMED) {
             // As it should be.
-        } else if pacer.bound_bytes_per_s().is_none() && estimator.resent_bytes_over(STILL_LOSES_US) > 0 {
-            // It is as full as it was: somebody took what we gave up.
+        } else if pacer.bound_bytes_per_s().is_none()
+            && estimator.resent_bytes_over(STILL_LOSES_US) > 0
+            && bytes_in(trial.rate_before, u64::from(estimator.now.rtt_us)) < SLOW_WINDOW_BYTES
+        {
+            // It is as full as it was, and windows so small would soon have grown again: somebody took what we gave up.
             self.others_took = true;
         } else {
             self.floor = Some((trial.before, until_us));
@@ -292,7 +295,7 @@ const SHARING_LANES_MAX: u16 = 8;
 /// Share of the best rate from which nobody else can be there.
 const ALONE: f64 = 0.9;
 /// Between two losses of a flow that keeps a short queue full.
-const STILL_LOSES_US: u64 = 3_000_000;
+const STILL_LOSES_US: u64 = 6_000_000;
 /// More lanes must bring 5 %; a change of less is chance.
 const GAINED: f64 = 1.05;
 /// So much that the next step need not wait for the end of the trial.

@@ -1,12 +1,12 @@
 //! How fast all lanes may send together.
 //!
 //! ```text
-//!             a queue stands, the rate has levelled off          empty
-//!   Free -------------------------------------------> Draining ---------> Holding --+ now and then a little more:
-//!     ^                                                |    ^ a queue stands |   ^  | no queue: that is the capacity
-//!     |                                  again and again|    +---------------+   +--+
-//!     +--------------- Contended <---------------------+
-//!       gone, or time to look
+//!   Free       no bound             a queue stands, and the rate grows no more  -> Draining
+//!   Draining   below the rate       the queue is gone                           -> Holding
+//!                                   it does not shorten, so it is not ours      -> Contended
+//!   Holding    98 % of capacity     now and then a little more; without a queue that is the new capacity
+//!                                   a queue stands                              -> Draining; again and again -> Contended
+//!   Contended  no bound             no queue any more, or time to look again    -> Free
 //! ```
 //! While a queue stands the link is full whatever we do, so that draining costs nothing until the queue is empty. Several
 //! lanes of any congestion control keep a queue; a common bound just below the capacity keeps none.
@@ -104,7 +104,7 @@ impl Pacer {
         match &self.state {
             State::Free | State::Contended { .. } => false,
             State::Draining(drain) => reached(drain.bound_bytes_per_s),
-            State::Holding(hold) => reached(hold.bound_bytes_per_s),
+            State::Holding(hold) => reached(hold.bound_bytes_per_s.min(hold.capacity_bytes_per_s)),
         }
     }
 
@@ -176,24 +176,27 @@ impl Pacer {
 
     fn draining(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut drain: Drain) {
         let after = (drain.raise, drain.probe_in_us);
-        if levels.queueing_us <= levels.low_us {
+        if levels.least_us <= levels.low_us {
             let measured = drain.full_bytes_per_s;
             let capacity = if measured > 0 { measured } else { drain.capacity_bytes_per_s };
             self.hold(step.at_us, capacity, after);
             return;
         }
-        if step.at_us > drain.full_from_us {
+        if step.at_us <= drain.full_from_us {
+            // What was on its way when the bound came still arrives.
+            drain.queueing_us = drain.queueing_us.max(levels.queueing_us);
+        } else {
             drain.full_bytes_per_s = drain.full_bytes_per_s.max(estimator.now.rate_bytes_per_s);
         }
         self.state = State::Draining(drain);
         let rate = estimator.now.rate_bytes_per_s.max(1);
-        let has_fallen = levels.queueing_us.saturating_add(drain.least_fall_us) <= drain.queueing_us;
+        let has_fallen = levels.least_us.saturating_add(drain.least_fall_us) <= drain.queueing_us;
         let obeyed = rate >= scaled(drain.bound_bytes_per_s, REACHED);
         if step.at_us > drain.look_us && !has_fallen && obeyed {
             // We held back, and it did not become shorter: it is not ours.
             self.contend(step.at_us);
         } else if step.at_us > drain.deadline_us {
-            if levels.queueing_us >= drain.queueing_us / 10 * 7 && self.suspect() {
+            if levels.least_us >= drain.queueing_us / 10 * 7 && self.suspect() {
                 self.contend(step.at_us);
             } else {
                 self.drain(step.at_us, levels, rate.min(drain.capacity_bytes_per_s), after);
@@ -280,6 +283,8 @@ impl Pacer {
 pub(super) struct Levels {
     pub(super) rtt_us: u64,
     pub(super) queueing_us: u32,
+    /// The least of the last samples: a busy host delays some of them, a queue all.
+    pub(super) least_us: u32,
     /// Above it a queue stands.
     pub(super) high_us: u32,
     /// Below it none does.
@@ -292,6 +297,7 @@ impl Levels {
         Self {
             rtt_us: u64::from(estimator.now.rtt_us.max(1)),
             queueing_us: estimator.now.queueing_us,
+            least_us: estimator.queueing_over(LEAST_US).0.min(estimator.now.queueing_us),
             high_us,
             low_us: high_us / 3,
         }
@@ -311,6 +317,8 @@ const QUEUE_HIGH_US_MIN: u32 = 10_000;
 const QUEUE_HIGH_US_MAX: u32 = 20_000;
 /// Two samples in a row: one may be a burst.
 const STANDING_US_MIN: u64 = 150_000;
+/// Three samples.
+const LEAST_US: u64 = 250_000;
 /// From one round trip to the next; slow start doubles.
 const STILL_GROWS: f64 = 1.2;
 /// Share of the capacity that is asked for: 2 % drain a queue of 10 ms in half a second.

@@ -33,6 +33,10 @@ pub struct Setting {
     pub plain_lanes: Option<u16>,
     /// How long the foreign flows are alone before we come.
     pub late_s: u64,
+    /// Smoothed round-trip times are read with up to this much on top.
+    pub jitter_us: u32,
+    /// Bytes per second of a foreign flow without congestion control.
+    pub constant_bytes_per_s: f64,
     pub seed: u64,
 }
 
@@ -53,6 +57,8 @@ impl Setting {
             supply: f64::INFINITY,
             plain_lanes: None,
             late_s: 0,
+            jitter_us: 0,
+            constant_bytes_per_s: 0.0,
             seed: 1,
         }
     }
@@ -208,7 +214,11 @@ impl Runner {
         let mut world = World::new(setting.link, setting.seed);
         world.supply = setting.supply;
         for (control, from_us, _) in &setting.foreign {
-            world.flows.push(Flow::new(*control, *from_us, 45e6, 32e6));
+            let mut flow = Flow::new(*control, *from_us, 45e6, 32e6);
+            if *control == Control::Constant {
+                (flow.cwnd, flow.pacing) = (f64::INFINITY, Some(setting.constant_bytes_per_s));
+            }
+            world.flows.push(flow);
         }
         let tuner = Tuner::new(Wishes::default(), 0, 8);
         let control = Control::named(&setting.wishes.host_congestion_control);
@@ -258,7 +268,10 @@ impl Runner {
     fn sample(&mut self) -> Point {
         let lanes = self.world.flows[self.foreign..].iter().enumerate();
         let connected = lanes.filter(|(_, flow)| flow.starts_us <= self.world.now_us);
-        let lanes = connected.map(|(lane, flow)| reading(lane, flow)).collect();
+        let mut lanes: Vec<LaneReading> = connected.map(|(lane, flow)| reading(lane, flow)).collect();
+        for lane in &mut lanes {
+            lane.rtt_us += (self.world.uniform() * f64::from(self.setting.jitter_us)) as u32;
+        }
         let has_more_work = self.setting.supply.is_infinite();
         let sample = Sample { at_us: self.world.now_us, lanes, has_more_work };
         if let Some(advice) = self.tuner.on_sample(&sample)
