@@ -57,6 +57,7 @@ pub struct Reasons {
 #[derive(Clone, Debug)]
 pub struct Tuner {
     wishes: Wishes,
+    cpus: u16,
     is_near: bool,
     steps: Steps,
     estimator: Estimator,
@@ -105,12 +106,17 @@ impl Tuner {
             congestion_control: wishes.congestion_control.clone().or(switched),
             reasons: Reasons {
                 lanes: reason,
-                pacing: if wishes.rate_bytes_per_s.is_some() { RATE_REASON } else { "the path is not known yet" },
+                pacing: match wishes.rate_bytes_per_s {
+                    _ if is_near => NEAR_REASON,
+                    Some(_) => RATE_REASON,
+                    None => "the path is not known yet",
+                },
                 congestion_control: congestion_control_reason,
             },
         };
         Self {
             wishes,
+            cpus,
             is_near,
             steps: Steps::default(),
             estimator,
@@ -134,6 +140,9 @@ impl Tuner {
     pub fn on_sample(&mut self, sample: &Sample) -> Option<Advice> {
         let step = self.steps.to(sample)?;
         self.estimator.on_step(&step);
+        if !self.is_near && self.estimator.now.rtt_min_us < NEAR_RTT_US {
+            return Some(self.turn_near());
+        }
         self.pacer_on_step(&step);
         self.phase_on_step(&step);
         if !self.is_near {
@@ -186,6 +195,24 @@ impl Tuner {
         })
     }
 
+    /// The connect took long for another reason, such as a busy host: the path is near after all.
+    fn turn_near(&mut self) -> Advice {
+        self.is_near = true;
+        let (lanes, reason) = match self.wishes.lanes {
+            Some(_) => (self.lanes.lanes, self.lanes.reason),
+            None => {
+                let near = plan::lanes(None, self.estimator.now.rtt_min_us, self.cpus);
+                (near.lanes, near.reason)
+            }
+        };
+        self.lanes = LaneCount::new(lanes, true, reason);
+        self.pacer = Pacer::new();
+        self.given.lanes = lanes;
+        self.given.pacing_bytes_per_s = None;
+        self.given.reasons = Reasons { lanes: reason, pacing: NEAR_REASON, ..self.given.reasons };
+        self.given.clone()
+    }
+
     fn pacer_on_step(&mut self, step: &Step) {
         if !self.is_near {
             self.pacer.on_step(step, &self.estimator);
@@ -232,7 +259,7 @@ impl Tuner {
             now.rate_bytes_per_s / SLOWED_FACTOR < slowed || slowed < now.capacity_bytes_per_s / SLOWED_FACTOR;
         let is_slow = now.random_loss_ppm >= LOSS_PPM_MIN
             && now.phase == Phase::Steady
-            && levels.queueing_us <= levels.low_us
+            && levels.least_us <= levels.low_us
             && now.source_permille < 500
             && by_loss
             && !self.pacer.is_full(&self.estimator)
@@ -251,7 +278,7 @@ impl Tuner {
     /// The parts of the estimate that follow from the state of the loop.
     fn estimate_on_step(&mut self) {
         let now = &mut self.estimator.now;
-        now.contended = self.pacer.is_contended();
+        now.contended = self.pacer.is_contended() || self.lanes.others_took;
         if let Some(capacity) = self.pacer.capacity_bytes_per_s() {
             (now.capacity_bytes_per_s, now.confidence) = (capacity, Confidence::Measured);
         } else if self.estimator.best_rate_bytes_per_s > now.capacity_bytes_per_s {
@@ -353,8 +380,8 @@ fn first_lanes(
 }
 
 const BBR: &str = "bbr";
-/// Fewer losses than 2 of 100,000 leave cubic above 70 Mbit/s per lane at 100 ms.
-const LOSS_PPM_MIN: u32 = 20;
+/// Two of a million slow cubic down to 420 Mbit/s per lane at 100 ms.
+const LOSS_PPM_MIN: u32 = 2;
 /// Lanes faster than twice what the loss would leave them are not held by it: the estimate is not that good.
 const SLOWED_FACTOR: u64 = 2;
 /// There and back, twice: nothing flaps.
@@ -362,5 +389,6 @@ const SWITCHES_MAX: u8 = 4;
 const RAMP_US_MIN: u64 = 300_000;
 /// Over two round trips; slow start would give 4.
 const RAMP_GROWTH: f64 = 1.25;
+const NEAR_REASON: &str = "near path: the processors are the limit";
 const RATE_MARGIN: f64 = 1.05;
 const RATE_REASON: &str = "the rate limit that was asked for, spread evenly";

@@ -105,6 +105,7 @@ pub(super) struct Estimator {
 struct Past {
     us: u64,
     delivered_bytes: u64,
+    resent_bytes: u64,
     queueing_us: u32,
     busy_us: u64,
     receive_window_us: u64,
@@ -198,6 +199,17 @@ impl Estimator {
         (least.min(most), most)
     }
 
+    /// Bytes sent again over the last `span_us`.
+    pub(super) fn resent_bytes_over(&self, span_us: u64) -> u64 {
+        let mut left = span_us;
+        let within = self.recent.iter().rev().take_while(|past| {
+            let is_within = left > 0;
+            left = left.saturating_sub(past.us);
+            is_within
+        });
+        within.fold(0, |sum, past| sum.saturating_add(past.resent_bytes))
+    }
+
     /// Smoothed and smallest round-trip time. While nothing comes back the last one stands.
     fn round_trips(&mut self, step: &Step) {
         let now = &mut self.now;
@@ -246,6 +258,7 @@ impl Estimator {
         let past = Past {
             us: step.us,
             delivered_bytes: step.delivered_bytes,
+            resent_bytes: step.resent_bytes,
             queueing_us: self.now.queueing_us,
             busy_us: sum(&|lane| lane.busy_us),
             receive_window_us: sum(&|lane| lane.receive_window_us),

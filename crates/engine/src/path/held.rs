@@ -68,7 +68,7 @@ impl Held {
         let is_paced = super::estimate::per_second(lane.delivered_bytes, step.us) >= scaled(share, PACED);
         if now.phase == Phase::Ramp && !lane.send_buffer_full && !lane.wants_data {
             add(&mut time.ramp_us, rest_us);
-        } else if pacer.is_contended() {
+        } else if now.contended {
             add(&mut time.contention_us, rest_us);
         } else if levels.queueing_us > levels.high_us || is_paced {
             add(&mut time.capacity_us, rest_us);

@@ -25,9 +25,13 @@ pub(super) struct LaneCount {
     /// Fewer did harm.
     floor: Option<(u16, u64)>,
     next_us: u64,
-    /// Others get room by steps.
+    /// Others get room by steps, so that the lanes that stay can grow into their share.
     yield_us: u64,
+    /// What we gave up did not stay free.
+    pub(super) others_took: bool,
     plenty_since_us: Option<u64>,
+    /// How long the next verdict against more lanes holds: longer each time.
+    verdict_us: u64,
 }
 
 /// The congestion control of the lanes.
@@ -43,6 +47,7 @@ pub(super) struct Control {
 struct Trial {
     before: u16,
     rate_before: u64,
+    loss_ppm_before: u32,
     judge_at_us: u64,
 }
 
@@ -56,16 +61,20 @@ pub(super) fn at_start(rtt_us: u32) -> u16 {
     }
 }
 
-/// Lanes that carry `rate` over the path, with a quarter to spare; `suffers_loss`: the congestion control takes losses for
-/// congestion.
+/// Lanes that carry `rate` over the path, with a quarter to spare, and twice as many as losses ask for; `suffers_loss`: the
+/// congestion control takes losses for congestion.
 pub(super) fn needed(estimator: &Estimator, rate_bytes_per_s: u64, suffers_loss: bool) -> u16 {
+    needed_at(estimator, rate_bytes_per_s, estimator.now.rtt_min_us, suffers_loss)
+}
+
+fn needed_at(estimator: &Estimator, rate_bytes_per_s: u64, rtt_us: u32, suffers_loss: bool) -> u16 {
     let now = &estimator.now;
     let window_bytes = if now.window_bytes > 0 { now.window_bytes } else { STOCK_WINDOW_BYTES };
     let spared = scaled(rate_bytes_per_s, SPARE);
-    let mut lanes = bytes_in(spared, u64::from(now.rtt_min_us)).div_ceil(window_bytes);
+    let mut lanes = bytes_in(spared, u64::from(rtt_us)).div_ceil(window_bytes);
     if suffers_loss && now.random_loss_ppm > 0 {
         let lane = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, estimator.mss_bytes).max(1);
-        lanes = lanes.max(spared.div_ceil(lane));
+        lanes = lanes.max(spared.saturating_mul(2).div_ceil(lane));
     }
     u16::try_from(lanes).unwrap_or(u16::MAX).clamp(1, AUTO_LANES_MAX)
 }
@@ -91,7 +100,9 @@ impl LaneCount {
             floor: None,
             next_us: 0,
             yield_us: 0,
+            others_took: false,
             plenty_since_us: None,
+            verdict_us: VERDICT_US,
         }
     }
 
@@ -110,18 +121,16 @@ impl LaneCount {
             return;
         }
         if let Some(trial) = self.trial {
-            self.judge(step.at_us, now.rate_bytes_per_s, trial);
+            self.judge(step.at_us, estimator, pacer, trial, control);
             return;
         }
         let at_us = step.at_us;
-        if pacer.is_contended() {
-            let needed = needed(estimator, now.rate_bytes_per_s, suffers_loss);
-            // By halves, so that those that stay can grow into their share.
-            if needed < self.lanes && at_us >= self.yield_us {
-                self.yield_us = at_us.saturating_add((10 * levels.rtt_us).max(YIELD_US_MIN));
-                let lanes = needed.max(self.lanes / 2);
-                (self.lanes, self.reason) = (lanes, "others use the path: no more lanes than our share needs");
-            }
+        if pacer.bound_bytes_per_s().is_some() || now.rate_bytes_per_s > scaled(estimator.best_rate_bytes_per_s, ALONE)
+        {
+            self.others_took = false;
+        }
+        if pacer.is_contended() || self.others_took {
+            self.share(at_us, estimator, suffers_loss);
             return;
         }
         let held = now.receive_window_permille.saturating_add(now.send_buffer_permille) > 500;
@@ -129,10 +138,22 @@ impl LaneCount {
             && pacer.is_full(estimator)
         {
             let needed = needed(estimator, capacity, suffers_loss).max(FAR_LANES_MIN);
-            self.settle(at_us, estimator, needed);
-        } else if held && levels.queueing_us <= levels.high_us {
+            if !pacer.is_draining() {
+                self.settle(at_us, estimator, needed);
+            }
+        } else if held && levels.least_us <= levels.high_us {
             self.grow(at_us, estimator, now.rate_bytes_per_s, "windows are smaller than the path: more of them");
-        } else if levels.queueing_us > levels.low_us || now.phase == Phase::Ramp {
+        } else if pacer.bound_bytes_per_s().is_none()
+            && now.phase == Phase::Steady
+            && now.congestion_loss_ppm > 0
+            && now.random_loss_ppm == 0
+        {
+            // The link is full, of us or of others, and its queue too short to tell.
+            let by_window = bytes_in(now.rate_bytes_per_s, levels.rtt_us).div_ceil(SLOW_WINDOW_BYTES);
+            let by_window = u16::try_from(by_window).unwrap_or(AUTO_LANES_MAX).min(AUTO_LANES_MAX);
+            let needed = needed_at(estimator, now.rate_bytes_per_s, now.rtt_us, suffers_loss);
+            self.settle(at_us, estimator, needed.max(by_window).max(FAR_LANES_MIN));
+        } else if levels.least_us > levels.low_us || now.phase == Phase::Ramp {
             // The path is full, or will soon be.
         } else if control.is_loss_based && !control.may_change && now.random_loss_ppm > 0 {
             // Lanes may still be faster than they can stay: more of them must gain on what these will come to.
@@ -143,6 +164,28 @@ impl LaneCount {
             && bytes_in(now.rate_bytes_per_s, levels.rtt_us) / u64::from(self.lanes.max(1)) > SLOW_WINDOW_BYTES
         {
             self.grow(at_us, estimator, now.rate_bytes_per_s, "large windows grow slowly: more lanes");
+        }
+    }
+
+    /// Others are there. With more lanes than one we would take more than one of them; with too few, those that yield to nobody
+    /// would leave us nothing. So the lanes go down while we have more than half of what we ever had, and up below a third.
+    fn share(&mut self, at_us: u64, estimator: &Estimator, suffers_loss: bool) {
+        let (rate, best) = (estimator.now.rate_bytes_per_s, estimator.best_rate_bytes_per_s);
+        self.plenty_since_us = None;
+        if at_us < self.yield_us {
+            return;
+        }
+        // The windows have to cover the others' queue, too.
+        let needed = needed_at(estimator, rate, estimator.now.rtt_us, suffers_loss);
+        let before = self.lanes;
+        if rate < best / 3 && self.lanes < SHARING_LANES_MAX {
+            (self.lanes, self.reason) = (self.lanes + 1, "others leave us less than a third");
+        } else if needed < self.lanes && (rate > best / 2 || self.lanes > SHARING_LANES_MAX) {
+            self.lanes = needed.max(self.lanes / 2);
+            self.reason = "others use the path: no more lanes than our share needs";
+        }
+        if self.lanes != before {
+            self.yield_us = at_us.saturating_add((20 * u64::from(estimator.now.rtt_us)).max(YIELD_US_MIN));
         }
     }
 
@@ -174,11 +217,29 @@ impl LaneCount {
 
     fn change(&mut self, at_us: u64, estimator: &Estimator, rate_before: u64, lanes: u16, reason: &'static str) {
         let judge_at_us = at_us.saturating_add(settling_us(estimator));
-        self.trial = Some(Trial { before: self.lanes, rate_before, judge_at_us });
+        self.trial = Some(Trial {
+            before: self.lanes,
+            rate_before,
+            loss_ppm_before: estimator.now.random_loss_ppm,
+            judge_at_us,
+        });
         (self.lanes, self.reason) = (lanes, reason);
     }
 
-    fn judge(&mut self, at_us: u64, rate: u64, trial: Trial) {
+    /// Lanes that began faster than losses let them stay still slow down while they are judged. More lanes are right all the same
+    /// where the losses come by chance; where more lanes lose more, someone limits the rate.
+    fn is_slowed_by_chance(&self, estimator: &Estimator, trial: Trial, control: Control) -> bool {
+        let (now, before_ppm) = (&estimator.now, trial.loss_ppm_before);
+        let lane = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, estimator.mss_bytes);
+        let lanes = lane.saturating_mul(u64::from(self.lanes));
+        control.is_loss_based
+            && now.random_loss_ppm > 0
+            && (now.rate_bytes_per_s / 2 < lanes || lanes < trial.rate_before)
+            && (before_ppm == 0 || now.random_loss_ppm <= before_ppm.saturating_add(before_ppm / 2))
+    }
+
+    fn judge(&mut self, at_us: u64, estimator: &Estimator, pacer: &Pacer, trial: Trial, control: Control) {
+        let rate = estimator.now.rate_bytes_per_s;
         let grew = self.lanes > trial.before;
         if grew && rate > scaled(trial.rate_before, GAINED_MUCH) {
             self.trial = None;
@@ -188,11 +249,20 @@ impl LaneCount {
             return;
         }
         self.trial = None;
-        let until_us = at_us.saturating_add(VERDICT_US);
-        if grew && rate < scaled(trial.rate_before, GAINED) {
+        let until_us = at_us.saturating_add(self.verdict_us);
+        if grew && rate < scaled(trial.rate_before, GAINED) && !self.is_slowed_by_chance(estimator, trial, control) {
             self.ceiling = Some((trial.before, until_us));
+            self.verdict_us = (self.verdict_us * 2).min(VERDICT_US_MAX);
             (self.lanes, self.reason) = (trial.before, "more lanes gained nothing");
-        } else if !grew && rate < scaled(trial.rate_before, HARMED) {
+        } else if grew || rate >= scaled(trial.rate_before, HARMED) {
+            // As it should be.
+        } else if pacer.bound_bytes_per_s().is_none()
+            && estimator.resent_bytes_over(STILL_LOSES_US) > 0
+            && bytes_in(trial.rate_before, u64::from(estimator.now.rtt_us)) < SLOW_WINDOW_BYTES
+        {
+            // It is as full as it was, and windows so small would soon have grown again: somebody took what we gave up.
+            self.others_took = true;
+        } else {
             self.floor = Some((trial.before, until_us));
             (self.lanes, self.reason) = (trial.before, "fewer lanes were slower");
         }
@@ -219,7 +289,13 @@ const DECIDE_US_MIN: u64 = 300_000;
 const SETTLING_US_MIN: u64 = 1_500_000;
 /// Fewer lanes must have sufficed for so long.
 const PLENTY_US: u64 = 3_000_000;
-const YIELD_US_MIN: u64 = 1_500_000;
+const YIELD_US_MIN: u64 = 2_000_000;
+/// Lanes that we insist on where others yield to nobody: a stream at a constant rate, or flows that do not mind losses.
+const SHARING_LANES_MAX: u16 = 8;
+/// Share of the best rate from which nobody else can be there.
+const ALONE: f64 = 0.9;
+/// Between two losses of a flow that keeps a short queue full.
+const STILL_LOSES_US: u64 = 6_000_000;
 /// More lanes must bring 5 %; a change of less is chance.
 const GAINED: f64 = 1.05;
 /// So much that the next step need not wait for the end of the trial.
@@ -228,6 +304,7 @@ const GAINED_MUCH: f64 = 1.5;
 const HARMED: f64 = 0.95;
 /// A verdict holds for a minute: paths change.
 const VERDICT_US: u64 = 60_000_000;
+const VERDICT_US_MAX: u64 = 960_000_000;
 
 #[cfg(test)]
 mod tests {

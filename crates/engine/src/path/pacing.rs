@@ -1,12 +1,12 @@
 //! How fast all lanes may send together.
 //!
 //! ```text
-//!             a queue stands, the rate has levelled off          empty
-//!   Free -------------------------------------------> Draining ---------> Holding --+ now and then a little more:
-//!     ^                                                |    ^ a queue stands |   ^  | no queue: that is the capacity
-//!     |                                  again and again|    +---------------+   +--+
-//!     +--------------- Contended <---------------------+
-//!       gone, or time to look
+//!   Free       no bound             a queue stands, and the rate grows no more  -> Draining
+//!   Draining   below the rate       the queue is gone                           -> Holding
+//!                                   it does not shorten, so it is not ours      -> Contended
+//!   Holding    98 % of capacity     now and then a little more; without a queue that is the new capacity
+//!                                   a queue stands                              -> Draining; again and again -> Contended
+//!   Contended  no bound             no queue any more, or time to look again    -> Free
 //! ```
 //! While a queue stands the link is full whatever we do, so that draining costs nothing until the queue is empty. Several
 //! lanes of any congestion control keep a queue; a common bound just below the capacity keeps none.
@@ -40,6 +40,9 @@ struct Drain {
     capacity_bytes_per_s: u64,
     bound_bytes_per_s: u64,
     queueing_us: u32,
+    /// Until then the queue should have become shorter, by as much as we hold back; later it should be gone.
+    look_us: u64,
+    least_fall_us: u32,
     deadline_us: u64,
     /// Most that was delivered while the queue stood and the bound was in force: the link at work. Repairs of what was lost
     /// before may slow the lanes down at times, so that the mean would be too little.
@@ -101,8 +104,13 @@ impl Pacer {
         match &self.state {
             State::Free | State::Contended { .. } => false,
             State::Draining(drain) => reached(drain.bound_bytes_per_s),
-            State::Holding(hold) => reached(hold.bound_bytes_per_s),
+            State::Holding(hold) => reached(hold.bound_bytes_per_s.min(hold.capacity_bytes_per_s)),
         }
+    }
+
+    /// A queue is being drained: what the path carries will be known when it is empty.
+    pub(super) fn is_draining(&self) -> bool {
+        matches!(self.state, State::Draining(_))
     }
 
     /// Why the bound is what it is.
@@ -155,8 +163,10 @@ impl Pacer {
             capacity_bytes_per_s,
             bound_bytes_per_s: scaled(capacity_bytes_per_s, factor).max(1),
             queueing_us,
+            look_us: at_us.saturating_add(2 * levels.rtt_us + DRAIN_LOOK_US),
+            least_fall_us: (DRAIN_LOOK_US as f64 * (1.0 - factor) * DRAIN_LEAST_SHARE) as u32,
             deadline_us: at_us.saturating_add(2 * drained_us + 4 * levels.rtt_us + DRAIN_SLACK_US),
-            full_from_us: at_us.saturating_add(levels.rtt_us),
+            full_from_us: at_us.saturating_add(2 * levels.rtt_us),
             full_bytes_per_s: 0,
             raise: after.0,
             probe_in_us: after.1,
@@ -165,33 +175,37 @@ impl Pacer {
 
     fn draining(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut drain: Drain) {
         let after = (drain.raise, drain.probe_in_us);
-        if levels.queueing_us <= levels.low_us {
+        if levels.least_us <= levels.low_us {
             let measured = drain.full_bytes_per_s;
             let capacity = if measured > 0 { measured } else { drain.capacity_bytes_per_s };
             self.hold(step.at_us, capacity, after);
             return;
         }
-        if step.at_us > drain.full_from_us {
+        if step.at_us <= drain.full_from_us {
+            // What was on its way when the bound came still arrives, and the longer queue needs more restraint.
+            if levels.queueing_us > drain.queueing_us {
+                let full_from_us = drain.full_from_us;
+                self.drain(step.at_us, levels, drain.capacity_bytes_per_s, after);
+                let State::Draining(longer) = &mut self.state else { return };
+                longer.full_from_us = full_from_us;
+                drain = *longer;
+            }
+        } else {
             drain.full_bytes_per_s = drain.full_bytes_per_s.max(estimator.now.rate_bytes_per_s);
         }
-        // What was sent before the bound still arrives: the longer queue needs more restraint.
-        if levels.queueing_us > drain.queueing_us.saturating_add(levels.high_us)
-            && step.at_us <= drain.full_from_us + levels.rtt_us
-        {
-            self.drain(step.at_us, levels, drain.capacity_bytes_per_s.max(drain.full_bytes_per_s), after);
-            return;
-        }
         self.state = State::Draining(drain);
-        if step.at_us <= drain.deadline_us {
-            return;
-        }
         let rate = estimator.now.rate_bytes_per_s.max(1);
-        if levels.queueing_us < drain.queueing_us / 10 * 7 {
-            self.drain(step.at_us, levels, rate.min(drain.capacity_bytes_per_s), after);
-        } else if self.suspect() {
+        let has_fallen = levels.least_us.saturating_add(drain.least_fall_us) <= drain.queueing_us;
+        let obeyed = rate >= scaled(drain.bound_bytes_per_s, REACHED);
+        if step.at_us > drain.look_us && !has_fallen && obeyed {
+            // We held back, and it did not become shorter: it is not ours.
             self.contend(step.at_us);
-        } else {
-            self.drain(step.at_us, levels, rate.min(drain.capacity_bytes_per_s), after);
+        } else if step.at_us > drain.deadline_us {
+            if levels.least_us >= drain.queueing_us / 10 * 7 && self.suspect() {
+                self.contend(step.at_us);
+            } else {
+                self.drain(step.at_us, levels, rate.min(drain.capacity_bytes_per_s), after);
+            }
         }
     }
 
@@ -266,6 +280,8 @@ impl Pacer {
 pub(super) struct Levels {
     pub(super) rtt_us: u64,
     pub(super) queueing_us: u32,
+    /// The least of the last samples: a busy host delays some of them, a queue all.
+    pub(super) least_us: u32,
     /// Above it a queue stands.
     pub(super) high_us: u32,
     /// Below it none does.
@@ -278,6 +294,7 @@ impl Levels {
         Self {
             rtt_us: u64::from(estimator.now.rtt_us.max(1)),
             queueing_us: estimator.now.queueing_us,
+            least_us: estimator.queueing_over(LEAST_US).0.min(estimator.now.queueing_us),
             high_us,
             low_us: high_us / 3,
         }
@@ -298,6 +315,8 @@ const QUEUE_HIGH_US_MIN: u32 = 10_000;
 const QUEUE_HIGH_US_MAX: u32 = 20_000;
 /// Two samples in a row: one may be a burst.
 const STANDING_US_MIN: u64 = 150_000;
+/// Three samples.
+const LEAST_US: u64 = 250_000;
 /// Share of the capacity that is asked for: 2 % drain a queue of 10 ms in half a second.
 const BELOW_CAPACITY: f64 = 0.98;
 /// Shares while a queue drains; below, an error in the estimate would leave the link empty for a round trip.
@@ -305,6 +324,9 @@ const DRAIN_LEAST: f64 = 0.80;
 const DRAIN_MOST: f64 = 0.95;
 /// A queue drains in about this time, or four round trips.
 const DRAIN_US_MIN: u64 = 1_000_000;
+/// After two round trips and this time the queue must have become shorter by this share of what we held back.
+const DRAIN_LOOK_US: u64 = 1_000_000;
+const DRAIN_LEAST_SHARE: f64 = 0.3;
 const DRAIN_SLACK_US: u64 = 500_000;
 /// A bound is reached from here: pacing and lanes that repair losses fall short of it by some percent.
 const REACHED: f64 = 0.93;

@@ -151,7 +151,7 @@ fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<L
     let fills_peer = now.peer_window_bytes > 0 && in_flight_bytes >= now.peer_window_bytes / 100 * FULL_PERCENT;
     let receive_window_us = now.receive_window_limited_us.saturating_sub(last.receive_window_limited_us).min(busy_us);
     let told_other = receive_window_us.saturating_mul(2) > busy_us;
-    let send_buffer_full = told_full || (has_cwnd_left && fills_buffer && !told_other && resent_bytes == 0);
+    let send_buffer_full = told_full || (has_cwnd_left && fills_buffer && !told_other);
     Some(LaneStep {
         delivered_bytes: now.delivered_bytes.saturating_sub(last.delivered_bytes),
         sent_bytes: now.sent_bytes.saturating_sub(last.sent_bytes),

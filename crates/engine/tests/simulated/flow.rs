@@ -9,6 +9,8 @@ pub enum Control {
     Cubic,
     Reno,
     Bbr,
+    /// None at all: a stream at a rate that yields to nobody.
+    Constant,
 }
 
 impl Control {
@@ -149,7 +151,10 @@ impl Flow {
             return 0.0;
         }
         let rto_us = self.srtt_us + 200_000.0;
-        if self.control != Control::Bbr && self.in_flight < 1.0 && (now_us - self.last_sent_us) as f64 > rto_us {
+        if matches!(self.control, Control::Cubic | Control::Reno)
+            && self.in_flight < 1.0
+            && (now_us - self.last_sent_us) as f64 > rto_us
+        {
             // Slow start after idle (RFC 2861).
             self.ssthresh = self.ssthresh.max(0.75 * self.cwnd);
             self.cwnd = (self.cwnd / 2.0).max(10.0 * MSS);
@@ -225,6 +230,7 @@ impl Flow {
                 let rate = (self.acked - acked_at_sent) / (rtt_us / 1e6);
                 self.cwnd = self.bbr.on_ack(rate, rtt_us, bytes, self.cwnd, self.in_flight, now_us);
             }
+            Control::Constant => {}
             Control::Cubic | Control::Reno if !was_limited => {}
             Control::Cubic | Control::Reno if self.cwnd < self.ssthresh => self.cwnd += bytes,
             Control::Reno => self.cwnd += MSS * bytes / self.cwnd,
@@ -236,7 +242,7 @@ impl Flow {
     pub fn on_loss(&mut self, bytes: f64, sent_us: u64, now_us: u64) {
         self.in_flight = (self.in_flight - bytes).max(0.0);
         self.to_repeat += bytes;
-        if sent_us < self.reduced_at_us || self.control == Control::Bbr {
+        if sent_us < self.reduced_at_us || matches!(self.control, Control::Bbr | Control::Constant) {
             return;
         }
         self.reduced_at_us = now_us;
@@ -268,7 +274,8 @@ impl Cubic {
             (self.w_max, self.epoch_us, self.k_s, self.reno) = (w, now_us, 0.0, w);
         }
         let t = (now_us.saturating_sub(self.epoch_us) as f64 + rtt_us) / 1e6;
-        let target = (0.4 * (t - self.k_s).powi(3) + self.w_max).min(1.5 * w);
+        let late_s = t - self.k_s;
+        let target = (0.4 * late_s * late_s * late_s + self.w_max).min(1.5 * w);
         let acked = bytes / MSS;
         self.reno += 3.0 * 0.3 / 1.7 * acked / w;
         let grown = if target > w { w + (target - w) / w * acked } else { w + 0.01 * acked / w };

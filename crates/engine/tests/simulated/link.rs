@@ -22,6 +22,11 @@ impl Link {
         Self { bytes_per_s, rtt_us: rtt_ms * 1000, queue_bytes: bdp.clamp(150_000.0, 64e6), loss: 0.0 }
     }
 
+    /// Another queue.
+    pub fn queue_ms(self, ms: f64) -> Self {
+        Self { queue_bytes: self.bytes_per_s * ms / 1e3, ..self }
+    }
+
     pub fn loss(self, loss: f64) -> Self {
         Self { loss, ..self }
     }
@@ -215,7 +220,8 @@ impl World {
         events
     }
 
-    fn uniform(&mut self) -> f64 {
+    /// A number from 0 to 1.
+    pub fn uniform(&mut self) -> f64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;

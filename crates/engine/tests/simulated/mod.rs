@@ -1,7 +1,7 @@
 //! A path in virtual time, and the tuner running on it.
 //!
 //! ```text
-//!   flow   TCP: cubic, reno, bbr; windows, pacing           -> bytes to send, counters
+//!   flow   TCP: cubic, reno, bbr, or none; windows, pacing  -> bytes to send, counters
 //!   link   bytes of all flows -> one queue -> rate, loss    -> acknowledgements a round trip later
 //!   run    the tuner, lanes that take time to come          -> what came of it
 //! ```

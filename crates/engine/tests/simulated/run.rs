@@ -31,6 +31,12 @@ pub struct Setting {
     pub supply: f64,
     /// Without the tuner, this many lanes.
     pub plain_lanes: Option<u16>,
+    /// How long the foreign flows are alone before we come.
+    pub late_s: u64,
+    /// Smoothed round-trip times are read with up to this much on top.
+    pub jitter_us: u32,
+    /// Bytes per second of a foreign flow without congestion control.
+    pub constant_bytes_per_s: f64,
     pub seed: u64,
 }
 
@@ -50,6 +56,9 @@ impl Setting {
             changes: Vec::new(),
             supply: f64::INFINITY,
             plain_lanes: None,
+            late_s: 0,
+            jitter_us: 0,
+            constant_bytes_per_s: 0.0,
             seed: 1,
         }
     }
@@ -205,24 +214,35 @@ impl Runner {
         let mut world = World::new(setting.link, setting.seed);
         world.supply = setting.supply;
         for (control, from_us, _) in &setting.foreign {
-            world.flows.push(Flow::new(*control, *from_us, 45e6, 32e6));
+            let mut flow = Flow::new(*control, *from_us, 45e6, 32e6);
+            if *control == Control::Constant {
+                (flow.cwnd, flow.pacing) = (f64::INFINITY, Some(setting.constant_bytes_per_s));
+            }
+            world.flows.push(flow);
         }
-        let tuner = Tuner::new(setting.wishes.clone(), setting.link.rtt_us as u32, 8);
+        let tuner = Tuner::new(Wishes::default(), 0, 8);
         let control = Control::named(&setting.wishes.host_congestion_control);
         let foreign = setting.foreign.len();
         Self { setting, world, tuner, control, advice: Vec::new(), foreign }
     }
 
     fn run(mut self) -> Outcome {
+        let seconds = self.setting.seconds + self.setting.late_s;
+        while self.world.now_us < self.setting.late_s * 1_000_000 {
+            self.surroundings();
+            self.world.step(|_| false);
+        }
+        let connect_us = self.setting.link.rtt_us + self.world.queueing_us() as u64;
+        self.tuner = Tuner::new(self.setting.wishes.clone(), connect_us as u32, 8);
         let mut first = self.tuner.first();
         if let Some(lanes) = self.setting.plain_lanes {
             (first.lanes, first.pacing_bytes_per_s, first.congestion_control) = (lanes, None, None);
         }
         self.carry_out(&first);
-        self.advice.push((0, first));
+        self.advice.push((self.world.now_us, first));
         let mut points = Vec::new();
-        let mut next_us = SAMPLE_US;
-        while self.world.now_us < self.setting.seconds * 1_000_000 {
+        let mut next_us = self.world.now_us + SAMPLE_US;
+        while self.world.now_us < seconds * 1_000_000 {
             self.surroundings();
             let foreign = self.foreign;
             self.world.step(|flow| flow >= foreign);
@@ -248,7 +268,10 @@ impl Runner {
     fn sample(&mut self) -> Point {
         let lanes = self.world.flows[self.foreign..].iter().enumerate();
         let connected = lanes.filter(|(_, flow)| flow.starts_us <= self.world.now_us);
-        let lanes = connected.map(|(lane, flow)| reading(lane, flow)).collect();
+        let mut lanes: Vec<LaneReading> = connected.map(|(lane, flow)| reading(lane, flow)).collect();
+        for lane in &mut lanes {
+            lane.rtt_us += (self.world.uniform() * f64::from(self.setting.jitter_us)) as u32;
+        }
         let has_more_work = self.setting.supply.is_infinite();
         let sample = Sample { at_us: self.world.now_us, lanes, has_more_work };
         if let Some(advice) = self.tuner.on_sample(&sample)
@@ -277,7 +300,7 @@ impl Runner {
         }
         while self.world.flows.len() - foreign < usize::from(advice.lanes) {
             // Connect, then the handshake of the session.
-            let starts_us = now_us + if now_us == 0 { 0 } else { 2 * self.setting.link.rtt_us };
+            let starts_us = now_us + if self.advice.is_empty() { 0 } else { 2 * self.setting.link.rtt_us };
             let Windows { send, receive } = self.setting.windows;
             // As `haul` sets it up on far paths.
             let mut flow = Flow::new(self.control, starts_us, send, receive);
