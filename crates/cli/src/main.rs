@@ -11,6 +11,7 @@ mod figures;
 mod job;
 mod json;
 mod key;
+mod limit;
 mod manifest_out;
 mod pages;
 mod printable;

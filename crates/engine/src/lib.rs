@@ -10,6 +10,7 @@
 //!   window     items in manifest order                -> what may be settled now
 //!   tally      both streams of a session              -> totals, what to tell the user
 //!   attribute  where lane time went                   -> what limited the transfer
+//!   remedy     the limit, both hosts, the path        -> what would help
 //! ```
 //! Time and randomness are arguments. `no_std` makes the compiler keep that promise.
 
@@ -25,6 +26,7 @@ pub mod journal;
 pub mod ledger;
 pub mod pace;
 pub mod plan;
+pub mod remedy;
 pub mod schedule;
 pub mod tally;
 pub mod window;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use haul_engine::remedy::Host;
 use haul_net::{NetError, PublicKey, Stream, dial};
 use haul_wire::control::{AgentHello, Control, Role, Start};
 
@@ -144,6 +145,11 @@ impl Remote {
 
     pub(crate) fn key(&self) -> PublicKey {
         PublicKey(self.hello.key)
+    }
+
+    /// What it said about itself, for the report.
+    pub(crate) fn host(&self) -> Host {
+        Host { place: self.place.to_string(), cpus: self.hello.cpus, limits: self.hello.limits.clone() }
     }
 
     /// Gives it its role.
