@@ -10,6 +10,7 @@ mod failure;
 mod figures;
 mod job;
 mod json;
+mod kept;
 mod key;
 mod limit;
 mod manifest_out;
@@ -21,6 +22,7 @@ mod report;
 mod serve;
 mod signals;
 mod verify;
+mod why;
 
 use std::process::ExitCode;
 
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
     match Typed::parse_from(std::env::args_os()) {
         Ok((typed, filters)) => match &typed.command {
             Command::Cp(cp) => copy::run(cp, &filters),
+            Command::Why(typed) => why::run(typed),
             Command::Verify(typed) => verify::run(typed),
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),

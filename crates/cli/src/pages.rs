@@ -66,7 +66,7 @@ mod tests {
     fn there_is_a_page_for_each_command_with_its_flags() {
         let pages = pages().unwrap();
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["haul", "haul-cp", "haul-verify", "haul-key", "haul-serve", "haul-completions"]);
+        assert_eq!(names, ["haul", "haul-cp", "haul-why", "haul-verify", "haul-key", "haul-serve", "haul-completions"]);
         let text = String::from_utf8(pages[1].1.clone()).unwrap();
         for word in ["files\\-from", "TRAILING SLASH", "EXIT STATUS", "lanes"] {
             assert!(text.contains(word), "{word}");
