@@ -223,6 +223,9 @@ pub struct Cp {
     /// Events as JSON, one object a line, on standard output
     #[arg(long, help_heading = SAID)]
     pub json: bool,
+    /// Add a line each second: what moved, lanes, round trip and queues of the path, and what holds it right now
+    #[arg(long, conflicts_with_all = ["quiet", "json"], help_heading = SAID)]
+    pub live: bool,
     /// Show progress even when standard error is not a terminal, as lines
     #[arg(long, help_heading = SAID)]
     pub progress: bool,

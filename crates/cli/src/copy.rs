@@ -104,6 +104,7 @@ fn manner(typed: &Cp) -> Manner {
         quiet: typed.quiet,
         verbose: typed.verbose > 0,
         dry_run: typed.dry_run,
+        live: typed.live,
         show: Show::choose(typed.progress, typed.no_progress, typed.quiet, std::io::stderr().is_terminal()),
     }
 }

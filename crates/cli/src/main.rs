@@ -13,6 +13,7 @@ mod json;
 mod kept;
 mod key;
 mod limit;
+mod live;
 mod manifest_out;
 mod pages;
 mod printable;

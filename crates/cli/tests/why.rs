@@ -153,3 +153,17 @@ fn a_report_that_cannot_be_kept_is_no_matter_of_the_copy() {
     assert!(nowhere.unwrap().status.success());
     assert!(!scene.path().join("relative").exists(), "a relative path is ignored");
 }
+
+#[test]
+fn live_adds_a_line_a_second() {
+    let scene = Scene::new();
+    // 3 MiB at 1.5 MB/s: two seconds.
+    let output = scene.haul(&["cp", "--live", "--no-flush", "--rate", "1500kB", "tree", "to"]);
+    assert!(output.status.success());
+    let said = text(&output.stderr);
+    let line = said.lines().next().unwrap_or_else(|| panic!("no line"));
+    assert!(line.starts_with("  0.0-1.") && line.contains(" s  ") && line.contains("/s ("), "{said}");
+    for flag in ["--json", "-q"] {
+        assert_eq!(scene.haul(&["cp", "--live", flag, "tree", "to"]).status.code(), Some(1), "{flag}");
+    }
+}
