@@ -15,3 +15,4 @@ mod lanes;
 mod memory;
 mod resume;
 mod stage;
+mod why;
