@@ -88,7 +88,7 @@ fn keep_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar
         ended_at_s: now.as_secs(),
         sources: job.sources.iter().take(SOURCES_KEPT).map(named).collect(),
         target: named(&job.target),
-        summary: ended.as_ref().ok().map(report::closing_line),
+        summary: ended.as_ref().ok().map(report::summary),
         report: ended.as_ref().ok().map(|report| json::of_report(report, code)),
         error: ended.as_ref().err().map(json::of_error),
         so_far,

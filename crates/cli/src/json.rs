@@ -364,9 +364,9 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         path: of_path(&r.path),
         source: of_host(&r.source),
         target: of_host(&r.target),
-        remedies: limit::advice(r)
+        remedies: limit::remedies(r)
             .into_iter()
-            .map(|advice| RemedyLine { text: advice.words, command: advice.command })
+            .map(|remedy| RemedyLine { text: remedy.words, command: remedy.command })
             .collect(),
         failures: r.failures.iter().map(|(path, why)| Failure { path: named(path), why: why.clone() }).collect(),
     }

@@ -25,7 +25,7 @@ pub struct Kept {
     pub ended_at_s: u64,
     pub sources: Vec<Named>,
     pub target: Named,
-    /// The closing line.
+    /// The closing line, without the word on `haul why`.
     pub summary: Option<String>,
     pub report: Option<ReportLine>,
     /// Why there is no report.
@@ -136,7 +136,7 @@ pub mod tests {
             ended_at_s: 1_700_000_000,
             sources: vec![json::named(b"data/run42")],
             target: json::named(b"host-b:/data"),
-            summary: Some(crate::report::closing_line(&report())),
+            summary: Some(crate::report::summary(&report())),
             report: Some(json::of_report(&report(), 0)),
             error: None,
             so_far: SoFar { elapsed_s: 12.3, ..SoFar::default() },

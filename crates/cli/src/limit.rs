@@ -5,9 +5,9 @@ use haul_transfer::{Buffer, Cause, End, Remedy, Report};
 use crate::figures::{bits, bytes, counted, duration, latency, parts, percent, rate};
 use crate::printable::printable;
 
-/// Advice for a person.
+/// What would help, for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advice {
+pub struct RemedyText {
     /// One or two sentences.
     pub words: String,
     /// To be typed as it is, on the host that the words name.
@@ -38,11 +38,11 @@ pub fn limited_by(report: &Report) -> Option<String> {
 }
 
 /// What would help, the best first.
-pub fn advice(report: &Report) -> Vec<Advice> {
-    report.remedies.iter().map(|remedy| advise(remedy, report)).collect()
+pub fn remedies(report: &Report) -> Vec<RemedyText> {
+    report.remedies.iter().map(|remedy| text(remedy, report)).collect()
 }
 
-fn advise(remedy: &Remedy, report: &Report) -> Advice {
+fn text(remedy: &Remedy, report: &Report) -> RemedyText {
     let place = |at: &End| match at {
         End::Source => printable(&report.source.place),
         End::Target => printable(&report.target.place),
@@ -67,7 +67,7 @@ fn advise(remedy: &Remedy, report: &Report) -> Advice {
                 "modprobe tcp_{name}; sysctl -w net.ipv4.tcp_allowed_congestion_control='{}'",
                 printable(names)
             );
-            return Advice { words, command: Some(command) };
+            return RemedyText { words, command: Some(command) };
         }
         Remedy::FindLoss { resent_ppm } => format!(
             "{} of the bytes were sent again though no queue stood: a damaged cable or optic, or a device that polices \
@@ -124,10 +124,10 @@ fn advise(remedy: &Remedy, report: &Report) -> Advice {
             "Nothing was measured on the path. 'haul cp --live' shows it while a longer copy runs.".to_owned()
         }
     };
-    Advice { words, command: None }
+    RemedyText { words, command: None }
 }
 
-fn raise(buffer: &Buffer, place: &str) -> Advice {
+fn raise(buffer: &Buffer, place: &str) -> RemedyText {
     let needs = match buffer.path_bytes {
         Some(path_bytes) => format!(
             "this path needs {} ({} x {})",
@@ -142,7 +142,7 @@ fn raise(buffer: &Buffer, place: &str) -> Advice {
         End::Source => ("tcp_wmem", "4096 16384"),
         End::Target => ("tcp_rmem", "4096 131072"),
     };
-    Advice {
+    RemedyText {
         words: format!(
             "{place} lets one connection have {} under way; {needs}. Raise it there, as root, or with 'haul tune':",
             bytes(buffer.grants_bytes)
@@ -233,12 +233,12 @@ mod tests {
             Remedy::DirectPath,
             Remedy::LookAtPath,
         ];
-        let told = advice(&haul_transfer::Report { remedies, ..report() });
+        let told = super::remedies(&haul_transfer::Report { remedies, ..report() });
         let text: String = told
             .iter()
-            .map(|advice| match &advice.command {
-                Some(command) => format!("{}\n    {command}\n", advice.words),
-                None => format!("{}\n", advice.words),
+            .map(|remedy| match &remedy.command {
+                Some(command) => format!("{}\n    {command}\n", remedy.words),
+                None => format!("{}\n", remedy.words),
             })
             .collect();
         insta::assert_snapshot!("remedies", text);

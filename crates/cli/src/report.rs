@@ -11,6 +11,17 @@ use crate::printable::printable;
 
 /// The one closing line, without newline.
 pub fn closing_line(report: &Report) -> String {
+    // Worth a look only where something can be set.
+    let look = if report.remedies.iter().any(Remedy::is_a_setting) { " (see 'haul why')" } else { "" };
+    line(report, look)
+}
+
+/// The closing line for `haul why` itself.
+pub fn summary(report: &Report) -> String {
+    line(report, "")
+}
+
+fn line(report: &Report, look: &str) -> String {
     if report.dry_run {
         return dry_run_line(report);
     }
@@ -28,8 +39,6 @@ pub fn closing_line(report: &Report) -> String {
         parts.push(verification(report));
         parts.push(lanes(report));
         if let Some(words) = limited_by(report) {
-            // Worth a look only where something can be set.
-            let look = if report.remedies.iter().any(Remedy::is_a_setting) { " (see 'haul why')" } else { "" };
             parts.push(format!("limited by {words}{look}"));
         }
         if report.files_kept > 0 {

@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn a_report_in_full() {
         let report = windowed();
-        let summary = Some(report::closing_line(&report));
+        let summary = Some(report::summary(&report));
         let kept = Kept { report: Some(json::of_report(&report, 0)), summary, ..kept() };
         insta::assert_snapshot!("why_in_full", in_full(&kept, 1_700_000_725));
     }

@@ -47,7 +47,7 @@ pub struct Facts<'a> {
     /// Lanes at most.
     pub lanes: u16,
     /// How the lanes went.
-    pub way: Way,
+    pub lane_path: LanePath,
     /// Payload that moved.
     pub bytes_moved: u64,
     /// The time of the job.
@@ -56,7 +56,7 @@ pub struct Facts<'a> {
 
 /// How the lanes went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum LanePath {
     /// Within one machine.
     Here,
     /// Connections of their own between the hosts.
@@ -228,11 +228,11 @@ fn against(cause: Cause, share: f64, facts: &Facts) -> Vec<Remedy> {
             .into()
         }
         Cause::Contention => [Remedy::AskForPriority].into(),
-        Cause::Network => match facts.way {
-            Way::Ssh => [Remedy::OpenPort].into(),
-            Way::ThroughHere => [Remedy::DirectPath].into(),
-            Way::Direct => [Remedy::LookAtPath].into(),
-            Way::Here => Vec::new(),
+        Cause::Network => match facts.lane_path {
+            LanePath::Ssh => [Remedy::OpenPort].into(),
+            LanePath::ThroughHere => [Remedy::DirectPath].into(),
+            LanePath::Direct => [Remedy::LookAtPath].into(),
+            LanePath::Here => Vec::new(),
         },
         Cause::RateLimit => {
             facts.asked.rate_bytes_per_s.map(|bytes_per_s| Remedy::HigherRate { bytes_per_s }).into_iter().collect()
@@ -262,7 +262,7 @@ fn processors(at: End, facts: &Facts) -> Vec<Remedy> {
     if facts.asked.compress && at == End::Source {
         found.push(Remedy::WithoutCompression);
     }
-    if facts.asked.cipher && facts.way != Way::Here {
+    if facts.asked.cipher && facts.lane_path != LanePath::Here {
         found.push(Remedy::WithoutCipher);
     }
     // A lane is one thread at each end.
@@ -398,7 +398,7 @@ mod tests {
             elapsed_us: 11_500_000,
         };
         let asked = Asked::default();
-        Facts { source, target, path, asked, lanes: 2, way: Way::Direct, bytes_moved: 200_000_000, phases }
+        Facts { source, target, path, asked, lanes: 2, lane_path: LanePath::Direct, bytes_moved: 200_000_000, phases }
     }
 
     #[track_caller]
@@ -524,9 +524,9 @@ mod tests {
     #[test]
     fn a_network_without_figures_is_known_by_the_way_of_the_lanes() {
         check(Cause::Network, |_| {}, &[Remedy::LookAtPath]);
-        check(Cause::Network, |facts| facts.way = Way::Ssh, &[Remedy::OpenPort]);
-        check(Cause::Network, |facts| facts.way = Way::ThroughHere, &[Remedy::DirectPath]);
-        check(Cause::Network, |facts| facts.way = Way::Here, &[]);
+        check(Cause::Network, |facts| facts.lane_path = LanePath::Ssh, &[Remedy::OpenPort]);
+        check(Cause::Network, |facts| facts.lane_path = LanePath::ThroughHere, &[Remedy::DirectPath]);
+        check(Cause::Network, |facts| facts.lane_path = LanePath::Here, &[]);
     }
 
     #[test]

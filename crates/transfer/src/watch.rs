@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_engine::attribute::{self, Phases};
-use haul_engine::remedy::{self, Asked, Facts, Host, Way};
+use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::limits::MIN_CHUNK_BYTES;
@@ -217,7 +217,7 @@ impl Watch {
             path: &sender.path,
             asked,
             lanes,
-            way: way(&ends.lane_path),
+            lane_path: lane_path(&ends.lane_path),
             bytes_moved: totals.bytes_moved,
             phases,
         };
@@ -361,11 +361,11 @@ pub(crate) fn asked(job: &Job) -> Asked {
     }
 }
 
-fn way(lane_path: &str) -> Way {
-    match lane_path {
-        "this machine" => Way::Here,
-        "ssh" => Way::Ssh,
-        "through this machine" => Way::ThroughHere,
-        _ => Way::Direct,
+fn lane_path(name: &str) -> LanePath {
+    match name {
+        "this machine" => LanePath::Here,
+        "ssh" => LanePath::Ssh,
+        "through this machine" => LanePath::ThroughHere,
+        _ => LanePath::Direct,
     }
 }
