@@ -203,6 +203,9 @@ fn path(text: &mut String, report: &ReportLine) {
     if report.lanes == 0 {
         return;
     }
+    if report.lane_path == HERE {
+        return;
+    }
     let _ = writeln!(text, "\nthe path");
     let at_end = if path.lanes > 0 { format!(", {} at the end", path.lanes) } else { String::new() };
     let named = [&report.lane_path, &report.cipher, &path.congestion_control];
@@ -235,9 +238,11 @@ fn hosts(text: &mut String, report: &ReportLine) {
     };
     let known = |n: u64, text: String| if n == 0 { "unknown".to_owned() } else { text };
     let size = |n: u64| known(n, bytes(n));
-    pair("", &|_| String::new());
     pair("source, target", &|host| printable(&host.place));
     pair("processors", &|host| known(host.cpus.into(), host.cpus.to_string()));
+    if report.lane_path == HERE {
+        return;
+    }
     pair("tcp_rmem, largest", &|host| size(host.tcp_rmem_max_bytes));
     pair("tcp_wmem, largest", &|host| size(host.tcp_wmem_max_bytes));
     pair("rmem_max", &|host| size(host.rmem_max_bytes));
@@ -251,9 +256,7 @@ fn hosts(text: &mut String, report: &ReportLine) {
 }
 
 fn row(text: &mut String, label: &str, value: &str) {
-    if !(label.is_empty() && value.trim().is_empty()) {
-        let _ = writeln!(text, "  {label:<LABEL_WIDTH$}  {value}");
-    }
+    let _ = writeln!(text, "  {label:<LABEL_WIDTH$}  {value}");
 }
 
 /// Words in lines of bounded length, all below the first.
@@ -295,6 +298,9 @@ fn ago(kept: &Kept, now_s: u64) -> String {
 fn seconds(s: f64) -> Duration {
     Duration::try_from_secs_f64(s.max(0.0)).unwrap_or_default()
 }
+
+/// The lane path of a copy that no network carries.
+const HERE: &str = "this machine";
 
 const LINE_WIDTH: usize = 100;
 const LABEL_WIDTH: usize = 20;

@@ -79,7 +79,7 @@ fn after_a_copy_it_shows_where_the_time_went() {
     // The closing line again, in lines of bounded length.
     let again = why.split("\n\n").next().unwrap().split_once('\n').unwrap().1.replace('\n', " ");
     assert_eq!(again, closing.trim_end().trim_end_matches(" (see 'haul why')"));
-    for words in ["limited by ", "where the lanes' time went", "the job\n", "the path\n", "the hosts\n", "processors"] {
+    for words in ["limited by ", "where the lanes' time went", "the job\n", "the hosts\n", "processors"] {
         assert!(why.contains(words), "{words}: {why}");
     }
     assert!(why.lines().all(|line| line.chars().count() <= 100), "{why}");
