@@ -24,9 +24,7 @@ pub struct Host {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Asked {
-    pub lanes: Option<u16>,
     pub rate_bytes_per_s: Option<u64>,
-    pub congestion_control: bool,
     pub cipher: bool,
     pub compress: bool,
     pub checksum: bool,
@@ -314,9 +312,10 @@ fn loss(facts: &Facts) -> Vec<Remedy> {
     if !path.congestion_control.starts_with(LOSS_TOLERANT) {
         let allowed = &facts.source.limits.allowed_congestion_controls;
         let allow = (!allowed.is_empty() && !allowed.iter().any(|name| name == LOSS_TOLERANT)).then(|| {
-            let mut names = allowed.clone();
-            names.push(LOSS_TOLERANT.into());
-            names.join(" ")
+            // It becomes a command that somebody types as root: a peer's words have no place in it, only names.
+            let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+            let names = allowed.iter().map(String::as_str).filter(|name| name.bytes().all(plain));
+            names.chain([LOSS_TOLERANT]).collect::<Vec<_>>().join(" ")
         });
         found.push(Remedy::CongestionControl { name: LOSS_TOLERANT, allow });
     }
@@ -476,6 +475,10 @@ mod tests {
             loss(&facts(&allowed, &target, &path)),
             [Remedy::CongestionControl { name: "bbr", allow: None }, lanes.clone(), find.clone()]
         );
+        let mut hostile = host(2);
+        hostile.limits.allowed_congestion_controls = vec!["cubic".into(), "'; reboot '".into()];
+        let found = loss(&facts(&hostile, &target, &path));
+        assert_eq!(found[0], Remedy::CongestionControl { name: "bbr", allow: Some("cubic bbr".into()) });
         let path = PathSummary { congestion_control: "bbr".into(), ..long_path() };
         assert_eq!(loss(&facts(&allowed, &target, &path)), [lanes, find]);
     }

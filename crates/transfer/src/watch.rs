@@ -351,9 +351,7 @@ fn chosen(what: &str) -> &'static str {
 pub(crate) fn asked(job: &Job) -> Asked {
     let (carriage, selection) = (&job.carriage, &job.selection);
     Asked {
-        lanes: carriage.lanes,
         rate_bytes_per_s: carriage.rate_bytes_per_s,
-        congestion_control: carriage.congestion_control.is_some(),
         cipher: carriage.cipher.is_some(),
         compress: carriage.compress,
         checksum: selection.checksum,
