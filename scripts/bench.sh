@@ -31,7 +31,7 @@ clean_up() {
 trap clean_up EXIT
 say() { echo "$*" >&2; }
 
-export HOME=$work/home XDG_CACHE_HOME=$work/home/.cache
+export HOME=$work/home XDG_CACHE_HOME=$work/home/.cache XDG_STATE_HOME=$work/home/.local/state
 chmod 755 "$work"
 mkdir -p "$HOME"
 start_sshd "$work/there"

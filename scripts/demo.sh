@@ -43,7 +43,7 @@ head -c 1G /dev/urandom >"$tree/large.bin"
 printf '%s files, %s\n' "$(find "$tree" -type f | wc -l)" "$(du -sh "$tree" | cut -f1)"
 
 heading "A far side: an sshd of our own on loopback, with nothing of ours installed"
-export HOME=$work/home XDG_CACHE_HOME=$work/home/.cache
+export HOME=$work/home XDG_CACHE_HOME=$work/home/.cache XDG_STATE_HOME=$work/home/.local/state
 mkdir -p "$HOME"
 start_sshd "$work/there"
 to=$work/there/data

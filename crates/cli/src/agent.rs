@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use haul_transfer::AgentOptions;
+use haul_transfer::{AgentOptions, PROTOCOL_VERSION};
 
 use crate::args::Agent;
 
@@ -17,5 +17,3 @@ pub fn run(typed: &Agent) -> ExitCode {
         AgentOptions { port_range: typed.port_range.map(|range| (range.0, range.1)), relay_port: typed.relay };
     ExitCode::from(haul_transfer::agent(&options))
 }
-
-const PROTOCOL_VERSION: u16 = 1;

@@ -23,6 +23,8 @@ pub struct Typed {
 pub enum Command {
     /// Copies files and trees between machines, encrypted, verified, resumable
     Cp(Box<Cp>),
+    /// Shows what limited the last copy, where its time went, and what would help
+    Why(Why),
     /// Checks a tree against a manifest written by 'haul cp --manifest-out'
     Verify(Verify),
     /// Makes and shows the key that haul:// connections use
@@ -223,6 +225,9 @@ pub struct Cp {
     /// Events as JSON, one object a line, on standard output
     #[arg(long, help_heading = SAID)]
     pub json: bool,
+    /// Add a line each second: what moved, lanes, round trip and queues of the path, and what holds it right now
+    #[arg(long, conflicts_with_all = ["quiet", "json"], help_heading = SAID)]
+    pub live: bool,
     /// Show progress even when standard error is not a terminal, as lines
     #[arg(long, help_heading = SAID)]
     pub progress: bool,
@@ -272,6 +277,26 @@ pub struct Habits {
     #[arg(long, hide = true)]
     pub mkpath: bool,
 }
+
+/// `haul why`
+#[derive(Debug, Args)]
+#[command(after_help = WHY_HELP)]
+pub struct Why {
+    /// Which report: 1 is that of the last copy, 2 the one before
+    #[arg(value_name = "N", default_value = "1", value_parser = clap::value_parser!(u16).range(1..))]
+    pub nth: u16,
+    /// List the reports that are kept, with their numbers
+    #[arg(long, conflicts_with = "nth")]
+    pub list: bool,
+    /// The report as JSON, as docs/json.md describes it
+    #[arg(long)]
+    pub json: bool,
+}
+
+const WHY_HELP: &str = "\
+Each 'haul cp' that is no dry run keeps its report, also when it failed or was interrupted: the last
+20 are in $XDG_STATE_HOME/haul (~/.local/state/haul), readable by you alone. Names of files and hosts
+are in them; keys and passwords are not.";
 
 /// `haul verify`
 #[derive(Debug, Args)]

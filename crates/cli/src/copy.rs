@@ -2,14 +2,16 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory as _;
-use haul_transfer::{Error, Event, Observer, Report};
+use haul_transfer::{Cause, Error, Event, Job, Observer, Report};
 
 use crate::args::{Cp, Filter, Typed};
-use crate::json::JsonLines;
+use crate::json::{self, JsonLines};
+use crate::kept::{self, Kept, SoFar};
 use crate::manifest_out::ManifestOut;
 use crate::progress::{Manner, Screen, Show};
 use crate::{failure, job, report, signals};
@@ -44,16 +46,25 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
     if let View::Json(json) = &*view {
         json.start(&job);
     }
-    let watcher = Arc::new(Watcher { view: Arc::clone(&view), manifest, interrupted: signals::watch() });
-    let report = haul_transfer::run(&job, Arc::clone(&watcher) as Arc<dyn Observer>).map_err(|error| {
+    let started = Instant::now();
+    let (so_far, interrupted) = (Mutex::default(), signals::watch());
+    let watcher = Arc::new(Watcher { view: Arc::clone(&view), manifest, so_far, interrupted });
+    let ended = haul_transfer::run(&job, Arc::clone(&watcher) as Arc<dyn Observer>);
+    let keep = |code| {
+        if !job.selection.dry_run {
+            keep_report(&job, &ended, code, watcher.so_far(started));
+        }
+    };
+    let report = ended.as_ref().map_err(|error| {
+        keep(0);
         // Not left to drop: a thread of the job may still hold the watcher when the process ends.
         if let Some(manifest) = &watcher.manifest {
             manifest.discard();
         }
-        failed(error)
+        failed(error.clone())
     })?;
 
-    let mut code = failure::of_report(&report).code;
+    let mut code = failure::of_report(report).code;
     if let Some(Err(error)) = watcher.manifest.as_ref().map(ManifestOut::finish) {
         view.manifest_failed(&error);
         // What went wrong with the data matters more than what went wrong with its list.
@@ -61,15 +72,39 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
             code = failure::of_fault(error.fault).code;
         }
     }
-    view.close(&report, code, typed.quiet);
+    keep(code);
+    view.close(report, code, typed.quiet);
     Ok(code)
 }
+
+/// Keeps what `haul why` shows. A report that cannot be kept is no matter of the copy.
+fn keep_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar) {
+    let Some(directory) = kept::directory() else { return };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let named = |endpoint| json::named(&job::endpoint_text(endpoint));
+    let kept = Kept {
+        schema: json::SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ended_at_s: now.as_secs(),
+        sources: job.sources.iter().take(SOURCES_KEPT).map(named).collect(),
+        target: named(&job.target),
+        summary: ended.as_ref().ok().map(report::summary),
+        report: ended.as_ref().ok().map(|report| json::of_report(report, code)),
+        error: ended.as_ref().err().map(json::of_error),
+        so_far,
+    };
+    let _ = kept::keep(&directory, now, std::process::id(), &kept);
+}
+
+/// A shell may expand a wildcard to thousands.
+const SOURCES_KEPT: usize = 100;
 
 fn manner(typed: &Cp) -> Manner {
     Manner {
         quiet: typed.quiet,
         verbose: typed.verbose > 0,
         dry_run: typed.dry_run,
+        live: typed.live,
         show: Show::choose(typed.progress, typed.no_progress, typed.quiet, std::io::stderr().is_terminal()),
     }
 }
@@ -118,7 +153,31 @@ impl View {
 struct Watcher {
     view: Arc<View>,
     manifest: Option<ManifestOut>,
+    so_far: Mutex<SoFar>,
     interrupted: Arc<AtomicBool>,
+}
+
+impl Watcher {
+    fn note(&self, event: &Event) {
+        let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Progress(p) => {
+                so_far.files_done = p.files_done;
+                so_far.files_found = p.files_found;
+                so_far.bytes_moved = p.bytes_moved;
+                so_far.bytes_kept = p.bytes_kept;
+                so_far.bytes_found = p.bytes_found;
+                so_far.lanes = p.lanes;
+            }
+            Event::Path(path) => so_far.held_by = path.held_by.map(|cause| Cause::name(cause).to_owned()),
+            _ => {}
+        }
+    }
+
+    fn so_far(&self, started: Instant) -> SoFar {
+        let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        SoFar { elapsed_s: json::seconds(started.elapsed()), ..so_far }
+    }
 }
 
 impl Observer for Watcher {
@@ -126,6 +185,9 @@ impl Observer for Watcher {
         if let (Event::Manifest(line), Some(manifest)) = (event, &self.manifest) {
             manifest.add(line);
             return;
+        }
+        if matches!(event, Event::Progress(_) | Event::Path(_)) {
+            self.note(event);
         }
         match &*self.view {
             View::Screen(screen) => screen.on_event(event),

@@ -20,13 +20,41 @@ pub fn bytes(n: u64) -> String {
 
 /// `466 MiB/s (3.91 Gbit/s)`: the size as disks count, the bits as networks do.
 pub fn rate(bytes_per_s: f64) -> String {
+    format!("{}/s ({})", bytes(bytes_per_s as u64), bits(bytes_per_s))
+}
+
+/// `3.91 Gbit/s`: a rate as networks count, in powers of 1000.
+pub fn bits(bytes_per_s: f64) -> String {
     let bits = bytes_per_s * 8.0;
     let (value, unit) = match bits {
         b if b >= 999.5e6 => (b / 1e9, "Gbit/s"),
         b if b >= 999.5e3 => (b / 1e6, "Mbit/s"),
         b => (b / 1e3, "kbit/s"),
     };
-    format!("{}/s ({} {unit})", bytes(bytes_per_s as u64), three_digits(value))
+    format!("{} {unit}", three_digits(value))
+}
+
+/// `228 ms`, `0.35 ms`: round-trip times.
+pub fn latency(us: u32) -> String {
+    format!("{} ms", three_digits(f64::from(us) / 1e3))
+}
+
+/// `62 %`, `<1 %`
+pub fn percent(fraction: f64) -> String {
+    match fraction * 100.0 {
+        p if p > 0.0 && p < 0.5 => "<1 %".to_owned(),
+        p => format!("{p:.0} %"),
+    }
+}
+
+/// `0.012 %`: what is rare, given in parts per million.
+pub fn parts(ppm: u32) -> String {
+    match f64::from(ppm) / 1e4 {
+        p if p >= 1.0 || ppm == 0 => format!("{} %", three_digits(p)),
+        p if p >= 0.1 => format!("{p:.2} %"),
+        p if p >= 0.01 => format!("{p:.3} %"),
+        p => format!("{p:.4} %"),
+    }
 }
 
 /// `1,234,567`
@@ -104,6 +132,17 @@ mod tests {
         assert_eq!(rate(488_636_416.0), "466 MiB/s (3.91 Gbit/s)");
         assert_eq!(rate(125_000.0), "122 KiB/s (1.00 Mbit/s)");
         assert_eq!(rate(0.0), "0 B/s (0.00 kbit/s)");
+    }
+
+    #[test]
+    fn figures_of_a_path_have_the_digits_that_matter() {
+        assert_eq!(bits(125_000_000.0), "1.00 Gbit/s");
+        assert_eq!([latency(228_000), latency(350), latency(0)], ["228 ms", "0.35 ms", "0.00 ms"]);
+        assert_eq!([percent(0.0), percent(0.004), percent(0.62), percent(1.0)], ["0 %", "<1 %", "62 %", "100 %"]);
+        let table = [(0, "0.00 %"), (7, "0.0007 %"), (120, "0.012 %"), (1_200, "0.12 %"), (25_000, "2.50 %")];
+        for (ppm, text) in table {
+            assert_eq!(parts(ppm), text);
+        }
     }
 
     #[test]

@@ -6,11 +6,12 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_transfer::{Change, Error, Event, Job, Report};
-use serde::Serialize;
+use haul_transfer::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
+use serde::{Deserialize, Serialize};
 
 use crate::failure;
 use crate::job::endpoint_text;
+use crate::limit;
 
 /// Writes each event as a line.
 pub struct JsonLines {
@@ -39,12 +40,12 @@ impl JsonLines {
 
     /// The last line of a job that went to its end.
     pub fn report(&self, report: &Report, exit_code: u8) {
-        self.write(&of_report(report, exit_code), true);
+        self.write(&Line::Report(Box::new(of_report(report, exit_code))), true);
     }
 
     /// The last line of a job that did not.
     pub fn error(&self, error: &Error) {
-        self.write(&of_error(error), true);
+        self.write(&Line::Error(of_error(error)), true);
     }
 
     fn write(&self, line: &Line, flush: bool) {
@@ -109,6 +110,16 @@ enum Line {
         lanes: u16,
         failed: u64,
     },
+    Path {
+        rate_bytes_per_s: u64,
+        rtt_us: u32,
+        rtt_min_us: u32,
+        queueing_us: u32,
+        resent_ppm: u32,
+        lanes: u16,
+        pacing_bytes_per_s: u64,
+        held_by: Option<&'static str>,
+    },
     Copied {
         #[serde(flatten)]
         path: Named,
@@ -133,70 +144,135 @@ enum Line {
         text: String,
     },
     Report(Box<ReportLine>),
-    Error {
-        fault: &'static str,
-        what: String,
-        cause: Option<String>,
-        hint: Option<String>,
-        exit_code: u8,
-    },
+    Error(ErrorLine),
+}
+
+/// Why a job broke off.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ErrorLine {
+    pub fault: String,
+    pub what: String,
+    pub cause: Option<String>,
+    pub hint: Option<String>,
+    pub exit_code: u8,
 }
 
 /// A path of any bytes: as text, and exactly when it is not text.
-#[derive(Serialize)]
-struct Named {
-    path: String,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Named {
+    /// As text.
+    pub path: String,
+    /// Exactly.
     #[serde(skip_serializing_if = "Option::is_none")]
-    path_hex: Option<String>,
+    pub path_hex: Option<String>,
 }
 
-#[derive(Serialize)]
-struct ReportLine {
-    exit_code: u8,
-    result: &'static str,
-    dry_run: bool,
-    files_found: u64,
-    files_moved: u64,
-    files_kept: u64,
-    others_made: u64,
-    deleted: u64,
-    skipped: u64,
-    failed: u64,
-    vanished: u64,
-    unverified: u64,
-    bytes_found: u64,
-    bytes_moved: u64,
-    bytes_again: u64,
-    bytes_kept: u64,
-    elapsed_s: f64,
-    first_byte_s: Option<f64>,
-    rate_bytes_per_s: u64,
-    lanes: u16,
-    lane_path: String,
-    cipher: String,
-    root_blake3: String,
-    root_files: u64,
-    limit: &'static str,
-    time: TimeLine,
-    failures: Vec<Failure>,
+/// What happened, and why it took so long.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ReportLine {
+    pub exit_code: u8,
+    pub result: String,
+    pub dry_run: bool,
+    pub files_found: u64,
+    pub files_moved: u64,
+    pub files_kept: u64,
+    pub others_made: u64,
+    pub deleted: u64,
+    pub skipped: u64,
+    pub failed: u64,
+    pub vanished: u64,
+    pub unverified: u64,
+    pub bytes_found: u64,
+    pub bytes_moved: u64,
+    pub bytes_again: u64,
+    pub bytes_kept: u64,
+    pub elapsed_s: f64,
+    pub connected_s: Option<f64>,
+    pub first_byte_s: Option<f64>,
+    pub last_byte_s: Option<f64>,
+    pub rate_bytes_per_s: u64,
+    pub lanes: u16,
+    pub lane_path: String,
+    pub cipher: String,
+    pub root_blake3: String,
+    pub root_files: u64,
+    pub limit: String,
+    pub limit_share: f64,
+    pub limited_by: Option<String>,
+    pub time: TimeLine,
+    pub path: PathLine,
+    pub source: HostLine,
+    pub target: HostLine,
+    pub remedies: Vec<RemedyLine>,
+    pub failures: Vec<Failure>,
 }
 
 /// Fractions of the lanes' time.
-#[derive(Serialize)]
-struct TimeLine {
-    source_storage: f64,
-    source_cpu: f64,
-    network: f64,
-    target_cpu: f64,
-    target_storage: f64,
-    idle: f64,
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct TimeLine {
+    pub source_storage: f64,
+    pub source_cpu: f64,
+    pub ramp: f64,
+    pub capacity: f64,
+    pub contention: f64,
+    pub receive_window: f64,
+    pub send_buffer: f64,
+    pub loss: f64,
+    pub latency: f64,
+    pub network: f64,
+    pub target_cpu: f64,
+    pub target_storage: f64,
+    pub rate_limit: f64,
+    pub work: f64,
 }
 
-#[derive(Serialize)]
-struct Failure {
+/// The path as its sender saw it; 0: unknown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PathLine {
+    pub rtt_min_us: u32,
+    pub queueing_us: u32,
+    pub resent_ppm: u32,
+    pub capacity_bytes_per_s: u64,
+    pub window_bytes: u64,
+    pub lanes: u16,
+    pub congestion_control: String,
+    pub rate_variation_permille: u32,
+}
+
+/// One end, and what it grants a connection; 0 and empty: it does not tell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct HostLine {
+    pub place: String,
+    pub cpus: u16,
+    pub rmem_max_bytes: u64,
+    pub wmem_max_bytes: u64,
+    pub tcp_rmem_max_bytes: u64,
+    pub tcp_wmem_max_bytes: u64,
+    pub congestion_control: String,
+    pub allowed_congestion_controls: Vec<String>,
+}
+
+/// What would help.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RemedyLine {
+    /// For a person.
+    pub text: String,
+    /// To be typed on the host that the text names.
+    pub command: Option<String>,
+}
+
+/// An entry that failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Failure {
     #[serde(flatten)]
-    path: Named,
-    why: String,
+    pub path: Named,
+    pub why: String,
 }
 
 fn of_job(job: &Job) -> Line {
@@ -225,6 +301,16 @@ fn of_event(event: &Event) -> Option<Line> {
             lanes: p.lanes,
             failed: p.failed,
         },
+        Event::Path(p) => Line::Path {
+            rate_bytes_per_s: p.rate_bytes_per_s,
+            rtt_us: p.rtt_us,
+            rtt_min_us: p.rtt_min_us,
+            queueing_us: p.queueing_us,
+            resent_ppm: p.resent_ppm,
+            lanes: p.lanes,
+            pacing_bytes_per_s: p.pacing_bytes_per_s,
+            held_by: p.held_by.map(Cause::name),
+        },
         Event::Copied { path, bytes, change } => {
             let change = match change {
                 Change::Data => "data",
@@ -242,10 +328,11 @@ fn of_event(event: &Event) -> Option<Line> {
     })
 }
 
-fn of_report(r: &Report, exit_code: u8) -> Line {
-    Line::Report(Box::new(ReportLine {
+/// The report as programs read it.
+pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
+    ReportLine {
         exit_code,
-        result: failure::name_of_code(exit_code),
+        result: failure::name_of_code(exit_code).to_owned(),
         dry_run: r.dry_run,
         files_found: r.files_found,
         files_moved: r.files_moved,
@@ -261,30 +348,82 @@ fn of_report(r: &Report, exit_code: u8) -> Line {
         bytes_again: r.bytes_again,
         bytes_kept: r.bytes_kept,
         elapsed_s: seconds(r.elapsed),
+        connected_s: r.connected.map(seconds),
         first_byte_s: r.first_byte.map(seconds),
+        last_byte_s: r.last_byte.map(seconds),
         rate_bytes_per_s: (r.bytes_moved as f64 / r.elapsed.as_secs_f64().max(1e-9)) as u64,
         lanes: r.lanes,
         lane_path: r.lane_path.clone(),
         cipher: r.cipher.clone(),
         root_blake3: hex(&r.root_blake3),
         root_files: r.root_files,
-        limit: r.limit.as_str(),
-        time: TimeLine {
-            source_storage: share(r.time.source_storage),
-            source_cpu: share(r.time.source_cpu),
-            network: share(r.time.network),
-            target_cpu: share(r.time.target_cpu),
-            target_storage: share(r.time.target_storage),
-            idle: share(r.time.idle),
-        },
+        limit: r.limit.map_or("nothing moved", |limit| limit.cause.name()).to_owned(),
+        limit_share: share(r.limit.map_or(0.0, |limit| limit.share)),
+        limited_by: limit::limited_by(r),
+        time: of_shares(&r.time),
+        path: of_path(&r.path),
+        source: of_host(&r.source),
+        target: of_host(&r.target),
+        remedies: limit::remedies(r)
+            .into_iter()
+            .map(|remedy| RemedyLine { text: remedy.words, command: remedy.command })
+            .collect(),
         failures: r.failures.iter().map(|(path, why)| Failure { path: named(path), why: why.clone() }).collect(),
-    }))
+    }
 }
 
-fn of_error(error: &Error) -> Line {
+fn of_shares(shares: &Shares) -> TimeLine {
+    let of = |cause| share(shares.of(cause));
+    TimeLine {
+        source_storage: of(Cause::SourceStorage),
+        source_cpu: of(Cause::SourceCpu),
+        ramp: of(Cause::Ramp),
+        capacity: of(Cause::Capacity),
+        contention: of(Cause::Contention),
+        receive_window: of(Cause::ReceiveWindow),
+        send_buffer: of(Cause::SendBuffer),
+        loss: of(Cause::Loss),
+        latency: of(Cause::Latency),
+        network: of(Cause::Network),
+        target_cpu: of(Cause::TargetCpu),
+        target_storage: of(Cause::TargetStorage),
+        rate_limit: of(Cause::RateLimit),
+        work: of(Cause::Work),
+    }
+}
+
+fn of_path(path: &PathSummary) -> PathLine {
+    PathLine {
+        rtt_min_us: path.rtt_min_us,
+        queueing_us: path.queueing_us,
+        resent_ppm: path.resent_ppm,
+        capacity_bytes_per_s: path.capacity_bytes_per_s,
+        window_bytes: path.window_bytes,
+        lanes: path.lanes,
+        congestion_control: path.congestion_control.clone(),
+        rate_variation_permille: path.rate_variation_permille,
+    }
+}
+
+fn of_host(host: &Host) -> HostLine {
+    let limits = &host.limits;
+    HostLine {
+        place: host.place.clone(),
+        cpus: host.cpus,
+        rmem_max_bytes: limits.rmem_max_bytes,
+        wmem_max_bytes: limits.wmem_max_bytes,
+        tcp_rmem_max_bytes: limits.tcp_rmem_max_bytes,
+        tcp_wmem_max_bytes: limits.tcp_wmem_max_bytes,
+        congestion_control: limits.congestion_control.clone(),
+        allowed_congestion_controls: limits.allowed_congestion_controls.clone(),
+    }
+}
+
+/// The error as programs read it.
+pub fn of_error(error: &Error) -> ErrorLine {
     let exit = failure::of_fault(error.fault);
-    Line::Error {
-        fault: exit.name,
+    ErrorLine {
+        fault: exit.name.to_owned(),
         what: error.what.clone(),
         cause: error.cause.clone(),
         hint: failure::hint(error).map(str::to_owned),
@@ -292,7 +431,8 @@ fn of_error(error: &Error) -> Line {
     }
 }
 
-fn named(path: &[u8]) -> Named {
+/// A path as programs read it.
+pub fn named(path: &[u8]) -> Named {
     let path_hex = std::str::from_utf8(path).is_err().then(|| hex(path));
     Named { path: String::from_utf8_lossy(path).into_owned(), path_hex }
 }
@@ -302,7 +442,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Milliseconds are enough, and a reader compares them without noise.
-fn seconds(d: Duration) -> f64 {
+pub fn seconds(d: Duration) -> f64 {
     (d.as_secs_f64() * 1e3).round() / 1e3
 }
 
@@ -312,13 +452,13 @@ fn share(fraction: f64) -> f64 {
 }
 
 /// Rises when a field changes its meaning or goes; new fields and events come without it. See docs/json.md.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use haul_transfer::{Carriage, Endpoint, Fault, Place, Progress, Selection, SshOptions};
+    use haul_transfer::{Carriage, Endpoint, Fault, PathNow, Place, Progress, Remedy, Selection, SshOptions};
 
     use super::*;
     use crate::report::tests::report;
@@ -354,6 +494,16 @@ mod tests {
                 lanes: 4,
                 failed: 1,
             }),
+            Event::Path(PathNow {
+                rate_bytes_per_s: 117_600_000,
+                rtt_us: 231_100,
+                rtt_min_us: 228_000,
+                queueing_us: 3_100,
+                resent_ppm: 120,
+                lanes: 4,
+                pacing_bytes_per_s: 120_000_000,
+                held_by: Some(Cause::ReceiveWindow),
+            }),
             Event::Copied { path: path.clone(), bytes: 1024, change: Change::Data },
             Event::Copied { path: b"odd\xff".to_vec(), bytes: 0, change: Change::Made },
             Event::Deleted { path: path.clone() },
@@ -361,12 +511,13 @@ mod tests {
             Event::Failed { path: path.clone(), why: "cannot read: permission denied".into() },
             Event::Warning { text: "a lane died and came back".into() },
         ];
-        let failed = Report { failed: 1, failures: vec![(path, "permission denied".into())], ..report() };
+        let failures = vec![(path, "permission denied".into())];
+        let failed = Report { failed: 1, failures, remedies: vec![Remedy::LookAtPath], ..report() };
         let error = Error::new(Fault::Network, "cannot reach host-b").because("connection refused").try_this("-P");
         let mut lines = vec![of_job(&job)];
         lines.extend(events.iter().filter_map(of_event));
-        lines.push(of_report(&failed, 23));
-        lines.push(of_error(&error));
+        lines.push(Line::Report(Box::new(of_report(&failed, 23))));
+        lines.push(Line::Error(of_error(&error)));
         lines
     }
 

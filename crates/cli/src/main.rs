@@ -10,7 +10,10 @@ mod failure;
 mod figures;
 mod job;
 mod json;
+mod kept;
 mod key;
+mod limit;
+mod live;
 mod manifest_out;
 mod pages;
 mod printable;
@@ -21,6 +24,7 @@ mod serve;
 mod signals;
 mod tune;
 mod verify;
+mod why;
 
 use std::process::ExitCode;
 
@@ -30,6 +34,7 @@ fn main() -> ExitCode {
     match Typed::parse_from(std::env::args_os()) {
         Ok((typed, filters)) => match &typed.command {
             Command::Cp(cp) => copy::run(cp, &filters),
+            Command::Why(typed) => why::run(typed),
             Command::Verify(typed) => verify::run(typed),
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),

@@ -11,6 +11,7 @@ use haul_transfer::{Change, Event, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::figures::{bytes, clock, count, counted, rate};
+use crate::live::Live;
 use crate::printable::printable;
 
 /// How much is said.
@@ -24,6 +25,8 @@ pub struct Manner {
     pub dry_run: bool,
     /// How progress is shown.
     pub show: Show,
+    /// A line each second on what happens.
+    pub live: bool,
 }
 
 /// How progress is shown.
@@ -65,6 +68,7 @@ struct State {
     last_line: Option<Duration>,
     failed: bool,
     lines_since_failure: bool,
+    live: Live,
 }
 
 impl Screen {
@@ -76,7 +80,13 @@ impl Screen {
     /// Shows one event.
     pub fn on_event(&self, event: &Event) {
         match event {
-            Event::Progress(progress) => self.progress(progress),
+            Event::Progress(progress) => {
+                self.progress(progress);
+                if self.manner.live {
+                    self.live_line(progress);
+                }
+            }
+            Event::Path(path) if self.manner.live => self.state().live.on_path(*path),
             Event::Failed { path, why } => {
                 self.below(&format!("failed: {}: {}", printable(path), printable(why)), true);
             }
@@ -137,6 +147,13 @@ impl Screen {
                 let _ = writeln!(std::io::stderr(), "{line}");
             }
             _ => {}
+        }
+    }
+
+    fn live_line(&self, progress: &Progress) {
+        let line = self.state().live.on_progress(self.started.elapsed(), progress);
+        if let Some(line) = line {
+            self.below(&line, false);
         }
     }
 

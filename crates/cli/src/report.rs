@@ -2,14 +2,26 @@
 
 use std::fmt::Write as _;
 
-use haul_transfer::{Limit, Report};
+use haul_transfer::{Remedy, Report};
 
 use crate::failure;
 use crate::figures::{bytes, count, counted, duration, rate};
+use crate::limit::limited_by;
 use crate::printable::printable;
 
 /// The one closing line, without newline.
 pub fn closing_line(report: &Report) -> String {
+    // Worth a look only where something can be set.
+    let look = if report.remedies.iter().any(Remedy::is_a_setting) { " (see 'haul why')" } else { "" };
+    line(report, look)
+}
+
+/// The closing line for `haul why` itself.
+pub fn summary(report: &Report) -> String {
+    line(report, "")
+}
+
+fn line(report: &Report, look: &str) -> String {
     if report.dry_run {
         return dry_run_line(report);
     }
@@ -26,8 +38,8 @@ pub fn closing_line(report: &Report) -> String {
         parts.push(rate(report.bytes_moved as f64 / seconds));
         parts.push(verification(report));
         parts.push(lanes(report));
-        if report.limit != Limit::Nothing {
-            parts.push(format!("limited by {}", report.limit.as_str()));
+        if let Some(words) = limited_by(report) {
+            parts.push(format!("limited by {words}{look}"));
         }
         if report.files_kept > 0 {
             parts.push(format!("{} already there", files(report.files_kept)));
@@ -131,7 +143,7 @@ fn files(n: u64) -> String {
 pub mod tests {
     use std::time::Duration;
 
-    use haul_transfer::TimeShares;
+    use haul_transfer::{Cause, Host, HostLimits, Limit, PathSummary, Shares};
 
     use super::*;
 
@@ -152,24 +164,68 @@ pub mod tests {
             bytes_again: 0,
             bytes_kept: 0,
             elapsed: Duration::from_millis(12_300),
+            connected: Some(Duration::from_millis(250)),
             first_byte: Some(Duration::from_millis(310)),
+            last_byte: Some(Duration::from_millis(12_200)),
             lanes: 4,
             lane_path: "direct".to_owned(),
             cipher: "AES-128-GCM".to_owned(),
             root_blake3: [0x1a; 32],
             root_files: 1_234,
-            time: TimeShares {
-                source_storage: 0.125,
-                source_cpu: 0.125,
-                network: 0.5,
-                target_cpu: 0.0625,
-                target_storage: 0.0625,
-                idle: 0.125,
+            source: host("this machine", 6 << 20),
+            target: host("host-b", 6 << 20),
+            path: PathSummary {
+                rtt_min_us: 228_000,
+                queueing_us: 3_100,
+                resent_ppm: 120,
+                capacity_bytes_per_s: 125_000_000,
+                window_bytes: 3_100_000,
+                lanes: 4,
+                congestion_control: "cubic".to_owned(),
+                rate_variation_permille: 45,
+                ..PathSummary::default()
             },
-            limit: Limit::Network,
+            time: shares(),
+            limit: Some(Limit { cause: Cause::Network, share: 0.5 }),
+            remedies: Vec::new(),
             dry_run: false,
             failures: Vec::new(),
         }
+    }
+
+    fn host(place: &str, tcp_rmem_max_bytes: u64) -> Host {
+        let limits = HostLimits {
+            rmem_max_bytes: 212_992,
+            wmem_max_bytes: 212_992,
+            tcp_rmem_max_bytes,
+            tcp_wmem_max_bytes: 4 << 20,
+            congestion_control: "cubic".to_owned(),
+            allowed_congestion_controls: vec!["reno".to_owned(), "cubic".to_owned()],
+        };
+        Host { place: place.to_owned(), cpus: 2, limits }
+    }
+
+    /// Half of the time for a network of which nothing is known.
+    fn shares() -> Shares {
+        let parts = [
+            (Cause::SourceStorage, 0.125),
+            (Cause::SourceCpu, 0.125),
+            (Cause::Network, 0.5),
+            (Cause::TargetCpu, 0.0625),
+            (Cause::TargetStorage, 0.0625),
+            (Cause::Work, 0.125),
+        ];
+        parts.into_iter().collect()
+    }
+
+    #[test]
+    fn a_limit_that_can_be_lifted_points_to_haul_why() {
+        let limit = Some(Limit { cause: Cause::ReceiveWindow, share: 0.5 });
+        let lanes = Remedy::Lanes { lanes: 16, instead_of: 4, cause: Cause::ReceiveWindow };
+        let window = Report { limit, remedies: vec![lanes], ..report() };
+        assert!(closing_line(&window).ends_with(", limited by the receive window of host-b (see 'haul why')"));
+        let others = Report { remedies: vec![Remedy::AskForPriority], ..window };
+        assert!(closing_line(&others).ends_with(", limited by the receive window of host-b"));
     }
 
     #[test]
@@ -186,7 +242,7 @@ pub mod tests {
             others_made: 0,
             files_kept: 1_234,
             bytes_kept: 6_012_954_214,
-            limit: Limit::Nothing,
+            limit: None,
             ..report()
         };
         insta::assert_snapshot!(closing_line(&again), @"nothing to copy: 1,234 files, 5.60 GiB already there");
@@ -206,7 +262,7 @@ pub mod tests {
             lanes: 1,
             lane_path: "this machine".to_owned(),
             cipher: "none (this machine)".to_owned(),
-            limit: Limit::TargetStorage,
+            limit: Some(Limit { cause: Cause::TargetStorage, share: 0.5 }),
             ..report()
         };
         insta::assert_snapshot!(closing_line(&resumed), @"copied 1 file, 1.00 GiB in 12.3 s, 83.3 MiB/s (698 Mbit/s), verified BLAKE3 1a1a1a1a…, 1 lane this machine, limited by target storage, 3.00 GiB already there");

@@ -1,86 +1,247 @@
-//! What limited a transfer: the whole time of the lanes, divided by cause.
+//! What limited a transfer: the whole time of the lanes, divided by cause, and the time of the job around it.
 //!
 //! A sending lane that waits for its socket does not know why. The receiving lanes do: while they wait for data, the
 //! network is slow; while they write or hash, the target is. So the sender's waiting is divided in the receiver's ratio.
+//! What is then the network's is divided as the sender saw its path ([`PathTime`]); where it saw nothing, it stays one.
 
 use haul_wire::control::LaneTime;
+use haul_wire::summary::PathTime;
 
-/// Fractions of the lane time; they sum to 1, or are all 0 when no lane ran.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Shares {
+/// Where time goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
     /// Reading at the source.
-    pub source_storage: f64,
+    SourceStorage,
     /// Hashing, compressing, encrypting at the source.
-    pub source_cpu: f64,
-    /// The path.
-    pub network: f64,
+    SourceCpu,
+    /// Growing to the speed of the path.
+    Ramp,
+    /// The link was full of our data.
+    Capacity,
+    /// The link was full, and others used a part of it.
+    Contention,
+    /// The receive window was smaller than the path.
+    ReceiveWindow,
+    /// The send buffer was smaller than the path.
+    SendBuffer,
+    /// Packets were lost though no queue stood.
+    Loss,
+    /// Round trips: nothing under way could have gone faster.
+    Latency,
+    /// The path, with nothing known about why.
+    Network,
     /// Decrypting and hashing at the target.
-    pub target_cpu: f64,
+    TargetCpu,
     /// Writing at the target.
-    pub target_storage: f64,
-    /// Waiting for work.
-    pub idle: f64,
+    TargetStorage,
     /// Waiting for the rate limit.
-    pub rate: f64,
+    RateLimit,
+    /// Waiting for work: listing, comparing, round trips before data may flow.
+    Work,
+    /// Before there was a lane: login and connecting. Not a part of lane time.
+    Start,
+    /// After the last byte: flushes and final names. Not a part of lane time.
+    Flush,
 }
 
-/// The largest share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Bottleneck {
-    SourceStorage,
-    SourceCpu,
-    Network,
-    TargetCpu,
-    TargetStorage,
-    RateLimit,
-    /// Lanes were without work most of the time: listing, comparing, round trips.
-    Latency,
+impl Cause {
+    /// The causes that lane time is divided into, in the order of the data's way.
+    pub const OF_LANE_TIME: [Cause; 14] = [
+        Cause::SourceStorage,
+        Cause::SourceCpu,
+        Cause::Ramp,
+        Cause::Capacity,
+        Cause::Contention,
+        Cause::ReceiveWindow,
+        Cause::SendBuffer,
+        Cause::Loss,
+        Cause::Latency,
+        Cause::Network,
+        Cause::TargetCpu,
+        Cause::TargetStorage,
+        Cause::RateLimit,
+        Cause::Work,
+    ];
+
+    /// Its name for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::SourceStorage => "source storage",
+            Cause::SourceCpu => "source CPU",
+            Cause::Ramp => "ramp",
+            Cause::Capacity => "capacity",
+            Cause::Contention => "contention",
+            Cause::ReceiveWindow => "receive window",
+            Cause::SendBuffer => "send buffer",
+            Cause::Loss => "loss",
+            Cause::Latency => "latency",
+            Cause::Network => "network",
+            Cause::TargetCpu => "target CPU",
+            Cause::TargetStorage => "target storage",
+            Cause::RateLimit => "rate limit",
+            Cause::Work => "work",
+            Cause::Start => "start",
+            Cause::Flush => "flush",
+        }
+    }
+
+    /// Whether it is a part of the network.
+    pub fn is_network(self) -> bool {
+        use Cause::{Capacity, Contention, Latency, Loss, Network, Ramp, ReceiveWindow, SendBuffer};
+        matches!(self, Ramp | Capacity | Contention | ReceiveWindow | SendBuffer | Loss | Latency | Network)
+    }
+}
+
+/// Fractions of the lane time, by cause; they sum to 1, or are all 0 when no lane ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shares([f64; Cause::OF_LANE_TIME.len()]);
+
+impl Shares {
+    /// The share of a cause; 0 of one outside of lane time.
+    pub fn of(&self, cause: Cause) -> f64 {
+        self.iter().find(|(other, _)| *other == cause).map_or(0.0, |(_, share)| share)
+    }
+
+    /// All of them, in the order of the data's way.
+    pub fn iter(&self) -> impl Iterator<Item = (Cause, f64)> {
+        Cause::OF_LANE_TIME.into_iter().zip(self.0)
+    }
+
+    /// All shares of the network together.
+    pub fn network(&self) -> f64 {
+        self.iter().filter(|(cause, _)| cause.is_network()).map(|(_, share)| share).sum()
+    }
+
+    fn add(&mut self, cause: Cause, share: f64) {
+        if let Some(at) = Cause::OF_LANE_TIME.iter().position(|other| *other == cause) {
+            self.0[at] += share;
+        }
+    }
+}
+
+impl FromIterator<(Cause, f64)> for Shares {
+    fn from_iter<I: IntoIterator<Item = (Cause, f64)>>(parts: I) -> Self {
+        let mut shares = Shares::default();
+        parts.into_iter().for_each(|(cause, share)| shares.add(cause, share));
+        shares
+    }
+}
+
+/// The time of a job around its lanes, in microseconds since its start; `None` where it never came so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Phases {
+    /// The first lane stood.
+    pub connected_us: Option<u64>,
+    /// The first byte was verified at the target.
+    pub first_byte_us: Option<u64>,
+    /// The last byte was verified at the target.
+    pub last_byte_us: Option<u64>,
+    /// All was flushed.
+    pub elapsed_us: u64,
+}
+
+/// What limited a transfer, and its share: of the lane time, or for [`Cause::Start`] and [`Cause::Flush`] of the whole job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limit {
+    /// The largest cause.
+    pub cause: Cause,
+    /// Its fraction, 0 to 1.
+    pub share: f64,
+}
+
+/// The time without that of lanes which never had work, because the job has fewer pieces than lanes: that they waited
+/// made nothing slower.
+pub fn without_spare_lanes(time: &LaneTime, lanes: u16, pieces: u64) -> LaneTime {
+    let spare = u64::from(lanes).saturating_sub(pieces);
+    let spare_us = u128::from(sum(time)) * u128::from(spare) / u128::from(lanes.max(1));
+    let spare_us = u64::try_from(spare_us).unwrap_or(u64::MAX);
+    LaneTime { idle_us: time.idle_us.saturating_sub(spare_us), ..*time }
 }
 
 /// Divides the lane time.
-pub fn shares(sender: &LaneTime, receiver: &LaneTime) -> Shares {
+pub fn shares(sender: &LaneTime, receiver: &LaneTime, path: &PathTime) -> Shares {
+    let mut shares = Shares::default();
     let total = sum(sender);
     if total == 0 {
-        return Shares::default();
+        return shares;
     }
     let of = |us: u64| us as f64 / total as f64;
+    shares.add(Cause::SourceStorage, of(sender.storage_us));
+    shares.add(Cause::SourceCpu, of(sender.cpu_us));
+    shares.add(Cause::RateLimit, of(sender.rate_us));
+    shares.add(Cause::Work, of(sender.idle_us));
     // The receiver's idle time is time between units; it waits for the network then, too.
-    let busy = (receiver.storage_us + receiver.cpu_us + receiver.network_us).max(1) as f64;
+    let busy = receiver.storage_us.saturating_add(receiver.cpu_us).saturating_add(receiver.network_us);
+    let of_busy = |us: u64| if busy == 0 { 0.0 } else { us as f64 / busy as f64 };
     let blocked = of(sender.network_us);
-    Shares {
-        source_storage: of(sender.storage_us),
-        source_cpu: of(sender.cpu_us),
-        network: blocked * receiver.network_us as f64 / busy,
-        target_cpu: blocked * receiver.cpu_us as f64 / busy,
-        target_storage: blocked * receiver.storage_us as f64 / busy,
-        idle: of(sender.idle_us),
-        rate: of(sender.rate_us),
+    let (cpu, storage) = (of_busy(receiver.cpu_us), of_busy(receiver.storage_us));
+    shares.add(Cause::TargetCpu, blocked * cpu);
+    shares.add(Cause::TargetStorage, blocked * storage);
+    let network = (blocked * (1.0 - cpu - storage)).max(0.0);
+    for (cause, part) in of_path(path, cpu + storage) {
+        shares.add(cause, network * part);
     }
+    shares
 }
 
-/// Names the largest share. Waiting for work only counts when it was more than all else together: a lane has always some.
-pub fn bottleneck(shares: &Shares) -> Option<Bottleneck> {
-    let causes = [
-        (shares.source_storage, Bottleneck::SourceStorage),
-        (shares.source_cpu, Bottleneck::SourceCpu),
-        (shares.network, Bottleneck::Network),
-        (shares.target_cpu, Bottleneck::TargetCpu),
-        (shares.target_storage, Bottleneck::TargetStorage),
-        (shares.rate, Bottleneck::RateLimit),
+/// The parts of the network, which sum to 1. While the target is busy with itself, it closes its window: as much of the
+/// time for which the path blames the window is the target's, which has been counted.
+fn of_path(path: &PathTime, target: f64) -> [(Cause, f64); 8] {
+    let closed_by_target = (target * path.total_us() as f64) as u64;
+    let mut parts = [
+        (Cause::Ramp, path.ramp_us),
+        (Cause::Capacity, path.capacity_us),
+        (Cause::Contention, path.contention_us),
+        (Cause::ReceiveWindow, path.receive_window_us.saturating_sub(closed_by_target)),
+        (Cause::SendBuffer, path.send_buffer_us),
+        (Cause::Loss, path.loss_us),
+        (Cause::Latency, path.latency_us),
+        (Cause::Network, 0),
     ];
-    let working: f64 = causes.iter().map(|(share, _)| share).sum();
-    if working + shares.idle == 0.0 {
+    if parts.iter().all(|(_, us)| *us == 0) {
+        // Nothing is known of the path.
+        parts[7].1 = 1;
+    }
+    let total: f64 = parts.iter().map(|(_, us)| *us as f64).sum();
+    parts.map(|(cause, us)| (cause, us as f64 / total))
+}
+
+/// Names the largest cause, `None` when no lane ran.
+///
+/// - What took more than half of the job before there was a lane, or after the last byte, limited it: no lane could help.
+/// - Waiting for work only counts when it was more than all else together: a lane has always some.
+/// - The network is weighed as a whole against storage and processors, and its largest part is named: a network with three
+///   equal reasons is still the slowest part of the way.
+pub fn limit(phases: &Phases, shares: &Shares) -> Option<Limit> {
+    let all: f64 = shares.iter().map(|(_, share)| share).sum();
+    if all == 0.0 {
         return None;
     }
-    if shares.idle > working {
-        return Some(Bottleneck::Latency);
+    let of_job = |us: u64| us as f64 / phases.elapsed_us.max(1) as f64;
+    let start = of_job(phases.connected_us.unwrap_or(0));
+    if start > 0.5 {
+        return Some(Limit { cause: Cause::Start, share: start });
     }
-    causes.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, cause)| cause)
+    let flush = phases.last_byte_us.map_or(0.0, |last_us| of_job(phases.elapsed_us.saturating_sub(last_us)));
+    if flush > 0.5 {
+        return Some(Limit { cause: Cause::Flush, share: flush });
+    }
+    let work = shares.of(Cause::Work);
+    if work > all - work {
+        return Some(Limit { cause: Cause::Work, share: work });
+    }
+    let largest = |network: bool| {
+        let causes = shares.iter().filter(|(cause, _)| *cause != Cause::Work && cause.is_network() == network);
+        causes.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(cause, share)| Limit { cause, share })
+    };
+    let (of_path, other) = (largest(true)?, largest(false)?);
+    Some(if shares.network() >= other.share { of_path } else { other })
 }
 
 fn sum(time: &LaneTime) -> u64 {
-    time.storage_us + time.cpu_us + time.network_us + time.idle_us + time.rate_us
+    [time.storage_us, time.cpu_us, time.network_us, time.idle_us, time.rate_us]
+        .into_iter()
+        .fold(0, |total, us| total.saturating_add(us))
 }
 
 #[cfg(test)]
@@ -91,21 +252,98 @@ mod tests {
         LaneTime { storage_us, cpu_us, network_us, idle_us, rate_us: 0 }
     }
 
+    /// A job whose lanes ran from its start to its end.
+    const ALL_LANES: Phases =
+        Phases { connected_us: Some(0), first_byte_us: Some(1), last_byte_us: Some(1_000), elapsed_us: 1_000 };
+
+    /// What is named for a sender that waited for its sockets for 80 % of its time and a receiver that waited for data.
+    #[track_caller]
+    fn check_path(path: PathTime, cause: Cause, share: f64) {
+        let shares = shares(&time(50, 100, 800, 50), &time(0, 0, 900, 0), &path);
+        let limit = limit(&ALL_LANES, &shares).unwrap();
+        assert_eq!(limit.cause, cause);
+        assert!((limit.share - share).abs() < 1e-9, "{limit:?}");
+        assert!((shares.0.iter().sum::<f64>() - 1.0).abs() < 1e-9, "{shares:?}");
+    }
+
     #[test]
-    fn the_cause_is_named_where_it_is_known() {
-        let check = |sender, receiver, expected| assert_eq!(bottleneck(&shares(&sender, &receiver)), Some(expected));
-        check(time(800, 100, 50, 50), time(10, 50, 900, 0), Bottleneck::SourceStorage);
-        check(time(50, 800, 100, 50), time(10, 50, 900, 0), Bottleneck::SourceCpu);
-        check(time(50, 100, 800, 50), time(10, 50, 900, 0), Bottleneck::Network);
-        check(time(50, 100, 800, 50), time(900, 50, 10, 0), Bottleneck::TargetStorage);
-        check(time(50, 100, 800, 50), time(50, 900, 10, 0), Bottleneck::TargetCpu);
-        check(time(50, 100, 100, 800), time(50, 100, 100, 0), Bottleneck::Latency);
+    fn the_end_that_waits_for_nobody_is_named() {
+        let check = |sender, receiver, expected| {
+            let shares = shares(&sender, &receiver, &PathTime::default());
+            assert_eq!(limit(&ALL_LANES, &shares).map(|limit| limit.cause), Some(expected));
+        };
+        check(time(800, 100, 50, 50), time(10, 50, 900, 0), Cause::SourceStorage);
+        check(time(50, 800, 100, 50), time(10, 50, 900, 0), Cause::SourceCpu);
+        check(time(50, 100, 800, 50), time(10, 50, 900, 0), Cause::Network);
+        check(time(50, 100, 800, 50), time(900, 50, 10, 0), Cause::TargetStorage);
+        check(time(50, 100, 800, 50), time(50, 900, 10, 0), Cause::TargetCpu);
+        check(time(50, 100, 100, 800), time(50, 100, 100, 0), Cause::Work);
         let limited = LaneTime { rate_us: 900, ..time(20, 20, 20, 20) };
-        check(limited, time(10, 10, 900, 0), Bottleneck::RateLimit);
+        check(limited, time(10, 10, 900, 0), Cause::RateLimit);
+    }
+
+    #[test]
+    fn the_network_is_divided_as_the_path_was_seen() {
+        let none = PathTime::default();
+        check_path(none, Cause::Network, 0.8);
+        check_path(PathTime { ramp_us: 7, ..none }, Cause::Ramp, 0.8);
+        check_path(PathTime { capacity_us: 3, ramp_us: 1, ..none }, Cause::Capacity, 0.6);
+        check_path(PathTime { contention_us: 3, ramp_us: 1, ..none }, Cause::Contention, 0.6);
+        check_path(PathTime { receive_window_us: 3, ramp_us: 1, ..none }, Cause::ReceiveWindow, 0.6);
+        check_path(PathTime { send_buffer_us: 3, ramp_us: 1, ..none }, Cause::SendBuffer, 0.6);
+        check_path(PathTime { loss_us: 3, ramp_us: 1, ..none }, Cause::Loss, 0.6);
+        check_path(PathTime { latency_us: 3, ramp_us: 1, ..none }, Cause::Latency, 0.6);
+    }
+
+    #[test]
+    fn a_network_with_many_reasons_is_still_slower_than_a_disk() {
+        let path = PathTime { ramp_us: 2, capacity_us: 3, contention_us: 2, loss_us: 2, ..PathTime::default() };
+        let shares = shares(&time(300, 100, 600, 0), &time(0, 0, 900, 0), &path);
+        let limit = limit(&ALL_LANES, &shares).unwrap();
+        assert!(shares.of(Cause::SourceStorage) > limit.share);
+        assert_eq!(limit.cause, Cause::Capacity);
+    }
+
+    #[test]
+    fn a_window_that_a_slow_target_keeps_closed_is_the_targets() {
+        // The target writes for 70 % of the time; the sender sees a closed window then, and a full link in the rest.
+        let path = PathTime { receive_window_us: 700, capacity_us: 300, ..PathTime::default() };
+        let shares = shares(&time(0, 0, 1000, 0), &time(700, 0, 300, 0), &path);
+        assert!((shares.of(Cause::TargetStorage) - 0.7).abs() < 1e-9, "{shares:?}");
+        assert!((shares.of(Cause::Capacity) - 0.3).abs() < 1e-9, "{shares:?}");
+        assert!(shares.of(Cause::ReceiveWindow) < 1e-9, "{shares:?}");
+    }
+
+    #[test]
+    fn what_happens_before_and_after_the_lanes_is_named_when_it_is_most_of_the_job() {
+        let shares = shares(&time(0, 0, 800, 0), &time(0, 0, 900, 0), &PathTime::default());
+        let of = |phases: Phases| limit(&phases, &shares).unwrap();
+        let tiny = of(Phases { connected_us: Some(900), ..ALL_LANES });
+        assert_eq!((tiny.cause, tiny.share), (Cause::Start, 0.9));
+        let flushed = of(Phases { last_byte_us: Some(250), ..ALL_LANES });
+        assert_eq!((flushed.cause, flushed.share), (Cause::Flush, 0.75));
+        let unknown = of(Phases { connected_us: None, last_byte_us: None, ..ALL_LANES });
+        assert_eq!(unknown.cause, Cause::Network);
+    }
+
+    #[test]
+    fn lanes_without_a_piece_to_carry_made_nothing_slower() {
+        // Four lanes for 100 us each, one of which worked.
+        let one_busy = time(20, 0, 80, 300);
+        assert_eq!(without_spare_lanes(&one_busy, 4, 1), time(20, 0, 80, 0));
+        assert_eq!(without_spare_lanes(&one_busy, 4, 3), time(20, 0, 80, 200));
+        for pieces in [4, 1_000_000] {
+            assert_eq!(without_spare_lanes(&one_busy, 4, pieces), one_busy);
+        }
+        assert_eq!(without_spare_lanes(&LaneTime::default(), 0, 0), LaneTime::default());
     }
 
     #[test]
     fn nothing_ran_and_nothing_is_named() {
-        assert_eq!(bottleneck(&shares(&LaneTime::default(), &LaneTime::default())), None);
+        let none = shares(&LaneTime::default(), &LaneTime::default(), &PathTime::default());
+        assert_eq!(limit(&ALL_LANES, &none), None);
+        // A receiver that says nothing of its time leaves the waiting with the network.
+        let silent = shares(&time(0, 0, 10, 0), &LaneTime::default(), &PathTime::default());
+        assert_eq!(silent.of(Cause::Network), 1.0);
     }
 }

@@ -12,6 +12,7 @@
 //!   tune       a host, a rate, a round trip         -> what it should be set to, with the arithmetic
 //!   attribute  where lane time went                   -> what limited the transfer
 //!   path       samples of the lanes, again and again  -> advice: lanes, pacing, congestion control
+//!   remedy     the limit, both hosts, the path        -> what would help
 //! ```
 //! Time and randomness are arguments. `no_std` makes the compiler keep that promise.
 
@@ -28,6 +29,7 @@ pub mod ledger;
 pub mod pace;
 pub mod path;
 pub mod plan;
+pub mod remedy;
 pub mod schedule;
 pub mod tally;
 pub mod tune;

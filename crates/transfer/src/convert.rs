@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use haul_engine::attribute::Cause;
 use haul_engine::compare::{Existing, Rules, Standing};
 use haul_net::Wanted;
 use haul_store::{FoundEntry, Kind, Metadata, Stat, StoreError};
@@ -9,9 +10,10 @@ use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, Fa
 use haul_wire::limits::MAX_TEXT_BYTES;
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
 use haul_wire::path::{PathFault, RelPath};
-use haul_wire::summary::HostLimits;
+use haul_wire::summary::{self, HeldBy, HostLimits};
 
 use crate::error::{Error, Fault};
+use crate::event::PathNow;
 use crate::job::{Carriage, Cipher, Selection};
 
 pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selection {
@@ -50,6 +52,29 @@ pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wir
         window_bytes: carriage.window_bytes,
         lanes: carriage.lanes,
         path: None,
+    }
+}
+
+/// The path as its sender told it.
+pub(crate) fn path_now(path: &summary::PathNow) -> PathNow {
+    PathNow {
+        rate_bytes_per_s: path.rate_bytes_per_s,
+        rtt_us: path.rtt_us,
+        rtt_min_us: path.rtt_min_us,
+        queueing_us: path.rtt_us.saturating_sub(path.rtt_min_us),
+        resent_ppm: path.resent_ppm,
+        lanes: path.lanes,
+        pacing_bytes_per_s: path.pacing_bytes_per_s.unwrap_or(0),
+        held_by: match path.held_by {
+            HeldBy::Unknown => None,
+            HeldBy::Ramp => Some(Cause::Ramp),
+            HeldBy::Capacity => Some(Cause::Capacity),
+            HeldBy::Contention => Some(Cause::Contention),
+            HeldBy::ReceiveWindow => Some(Cause::ReceiveWindow),
+            HeldBy::SendBuffer => Some(Cause::SendBuffer),
+            HeldBy::Loss => Some(Cause::Loss),
+            HeldBy::Source => Some(Cause::Work),
+        },
     }
 }
 

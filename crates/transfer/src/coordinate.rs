@@ -25,7 +25,7 @@ use crate::relay;
 use crate::remote::{self, Remote};
 use crate::sender::{self, SenderJob};
 use crate::session::{self, NoKeeper};
-use crate::watch::{Ends, Watch};
+use crate::watch::{self, Ends, Watch};
 
 /// Carries a job out. Returns when everything is verified and flushed, or with the error that ended it.
 ///
@@ -44,7 +44,8 @@ pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
     };
     // Ctrl-C reaches ssh as well: whatever broke by that, the person knows why.
     let ends = ends.map_err(|error| if watch.interrupted() { session::interrupted() } else { error })?;
-    Ok(watch.report(&ends, job.selection.dry_run).expect("somebody watches"))
+    let asked = watch::asked(job);
+    Ok(watch.report(&ends, asked, job.selection.dry_run).expect("somebody watches"))
 }
 
 /// Which role is played here.
@@ -141,7 +142,9 @@ pub(crate) fn here_over(
     let received = receiver.join().unwrap_or_else(|_| Err(Error::new(Fault::Protocol, "the receiving side broke")));
     let (sender, _) = sent?;
     let (_, receiver) = received?;
-    Ok(Ends { sender, receiver, lane_path: "this machine".into(), cipher: "none (this machine)".into() })
+    let (source, target) = (far::host_here(), far::host_here());
+    let (lane_path, cipher) = ("this machine".into(), "none (this machine)".into());
+    Ok(Ends { sender, receiver, source, target, lane_path, cipher })
 }
 
 /// One side here, the other at a remote place.
@@ -149,6 +152,7 @@ fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_ke
     let mut remote = remote::connect(place, job, watch)?;
     let child = remote.take_child();
     let record = Arc::new(LaneRecord::default());
+    let (here, there) = (far::host_here(), remote.host());
     let result = session_with(job, remote, side, watch, hash_kept, &record);
     if let Some(child) = child {
         child.end();
@@ -156,7 +160,8 @@ fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_ke
     let (sender, receiver) = result.map_err(|error| error.at(place))?;
     let lane_path = session::lock(&record.path).clone();
     let cipher = session::lock(&record.cipher).clone();
-    Ok(Ends { sender, receiver, lane_path, cipher })
+    let (source, target) = if side == Side::Sender { (here, there) } else { (there, here) };
+    Ok(Ends { sender, receiver, source, target, lane_path, cipher })
 }
 
 fn session_with(

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+use haul_engine::attribute::{Cause, Limit, Shares};
+use haul_engine::remedy::{Host, Remedy};
+use haul_wire::summary::PathSummary;
+
 /// One thing that happened. Paths are relative to the target, any bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -37,6 +41,8 @@ pub enum Event {
     },
     /// Running totals, at most ten times a second.
     Progress(Progress),
+    /// The path as its sender sees it now, at most once a second; only where the sender runs here.
+    Path(PathNow),
     /// An entry was copied, verified and stands under its final name (or would be, in a dry run).
     Copied {
         /// Path relative to the target.
@@ -106,6 +112,27 @@ pub struct Progress {
     pub failed: u64,
 }
 
+/// The path in the last second. Rates are of all lanes together; 0 means unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathNow {
+    /// Payload rate.
+    pub rate_bytes_per_s: u64,
+    /// Smoothed round-trip time.
+    pub rtt_us: u32,
+    /// The smallest so far.
+    pub rtt_min_us: u32,
+    /// How long packets stand in queues.
+    pub queueing_us: u32,
+    /// Bytes sent again of a million bytes sent.
+    pub resent_ppm: u32,
+    /// Lanes that carry data.
+    pub lanes: u16,
+    /// The rate to which the lanes hold themselves; 0: none.
+    pub pacing_bytes_per_s: u64,
+    /// What holds the lanes.
+    pub held_by: Option<Cause>,
+}
+
 /// One regular file of the manifest with its BLAKE3 hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestLine {
@@ -152,8 +179,12 @@ pub struct Report {
     pub bytes_kept: u64,
     /// The whole job, from start to the last flush.
     pub elapsed: Duration,
+    /// Time until the first lane stood: login and connecting.
+    pub connected: Option<Duration>,
     /// Time until the first payload byte was verified at the target.
     pub first_byte: Option<Duration>,
+    /// Time until the last payload byte was verified at the target; flushes and final names come after it.
+    pub last_byte: Option<Duration>,
     /// Lanes used at most.
     pub lanes: u16,
     /// How the lanes went: `direct`, `direct, reversed`, `ssh`, `this machine`.
@@ -164,68 +195,22 @@ pub struct Report {
     pub root_blake3: [u8; 32],
     /// Files that the root covers. Files kept because size and time match are not read, so they are not in it.
     pub root_files: u64,
-    /// Where the time went.
-    pub time: TimeShares,
-    /// What limited this transfer.
-    pub limit: Limit,
+    /// The end that read.
+    pub source: Host,
+    /// The end that wrote.
+    pub target: Host,
+    /// The path as its sender saw it.
+    pub path: PathSummary,
+    /// Where the lanes' time went.
+    pub time: Shares,
+    /// What limited this transfer; `None` when nothing moved.
+    pub limit: Option<Limit>,
+    /// What would help, the best first.
+    pub remedies: Vec<Remedy>,
     /// True for `--dry-run`.
     pub dry_run: bool,
     /// The first failures, at most 20, for the closing lines.
     pub failures: Vec<(Vec<u8>, String)>,
-}
-
-/// Lane time by cause, as fractions of the lanes' whole time; they sum to at most 1.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct TimeShares {
-    /// Waiting for the source's storage.
-    pub source_storage: f64,
-    /// Hashing, compressing, encrypting at the source.
-    pub source_cpu: f64,
-    /// Waiting for the network.
-    pub network: f64,
-    /// Decrypting, hashing at the target.
-    pub target_cpu: f64,
-    /// Waiting for the target's storage: writes, flushes, renames.
-    pub target_storage: f64,
-    /// Waiting for work: listing, comparing, round trips of set-up.
-    pub idle: f64,
-}
-
-/// What limited a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// Reading at the source.
-    SourceStorage,
-    /// CPU of the source.
-    SourceCpu,
-    /// The path between the hosts.
-    Network,
-    /// CPU of the target.
-    TargetCpu,
-    /// Writing at the target.
-    TargetStorage,
-    /// `--rate`, `--bwlimit`, `-l`.
-    RateLimit,
-    /// Listing and comparing, or the latency of set-up: too little data to tell.
-    Latency,
-    /// Nothing moved.
-    Nothing,
-}
-
-impl Limit {
-    /// The words of the closing line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Limit::SourceStorage => "source storage",
-            Limit::SourceCpu => "source CPU",
-            Limit::Network => "network",
-            Limit::TargetCpu => "target CPU",
-            Limit::TargetStorage => "target storage",
-            Limit::RateLimit => "rate limit",
-            Limit::Latency => "latency",
-            Limit::Nothing => "nothing moved",
-        }
-    }
 }
 
 /// Watches a job. Called from several threads; must not block for long.

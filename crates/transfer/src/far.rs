@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use haul_engine::remedy::{Asked, Host};
 use haul_net::{Identity, NetError, PublicKey, Stream, dial};
 use haul_wire::control::{AgentHello, Control, Dial, Role, Start};
 use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES};
@@ -83,6 +84,12 @@ pub(crate) fn hello(identity: &Identity, ports: Ports) -> AgentHello {
 /// Processors this process may use.
 pub(crate) fn cpus() -> u16 {
     std::thread::available_parallelism().map_or(1, |count| u16::try_from(count.get()).unwrap_or(u16::MAX))
+}
+
+/// This machine, for the report.
+pub(crate) fn host_here() -> Host {
+    let limits = convert::host_limits(haul_net::host::limits());
+    Host { place: crate::job::Place::Local.to_string(), cpus: cpus(), limits }
 }
 
 /// Serves one initiator on a control channel to its end. Lanes arrive at `desk`, whose listener has `port`.
@@ -188,7 +195,7 @@ fn run_role(
     };
     match result {
         Ok((sender, receiver)) => {
-            watch.report(&Ends { sender, receiver, ..Ends::default() }, false);
+            watch.report(&Ends { sender, receiver, ..Ends::default() }, Asked::default(), false);
             Ok(())
         }
         Err(error) => {

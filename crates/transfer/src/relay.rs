@@ -78,6 +78,7 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
     let role = Role::Receiver { target: job.target.path.clone() };
     receiver.start(id, key_for(&receiver, &sender), role, job, hash_kept, None);
     let (source, target) = (sender.place.clone(), receiver.place.clone());
+    let hosts = Ends { source: sender.host(), target: receiver.host(), ..Ends::default() };
 
     let (merged, events) = sync_channel(64);
     let (to_lanes, answers) = sync_channel(4);
@@ -112,7 +113,7 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
         sender: sender_channel,
         receiver: receiver_channel,
         to_lanes,
-        ends: Ends::default(),
+        ends: hosts,
         said_bye: false,
     };
     let result = relay.until_bye(&events, job);

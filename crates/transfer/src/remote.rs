@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
+use haul_engine::remedy::Host;
 use haul_net::{NetError, PublicKey, Stream, dial};
 use haul_wire::control::{self, AgentHello, Control, Role, Start};
 use haul_wire::summary::KnownPath;
@@ -145,6 +146,11 @@ impl Remote {
 
     pub(crate) fn key(&self) -> PublicKey {
         PublicKey(self.hello.key)
+    }
+
+    /// What it said about itself, for the report.
+    pub(crate) fn host(&self) -> Host {
+        Host { place: self.place.to_string(), cpus: self.hello.cpus, limits: self.hello.limits.clone() }
     }
 
     /// Gives it its role.

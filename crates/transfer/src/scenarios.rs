@@ -107,7 +107,7 @@ impl Bench {
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = lanes.iter().map(|lane| lane.pair()).collect();
         let ends = coordinate::here_over(&self.job(), &watch, false, lanes)?;
-        Ok(watch.report(&ends, false).unwrap())
+        Ok(watch.report(&ends, Default::default(), false).unwrap())
     }
 
     fn assert_equal(&self) {

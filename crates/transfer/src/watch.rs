@@ -4,14 +4,18 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_engine::attribute::{self, Bottleneck};
+use haul_engine::attribute::{self, Phases};
+use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
+use haul_wire::limits::MIN_CHUNK_BYTES;
 use haul_wire::manifest::Item;
 use haul_wire::summary::PathNow;
 
+use crate::convert;
 use crate::error::{Error, Fault};
-use crate::event::{Change, Event, Limit, ManifestLine, Observer, Progress, Report, TimeShares};
+use crate::event::{Change, Event, ManifestLine, Observer, Progress, Report};
+use crate::job::Job;
 use crate::manifest_file::RootHasher;
 
 /// Stands beside a session. An agent's watch is silent: nobody is there to be told.
@@ -26,7 +30,10 @@ pub(crate) struct Watch {
 struct Person {
     observer: Arc<dyn Observer>,
     started: Instant,
+    /// When the first lane stood, the first byte was verified, and the last: microseconds since the start, 0 before that.
+    connected_us: AtomicU64,
     first_byte_us: AtomicU64,
+    last_byte_us: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -48,8 +55,14 @@ impl Watch {
     }
 
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
-        let person =
-            Person { observer, started: Instant::now(), first_byte_us: AtomicU64::new(0), state: Mutex::default() };
+        let person = Person {
+            observer,
+            started: Instant::now(),
+            connected_us: AtomicU64::new(0),
+            first_byte_us: AtomicU64::new(0),
+            last_byte_us: AtomicU64::new(0),
+            state: Mutex::default(),
+        };
         Self { person: Some(person), ..Self::silent() }
     }
 
@@ -83,10 +96,9 @@ impl Watch {
 
     pub(crate) fn on_receipt(&self, receipt: &Receipt) -> Result<(), Error> {
         self.with(|person, state| {
-            if person.first_byte_us.load(Ordering::Relaxed) == 0 {
-                let us = u64::try_from(person.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-                person.first_byte_us.store(us, Ordering::Relaxed);
-            }
+            let now_us = person.now_us();
+            let _ = person.first_byte_us.compare_exchange(0, now_us, Ordering::Relaxed, Ordering::Relaxed);
+            person.last_byte_us.store(now_us, Ordering::Relaxed);
             state.tally.on_receipt(receipt).map_err(tally_error)
         })
     }
@@ -128,7 +140,9 @@ impl Watch {
     }
 
     /// The path as it is now.
-    pub(crate) fn on_path(&self, _path: &PathNow) {}
+    pub(crate) fn on_path(&self, path: &PathNow) {
+        self.tell(&Event::Path(convert::path_now(path)));
+    }
 
     /// Something about the job itself.
     pub(crate) fn tell(&self, event: &Event) {
@@ -144,6 +158,7 @@ impl Watch {
     pub(crate) fn lane_up(&self) {
         let alive = self.lanes_alive.fetch_add(1, Ordering::Relaxed) + 1;
         self.lanes_most.fetch_max(alive, Ordering::Relaxed);
+        self.connected();
     }
 
     pub(crate) fn lane_down(&self) {
@@ -154,6 +169,14 @@ impl Watch {
     pub(crate) fn set_lanes(&self, lanes: u16) {
         self.lanes_alive.store(lanes, Ordering::Relaxed);
         self.lanes_most.fetch_max(lanes, Ordering::Relaxed);
+        self.connected();
+    }
+
+    fn connected(&self) {
+        if let Some(person) = &self.person {
+            let now_us = person.now_us();
+            let _ = person.connected_us.compare_exchange(0, now_us, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     /// Tells the running totals.
@@ -181,15 +204,31 @@ impl Watch {
     }
 
     /// The report, once the session ended well. `None` when nobody watches.
-    pub(crate) fn report(&self, ends: &Ends, dry_run: bool) -> Option<Report> {
+    pub(crate) fn report(&self, ends: &Ends, asked: Asked, dry_run: bool) -> Option<Report> {
         let person = self.person.as_ref()?;
         let mut state = person.lock();
         let totals = *state.tally.totals();
         let (root_files, root_blake3) = std::mem::take(&mut state.root).finish();
-        let shares = attribute::shares(&ends.sender.time, &ends.receiver.time);
-        let first_byte_us = person.first_byte_us.load(Ordering::Relaxed);
-        let lanes = self.lanes_most.load(Ordering::Relaxed);
         let nothing_moved = dry_run || totals.bytes_moved == 0;
+        let phases = person.phases();
+        let (sender, receiver) = (&ends.sender, &ends.receiver);
+        let lanes = self.lanes_most.load(Ordering::Relaxed);
+        let pieces = totals.files_moved.max(totals.bytes_moved.div_ceil(MIN_CHUNK_BYTES));
+        let busy = attribute::without_spare_lanes(&sender.time, lanes, pieces);
+        let shares = attribute::shares(&busy, &receiver.time, &sender.path.time);
+        let limit = attribute::limit(&phases, &shares).filter(|_| !nothing_moved);
+        let lanes = if nothing_moved { 0 } else { lanes };
+        let facts = Facts {
+            source: &ends.source,
+            target: &ends.target,
+            path: &sender.path,
+            asked,
+            lanes,
+            lane_path: lane_path(&ends.lane_path),
+            bytes_moved: totals.bytes_moved,
+            phases,
+        };
+        let since_start = |us: Option<u64>| us.map(Duration::from_micros);
         let report = Report {
             files_found: totals.files_found,
             files_moved: totals.files_moved,
@@ -202,17 +241,23 @@ impl Watch {
             skipped: totals.skipped,
             bytes_found: totals.bytes_found,
             bytes_moved: totals.bytes_moved,
-            bytes_again: ends.receiver.arrived_bytes.saturating_sub(totals.bytes_moved),
+            bytes_again: receiver.arrived_bytes.saturating_sub(totals.bytes_moved),
             bytes_kept: totals.bytes_kept,
-            elapsed: person.started.elapsed(),
-            first_byte: (first_byte_us > 0).then(|| Duration::from_micros(first_byte_us)),
-            lanes: if nothing_moved { 0 } else { lanes },
+            elapsed: Duration::from_micros(phases.elapsed_us),
+            connected: since_start(phases.connected_us),
+            first_byte: since_start(phases.first_byte_us),
+            last_byte: since_start(phases.last_byte_us),
+            lanes,
             lane_path: ends.lane_path.clone(),
             cipher: ends.cipher.clone(),
             root_blake3,
             root_files,
-            time: time_shares(&shares),
-            limit: if nothing_moved { Limit::Nothing } else { limit(&shares) },
+            remedies: limit.map_or_else(Vec::new, |limit| remedy::remedies(&limit, &shares, &facts)),
+            source: ends.source.clone(),
+            target: ends.target.clone(),
+            path: sender.path.clone(),
+            time: shares,
+            limit,
             dry_run,
             failures: std::mem::take(&mut state.failures),
         };
@@ -230,6 +275,21 @@ impl Watch {
 }
 
 impl Person {
+    /// Never 0, which stands for what has not happened.
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn phases(&self) -> Phases {
+        let at = |us: &AtomicU64| Some(us.load(Ordering::Relaxed)).filter(|us| *us > 0);
+        Phases {
+            connected_us: at(&self.connected_us),
+            first_byte_us: at(&self.first_byte_us),
+            last_byte_us: at(&self.last_byte_us),
+            elapsed_us: self.now_us(),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -240,6 +300,8 @@ impl Person {
 pub(crate) struct Ends {
     pub(crate) sender: SenderSummary,
     pub(crate) receiver: ReceiverSummary,
+    pub(crate) source: Host,
+    pub(crate) target: Host,
     pub(crate) lane_path: String,
     pub(crate) cipher: String,
 }
@@ -292,26 +354,23 @@ fn chosen(what: &str) -> &'static str {
         .unwrap_or("other")
 }
 
-fn time_shares(shares: &attribute::Shares) -> TimeShares {
-    TimeShares {
-        source_storage: shares.source_storage,
-        source_cpu: shares.source_cpu,
-        network: shares.network,
-        target_cpu: shares.target_cpu,
-        target_storage: shares.target_storage,
-        idle: shares.idle + shares.rate,
+/// What bears on the speed of a job.
+pub(crate) fn asked(job: &Job) -> Asked {
+    let (carriage, selection) = (&job.carriage, &job.selection);
+    Asked {
+        rate_bytes_per_s: carriage.rate_bytes_per_s,
+        cipher: carriage.cipher.is_some(),
+        compress: carriage.compress,
+        checksum: selection.checksum,
+        no_flush: !selection.flush,
     }
 }
 
-fn limit(shares: &attribute::Shares) -> Limit {
-    match attribute::bottleneck(shares) {
-        Some(Bottleneck::SourceStorage) => Limit::SourceStorage,
-        Some(Bottleneck::SourceCpu) => Limit::SourceCpu,
-        Some(Bottleneck::Network) => Limit::Network,
-        Some(Bottleneck::TargetCpu) => Limit::TargetCpu,
-        Some(Bottleneck::TargetStorage) => Limit::TargetStorage,
-        Some(Bottleneck::RateLimit) => Limit::RateLimit,
-        Some(Bottleneck::Latency) => Limit::Latency,
-        None => Limit::Nothing,
+fn lane_path(name: &str) -> LanePath {
+    match name {
+        "this machine" => LanePath::Here,
+        "ssh" => LanePath::Ssh,
+        "through this machine" => LanePath::ThroughHere,
+        _ => LanePath::Direct,
     }
 }

@@ -16,3 +16,4 @@ mod memory;
 mod resume;
 mod stage;
 mod tune;
+mod why;

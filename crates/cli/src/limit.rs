@@ -1,0 +1,261 @@
+//! What limited a copy, and what would help, in words: the table from causes and remedies to what a person reads.
+
+use haul_transfer::{Buffer, Cause, End, Remedy, Report};
+
+use crate::figures::{bits, bytes, counted, duration, latency, parts, percent, rate};
+use crate::printable::printable;
+
+/// What would help, for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemedyText {
+    /// One or two sentences.
+    pub words: String,
+    /// To be typed as it is, on the host that the words name.
+    pub command: Option<String>,
+}
+
+/// What follows "limited by"; `None` when nothing moved.
+pub fn limited_by(report: &Report) -> Option<String> {
+    let words = match report.limit?.cause {
+        Cause::SourceStorage => "source storage",
+        Cause::SourceCpu => "source CPU",
+        Cause::Ramp => "the ramp to full speed",
+        Cause::Capacity => "the capacity of the link",
+        Cause::Contention => "others on the link",
+        Cause::ReceiveWindow => return Some(format!("the receive window of {}", printable(&report.target.place))),
+        Cause::SendBuffer => return Some(format!("the send buffer of {}", printable(&report.source.place))),
+        Cause::Loss => "loss on the path",
+        Cause::Latency => "round trips",
+        Cause::Network => "network",
+        Cause::TargetCpu => "target CPU",
+        Cause::TargetStorage => "target storage",
+        Cause::RateLimit => "rate limit",
+        Cause::Work => "waiting for work",
+        Cause::Start => "login and connecting",
+        Cause::Flush => "the final flush",
+    };
+    Some(words.to_owned())
+}
+
+/// What would help, the best first.
+pub fn remedies(report: &Report) -> Vec<RemedyText> {
+    report.remedies.iter().map(|remedy| text(remedy, report)).collect()
+}
+
+fn text(remedy: &Remedy, report: &Report) -> RemedyText {
+    let place = |at: &End| match at {
+        End::Source => printable(&report.source.place),
+        End::Target => printable(&report.target.place),
+    };
+    let words = match remedy {
+        Remedy::Buffer(buffer) => return raise(buffer, &place(&buffer.at)),
+        Remedy::Lanes { lanes, instead_of, cause } => {
+            let why = match cause {
+                Cause::Loss => "a loss slows only the connection that it hits",
+                Cause::SourceCpu | Cause::TargetCpu => "a lane is one thread at each end",
+                _ => "each connection has a window of its own",
+            };
+            format!("--lanes {lanes} instead of {instead_of}: {why}.")
+        }
+        Remedy::CongestionControl { name, allow: None } => {
+            format!("--cc {name}: it does not take a loss for a full link.")
+        }
+        Remedy::CongestionControl { name, allow: Some(names) } => {
+            let source = place(&End::Source);
+            let words = format!("--cc {name} does not take a loss for a full link. Allow it on {source} first:");
+            let command = format!(
+                "modprobe tcp_{name}; sysctl -w net.ipv4.tcp_allowed_congestion_control='{}'",
+                printable(names)
+            );
+            return RemedyText { words, command: Some(command) };
+        }
+        Remedy::FindLoss { resent_ppm } => format!(
+            "{} of the bytes were sent again though no queue stood: a damaged cable or optic, or a device that polices \
+             the rate. Ask those who run the network.",
+            parts(*resent_ppm)
+        ),
+        Remedy::AskForPriority => "Others use the link, too, and nothing here can be tuned: ask those who run the \
+                                   network for priority, or copy at a quieter hour."
+            .to_owned(),
+        Remedy::Compress { capacity_bytes_per_s } => {
+            format!("The link is full{}. -z helps when the data compresses.", carrying(*capacity_bytes_per_s))
+        }
+        Remedy::FasterLink { capacity_bytes_per_s } => {
+            format!("The link is full{}, of compressed data already.", carrying(*capacity_bytes_per_s))
+        }
+        Remedy::OneCommand { cause } => one_command(*cause, report),
+        Remedy::WithoutChecksum => {
+            "-c reads every file at both ends before anything moves; without it, size and time decide.".to_owned()
+        }
+        Remedy::FasterStorage { at, bytes_per_s } => {
+            let does = if *at == End::Source { "gives" } else { "takes" };
+            let speed = rate(*bytes_per_s as f64);
+            format!("The storage of {} {does} {speed}: faster disks, or a tree that lies on several.", place(at))
+        }
+        Remedy::NoFlush => format!(
+            "--no-flush does not wait until the storage of {} holds the data; a power cut can then lose files that were \
+             reported as copied.",
+            place(&End::Target)
+        ),
+        Remedy::WithoutCipher => "Without --cipher, both ends take what their processors do fastest.".to_owned(),
+        Remedy::WithoutCompression => "Without -z: compressing costs the source more than all else.".to_owned(),
+        Remedy::FasterProcessors { at, cpus } => match cpus {
+            0 => format!("More or faster processors for {}.", place(at)),
+            n => format!(
+                "{} lets haul have {}: more of them, or faster ones.",
+                place(at),
+                counted((*n).into(), "processor", "processors")
+            ),
+        },
+        Remedy::HigherRate { bytes_per_s } => {
+            format!("A higher limit than {}, or none: it was asked for.", bits(*bytes_per_s as f64))
+        }
+        Remedy::OpenPort => {
+            "The data runs inside ssh, which lets 2 MiB a session be under way. Open ports between the \
+                             hosts and name them: --port-range 50000-50020."
+                .to_owned()
+        }
+        Remedy::DirectPath => {
+            "The data runs through this machine. Without -3, and with ports between the two hosts that \
+                               are open (--port-range 50000-50020), it goes directly."
+                .to_owned()
+        }
+        Remedy::LookAtPath => {
+            "Nothing was measured on the path. 'haul cp --live' shows it while a longer copy runs.".to_owned()
+        }
+    };
+    RemedyText { words, command: None }
+}
+
+fn raise(buffer: &Buffer, place: &str) -> RemedyText {
+    let needs = match buffer.path_bytes {
+        Some(path_bytes) => format!(
+            "this path needs {} ({} x {})",
+            bytes(path_bytes),
+            bits(buffer.capacity_bytes_per_s as f64),
+            latency(buffer.rtt_us)
+        ),
+        None => "this path was never seen full".to_owned(),
+    };
+    // The first two values are those of the kernel: the least, and what a connection begins with.
+    let (setting, first) = match buffer.at {
+        End::Source => ("tcp_wmem", "4096 16384"),
+        End::Target => ("tcp_rmem", "4096 131072"),
+    };
+    RemedyText {
+        words: format!(
+            "{place} lets one connection have {} under way; {needs}. Raise it there, as root, or with 'haul tune':",
+            bytes(buffer.grants_bytes)
+        ),
+        command: Some(format!("sysctl -w net.ipv4.{setting}='{first} {}'", buffer.setting_bytes)),
+    }
+}
+
+fn one_command(cause: Cause, report: &Report) -> String {
+    let share = percent(report.time.of(cause));
+    match cause {
+        Cause::Start => format!(
+            "{} of {} went before there was a connection: many copies are faster as one command, which logs in once.",
+            duration(report.connected.unwrap_or_default()),
+            duration(report.elapsed)
+        ),
+        Cause::Ramp => {
+            format!(
+                "The job is short for this path: {share} of the time went into growing to speed. Larger jobs grow once."
+            )
+        }
+        Cause::Latency => {
+            format!(
+                "{share} of the time were round trips with nothing more to send: put many small jobs into one command."
+            )
+        }
+        _ => format!(
+            "{share} of the time the lanes waited for something to send: listing, comparing, round trips. Put many small \
+             jobs into one command."
+        ),
+    }
+}
+
+fn carrying(capacity_bytes_per_s: u64) -> String {
+    match capacity_bytes_per_s {
+        0 => String::new(),
+        n => format!(": {} of it carry data", bits(n as f64)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_transfer::Limit;
+
+    use super::*;
+    use crate::report::tests::report;
+
+    fn buffer(at: End) -> Buffer {
+        Buffer {
+            at,
+            grants_bytes: 3_100_000,
+            path_bytes: Some(28_500_000),
+            capacity_bytes_per_s: 125_000_000,
+            rtt_us: 228_000,
+            setting_bytes: 64 << 20,
+        }
+    }
+
+    #[test]
+    fn every_remedy_has_its_words_and_numbers() {
+        let lanes = |cause| Remedy::Lanes { lanes: 16, instead_of: 2, cause };
+        let remedies = vec![
+            Remedy::Buffer(buffer(End::Target)),
+            Remedy::Buffer(Buffer { path_bytes: None, ..buffer(End::Source) }),
+            lanes(Cause::ReceiveWindow),
+            lanes(Cause::Loss),
+            lanes(Cause::TargetCpu),
+            Remedy::CongestionControl { name: "bbr", allow: None },
+            Remedy::CongestionControl { name: "bbr", allow: Some("reno cubic bbr".into()) },
+            Remedy::FindLoss { resent_ppm: 120 },
+            Remedy::AskForPriority,
+            Remedy::Compress { capacity_bytes_per_s: 117_600_000 },
+            Remedy::FasterLink { capacity_bytes_per_s: 0 },
+            Remedy::OneCommand { cause: Cause::Start },
+            Remedy::OneCommand { cause: Cause::Ramp },
+            Remedy::OneCommand { cause: Cause::Latency },
+            Remedy::OneCommand { cause: Cause::Work },
+            Remedy::WithoutChecksum,
+            Remedy::FasterStorage { at: End::Source, bytes_per_s: 180_000_000 },
+            Remedy::FasterStorage { at: End::Target, bytes_per_s: 180_000_000 },
+            Remedy::NoFlush,
+            Remedy::WithoutCipher,
+            Remedy::WithoutCompression,
+            Remedy::FasterProcessors { at: End::Target, cpus: 2 },
+            Remedy::FasterProcessors { at: End::Source, cpus: 0 },
+            Remedy::HigherRate { bytes_per_s: 62_500_000 },
+            Remedy::OpenPort,
+            Remedy::DirectPath,
+            Remedy::LookAtPath,
+        ];
+        let told = super::remedies(&haul_transfer::Report { remedies, ..report() });
+        let text: String = told
+            .iter()
+            .map(|remedy| match &remedy.command {
+                Some(command) => format!("{}\n    {command}\n", remedy.words),
+                None => format!("{}\n", remedy.words),
+            })
+            .collect();
+        insta::assert_snapshot!("remedies", text);
+    }
+
+    #[test]
+    fn every_cause_has_its_words() {
+        let others = [Cause::Start, Cause::Flush];
+        let words: Vec<String> = Cause::OF_LANE_TIME
+            .into_iter()
+            .chain(others)
+            .map(|cause| {
+                let limit = Some(Limit { cause, share: 0.5 });
+                format!("{}: {}\n", cause.name(), limited_by(&haul_transfer::Report { limit, ..report() }).unwrap())
+            })
+            .collect();
+        insta::assert_snapshot!(words.concat());
+        assert_eq!(limited_by(&haul_transfer::Report { limit: None, ..report() }), None);
+    }
+}

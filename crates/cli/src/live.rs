@@ -1,0 +1,103 @@
+//! `--live`: a line a second on what a copy does, as measuring tools print them.
+
+use std::time::Duration;
+
+use haul_transfer::{PathNow, Progress};
+
+use crate::figures::{bytes, counted, latency, parts, rate};
+
+/// What the next line needs of the last.
+#[derive(Debug, Default)]
+pub struct Live {
+    path: Option<PathNow>,
+    last: Option<(Duration, u64)>,
+}
+
+impl Live {
+    /// The path as it was just seen.
+    pub fn on_path(&mut self, path: PathNow) {
+        self.path = Some(path);
+    }
+
+    /// The line of the second that has just passed, if one has.
+    pub fn on_progress(&mut self, now: Duration, progress: &Progress) -> Option<String> {
+        let (from, moved_before) = *self.last.get_or_insert((Duration::ZERO, 0));
+        if now.saturating_sub(from) < LINE_EVERY {
+            return None;
+        }
+        self.last = Some((now, progress.bytes_moved));
+        // What is older than a line says nothing about the next.
+        Some(line(from, now, progress.bytes_moved.saturating_sub(moved_before), progress.lanes, self.path.take()))
+    }
+}
+
+/// `12.0-13.0 s    118 MiB  118 MiB/s (990 Mbit/s)  8 lanes  RTT 231 ms, 3.10 ms in queues  0.012 % sent again  held by loss`
+fn line(from: Duration, to: Duration, moved: u64, lanes: u16, path: Option<PathNow>) -> String {
+    let (from_s, to_s) = (from.as_secs_f64(), to.as_secs_f64());
+    // Bytes that were verified come in chunks; the path counts them as they leave.
+    let bytes_per_s = match path {
+        Some(path) if path.rate_bytes_per_s > 0 => path.rate_bytes_per_s as f64,
+        _ => moved as f64 / (to_s - from_s).max(1e-3),
+    };
+    let lanes = path.map(|path| path.lanes).filter(|lanes| *lanes > 0).unwrap_or(lanes);
+    let mut fields = vec![
+        format!("{from_s:5.1}-{to_s:.1} s"),
+        format!("{:>8}", bytes(moved)),
+        rate(bytes_per_s),
+        counted(lanes.into(), "lane", "lanes"),
+    ];
+    if let Some(path) = path {
+        if path.rtt_us > 0 {
+            fields.push(format!("RTT {}, {} in queues", latency(path.rtt_us), latency(path.queueing_us)));
+        }
+        fields.push(format!("{} sent again", parts(path.resent_ppm)));
+        fields.extend(path.held_by.map(|cause| format!("held by {}", cause.name())));
+    }
+    fields.join("  ")
+}
+
+/// Progress comes ten times a second.
+const LINE_EVERY: Duration = Duration::from_millis(950);
+
+#[cfg(test)]
+mod tests {
+    use haul_transfer::Cause;
+
+    use super::*;
+
+    fn moved(bytes_moved: u64) -> Progress {
+        Progress { bytes_moved, lanes: 4, ..Progress::default() }
+    }
+
+    #[test]
+    fn a_line_comes_each_second_with_what_moved_in_it() {
+        let mut live = Live::default();
+        let at = Duration::from_millis;
+        assert_eq!(live.on_progress(at(100), &moved(1 << 20)), None);
+        assert_eq!(
+            live.on_progress(at(1_000), &moved(100 << 20)).unwrap(),
+            "  0.0-1.0 s   100 MiB  100 MiB/s (839 Mbit/s)  4 lanes"
+        );
+        assert_eq!(live.on_progress(at(1_100), &moved(110 << 20)), None);
+        live.on_path(PathNow {
+            rate_bytes_per_s: 123_750_000,
+            rtt_us: 231_100,
+            rtt_min_us: 228_000,
+            queueing_us: 3_100,
+            resent_ppm: 120,
+            lanes: 8,
+            pacing_bytes_per_s: 0,
+            held_by: Some(Cause::ReceiveWindow),
+        });
+        assert_eq!(
+            live.on_progress(at(2_050), &moved(220 << 20)).unwrap(),
+            "  1.0-2.0 s   120 MiB  118 MiB/s (990 Mbit/s)  8 lanes  RTT 231 ms, 3.10 ms in queues  0.012 % sent again  \
+             held by receive window"
+        );
+        // Nothing was seen of the path since, and nothing moved.
+        assert_eq!(
+            live.on_progress(at(3_050), &moved(220 << 20)).unwrap(),
+            "  2.0-3.0 s       0 B  0 B/s (0.00 kbit/s)  4 lanes"
+        );
+    }
+}

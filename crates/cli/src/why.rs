@@ -1,0 +1,394 @@
+//! `haul why`: the report of a copy in full. Where its time went, what is known of path and hosts, and what would help.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use haul_transfer::{Error, Fault};
+
+use crate::args::Why;
+use crate::figures::{bits, bytes, count, duration, latency, parts, percent, rate};
+use crate::json::{HostLine, Named, ReportLine};
+use crate::kept::{self, Kept};
+use crate::printable::printable;
+use crate::{failure, json};
+
+/// Shows one report, or the list of them.
+pub fn run(typed: &Why) -> ExitCode {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    match files().and_then(|files| if typed.list { every(&files, typed, now_s) } else { one(&files, typed, now_s) }) {
+        Ok(text) => {
+            // Who closed the pipe has read enough.
+            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprint!("{}", failure::text(&error));
+            ExitCode::from(failure::of_fault(error.fault).code)
+        }
+    }
+}
+
+fn files() -> Result<Vec<PathBuf>, Error> {
+    let no_home = || Error::new(Fault::Usage, "there is no home directory for reports").try_this("set HOME");
+    let directory = kept::directory().ok_or_else(no_home)?;
+    let shown = printable(directory.as_os_str().as_encoded_bytes());
+    let files = kept::list(&directory)
+        .map_err(|error| Error::new(Fault::FileIo, format!("cannot list {shown}")).because(error))?;
+    if files.is_empty() {
+        return Err(Error::new(Fault::Usage, "no report is kept yet")
+            .because(format!("nothing is in {shown}"))
+            .try_this("'haul cp' keeps one each time"));
+    }
+    Ok(files)
+}
+
+fn one(files: &[PathBuf], typed: &Why, now_s: u64) -> Result<String, Error> {
+    let nth = usize::from(typed.nth);
+    let file = files.get(nth - 1).ok_or_else(|| {
+        Error::new(Fault::Usage, format!("there is no report number {nth}"))
+            .because(format!("{} are kept", files.len()))
+            .try_this("haul why --list")
+    })?;
+    let kept = read(file)?;
+    Ok(if typed.json { line(&kept) } else { in_full(&kept, now_s) })
+}
+
+fn every(files: &[PathBuf], typed: &Why, now_s: u64) -> Result<String, Error> {
+    let mut text = String::new();
+    for (nth, file) in (1..).zip(files) {
+        match (read(file), typed.json) {
+            (Ok(kept), true) => text.push_str(&line(&kept)),
+            (Ok(kept), false) => text.push_str(&in_short(nth, &kept, now_s)),
+            // One that cannot be read hides none of the others.
+            (Err(_), true) => {}
+            (Err(error), false) => {
+                let _ = writeln!(text, "{nth:>2}  {}: {}", error.what, error.cause.unwrap_or_default());
+            }
+        }
+    }
+    Ok(text)
+}
+
+fn read(file: &Path) -> Result<Kept, Error> {
+    let shown = printable(file.as_os_str().as_encoded_bytes());
+    kept::read(file).map_err(|error| Error::new(Fault::FileIo, format!("cannot read {shown}")).because(error))
+}
+
+fn line(kept: &Kept) -> String {
+    let mut text = serde_json::to_string(kept).expect("plain structs of numbers and strings");
+    text.push('\n');
+    text
+}
+
+/// ` 1  12 min 05 s ago  data/run42 -> host-b:/data: copied 3 files, ...`
+fn in_short(nth: usize, kept: &Kept, now_s: u64) -> String {
+    let what = match (&kept.summary, &kept.error) {
+        (Some(summary), _) => printable(summary),
+        (None, Some(error)) => format!("error: {}", printable(&error.what)),
+        (None, None) => "nothing is known".to_owned(),
+    };
+    format!("{nth:>2}  {}  {}\n    {what}\n", ago(kept, now_s), route(kept))
+}
+
+fn in_full(kept: &Kept, now_s: u64) -> String {
+    let mut text = format!("{}, {}\n", route(kept), ago(kept, now_s));
+    if let Some(summary) = &kept.summary {
+        paragraph(&mut text, "", &printable(summary));
+    }
+    if let Some(error) = &kept.error {
+        broken_off(&mut text, kept, error);
+    }
+    if let Some(report) = &kept.report {
+        if report.limited_by.is_some() {
+            limit(&mut text, report);
+        }
+        job(&mut text, report);
+        path(&mut text, report);
+        hosts(&mut text, report);
+    }
+    text
+}
+
+fn broken_off(text: &mut String, kept: &Kept, error: &json::ErrorLine) {
+    paragraph(text, "error: ", &printable(&error.what));
+    for (label, words) in [("  cause: ", &error.cause), ("  hint:  ", &error.hint)] {
+        if let Some(words) = words {
+            paragraph(text, label, &printable(words));
+        }
+    }
+    let so_far = &kept.so_far;
+    let _ = writeln!(text, "\nuntil then");
+    row(text, "time", &duration(seconds(so_far.elapsed_s)));
+    row(text, "files", &format!("{} of {}", count(so_far.files_done), count(so_far.files_found)));
+    let there = so_far.bytes_moved + so_far.bytes_kept;
+    let mean = so_far.bytes_moved as f64 / so_far.elapsed_s.max(1e-3);
+    row(text, "data", &format!("{} of {}, {}", bytes(there), bytes(so_far.bytes_found), rate(mean)));
+    row(text, "lanes", &so_far.lanes.to_string());
+    if let Some(held_by) = &so_far.held_by {
+        row(text, "held by", &printable(held_by));
+    }
+}
+
+fn limit(text: &mut String, report: &ReportLine) {
+    let of = match report.limit.as_str() {
+        "start" | "flush" => "of the whole time",
+        _ => "of the lanes' time",
+    };
+    let words = printable(report.limited_by.as_deref().unwrap_or_default());
+    let _ = writeln!(text, "\nlimited by {words}: {} {of}", percent(report.limit_share));
+    if !report.remedies.is_empty() {
+        let _ = writeln!(text, "\nwhat would help");
+    }
+    for remedy in &report.remedies {
+        paragraph(text, "  - ", &printable(&remedy.text));
+        if let Some(command) = &remedy.command {
+            let _ = writeln!(text, "      {}", printable(command));
+        }
+    }
+    let _ = writeln!(text, "\nwhere the lanes' time went");
+    for (name, share) in rows(report) {
+        if share > 0.0 {
+            let bar = "#".repeat((share.clamp(0.0, 1.0) * BAR_WIDTH).round() as usize);
+            let _ = writeln!(text, "{}", format!("  {name:<LABEL_WIDTH$} {:>5}  {bar}", percent(share)).trim_end());
+        }
+    }
+}
+
+/// In the order of the data's way.
+fn rows(report: &ReportLine) -> [(&'static str, f64); 14] {
+    let time = &report.time;
+    [
+        ("source storage", time.source_storage),
+        ("source CPU", time.source_cpu),
+        ("path: ramp", time.ramp),
+        ("path: capacity", time.capacity),
+        ("path: contention", time.contention),
+        ("path: receive window", time.receive_window),
+        ("path: send buffer", time.send_buffer),
+        ("path: loss", time.loss),
+        ("path: latency", time.latency),
+        ("network", time.network),
+        ("target CPU", time.target_cpu),
+        ("target storage", time.target_storage),
+        ("rate limit", time.rate_limit),
+        ("waiting for work", time.work),
+    ]
+}
+
+/// The whole time, one part after the other.
+fn job(text: &mut String, report: &ReportLine) {
+    let _ = writeln!(text, "\nthe job");
+    let elapsed_s = report.elapsed_s;
+    let connected_s = report.connected_s.unwrap_or(0.0);
+    let first_s = report.first_byte_s.unwrap_or(elapsed_s).max(connected_s);
+    if report.connected_s.is_some() {
+        row(text, "login, connecting", &duration(seconds(connected_s)));
+    }
+    row(text, "until the first byte", &duration(seconds(first_s - connected_s)));
+    if let Some(last_s) = report.last_byte_s {
+        row(text, "moving data", &duration(seconds(last_s - first_s)));
+        row(text, "final flush", &duration(seconds(elapsed_s - last_s)));
+    }
+    row(text, "in all", &duration(seconds(elapsed_s)));
+    if report.bytes_again > 0 {
+        row(text, "moved again", &bytes(report.bytes_again));
+    }
+}
+
+fn path(text: &mut String, report: &ReportLine) {
+    let path = &report.path;
+    if report.lanes == 0 {
+        return;
+    }
+    if report.lane_path == HERE {
+        return;
+    }
+    let _ = writeln!(text, "\nthe path");
+    let at_end = if path.lanes > 0 { format!(", {} at the end", path.lanes) } else { String::new() };
+    let named = [&report.lane_path, &report.cipher, &path.congestion_control];
+    let named: Vec<String> = named.iter().filter(|name| !name.is_empty()).map(printable).collect();
+    row(text, "lanes", &format!("{} at most{at_end}: {}", report.lanes, named.join(", ")));
+    if path.rtt_min_us > 0 {
+        let queues = format!("{} more in queues", latency(path.queueing_us));
+        row(text, "round trip", &format!("{}, and {queues}", latency(path.rtt_min_us)));
+        row(text, "sent again", &parts(path.resent_ppm));
+    }
+    if path.capacity_bytes_per_s > 0 {
+        row(text, "carries", &format!("{}, as far as it was seen", bits(path.capacity_bytes_per_s as f64)));
+    }
+    if path.window_bytes > 0 {
+        row(text, "under way, a lane", &format!("{} at most", bytes(path.window_bytes)));
+    }
+    if path.rate_variation_permille > 0 {
+        let share = f64::from(path.rate_variation_permille) / 1e3;
+        row(text, "rate varied by", &format!("{} from second to second", percent(share)));
+    }
+}
+
+fn hosts(text: &mut String, report: &ReportLine) {
+    let (source, target) = (&report.source, &report.target);
+    let _ = writeln!(text, "\nthe hosts");
+    let mut pair = |label: &str, of: &dyn Fn(&HostLine) -> String| {
+        let left = of(source);
+        let gap = HOST_WIDTH.saturating_sub(left.chars().count());
+        row(text, label, &format!("{left}{:gap$}  {}", "", of(target)));
+    };
+    let known = |n: u64, text: String| if n == 0 { "unknown".to_owned() } else { text };
+    let size = |n: u64| known(n, bytes(n));
+    pair("source, target", &|host| printable(&host.place));
+    pair("processors", &|host| known(host.cpus.into(), host.cpus.to_string()));
+    if report.lane_path == HERE {
+        return;
+    }
+    pair("tcp_rmem, largest", &|host| size(host.tcp_rmem_max_bytes));
+    pair("tcp_wmem, largest", &|host| size(host.tcp_wmem_max_bytes));
+    pair("rmem_max", &|host| size(host.rmem_max_bytes));
+    pair("wmem_max", &|host| size(host.wmem_max_bytes));
+    pair("congestion control", &|host| printable(&host.congestion_control));
+    pair("others allowed", &|host| {
+        let others = host.allowed_congestion_controls.iter().filter(|name| **name != host.congestion_control);
+        let others: Vec<String> = others.map(printable).collect();
+        if others.is_empty() { "none".to_owned() } else { others.join(" ") }
+    });
+}
+
+fn row(text: &mut String, label: &str, value: &str) {
+    let _ = writeln!(text, "  {label:<LABEL_WIDTH$}  {value}");
+}
+
+/// Words in lines of bounded length, all below the first.
+fn paragraph(text: &mut String, lead: &str, words: &str) {
+    let mut line = lead.to_owned();
+    let indent = " ".repeat(lead.len());
+    for word in words.split(' ') {
+        if line.len() + word.len() >= LINE_WIDTH && line.trim_end().len() > indent.len() {
+            let _ = writeln!(text, "{}", line.trim_end());
+            line.clone_from(&indent);
+        }
+        line.push_str(word);
+        line.push(' ');
+    }
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+/// `data/run42 -> host-b:/data`
+fn route(kept: &Kept) -> String {
+    let shown = |named: &Named| printable(&named.path);
+    let sources = match kept.sources.as_slice() {
+        [] => String::new(),
+        [one] => shown(one),
+        [first, rest @ ..] => format!("{} and {} more", shown(first), rest.len()),
+    };
+    format!("{sources} -> {}", shown(&kept.target))
+}
+
+fn ago(kept: &Kept, now_s: u64) -> String {
+    match now_s.saturating_sub(kept.ended_at_s) {
+        0 => "just now".to_owned(),
+        // Below a minute there is no need for tenths.
+        s @ 1..60 => format!("{s} s ago"),
+        s => format!("{} ago", duration(Duration::from_secs(s))),
+    }
+}
+
+/// A file may hold any number.
+fn seconds(s: f64) -> Duration {
+    Duration::try_from_secs_f64(s.max(0.0)).unwrap_or_default()
+}
+
+/// The lane path of a copy that no network carries.
+const HERE: &str = "this machine";
+
+const LINE_WIDTH: usize = 100;
+const LABEL_WIDTH: usize = 20;
+const HOST_WIDTH: usize = 24;
+
+/// Two percent for a mark.
+const BAR_WIDTH: f64 = 50.0;
+
+#[cfg(test)]
+mod tests {
+    use haul_transfer::{Buffer, Cause, End, Limit, Remedy, Report};
+
+    use super::*;
+    use crate::kept::SoFar;
+    use crate::kept::tests::kept;
+    use crate::report;
+
+    /// A long path with a small window at the target.
+    fn windowed() -> Report {
+        let cause = Cause::ReceiveWindow;
+        let parts = [
+            (Cause::SourceStorage, 0.02),
+            (Cause::SourceCpu, 0.08),
+            (Cause::Ramp, 0.11),
+            (cause, 0.71),
+            (Cause::TargetCpu, 0.05),
+            (Cause::TargetStorage, 0.026),
+            (Cause::Work, 0.004),
+        ];
+        let buffer = Buffer {
+            at: End::Target,
+            grants_bytes: 3_100_000,
+            path_bytes: Some(28_500_000),
+            capacity_bytes_per_s: 125_000_000,
+            rtt_us: 228_000,
+            setting_bytes: 64 << 20,
+        };
+        Report {
+            time: parts.into_iter().collect(),
+            limit: Some(Limit { cause, share: 0.71 }),
+            remedies: vec![Remedy::Buffer(buffer), Remedy::Lanes { lanes: 16, instead_of: 4, cause }],
+            ..report::tests::report()
+        }
+    }
+
+    #[test]
+    fn a_report_in_full() {
+        let report = windowed();
+        let summary = Some(report::summary(&report));
+        let kept = Kept { report: Some(json::of_report(&report, 0)), summary, ..kept() };
+        insta::assert_snapshot!("why_in_full", in_full(&kept, 1_700_000_725));
+    }
+
+    #[test]
+    fn a_copy_that_broke_off_says_how_far_it_came() {
+        let error = Error::new(Fault::Timeout, "the far side has been silent for 60 s").because("the network is gone");
+        let so_far = SoFar {
+            elapsed_s: 72.5,
+            files_done: 3,
+            files_found: 1_234,
+            bytes_moved: 1 << 30,
+            bytes_kept: 1 << 29,
+            bytes_found: 6_012_954_214,
+            lanes: 8,
+            held_by: Some("loss".to_owned()),
+        };
+        let kept = Kept { report: None, summary: None, error: Some(json::of_error(&error)), so_far, ..kept() };
+        insta::assert_snapshot!("why_broken_off", in_full(&kept, 1_700_000_000));
+        insta::assert_snapshot!(in_short(2, &kept, 1_700_007_500), @r"
+         2  2 h 05 min ago  data/run42 -> host-b:/data
+            error: the far side has been silent for 60 s
+        ");
+    }
+
+    #[test]
+    fn a_copy_that_moved_nothing_has_no_limit() {
+        let nothing = Report { limit: None, lanes: 0, first_byte: None, last_byte: None, ..windowed() };
+        let kept = Kept { report: Some(json::of_report(&nothing, 0)), ..kept() };
+        let text = in_full(&kept, 1_700_000_010);
+        assert!(!text.contains("\nlimited by") && !text.contains("the path") && text.contains("10 s ago"), "{text}");
+    }
+
+    #[test]
+    fn what_a_peer_said_cannot_drive_the_terminal() {
+        let mut report = json::of_report(&windowed(), 0);
+        report.source.congestion_control = "cubic\x1b[2J".to_owned();
+        report.elapsed_s = f64::MAX;
+        let kept = Kept { report: Some(report), ..kept() };
+        assert!(!in_full(&kept, 0).contains('\x1b'));
+    }
+}

@@ -1,0 +1,122 @@
+//! What limited a copy, where the reason is known because the test made it, and `haul why` afterwards.
+
+use haul_e2e::{Lab, Outcome, at, code, needs, plant};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// The parts of the network in `time`.
+const NETWORK: [&str; 8] =
+    ["ramp", "capacity", "contention", "receive_window", "send_buffer", "loss", "latency", "network"];
+
+/// `haul why --json` at home.
+#[track_caller]
+fn why(lab: &Lab) -> Value {
+    let run = lab.haul().args(["why", "--json"]).run().expect(code::OK);
+    serde_json::from_slice(&run.stdout).unwrap_or_else(|error| panic!("{error}\n{run}"))
+}
+
+fn share(report: &Value, names: &[&str]) -> f64 {
+    names.iter().map(|name| report["time"][*name].as_f64().unwrap_or_else(|| panic!("no share of {name}"))).sum()
+}
+
+/// What was kept is what was said.
+#[track_caller]
+fn kept_as_said(lab: &Lab, run: &Outcome) -> Value {
+    let (mut said, kept) = (run.report(), why(lab)["report"].clone());
+    for aside in ["event", "at_s"] {
+        said.as_object_mut().expect("an object").remove(aside);
+    }
+    assert_eq!(said, kept, "{run}");
+    kept
+}
+
+#[test]
+fn a_rate_that_was_asked_for_is_the_limit_both_ways() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (here, there) = (lab.data("home").join("file"), lab.data("alpha").join("file"));
+    plant::file(&here, 30 << 20, 1);
+    let pushed = lab.cp().args(["--rate", "20MB"]).arg(&here).arg(at("alpha", &there)).run().expect(code::OK);
+    let report = kept_as_said(&lab, &pushed);
+    assert_eq!(report["limit"], "rate limit", "{pushed}");
+    assert_eq!((&report["source"]["place"], &report["target"]["place"]), (&"this machine".into(), &"alpha".into()));
+    let back = here.with_extension("back");
+    let pulled = lab.cp().args(["--rate", "20MB"]).arg(at("alpha", &there)).arg(&back).run().expect(code::OK);
+    let report = kept_as_said(&lab, &pulled);
+    assert_eq!(report["limit"], "rate limit", "{pulled}");
+    assert_eq!((&report["source"]["place"], &report["target"]["place"]), (&"alpha".into(), &"this machine".into()));
+}
+
+#[test]
+fn a_tiny_job_is_limited_by_its_start() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (here, there) = (lab.data("home").join("file"), lab.data("alpha"));
+    plant::file(&here, 1, 1);
+    // The first copy puts haul there, which is a start of another kind.
+    lab.cp().arg(&here).arg(at("alpha", there.join("first"))).run().expect(code::OK);
+    // A login of two seconds: whatever else is slow on this machine, that is most of the job.
+    let slow_ssh = lab.data("home").join("slow-ssh");
+    plant::text(&slow_ssh, "#!/bin/sh\nsleep 2\nexec ssh \"$@\"\n");
+    plant::set_mode(&slow_ssh, 0o755);
+    let slow = lab.cp().arg("-S").arg(&slow_ssh).arg("--no-flush").arg(&here).arg(at("alpha", there.join("second")));
+    let report = kept_as_said(&lab, &slow.run().expect(code::OK));
+    assert_eq!((&report["limit"], &report["limited_by"]), (&"start".into(), &"login and connecting".into()));
+    let text = lab.haul().arg("why").run().expect(code::OK).stdout_text();
+    assert!(text.contains("limited by login and connecting: ") && text.contains("as one command"), "{text}");
+}
+
+#[test]
+fn a_slow_link_is_the_networks_and_what_both_hosts_grant_is_told() {
+    needs!(Namespaces, Tool("tc"), Haul);
+    let lab = Lab::pair();
+    let (here, there) = (lab.data("home").join("file"), lab.data("alpha").join("file"));
+    plant::file(&here, 12 << 20, 1);
+    // 50 Mbit/s: two seconds for the file.
+    let shaped = ["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "50mbit", "burst", "64k", "latency", "100ms"];
+    let tc = lab.home().run("tc").args(shaped).run();
+    if tc.code() != 0 {
+        eprintln!("skipped: this kernel has no token bucket: {}", tc.stderr_text());
+        return;
+    }
+    lab.alpha().run("sysctl").args(["-w", "net.ipv4.tcp_rmem=4096 131072 7654321"]).run().expect(0);
+    let run = lab.cp().args(["--no-flush", "--lanes", "2"]).arg(&here).arg(at("alpha", &there)).run().expect(code::OK);
+    let report = kept_as_said(&lab, &run);
+    assert!(share(&report, &NETWORK) > 0.5, "{run}");
+    assert_eq!(report["target"]["tcp_rmem_max_bytes"], 7_654_321, "{run}");
+    assert_ne!(report["source"]["tcp_rmem_max_bytes"], 7_654_321, "{run}");
+}
+
+#[test]
+fn a_copy_that_was_interrupted_is_kept_with_how_far_it_came() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (here, there) = (lab.data("home").join("file"), lab.data("alpha").join("file"));
+    plant::file(&here, 200 << 20, 1);
+    let mut running = lab.cp().args(["--rate", "20MB"]).arg(&here).arg(at("alpha", &there)).start();
+    running.when_moved(10 << 20);
+    running.signal(Signal::INT);
+    running.wait().expect(code::INTERRUPTED);
+    let kept = why(&lab);
+    assert_eq!((&kept["error"]["fault"], &kept["report"]), (&"interrupted".into(), &Value::Null));
+    assert!(kept["so_far"]["bytes_moved"].as_u64().is_some_and(|bytes| bytes >= 10 << 20), "{kept}");
+    let text = lab.haul().arg("why").run().expect(code::OK).stdout_text();
+    assert!(text.contains("\nerror: interrupted\n") && text.contains("\nuntil then\n"), "{text}");
+}
+
+#[test]
+fn nothing_yet_and_a_refused_login() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    lab.haul().arg("why").run().expect(code::USAGE).says(&["no report is kept yet"]);
+    let here = lab.data("home").join("file");
+    plant::file(&here, 1, 1);
+    let nobody = format!("nobody-there@{}", lab.alpha().v4);
+    let failed = lab.cp().arg(&here).arg(at(&nobody, "file")).run();
+    assert_ne!(failed.code(), code::OK);
+    let kept = why(&lab);
+    assert_eq!(kept["error"]["exit_code"], failed.code(), "{failed}");
+    lab.haul().arg("why").run().expect(code::OK).says(&["error: "]);
+    // The far side keeps nothing.
+    assert!(!lab.alpha().dir.join("state/haul").exists());
+}

@@ -1,0 +1,553 @@
+//! What would help: from the cause that limited a transfer, and from what is known of hosts, path and request, to the very
+//! setting and its number. Words are made where a person reads them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use haul_wire::limits::MAX_LANES;
+use haul_wire::summary::{HostLimits, PathSummary};
+
+use crate::attribute::{Cause, Limit, Phases, Shares};
+
+/// One end of a transfer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Host {
+    /// Its name as the user knows it.
+    pub place: String,
+    /// Processors that haul may use there; 0: it did not tell.
+    pub cpus: u16,
+    /// What it grants one connection.
+    pub limits: HostLimits,
+}
+
+/// What the user asked for, as far as it bears on speed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Asked {
+    pub rate_bytes_per_s: Option<u64>,
+    pub cipher: bool,
+    pub compress: bool,
+    pub checksum: bool,
+    pub no_flush: bool,
+}
+
+/// What is known when a transfer is over.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// The end that read.
+    pub source: &'a Host,
+    /// The end that wrote.
+    pub target: &'a Host,
+    /// What the sender saw of the path.
+    pub path: &'a PathSummary,
+    /// What was asked for.
+    pub asked: Asked,
+    /// Lanes at most.
+    pub lanes: u16,
+    /// How the lanes went.
+    pub lane_path: LanePath,
+    /// Payload that moved.
+    pub bytes_moved: u64,
+    /// The time of the job.
+    pub phases: Phases,
+}
+
+/// How the lanes went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LanePath {
+    /// Within one machine.
+    Here,
+    /// Connections of their own between the hosts.
+    Direct,
+    /// Inside ssh sessions.
+    Ssh,
+    /// Through the machine that started a copy between two others.
+    ThroughHere,
+}
+
+/// An end of the transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum End {
+    Source,
+    Target,
+}
+
+/// What would help.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Let a connection have more under way: `net.ipv4.tcp_rmem` at the target, `net.ipv4.tcp_wmem` at the source.
+    Buffer(Buffer),
+    /// `--lanes`
+    Lanes {
+        /// This many.
+        lanes: u16,
+        /// There were so many.
+        instead_of: u16,
+        /// What it is about.
+        cause: Cause,
+    },
+    /// `--cc`; where the source does not allow it, `net.ipv4.tcp_allowed_congestion_control` first.
+    CongestionControl {
+        /// Which.
+        name: &'static str,
+        /// What the setting has to be first; `None`: it is allowed.
+        allow: Option<String>,
+    },
+    /// Find what loses the packets.
+    FindLoss {
+        /// Bytes sent again of a million.
+        resent_ppm: u32,
+    },
+    /// Others are on the link; nothing can be tuned.
+    AskForPriority,
+    /// `-z`, or a faster link.
+    Compress {
+        /// What the link carries; 0: unknown.
+        capacity_bytes_per_s: u64,
+    },
+    /// A faster link: `-z` is in use already.
+    FasterLink {
+        /// What the link carries; 0: unknown.
+        capacity_bytes_per_s: u64,
+    },
+    /// Larger jobs: one command for many sources, one login.
+    OneCommand {
+        /// What each command pays anew.
+        cause: Cause,
+    },
+    /// Without `--checksum`.
+    WithoutChecksum,
+    /// Faster storage.
+    FasterStorage {
+        /// Where.
+        at: End,
+        /// What it gave or took while the lanes waited for it.
+        bytes_per_s: u64,
+    },
+    /// `--no-flush`
+    NoFlush,
+    /// Without `--cipher`.
+    WithoutCipher,
+    /// Without `-z`.
+    WithoutCompression,
+    /// More or faster processors.
+    FasterProcessors {
+        /// Where.
+        at: End,
+        /// There are so many; 0: unknown.
+        cpus: u16,
+    },
+    /// A higher `--rate`, or none.
+    HigherRate {
+        /// It is so high.
+        bytes_per_s: u64,
+    },
+    /// A port that the other host reaches: `--port-range`.
+    OpenPort,
+    /// A port as above, or without `-3`.
+    DirectPath,
+    /// Nothing was measured.
+    LookAtPath,
+}
+
+/// A buffer of the kernel that is smaller than the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Whose: the target's receive buffer or the source's send buffer.
+    pub at: End,
+    /// So much may one connection have under way.
+    pub grants_bytes: u64,
+    /// So much fits on the path; `None` when the path was never seen full.
+    pub path_bytes: Option<u64>,
+    /// What the path carries.
+    pub capacity_bytes_per_s: u64,
+    /// Its round-trip time.
+    pub rtt_us: u32,
+    /// The third value of the setting that would do.
+    pub setting_bytes: u64,
+}
+
+impl Remedy {
+    /// A setting, or a flag that was not asked for: something one would want to know of. Others take money, other people,
+    /// or the opposite of what was asked.
+    pub fn is_a_setting(&self) -> bool {
+        match self {
+            Remedy::Buffer(_)
+            | Remedy::Lanes { .. }
+            | Remedy::CongestionControl { .. }
+            | Remedy::Compress { .. }
+            | Remedy::WithoutChecksum
+            | Remedy::NoFlush
+            | Remedy::WithoutCipher
+            | Remedy::WithoutCompression
+            | Remedy::OpenPort
+            | Remedy::DirectPath => true,
+            Remedy::FindLoss { .. }
+            | Remedy::AskForPriority
+            | Remedy::FasterLink { .. }
+            | Remedy::OneCommand { .. }
+            | Remedy::FasterStorage { .. }
+            | Remedy::FasterProcessors { .. }
+            | Remedy::HigherRate { .. }
+            | Remedy::LookAtPath => false,
+        }
+    }
+}
+
+/// What would help against the limit, the best first, and then against every other cause that took a quarter of the time.
+pub fn remedies(limit: &Limit, shares: &Shares, facts: &Facts) -> Vec<Remedy> {
+    let mut found = against(limit.cause, limit.share, facts);
+    let others = shares.iter().filter(|(cause, share)| *cause != limit.cause && *share >= WORTH_A_WORD);
+    for remedy in others.flat_map(|(cause, share)| against(cause, share, facts)) {
+        if !found.contains(&remedy) {
+            found.push(remedy);
+        }
+    }
+    found
+}
+
+fn against(cause: Cause, share: f64, facts: &Facts) -> Vec<Remedy> {
+    match cause {
+        Cause::SourceStorage => storage(End::Source, share, facts),
+        Cause::TargetStorage => storage(End::Target, share, facts),
+        Cause::Flush => storage(End::Target, 1.0, facts),
+        Cause::SourceCpu => processors(End::Source, facts),
+        Cause::TargetCpu => processors(End::Target, facts),
+        Cause::ReceiveWindow => window(End::Target, cause, facts),
+        Cause::SendBuffer => window(End::Source, cause, facts),
+        Cause::Loss => loss(facts),
+        Cause::Capacity => {
+            let capacity_bytes_per_s = facts.path.capacity_bytes_per_s;
+            [match facts.asked.compress {
+                true => Remedy::FasterLink { capacity_bytes_per_s },
+                false => Remedy::Compress { capacity_bytes_per_s },
+            }]
+            .into()
+        }
+        Cause::Contention => [Remedy::AskForPriority].into(),
+        Cause::Network => match facts.lane_path {
+            LanePath::Ssh => [Remedy::OpenPort].into(),
+            LanePath::ThroughHere => [Remedy::DirectPath].into(),
+            LanePath::Direct => [Remedy::LookAtPath].into(),
+            LanePath::Here => Vec::new(),
+        },
+        Cause::RateLimit => {
+            facts.asked.rate_bytes_per_s.map(|bytes_per_s| Remedy::HigherRate { bytes_per_s }).into_iter().collect()
+        }
+        Cause::Work if facts.asked.checksum => [Remedy::WithoutChecksum, Remedy::OneCommand { cause }].into(),
+        Cause::Ramp | Cause::Latency | Cause::Work | Cause::Start => [Remedy::OneCommand { cause }].into(),
+    }
+}
+
+fn storage(at: End, share: f64, facts: &Facts) -> Vec<Remedy> {
+    let bytes_per_s = (facts.bytes_per_s() as f64 / share.clamp(0.01, 1.0)) as u64;
+    let mut found = Vec::new();
+    if at == End::Target && !facts.asked.no_flush {
+        found.push(Remedy::NoFlush);
+    }
+    found.push(Remedy::FasterStorage { at, bytes_per_s });
+    found
+}
+
+fn processors(at: End, facts: &Facts) -> Vec<Remedy> {
+    let cpus = match at {
+        End::Source => facts.source.cpus,
+        End::Target => facts.target.cpus,
+    };
+    let mut found = Vec::new();
+    // Compressing costs several times what decompressing does.
+    if facts.asked.compress && at == End::Source {
+        found.push(Remedy::WithoutCompression);
+    }
+    if facts.asked.cipher && facts.lane_path != LanePath::Here {
+        found.push(Remedy::WithoutCipher);
+    }
+    // A lane is one thread at each end.
+    if facts.lanes < cpus.min(MAX_LANES) {
+        let cause = if at == End::Source { Cause::SourceCpu } else { Cause::TargetCpu };
+        found.push(Remedy::Lanes { lanes: cpus.min(MAX_LANES), instead_of: facts.lanes, cause });
+    }
+    found.push(Remedy::FasterProcessors { at, cpus });
+    found
+}
+
+/// For a window or a buffer that is smaller than the path: raise it, or take more connections, each of which has its own.
+fn window(at: End, cause: Cause, facts: &Facts) -> Vec<Remedy> {
+    let path = facts.path;
+    let limits = match at {
+        End::Source => &facts.source.limits,
+        End::Target => &facts.target.limits,
+    };
+    let granted = match at {
+        End::Source => limits.tcp_wmem_max_bytes,
+        End::Target => limits.tcp_rmem_max_bytes,
+    };
+    // What the kernel counts against a buffer includes its own records of each packet: about half is data.
+    let grants_bytes = if path.window_bytes > 0 { path.window_bytes } else { granted / MEMORY_PER_BYTE };
+    let all_lanes_bytes = grants_bytes.saturating_mul(u64::from(facts.lanes.max(1)));
+    let path_bytes = Some(bandwidth_delay_bytes(path)).filter(|bytes| *bytes > all_lanes_bytes);
+    // Where the path was never seen full, twice as much is the next thing to try.
+    let aim_bytes = path_bytes.unwrap_or(all_lanes_bytes.saturating_mul(2));
+    let setting_bytes = aim_bytes.saturating_mul(MEMORY_PER_BYTE).min(SETTING_MAX_BYTES).next_power_of_two();
+    let mut found = Vec::new();
+    if grants_bytes > 0 && setting_bytes > granted {
+        let (capacity_bytes_per_s, rtt_us) = (path.capacity_bytes_per_s, path.rtt_min_us);
+        found.push(Remedy::Buffer(Buffer {
+            at,
+            grants_bytes,
+            path_bytes,
+            capacity_bytes_per_s,
+            rtt_us,
+            setting_bytes,
+        }));
+    }
+    found.extend(more_lanes(aim_bytes.checked_div(grants_bytes).unwrap_or(0).saturating_add(1), cause, facts));
+    found
+}
+
+fn loss(facts: &Facts) -> Vec<Remedy> {
+    let path = facts.path;
+    let mut found = Vec::new();
+    if !path.congestion_control.starts_with(LOSS_TOLERANT) {
+        let allowed = &facts.source.limits.allowed_congestion_controls;
+        let allow = (!allowed.is_empty() && !allowed.iter().any(|name| name == LOSS_TOLERANT)).then(|| {
+            // It becomes a command that somebody types as root: a peer's words have no place in it, only names.
+            let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+            let names = allowed.iter().map(String::as_str).filter(|name| name.bytes().all(plain));
+            names.chain([LOSS_TOLERANT]).collect::<Vec<_>>().join(" ")
+        });
+        found.push(Remedy::CongestionControl { name: LOSS_TOLERANT, allow });
+    }
+    // A loss slows the connection that it hits: the rate grows with their number (Mathis et al., 1997).
+    let missing = path.capacity_bytes_per_s.checked_div(facts.bytes_per_s()).unwrap_or(0).max(1);
+    found.extend(more_lanes(u64::from(facts.lanes).saturating_mul(missing.saturating_add(1)), Cause::Loss, facts));
+    found.push(Remedy::FindLoss { resent_ppm: path.resent_ppm });
+    found
+}
+
+/// The next power of two: the figures behind it are not finer.
+fn more_lanes(wanted: u64, cause: Cause, facts: &Facts) -> Option<Remedy> {
+    let lanes = u16::try_from(wanted.min(u64::from(MAX_LANES))).unwrap_or(MAX_LANES).next_power_of_two().min(MAX_LANES);
+    (lanes > facts.lanes).then_some(Remedy::Lanes { lanes, instead_of: facts.lanes, cause })
+}
+
+fn bandwidth_delay_bytes(path: &PathSummary) -> u64 {
+    let bytes = u128::from(path.capacity_bytes_per_s) * u128::from(path.rtt_min_us) / 1_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+impl Facts<'_> {
+    /// The mean rate from the first lane to the last byte.
+    fn bytes_per_s(&self) -> u64 {
+        let Phases { connected_us, last_byte_us, elapsed_us, .. } = self.phases;
+        let us = last_byte_us.unwrap_or(elapsed_us).saturating_sub(connected_us.unwrap_or(0)).max(1);
+        u64::try_from(u128::from(self.bytes_moved) * 1_000_000 / u128::from(us)).unwrap_or(u64::MAX)
+    }
+}
+
+/// A cause with less of the time than the limit gets a remedy of its own when it took this much.
+const WORTH_A_WORD: f64 = 0.25;
+
+/// The kernel advertises half of a receive buffer as window (`tcp_adv_win_scale` 1, and the same to begin with since Linux
+/// 6.6), and a send buffer of 4 MiB holds about 2.9 MB of data.
+const MEMORY_PER_BYTE: u64 = 2;
+
+/// The settings are `int`s: 2 GiB are too much for them.
+const SETTING_MAX_BYTES: u64 = 1 << 30;
+
+/// It does not take a loss for a full link.
+const LOSS_TOLERANT: &str = "bbr";
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    /// 1 Gbit/s at 228 ms: 28.5 MB; a stock host grants 6 MiB of receive buffer and 4 MiB of send buffer.
+    fn host(cpus: u16) -> Host {
+        let limits = HostLimits {
+            tcp_rmem_max_bytes: 6 << 20,
+            tcp_wmem_max_bytes: 4 << 20,
+            congestion_control: "cubic".into(),
+            allowed_congestion_controls: vec!["reno".into(), "cubic".into()],
+            ..HostLimits::default()
+        };
+        Host { place: "host".into(), cpus, limits }
+    }
+
+    fn long_path() -> PathSummary {
+        PathSummary {
+            rtt_min_us: 228_000,
+            capacity_bytes_per_s: 125_000_000,
+            window_bytes: 3_100_000,
+            resent_ppm: 120,
+            congestion_control: "cubic".into(),
+            ..PathSummary::default()
+        }
+    }
+
+    /// 10 s with lanes, of which the first lane stood after 1 s; 200 MB moved: 20 MB/s.
+    fn facts<'a>(source: &'a Host, target: &'a Host, path: &'a PathSummary) -> Facts<'a> {
+        let phases = Phases {
+            connected_us: Some(1_000_000),
+            first_byte_us: Some(1_200_000),
+            last_byte_us: Some(11_000_000),
+            elapsed_us: 11_500_000,
+        };
+        let asked = Asked::default();
+        Facts { source, target, path, asked, lanes: 2, lane_path: LanePath::Direct, bytes_moved: 200_000_000, phases }
+    }
+
+    #[track_caller]
+    fn check(cause: Cause, change: impl FnOnce(&mut Facts), expected: &[Remedy]) {
+        let (source, target, path) = (host(2), host(2), long_path());
+        let mut facts = facts(&source, &target, &path);
+        change(&mut facts);
+        let found = remedies(&Limit { cause, share: 0.8 }, &Shares::default(), &facts);
+        assert_eq!(found, expected);
+    }
+
+    fn buffer(at: End) -> Remedy {
+        Remedy::Buffer(Buffer {
+            at,
+            grants_bytes: 3_100_000,
+            path_bytes: Some(28_500_000),
+            capacity_bytes_per_s: 125_000_000,
+            rtt_us: 228_000,
+            setting_bytes: 64 << 20,
+        })
+    }
+
+    #[test]
+    fn a_window_smaller_than_the_path_is_raised_to_the_path_or_multiplied() {
+        // 28.5 MB / 3.1 MB are 10 lanes; 2 x 28.5 MB are 64 MiB.
+        let (cause, end) = (Cause::ReceiveWindow, End::Target);
+        check(cause, |_| {}, &[buffer(end), Remedy::Lanes { lanes: 16, instead_of: 2, cause }]);
+        let (cause, end) = (Cause::SendBuffer, End::Source);
+        check(cause, |_| {}, &[buffer(end), Remedy::Lanes { lanes: 16, instead_of: 2, cause }]);
+    }
+
+    #[test]
+    fn a_buffer_that_is_large_enough_is_not_raised() {
+        let mut target = host(2);
+        target.limits.tcp_rmem_max_bytes = 64 << 20;
+        let (source, path) = (host(2), long_path());
+        let facts = facts(&source, &target, &path);
+        let cause = Cause::ReceiveWindow;
+        assert_eq!(window(End::Target, cause, &facts), [Remedy::Lanes { lanes: 16, instead_of: 2, cause }]);
+    }
+
+    #[test]
+    fn where_the_path_was_never_seen_full_twice_as_much_is_tried() {
+        let path = PathSummary { capacity_bytes_per_s: 0, window_bytes: 0, ..long_path() };
+        let (source, target) = (host(2), host(2));
+        let found = window(End::Target, Cause::ReceiveWindow, &facts(&source, &target, &path));
+        let Remedy::Buffer(buffer) = &found[0] else { panic!("{found:?}") };
+        // Half of 6 MiB is granted to each of two lanes; twice 6 MiB is aimed at, which takes 24 MiB of memory.
+        assert_eq!((buffer.grants_bytes, buffer.path_bytes, buffer.setting_bytes), (3 << 20, None, 32 << 20));
+        assert_eq!(found[1], Remedy::Lanes { lanes: 8, instead_of: 2, cause: Cause::ReceiveWindow });
+    }
+
+    #[test]
+    fn a_path_that_no_buffer_holds_asks_for_the_largest_setting_and_all_lanes() {
+        let path = PathSummary { capacity_bytes_per_s: u64::MAX, rtt_min_us: u32::MAX, ..long_path() };
+        let (source, target) = (host(2), host(2));
+        loss(&facts(&source, &target, &path));
+        let found = window(End::Source, Cause::SendBuffer, &facts(&source, &target, &path));
+        assert!(matches!(&found[0], Remedy::Buffer(buffer) if buffer.setting_bytes == 1 << 30), "{found:?}");
+        assert_eq!(found[1], Remedy::Lanes { lanes: 256, instead_of: 2, cause: Cause::SendBuffer });
+    }
+
+    #[test]
+    fn loss_asks_for_bbr_where_it_is_not_in_use_then_for_lanes_and_its_reason() {
+        // 20 MB/s of 125 MB/s with two lanes: 14 lanes, so 16.
+        let cause = Cause::Loss;
+        let (lanes, find) = (Remedy::Lanes { lanes: 16, instead_of: 2, cause }, Remedy::FindLoss { resent_ppm: 120 });
+        let allow = Some("reno cubic bbr".into());
+        check(cause, |_| {}, &[Remedy::CongestionControl { name: "bbr", allow }, lanes.clone(), find.clone()]);
+
+        let mut allowed = host(2);
+        allowed.limits.allowed_congestion_controls.push("bbr".into());
+        let (target, path) = (host(2), long_path());
+        assert_eq!(
+            loss(&facts(&allowed, &target, &path)),
+            [Remedy::CongestionControl { name: "bbr", allow: None }, lanes.clone(), find.clone()]
+        );
+        let mut hostile = host(2);
+        hostile.limits.allowed_congestion_controls = vec!["cubic".into(), "'; reboot '".into()];
+        let found = loss(&facts(&hostile, &target, &path));
+        assert_eq!(found[0], Remedy::CongestionControl { name: "bbr", allow: Some("cubic bbr".into()) });
+        let path = PathSummary { congestion_control: "bbr".into(), ..long_path() };
+        assert_eq!(loss(&facts(&allowed, &target, &path)), [lanes, find]);
+    }
+
+    #[test]
+    fn a_full_link_carries_less_when_it_is_compressed() {
+        let capacity_bytes_per_s = 125_000_000;
+        check(Cause::Capacity, |_| {}, &[Remedy::Compress { capacity_bytes_per_s }]);
+        check(Cause::Capacity, |facts| facts.asked.compress = true, &[Remedy::FasterLink { capacity_bytes_per_s }]);
+        check(Cause::Contention, |_| {}, &[Remedy::AskForPriority]);
+    }
+
+    #[test]
+    fn storage_is_named_with_its_speed() {
+        // 20 MB/s in all, in 80 % of the time: 25 MB/s.
+        let slow = |at| Remedy::FasterStorage { at, bytes_per_s: 25_000_000 };
+        check(Cause::SourceStorage, |_| {}, &[slow(End::Source)]);
+        check(Cause::TargetStorage, |_| {}, &[Remedy::NoFlush, slow(End::Target)]);
+        check(Cause::TargetStorage, |facts| facts.asked.no_flush = true, &[slow(End::Target)]);
+        let flushed = Remedy::FasterStorage { at: End::Target, bytes_per_s: 20_000_000 };
+        check(Cause::Flush, |_| {}, &[Remedy::NoFlush, flushed]);
+    }
+
+    #[test]
+    fn processors_are_relieved_of_what_was_asked_for_and_all_are_used() {
+        let more = |at| Remedy::FasterProcessors { at, cpus: 2 };
+        check(Cause::SourceCpu, |_| {}, &[more(End::Source)]);
+        let ask = |facts: &mut Facts| (facts.asked.compress, facts.asked.cipher) = (true, true);
+        check(Cause::SourceCpu, ask, &[Remedy::WithoutCompression, Remedy::WithoutCipher, more(End::Source)]);
+        check(Cause::TargetCpu, ask, &[Remedy::WithoutCipher, more(End::Target)]);
+        let cause = Cause::TargetCpu;
+        let lanes = Remedy::Lanes { lanes: 2, instead_of: 1, cause };
+        check(cause, |facts| facts.lanes = 1, &[lanes, more(End::Target)]);
+    }
+
+    #[test]
+    fn short_jobs_belong_into_one_command() {
+        for cause in [Cause::Start, Cause::Ramp, Cause::Latency, Cause::Work] {
+            check(cause, |_| {}, &[Remedy::OneCommand { cause }]);
+        }
+        let cause = Cause::Work;
+        let expected = [Remedy::WithoutChecksum, Remedy::OneCommand { cause }];
+        check(cause, |facts| facts.asked.checksum = true, &expected);
+    }
+
+    #[test]
+    fn a_network_without_figures_is_known_by_the_way_of_the_lanes() {
+        check(Cause::Network, |_| {}, &[Remedy::LookAtPath]);
+        check(Cause::Network, |facts| facts.lane_path = LanePath::Ssh, &[Remedy::OpenPort]);
+        check(Cause::Network, |facts| facts.lane_path = LanePath::ThroughHere, &[Remedy::DirectPath]);
+        check(Cause::Network, |facts| facts.lane_path = LanePath::Here, &[]);
+    }
+
+    #[test]
+    fn the_rate_asked_for_is_the_users_own_wish() {
+        let rate = |facts: &mut Facts| facts.asked.rate_bytes_per_s = Some(62_500_000);
+        let expected = Remedy::HigherRate { bytes_per_s: 62_500_000 };
+        assert!(!expected.is_a_setting());
+        check(Cause::RateLimit, rate, &[expected]);
+    }
+
+    #[test]
+    fn a_second_cause_of_weight_gets_its_word_after_the_first() {
+        let sender = haul_wire::control::LaneTime { storage_us: 400, network_us: 600, ..Default::default() };
+        let receiver = haul_wire::control::LaneTime { network_us: 1, ..Default::default() };
+        let shares = crate::attribute::shares(&sender, &receiver, &Default::default());
+        let (source, target, path) = (host(2), host(2), long_path());
+        let found = remedies(&Limit { cause: Cause::Network, share: 0.6 }, &shares, &facts(&source, &target, &path));
+        let slow = Remedy::FasterStorage { at: End::Source, bytes_per_s: 50_000_000 };
+        assert_eq!(found, [Remedy::LookAtPath, slow]);
+    }
+}
