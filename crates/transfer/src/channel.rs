@@ -3,6 +3,7 @@
 //! Everything that happens to a session arrives as one kind of [`SessionEvent`] in one queue, so that its owner is a loop:
 //! `while !done { apply(next_event()) }`.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +39,7 @@ pub(crate) enum SessionEvent {
 pub(crate) struct Events {
     sender: SyncSender<SessionEvent>,
     receiver: Receiver<SessionEvent>,
+    put_back: RefCell<VecDeque<SessionEvent>>,
 }
 
 /// Events waiting at a session's loop. Control messages are at most 1 MiB each.
@@ -46,7 +48,7 @@ const EVENT_QUEUE: usize = 32;
 impl Events {
     pub(crate) fn new() -> Self {
         let (sender, receiver) = sync_channel(EVENT_QUEUE);
-        Self { sender, receiver }
+        Self { sender, receiver, put_back: RefCell::default() }
     }
 
     pub(crate) fn sender(&self) -> SyncSender<SessionEvent> {
@@ -55,7 +57,13 @@ impl Events {
 
     /// The next event, or `None` after `limit`.
     pub(crate) fn next(&self, limit: Duration) -> Option<SessionEvent> {
-        self.receiver.recv_timeout(limit).ok()
+        let first = self.put_back.borrow_mut().pop_front();
+        first.or_else(|| self.receiver.recv_timeout(limit).ok())
+    }
+
+    /// Events that came before their time: they come again, first.
+    pub(crate) fn put_back(&self, events: Vec<SessionEvent>) {
+        self.put_back.borrow_mut().extend(events);
     }
 }
 

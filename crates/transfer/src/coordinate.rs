@@ -18,7 +18,7 @@ use crate::error::{Error, Fault};
 use crate::event::{Observer, Report};
 use crate::far::{self, PING_EVERY};
 use crate::job::{Endpoint, Job, Place};
-use crate::known_paths::{self, Direction, PathName};
+use crate::known_paths::{self, Direction};
 use crate::lanes::{LanePlan, LaneRecord, LaneTerms};
 use crate::receiver::{self, ReceiverJob};
 use crate::relay;
@@ -149,7 +149,7 @@ pub(crate) fn here_over(
 
 /// One side here, the other at a remote place.
 fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
-    let mut remote = remote::connect(place, job, watch)?;
+    let mut remote = remote::connect(place, job, watch, Some(side.direction()))?;
     let child = remote.take_child();
     let record = Arc::new(LaneRecord::default());
     let (here, there) = (far::host_here(), remote.host());
@@ -166,13 +166,13 @@ fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_ke
 
 fn session_with(
     job: &Job,
-    remote: Remote,
+    mut remote: Remote,
     side: Side,
     watch: &Arc<Watch>,
     hash_kept: bool,
     record: &Arc<LaneRecord>,
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
-    let id = random_id()?;
+    let id = remote.session;
     let identity = match &remote.identity {
         Some(identity) => Arc::clone(identity),
         None => Arc::new(Identity::generate().map_err(|error| far::net_error(&error))?),
@@ -181,7 +181,7 @@ fn session_with(
         Side::Sender => Role::Receiver { target: job.target.path.clone() },
         Side::Receiver => Role::Sender { sources: source_paths(job) },
     };
-    let path = remote.address().and_then(|address| PathName::towards(address, side.direction()));
+    let path = remote.path(side.direction());
     let known = path.as_ref().and_then(known_paths::find);
     remote.start(id, identity.public(), role, job, hash_kept, known.clone());
     let desk = Arc::new(Desk::default());
@@ -194,7 +194,8 @@ fn session_with(
     let mut keeper = if job.selection.dry_run {
         crate::lanes::Keeper::default()
     } else {
-        lane_plan(&remote, job, terms, port, to_plan, record, watch).start()
+        let early = remote.early.take();
+        LanePlan { early, ..lane_plan(&remote, job, terms, port, to_plan, record, watch) }.start()
     };
     let Remote { channel, events, .. } = remote;
     let selection = convert::selection(&job.selection, hash_kept);
@@ -259,6 +260,7 @@ pub(crate) fn lane_plan(
         only_over_ssh: job.carriage.lanes_over_ssh,
         record: Arc::clone(record),
         watch: Arc::clone(watch),
+        early: None,
     }
 }
 

@@ -3,11 +3,12 @@
 //! Direct -> reversed (the far side connects to us) -> inside further ssh sessions. The first way that works is taken;
 //! the report says which. All lanes are TLS 1.3 between keys that travelled over the control channel.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -207,6 +208,42 @@ impl LaneKeeper for Redialler {
     }
 }
 
+/// Lanes to a daemon, on their way while its control channel is still being set up. On 1 Gbit/s x 228 ms that is three round trips, half a
+/// second in which nothing else would move. The daemon lets them wait for the session that they name.
+pub(crate) struct Early(Receiver<Result<Brought, String>>);
+
+struct Brought {
+    dialler: Arc<Dialler>,
+    lanes: u16,
+    reason: &'static str,
+    cipher: &'static str,
+}
+
+impl Early {
+    /// `None` without a thread: then the lanes follow later.
+    pub(crate) fn start(terms: LaneTerms, address: SocketAddr, cpus: u16) -> Option<Self> {
+        let (sender, outcome) = sync_channel(1);
+        let started = std::thread::Builder::new().name("early-lanes".into()).spawn(move || {
+            let dialler = Arc::new(Dialler::new(terms, vec![address]));
+            let told = RefCell::new(("", ""));
+            let brought = dialler.bring(cpus, WAY_TIMEOUT, &|stream, _, reason| {
+                *told.borrow_mut() = (stream.cipher_name(), reason);
+            });
+            let (cipher, reason) = told.into_inner();
+            // The session may have failed meanwhile.
+            let _ = sender.send(match brought {
+                Ok((lanes, _)) => Ok(Brought { dialler, lanes, reason, cipher }),
+                Err(error) => Err(error.to_string()),
+            });
+        });
+        started.is_ok().then_some(Self(outcome))
+    }
+
+    fn brought(self) -> Result<Brought, String> {
+        self.0.recv().unwrap_or_else(|_| Err("its thread broke".into()))
+    }
+}
+
 /// Everything the initiator needs to get lanes to one far side.
 pub(crate) struct LanePlan {
     pub(crate) terms: LaneTerms,
@@ -225,6 +262,8 @@ pub(crate) struct LanePlan {
     pub(crate) only_over_ssh: bool,
     pub(crate) record: Arc<LaneRecord>,
     pub(crate) watch: Arc<Watch>,
+    /// They may be here already.
+    pub(crate) early: Option<Early>,
 }
 
 /// Replaces lost lanes by the way that worked; until one did there is nothing to replace.
@@ -263,8 +302,14 @@ impl LanePlan {
         keeper
     }
 
-    fn connect(self, keeper: &Keeper) {
+    fn connect(mut self, keeper: &Keeper) {
         let mut reasons = Vec::new();
+        // When they did not get through, the ways are tried one after the other as ever.
+        if let Some(Ok(brought)) = self.early.take().map(Early::brought) {
+            self.tell("direct", brought.cipher, brought.lanes, brought.reason);
+            keeper.set(Redialler::new(brought.dialler, brought.lanes));
+            return;
+        }
         if !self.only_over_ssh {
             match self.direct(keeper) {
                 Ok(()) => return,
@@ -290,7 +335,9 @@ impl LanePlan {
             return Err("the far side cannot listen".into());
         }
         let dialler = Arc::new(Dialler::new(self.terms.clone(), self.candidates.clone()));
-        let told = |stream: &Stream, lanes: u16, reason: &'static str| self.tell("direct", stream, lanes, reason);
+        let told = |stream: &Stream, lanes: u16, reason: &'static str| {
+            self.tell("direct", stream.cipher_name(), lanes, reason)
+        };
         let (lanes, _) = dialler.bring(self.cpus, WAY_TIMEOUT, &told).map_err(|error| error.to_string())?;
         keeper.set(Redialler::new(dialler, lanes));
         Ok(())
@@ -319,7 +366,7 @@ impl LanePlan {
         let lanes = plan::lanes(self.terms.carriage.lanes, plan::NEAR_RTT_US, self.cpus).lanes;
         let first = over_ssh.connect(&self.terms, 0, false).map_err(|error| error.to_string())?;
         let why = if self.only_over_ssh { "asked for".into() } else { reasons.join("; ") };
-        self.record_cipher(&first);
+        self.record_cipher(first.cipher_name());
         self.tell_path("ssh", &why);
         self.tell_chose("lanes", lanes.to_string(), "each an ssh session of its own, with a window of 2 MiB");
         let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
@@ -337,14 +384,13 @@ impl LanePlan {
         Ok(())
     }
 
-    fn tell(&self, path: &str, stream: &Stream, lanes: u16, reason: &str) {
-        self.record_cipher(stream);
+    fn tell(&self, path: &str, cipher: &'static str, lanes: u16, reason: &str) {
+        self.record_cipher(cipher);
         self.tell_path(path, "the far side can be reached from here");
         self.tell_chose("lanes", lanes.to_string(), reason);
     }
 
-    fn record_cipher(&self, stream: &Stream) {
-        let name = stream.cipher_name();
+    fn record_cipher(&self, name: &'static str) {
         *session::lock(&self.record.cipher) = name.to_owned();
         self.tell_chose("cipher", name.to_owned(), "what both processors do well, or asked for");
     }

@@ -40,8 +40,8 @@ pub(crate) fn run(
     watch: &Arc<Watch>,
     hash_kept: bool,
 ) -> Result<Ends, Error> {
-    let mut sender = remote::connect(source, job, watch)?;
-    let mut receiver = remote::connect(target, job, watch)?;
+    let mut sender = remote::connect(source, job, watch, None)?;
+    let mut receiver = remote::connect(target, job, watch, None)?;
     let children = [sender.take_child(), receiver.take_child()];
     let result = relay(job, sender, receiver, watch, hash_kept);
     for child in children.into_iter().flatten() {
@@ -446,6 +446,7 @@ impl Route {
             only_over_ssh: job.carriage.lanes_over_ssh,
             record: Arc::new(LaneRecord::default()),
             watch: Arc::new(Watch::silent()),
+            early: None,
         };
         let keeper = plan.start();
         Ok(RelayedLanes { events, keeper, _door: door, _expecting: expecting })

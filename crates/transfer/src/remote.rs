@@ -12,10 +12,13 @@ use haul_wire::summary::KnownPath;
 
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
+use crate::coordinate;
 use crate::error::{Error, Fault};
 use crate::event::Event;
 use crate::far::{self, PING_EVERY};
 use crate::job::{Carriage, Family, Job, Place};
+use crate::known_paths::{self, Direction, PathName};
+use crate::lanes::{Early, LaneTerms};
 use crate::ssh::{SshChild, SshLanes, SshTarget};
 use crate::watch::Watch;
 
@@ -39,19 +42,23 @@ pub(crate) struct Remote {
     pub(crate) ssh: Option<SshTarget>,
     /// The identity that lanes to it must prove: a daemon knows us by the key we logged in with.
     pub(crate) identity: Option<std::sync::Arc<haul_net::Identity>>,
+    /// Random name of the session.
+    pub(crate) session: [u8; 16],
+    /// Lanes that are on their way already.
+    pub(crate) early: Option<Early>,
     child: Option<SshChild>,
     reached_at: Option<SocketAddr>,
     /// What its name means to the resolver here, once that has answered.
     resolved: Option<Receiver<Vec<IpAddr>>>,
 }
 
-/// Reaches the far side of a job at `place`.
-pub(crate) fn connect(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error> {
+/// Reaches the far side of a job at `place`. With the direction in which this end of the lanes will be used, they may be dialled at once.
+pub(crate) fn connect(place: &Place, job: &Job, watch: &Watch, direction: Option<Direction>) -> Result<Remote, Error> {
     watch.tell(&Event::Connecting { place: place.to_string() });
     match place {
         Place::Local => unreachable!("this machine is not reached, it is here"),
         Place::Ssh { .. } => connect_ssh(place, job, watch),
-        Place::Haul { host, port } => connect_daemon(place, host, *port, job, watch),
+        Place::Haul { host, port } => connect_daemon(place, host, *port, job, watch, direction),
     }
 }
 
@@ -63,7 +70,7 @@ fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error>
     };
     let resolved = resolve_meanwhile(&target.host, job.carriage.family);
     let (stream, child) = target.start_agent(&arguments, watch)?.into_stream()?;
-    let mut remote = Remote::meet(place, stream)?;
+    let mut remote = Remote::meet(place, stream, coordinate::random_id()?, Events::new())?;
     remote.resolved = resolved;
     remote.ssh = Some(target);
     remote.child = Some(child);
@@ -83,7 +90,16 @@ fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<
     started.is_ok().then_some(receiver)
 }
 
-fn connect_daemon(place: &Place, host: &str, port: u16, job: &Job, watch: &Watch) -> Result<Remote, Error> {
+fn connect_daemon(
+    place: &Place,
+    host: &str,
+    port: u16,
+    job: &Job,
+    watch: &Watch,
+    direction: Option<Direction>,
+) -> Result<Remote, Error> {
+    let (session, events) = (coordinate::random_id()?, Events::new());
+    let mut early = None;
     let keys = crate::known::ClientKeys::load(&job.ssh)?;
     let addresses = dial::resolve(host, port, job.carriage.family.map(net_family))
         .map_err(|error| far::net_error(&error).try_this("check the spelling of the host"))?;
@@ -91,10 +107,27 @@ fn connect_daemon(place: &Place, host: &str, port: u16, job: &Job, watch: &Watch
     let ciphers = ciphers(&job.carriage);
     let mut pause = KNOCK_PAUSE;
     let (mut stream, reached_at) = loop {
+        let start = Instant::now();
         let socket = dial::dial(&addresses, CONNECT_DEADLINE).map_err(|error| {
             far::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
         })?;
+        let is_far = start.elapsed() >= Duration::from_micros(u64::from(haul_engine::plan::NEAR_RTT_US));
         let reached_at = socket.peer_addr().ok();
+        // A daemon of which one key is known needs no introduction before lanes are dialled.
+        if let (None, true, Some(direction), Some(address), Some([peer_key])) =
+            (&early, is_far && !job.selection.dry_run, direction, reached_at, known.as_deref())
+        {
+            let path = PathName::towards(address.ip(), direction).as_ref().and_then(known_paths::find);
+            let terms = LaneTerms {
+                session,
+                identity: std::sync::Arc::clone(&keys.identity),
+                peer_key: peer_key.clone(),
+                ciphers: ciphers.clone(),
+                carriage: control::Carriage { path, ..convert::carriage(&job.carriage, &[]) },
+                events: events.sender(),
+            };
+            early = Early::start(terms, address, far::cpus());
+        }
         let expected = known.clone();
         let shaken = haul_net::client(
             socket,
@@ -118,15 +151,16 @@ fn connect_daemon(place: &Place, host: &str, port: u16, job: &Job, watch: &Watch
         .and_then(|()| std::io::Write::flush(&mut stream))
         .map_err(|error| Error::new(Fault::Network, format!("{place} does not answer")).because(error))?;
     // A daemon judges our key after we have judged its own, so its refusal comes as the first thing it says.
-    let mut remote = Remote::meet(place, stream).map_err(|error| keys.known.explain_refusal(host, port, error))?;
+    let mut remote =
+        Remote::meet(place, stream, session, events).map_err(|error| keys.known.explain_refusal(host, port, error))?;
     remote.identity = Some(keys.identity);
     remote.reached_at = reached_at;
+    remote.early = early;
     Ok(remote)
 }
 
 impl Remote {
-    fn meet(place: &Place, stream: Stream) -> Result<Self, Error> {
-        let events = Events::new();
+    fn meet(place: &Place, stream: Stream, session: [u8; 16], events: Events) -> Result<Self, Error> {
         let channel = Channel::open(stream, events.sender(), PING_EVERY)
             .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
         let hello = await_hello(&events, place)?;
@@ -138,6 +172,8 @@ impl Remote {
             events,
             ssh: None,
             identity: None,
+            session,
+            early: None,
             child: None,
             reached_at: None,
             resolved: None,
@@ -174,6 +210,11 @@ impl Remote {
     pub(crate) fn address(&self) -> Option<IpAddr> {
         let over_ssh = || self.hello.ssh_server.map(convert::ip);
         self.reached_at.map(|address| address.ip()).or_else(over_ssh).map(|ip| ip.to_canonical())
+    }
+
+    /// The path to it.
+    pub(crate) fn path(&self, direction: Direction) -> Option<PathName> {
+        PathName::towards(self.address()?, direction)
     }
 
     /// Where its lanes may be reached, best first: where ssh reached it, what its name means here, its own addresses.
@@ -229,13 +270,17 @@ impl Remote {
 
 fn await_hello(events: &Events, place: &Place) -> Result<AgentHello, Error> {
     let end = Instant::now() + HELLO_DEADLINE;
+    let mut early = Vec::new();
     loop {
         match events.next(end.saturating_duration_since(Instant::now())) {
-            Some(SessionEvent::Control(Control::AgentHello(hello))) => return Ok(hello),
+            Some(SessionEvent::Control(Control::AgentHello(hello))) => {
+                events.put_back(early);
+                return Ok(hello);
+            }
             Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
             Some(SessionEvent::Control(other)) => return Err(crate::session::unexpected(&other)),
-            Some(_) => {}
+            Some(lane) => early.push(lane),
             None => return Err(Error::new(Fault::Timeout, format!("{place} was reached, but does not answer"))),
         }
     }
