@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn putting_back_has_steps_and_no_advice() {
         let text = object(None, &[Step::Removed("/etc/x".into())]);
-        let start = r#"{"event":"tune","schema":1,"version":""#;
+        let start = r#"{"event":"tune","schema":2,"version":""#;
         let end = r#"","advice":null,"steps":[{"action":"removed","path":"/etc/x"}]}"#;
         assert!(text.starts_with(start) && text.trim_end().ends_with(end), "{text}");
     }

@@ -35,7 +35,7 @@ fn a_program_reads_one_object() {
     needs!(Haul);
     let outcome = tune(&["--json", "--rate", "1Gbit", "--rtt", "228ms"]).expect(code::OK);
     let object: Value = serde_json::from_slice(&outcome.stdout).expect("one object");
-    assert_eq!((&object["event"], &object["schema"]), (&"tune".into(), &1.into()));
+    assert_eq!((&object["event"], &object["schema"]), (&"tune".into(), &2.into()));
     assert_eq!(object["advice"]["under_way_bytes"], 28_500_000);
     assert!(finding(&object, RMEM)["why"].as_str().is_some_and(|why| why.contains("2 x 28.5 MB")), "{outcome}");
     let failed = tune(&["--json", "--disk", "/nonexistent"]).expect(code::FILE_IO);
