@@ -177,6 +177,15 @@ impl Lab {
     }
 }
 
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Links::Netem(playing) = &mut self.links {
+            *playing = None;
+            netem::remove_wires(&*self.hosts, &self.topology, &self.plan);
+        }
+    }
+}
+
 /// Lines of `/etc/hosts`. The machine's own name stays one that resolves: some servers do not start otherwise.
 fn names_of(plan: &Plan) -> String {
     let mut names = plan.hosts_file();

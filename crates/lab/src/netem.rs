@@ -103,6 +103,20 @@ pub fn make_wires(namespaces: &dyn Namespaces, topology: &Topology, plan: &Plan)
     run_all(namespaces, &wires(topology, plan, seed, &|host| namespaces.reference(host))?)
 }
 
+/// Takes the middle of all wires away, and with it the hosts' devices. A namespace that ends does so later, and until then the names of a
+/// lab are taken: the next point of a sweep could not be made.
+pub fn remove_wires(namespaces: &dyn Namespaces, topology: &Topology, plan: &Plan) {
+    let Ok(steps) = wires(topology, plan, None, &|host| namespaces.reference(host)) else { return };
+    for step in steps {
+        if let [link, add, name, ..] = &step.args[..]
+            && (link == "link" && add == "add")
+        {
+            // The other end of a pair goes with the first.
+            let _ = namespaces.run(&step.host, "ip", &["link", "del", name]);
+        }
+    }
+}
+
 /// Makes the event happen whose index in [`Topology::events`] this is. Events before it are taken to have happened.
 pub fn apply_event(
     namespaces: &dyn Namespaces,

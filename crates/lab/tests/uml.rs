@@ -133,3 +133,27 @@ fn classes_and_segments_stand_in_a_real_kernel() {
     let round_trip_us: u64 = said.stdout.trim().parse().unwrap();
     assert!(round_trip_us >= 100_000, "{round_trip_us} us");
 }
+
+/// The names of a lab's devices are free again for the next point, although the kernel takes a namespace down when it likes.
+#[test]
+fn all_points_of_a_sweep_stand_in_one_kernel() {
+    let Some((kernel, clock)) = kernel() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("sweep.toml");
+    let text = "name = 'sweep'\ntitle = 'Two delays'\nrepeat = 1\ntimeout = '1min'\n\
+        topology = '''hosts = { client = {}, server = {} }\n\
+        links = [{ name = 'wan', ends = ['client', 'server'], rate = '10Mbit', delay = '{delay}' }]'''\n\
+        sweep = { delay = ['5ms', '10ms'] }\ndata = { size = '10kB' }\ntools = [{ rival = 'scp' }]\n";
+    std::fs::write(&file, text).unwrap();
+    let engine = if clock == Clock::Real { "uml" } else { "virtual" };
+    let run = std::process::Command::new(env!("CARGO_BIN_EXE_haul-lab"))
+        .args(["experiment", "--engine", engine, "--kernel"])
+        .args([&kernel, &file])
+        .arg("--results")
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&run.stderr);
+    assert_eq!(said.matches("making and calibrating").count(), 2, "{said}");
+    assert!(!said.contains("did not start"), "{said}");
+}

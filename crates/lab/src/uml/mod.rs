@@ -112,7 +112,9 @@ impl RunInUml {
             .map_err(|error| UmlError::Refused { what: "the network".into(), why: error.to_string() })?;
         let found = kernel::find(&kernel::Places::of_user(kernel), clock != Clock::Real)?;
         let program = std::env::current_exe().map_err(UmlError::io("find our own program"))?;
-        let memory = memory_for(&topology, available_memory().bytes).bytes.saturating_add(request.file_bytes);
+        // Files may fill 80 % of the guest's memory.
+        let files = request.file_bytes.saturating_mul(5) / 4;
+        let memory = memory_for(&topology, available_memory().bytes).bytes.saturating_add(files);
         let job = GuestJob::of_request(&program, request);
         Ok(RunInUml {
             kernel: found.path,
