@@ -9,14 +9,15 @@ use crate::figures::{bytes, counted, latency, parts, rate};
 /// What the next line needs of the last.
 #[derive(Debug, Default)]
 pub struct Live {
-    path: Option<PathNow>,
+    /// With the number of lines that showed it.
+    path: Option<(PathNow, u32)>,
     last: Option<(Duration, u64)>,
 }
 
 impl Live {
     /// The path as it was just seen.
     pub fn on_path(&mut self, path: PathNow) {
-        self.path = Some(path);
+        self.path = Some((path, 0));
     }
 
     /// The line of the second that has just passed, if one has.
@@ -26,8 +27,10 @@ impl Live {
             return None;
         }
         self.last = Some((now, progress.bytes_moved));
-        // What is older than a line says nothing about the next.
-        Some(line(from, now, progress.bytes_moved.saturating_sub(moved_before), progress.lanes, self.path.take()))
+        // The path is told about once a second, too, so that now and then a line passes without news.
+        self.path = self.path.filter(|(_, shown)| *shown < PATH_SHOWN_MAX).map(|(path, shown)| (path, shown + 1));
+        let path = self.path.map(|(path, _)| path);
+        Some(line(from, now, progress.bytes_moved.saturating_sub(moved_before), progress.lanes, path))
     }
 }
 
@@ -55,6 +58,9 @@ fn line(from: Duration, to: Duration, moved: u64, lanes: u16, path: Option<PathN
     }
     fields.join("  ")
 }
+
+/// What is older says nothing about the next line.
+const PATH_SHOWN_MAX: u32 = 2;
 
 /// Progress comes ten times a second.
 const LINE_EVERY: Duration = Duration::from_millis(950);
@@ -94,10 +100,11 @@ mod tests {
             "  1.0-2.0 s   120 MiB  118 MiB/s (990 Mbit/s)  8 lanes  RTT 231 ms, 3.10 ms in queues  0.012 % sent again  \
              held by receive window"
         );
-        // Nothing was seen of the path since, and nothing moved.
+        // A line without news of the path shows the last; after that nothing is known, and nothing moved.
+        assert!(live.on_progress(at(3_050), &moved(220 << 20)).unwrap().ends_with("held by receive window"));
         assert_eq!(
-            live.on_progress(at(3_050), &moved(220 << 20)).unwrap(),
-            "  2.0-3.0 s       0 B  0 B/s (0.00 kbit/s)  4 lanes"
+            live.on_progress(at(4_050), &moved(220 << 20)).unwrap(),
+            "  3.0-4.0 s       0 B  0 B/s (0.00 kbit/s)  4 lanes"
         );
     }
 }
