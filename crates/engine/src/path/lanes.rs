@@ -207,8 +207,8 @@ impl LaneCount {
             (self.lanes, self.reason) = (FAR_LANES_MIN, "a far path has at least two");
             return;
         }
-        let lanes = needed.max(floor).max(self.lanes - self.lanes / 4);
-        if needed > self.lanes / 4 * 3 || lanes >= self.lanes {
+        let lanes = needed.max(floor).max(self.lanes - (self.lanes / 4).max(1));
+        if u32::from(needed) * 4 > u32::from(self.lanes) * 3 || lanes >= self.lanes {
             self.plenty_since_us = None;
         } else if at_us.saturating_sub(*self.plenty_since_us.get_or_insert(at_us)) > PLENTY_US {
             self.change(at_us, estimator, rate, lanes, "the path is full: fewer lanes suffice, the others rest");

@@ -104,7 +104,7 @@ impl Pacer {
         match &self.state {
             State::Free | State::Contended { .. } => false,
             State::Draining(drain) => reached(drain.bound_bytes_per_s),
-            State::Holding(hold) => reached(hold.bound_bytes_per_s.min(hold.capacity_bytes_per_s)),
+            State::Holding(hold) => reached(hold.bound_bytes_per_s),
         }
     }
 

@@ -46,7 +46,8 @@ pub struct Flow {
     pub is_paced: bool,
     /// Gets new data.
     pub active: bool,
-    pub has_data: bool,
+    /// New data that waits in the send buffer.
+    pub unsent: f64,
     pub starts_us: u64,
     credit: f64,
     reduced_at_us: u64,
@@ -116,7 +117,7 @@ impl Flow {
             pacing: None,
             is_paced: false,
             active: true,
-            has_data: false,
+            unsent: 0.0,
             starts_us,
             credit: 0.0,
             reduced_at_us: 0,
