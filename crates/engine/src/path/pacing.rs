@@ -37,6 +37,8 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Drain {
+    /// From then on the last samples are all of the time since the bound came.
+    least_counts_from_us: u64,
     capacity_bytes_per_s: u64,
     bound_bytes_per_s: u64,
     queueing_us: u32,
@@ -104,7 +106,10 @@ impl Pacer {
         match &self.state {
             State::Free | State::Contended { .. } => false,
             State::Draining(drain) => reached(drain.bound_bytes_per_s),
-            State::Holding(hold) => reached(hold.bound_bytes_per_s),
+            State::Holding(hold) => {
+                let is_loose = scaled(hold.bound_bytes_per_s, LOOSE) > estimator.now.rate_bytes_per_s;
+                !is_loose && reached(hold.bound_bytes_per_s.min(hold.capacity_bytes_per_s))
+            }
         }
     }
 
@@ -160,6 +165,7 @@ impl Pacer {
         let factor = (1.0 - f64::from(queueing_us) / span_us as f64).clamp(DRAIN_LEAST, DRAIN_MOST);
         let drained_us = (f64::from(queueing_us) / (1.0 - factor)) as u64;
         self.state = State::Draining(Drain {
+            least_counts_from_us: at_us.saturating_add(LEAST_US),
             capacity_bytes_per_s,
             bound_bytes_per_s: scaled(capacity_bytes_per_s, factor).max(1),
             queueing_us,
@@ -175,7 +181,8 @@ impl Pacer {
 
     fn draining(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut drain: Drain) {
         let after = (drain.raise, drain.probe_in_us);
-        if levels.least_us <= levels.low_us {
+        let is_least_new = step.at_us >= drain.least_counts_from_us;
+        if levels.queueing_us <= levels.low_us || (is_least_new && levels.least_us <= levels.low_us) {
             let measured = drain.full_bytes_per_s;
             let capacity = if measured > 0 { measured } else { drain.capacity_bytes_per_s };
             self.hold(step.at_us, capacity, after);
@@ -228,7 +235,9 @@ impl Pacer {
         let is_probe_queue = hold.probing && levels.queueing_us > levels.probe_us_most();
         if is_probe_queue || self.standing_us > (levels.rtt_us / 2).max(STANDING_US_MIN) {
             let standing = per_second(self.standing_delivered_bytes, self.standing_us);
-            let rate = if self.standing_us > 0 { standing } else { estimator.now.rate_bytes_per_s };
+            // A queue that is just there: the link was full in this step, if not before.
+            let just_now = per_second(step.delivered_bytes, step.us).max(estimator.now.rate_bytes_per_s);
+            let rate = if self.standing_us > 0 { standing } else { just_now };
             // What was asked for was not too much a moment ago.
             if !hold.probing && self.suspect() {
                 self.contend(at_us);
@@ -330,6 +339,8 @@ const DRAIN_LEAST_SHARE: f64 = 0.3;
 const DRAIN_SLACK_US: u64 = 500_000;
 /// A bound is reached from here: pacing and lanes that repair losses fall short of it by some percent.
 const REACHED: f64 = 0.93;
+/// A rate below this share of the bound, without a queue: it is not the path that holds the lanes.
+const LOOSE: f64 = 0.8;
 /// Raises of the bound to see whether the path carries more: the first, the least (later), the most (they double while they succeed).
 const RAISE_FIRST: f64 = 0.06;
 const RAISE_LEAST: f64 = 0.03;

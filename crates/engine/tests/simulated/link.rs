@@ -73,7 +73,8 @@ impl World {
     pub fn new(link: Link, seed: u64) -> Self {
         Self {
             now_us: 0,
-            step_us: (link.rtt_us / 20).clamp(500, 5_000),
+            // A round trip is a whole number of steps; otherwise all but the first would take longer, as if a queue stood.
+            step_us: link.rtt_us.div_ceil((link.rtt_us / 500).min(20).max(link.rtt_us.div_ceil(5_000))),
             link,
             flows: Vec::new(),
             queue: VecDeque::new(),
