@@ -258,7 +258,10 @@ impl Pacer {
             hold.raise = (hold.raise * 2.0).min(RAISE_MOST);
         }
         let raised = scaled(hold.bound_bytes_per_s.max(hold.capacity_bytes_per_s), 1.0 + hold.raise);
-        hold.bound_bytes_per_s = raised.min(scaled(rate, BOUND_MOST)).max(hold.bound_bytes_per_s);
+        let fastest = step.lanes.iter().map(|lane| per_second(lane.delivered_bytes, step.us)).max().unwrap_or(0);
+        let evenly = fastest.saturating_mul(step.lanes.len() as u64);
+        let most = scaled(rate, BOUND_MOST).max(scaled(evenly, BOUND_MOST_EVENLY));
+        hold.bound_bytes_per_s = raised.min(most).max(hold.bound_bytes_per_s);
         (hold.probing, hold.next_us) = (true, at_us.saturating_add(levels.probe_us()));
         self.state = State::Holding(hold);
     }
@@ -347,8 +350,10 @@ const RAISE_LEAST: f64 = 0.03;
 const RAISE_MOST: f64 = 0.25;
 /// A raise lasts two round trips, at least this: long enough for 3 % too much to show as 15 ms of queue.
 const PROBE_US_MIN: u64 = 500_000;
-/// A bound so far above the rate binds no lane.
+/// A bound so far above the rate binds no lane; nor one that gives each so much more than the fastest has. Lanes are uneven when
+/// some began late, or lost more than others.
 const BOUND_MOST: f64 = 1.5;
+const BOUND_MOST_EVENLY: f64 = 1.25;
 /// After a raise that failed.
 const PROBE_AGAIN_US: u64 = 5_000_000;
 /// Others are there when restraint failed so often, with no calm of [`CALM_US`] between.
