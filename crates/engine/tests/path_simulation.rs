@@ -226,6 +226,34 @@ fn what_was_remembered_gives_the_start() {
     check(&second, warm_s < 0.7 * cold_s, "the second job ramps faster");
 }
 
+/// A job on a path that an earlier one found to carry `before_mbit_per_s`.
+fn second_job(link: Link, before_mbit_per_s: f64) -> Outcome {
+    let first = Setting::on(Link::new(before_mbit_per_s, link.rtt_us / 1000)).run();
+    Setting::on(link).remembered(first.tuner.remembered().unwrap()).seconds(20).run()
+}
+
+#[test]
+fn what_was_remembered_keeps_the_start_from_a_queue() {
+    for rtt_ms in [20, 100, 228] {
+        let outcome = second_job(Link::new(1000.0, rtt_ms), 1000.0);
+        let reached_s = outcome.reaches_s(0.9).unwrap_or(f64::INFINITY);
+        check(&outcome, reached_s < (9.0 * rtt_ms as f64 / 1e3).max(0.5), "90 % in time");
+        let most_us = outcome.points.iter().map(|point| point.queueing_us as u64).max();
+        check(&outcome, most_us < Some(60_000), "no burst, and the look for more is short");
+        check(&outcome, outcome.rate(4.0, 20.0) > 0.96 * outcome.link.bytes_per_s, "and the link is used");
+    }
+}
+
+#[test]
+fn what_was_remembered_is_left_when_the_path_carries_more_or_less() {
+    for (before, after) in [(100.0, 1000.0), (500.0, 1000.0), (1000.0, 500.0)] {
+        let outcome = second_job(Link::new(after, 100), before);
+        check(&outcome, outcome.rate(5.0, 20.0) > 0.93 * outcome.link.bytes_per_s, "the link is used");
+        check(&outcome, outcome.queueing_ms(0.0) < 25.0, "without a queue");
+        check(&outcome, !outcome.tuner.estimate().contended, "nobody else is there");
+    }
+}
+
 /// One run of the table.
 fn cell(setting: Setting) -> String {
     let outcome = setting.seconds(45).run();

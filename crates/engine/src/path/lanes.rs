@@ -115,7 +115,11 @@ impl LaneCount {
             return;
         }
         let levels = Levels::of(estimator);
-        if self.trial.is_none() && is_ramp_short_of_lanes(step, estimator, levels, self.lanes) {
+        let suffice_if_remembered = |capacity| needed(estimator, capacity, suffers_loss) <= self.lanes;
+        if self.trial.is_none()
+            && !pacer.capacity_bytes_per_s().is_some_and(suffice_if_remembered)
+            && is_ramp_short_of_lanes(step, estimator, levels, self.lanes)
+        {
             let lanes = self.lanes.saturating_mul(RAMP_FACTOR).min(AUTO_LANES_MAX);
             if lanes > self.lanes {
                 let reason = "windows will soon be full, and no queue stands: more of them";

@@ -8,10 +8,12 @@
 //!                                   a queue stands                              -> Draining; again and again -> Contended
 //!   Contended  no bound             no queue any more, or time to look again    -> Free
 //! ```
+//! What an earlier job found is held from the start, and left for Free when the path proves to carry more.
+//!
 //! While a queue stands the link is full whatever we do, so that draining costs nothing until the queue is empty. Several
 //! lanes of any congestion control keep a queue; a common bound just below the capacity keeps none.
 
-use super::estimate::{Estimator, per_second, scaled};
+use super::estimate::{Estimator, Phase, per_second, scaled};
 use super::sample::Step;
 
 /// Decides the common bound.
@@ -63,12 +65,26 @@ struct Hold {
     probing: bool,
     next_us: u64,
     raise: f64,
+    /// The capacity is what an earlier job found, and not seen yet.
+    remembered: bool,
 }
 
 impl Pacer {
-    pub(super) fn new() -> Self {
+    /// `remembered_bytes_per_s`: what an earlier job found the path to carry. So much and no more is asked for, so that the start
+    /// makes no queue; once it flows, a little more shows whether that is still the capacity.
+    pub(super) fn new(remembered_bytes_per_s: Option<u64>) -> Self {
+        let state = remembered_bytes_per_s.map_or(State::Free, |capacity_bytes_per_s| {
+            State::Holding(Hold {
+                capacity_bytes_per_s,
+                bound_bytes_per_s: scaled(capacity_bytes_per_s, BELOW_CAPACITY).max(1),
+                probing: true,
+                next_us: u64::MAX,
+                raise: RAISE_REMEMBERED,
+                remembered: true,
+            })
+        });
         Self {
-            state: State::Free,
+            state,
             standing_us: 0,
             standing_delivered_bytes: 0,
             suspicion: 0,
@@ -84,6 +100,11 @@ impl Pacer {
             State::Draining(drain) => Some(drain.bound_bytes_per_s),
             State::Holding(hold) => Some(hold.bound_bytes_per_s),
         }
+    }
+
+    /// The bound is what an earlier job found, and that was not seen yet.
+    pub(super) fn is_remembered(&self) -> bool {
+        matches!(self.state, State::Holding(Hold { remembered: true, .. }))
     }
 
     /// What the path carries, when that was measured.
@@ -123,6 +144,7 @@ impl Pacer {
         match &self.state {
             State::Free => "no queue stands",
             State::Draining(_) => "a queue stands: below the rate of the link until it is empty",
+            State::Holding(hold) if hold.remembered => "a little below what the path carried the last time",
             State::Holding(hold) if hold.probing => "looking whether the path carries more",
             State::Holding(_) => "a little below what the path carries, so that no queue builds up",
             State::Contended { .. } => "others fill the queue: restraint would only yield the path to them",
@@ -224,6 +246,7 @@ impl Pacer {
             probing: false,
             next_us: at_us.saturating_add(probe_in_us),
             raise,
+            remembered: false,
         });
     }
 
@@ -247,6 +270,10 @@ impl Pacer {
             }
             return;
         }
+        if hold.remembered {
+            self.remembering(step, estimator, levels, hold);
+            return;
+        }
         if at_us < hold.next_us {
             return;
         }
@@ -264,6 +291,22 @@ impl Pacer {
         hold.bound_bytes_per_s = raised.min(most).max(hold.bound_bytes_per_s);
         (hold.probing, hold.next_us) = (true, at_us.saturating_add(levels.probe_us()));
         self.state = State::Holding(hold);
+    }
+
+    /// First the ramp to what an earlier job found; then a raise; and when that makes no queue either, the path carries more than it
+    /// did, or the earlier job was never held by it: the ramp goes on without a bound.
+    fn remembering(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut hold: Hold) {
+        let reached = estimator.now.rate_bytes_per_s >= scaled(hold.bound_bytes_per_s, REACHED);
+        if hold.next_us == u64::MAX {
+            if !reached && estimator.now.phase == Phase::Ramp {
+                return;
+            }
+            hold.bound_bytes_per_s = scaled(hold.bound_bytes_per_s, 1.0 + hold.raise);
+            hold.next_us = step.at_us.saturating_add(levels.probe_us());
+            self.state = State::Holding(hold);
+        } else if step.at_us >= hold.next_us {
+            self.state = State::Free;
+        }
     }
 
     /// Whether restraint failed so often that others must be there.
@@ -348,6 +391,8 @@ const LOOSE: f64 = 0.8;
 const RAISE_FIRST: f64 = 0.06;
 const RAISE_LEAST: f64 = 0.03;
 const RAISE_MOST: f64 = 0.25;
+/// What was remembered may be some percent too little, and a raise has to show as a queue all the same.
+const RAISE_REMEMBERED: f64 = 0.12;
 /// A raise lasts two round trips, at least this: long enough for 3 % too much to show as 15 ms of queue.
 const PROBE_US_MIN: u64 = 500_000;
 /// A bound so far above the rate binds no lane; nor one that gives each so much more than the fastest has. Lanes are uneven when
