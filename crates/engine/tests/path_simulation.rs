@@ -166,9 +166,17 @@ fn a_capacity_that_halves_or_doubles_is_followed() {
 fn small_windows_are_met_with_lanes_and_named() {
     let link = Link::new(10_000.0, 100);
     let outcome = Setting::on(link).windows(256e3, 45e6).run();
-    check(&outcome, outcome.lanes() == AUTO_LANES_MAX && mostly(&outcome, |time| time.send_buffer_us), "the send buffer");
+    check(
+        &outcome,
+        outcome.lanes() == AUTO_LANES_MAX && mostly(&outcome, |time| time.send_buffer_us),
+        "the send buffer",
+    );
     let outcome = Setting::on(link).windows(45e6, 256e3).run();
-    check(&outcome, outcome.lanes() == AUTO_LANES_MAX && mostly(&outcome, |time| time.receive_window_us), "the receive window");
+    check(
+        &outcome,
+        outcome.lanes() == AUTO_LANES_MAX && mostly(&outcome, |time| time.receive_window_us),
+        "the receive window",
+    );
     let outcome = Setting::on(Link::new(1000.0, 100)).windows(256e3, 45e6).run();
     check(&outcome, outcome.utilisation() > 0.95 && outcome.lanes() == 64, "64 windows of 256 kB suffice");
 }

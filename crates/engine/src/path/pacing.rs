@@ -13,6 +13,8 @@
 //! While a queue stands the link is full whatever we do, so that draining costs nothing until the queue is empty. Several
 //! lanes of any congestion control keep a queue; a common bound just below the capacity keeps none.
 
+use alloc::vec::Vec;
+
 use super::estimate::{Estimator, Phase, per_second, scaled};
 use super::sample::Step;
 
@@ -285,8 +287,7 @@ impl Pacer {
             hold.raise = (hold.raise * 2.0).min(RAISE_MOST);
         }
         let raised = scaled(hold.bound_bytes_per_s.max(hold.capacity_bytes_per_s), 1.0 + hold.raise);
-        let fastest = step.lanes.iter().map(|lane| per_second(lane.delivered_bytes, step.us)).max().unwrap_or(0);
-        let evenly = fastest.saturating_mul(step.lanes.len() as u64);
+        let evenly = fast_lane_bytes_per_s(step).saturating_mul(step.lanes.len() as u64);
         let most = scaled(rate, BOUND_MOST).max(scaled(evenly, BOUND_MOST_EVENLY));
         hold.bound_bytes_per_s = raised.min(most).max(hold.bound_bytes_per_s);
         (hold.probing, hold.next_us) = (true, at_us.saturating_add(levels.probe_us()));
@@ -328,6 +329,13 @@ impl Pacer {
             self.state = State::Free;
         }
     }
+}
+
+/// Nine of ten lanes are slower: a single one may have been acknowledged in a burst.
+fn fast_lane_bytes_per_s(step: &Step) -> u64 {
+    let mut rates: Vec<u64> = step.lanes.iter().map(|lane| per_second(lane.delivered_bytes, step.us)).collect();
+    rates.sort_unstable();
+    rates.get(rates.len() * 9 / 10).copied().unwrap_or(0)
 }
 
 /// What is much and what is little on this path.
