@@ -2,7 +2,7 @@
 
 mod simulated;
 
-use haul_engine::path::Remembered;
+use haul_engine::path::{AUTO_LANES_MAX, Remembered};
 use haul_wire::summary::PathTime;
 
 use simulated::flow::Control;
@@ -144,7 +144,7 @@ fn random_loss_is_met_with_lanes_where_only_cubic_is_allowed() {
         let outcome = Setting::on(Link::new(1000.0, 100).loss(loss)).only_cubic().run();
         check(&outcome, outcome.utilisation() > share, "the link is used");
         if loss == 1e-3 {
-            check(&outcome, outcome.lanes() == 64, "all lanes are needed");
+            check(&outcome, outcome.lanes() == AUTO_LANES_MAX, "all lanes are needed");
             check(&outcome, mostly(&outcome, |time| time.loss_us), "loss is named");
         }
     }
@@ -166,9 +166,17 @@ fn a_capacity_that_halves_or_doubles_is_followed() {
 fn small_windows_are_met_with_lanes_and_named() {
     let link = Link::new(10_000.0, 100);
     let outcome = Setting::on(link).windows(256e3, 45e6).run();
-    check(&outcome, outcome.lanes() == 64 && mostly(&outcome, |time| time.send_buffer_us), "the send buffer");
+    check(
+        &outcome,
+        outcome.lanes() == AUTO_LANES_MAX && mostly(&outcome, |time| time.send_buffer_us),
+        "the send buffer",
+    );
     let outcome = Setting::on(link).windows(45e6, 256e3).run();
-    check(&outcome, outcome.lanes() == 64 && mostly(&outcome, |time| time.receive_window_us), "the receive window");
+    check(
+        &outcome,
+        outcome.lanes() == AUTO_LANES_MAX && mostly(&outcome, |time| time.receive_window_us),
+        "the receive window",
+    );
     let outcome = Setting::on(Link::new(1000.0, 100)).windows(256e3, 45e6).run();
     check(&outcome, outcome.utilisation() > 0.95 && outcome.lanes() == 64, "64 windows of 256 kB suffice");
 }
@@ -224,6 +232,34 @@ fn what_was_remembered_gives_the_start() {
     let second = setting.remembered(remembered).run();
     let (cold_s, warm_s) = (first.reaches_s(0.9).unwrap(), second.reaches_s(0.9).unwrap());
     check(&second, warm_s < 0.7 * cold_s, "the second job ramps faster");
+}
+
+/// A job on a path that an earlier one found to carry `before_mbit_per_s`.
+fn second_job(link: Link, before_mbit_per_s: f64) -> Outcome {
+    let first = Setting::on(Link::new(before_mbit_per_s, link.rtt_us / 1000)).run();
+    Setting::on(link).remembered(first.tuner.remembered().unwrap()).seconds(20).run()
+}
+
+#[test]
+fn what_was_remembered_keeps_the_start_from_a_queue() {
+    for rtt_ms in [20, 100, 228] {
+        let outcome = second_job(Link::new(1000.0, rtt_ms), 1000.0);
+        let reached_s = outcome.reaches_s(0.9).unwrap_or(f64::INFINITY);
+        check(&outcome, reached_s < (9.0 * rtt_ms as f64 / 1e3).max(0.5), "90 % in time");
+        let most_us = outcome.points.iter().map(|point| point.queueing_us as u64).max();
+        check(&outcome, most_us < Some(60_000), "no burst, and the look for more is short");
+        check(&outcome, outcome.rate(4.0, 20.0) > 0.96 * outcome.link.bytes_per_s, "and the link is used");
+    }
+}
+
+#[test]
+fn what_was_remembered_is_left_when_the_path_carries_more_or_less() {
+    for (before, after) in [(100.0, 1000.0), (500.0, 1000.0), (1000.0, 500.0)] {
+        let outcome = second_job(Link::new(after, 100), before);
+        check(&outcome, outcome.rate(5.0, 20.0) > 0.93 * outcome.link.bytes_per_s, "the link is used");
+        check(&outcome, outcome.queueing_ms(0.0) < 25.0, "without a queue");
+        check(&outcome, !outcome.tuner.estimate().contended, "nobody else is there");
+    }
 }
 
 /// One run of the table.

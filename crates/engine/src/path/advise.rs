@@ -100,16 +100,20 @@ impl Tuner {
             is_switched = true;
         }
         let switched = is_switched.then(|| congestion_control.clone());
+        let pacer = Pacer::new(remembered.map(|remembered| remembered.capacity_bytes_per_s));
+        let limit = wishes.rate_bound().filter(|_| !is_near);
+        let pacing_bytes_per_s = least(pacer.bound_bytes_per_s(), limit);
         let given = Advice {
             lanes: count,
-            pacing_bytes_per_s: wishes.rate_bound().filter(|_| !is_near),
+            pacing_bytes_per_s,
             congestion_control: wishes.congestion_control.clone().or(switched),
             reasons: Reasons {
                 lanes: reason,
-                pacing: match wishes.rate_bytes_per_s {
+                pacing: match pacing_bytes_per_s {
                     _ if is_near => NEAR_REASON,
-                    Some(_) => RATE_REASON,
                     None => "the path is not known yet",
+                    bound if bound == limit => RATE_REASON,
+                    Some(_) => pacer.reason(),
                 },
                 congestion_control: congestion_control_reason,
             },
@@ -120,7 +124,7 @@ impl Tuner {
             is_near,
             steps: Steps::default(),
             estimator,
-            pacer: Pacer::new(),
+            pacer,
             lanes,
             held: Held::new(),
             congestion_control,
@@ -206,7 +210,7 @@ impl Tuner {
             }
         };
         self.lanes = LaneCount::new(lanes, true, reason);
-        self.pacer = Pacer::new();
+        self.pacer = Pacer::new(None);
         self.given.lanes = lanes;
         self.given.pacing_bytes_per_s = None;
         self.given.reasons = Reasons { lanes: reason, pacing: NEAR_REASON, ..self.given.reasons };
@@ -231,7 +235,8 @@ impl Tuner {
             _ => false,
         };
         let windows_full = estimator.now.receive_window_permille + estimator.now.send_buffer_permille > 500;
-        if levelled || windows_full || self.pacer.bound_bytes_per_s().is_some() {
+        let is_bound = self.pacer.bound_bytes_per_s().is_some() && !self.pacer.is_remembered();
+        if levelled || windows_full || is_bound || self.pacer.is_full(estimator) {
             estimator.now.phase = Phase::Steady;
         }
     }
@@ -279,7 +284,7 @@ impl Tuner {
     fn estimate_on_step(&mut self) {
         let now = &mut self.estimator.now;
         now.contended = self.pacer.is_contended() || self.lanes.others_took;
-        if let Some(capacity) = self.pacer.capacity_bytes_per_s() {
+        if let Some(capacity) = self.pacer.capacity_bytes_per_s().filter(|_| !self.pacer.is_remembered()) {
             (now.capacity_bytes_per_s, now.confidence) = (capacity, Confidence::Measured);
         } else if self.estimator.best_rate_bytes_per_s > now.capacity_bytes_per_s {
             now.capacity_bytes_per_s = self.estimator.best_rate_bytes_per_s;
@@ -310,12 +315,8 @@ impl Tuner {
         if self.is_near {
             return None;
         }
-        let bound = self.pacer.bound_bytes_per_s();
         let limit = self.wishes.rate_bound();
-        let pacing_bytes_per_s = match (bound, limit) {
-            (Some(bound), Some(limit)) => Some(bound.min(limit)),
-            (bound, limit) => bound.or(limit),
-        };
+        let pacing_bytes_per_s = least(self.pacer.bound_bytes_per_s(), limit);
         let switched = self.is_switched || self.switches > 0;
         let congestion_control = match &self.wishes.congestion_control {
             Some(asked) => Some(asked.clone()),
@@ -346,6 +347,10 @@ impl Wishes {
     fn rate_bound(&self) -> Option<u64> {
         self.rate_bytes_per_s.map(|rate| scaled(rate, RATE_MARGIN).max(1))
     }
+}
+
+fn least(bound: Option<u64>, limit: Option<u64>) -> Option<u64> {
+    [bound, limit].into_iter().flatten().min()
 }
 
 fn first_lanes(

@@ -230,7 +230,9 @@ impl Estimator {
         if step.mss_bytes > 0 {
             self.mss_bytes = step.mss_bytes;
         }
-        let queue_us = (self.now.rtt_min_us / 20).max(QUEUE_US_MIN).min((self.queue_peak_us / 2).max(QUEUE_US_MIN / 2));
+        // Half of the longest queue seen: some are short. Less than a hundredth of a long round trip is jitter.
+        let least_us = (self.now.rtt_min_us / 100).max(QUEUE_US_MIN / 2);
+        let queue_us = (self.now.rtt_min_us / 20).max(QUEUE_US_MIN).min((self.queue_peak_us / 2).max(least_us));
         if self.now.queueing_us > queue_us {
             self.queue_lingers_until_us = step.at_us.saturating_add(4 * u64::from(self.now.rtt_us));
         }

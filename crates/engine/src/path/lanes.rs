@@ -9,8 +9,9 @@ use super::pacing::{Levels, Pacer};
 use super::sample::Step;
 use crate::plan::NEAR_RTT_US;
 
-/// Most lanes that are used unasked: 64 windows of 2.9 MB fill 10 Gbit/s at 148 ms.
-pub const AUTO_LANES_MAX: u16 = 64;
+/// Most lanes that are used unasked: 128 windows of 2.9 MB fill 10 Gbit/s at 297 ms. As many as a listener shakes hands with at
+/// once for one source; more would come in groups.
+pub const AUTO_LANES_MAX: u16 = 128;
 
 /// Decides the number.
 #[derive(Clone, Debug)]
@@ -110,10 +111,24 @@ impl LaneCount {
     pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer, control: Control) {
         let suffers_loss = control.is_loss_based;
         let now = &estimator.now;
-        if self.fixed || now.rtt_min_us < NEAR_RTT_US || step.at_us < self.next_us {
+        if self.fixed || now.rtt_min_us < NEAR_RTT_US {
             return;
         }
         let levels = Levels::of(estimator);
+        let suffice_if_remembered = |capacity| needed(estimator, capacity, suffers_loss) <= self.lanes;
+        if self.trial.is_none()
+            && !pacer.capacity_bytes_per_s().is_some_and(suffice_if_remembered)
+            && is_ramp_short_of_lanes(step, estimator, levels, self.lanes)
+        {
+            let lanes = self.lanes.saturating_mul(RAMP_FACTOR).min(AUTO_LANES_MAX);
+            if lanes > self.lanes {
+                let reason = "windows will soon be full, and no queue stands: more of them";
+                self.change(step.at_us, estimator, now.rate_bytes_per_s, lanes, reason);
+            }
+        }
+        if step.at_us < self.next_us {
+            return;
+        }
         self.next_us = step.at_us.saturating_add((levels.rtt_us).max(DECIDE_US_MIN));
         // Lanes without work say nothing about the path, and new ones would find none.
         if !step.has_more_work || now.source_permille > 500 || now.busy_lanes < self.lanes / 10 * 9 {
@@ -138,7 +153,9 @@ impl LaneCount {
             && pacer.is_full(estimator)
         {
             let needed = needed(estimator, capacity, suffers_loss).max(FAR_LANES_MIN);
-            if !pacer.is_draining() {
+            if steady_rate(estimator) < scaled(capacity, SUFFICES) {
+                self.plenty_since_us = None;
+            } else if !pacer.is_draining() {
                 self.settle(at_us, estimator, needed);
             }
         } else if held && levels.least_us <= levels.high_us {
@@ -200,15 +217,15 @@ impl LaneCount {
 
     /// The path is full: fewer lanes, a quarter at a time, when fewer suffice for long.
     fn settle(&mut self, at_us: u64, estimator: &Estimator, needed: u16) {
-        let rate = estimator.now.rate_bytes_per_s;
+        let rate = steady_rate(estimator);
         let floor = self.floor.filter(|(_, until_us)| at_us < *until_us).map_or(1, |(lanes, _)| lanes);
         if self.lanes < FAR_LANES_MIN {
             self.plenty_since_us = None;
             (self.lanes, self.reason) = (FAR_LANES_MIN, "a far path has at least two");
             return;
         }
-        let lanes = needed.max(floor).max(self.lanes - self.lanes / 4);
-        if needed > self.lanes / 4 * 3 || lanes >= self.lanes {
+        let lanes = needed.max(floor).max(self.lanes - (self.lanes / 4).max(1));
+        if u32::from(needed) * 4 > u32::from(self.lanes) * 3 || lanes >= self.lanes {
             self.plenty_since_us = None;
         } else if at_us.saturating_sub(*self.plenty_since_us.get_or_insert(at_us)) > PLENTY_US {
             self.change(at_us, estimator, rate, lanes, "the path is full: fewer lanes suffice, the others rest");
@@ -239,10 +256,15 @@ impl LaneCount {
     }
 
     fn judge(&mut self, at_us: u64, estimator: &Estimator, pacer: &Pacer, trial: Trial, control: Control) {
-        let rate = estimator.now.rate_bytes_per_s;
         let grew = self.lanes > trial.before;
+        let rate = if grew { estimator.now.rate_bytes_per_s } else { steady_rate(estimator) };
         if grew && rate > scaled(trial.rate_before, GAINED_MUCH) {
             self.trial = None;
+            return;
+        }
+        if !grew && pacer.is_draining() {
+            // Lanes that are held back for a queue say nothing for a while.
+            self.trial = Some(Trial { judge_at_us: at_us.saturating_add(2 * steady_us(estimator)), ..trial });
             return;
         }
         if at_us < trial.judge_at_us {
@@ -269,6 +291,31 @@ impl LaneCount {
     }
 }
 
+/// The lanes still double, and most have well over half of what the hosts let them have under way. More take two round trips to
+/// come and begin with ten segments, so they are asked for before the windows are full: 16 lanes at 100 ms have 60 % of 2.9 MB
+/// each under way at 2.2 Gbit/s. A send buffer that may still grow holds twice what is under way, and is no limit; hosts with
+/// less than stock windows are met step by step.
+fn is_ramp_short_of_lanes(step: &Step, estimator: &Estimator, levels: Levels, lanes: u16) -> bool {
+    let now = &estimator.now;
+    let reaches = |bytes: u64, window_bytes: u64| window_bytes > 0 && bytes > scaled(window_bytes, RAMP_FULL);
+    let filled = step.lanes.iter().filter(|lane| {
+        reaches(lane.in_flight_bytes, STOCK_WINDOW_BYTES) && reaches(lane.in_flight_bytes, lane.window_bytes)
+    });
+    now.phase == Phase::Ramp
+        && step.has_more_work
+        && levels.queueing_us <= levels.low_us
+        && filled.count() > usize::from(lanes / 2)
+}
+
+/// Time over which the rate of lanes that repair losses now and then is a fair one.
+fn steady_us(estimator: &Estimator) -> u64 {
+    (4 * u64::from(estimator.now.rtt_us)).max(STEADY_US_MIN)
+}
+
+fn steady_rate(estimator: &Estimator) -> u64 {
+    estimator.rate(0, steady_us(estimator)).unwrap_or(estimator.now.rate_bytes_per_s)
+}
+
 /// Two round trips until a new lane carries data, then from ten segments to a full window, doubling, and two to measure.
 fn settling_us(estimator: &Estimator) -> u64 {
     let window_bytes = estimator.now.window_bytes.max(STOCK_WINDOW_BYTES);
@@ -280,6 +327,10 @@ fn settling_us(estimator: &Estimator) -> u64 {
 const STOCK_WINDOW_BYTES: u64 = 2_900_000;
 /// After a loss, cubic takes (0.3 W / 0.4)^(1/3) seconds back to a window of W segments (RFC 9438, section 4.2): 8 s from here.
 const SLOW_WINDOW_BYTES: u64 = 1_000_000;
+/// Share of a window from which a ramp will soon be held by it.
+const RAMP_FULL: f64 = 0.6;
+/// A ramp that needs more lanes asks for so many times as many: there is time for one request, not for two.
+const RAMP_FACTOR: u16 = 4;
 /// So that no window has to be full all the time.
 const SPARE: f64 = 1.25;
 /// A far path has at least two lanes: one of them always has data while the other waits for its disk or repairs a loss.
@@ -300,8 +351,12 @@ const STILL_LOSES_US: u64 = 6_000_000;
 const GAINED: f64 = 1.05;
 /// So much that the next step need not wait for the end of the trial.
 const GAINED_MUCH: f64 = 1.5;
-/// Fewer lanes may cost 5 %.
-const HARMED: f64 = 0.95;
+/// Fewer lanes may cost 3 %: less is chance.
+const HARMED: f64 = 0.97;
+/// Lanes that do not deliver this share of the capacity (98 % are asked for) are not too many; otherwise each trial would begin
+/// where the last one did harm.
+const SUFFICES: f64 = 0.96;
+const STEADY_US_MIN: u64 = 1_000_000;
 /// A verdict holds for a minute: paths change.
 const VERDICT_US: u64 = 60_000_000;
 const VERDICT_US_MAX: u64 = 960_000_000;

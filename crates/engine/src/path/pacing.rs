@@ -8,10 +8,14 @@
 //!                                   a queue stands                              -> Draining; again and again -> Contended
 //!   Contended  no bound             no queue any more, or time to look again    -> Free
 //! ```
+//! What an earlier job found is held from the start, and left for Free when the path proves to carry more.
+//!
 //! While a queue stands the link is full whatever we do, so that draining costs nothing until the queue is empty. Several
 //! lanes of any congestion control keep a queue; a common bound just below the capacity keeps none.
 
-use super::estimate::{Estimator, per_second, scaled};
+use alloc::vec::Vec;
+
+use super::estimate::{Estimator, Phase, per_second, scaled};
 use super::sample::Step;
 
 /// Decides the common bound.
@@ -37,6 +41,8 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Drain {
+    /// From then on the last samples are all of the time since the bound came.
+    least_counts_from_us: u64,
     capacity_bytes_per_s: u64,
     bound_bytes_per_s: u64,
     queueing_us: u32,
@@ -61,12 +67,26 @@ struct Hold {
     probing: bool,
     next_us: u64,
     raise: f64,
+    /// The capacity is what an earlier job found, and not seen yet.
+    remembered: bool,
 }
 
 impl Pacer {
-    pub(super) fn new() -> Self {
+    /// `remembered_bytes_per_s`: what an earlier job found the path to carry. So much and no more is asked for, so that the start
+    /// makes no queue; once it flows, a little more shows whether that is still the capacity.
+    pub(super) fn new(remembered_bytes_per_s: Option<u64>) -> Self {
+        let state = remembered_bytes_per_s.map_or(State::Free, |capacity_bytes_per_s| {
+            State::Holding(Hold {
+                capacity_bytes_per_s,
+                bound_bytes_per_s: scaled(capacity_bytes_per_s, BELOW_CAPACITY).max(1),
+                probing: true,
+                next_us: u64::MAX,
+                raise: RAISE_REMEMBERED,
+                remembered: true,
+            })
+        });
         Self {
-            state: State::Free,
+            state,
             standing_us: 0,
             standing_delivered_bytes: 0,
             suspicion: 0,
@@ -82,6 +102,11 @@ impl Pacer {
             State::Draining(drain) => Some(drain.bound_bytes_per_s),
             State::Holding(hold) => Some(hold.bound_bytes_per_s),
         }
+    }
+
+    /// The bound is what an earlier job found, and that was not seen yet.
+    pub(super) fn is_remembered(&self) -> bool {
+        matches!(self.state, State::Holding(Hold { remembered: true, .. }))
     }
 
     /// What the path carries, when that was measured.
@@ -104,7 +129,10 @@ impl Pacer {
         match &self.state {
             State::Free | State::Contended { .. } => false,
             State::Draining(drain) => reached(drain.bound_bytes_per_s),
-            State::Holding(hold) => reached(hold.bound_bytes_per_s.min(hold.capacity_bytes_per_s)),
+            State::Holding(hold) => {
+                let is_loose = scaled(hold.bound_bytes_per_s, LOOSE) > estimator.now.rate_bytes_per_s;
+                !is_loose && reached(hold.bound_bytes_per_s.min(hold.capacity_bytes_per_s))
+            }
         }
     }
 
@@ -118,6 +146,7 @@ impl Pacer {
         match &self.state {
             State::Free => "no queue stands",
             State::Draining(_) => "a queue stands: below the rate of the link until it is empty",
+            State::Holding(hold) if hold.remembered => "a little below what the path carried the last time",
             State::Holding(hold) if hold.probing => "looking whether the path carries more",
             State::Holding(_) => "a little below what the path carries, so that no queue builds up",
             State::Contended { .. } => "others fill the queue: restraint would only yield the path to them",
@@ -160,6 +189,7 @@ impl Pacer {
         let factor = (1.0 - f64::from(queueing_us) / span_us as f64).clamp(DRAIN_LEAST, DRAIN_MOST);
         let drained_us = (f64::from(queueing_us) / (1.0 - factor)) as u64;
         self.state = State::Draining(Drain {
+            least_counts_from_us: at_us.saturating_add(LEAST_US),
             capacity_bytes_per_s,
             bound_bytes_per_s: scaled(capacity_bytes_per_s, factor).max(1),
             queueing_us,
@@ -175,7 +205,8 @@ impl Pacer {
 
     fn draining(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut drain: Drain) {
         let after = (drain.raise, drain.probe_in_us);
-        if levels.least_us <= levels.low_us {
+        let is_least_new = step.at_us >= drain.least_counts_from_us;
+        if levels.queueing_us <= levels.low_us || (is_least_new && levels.least_us <= levels.low_us) {
             let measured = drain.full_bytes_per_s;
             let capacity = if measured > 0 { measured } else { drain.capacity_bytes_per_s };
             self.hold(step.at_us, capacity, after);
@@ -217,6 +248,7 @@ impl Pacer {
             probing: false,
             next_us: at_us.saturating_add(probe_in_us),
             raise,
+            remembered: false,
         });
     }
 
@@ -228,7 +260,9 @@ impl Pacer {
         let is_probe_queue = hold.probing && levels.queueing_us > levels.probe_us_most();
         if is_probe_queue || self.standing_us > (levels.rtt_us / 2).max(STANDING_US_MIN) {
             let standing = per_second(self.standing_delivered_bytes, self.standing_us);
-            let rate = if self.standing_us > 0 { standing } else { estimator.now.rate_bytes_per_s };
+            // A queue that is just there: the link was full in this step, if not before.
+            let just_now = per_second(step.delivered_bytes, step.us).max(estimator.now.rate_bytes_per_s);
+            let rate = if self.standing_us > 0 { standing } else { just_now };
             // What was asked for was not too much a moment ago.
             if !hold.probing && self.suspect() {
                 self.contend(at_us);
@@ -236,6 +270,10 @@ impl Pacer {
                 let capacity = rate.min(hold.bound_bytes_per_s).max(1);
                 self.drain(at_us, levels, capacity, (RAISE_LEAST, PROBE_AGAIN_US.max(2 * levels.probe_us())));
             }
+            return;
+        }
+        if hold.remembered {
+            self.remembering(step, estimator, levels, hold);
             return;
         }
         if at_us < hold.next_us {
@@ -249,9 +287,27 @@ impl Pacer {
             hold.raise = (hold.raise * 2.0).min(RAISE_MOST);
         }
         let raised = scaled(hold.bound_bytes_per_s.max(hold.capacity_bytes_per_s), 1.0 + hold.raise);
-        hold.bound_bytes_per_s = raised.min(scaled(rate, BOUND_MOST)).max(hold.bound_bytes_per_s);
+        let evenly = fast_lane_bytes_per_s(step).saturating_mul(step.lanes.len() as u64);
+        let most = scaled(rate, BOUND_MOST).max(scaled(evenly, BOUND_MOST_EVENLY));
+        hold.bound_bytes_per_s = raised.min(most).max(hold.bound_bytes_per_s);
         (hold.probing, hold.next_us) = (true, at_us.saturating_add(levels.probe_us()));
         self.state = State::Holding(hold);
+    }
+
+    /// First the ramp to what an earlier job found; then a raise; and when that makes no queue either, the path carries more than it
+    /// did, or the earlier job was never held by it: the ramp goes on without a bound.
+    fn remembering(&mut self, step: &Step, estimator: &Estimator, levels: Levels, mut hold: Hold) {
+        let reached = estimator.now.rate_bytes_per_s >= scaled(hold.bound_bytes_per_s, REACHED);
+        if hold.next_us == u64::MAX {
+            if !reached && estimator.now.phase == Phase::Ramp {
+                return;
+            }
+            hold.bound_bytes_per_s = scaled(hold.bound_bytes_per_s, 1.0 + hold.raise);
+            hold.next_us = step.at_us.saturating_add(levels.probe_us());
+            self.state = State::Holding(hold);
+        } else if step.at_us >= hold.next_us {
+            self.state = State::Free;
+        }
     }
 
     /// Whether restraint failed so often that others must be there.
@@ -273,6 +329,13 @@ impl Pacer {
             self.state = State::Free;
         }
     }
+}
+
+/// Nine of ten lanes are slower: a single one may have been acknowledged in a burst.
+fn fast_lane_bytes_per_s(step: &Step) -> u64 {
+    let mut rates: Vec<u64> = step.lanes.iter().map(|lane| per_second(lane.delivered_bytes, step.us)).collect();
+    rates.sort_unstable();
+    rates.get(rates.len() * 9 / 10).copied().unwrap_or(0)
 }
 
 /// What is much and what is little on this path.
@@ -330,14 +393,20 @@ const DRAIN_LEAST_SHARE: f64 = 0.3;
 const DRAIN_SLACK_US: u64 = 500_000;
 /// A bound is reached from here: pacing and lanes that repair losses fall short of it by some percent.
 const REACHED: f64 = 0.93;
+/// A rate below this share of the bound, without a queue: it is not the path that holds the lanes.
+const LOOSE: f64 = 0.8;
 /// Raises of the bound to see whether the path carries more: the first, the least (later), the most (they double while they succeed).
 const RAISE_FIRST: f64 = 0.06;
 const RAISE_LEAST: f64 = 0.03;
 const RAISE_MOST: f64 = 0.25;
+/// What was remembered may be some percent too little, and a raise has to show as a queue all the same.
+const RAISE_REMEMBERED: f64 = 0.12;
 /// A raise lasts two round trips, at least this: long enough for 3 % too much to show as 15 ms of queue.
 const PROBE_US_MIN: u64 = 500_000;
-/// A bound so far above the rate binds no lane.
+/// A bound so far above the rate binds no lane; nor one that gives each so much more than the fastest has. Lanes are uneven when
+/// some began late, or lost more than others.
 const BOUND_MOST: f64 = 1.5;
+const BOUND_MOST_EVENLY: f64 = 1.25;
 /// After a raise that failed.
 const PROBE_AGAIN_US: u64 = 5_000_000;
 /// Others are there when restraint failed so often, with no calm of [`CALM_US`] between.

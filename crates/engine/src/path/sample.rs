@@ -62,6 +62,8 @@ pub(super) struct LaneStep {
     pub(super) in_flight_bytes: u64,
     pub(super) cwnd_bytes: u64,
     pub(super) rtt_us: u32,
+    /// Most the hosts let it have under way now; the kernels let that grow with the congestion window.
+    pub(super) window_bytes: u64,
     /// The send buffer held the lane back.
     pub(super) send_buffer_full: bool,
     /// The lane waits for its user and not for the network.
@@ -161,6 +163,7 @@ fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<L
         in_flight_bytes,
         cwnd_bytes: now.cwnd_bytes,
         rtt_us: now.rtt_us,
+        window_bytes: [buffer_bytes, now.peer_window_bytes].into_iter().filter(|bytes| *bytes > 0).min().unwrap_or(0),
         send_buffer_full,
         wants_data: now.unsent_bytes == 0 && has_cwnd_left && !fills_buffer && !fills_peer,
     })

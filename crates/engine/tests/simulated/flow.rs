@@ -46,7 +46,8 @@ pub struct Flow {
     pub is_paced: bool,
     /// Gets new data.
     pub active: bool,
-    pub has_data: bool,
+    /// New data that waits in the send buffer.
+    pub unsent: f64,
     pub starts_us: u64,
     credit: f64,
     reduced_at_us: u64,
@@ -86,6 +87,8 @@ struct Bbr {
     min_rtt_us: f64,
     min_rtt_at_us: u64,
     probe_until_us: u64,
+    /// The window that comes back after the small one that measures the round trip.
+    cwnd_before: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +119,7 @@ impl Flow {
             pacing: None,
             is_paced: false,
             active: true,
-            has_data: false,
+            unsent: 0.0,
             starts_us,
             credit: 0.0,
             reduced_at_us: 0,
@@ -299,6 +302,7 @@ impl Bbr {
             min_rtt_us: 0.0,
             min_rtt_at_us: now_us,
             probe_until_us: 0,
+            cwnd_before: 0.0,
         }
     }
 
@@ -329,8 +333,11 @@ impl Bbr {
                     self.mode = Mode::Drain;
                 }
             }
-            self.round = (self.round + 1) % 10;
-            self.rounds[self.round] = 0.0;
+            // What passes while the window is kept small says nothing of the path, so that the kernel keeps the samples it has.
+            if self.mode != Mode::ProbeRtt {
+                self.round = (self.round + 1) % 10;
+                self.rounds[self.round] = 0.0;
+            }
         }
         self.rounds[self.round] = self.rounds[self.round].max(rate);
         let expired = now_us > self.min_rtt_at_us + 10_000_000;
@@ -339,13 +346,17 @@ impl Bbr {
         }
         if expired && self.mode != Mode::ProbeRtt {
             self.mode = Mode::ProbeRtt;
+            self.cwnd_before = cwnd;
             self.probe_until_us = now_us + 200_000 + rtt_us as u64;
         }
         let bdp = self.bw() * self.min_rtt_us / 1e6;
         match self.mode {
             Mode::Startup => return (cwnd + bytes).min((2.89 * bdp + 3.0 * MSS).max(cwnd)).max(10.0 * MSS),
             Mode::Drain if in_flight <= bdp => (self.mode, self.cycle_us) = (Mode::ProbeBw, now_us),
-            Mode::ProbeRtt if now_us > self.probe_until_us => self.mode = Mode::ProbeBw,
+            Mode::ProbeRtt if now_us > self.probe_until_us => {
+                self.mode = Mode::ProbeBw;
+                return self.cwnd_before;
+            }
             Mode::ProbeBw if (now_us - self.cycle_us) as f64 > self.min_rtt_us => {
                 (self.cycle_us, self.phase) = (now_us, (self.phase + 1) % 8);
             }

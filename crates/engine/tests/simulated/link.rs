@@ -66,7 +66,6 @@ pub struct World {
     lost: VecDeque<Notice>,
     /// Bytes per second the source has for all lanes; infinite by default.
     pub supply: f64,
-    stock: f64,
     random: u64,
 }
 
@@ -74,7 +73,8 @@ impl World {
     pub fn new(link: Link, seed: u64) -> Self {
         Self {
             now_us: 0,
-            step_us: (link.rtt_us / 20).clamp(500, 5_000),
+            // A round trip is a whole number of steps; otherwise all but the first would take longer, as if a queue stood.
+            step_us: link.rtt_us.div_ceil((link.rtt_us / 500).min(20).max(link.rtt_us.div_ceil(5_000))),
             link,
             flows: Vec::new(),
             queue: VecDeque::new(),
@@ -82,7 +82,6 @@ impl World {
             notices: VecDeque::new(),
             lost: VecDeque::new(),
             supply: f64::INFINITY,
-            stock: 0.0,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         }
     }
@@ -118,29 +117,40 @@ impl World {
     }
 
     fn send(&mut self, is_ours: impl Fn(usize) -> bool) -> Vec<Parcel> {
-        self.stock = (self.stock + self.supply * self.step_us as f64 / 1e6).min(self.supply * 0.1);
+        self.supply_all(is_ours);
         let mut parcels = Vec::new();
         let count = self.flows.len();
         for turn in 0..count {
             let at = (turn + (self.now_us / self.step_us) as usize) % count;
-            let supply = if is_ours(at) { self.stock } else { f64::INFINITY };
             let flow = &mut self.flows[at];
-            let may = flow.may_send(self.now_us, self.step_us);
-            let fresh = if flow.active { supply } else { 0.0 };
-            let bytes = may.min(flow.to_repeat + fresh);
-            let is_new = (bytes - flow.to_repeat).max(0.0);
-            flow.has_data = flow.active && supply - is_new > 1.0;
-            let waits = flow.has_data && self.now_us >= flow.starts_us;
+            let bytes = flow.may_send(self.now_us, self.step_us).min(flow.to_repeat + flow.unsent);
+            flow.unsent -= (bytes - flow.to_repeat).max(0.0);
+            let waits = flow.unsent > 1.0 && self.now_us >= flow.starts_us;
             flow.on_sent(bytes, self.now_us);
             flow.on_time(self.step_us, waits);
-            if is_ours(at) && self.stock.is_finite() {
-                self.stock -= is_new;
-            }
             if bytes > 0.0 {
                 parcels.push(Parcel { flow: at, bytes, acked_at_sent: flow.acked });
             }
         }
         parcels
+    }
+
+    /// Each lane has a unit of its own, and a slow source serves them in turn: what it gives in a step is shared by the lanes whose
+    /// send buffers take more. One that waits for the source has nothing unsent, one that waits for the network nearly always.
+    fn supply_all(&mut self, is_ours: impl Fn(usize) -> bool) {
+        let now_us = self.now_us;
+        let takes = |flow: &Flow| flow.active && flow.starts_us <= now_us && flow.unsent < NOT_SENT_LOW_WATER;
+        let lanes = (0..self.flows.len()).filter(|at| is_ours(*at) && takes(&self.flows[*at])).count();
+        let share = self.supply * self.step_us as f64 / 1e6 / lanes.max(1) as f64;
+        for (at, flow) in self.flows.iter_mut().enumerate() {
+            if !flow.active {
+                flow.unsent = 0.0;
+            } else if !is_ours(at) || share.is_infinite() {
+                flow.unsent = f64::INFINITY;
+            } else if takes(flow) {
+                flow.unsent += share;
+            }
+        }
     }
 
     /// Random losses, then the end of the queue: packets that find no room, drawn from all that came in this step.
@@ -236,3 +246,6 @@ fn lose(parcel: &mut Parcel, bytes: f64, lost: &mut Vec<Parcel>) {
         lost.push(Parcel { bytes, ..*parcel });
     }
 }
+
+/// A far lane has so much waiting in its send buffer (`TCP_NOTSENT_LOWAT`) while it has data.
+pub const NOT_SENT_LOW_WATER: f64 = 524_288.0;

@@ -3,7 +3,7 @@
 use haul_engine::path::{Advice, LaneReading, Remembered, Sample, Tuner, Wishes};
 
 use super::flow::{Control, Flow, MSS};
-use super::link::{Link, World};
+use super::link::{Link, NOT_SENT_LOW_WATER, World};
 
 /// What hosts let one connection have under way, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -326,7 +326,8 @@ fn reading(lane: usize, flow: &Flow) -> LaneReading {
         delivered_bytes: flow.acked as u64,
         sent_bytes: flow.sent as u64,
         resent_bytes: flow.resent as u64,
-        unsent_bytes: if flow.has_data { (0.7 * flow.send_buffer() - flow.in_flight).max(0.0) as u64 } else { 0 },
+        unsent_bytes: flow.unsent.min(NOT_SENT_LOW_WATER).min((0.7 * flow.send_buffer() - flow.in_flight).max(0.0))
+            as u64,
         busy_us: flow.busy_us,
         receive_window_limited_us: flow.receive_limited_us,
         send_buffer_limited_us: 0,
