@@ -83,8 +83,8 @@ fn a_foreign_cubic_flow_that_was_there_before_keeps_a_third() {
 
 #[test]
 fn a_foreign_cubic_flow_keeps_a_third_of_a_link_with_a_short_queue() {
-    for late_s in [0, 20] {
-        let link = Link::new(100.0, 50).queue_ms(10.0);
+    for (mbit_per_s, late_s) in [(100.0, 0), (100.0, 20), (300.0, 0)] {
+        let link = Link::new(mbit_per_s, 50).queue_ms(10.0);
         let mut setting = Setting::on(link).foreign(Control::Cubic, 0, 1000).seconds(120);
         setting.late_s = late_s;
         let outcome = setting.run();
@@ -96,8 +96,10 @@ fn a_foreign_cubic_flow_keeps_a_third_of_a_link_with_a_short_queue() {
 
 #[test]
 fn a_short_queue_is_no_sign_of_others() {
-    let outcome = Setting::on(Link::new(1000.0, 100).queue_ms(5.0)).run();
-    check(&outcome, outcome.utilisation() > 0.9 && !outcome.tuner.estimate().contended, "the link is ours");
+    for link in [Link::new(1000.0, 100).queue_ms(5.0), Link::new(300.0, 50).queue_ms(10.0)] {
+        let outcome = Setting::on(link).run();
+        check(&outcome, outcome.utilisation() > 0.9 && !outcome.tuner.estimate().contended, "the link is ours");
+    }
 }
 
 #[test]

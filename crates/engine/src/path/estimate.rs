@@ -88,7 +88,8 @@ pub enum Confidence {
 pub(super) struct Estimator {
     pub(super) now: Estimate,
     recent: VecDeque<Past>,
-    queue_peak_us: u32,
+    /// Longest queueing delay seen.
+    pub(super) queue_peak_us: u32,
     /// Until then a loss belongs to the queue that stood before.
     queue_lingers_until_us: u64,
     random: Losses,
@@ -337,6 +338,15 @@ pub(super) fn square_root(value: f64) -> f64 {
     root
 }
 
+/// Cube root: each turn divides the error of the exponent by four. Relative error below 1e-4 from 1e-6 to 1e12.
+pub(super) fn cube_root(value: f64) -> f64 {
+    let mut root = 1.0;
+    for _ in 0..10 {
+        root = square_root(square_root(value * root));
+    }
+    root
+}
+
 /// Ring of steps: at 100 ms each, three round trips of 4 s.
 const STEPS_KEPT: usize = 128;
 /// A rate over less than this says more about bursts than about the path.
@@ -362,6 +372,11 @@ mod tests {
             let root = square_root(value);
             assert!((root * root / value - 1.0).abs() < 1e-9, "{value}: {root}");
         }
+        for value in [1e-6, 0.5, 8.0, 1e12] {
+            let root = cube_root(value);
+            assert!((root * root * root / value - 1.0).abs() < 1e-3, "{value}: {root}");
+        }
+        assert_eq!(cube_root(0.0), 0.0);
         assert_eq!(square_root(-1.0), 0.0);
         assert_eq!(square_root(f64::NAN), 0.0);
     }

@@ -4,7 +4,7 @@
 //! Each change is a trial: it is judged after the new lanes had time to reach their speed, and taken back when it did harm
 //! or no good.
 
-use super::estimate::{Estimator, Phase, bytes_in, scaled, square_root};
+use super::estimate::{Estimator, Phase, bytes_in, cube_root, scaled, square_root};
 use super::pacing::{Levels, Pacer};
 use super::sample::Step;
 use crate::plan::NEAR_RTT_US;
@@ -166,7 +166,8 @@ impl LaneCount {
             && now.random_loss_ppm == 0
         {
             // The link is full, of us or of others, and its queue too short to tell.
-            let by_window = bytes_in(now.rate_bytes_per_s, levels.rtt_us).div_ceil(SLOW_WINDOW_BYTES);
+            let most_bytes = if covers_regrowth(estimator) { SHORT_QUEUE_WINDOW_BYTES } else { SLOW_WINDOW_BYTES };
+            let by_window = bytes_in(now.rate_bytes_per_s, levels.rtt_us).div_ceil(most_bytes);
             let by_window = u16::try_from(by_window).unwrap_or(AUTO_LANES_MAX).min(AUTO_LANES_MAX);
             let needed = needed_at(estimator, now.rate_bytes_per_s, now.rtt_us, suffers_loss);
             self.settle(at_us, estimator, needed.max(by_window).max(FAR_LANES_MIN));
@@ -233,7 +234,13 @@ impl LaneCount {
     }
 
     fn change(&mut self, at_us: u64, estimator: &Estimator, rate_before: u64, lanes: u16, reason: &'static str) {
-        let judge_at_us = at_us.saturating_add(settling_us(estimator));
+        let mut settling_us = settling_us(estimator);
+        if lanes < self.lanes && estimator.now.congestion_loss_ppm > 0 && covers_regrowth(estimator) {
+            // The lanes that stay have to grow into the room of the others.
+            let window_bytes = bytes_in(rate_before, u64::from(estimator.now.rtt_us)) / u64::from(lanes.max(1));
+            settling_us = settling_us.max(regrowing_us(window_bytes, estimator.mss_bytes));
+        }
+        let judge_at_us = at_us.saturating_add(settling_us);
         self.trial = Some(Trial {
             before: self.lanes,
             rate_before,
@@ -271,6 +278,8 @@ impl LaneCount {
             return;
         }
         self.trial = None;
+        // The lanes had time to grow again each, or only as far as if they were one.
+        let regrown = if covers_regrowth(estimator) { u64::from(trial.before.max(1)) } else { 1 };
         let until_us = at_us.saturating_add(self.verdict_us);
         if grew && rate < scaled(trial.rate_before, GAINED) && !self.is_slowed_by_chance(estimator, trial, control) {
             self.ceiling = Some((trial.before, until_us));
@@ -280,7 +289,7 @@ impl LaneCount {
             // As it should be.
         } else if pacer.bound_bytes_per_s().is_none()
             && estimator.resent_bytes_over(STILL_LOSES_US) > 0
-            && bytes_in(trial.rate_before, u64::from(estimator.now.rtt_us)) < SLOW_WINDOW_BYTES
+            && bytes_in(trial.rate_before, u64::from(estimator.now.rtt_us)) / regrown < SLOW_WINDOW_BYTES
         {
             // It is as full as it was, and windows so small would soon have grown again: somebody took what we gave up.
             self.others_took = true;
@@ -316,6 +325,19 @@ fn steady_rate(estimator: &Estimator) -> u64 {
     estimator.rate(0, steady_us(estimator)).unwrap_or(estimator.now.rate_bytes_per_s)
 }
 
+/// The queue is short, and yet long enough to keep the link busy while a few lanes grow back after a loss. Where it is a smaller
+/// part of the round trip only many lanes, which lose at different times, fill the link.
+fn covers_regrowth(estimator: &Estimator) -> bool {
+    u64::from(estimator.queue_peak_us) * 8 >= u64::from(estimator.now.rtt_min_us)
+}
+
+/// Time that cubic takes from a loss back to its window, (0.3 W / 0.4)^(1/3) seconds for W segments (RFC 9438, section 4.2), and
+/// half as much to grow beyond.
+fn regrowing_us(window_bytes: u64, mss_bytes: u32) -> u64 {
+    let segments = window_bytes as f64 / f64::from(mss_bytes.max(1));
+    (cube_root(0.75 * segments) * 1.5e6) as u64
+}
+
 /// Two round trips until a new lane carries data, then from ten segments to a full window, doubling, and two to measure.
 fn settling_us(estimator: &Estimator) -> u64 {
     let window_bytes = estimator.now.window_bytes.max(STOCK_WINDOW_BYTES);
@@ -331,6 +353,8 @@ const SLOW_WINDOW_BYTES: u64 = 1_000_000;
 const RAMP_FULL: f64 = 0.6;
 /// A ramp that needs more lanes asks for so many times as many: there is time for one request, not for two.
 const RAMP_FACTOR: u16 = 4;
+/// A short queue does not cover more: 7 s from a loss.
+const SHORT_QUEUE_WINDOW_BYTES: u64 = 750_000;
 /// So that no window has to be full all the time.
 const SPARE: f64 = 1.25;
 /// A far path has at least two lanes: one of them always has data while the other waits for its disk or repairs a loss.
