@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use haul_engine::path::{Advice, LaneReading, Limit, Phase, Remembered, Sample, Tuner, Wishes};
+use haul_engine::path::{Advice, LaneReading, Limit, Phase, Remembered, Sample, Tuner, Wishes, bound_per_lane};
 use haul_net::{Probe, host};
 use haul_wire::control::{Carriage, Notice};
 use haul_wire::summary::{HeldBy, KnownPath, PathNow, PathSummary};
@@ -28,6 +28,8 @@ pub(crate) struct Tuning {
     tuner: Option<Tuner>,
     lanes: Vec<(u16, Probe)>,
     advice: Option<Advice>,
+    /// The bound of each lane, in bytes per second.
+    paced_to: Option<u64>,
     started: Instant,
     sampled_at: Instant,
     told_at: Instant,
@@ -53,6 +55,7 @@ impl Tuning {
             tuner: None,
             lanes: Vec::new(),
             advice: None,
+            paced_to: None,
             started: now,
             sampled_at: now,
             told_at: now,
@@ -67,7 +70,8 @@ impl Tuning {
         let wishes = &self.wishes;
         let tuner = self.tuner.get_or_insert_with(|| Tuner::new(wishes.clone(), info.rtt_us, far::cpus()));
         let advice = self.advice.get_or_insert_with(|| tuner.first());
-        let _ = apply_to(&probe, advice);
+        // What the lane has now is good enough until the next sample.
+        let _ = choose_congestion_control(&probe, advice).and_then(|()| probe.set_max_pacing_rate(self.paced_to));
         self.lanes.push((lane, probe));
         self.lanes.sort_unstable_by_key(|(lane, _)| *lane);
     }
@@ -85,8 +89,9 @@ impl Tuning {
         self.sampled_at = now;
         let Some(tuner) = &mut self.tuner else { return Turn::default() };
         let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
-        let lanes = self.lanes.iter().filter_map(|(lane, probe)| reading(*lane, probe)).collect();
-        let advice = tuner.on_sample(&Sample { at_us, lanes, has_more_work });
+        let lanes: Vec<LaneReading> = self.lanes.iter().filter_map(|(lane, probe)| reading(*lane, probe)).collect();
+        let sample = Sample { at_us, lanes, has_more_work };
+        let advice = tuner.on_sample(&sample);
         let mut turn = Turn::default();
         if now.duration_since(self.told_at) >= TELL_EVERY {
             self.told_at = now;
@@ -95,7 +100,22 @@ impl Tuning {
         if let Some(advice) = advice {
             self.apply(advice, &mut turn);
         }
+        self.pace(&sample.lanes);
         turn
+    }
+
+    /// Divides the bound among the lanes as they are now.
+    fn pace(&mut self, lanes: &[LaneReading]) {
+        let bound = self.advice.as_ref().and_then(|advice| advice.pacing_bytes_per_s);
+        let per_lane = bound.map(|bound| bound_per_lane(bound, lanes));
+        if per_lane == self.paced_to {
+            return;
+        }
+        self.paced_to = per_lane;
+        for (_, probe) in &self.lanes {
+            // A lane that just ended is bounded by nothing any more.
+            let _ = probe.set_max_pacing_rate(per_lane);
+        }
     }
 
     /// The lanes that rest when so many carry data: those with the highest numbers.
@@ -114,7 +134,7 @@ impl Tuning {
         let before = self.advice.replace(advice.clone());
         let mut refused = None;
         for (_, probe) in &self.lanes {
-            refused = apply_to(probe, &advice).err().or(refused);
+            refused = choose_congestion_control(probe, &advice).err().or(refused);
         }
         let changed = |part: fn(&Advice) -> String| {
             let now = part(&advice);
@@ -158,14 +178,11 @@ fn wishes(carriage: &Carriage) -> Wishes {
     }
 }
 
-fn apply_to(probe: &Probe, advice: &Advice) -> std::io::Result<()> {
-    if let Some(name) = &advice.congestion_control
-        && probe.congestion_control().as_ref() != Some(name)
-    {
-        probe.set_congestion_control(name)?;
+fn choose_congestion_control(probe: &Probe, advice: &Advice) -> std::io::Result<()> {
+    match &advice.congestion_control {
+        Some(name) if probe.congestion_control().as_ref() != Some(name) => probe.set_congestion_control(name),
+        _ => Ok(()),
     }
-    let share = advice.pacing_bytes_per_s.map(|total| (total / u64::from(advice.lanes.max(1))).max(1));
-    probe.set_max_pacing_rate(share)
 }
 
 /// `None` when the lane does not run over TCP, or has just ended.

@@ -158,7 +158,7 @@ impl LaneCount {
             } else if !pacer.is_draining() {
                 self.settle(at_us, estimator, needed);
             }
-        } else if held && levels.least_us <= levels.high_us {
+        } else if held && levels.queueing_us <= levels.high_us && !pacer.is_draining() {
             self.grow(at_us, estimator, now.rate_bytes_per_s, "windows are smaller than the path: more of them");
         } else if pacer.bound_bytes_per_s().is_none()
             && now.phase == Phase::Steady
@@ -171,7 +171,7 @@ impl LaneCount {
             let by_window = u16::try_from(by_window).unwrap_or(AUTO_LANES_MAX).min(AUTO_LANES_MAX);
             let needed = needed_at(estimator, now.rate_bytes_per_s, now.rtt_us, suffers_loss);
             self.settle(at_us, estimator, needed.max(by_window).max(FAR_LANES_MIN));
-        } else if levels.least_us > levels.low_us || now.phase == Phase::Ramp {
+        } else if levels.least_us > levels.low_us || pacer.is_draining() || now.phase == Phase::Ramp {
             // The path is full, or will soon be.
         } else if control.is_loss_based && !control.may_change && now.random_loss_ppm > 0 {
             // Lanes may still be faster than they can stay: more of them must gain on what these will come to.

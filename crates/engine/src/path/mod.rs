@@ -7,6 +7,7 @@
 //!   lanes      windows, loss, capacity                 -> how many lanes carry data
 //!   held       what happened, and both of these        -> what held the lanes, for the report
 //!   advise     all of it                               -> advice, with its reasons
+//!   share      the bound of all lanes                  -> the bound of each
 //!   remember   the estimate                            -> where the next job begins
 //! ```
 //! A far path is filled by several windows at once, so the lanes together can hold more than the path does: then the rest
@@ -23,9 +24,11 @@ mod lanes;
 mod pacing;
 mod remember;
 mod sample;
+mod share;
 
 pub use advise::{Advice, Reasons, Tuner, Wishes};
 pub use estimate::{Confidence, Estimate, Limit, Phase};
 pub use lanes::AUTO_LANES_MAX;
 pub use remember::Remembered;
 pub use sample::{LaneReading, Sample};
+pub use share::bound_per_lane;

@@ -1,6 +1,6 @@
 //! The tuner on a link: samples go in, advice is carried out, and what came of it is kept.
 
-use haul_engine::path::{Advice, LaneReading, Remembered, Sample, Tuner, Wishes};
+use haul_engine::path::{Advice, LaneReading, Remembered, Sample, Tuner, Wishes, bound_per_lane};
 
 use super::flow::{Control, Flow, MSS};
 use super::link::{Link, NOT_SENT_LOW_WATER, World};
@@ -280,6 +280,9 @@ impl Runner {
             self.carry_out(&advice);
             self.advice.push((self.world.now_us, advice));
         }
+        let bound = self.advice.last().and_then(|(_, advice)| advice.pacing_bytes_per_s);
+        let per_lane = bound.map(|bound| bound_per_lane(bound, &sample.lanes) as f64);
+        self.world.flows[self.foreign..].iter_mut().for_each(|flow| flow.pacing = per_lane);
         let (theirs, ours) = self.world.flows.split_at(self.foreign);
         let sum = |flows: &[Flow]| flows.iter().map(|flow| flow.acked).sum();
         let given = self.advice.last().map(|(_, advice)| advice);
@@ -309,7 +312,6 @@ impl Runner {
         }
         for (lane, flow) in self.world.flows[foreign..].iter_mut().enumerate() {
             flow.active = lane < usize::from(advice.lanes);
-            flow.pacing = advice.pacing_bytes_per_s.map(|bound| bound as f64 / f64::from(advice.lanes));
             flow.switch(self.control, now_us);
         }
     }

@@ -1,0 +1,75 @@
+//! One bound for all lanes, as a bound for each.
+
+use alloc::vec::Vec;
+
+use super::estimate::per_second;
+use super::sample::LaneReading;
+
+/// What each lane may send, so that together they send as much as the bound allows.
+///
+/// In equal parts, lanes that have only begun would leave most of theirs unused while they grow. So a lane that its window holds
+/// below an equal part takes what it can, and the others share the rest (max-min fairness). Lanes without data take nothing.
+pub fn bound_per_lane(bound_bytes_per_s: u64, lanes: &[LaneReading]) -> u64 {
+    let mut reach: Vec<u64> = lanes.iter().filter(|lane| has_data(lane)).map(reach).collect();
+    reach.sort_unstable();
+    let mut left = bound_bytes_per_s;
+    let mut lanes_left = reach.len() as u64;
+    for reach in reach {
+        if reach >= left / lanes_left {
+            return (left / lanes_left).max(1);
+        }
+        left -= reach;
+        lanes_left -= 1;
+    }
+    // Their windows hold all of them; whoever grows first may.
+    bound_bytes_per_s.max(1)
+}
+
+/// Less than a segment under way is the rest of what was counted at different moments.
+fn has_data(lane: &LaneReading) -> bool {
+    let in_flight_bytes = lane.sent_bytes.saturating_sub(lane.resent_bytes).saturating_sub(lane.acked_bytes);
+    lane.unsent_bytes > 0 || in_flight_bytes > u64::from(lane.mss_bytes)
+}
+
+/// What a lane's window may let it send before the next sample: slow start doubles each round trip, and paces to twice the window.
+fn reach(lane: &LaneReading) -> u64 {
+    let rtt_us = u64::from(lane.rtt_us.max(1));
+    let doublings = (SAMPLE_US / rtt_us).min(DOUBLINGS_MAX);
+    per_second(lane.cwnd_bytes.saturating_mul(2 << doublings), rtt_us)
+}
+
+/// Between two samples.
+const SAMPLE_US: u64 = 100_000;
+/// More than these make any window large.
+const DOUBLINGS_MAX: u64 = 10;
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn lane(cwnd_bytes: u64, unsent_bytes: u64) -> LaneReading {
+        LaneReading { cwnd_bytes, unsent_bytes, rtt_us: 200_000, ..LaneReading::default() }
+    }
+
+    #[test]
+    fn equal_lanes_have_equal_parts() {
+        assert_eq!(bound_per_lane(800, &vec![lane(1_000_000, 1); 8]), 100);
+    }
+
+    #[test]
+    fn what_new_lanes_cannot_use_yet_goes_to_the_others() {
+        let (old, new) = (lane(2_000_000, 1), lane(16_000, 1));
+        // A new lane reaches twice 16 kB / 200 ms.
+        assert_eq!(bound_per_lane(10_000_000, &[old, old, new, new]), (10_000_000 - 2 * 160_000) / 2);
+    }
+
+    #[test]
+    fn resting_lanes_take_nothing() {
+        let (busy, resting) = (lane(2_000_000, 1), lane(2_000_000, 0));
+        assert_eq!(bound_per_lane(1_000_000, &[busy, resting, resting]), 1_000_000);
+        assert_eq!(bound_per_lane(1_000_000, &[resting]), 1_000_000);
+        assert_eq!(bound_per_lane(0, &[busy]), 1);
+    }
+}
