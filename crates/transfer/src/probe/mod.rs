@@ -210,7 +210,9 @@ fn way(source: &Host, target: &Host, measured: Measured, asked: Asked, lane_path
         bytes_moved: arrived.arrived_bytes,
         phases,
     };
-    let remedies = limit.map_or_else(Vec::new, |limit| remedy::remedies(&limit, &time, &facts));
+    let mut remedies = limit.map_or_else(Vec::new, |limit| remedy::remedies(&limit, &time, &facts));
+    // What helps a job that is too short is none for a path.
+    remedies.retain(|remedy| !matches!(remedy, Remedy::OneCommand { .. }));
     Way {
         arrived_bytes: arrived.arrived_bytes,
         bytes_per_s: arrived.steady_bytes_per_s,
