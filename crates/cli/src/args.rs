@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
 use crate::rate;
+pub use crate::reach::{Connections, PortRange, Reach, parse_port};
+use crate::reach::{TRAVEL, parse_port_range, whole};
 
 /// Moves large data sets between machines: as simply as scp, at the speed of the wire.
 #[derive(Debug, Parser)]
@@ -31,6 +33,8 @@ pub enum Command {
     Key(Key),
     /// Offers directories to haul://host/path, on one port and without ssh
     Serve(Serve),
+    /// Measures what the path to a host carries, both ways, and says what would help; copies nothing
+    Probe(Box<Probe>),
     /// Shows what this host should be set to for a rate and a round trip, and why; sets it on request
     Tune(Tune),
     /// The far side of a copy; started over ssh, never by hand
@@ -145,27 +149,18 @@ pub struct Cp {
     #[arg(short = 'l', value_name = "KBIT", value_parser = rate::parse_scp_limit, allow_hyphen_values = true)]
     #[arg(help_heading = TRAVEL)]
     pub scp_limit: Option<u64>,
-    /// Data connections: 1 to 256, or 'auto' for what the path needs
-    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parse_lanes, allow_hyphen_values = true)]
-    #[arg(help_heading = TRAVEL)]
-    pub lanes: Lanes,
+    #[command(flatten)]
+    pub connections: Connections,
     /// Bytes in flight on a data connection, such as 64M; 'auto' follows the path, the host bounds both
     #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_window, allow_hyphen_values = true)]
     #[arg(help_heading = TRAVEL)]
     pub window: Window,
-    /// Congestion control of the data connections, such as bbr or cubic
-    #[arg(long, value_name = "NAME", value_parser = parse_congestion_control, help_heading = TRAVEL)]
-    pub cc: Option<String>,
     /// Cipher of the data connections; without it, what both CPUs do well
     #[arg(long, value_name = "NAME", help_heading = TRAVEL)]
     pub cipher: Option<CipherName>,
     /// Compress the data on its way
     #[arg(short = 'z', visible_short_alias = 'C', long, help_heading = TRAVEL)]
     pub compress: bool,
-    /// Ports the listening side may use for data, such as 50000-50010
-    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_port_range, allow_hyphen_values = true)]
-    #[arg(help_heading = TRAVEL)]
-    pub port_range: Option<PortRange>,
     /// Send the data through further ssh sessions, without trying direct connections
     #[arg(long, help_heading = TRAVEL)]
     pub lanes_over_ssh: bool,
@@ -177,43 +172,8 @@ pub struct Cp {
     pub timeout: Option<u64>,
 
     // ---- How the far side is reached ----
-    /// Port of the ssh server
-    #[arg(short = 'P', value_name = "PORT", value_parser = parse_port, allow_hyphen_values = true, help_heading = REACH)]
-    pub port: Option<u16>,
-    /// Identity file for ssh; may be repeated
-    #[arg(short = 'i', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
-    pub ssh_identity: Vec<PathBuf>,
-    /// Configuration file for ssh
-    #[arg(short = 'F', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
-    pub ssh_config: Option<PathBuf>,
-    /// Jump host for ssh
-    #[arg(short = 'J', value_name = "HOST", value_parser = parse_jump, help_heading = REACH)]
-    pub jump: Option<String>,
-    /// Option for ssh, such as StrictHostKeyChecking=yes; may be repeated
-    #[arg(short = 'o', value_name = "OPTION", help_heading = REACH)]
-    pub ssh_option: Vec<OsString>,
-    /// The ssh program
-    #[arg(short = 'S', value_name = "PROGRAM", value_hint = ValueHint::CommandName, help_heading = REACH)]
-    pub ssh_program: Option<OsString>,
-    /// The ssh program with options, as in rsync: -e 'ssh -p 2222 -i key'
-    #[arg(short = 'e', long, value_name = "COMMAND", allow_hyphen_values = true, conflicts_with = "ssh_program")]
-    #[arg(help_heading = REACH)]
-    pub rsh: Option<String>,
-    /// IPv4 only
-    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = REACH)]
-    pub ipv4: bool,
-    /// IPv6 only
-    #[arg(short = '6', long, help_heading = REACH)]
-    pub ipv6: bool,
-    /// Path of haul at the far side; without it haul puts a copy of itself there
-    #[arg(long, value_name = "PATH", help_heading = REACH)]
-    pub haul_path: Option<String>,
-    /// Key for haul:// addresses; ~/.config/haul/id_ed25519 without this flag
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
-    pub identity: Option<PathBuf>,
-    /// Known hosts for haul:// addresses; ~/.config/haul/known_hosts without this flag
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
-    pub known_hosts: Option<PathBuf>,
+    #[command(flatten)]
+    pub reach: Reach,
 
     // ---- What is said ----
     /// Say nothing but errors
@@ -401,6 +361,34 @@ haul://HOST/x is then x in that directory, and nothing outside of it can be reac
 again when it changes. The daemon acts with the rights of the account that runs it: one of its own is
 better than root.";
 
+/// `haul probe`
+#[derive(Debug, Args)]
+#[command(after_help = PROBE_HELP, override_usage = "haul probe [OPTIONS] HOST")]
+pub struct Probe {
+    /// The far side: [USER@]HOST, ssh://[USER@]HOST[:PORT] or haul://HOST[:PORT]
+    #[arg(value_name = "HOST", value_hint = ValueHint::Hostname)]
+    pub host: OsString,
+    /// Send this long each way: 1 to 60
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=60))]
+    #[arg(allow_hyphen_values = true)]
+    pub time: u16,
+    #[command(flatten)]
+    pub connections: Connections,
+    #[command(flatten)]
+    pub reach: Reach,
+    /// One JSON object on standard output
+    #[arg(long, help_heading = SAID)]
+    pub json: bool,
+    /// Say nothing on standard error but errors
+    #[arg(short = 'q', long, help_heading = SAID)]
+    pub quiet: bool,
+}
+
+const PROBE_HELP: &str = "\
+Both ends send what means nothing, one after the other, as fast as a copy would, and throw away what
+arrives. Others on the path feel it as they would feel a copy. Nothing is written to a disk at either
+end. A daemon lets every key of its list do this, also one that may only read.";
+
 /// `haul tune`
 #[derive(Debug, Args)]
 #[command(after_help = TUNE_HELP)]
@@ -509,10 +497,6 @@ fn filters_in_order(matches: &clap::ArgMatches) -> Vec<Filter> {
     found.into_iter().map(|(_, filter)| filter).collect()
 }
 
-/// `--lanes`; `None` is `auto`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lanes(pub Option<u16>);
-
 /// `--window`; `None` is `auto`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window(pub Option<u64>);
@@ -520,10 +504,6 @@ pub struct Window(pub Option<u64>);
 /// `--bwlimit`; `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BwLimit(pub Option<u64>);
-
-/// `--port-range`, first and last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortRange(pub u16, pub u16);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CipherName {
@@ -542,16 +522,6 @@ pub enum VerifyWhere {
     Disk,
 }
 
-fn parse_lanes(text: &str) -> Result<Lanes, String> {
-    if text == "auto" {
-        return Ok(Lanes(None));
-    }
-    match whole(text) {
-        Some(n) if (1..=u64::from(MAX_LANES)).contains(&n) => Ok(Lanes(Some(n as u16))),
-        _ => Err(format!("a number from 1 to {MAX_LANES}, or auto")),
-    }
-}
-
 /// Below a few packets a connection stands still; above, the kernel's counters (RFC 7323: 1 GiB) end.
 const MIN_WINDOW_BYTES: u64 = 4 << 10;
 /// See [`MIN_WINDOW_BYTES`].
@@ -567,30 +537,6 @@ fn parse_window(text: &str) -> Result<Window, String> {
     }
 }
 
-/// TCP_CA_NAME_MAX of Linux is 16, with the closing NUL.
-fn parse_congestion_control(text: &str) -> Result<String, String> {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
-    match text.len() {
-        1..=15 if text.bytes().all(plain) => Ok(text.to_owned()),
-        _ => Err("the name of a congestion control of the kernel, such as bbr, cubic, reno".to_owned()),
-    }
-}
-
-fn parse_port_range(text: &str) -> Result<PortRange, String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (parse_port(first), parse_port(last)) {
-        (Ok(first), Ok(last)) if first <= last => Ok(PortRange(first, last)),
-        _ => Err("two ports from 1 to 65535, the smaller first, such as 50000-50010".to_owned()),
-    }
-}
-
-pub fn parse_port(text: &str) -> Result<u16, String> {
-    match whole(text).and_then(|n| u16::try_from(n).ok()) {
-        Some(port) if port != 0 => Ok(port),
-        _ => Err("a number from 1 to 65535".to_owned()),
-    }
-}
-
 fn parse_timeout(text: &str) -> Result<u64, String> {
     match whole(text) {
         Some(seconds) if (1..=MAX_TIMEOUT_S).contains(&seconds) => Ok(seconds),
@@ -602,23 +548,6 @@ fn parse_bwlimit(text: &str) -> Result<BwLimit, String> {
     rate::parse_bwlimit(text).map(BwLimit)
 }
 
-pub fn parse_jump(text: &str) -> Result<String, String> {
-    let bad = text.is_empty() || text.starts_with('-') || text.chars().any(|c| c.is_control() || c.is_whitespace());
-    if bad {
-        Err("a host as ssh takes it: [user@]host[:port], several with commas".to_owned())
-    } else {
-        Ok(text.to_owned())
-    }
-}
-
-/// Digits only: `u64::parse` would take a plus sign.
-fn whole(text: &str) -> Option<u64> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-}
-
-/// More lanes than this help no path, and each has a thread and two buffers at both ends.
-pub const MAX_LANES: u16 = 256;
-
 /// One day.
 const MAX_TIMEOUT_S: u64 = 86_400;
 
@@ -628,8 +557,6 @@ const LONG_VERSION: &str =
 
 const WHAT: &str = "What is copied";
 const WRITE: &str = "How it is written and verified";
-const TRAVEL: &str = "How it travels";
-const REACH: &str = "How the far side is reached";
 const SAID: &str = "What is said";
 const HABITS: &str = "Accepted for habit, always on";
 

@@ -11,9 +11,10 @@ use std::time::Duration;
 use haul_transfer::job::DEFAULT_TIMEOUT;
 use haul_transfer::{Carriage, Cipher, Endpoint, Error, Family, Fault, FilterRule, Job, Place, Selection, SshOptions};
 
-use crate::args::{CipherName, Cp, Filter, VerifyWhere, parse_jump, parse_port};
+use crate::args::{CipherName, Connections, Cp, Filter, Reach, VerifyWhere};
 use crate::endpoint;
 use crate::printable::printable;
+use crate::reach::{parse_jump, parse_port};
 
 /// The job that `haul cp` was asked for. Reads the lists it names.
 pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
@@ -24,7 +25,7 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
         ));
     }
     let mut lists = Lists { from0: typed.from0, stdin_taken_by: None };
-    let (ssh, ssh_family) = ssh_options(typed)?;
+    let (ssh, ssh_family) = ssh_options(&typed.reach)?;
     let selection = selection(typed, filters, &mut lists)?;
     if selection.files_from.is_some() && sources.len() != 1 {
         return Err(usage("--files-from needs exactly one source")
@@ -78,13 +79,7 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
 }
 
 fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
-    let family = match (typed.ipv4, typed.ipv6) {
-        (true, _) => Some(Family::V4),
-        (_, true) => Some(Family::V6),
-        _ => ssh_family,
-    };
     Carriage {
-        lanes: typed.lanes.0,
         rate_bytes_per_s: typed.rate.or(typed.bwlimit.and_then(|limit| limit.0)).or(typed.scp_limit),
         cipher: typed.cipher.map(|name| match name {
             CipherName::Aes128Gcm => Cipher::Aes128Gcm,
@@ -92,18 +87,31 @@ fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
             CipherName::Chacha20 => Cipher::Chacha20Poly1305,
         }),
         compress: typed.compress,
-        port_range: typed.port_range.map(|range| (range.0, range.1)),
         timeout: typed.timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs),
         through_here: typed.through_here,
         lanes_over_ssh: typed.lanes_over_ssh,
-        family,
-        congestion_control: typed.cc.clone(),
         window_bytes: typed.window.0,
+        ..connections(&typed.connections, &typed.reach, ssh_family)
+    }
+}
+
+/// What every command that reaches another host can be told of its data connections.
+pub fn connections(typed: &Connections, reach: &Reach, ssh_family: Option<Family>) -> Carriage {
+    Carriage {
+        lanes: typed.lanes.0,
+        port_range: typed.port_range.map(|range| (range.0, range.1)),
+        family: match (reach.ipv4, reach.ipv6) {
+            (true, _) => Some(Family::V4),
+            (_, true) => Some(Family::V6),
+            _ => ssh_family,
+        },
+        congestion_control: typed.cc.clone(),
+        ..Carriage::default()
     }
 }
 
 /// The options for ssh; `-e` first, so that a flag of its own says the last word.
-fn ssh_options(typed: &Cp) -> Result<(SshOptions, Option<Family>), Error> {
+pub fn ssh_options(typed: &Reach) -> Result<(SshOptions, Option<Family>), Error> {
     let (mut ssh, family) = match &typed.rsh {
         Some(command) => remote_shell(command)?,
         None => (SshOptions::default(), None),

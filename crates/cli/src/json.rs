@@ -372,7 +372,7 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
     }
 }
 
-fn of_shares(shares: &Shares) -> TimeLine {
+pub fn of_shares(shares: &Shares) -> TimeLine {
     let of = |cause| share(shares.of(cause));
     TimeLine {
         source_storage: of(Cause::SourceStorage),
@@ -392,7 +392,7 @@ fn of_shares(shares: &Shares) -> TimeLine {
     }
 }
 
-fn of_path(path: &PathSummary) -> PathLine {
+pub fn of_path(path: &PathSummary) -> PathLine {
     PathLine {
         rtt_min_us: path.rtt_min_us,
         queueing_us: path.queueing_us,
@@ -405,7 +405,7 @@ fn of_path(path: &PathSummary) -> PathLine {
     }
 }
 
-fn of_host(host: &Host) -> HostLine {
+pub fn of_host(host: &Host) -> HostLine {
     let limits = &host.limits;
     HostLine {
         place: host.place.clone(),
@@ -447,7 +447,7 @@ pub fn seconds(d: Duration) -> f64 {
 }
 
 /// Four digits; what is not a number is nothing.
-fn share(fraction: f64) -> f64 {
+pub fn share(fraction: f64) -> f64 {
     if fraction.is_finite() { (fraction * 1e4).round() / 1e4 } else { 0.0 }
 }
 

@@ -1,6 +1,9 @@
 //! What limited a copy, and what would help, in words: the table from causes and remedies to what a person reads.
 
-use haul_transfer::{Buffer, Cause, End, Remedy, Report};
+use std::time::Duration;
+
+use haul_transfer::probe::{Found, Way};
+use haul_transfer::{Buffer, Cause, End, Host, Limit, Remedy, Report, Shares};
 
 use crate::figures::{bits, bytes, counted, duration, latency, parts, percent, rate};
 use crate::printable::printable;
@@ -14,16 +17,54 @@ pub struct RemedyText {
     pub command: Option<String>,
 }
 
+/// What the words are about: a copy, or one direction of a probe.
+#[derive(Clone, Copy, Debug)]
+pub struct Case<'a> {
+    limit: Option<Limit>,
+    remedies: &'a [Remedy],
+    source: &'a Host,
+    target: &'a Host,
+    time: &'a Shares,
+    connected: Duration,
+    elapsed: Duration,
+}
+
+impl<'a> From<&'a Report> for Case<'a> {
+    fn from(report: &'a Report) -> Self {
+        let Report { limit, remedies, source, target, time, connected, elapsed, .. } = report;
+        let connected = connected.unwrap_or_default();
+        Self { limit: *limit, remedies, source, target, time, connected, elapsed: *elapsed }
+    }
+}
+
+impl<'a> Case<'a> {
+    /// From here to the far host.
+    pub fn there(found: &'a Found) -> Self {
+        Self::way(&found.there, &found.here, &found.far, found.time)
+    }
+
+    /// And back.
+    pub fn back(found: &'a Found) -> Self {
+        Self::way(&found.back, &found.far, &found.here, found.time)
+    }
+
+    fn way(way: &'a Way, source: &'a Host, target: &'a Host, elapsed: Duration) -> Self {
+        let Way { limit, remedies, time, .. } = way;
+        Self { limit: *limit, remedies, source, target, time, connected: Duration::ZERO, elapsed }
+    }
+}
+
 /// What follows "limited by"; `None` when nothing moved.
-pub fn limited_by(report: &Report) -> Option<String> {
-    let words = match report.limit?.cause {
+pub fn limited_by<'a>(case: impl Into<Case<'a>>) -> Option<String> {
+    let case = case.into();
+    let words = match case.limit?.cause {
         Cause::SourceStorage => "source storage",
         Cause::SourceCpu => "source CPU",
         Cause::Ramp => "the ramp to full speed",
         Cause::Capacity => "the capacity of the link",
         Cause::Contention => "others on the link",
-        Cause::ReceiveWindow => return Some(format!("the receive window of {}", printable(&report.target.place))),
-        Cause::SendBuffer => return Some(format!("the send buffer of {}", printable(&report.source.place))),
+        Cause::ReceiveWindow => return Some(format!("the receive window of {}", printable(&case.target.place))),
+        Cause::SendBuffer => return Some(format!("the send buffer of {}", printable(&case.source.place))),
         Cause::Loss => "loss on the path",
         Cause::Latency => "round trips",
         Cause::Network => "network",
@@ -38,14 +79,15 @@ pub fn limited_by(report: &Report) -> Option<String> {
 }
 
 /// What would help, the best first.
-pub fn remedies(report: &Report) -> Vec<RemedyText> {
-    report.remedies.iter().map(|remedy| text(remedy, report)).collect()
+pub fn remedies<'a>(case: impl Into<Case<'a>>) -> Vec<RemedyText> {
+    let case = case.into();
+    case.remedies.iter().map(|remedy| text(remedy, &case)).collect()
 }
 
-fn text(remedy: &Remedy, report: &Report) -> RemedyText {
+fn text(remedy: &Remedy, case: &Case<'_>) -> RemedyText {
     let place = |at: &End| match at {
-        End::Source => printable(&report.source.place),
-        End::Target => printable(&report.target.place),
+        End::Source => printable(&case.source.place),
+        End::Target => printable(&case.target.place),
     };
     let words = match remedy {
         Remedy::Buffer(buffer) => return raise(buffer, &place(&buffer.at)),
@@ -83,7 +125,7 @@ fn text(remedy: &Remedy, report: &Report) -> RemedyText {
         Remedy::FasterLink { capacity_bytes_per_s } => {
             format!("The link is full{}, of compressed data already.", carrying(*capacity_bytes_per_s))
         }
-        Remedy::OneCommand { cause } => one_command(*cause, report),
+        Remedy::OneCommand { cause } => one_command(*cause, case),
         Remedy::WithoutChecksum => {
             "-c reads every file at both ends before anything moves; without it, size and time decide.".to_owned()
         }
@@ -151,13 +193,13 @@ fn raise(buffer: &Buffer, place: &str) -> RemedyText {
     }
 }
 
-fn one_command(cause: Cause, report: &Report) -> String {
-    let share = percent(report.time.of(cause));
+fn one_command(cause: Cause, case: &Case<'_>) -> String {
+    let share = percent(case.time.of(cause));
     match cause {
         Cause::Start => format!(
             "{} of {} went before there was a connection: many copies are faster as one command, which logs in once.",
-            duration(report.connected.unwrap_or_default()),
-            duration(report.elapsed)
+            duration(case.connected),
+            duration(case.elapsed)
         ),
         Cause::Ramp => {
             format!(

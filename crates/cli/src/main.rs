@@ -17,8 +17,10 @@ mod live;
 mod manifest_out;
 mod pages;
 mod printable;
+mod probe;
 mod progress;
 mod rate;
+mod reach;
 mod report;
 mod serve;
 mod signals;
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
             Command::Verify(typed) => verify::run(typed),
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),
+            Command::Probe(typed) => probe::run(typed),
             Command::Tune(typed) => tune::run(typed),
             Command::Agent(typed) => agent::run(typed),
             Command::Completions(typed) => pages::completions(typed.shell),

@@ -68,7 +68,17 @@ mod tests {
         let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
             names,
-            ["haul", "haul-cp", "haul-why", "haul-verify", "haul-key", "haul-serve", "haul-tune", "haul-completions"]
+            [
+                "haul",
+                "haul-cp",
+                "haul-why",
+                "haul-verify",
+                "haul-key",
+                "haul-serve",
+                "haul-probe",
+                "haul-tune",
+                "haul-completions"
+            ]
         );
         let text = String::from_utf8(pages[1].1.clone()).unwrap();
         for word in ["files\\-from", "TRAILING SLASH", "EXIT STATUS", "lanes"] {

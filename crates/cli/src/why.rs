@@ -229,18 +229,22 @@ fn path(text: &mut String, report: &ReportLine) {
 }
 
 fn hosts(text: &mut String, report: &ReportLine) {
-    let (source, target) = (&report.source, &report.target);
     let _ = writeln!(text, "\nthe hosts");
+    side_by_side(text, "source, target", &report.source, &report.target, report.lane_path != HERE);
+}
+
+/// What both hosts grant.
+pub fn side_by_side(text: &mut String, label: &str, left: &HostLine, right: &HostLine, with_limits: bool) {
     let mut pair = |label: &str, of: &dyn Fn(&HostLine) -> String| {
-        let left = of(source);
+        let left = of(left);
         let gap = HOST_WIDTH.saturating_sub(left.chars().count());
-        row(text, label, &format!("{left}{:gap$}  {}", "", of(target)));
+        row(text, label, &format!("{left}{:gap$}  {}", "", of(right)));
     };
     let known = |n: u64, text: String| if n == 0 { "unknown".to_owned() } else { text };
     let size = |n: u64| known(n, bytes(n));
-    pair("source, target", &|host| printable(&host.place));
+    pair(label, &|host| printable(&host.place));
     pair("processors", &|host| known(host.cpus.into(), host.cpus.to_string()));
-    if report.lane_path == HERE {
+    if !with_limits {
         return;
     }
     pair("tcp_rmem, largest", &|host| size(host.tcp_rmem_max_bytes));
@@ -255,12 +259,12 @@ fn hosts(text: &mut String, report: &ReportLine) {
     });
 }
 
-fn row(text: &mut String, label: &str, value: &str) {
+pub fn row(text: &mut String, label: &str, value: &str) {
     let _ = writeln!(text, "  {label:<LABEL_WIDTH$}  {value}");
 }
 
 /// Words in lines of bounded length, all below the first.
-fn paragraph(text: &mut String, lead: &str, words: &str) {
+pub fn paragraph(text: &mut String, lead: &str, words: &str) {
     let mut line = lead.to_owned();
     let indent = " ".repeat(lead.len());
     for word in words.split(' ') {
@@ -304,7 +308,7 @@ const HERE: &str = "this machine";
 
 const LINE_WIDTH: usize = 100;
 const LABEL_WIDTH: usize = 20;
-const HOST_WIDTH: usize = 24;
+pub const HOST_WIDTH: usize = 24;
 
 /// Two percent for a mark.
 const BAR_WIDTH: f64 = 50.0;

@@ -13,6 +13,8 @@ pub struct TcpInfo {
     pub rto_us: u32,
     /// Largest segment sent.
     pub snd_mss_bytes: u32,
+    /// Largest packet that fits on the path, as far as the kernel knows.
+    pub path_mtu_bytes: u32,
     /// Smoothed round-trip time.
     pub rtt_us: u32,
     /// Mean deviation of the round-trip time.
@@ -85,6 +87,7 @@ fn parse(raw: &[u8]) -> Option<TcpInfo> {
     Some(TcpInfo {
         rto_us: u32_at(8)?,
         snd_mss_bytes: u32_at(16)?,
+        path_mtu_bytes: u32_at(60)?,
         rtt_us: u32_at(68)?,
         rtt_var_us: u32_at(72)?,
         snd_cwnd: u32_at(80)?,
@@ -121,6 +124,7 @@ mod tests {
         far.read_exact(&mut [0; 1000]).unwrap();
         let info = tcp_info(&near).unwrap();
         assert!(info.snd_cwnd > 0 && info.snd_mss_bytes > 0, "{info:?}");
+        assert!(info.path_mtu_bytes > info.snd_mss_bytes, "{info:?}");
         assert!(info.bytes_sent.is_none_or(|bytes| bytes == 1000), "{info:?}");
         assert_eq!(tcp_info(&far).unwrap().bytes_received, Some(1000));
     }

@@ -16,6 +16,7 @@ pub use crate::desk::Desk;
 use crate::error::{Error, Fault};
 use crate::event::Observer;
 use crate::lanes::{Dialler, LaneTerms, Redialler};
+use crate::probe;
 use crate::receiver::{self, ReceiverJob};
 use crate::sender::{self, SenderJob};
 use crate::session::{self, LaneKeeper};
@@ -188,6 +189,8 @@ fn run_role(
             session::abort(channel, &error);
             Err(error)
         }
+        // A key that may only read may probe both ways, too: what it sends goes nowhere, and its time is bounded.
+        Role::Probe { time_ms } => return probe::serve(time_ms, carriage, events, channel, watch, keeper, aside),
         Role::Receiver { target } => {
             let job = ReceiverJob { target, confine: grant.root.clone(), asked_for: None, selection, carriage };
             receiver::run(job, events, channel, watch, keeper, aside)

@@ -7,6 +7,7 @@
 //!   tuning       lanes sampled while they work -> how many, how fast     known_paths   what earlier jobs found of a path
 //!   sender       walk, read, hash, send              receiver   decide, verify, write, settle
 //!   channel      the control channel and the one queue of events of each session
+//!   probe        what the path carries, both ways; without files
 //!   tune         what this host should be set to for a path; apart from any job
 //!   watch        what happens -> events, report
 //!   far          the far side of a session           agent      the far side over standard input and output
@@ -28,6 +29,7 @@ pub mod known;
 mod known_paths;
 mod lanes;
 pub mod manifest_file;
+pub mod probe;
 mod receiver;
 mod relay;
 mod remote;

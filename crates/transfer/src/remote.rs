@@ -121,7 +121,7 @@ fn connect_daemon(
             let terms = LaneTerms {
                 session,
                 identity: std::sync::Arc::clone(&keys.identity),
-                peer_key: peer_key.clone(),
+                peer_key: *peer_key,
                 ciphers: ciphers.clone(),
                 carriage: control::Carriage { path, ..convert::carriage(&job.carriage, &[]) },
                 events: events.sender(),

@@ -366,7 +366,7 @@ pub(crate) fn asked(job: &Job) -> Asked {
     }
 }
 
-fn lane_path(name: &str) -> LanePath {
+pub(crate) fn lane_path(name: &str) -> LanePath {
     match name {
         "this machine" => LanePath::Here,
         "ssh" => LanePath::Ssh,

@@ -15,6 +15,10 @@
 //!       ---- EndOfManifest ------->
 //!       <--- Summary --------------         everything resolved and flushed
 //!       ---- Bye ----------------->
+//!
+//!   in a probe, first there (the initiator sends), then back
+//!       ---- ProbeSent ----------->         time is over; its lanes carry nothing more
+//!       <--- ProbeArrived ---------
 //! ```
 
 use alloc::string::String;
@@ -23,7 +27,9 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::codec::CodecFault;
-use crate::limits::{MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES};
+use crate::limits::{
+    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
+};
 use crate::manifest::PackedItem;
 use crate::summary::{HostLimits, KnownPath, PathNow, PathSummary};
 
@@ -95,6 +101,10 @@ pub enum Control {
     Summary(ReceiverSummary),
     /// Sender to receiver: agreed, good-bye.
     Bye(SenderSummary),
+    /// The sending side of a probe: time is over.
+    ProbeSent(ProbeSent),
+    /// The receiving side of a probe, thereupon.
+    ProbeArrived(ProbeArrived),
     /// Either way: the job ends here.
     Abort(Abort),
     /// Either way: I am alive.
@@ -171,6 +181,11 @@ pub enum Role {
     Receiver {
         /// Path as typed.
         target: Vec<u8>,
+    },
+    /// Measures the path: receives from the initiator, then sends to it. What travels is thrown away.
+    Probe {
+        /// Each way, in milliseconds; 1 to [`MAX_PROBE_MS`].
+        time_ms: u32,
     },
 }
 
@@ -424,6 +439,32 @@ pub struct SenderSummary {
     pub path: PathSummary,
 }
 
+/// What the sending side of a probe saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeSent {
+    /// Its lanes and the path.
+    pub sender: SenderSummary,
+    /// Mean deviation of the round-trip time under load.
+    pub jitter_us: u32,
+    /// Largest packet that the kernel sends on this path; 0: unknown.
+    pub mtu_bytes: u32,
+    /// Largest segment of TCP, without headers; 0: unknown.
+    pub segment_bytes: u32,
+}
+
+/// What the receiving side of a probe saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeArrived {
+    /// Where its lanes' time went.
+    pub time: LaneTime,
+    /// Payload bytes.
+    pub arrived_bytes: u64,
+    /// From the first of them to the last.
+    pub elapsed_us: u64,
+    /// Their rate in the second half of the time: without the ramp.
+    pub steady_bytes_per_s: u64,
+}
+
 /// Ends the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abort {
@@ -482,11 +523,8 @@ impl Control {
                 "addresses",
             ),
             Control::WantLanes { lanes } => within(*lanes <= MAX_LANES, "lanes"),
-            Control::Bye(summary) => within(
-                short(&summary.path.congestion_control)
-                    && summary.path.known.as_ref().is_none_or(|known| short(&known.congestion_control)),
-                "summary",
-            ),
+            Control::Bye(summary) => within(summary.is_within_limits(), "summary"),
+            Control::ProbeSent(sent) => within(sent.sender.is_within_limits(), "summary"),
             Control::Dial(dial) => {
                 within(dial.candidates.len() <= MAX_CANDIDATES && dial.lanes <= MAX_LANES, "candidates")
             }
@@ -495,6 +533,10 @@ impl Control {
                 let paths = match &start.role {
                     Role::Sender { sources } => sources.len(),
                     Role::Receiver { .. } => 1,
+                    Role::Probe { time_ms } => {
+                        within((1..=MAX_PROBE_MS).contains(time_ms), "time of a probe")?;
+                        0
+                    }
                 };
                 let names = selection.files_from.as_ref().map_or(0, Vec::len);
                 let known_fits = start.carriage.path.as_ref().is_none_or(|known| short(&known.congestion_control));
@@ -522,8 +564,16 @@ impl Control {
             | Control::Again { .. }
             | Control::LaneLost { .. }
             | Control::Summary(_)
+            | Control::ProbeArrived(_)
             | Control::Ping => Ok(()),
         }
+    }
+}
+
+impl SenderSummary {
+    fn is_within_limits(&self) -> bool {
+        let known = self.path.known.as_ref().map(|known| &known.congestion_control);
+        [Some(&self.path.congestion_control), known].into_iter().flatten().all(|name| name.len() <= MAX_TEXT_BYTES)
     }
 }
 
@@ -555,6 +605,34 @@ mod tests {
         for length in [0, u32::MAX, (1 << 20) + 1] {
             assert_eq!(codec::decode_length(length.to_be_bytes()), Err(CodecFault::Length(length)));
         }
+    }
+
+    #[test]
+    fn a_probe_has_its_longest_time_and_names_of_bounded_length() {
+        let decoded = |message: &Control| {
+            let mut bytes = Vec::new();
+            codec::encode(message, &mut bytes).unwrap();
+            codec::decode(&bytes[4..]).map(drop)
+        };
+        let start = |time_ms| {
+            let (selection, carriage) = (Selection::default(), Carriage::default());
+            let role = Role::Probe { time_ms };
+            Control::Start(Start { session: [1; 16], peer_key: [2; 32], role, selection, carriage })
+        };
+        for (time_ms, result) in [
+            (0, Err(CodecFault::Limit("time of a probe"))),
+            (1, Ok(())),
+            (MAX_PROBE_MS, Ok(())),
+            (MAX_PROBE_MS + 1, Err(CodecFault::Limit("time of a probe"))),
+            (u32::MAX, Err(CodecFault::Limit("time of a probe"))),
+        ] {
+            assert_eq!(decoded(&start(time_ms)), result, "{time_ms} ms");
+        }
+        let mut sent = ProbeSent::default();
+        assert_eq!(decoded(&Control::ProbeSent(sent.clone())), Ok(()));
+        sent.sender.path.congestion_control = "x".repeat(MAX_TEXT_BYTES + 1);
+        assert_eq!(decoded(&Control::ProbeSent(sent)), Err(CodecFault::Limit("summary")));
+        assert_eq!(decoded(&Control::ProbeArrived(ProbeArrived::default())), Ok(()));
     }
 
     proptest! {

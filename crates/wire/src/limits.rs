@@ -63,3 +63,7 @@ pub const MAX_CANDIDATES: usize = 64;
 
 /// A login shell may print this much before the banner of our agent.
 pub const MAX_BANNER_NOISE_BYTES: usize = 64 << 10;
+
+/// Longest time that a probe sends one way: ten times what a path of 300 ms needs to grow to speed. With both ways it occupies a far side
+/// for two minutes, and 10 Gbit/s for 75 GB each way.
+pub const MAX_PROBE_MS: u32 = 60_000;

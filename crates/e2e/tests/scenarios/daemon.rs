@@ -12,9 +12,9 @@ use haul_e2e::{Facets, Lab, Run, Running, assert_same, code, contents_of, eventu
 const PORT: u16 = 7632;
 
 /// A daemon on `alpha` that offers `alpha`'s data directory to the key of `home`.
-struct Daemon {
-    lab: Lab,
-    offered: PathBuf,
+pub struct Daemon {
+    pub lab: Lab,
+    pub offered: PathBuf,
     _process: Running,
 }
 
@@ -31,7 +31,7 @@ fn make_key(lab: &Lab, host: &str, file: &Path) -> String {
 }
 
 impl Daemon {
-    fn start(access: &str) -> Self {
+    pub fn start(access: &str) -> Self {
         let lab = Lab::pair();
         let offered = lab.data("alpha").join("offered");
         fs::create_dir(&offered).expect("own directory");
@@ -49,13 +49,18 @@ impl Daemon {
         Self { lab, offered, _process: process }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("haul://{}:{PORT}/{path}", self.lab.alpha().v4)
     }
 
     fn cp(&self) -> Run {
+        self.haul("cp")
+    }
+
+    /// A command of `home` that reaches the daemon, with JSON on standard output.
+    pub fn haul(&self, command: &str) -> Run {
         let (key, known) = (self.lab.data("home").join("key"), self.lab.data("home").join("known"));
-        self.lab.haul().args(["cp", "--json", "--identity"]).arg(key).arg("--known-hosts").arg(known)
+        self.lab.haul().args([command, "--json", "--identity"]).arg(key).arg("--known-hosts").arg(known)
     }
 }
 

@@ -13,6 +13,7 @@ mod forms;
 mod host_to_host;
 mod lanes;
 mod memory;
+mod probe;
 mod resume;
 mod stage;
 mod tune;

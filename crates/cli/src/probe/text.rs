@@ -1,0 +1,160 @@
+//! What was found, for a person: both directions side by side, both hosts, what would help.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use haul_transfer::Cause;
+use haul_transfer::probe::{Found, Way};
+
+use crate::figures::{bits, bytes, duration, latency, parts, percent};
+use crate::json;
+use crate::limit::{self, Case};
+use crate::printable::printable;
+use crate::why::{HOST_WIDTH, paragraph, row, side_by_side};
+
+/// All of it.
+pub fn table(found: &Found) -> String {
+    let far = printable(&found.far.place);
+    let named = [&found.lane_path, &found.cipher].map(printable);
+    let named: Vec<&str> = named.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
+    let mut text = format!("{far}: {} each way, {}\n\n", duration(found.time), named.join(", "));
+    path(&mut text, found);
+    let _ = writeln!(text, "\nthe hosts");
+    side_by_side(&mut text, "here, there", &json::of_host(&found.here), &json::of_host(&found.far), true);
+    helps(&mut text, found);
+    text
+}
+
+fn path(text: &mut String, found: &Found) {
+    let mut pair = |label: &str, of: &dyn Fn(&Way) -> Option<String>| {
+        let cells = [&found.there, &found.back].map(|way| of(way).unwrap_or_else(|| "unknown".to_owned()));
+        line(text, label, &cells);
+    };
+    let round_trip = |way: &Way, us: u32| (way.path.rtt_min_us > 0).then(|| latency(us));
+    pair("", &|way| Some(if std::ptr::eq(way, &found.there) { "there" } else { "back" }.to_owned()));
+    pair("carried", &|way| Some(bits(way.bytes_per_s as f64)));
+    pair("1 TB takes", &|way| Some(time_for(TERABYTE, way.bytes_per_s)));
+    pair("could carry", &|way| Some(could_carry(way)).filter(|_| way.path.capacity_bytes_per_s > 0));
+    pair("limited by", &|way| {
+        Some(way.limit.map_or_else(
+            || "nothing arrived".to_owned(),
+            |limit| format!("{}, {}", limit.cause.name(), percent(limit.share)),
+        ))
+    });
+    pair("round trip, smallest", &|way| round_trip(way, way.path.rtt_min_us));
+    pair("  median under load", &|way| round_trip(way, loaded_us(way)));
+    pair("  of it in queues", &|way| round_trip(way, way.path.queueing_us));
+    pair("  jitter", &|way| round_trip(way, way.jitter_us));
+    pair("sent again", &|way| (way.path.rtt_min_us > 0).then(|| parts(way.path.resent_ppm)));
+    pair("path MTU, segment", &|way| {
+        (way.mtu_bytes > 0).then(|| format!("{}, {} bytes", way.mtu_bytes, way.segment_bytes))
+    });
+    pair("lanes that carried", &|way| Some(way.path.lanes).filter(|n| *n > 0).map(|n| n.to_string()));
+    pair("under way, a lane", &|way| {
+        Some(match way.path.window_bytes {
+            0 => "no window was full".to_owned(),
+            n => format!("{} at most", bytes(n)),
+        })
+    });
+    pair("congestion control", &|way| Some(printable(&way.path.congestion_control)).filter(|name| !name.is_empty()));
+}
+
+fn line(text: &mut String, label: &str, [left, right]: &[String; 2]) {
+    let gap = HOST_WIDTH.saturating_sub(left.chars().count());
+    row(text, label, &format!("{left}{:gap$}  {right}", ""));
+}
+
+/// As far as it was seen: whatever held the lanes, the path itself carried this much at some time.
+fn could_carry(way: &Way) -> String {
+    format!("{} at least", bits(way.path.capacity_bytes_per_s.max(way.bytes_per_s) as f64))
+}
+
+fn helps(text: &mut String, found: &Found) {
+    let ways = [("there", Case::there(found), &found.there), ("back", Case::back(found), &found.back)];
+    for (name, case, way) in ways {
+        let Some(words) = limit::limited_by(case) else { continue };
+        let _ = writeln!(text, "\n{name}: limited by {words}");
+        if way.limit.is_some_and(|limit| limit.cause == Cause::Ramp) {
+            paragraph(text, "  - ", "The time was too short to reach full speed: --time 30 shows more.");
+        }
+        for remedy in limit::remedies(case) {
+            paragraph(text, "  - ", &remedy.words);
+            if let Some(command) = &remedy.command {
+                let _ = writeln!(text, "      {}", printable(command));
+            }
+        }
+    }
+    if let Some(command) = tune(found) {
+        let _ =
+            writeln!(text, "\nwhat a host should be set to for this path, with the arithmetic; run it at both ends");
+        let _ = writeln!(text, "  {command}");
+    }
+}
+
+/// `haul tune` with the figures of this path; `None` where they are not known.
+pub fn tune(found: &Found) -> Option<String> {
+    let ways = [&found.there, &found.back];
+    let rate = ways.map(|way| way.path.capacity_bytes_per_s.max(way.bytes_per_s)).into_iter().max()?;
+    let rtt_us = ways.into_iter().map(|way| way.path.rtt_min_us).filter(|us| *us > 0).max()?;
+    let mbit = rate.saturating_mul(8).div_ceil(1_000_000);
+    (mbit > 0).then(|| format!("haul tune --rate {mbit}Mbit --rtt {}ms", f64::from(rtt_us) / 1e3))
+}
+
+/// The median of the round trip while data moved.
+pub fn loaded_us(way: &Way) -> u32 {
+    way.path.rtt_min_us.saturating_add(way.path.queueing_us)
+}
+
+fn time_for(size_bytes: u64, bytes_per_s: u64) -> String {
+    match bytes_per_s {
+        0 => "for ever".to_owned(),
+        n => duration(Duration::from_secs_f64(size_bytes as f64 / n as f64)),
+    }
+}
+
+/// As disks are sold: 10^12 bytes.
+const TERABYTE: u64 = 1_000_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use haul_transfer::PathSummary;
+
+    use super::*;
+    use crate::probe::tests::found;
+
+    #[test]
+    fn a_probe_in_full() {
+        insta::assert_snapshot!("probe_in_full", table(&found()));
+    }
+
+    #[test]
+    fn a_path_inside_ssh_has_a_rate_and_nothing_else() {
+        let mut found = found();
+        for way in [&mut found.there, &mut found.back] {
+            way.path = PathSummary::default();
+            (way.mtu_bytes, way.segment_bytes, way.jitter_us) = (0, 0, 0);
+            (way.limit, way.remedies) = (None, Vec::new());
+            (way.bytes_per_s, way.arrived_bytes) = (0, 0);
+        }
+        found.lane_path = "ssh".into();
+        let text = table(&found);
+        assert!(text.contains("unknown                   unknown\n") && text.contains("for ever"), "{text}");
+        assert_eq!(tune(&found), None);
+    }
+
+    #[test]
+    fn what_a_peer_said_cannot_drive_the_terminal() {
+        let mut found = found();
+        found.back.path.congestion_control = "cubic\x1b[2J".to_owned();
+        found.far.limits.congestion_control = "cubic\x1b[2J".to_owned();
+        (found.back.path.rtt_min_us, found.back.path.queueing_us) = (u32::MAX, u32::MAX);
+        (found.back.bytes_per_s, found.back.path.capacity_bytes_per_s) = (u64::MAX, u64::MAX);
+        assert!(!table(&found).contains('\x1b'));
+    }
+
+    #[test]
+    fn a_terabyte_takes_its_time() {
+        assert_eq!(time_for(TERABYTE, 117_500_000), "2 h 21 min");
+        assert_eq!(time_for(TERABYTE, 1), "11574074 d 01 h");
+    }
+}

@@ -1,0 +1,126 @@
+//! Flags of every command that reaches another host: how its ssh or its daemon is found, and what its data connections are.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+
+/// Data connections.
+#[derive(Clone, Debug, Args)]
+pub struct Connections {
+    /// Data connections: 1 to 256, or 'auto' for what the path needs
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parse_lanes, allow_hyphen_values = true)]
+    #[arg(help_heading = TRAVEL)]
+    pub lanes: Lanes,
+    /// Congestion control of the data connections, such as bbr or cubic
+    #[arg(long, value_name = "NAME", value_parser = parse_congestion_control, help_heading = TRAVEL)]
+    pub cc: Option<String>,
+    /// Ports the listening side may use for data, such as 50000-50010
+    #[arg(long, value_name = "FIRST-LAST", value_parser = parse_port_range, allow_hyphen_values = true)]
+    #[arg(help_heading = TRAVEL)]
+    pub port_range: Option<PortRange>,
+}
+
+/// The way to the far side.
+#[derive(Clone, Debug, Args)]
+pub struct Reach {
+    /// Port of the ssh server
+    #[arg(short = 'P', value_name = "PORT", value_parser = parse_port, allow_hyphen_values = true, help_heading = REACH)]
+    pub port: Option<u16>,
+    /// Identity file for ssh; may be repeated
+    #[arg(short = 'i', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
+    pub ssh_identity: Vec<PathBuf>,
+    /// Configuration file for ssh
+    #[arg(short = 'F', value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
+    pub ssh_config: Option<PathBuf>,
+    /// Jump host for ssh
+    #[arg(short = 'J', value_name = "HOST", value_parser = parse_jump, help_heading = REACH)]
+    pub jump: Option<String>,
+    /// Option for ssh, such as StrictHostKeyChecking=yes; may be repeated
+    #[arg(short = 'o', value_name = "OPTION", help_heading = REACH)]
+    pub ssh_option: Vec<OsString>,
+    /// The ssh program
+    #[arg(short = 'S', value_name = "PROGRAM", value_hint = ValueHint::CommandName, help_heading = REACH)]
+    pub ssh_program: Option<OsString>,
+    /// The ssh program with options, as in rsync: -e 'ssh -p 2222 -i key'
+    #[arg(short = 'e', long, value_name = "COMMAND", allow_hyphen_values = true, conflicts_with = "ssh_program")]
+    #[arg(help_heading = REACH)]
+    pub rsh: Option<String>,
+    /// IPv4 only
+    #[arg(short = '4', long, conflicts_with = "ipv6", help_heading = REACH)]
+    pub ipv4: bool,
+    /// IPv6 only
+    #[arg(short = '6', long, help_heading = REACH)]
+    pub ipv6: bool,
+    /// Path of haul at the far side; without it haul puts a copy of itself there
+    #[arg(long, value_name = "PATH", help_heading = REACH)]
+    pub haul_path: Option<String>,
+    /// Key for haul:// addresses; ~/.config/haul/id_ed25519 without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
+    pub identity: Option<PathBuf>,
+    /// Known hosts for haul:// addresses; ~/.config/haul/known_hosts without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REACH)]
+    pub known_hosts: Option<PathBuf>,
+}
+
+/// `--lanes`; `None` is `auto`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lanes(pub Option<u16>);
+
+/// `--port-range`, first and last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange(pub u16, pub u16);
+
+fn parse_lanes(text: &str) -> Result<Lanes, String> {
+    if text == "auto" {
+        return Ok(Lanes(None));
+    }
+    match whole(text) {
+        Some(n) if (1..=u64::from(MAX_LANES)).contains(&n) => Ok(Lanes(Some(n as u16))),
+        _ => Err(format!("a number from 1 to {MAX_LANES}, or auto")),
+    }
+}
+
+/// TCP_CA_NAME_MAX of Linux is 16, with the closing NUL.
+fn parse_congestion_control(text: &str) -> Result<String, String> {
+    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
+    match text.len() {
+        1..=15 if text.bytes().all(plain) => Ok(text.to_owned()),
+        _ => Err("the name of a congestion control of the kernel, such as bbr, cubic, reno".to_owned()),
+    }
+}
+
+pub fn parse_port_range(text: &str) -> Result<PortRange, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (parse_port(first), parse_port(last)) {
+        (Ok(first), Ok(last)) if first <= last => Ok(PortRange(first, last)),
+        _ => Err("two ports from 1 to 65535, the smaller first, such as 50000-50010".to_owned()),
+    }
+}
+
+pub fn parse_port(text: &str) -> Result<u16, String> {
+    match whole(text).and_then(|n| u16::try_from(n).ok()) {
+        Some(port) if port != 0 => Ok(port),
+        _ => Err("a number from 1 to 65535".to_owned()),
+    }
+}
+
+pub fn parse_jump(text: &str) -> Result<String, String> {
+    let bad = text.is_empty() || text.starts_with('-') || text.chars().any(|c| c.is_control() || c.is_whitespace());
+    if bad {
+        Err("a host as ssh takes it: [user@]host[:port], several with commas".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
+/// Digits only: `u64::parse` would take a plus sign.
+pub fn whole(text: &str) -> Option<u64> {
+    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+/// More lanes than this help no path, and each has a thread and two buffers at both ends.
+pub const MAX_LANES: u16 = 256;
+
+pub const TRAVEL: &str = "How it travels";
+const REACH: &str = "How the far side is reached";
