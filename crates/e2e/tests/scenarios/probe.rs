@@ -88,7 +88,7 @@ fn a_host_that_nobody_knows_is_an_error_in_words() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
     probe(&lab, &["no-such-host"]).run().expect(code::NETWORK).says(&["cannot find the host"]);
-    probe(&lab, &["haul://no-such-host.invalid"]).run().expect(code::NETWORK).says(&["no-such-host.invalid"]);
+    probe(&lab, &["haul://no-such-host.invalid"]).run().expect(code::AUTHENTICATION).says(&["haul key generate"]);
     probe(&lab, &["alpha:data"]).run().expect(code::USAGE).says(&["a probe has no path"]);
     let json = probe(&lab, &["--json", "./alpha"]).run().expect(code::USAGE);
     assert_eq!(json.events_named("error").len(), 1, "{json}");
