@@ -149,15 +149,6 @@ pub struct Limit {
     pub share: f64,
 }
 
-/// The time without that of lanes which never had work, because the job has fewer pieces than lanes: that they waited
-/// made nothing slower.
-pub fn without_spare_lanes(time: &LaneTime, lanes: u16, pieces: u64) -> LaneTime {
-    let spare = u64::from(lanes).saturating_sub(pieces);
-    let spare_us = u128::from(sum(time)) * u128::from(spare) / u128::from(lanes.max(1));
-    let spare_us = u64::try_from(spare_us).unwrap_or(u64::MAX);
-    LaneTime { idle_us: time.idle_us.saturating_sub(spare_us), ..*time }
-}
-
 /// Divides the lane time.
 pub fn shares(sender: &LaneTime, receiver: &LaneTime, path: &PathTime) -> Shares {
     let mut shares = Shares::default();
@@ -210,6 +201,8 @@ fn of_path(path: &PathTime, target: f64) -> [(Cause, f64); 8] {
 ///
 /// - What took more than half of the job before there was a lane, or after the last byte, limited it: no lane could help.
 /// - Waiting for work only counts when it was more than all else together: a lane has always some.
+/// - The final flush is work of the target's storage: it is weighed together with the lanes' waiting for that, and the larger
+///   of the two is named.
 /// - The network is weighed as a whole against storage and processors, and its largest part is named: a network with three
 ///   equal reasons is still the slowest part of the way.
 pub fn limit(phases: &Phases, shares: &Shares) -> Option<Limit> {
@@ -226,16 +219,39 @@ pub fn limit(phases: &Phases, shares: &Shares) -> Option<Limit> {
     if flush > 0.5 {
         return Some(Limit { cause: Cause::Flush, share: flush });
     }
+    let of_lanes = of_lanes(shares, all)?;
+    let written = (1.0 - start - flush).max(0.0) * shares.of(Cause::TargetStorage);
+    let lanes = (1.0 - start - flush).max(0.0) * of_lanes.weight;
+    Some(match of_lanes.limit.cause {
+        Cause::TargetStorage if flush > written => Limit { cause: Cause::Flush, share: flush },
+        Cause::TargetStorage => of_lanes.limit,
+        _ if flush + written <= lanes => of_lanes.limit,
+        _ if flush > written => Limit { cause: Cause::Flush, share: flush },
+        _ => Limit { cause: Cause::TargetStorage, share: shares.of(Cause::TargetStorage) },
+    })
+}
+
+/// The largest cause in the lanes' time, and what it was weighed with.
+struct OfLanes {
+    limit: Limit,
+    weight: f64,
+}
+
+fn of_lanes(shares: &Shares, all: f64) -> Option<OfLanes> {
     let work = shares.of(Cause::Work);
     if work > all - work {
-        return Some(Limit { cause: Cause::Work, share: work });
+        return Some(OfLanes { limit: Limit { cause: Cause::Work, share: work }, weight: work });
     }
     let largest = |network: bool| {
         let causes = shares.iter().filter(|(cause, _)| *cause != Cause::Work && cause.is_network() == network);
         causes.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(cause, share)| Limit { cause, share })
     };
     let (of_path, other) = (largest(true)?, largest(false)?);
-    Some(if shares.network() >= other.share { of_path } else { other })
+    let network = shares.network();
+    Some(match network >= other.share {
+        true => OfLanes { limit: of_path, weight: network },
+        false => OfLanes { limit: other, weight: other.share },
+    })
 }
 
 fn sum(time: &LaneTime) -> u64 {
@@ -322,20 +338,15 @@ mod tests {
         assert_eq!((tiny.cause, tiny.share), (Cause::Start, 0.9));
         let flushed = of(Phases { last_byte_us: Some(250), ..ALL_LANES });
         assert_eq!((flushed.cause, flushed.share), (Cause::Flush, 0.75));
+        // Half of it before the lanes were done: less than the network took, more than that with what the lanes waited for the disk.
+        let (half, writes) = (Phases { last_byte_us: Some(600), ..ALL_LANES }, time(500, 0, 500, 0));
+        assert_eq!(of(half).cause, Cause::Network);
+        let shares = super::shares(&time(0, 0, 800, 0), &writes, &PathTime::default());
+        assert_eq!(limit(&half, &shares).unwrap().cause, Cause::Flush);
+        let most = Phases { last_byte_us: Some(800), ..ALL_LANES };
+        assert_eq!(limit(&most, &shares).unwrap().cause, Cause::TargetStorage);
         let unknown = of(Phases { connected_us: None, last_byte_us: None, ..ALL_LANES });
         assert_eq!(unknown.cause, Cause::Network);
-    }
-
-    #[test]
-    fn lanes_without_a_piece_to_carry_made_nothing_slower() {
-        // Four lanes for 100 us each, one of which worked.
-        let one_busy = time(20, 0, 80, 300);
-        assert_eq!(without_spare_lanes(&one_busy, 4, 1), time(20, 0, 80, 0));
-        assert_eq!(without_spare_lanes(&one_busy, 4, 3), time(20, 0, 80, 200));
-        for pieces in [4, 1_000_000] {
-            assert_eq!(without_spare_lanes(&one_busy, 4, pieces), one_busy);
-        }
-        assert_eq!(without_spare_lanes(&LaneTime::default(), 0, 0), LaneTime::default());
     }
 
     #[test]

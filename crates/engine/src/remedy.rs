@@ -197,7 +197,8 @@ impl Remedy {
 
 /// What would help against the limit, the best first, and then against every other cause that took a quarter of the time.
 pub fn remedies(limit: &Limit, shares: &Shares, facts: &Facts) -> Vec<Remedy> {
-    let mut found = against(limit.cause, limit.share, facts);
+    let share = if limit.cause == Cause::Flush { shares.of(Cause::TargetStorage) } else { limit.share };
+    let mut found = against(limit.cause, share, facts);
     let others = shares.iter().filter(|(cause, share)| *cause != limit.cause && *share >= WORTH_A_WORD);
     for remedy in others.flat_map(|(cause, share)| against(cause, share, facts)) {
         if !found.contains(&remedy) {
@@ -211,7 +212,7 @@ fn against(cause: Cause, share: f64, facts: &Facts) -> Vec<Remedy> {
     match cause {
         Cause::SourceStorage => storage(End::Source, share, facts),
         Cause::TargetStorage => storage(End::Target, share, facts),
-        Cause::Flush => storage(End::Target, 1.0, facts),
+        Cause::Flush => storage(End::Target, share, facts),
         Cause::SourceCpu => processors(End::Source, facts),
         Cause::TargetCpu => processors(End::Target, facts),
         Cause::ReceiveWindow => window(End::Target, cause, facts),
@@ -241,7 +242,10 @@ fn against(cause: Cause, share: f64, facts: &Facts) -> Vec<Remedy> {
 }
 
 fn storage(at: End, share: f64, facts: &Facts) -> Vec<Remedy> {
-    let bytes_per_s = (facts.bytes_per_s() as f64 / share.clamp(0.01, 1.0)) as u64;
+    // The target goes on writing after the last byte: what the lanes brought in memory has to be flushed.
+    let flush_us = if at == End::Target { facts.flush_us() } else { 0 };
+    let busy_us = facts.lanes_us() as f64 * share.clamp(0.01, 1.0) + flush_us as f64;
+    let bytes_per_s = (facts.bytes_moved as f64 * 1e6 / busy_us) as u64;
     let mut found = Vec::new();
     if at == End::Target && !facts.asked.no_flush {
         found.push(Remedy::NoFlush);
@@ -286,7 +290,9 @@ fn window(at: End, cause: Cause, facts: &Facts) -> Vec<Remedy> {
     // What the kernel counts against a buffer includes its own records of each packet: about half is data.
     let grants_bytes = if path.window_bytes > 0 { path.window_bytes } else { granted / MEMORY_PER_BYTE };
     let all_lanes_bytes = grants_bytes.saturating_mul(u64::from(facts.lanes.max(1)));
-    let path_bytes = Some(bandwidth_delay_bytes(path)).filter(|bytes| *bytes > all_lanes_bytes);
+    // What the windows let through is no measure of the path.
+    let path_bytes =
+        Some(bandwidth_delay_bytes(path)).filter(|bytes| *bytes > all_lanes_bytes.saturating_add(all_lanes_bytes / 4));
     // Where the path was never seen full, twice as much is the next thing to try.
     let aim_bytes = path_bytes.unwrap_or(all_lanes_bytes.saturating_mul(2));
     let setting_bytes = aim_bytes.saturating_mul(MEMORY_PER_BYTE).min(SETTING_MAX_BYTES).next_power_of_two();
@@ -340,9 +346,19 @@ fn bandwidth_delay_bytes(path: &PathSummary) -> u64 {
 impl Facts<'_> {
     /// The mean rate from the first lane to the last byte.
     fn bytes_per_s(&self) -> u64 {
+        let bytes_per_s = u128::from(self.bytes_moved) * 1_000_000 / u128::from(self.lanes_us());
+        u64::try_from(bytes_per_s).unwrap_or(u64::MAX)
+    }
+
+    /// From the first lane to the last byte.
+    fn lanes_us(&self) -> u64 {
         let Phases { connected_us, last_byte_us, elapsed_us, .. } = self.phases;
-        let us = last_byte_us.unwrap_or(elapsed_us).saturating_sub(connected_us.unwrap_or(0)).max(1);
-        u64::try_from(u128::from(self.bytes_moved) * 1_000_000 / u128::from(us)).unwrap_or(u64::MAX)
+        last_byte_us.unwrap_or(elapsed_us).saturating_sub(connected_us.unwrap_or(0)).max(1)
+    }
+
+    /// From the last byte to the end.
+    fn flush_us(&self) -> u64 {
+        self.phases.last_byte_us.map_or(0, |last_us| self.phases.elapsed_us.saturating_sub(last_us))
     }
 }
 
@@ -493,12 +509,16 @@ mod tests {
 
     #[test]
     fn storage_is_named_with_its_speed() {
-        // 20 MB/s in all, in 80 % of the time: 25 MB/s.
-        let slow = |at| Remedy::FasterStorage { at, bytes_per_s: 25_000_000 };
+        // 200 MB in 80 % of 10 s; the target went on for half a second.
+        let slow = |at| {
+            let bytes_per_s = if at == End::Source { 25_000_000 } else { 23_529_411 };
+            Remedy::FasterStorage { at, bytes_per_s }
+        };
         check(Cause::SourceStorage, |_| {}, &[slow(End::Source)]);
         check(Cause::TargetStorage, |_| {}, &[Remedy::NoFlush, slow(End::Target)]);
         check(Cause::TargetStorage, |facts| facts.asked.no_flush = true, &[slow(End::Target)]);
-        let flushed = Remedy::FasterStorage { at: End::Target, bytes_per_s: 20_000_000 };
+        // In the half second, and a hundredth of the lanes' time.
+        let flushed = Remedy::FasterStorage { at: End::Target, bytes_per_s: 333_333_333 };
         check(Cause::Flush, |_| {}, &[Remedy::NoFlush, flushed]);
     }
 

@@ -69,6 +69,11 @@ impl Scheduler {
         self.flying.len()
     }
 
+    /// The lane that carries this unit.
+    pub fn lane_of(&self, unit: Unit) -> Option<u16> {
+        self.flying.get(&unit).copied()
+    }
+
     /// A receipt came. False when this unit was not under way.
     pub fn receipt(&mut self, unit: Unit) -> bool {
         self.tries.remove(&unit);

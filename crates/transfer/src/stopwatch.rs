@@ -1,8 +1,8 @@
 //! Where a lane's time goes: work on a processor, or waiting, and for what.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use haul_sys::clock::thread_cpu_us;
+use haul_sys::clock::{thread_cpu_us, thread_delay_us};
 use haul_wire::control::LaneTime;
 
 /// What a lane may wait for.
@@ -16,24 +16,45 @@ pub(crate) enum Waiting {
     Leave,
 }
 
-/// Divides the time of one thread. Between two laps the time the thread ran counts as processor time; the rest, while it
-/// slept in a system call, counts for what it waited for.
+/// Divides the time of one thread. Between two laps the time the thread ran, or could have run and was not let (others had the
+/// processor, or a quota was used up), counts as processor time; the rest, while it slept in a system call, counts for what it
+/// waited for.
 pub(crate) struct Stopwatch {
     at: Instant,
     cpu_us: u64,
+    delay_us: u64,
     time: LaneTime,
 }
 
 impl Stopwatch {
     pub(crate) fn start() -> Self {
-        Self { at: Instant::now(), cpu_us: thread_cpu_us(), time: LaneTime::default() }
+        let (cpu_us, delay_us) = (thread_cpu_us(), thread_delay_us());
+        Self { at: Instant::now(), cpu_us, delay_us, time: LaneTime::default() }
     }
 
     /// Ends a lap in which the thread worked or waited for `cause`.
     pub(crate) fn lap(&mut self, cause: Waiting) {
-        let (now, cpu_us) = (Instant::now(), thread_cpu_us());
-        let wall_us = u64::try_from(now.duration_since(self.at).as_micros()).unwrap_or(u64::MAX);
-        let worked_us = cpu_us.saturating_sub(self.cpu_us).min(wall_us);
+        self.lap_until(cause, Instant::now());
+    }
+
+    /// Ends a lap in which the thread awaited the next unit. One that did not come for long was not on its way: the sender had none
+    /// for this lane, which says nothing about the network.
+    pub(crate) fn lap_next_unit(&mut self, is_end: bool) {
+        let is_rest = is_end || self.at.elapsed() > UNIT_ON_ITS_WAY_MAX;
+        self.lap(if is_rest { Waiting::Work } else { Waiting::Network });
+    }
+
+    /// Ends a lap at a moment that may have passed; what passed since then belongs to the next. A moment before the last lap ends
+    /// none.
+    pub(crate) fn lap_until(&mut self, cause: Waiting, until: Instant) {
+        if until < self.at {
+            return;
+        }
+        let cpu_us = thread_cpu_us();
+        let wall_us = u64::try_from(until.duration_since(self.at).as_micros()).unwrap_or(u64::MAX);
+        let ran_us = cpu_us.saturating_sub(self.cpu_us).min(wall_us);
+        let delayed_us = if wall_us - ran_us >= DELAY_WORTH_A_LOOK_US { self.delayed_us() } else { 0 };
+        let worked_us = ran_us.saturating_add(delayed_us).min(wall_us);
         self.time.cpu_us += worked_us;
         let waited_us = wall_us - worked_us;
         match cause {
@@ -43,8 +64,15 @@ impl Stopwatch {
             Waiting::Rate => self.time.rate_us += waited_us,
             Waiting::Leave => {}
         }
-        self.at = now;
+        self.at = until;
         self.cpu_us = cpu_us;
+    }
+
+    /// Since it was last asked: delays of short laps count with the next long one.
+    fn delayed_us(&mut self) -> u64 {
+        let before_us = self.delay_us;
+        self.delay_us = thread_delay_us();
+        self.delay_us.saturating_sub(before_us)
     }
 
     pub(crate) fn time(&self) -> LaneTime {
@@ -56,6 +84,12 @@ impl Stopwatch {
         std::mem::take(&mut self.time)
     }
 }
+
+/// The kernel's figure costs a file to be opened, some 5 us: at most 1 % of a lap so long.
+const DELAY_WORTH_A_LOOK_US: u64 = 500;
+
+/// A sender that has a unit for a lane sends it behind the one before; a second is several round trips, or the repair of a loss.
+const UNIT_ON_ITS_WAY_MAX: Duration = Duration::from_secs(1);
 
 /// Adds what another lane used.
 pub(crate) fn add(total: &mut LaneTime, lane: &LaneTime) {

@@ -8,7 +8,6 @@ use haul_engine::attribute::{self, Phases};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
-use haul_wire::limits::MIN_CHUNK_BYTES;
 use haul_wire::manifest::Item;
 use haul_wire::summary::PathNow;
 
@@ -213,9 +212,7 @@ impl Watch {
         let phases = person.phases();
         let (sender, receiver) = (&ends.sender, &ends.receiver);
         let lanes = self.lanes_most.load(Ordering::Relaxed);
-        let pieces = totals.files_moved.max(totals.bytes_moved.div_ceil(MIN_CHUNK_BYTES));
-        let busy = attribute::without_spare_lanes(&sender.time, lanes, pieces);
-        let shares = attribute::shares(&busy, &receiver.time, &sender.path.time);
+        let shares = attribute::shares(&sender.time, &receiver.time, &sender.path.time);
         let limit = attribute::limit(&phases, &shares).filter(|_| !nothing_moved);
         let lanes = if nothing_moved { 0 } else { lanes };
         let facts = Facts {

@@ -250,7 +250,7 @@ impl Estimator {
 
     /// What a lane had under way when a window held it. A little is forgotten each time, for windows that shrink.
     fn windows(&mut self, step: &Step) {
-        let full = step.lanes.iter().filter(|lane| lane.send_buffer_full || lane.receive_window_full());
+        let full = step.lanes.iter().filter(|lane| lane.send_buffer_full || lane.receive_window_full);
         let Some(most) = full.map(|lane| lane.in_flight_bytes).max() else { return };
         let kept = self.now.window_bytes - self.now.window_bytes / 32;
         self.now.window_bytes = most.max(kept);
@@ -264,9 +264,14 @@ impl Estimator {
             resent_bytes: step.resent_bytes,
             queueing_us: self.now.queueing_us,
             busy_us: sum(&|lane| lane.busy_us),
-            receive_window_us: sum(&|lane| lane.receive_window_us),
+            receive_window_us: sum(&|lane| match self.now.phase {
+                Phase::Steady if lane.receive_window_full => lane.busy_us,
+                // It grows along with the lane.
+                Phase::Ramp | Phase::Steady => lane.receive_window_us,
+            }),
             send_buffer_us: sum(&|lane| {
-                if lane.send_buffer_full { lane.busy_us.saturating_sub(lane.receive_window_us) } else { 0 }
+                let is_held = lane.send_buffer_full && !lane.receive_window_full;
+                if is_held { lane.busy_us.saturating_sub(lane.receive_window_us) } else { 0 }
             }),
             source_us: sum(&|lane| if lane.wants_data { lane.busy_us } else { 0 }),
         };

@@ -56,7 +56,7 @@ impl Held {
         (square_root(self.squares / self.seconds) / self.mean * 1000.0) as u32
     }
 
-    /// The receive window is what the kernel itself tells; of the rest, the first cause that applies.
+    /// What the kernel itself tells of the receive window is its; of the rest, the first cause that applies.
     fn add(&mut self, lane: &LaneStep, step: &Step, estimator: &Estimator, pacer: &Pacer) {
         let add = |sum: &mut u64, us: u64| *sum = sum.saturating_add(us);
         let now = &estimator.now;
@@ -72,6 +72,8 @@ impl Held {
             add(&mut time.contention_us, rest_us);
         } else if levels.queueing_us > levels.high_us || is_paced {
             add(&mut time.capacity_us, rest_us);
+        } else if lane.receive_window_full {
+            add(&mut time.receive_window_us, rest_us);
         } else if lane.send_buffer_full {
             add(&mut time.send_buffer_us, rest_us);
         } else if lane.wants_data {

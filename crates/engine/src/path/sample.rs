@@ -64,17 +64,12 @@ pub(super) struct LaneStep {
     pub(super) rtt_us: u32,
     /// Most the hosts let it have under way now; the kernels let that grow with the congestion window.
     pub(super) window_bytes: u64,
+    /// The receive window held the lane back.
+    pub(super) receive_window_full: bool,
     /// The send buffer held the lane back.
     pub(super) send_buffer_full: bool,
     /// The lane waits for its user and not for the network.
     pub(super) wants_data: bool,
-}
-
-impl LaneStep {
-    /// The receive window held the lane for most of its busy time.
-    pub(super) fn receive_window_full(&self) -> bool {
-        self.receive_window_us.saturating_mul(2) > self.busy_us && self.receive_window_us > 0
-    }
 }
 
 /// What all lanes did between two samples.
@@ -153,6 +148,10 @@ fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<L
     let fills_peer = now.peer_window_bytes > 0 && in_flight_bytes >= now.peer_window_bytes / 100 * FULL_PERCENT;
     let receive_window_us = now.receive_window_limited_us.saturating_sub(last.receive_window_limited_us).min(busy_us);
     let told_other = receive_window_us.saturating_mul(2) > busy_us;
+    // A lane that is paced stops just before the window does it, and the kernel then tells of a fraction only: with bbr and a
+    // window of 155 kB at 80 ms, of 28 %.
+    let is_smaller_buffer = fills_buffer && buffer_bytes < now.peer_window_bytes;
+    let receive_window_full = told_other || (has_cwnd_left && fills_peer && !is_smaller_buffer);
     let send_buffer_full = told_full || (has_cwnd_left && fills_buffer && !told_other);
     Some(LaneStep {
         delivered_bytes: now.delivered_bytes.saturating_sub(last.delivered_bytes),
@@ -164,6 +163,7 @@ fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<L
         cwnd_bytes: now.cwnd_bytes,
         rtt_us: now.rtt_us,
         window_bytes: [buffer_bytes, now.peer_window_bytes].into_iter().filter(|bytes| *bytes > 0).min().unwrap_or(0),
+        receive_window_full,
         send_buffer_full,
         wants_data: now.unsent_bytes == 0 && has_cwnd_left && !fills_buffer && !fills_peer,
     })

@@ -75,8 +75,8 @@ impl Lane<'_> {
                 self.publish_pending();
             }
             let header = self.input.array()?;
-            self.watch.lap(Waiting::Network);
             let header = UnitHeader::decode(&header).ok_or_else(|| broken("unknown unit"))?;
+            self.watch.lap_next_unit(header.kind == UnitKind::End);
             match header.kind {
                 UnitKind::End => return Ok(()),
                 UnitKind::Whole | UnitKind::Chunk => self.unit(header)?,
@@ -97,7 +97,10 @@ impl Lane<'_> {
         }
         let trailer = Trailer::decode(&self.input.array()?).ok_or_else(|| broken("unknown trailer"))?;
         self.watch.lap(Waiting::Network);
-        self.finish(arrival, trailer)
+        let finished = self.finish(arrival, trailer);
+        // Starting the write-back waits while the queue of a slow disk is full.
+        self.watch.lap(Waiting::Storage);
+        finished
     }
 
     /// The source's hash of a file that is kept.

@@ -94,11 +94,19 @@ impl Lane<'_> {
                     self.send()?;
                     let rests = self.shared.rests(number);
                     let units = self.shared.take(number, true);
-                    self.watch.lap(if rests { Waiting::Leave } else { Waiting::Work });
                     match units {
-                        Some(units) => units,
-                        None if self.shared.is_over() => break,
-                        None => continue,
+                        Some(units) => {
+                            self.watch.lap(if rests { Waiting::Leave } else { Waiting::Work });
+                            units
+                        }
+                        None if self.shared.is_over() => {
+                            self.wound_up(number);
+                            break;
+                        }
+                        None => {
+                            self.watch.lap(Waiting::Leave);
+                            continue;
+                        }
                     }
                 }
             };
@@ -109,6 +117,14 @@ impl Lane<'_> {
         self.append(&UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 }.encode());
         self.send()?;
         self.stream.finish_write()
+    }
+
+    /// The last wait of a lane was for no work: until the receipt of its last unit the data was under way, and then nothing was left.
+    fn wound_up(&mut self, number: u16) {
+        if let Some(at) = self.shared.last_receipt(number) {
+            self.watch.lap_until(Waiting::Network, at);
+        }
+        self.watch.lap(Waiting::Leave);
     }
 
     fn unit(&mut self, unit: Unit, file: &SourceItem) -> io::Result<()> {

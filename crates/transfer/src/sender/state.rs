@@ -1,5 +1,6 @@
 //! What the threads of a sender share: the open items, the queue, the rate limit.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -70,6 +71,8 @@ struct State {
     finished: bool,
     /// Lanes that the path does not need now.
     resting: Vec<u16>,
+    /// When the last receipt for a unit of each lane came.
+    receipts: BTreeMap<u16, Instant>,
 }
 
 pub(super) struct Shared {
@@ -101,6 +104,7 @@ impl Shared {
             walk_done: false,
             finished: false,
             resting: Vec::new(),
+            receipts: BTreeMap::new(),
         };
         Self {
             sources,
@@ -194,7 +198,11 @@ impl Shared {
     /// A chunk is verified at the target.
     pub(super) fn on_receipt(&self, index: u64, chunk: u32) {
         self.count_move();
-        self.lock().scheduler.receipt(Unit { index, chunk });
+        let (mut state, unit) = (self.lock(), Unit { index, chunk });
+        if let Some(lane) = state.scheduler.lane_of(unit) {
+            state.receipts.insert(lane, Instant::now());
+        }
+        state.scheduler.receipt(unit);
     }
 
     /// A chunk did not verify.
@@ -286,6 +294,11 @@ impl Shared {
     /// Whether a lane was told to rest.
     pub(super) fn rests(&self, lane: u16) -> bool {
         self.lock().resting.contains(&lane)
+    }
+
+    /// When the last receipt for a unit of this lane came.
+    pub(super) fn last_receipt(&self, lane: u16) -> Option<Instant> {
+        self.lock().receipts.get(&lane).copied()
     }
 
     /// Whether units wait that no lane has taken.
