@@ -12,7 +12,6 @@ mod filters;
 mod forms;
 mod host_to_host;
 mod lanes;
-mod limits;
 mod memory;
 mod probe;
 mod resume;
