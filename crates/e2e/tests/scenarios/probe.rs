@@ -110,7 +110,8 @@ fn a_far_side_that_dies_ends_it() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
     let running = probe(&lab, &["--time", "60", "alpha"]).start();
-    eventually("the far side runs", Duration::from_secs(20), || !lab.alpha().haul_processes().is_empty());
+    // ssh and the lanes. Before, what runs there may only be the start of the agent, which is tried again.
+    eventually("the lanes are up", Duration::from_secs(20), || established(&lab) > 1);
     lab.alpha().kill_haul();
     let outcome = running.wait();
     assert!([code::NETWORK, code::SSH].contains(&outcome.code()), "{outcome}");
