@@ -25,6 +25,7 @@ mod part;
 mod pattern;
 mod resolve;
 mod source;
+mod sweep;
 mod tree;
 mod typed;
 mod walk;

@@ -36,6 +36,11 @@ pub(crate) enum Hint {
 impl Names {
     /// Reads an open directory to its end, from its current position (the start, when freshly opened).
     pub(crate) fn read(dir: BorrowedFd<'_>) -> io::Result<Names> {
+        Self::read_only(dir, |_| true)
+    }
+
+    /// [`Names::read`], but remembers only the names that are wanted.
+    pub(crate) fn read_only(dir: BorrowedFd<'_>, wanted: impl Fn(&[u8]) -> bool) -> io::Result<Names> {
         let mut names = Names::default();
         let mut buffer = vec![MaybeUninit::uninit(); LISTING_BUFFER_BYTES];
         let mut listing = RawDir::new(dir, &mut buffer);
@@ -47,6 +52,9 @@ impl Names {
             let name = entry.file_name().to_bytes();
             // A broken or hostile file system must not make us leave the directory.
             if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
+                continue;
+            }
+            if !wanted(name) {
                 continue;
             }
             let len = u16::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidFilename)?;

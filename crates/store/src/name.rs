@@ -34,6 +34,13 @@ pub fn parse_haul_name(name: &[u8]) -> Option<u64> {
     exact.then(|| u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()).flatten()
 }
 
+/// The name of the journal that belongs to a part; `None` when `name` is not that of a part.
+pub(crate) fn journal_of_part(name: &[u8]) -> Option<Vec<u8>> {
+    parse_haul_name(name)?;
+    let stem = name.strip_suffix(PART_SUFFIX.as_bytes())?;
+    Some([stem, JOURNAL_SUFFIX.as_bytes()].concat())
+}
+
 /// Accepts only what names an entry beneath a root: no empty, `.` or `..` component, no leading or trailing slash, no
 /// NUL. The empty path is the root itself and accepted too.
 pub(crate) fn check_path(path: &[u8]) -> io::Result<()> {
@@ -101,6 +108,9 @@ mod tests {
         {
             assert_eq!(parse_haul_name(other.as_bytes()), None, "{other}");
         }
+        assert_eq!(journal_of_part(&part_name(b"foobar")), Some(journal_name(b"foobar")));
+        assert_eq!(journal_of_part(&journal_name(b"foobar")), None);
+        assert_eq!(journal_of_part(b".haul-x.part"), None);
     }
 
     #[test]

@@ -317,8 +317,12 @@ fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user: u32) -> i
         let create = WRITE_FLAGS | OFlags::CREATE | OFlags::EXCL;
         match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, create, owner_only)) {
             Ok(fd) => {
-                lock(&fd)?;
+                let locked = file::try_lock(fd.as_fd())?;
                 let stat = Stat::of_fd(&fd)?;
+                // Between the two calls it looked like a part left behind: whoever sweeps may hold or have removed it.
+                if !locked || stat.nlink == 0 {
+                    continue;
+                }
                 return Ok((fd, stat));
             }
             Err(Errno::EXIST) => {}
@@ -376,11 +380,11 @@ fn open_own(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<Option<(Ow
 }
 
 /// Another name could lead to a file somewhere else, which must not change with this one.
-fn is_own(stat: &Stat, user: u32) -> bool {
+pub(crate) fn is_own(stat: &Stat, user: u32) -> bool {
     stat.kind == Kind::File && stat.uid == user && stat.nlink == 1
 }
 
-fn is_still_there(dir: &Arc<OwnedFd>, name: &[u8], opened: &Stat) -> bool {
+pub(crate) fn is_still_there(dir: &OwnedFd, name: &[u8], opened: &Stat) -> bool {
     Stat::of_name(dir.as_fd(), name).is_ok_and(|now| now.is_same_inode(opened))
 }
 
@@ -399,7 +403,8 @@ fn unlink_if_there(dir: &Arc<OwnedFd>, name: &[u8]) -> io::Result<()> {
 }
 
 /// Readable too, so that what was written can be verified. Non-blocking, because a planted FIFO must not hold us.
-const WRITE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+pub(crate) const WRITE_FLAGS: OFlags =
+    OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// Unit of `st_blocks`, whatever the file system's own blocks are.
 const BLOCK_BYTES: u64 = 512;

@@ -174,6 +174,48 @@ fn a_new_part_takes_nothing_over_from_an_old_one() {
 }
 
 #[test]
+fn parts_that_nobody_will_go_on_with_are_swept() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let part = |name: &str| on_disk(&root, &part_name(name.as_bytes()));
+    for name in ["stale", "read-only", "with-journal", "linked", "foreign"] {
+        fs::write(part(name), b"half").unwrap();
+    }
+    fs::set_permissions(part("read-only"), fs::Permissions::from_mode(0o444)).unwrap();
+    fs::write(on_disk(&root, &journal_name(b"with-journal")), b"journal").unwrap();
+    fs::write(on_disk(&root, &journal_name(b"alone")), b"journal").unwrap();
+    fs::hard_link(part("linked"), root.join("other name")).unwrap();
+    fs::write(root.join("file"), b"whole").unwrap();
+    fs::write(root.join(".haul-0123.part"), b"not ours").unwrap();
+    symlink("file", part("symlink")).unwrap();
+    fs::create_dir(part("directory")).unwrap();
+    let is_root = haul_sys::process::is_root();
+    if is_root {
+        std::os::unix::fs::chown(part("foreign"), Some(12345), None).unwrap();
+    } else {
+        eprintln!("skipped in part: only root can give files away");
+        fs::remove_file(part("foreign")).unwrap();
+    }
+    let held = tree.new_part(b"held", false).unwrap();
+    let count = || fs::read_dir(&root).unwrap().count();
+    let before = count();
+
+    assert!(tree.sweep_parts(b""));
+    assert!(!part("stale").exists() && !part("read-only").exists());
+    assert_eq!(count(), before - 2, "all else stays");
+    assert!(!tree.sweep_parts(b""));
+    assert!(!tree.sweep_parts(b"missing") && !tree.sweep_parts(b"file"), "what cannot be listed is no error");
+
+    for name in ["held", "with-journal", "linked", "symlink", "directory", "none"] {
+        assert!(!tree.sweep_part_of(name.as_bytes()), "{name}");
+    }
+    held.commit(&Metadata::default(), false).unwrap();
+    fs::write(part("held"), b"half").unwrap();
+    assert!(tree.sweep_part_of(b"held"), "the lock went with the file");
+    assert_eq!((count(), root.join("held").exists()), (before - 2, true));
+}
+
+#[test]
 fn in_place_writes_into_the_file_itself() {
     let (dir, tree) = setup();
     let root = dir.path().join("root");

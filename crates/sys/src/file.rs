@@ -117,6 +117,11 @@ pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
+/// [`try_lock`] for a caller that would do harm by mistake: false, too, where locks do not work.
+pub fn try_lock_surely(file: BorrowedFd<'_>) -> bool {
+    rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)).is_ok()
+}
+
 /// Sets the permission bits of an open file, also one opened with `O_PATH` (through `/proc`).
 pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
     let (fd, mode) = (file.as_fd(), Mode::from_raw_mode(mode));
@@ -161,5 +166,6 @@ mod tests {
         assert!(try_lock(file.as_file().as_fd()).unwrap());
         let again = File::open(file.path()).unwrap();
         assert!(!try_lock(again.as_fd()).unwrap());
+        assert!(try_lock_surely(file.as_file().as_fd()) && !try_lock_surely(again.as_fd()));
     }
 }

@@ -272,6 +272,48 @@ fn a_source_that_changes_while_it_is_read_is_sent_once_more_as_it_is_then() {
     assert_eq!((report.failed, report.files_moved), (0, 2));
 }
 
+/// The agent of a killed run may finish a file that the next run has begun anew; when that is killed as well, the file
+/// stands, and a part beside it.
+#[test]
+fn a_part_beside_its_finished_file_goes_with_the_next_run() {
+    let bench = Bench::with_tree();
+    let run = |job: &Job| crate::run(job, Arc::new(Witness::default())).unwrap();
+    let mut job = bench.job();
+    run(&job);
+    let plant = |directory: &str, name: &str| {
+        let part = haul_store::part_name(name.as_bytes());
+        let path = bench.to().join(directory).join(std::str::from_utf8(&part).unwrap());
+        std::fs::write(path, b"half").unwrap();
+    };
+    plant("", "large");
+    plant("d3", "small3");
+    let modified = || std::fs::metadata(bench.to().join("d3")).unwrap().modified().unwrap();
+    let before = modified();
+    job.selection.dry_run = true;
+    run(&job);
+    assert_eq!(files(&bench.to()).len(), 203, "a dry run removes nothing");
+    job.selection.dry_run = false;
+    let report = run(&job);
+    bench.assert_equal();
+    assert_eq!((report.files_kept, report.files_moved, report.failed), (201, 0, 0));
+    let source = std::fs::metadata(bench.from().join("d3")).unwrap().modified().unwrap();
+    assert_eq!(modified(), source, "the time of the directory is set after the removal, not {before:?}");
+
+    // Files outside of directories stand in a target without an end in the manifest: one, with a new name, and several.
+    let large =
+        Endpoint { place: Place::Local, path: bench.from().join("large").into_os_string().into_encoded_bytes() };
+    plant("", "large");
+    let target = Endpoint { path: bench.to().join("large").into_os_string().into_encoded_bytes(), ..large.clone() };
+    run(&Job { sources: vec![large.clone()], target, ..bench.job() });
+    bench.assert_equal();
+    bench.write("second", 100);
+    let second = Endpoint { path: bench.from().join("second").into_os_string().into_encoded_bytes(), ..large.clone() };
+    plant("", "large");
+    plant("", "second");
+    run(&Job { sources: vec![large, second], ..bench.job() });
+    bench.assert_equal();
+}
+
 #[test]
 fn a_dry_run_changes_nothing_and_says_what_would_be_done() {
     let bench = Bench::with_tree();

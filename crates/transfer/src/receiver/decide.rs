@@ -19,6 +19,17 @@ pub(super) struct Decider {
     shared: Arc<Shared>,
     /// The directories that are open, outermost first. Bounded by the depth of a path.
     stack: Vec<Frame>,
+    loose: Loose,
+}
+
+/// Files outside all directories of the manifest: they stand in the root of the tree, which then has no end.
+#[derive(Default)]
+enum Loose {
+    #[default]
+    None,
+    /// Where it goes.
+    One(Vec<u8>),
+    Many,
 }
 
 struct Frame {
@@ -30,7 +41,7 @@ struct Frame {
 
 impl Decider {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, stack: Vec::new() }
+        Self { shared, stack: Vec::new(), loose: Loose::None }
     }
 
     /// Takes the next item. `is_retry`: it takes the place of one that changed, outside the order of the walk.
@@ -42,6 +53,12 @@ impl Decider {
         let fresh = !is_retry && self.enter_name(&item);
         match &item.kind {
             ItemKind::File { identity, blake3, .. } => {
+                if self.stack.is_empty() && !is_retry {
+                    self.loose = match self.loose {
+                        Loose::None => Loose::One(path.clone()),
+                        Loose::One(_) | Loose::Many => Loose::Many,
+                    };
+                }
                 self.file(index, &item, path, *identity, *blake3, fresh, is_retry);
             }
             ItemKind::Directory => self.directory(index, &item, &path, fresh),
@@ -51,6 +68,18 @@ impl Decider {
             ItemKind::Skipped { .. } | ItemKind::Failed { .. } => self.shared.settle(index, OutcomeKind::Nothing),
         }
         Ok(())
+    }
+
+    /// When all is settled: what [`Shared::sweep`] does at the ends of directories, for files outside of them.
+    pub(super) fn sweep_loose(&self) {
+        let swept = match &self.loose {
+            Loose::None => false,
+            Loose::One(path) => self.shared.sweep(|tree| tree.sweep_part_of(path)),
+            Loose::Many => self.shared.sweep(|tree| tree.sweep_parts(b"")),
+        };
+        if swept {
+            self.shared.root_changed();
+        }
     }
 
     /// A sender may only bring what was asked for: not a `.bashrc` beside the data.
@@ -222,7 +251,7 @@ impl Decider {
             let text = format!("nothing is deleted in {}: it could not be listed in full", shown(&path));
             self.shared.notice(Notice::Warning { text: convert::bounded(text) });
         }
-        let end = DirectoryEnd { path, directory: Some(frame.item), names };
+        let end = DirectoryEnd { path, directory: Some(frame.item), fresh: frame.fresh, names };
         self.shared.in_order(index, InOrder::DirectoryEnd(Arc::new(end)));
     }
 

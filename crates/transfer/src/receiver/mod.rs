@@ -4,7 +4,7 @@
 //!   loop            items -> decide: keep, make, ask for data
 //!   lane threads    data -> temporary file, hash -> verified -> receipt; small files: final name
 //!   settle thread   checkpoints and final names of large files; what has to wait for its turn in the manifest:
-//!                   hard links, times of directories, deletions
+//!                   hard links, times of directories, deletions, parts that nobody will go on with
 //! ```
 
 mod decide;
@@ -246,6 +246,7 @@ impl Session<'_> {
     }
 
     fn summarise(&mut self) -> Result<(), Error> {
+        self.decider.sweep_loose();
         self.shared.flush_remaining_directories()?;
         // The lanes are idle now; their time is entered when they end, so the summary is taken from what they told so far.
         self.channel.outbox().send(Control::Summary(self.shared.summary()));

@@ -106,7 +106,8 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     if dry_run {
         return;
     }
-    let dirty = shared.take_dirty(&end.path) || deleted;
+    let swept = !end.fresh && shared.sweep(|tree| tree.sweep_parts(&end.path));
+    let dirty = shared.take_dirty(&end.path) || deleted || swept;
     if let Some(directory) = &end.directory
         && let Err(error) = set_directory_metadata(shared, &end.path, directory)
     {

@@ -46,6 +46,8 @@ pub(super) struct DirectoryEnd {
     pub(super) path: Vec<u8>,
     /// The directory's own item with its metadata.
     pub(super) directory: Option<Arc<Item>>,
+    /// Made in this run: no killed run before it can have left anything in it.
+    pub(super) fresh: bool,
     /// Hashes of the names that the source has, when others are to be deleted.
     pub(super) names: Option<HashSet<u64>>,
 }
@@ -261,6 +263,16 @@ impl Shared {
     /// A name changed in the directory of `path`.
     pub(super) fn name_changed(&self, path: &[u8]) {
         self.lock().dirty.insert(parent(path).to_vec());
+    }
+
+    /// Removes parts that nobody will go on with, unless this job makes none.
+    pub(super) fn sweep(&self, sweep: impl FnOnce(&TargetTree) -> bool) -> bool {
+        !self.job.selection.dry_run && !self.job.selection.inplace && sweep(&self.tree)
+    }
+
+    /// A name changed in the root of the tree.
+    pub(super) fn root_changed(&self) {
+        self.lock().dirty.insert(Vec::new());
     }
 
     /// Whether names changed in this directory since the last flush; they count as flushed from now on.
