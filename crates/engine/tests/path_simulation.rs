@@ -215,6 +215,23 @@ fn a_slow_source_changes_nothing_and_is_not_called_network() {
 }
 
 #[test]
+fn after_an_outage_the_path_is_used_as_without_the_loop_at_least() {
+    for (mbit_per_s, rtt_ms) in [(100.0, 50), (1000.0, 228), (20.0, 20)] {
+        let link = Link::new(mbit_per_s, rtt_ms);
+        for at_ms in [200, 500, 900, 1_200, 1_700, 2_200, 3_000, 10_050] {
+            let cut = Setting::on(link).outage(at_ms, at_ms + 5_000).seconds(60);
+            let plain = Setting { plain_lanes: Some(16), ..cut.clone() }.run();
+            let outcome = cut.run();
+            let back_s = (at_ms + 5_000) as f64 / 1e3;
+            let (ours, theirs) = (outcome.rate(back_s, back_s + 12.0), plain.rate(back_s, back_s + 12.0));
+            check(&outcome, ours > 0.8 * theirs, "congestion control alone would not have come back sooner");
+            check(&outcome, outcome.rate(50.0, 60.0) > 0.9 * link.bytes_per_s, "the link is used again");
+            check(&outcome, !outcome.tuner.estimate().contended, "nobody else is blamed");
+        }
+    }
+}
+
+#[test]
 fn a_rate_limit_is_a_capacity() {
     let mut setting = Setting::on(Link::new(1000.0, 100));
     setting.supply = 10e6;

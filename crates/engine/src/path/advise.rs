@@ -12,6 +12,7 @@ use super::lanes::{Control, LaneCount, at_start, cubic_bytes_per_s, needed};
 use super::pacing::{Levels, Pacer};
 use super::remember::Remembered;
 use super::sample::{Sample, Step, Steps};
+use super::silence::Silence;
 use crate::plan::{self, NEAR_RTT_US};
 
 /// What the user asked for, what the host allows, and what an earlier job found.
@@ -60,6 +61,7 @@ pub struct Tuner {
     cpus: u16,
     is_near: bool,
     steps: Steps,
+    silence: Silence,
     estimator: Estimator,
     pacer: Pacer,
     lanes: LaneCount,
@@ -123,6 +125,7 @@ impl Tuner {
             cpus,
             is_near,
             steps: Steps::default(),
+            silence: Silence::default(),
             estimator,
             pacer,
             lanes,
@@ -143,6 +146,14 @@ impl Tuner {
     /// Takes a sample in; `Some` when something shall change.
     pub fn on_sample(&mut self, sample: &Sample) -> Option<Advice> {
         let step = self.steps.to(sample)?;
+        let now = &self.estimator.now;
+        if self.silence.on_step(&step, now.rtt_us, now.rtt_min_us) {
+            self.estimator.on_disturbed_step(&step);
+            self.pacer.on_disturbed_step(step.at_us, &self.estimator);
+            self.estimate_on_step();
+            self.held.on_step(&step, &self.estimator, &self.pacer);
+            return self.changed();
+        }
         self.estimator.on_step(&step);
         if !self.is_near && self.estimator.now.rtt_min_us < NEAR_RTT_US {
             return Some(self.turn_near());

@@ -165,6 +165,16 @@ impl Estimator {
         self.round_trips(step);
         self.losses(step);
         self.windows(step);
+        self.tally(step);
+    }
+
+    /// Takes in a step that tells nothing about the path: only what the lanes do in it counts, and nothing from before it afterwards.
+    pub(super) fn on_disturbed_step(&mut self, step: &Step) {
+        self.recent.clear();
+        self.tally(step);
+    }
+
+    fn tally(&mut self, step: &Step) {
         self.remember(step);
         let rtt_us = u64::from(self.now.rtt_us.max(1));
         let now = &mut self.now;

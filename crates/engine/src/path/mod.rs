@@ -25,6 +25,7 @@ mod pacing;
 mod remember;
 mod sample;
 mod share;
+mod silence;
 
 pub use advise::{Advice, Reasons, Tuner, Wishes};
 pub use estimate::{Confidence, Estimate, Limit, Phase};

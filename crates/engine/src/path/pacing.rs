@@ -155,6 +155,10 @@ impl Pacer {
 
     /// Takes one step in, after the estimator has.
     pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator) {
+        // Without acknowledgements the round-trip time is that of before: no queue can be seen, to stand or to be gone.
+        if step.delivered_bytes == 0 {
+            return;
+        }
         let levels = Levels::of(estimator);
         if levels.queueing_us > levels.high_us {
             self.standing_us = self.standing_us.saturating_add(step.us);
@@ -167,6 +171,19 @@ impl Pacer {
             State::Draining(drain) => self.draining(step, estimator, levels, drain),
             State::Holding(hold) => self.holding(step, estimator, levels, hold),
             State::Contended { until_us } => self.contended(step, estimator, levels, until_us),
+        }
+    }
+
+    /// Takes a step in that tells nothing about the path. What was known before it holds; what was being found out is looked for anew.
+    pub(super) fn on_disturbed_step(&mut self, at_us: u64, estimator: &Estimator) {
+        (self.standing_us, self.standing_delivered_bytes) = (0, 0);
+        match &mut self.state {
+            State::Draining(_) => self.state = State::Free,
+            State::Holding(hold) if !hold.remembered => {
+                hold.probing = false;
+                hold.next_us = at_us.saturating_add(Levels::of(estimator).probe_us());
+            }
+            State::Free | State::Holding(_) | State::Contended { .. } => {}
         }
     }
 

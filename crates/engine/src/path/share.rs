@@ -9,7 +9,19 @@ use super::sample::LaneReading;
 ///
 /// In equal parts, lanes that have only begun would leave most of theirs unused while they grow. So a lane that its window holds
 /// below an equal part takes what it can, and the others share the rest (max-min fairness). Lanes without data take nothing.
+///
+/// Never less than two segments for each round trip, which is what congestion control goes down to itself (RFC 5681, 3.1): the kernel
+/// keeps the moment computed for the next packet when the bound is lifted, and at a byte per second that would be half an hour away.
 pub fn bound_per_lane(bound_bytes_per_s: u64, lanes: &[LaneReading]) -> u64 {
+    let least = lanes.iter().map(two_segments).max().unwrap_or(1);
+    equal_parts(bound_bytes_per_s, lanes).max(least)
+}
+
+fn two_segments(lane: &LaneReading) -> u64 {
+    if lane.rtt_us == 0 { 1 } else { per_second(2 * u64::from(lane.mss_bytes), u64::from(lane.rtt_us)).max(1) }
+}
+
+fn equal_parts(bound_bytes_per_s: u64, lanes: &[LaneReading]) -> u64 {
     let mut reach: Vec<u64> = lanes.iter().filter(|lane| has_data(lane)).map(reach).collect();
     reach.sort_unstable();
     let mut left = bound_bytes_per_s;
@@ -71,5 +83,12 @@ mod tests {
         assert_eq!(bound_per_lane(1_000_000, &[busy, resting, resting]), 1_000_000);
         assert_eq!(bound_per_lane(1_000_000, &[resting]), 1_000_000);
         assert_eq!(bound_per_lane(0, &[busy]), 1);
+    }
+
+    #[test]
+    fn no_lane_is_held_below_two_segments_for_each_round_trip() {
+        let lane = LaneReading { mss_bytes: 1448, ..lane(2_000_000, 1) };
+        assert_eq!(bound_per_lane(1, &[lane, lane]), 2 * 1448 * 5);
+        assert_eq!(bound_per_lane(1_000_000, &[lane, lane]), 500_000);
     }
 }

@@ -66,6 +66,8 @@ pub struct World {
     lost: VecDeque<Notice>,
     /// Bytes per second the source has for all lanes; infinite by default.
     pub supply: f64,
+    /// From when and until when nothing comes through, in either direction: what waits, waits on, and what is sent is lost.
+    pub outage: Option<(u64, u64)>,
     random: u64,
 }
 
@@ -82,6 +84,7 @@ impl World {
             notices: VecDeque::new(),
             lost: VecDeque::new(),
             supply: f64::INFINITY,
+            outage: None,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         }
     }
@@ -93,10 +96,30 @@ impl World {
     /// One step. The first `ours` flows share the supply; the others have all they want.
     pub fn step(&mut self, is_ours: impl Fn(usize) -> bool) {
         self.now_us += self.step_us;
-        self.hear();
+        let down_until_us = self.down_until_us();
+        if down_until_us.is_none() {
+            self.hear();
+        }
         let parcels = self.send(is_ours);
-        self.arrive(parcels);
-        self.serve();
+        match down_until_us {
+            // Found out by a timeout, once something comes through again.
+            Some(until_us) => self.lose_all(until_us + self.link.rtt_us, parcels),
+            None => {
+                self.arrive(parcels);
+                self.serve();
+            }
+        }
+    }
+
+    fn down_until_us(&self) -> Option<u64> {
+        let (from_us, until_us) = self.outage?;
+        (from_us..until_us).contains(&self.now_us).then_some(until_us)
+    }
+
+    fn lose_all(&mut self, at_us: u64, parcels: Vec<Parcel>) {
+        if !parcels.is_empty() {
+            self.lost.push_back(Notice { at_us, sent_us: self.now_us, acked: false, parcels });
+        }
     }
 
     fn hear(&mut self) {

@@ -29,6 +29,8 @@ pub struct Setting {
     /// From then on the link has another rate.
     pub changes: Vec<(u64, f64)>,
     pub supply: f64,
+    /// See [`World::outage`].
+    pub outage: Option<(u64, u64)>,
     /// Without the tuner, this many lanes.
     pub plain_lanes: Option<u16>,
     /// How long the foreign flows are alone before we come.
@@ -55,6 +57,7 @@ impl Setting {
             foreign: Vec::new(),
             changes: Vec::new(),
             supply: f64::INFINITY,
+            outage: None,
             plain_lanes: None,
             late_s: 0,
             jitter_us: 0,
@@ -83,6 +86,11 @@ impl Setting {
     pub fn foreign(mut self, control: Control, from_s: u64, to_s: u64) -> Self {
         self.foreign.push((control, from_s * 1_000_000, to_s * 1_000_000));
         self
+    }
+
+    /// Nothing comes through between these milliseconds.
+    pub fn outage(self, from_ms: u64, until_ms: u64) -> Self {
+        Self { outage: Some((from_ms * 1000, until_ms * 1000)), ..self }
     }
 
     pub fn rate_from(mut self, at_s: u64, mbit_per_s: f64) -> Self {
@@ -213,6 +221,7 @@ impl Runner {
     fn new(setting: Setting) -> Self {
         let mut world = World::new(setting.link, setting.seed);
         world.supply = setting.supply;
+        world.outage = setting.outage;
         for (control, from_us, _) in &setting.foreign {
             let mut flow = Flow::new(*control, *from_us, 45e6, 32e6);
             if *control == Control::Constant {
