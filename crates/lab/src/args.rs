@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::lab::Engine;
+use crate::limits;
+use crate::request::LabJob;
 use crate::units::{Probability, Rate, Size, Time};
 
 /// A network in a box: runs any command in an emulated network.
@@ -92,15 +94,36 @@ pub struct EngineArgs {
     pub kernel: Option<PathBuf>,
 }
 
-/// A network to be measured.
+/// Networks to be measured.
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
-    /// The network.
+    /// A topology; without it, two hosts and the link that the flags describe
+    #[arg(value_name = "TOPOLOGY.toml", conflicts_with_all = LINK_FLAGS)]
+    pub topology: Option<PathBuf>,
+    /// Bits per second, both ways; of several, each with each round trip and each loss
+    #[arg(long, value_delimiter = ',', value_name = "RATE,...")]
+    pub rate: Vec<Rate>,
+    /// Round-trip times
+    #[arg(long, value_delimiter = ',', value_name = "TIME,...")]
+    pub rtt: Vec<Time>,
+    /// Shares of packets lost at random, each way
+    #[arg(long, value_delimiter = ',', value_name = "SHARE,...")]
+    pub loss: Vec<Probability>,
+    /// The rest of the link.
     #[command(flatten)]
-    pub network: NetworkArgs,
-    /// The engine.
-    #[command(flatten)]
-    pub engine: EngineArgs,
+    pub link: LinkArgs,
+    /// What carries the packets: emulated, virtual, uml, or several
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "emulated", value_name = "ENGINE,...")]
+    pub engine: Vec<Engine>,
+    /// The kernel for the engines virtual and uml [default: as for run]
+    #[arg(long, value_name = "PATH")]
+    pub kernel: Option<PathBuf>,
+    /// How often a lab may be measured until it is what was asked for
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=limits::MAX_CALIBRATIONS.into()))]
+    pub tries: u32,
+    /// Print a line of JSON for each lab instead of a table
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// An experiment.
@@ -187,7 +210,7 @@ pub struct ExecArgs {
 #[derive(Debug, Default, Args)]
 pub struct NetworkArgs {
     /// A topology; without it, the hosts client and server and the link that the flags describe
-    #[arg(value_name = "TOPOLOGY.toml", conflicts_with_all = ["rate", "rtt", "loss", "queue", "jitter", "reorder", "duplicate", "corrupt", "mtu", "stock"])]
+    #[arg(value_name = "TOPOLOGY.toml", conflicts_with_all = LINK_FLAGS)]
     pub topology: Option<PathBuf>,
     /// Bits per second, both ways [default: as fast as the emulator]
     #[arg(long)]
@@ -198,6 +221,14 @@ pub struct NetworkArgs {
     /// Share of packets lost at random, each way
     #[arg(long, value_name = "SHARE")]
     pub loss: Option<Probability>,
+    /// The rest of the link.
+    #[command(flatten)]
+    pub link: LinkArgs,
+}
+
+/// What a link has beside rate, delay and loss, and its hosts.
+#[derive(Clone, Debug, Default, Args)]
+pub struct LinkArgs {
     /// Bytes that may wait at each end [default: what the link carries in 100 ms or one round trip]
     #[arg(long, value_name = "SIZE")]
     pub queue: Option<Size>,
@@ -227,27 +258,58 @@ pub struct NetworkArgs {
     pub seed: u64,
 }
 
+/// Flags that a file stands instead of.
+const LINK_FLAGS: [&str; 10] =
+    ["rate", "rtt", "loss", "queue", "jitter", "reorder", "duplicate", "corrupt", "mtu", "stock"];
+
+impl CalibrateArgs {
+    /// Every rate with every round trip and every loss: what was asked for in words, and the topology. What was not given
+    /// takes no part.
+    pub fn grid(&self) -> Vec<LabJob> {
+        fn each<T: Copy>(values: &[T]) -> Vec<Option<T>> {
+            if values.is_empty() { vec![None] } else { values.iter().copied().map(Some).collect() }
+        }
+        let mut labs = Vec::new();
+        for rate in each(&self.rate) {
+            for rtt in each(&self.rtt) {
+                for loss in each(&self.loss) {
+                    let network = NetworkArgs { topology: None, rate, rtt, loss, link: self.link.clone() };
+                    let words = [
+                        rate.map(|rate| rate.to_string()),
+                        rtt.map(|rtt| rtt.to_string()),
+                        loss.map(|loss| format!("loss {loss}")),
+                    ];
+                    let asked = words.into_iter().flatten().collect();
+                    labs.push(LabJob { asked, topology: network.to_toml(None) });
+                }
+            }
+        }
+        labs
+    }
+}
+
 impl NetworkArgs {
     /// The topology of the flags, as TOML.
     pub fn to_toml(&self, cross: Option<Rate>) -> String {
+        let more = &self.link;
         let mut link: Vec<String> = vec!["name = 'wan'".into(), "ends = ['client', 'server']".into()];
         if let Some(rate) = self.rate {
             link.push(format!("rate = '{}bit'", rate.bits_per_s()));
         }
-        for (name, time) in [("rtt", self.rtt), ("jitter", self.jitter)] {
+        for (name, time) in [("rtt", self.rtt), ("jitter", more.jitter)] {
             link.extend(time.map(|time| format!("{name} = '{}ns'", time.0.as_nanos())));
         }
         let shares =
-            [("loss", self.loss), ("reorder", self.reorder), ("duplicate", self.duplicate), ("corrupt", self.corrupt)];
+            [("loss", self.loss), ("reorder", more.reorder), ("duplicate", more.duplicate), ("corrupt", more.corrupt)];
         for (name, share) in shares {
             link.extend(share.map(|share| format!("{name} = '{}'", share.share())));
         }
-        link.extend(self.queue.map(|queue| format!("queue = {}", queue.bytes)));
-        link.extend(self.mtu.map(|mtu| format!("mtu = {mtu}")));
+        link.extend(more.queue.map(|queue| format!("queue = {}", queue.bytes)));
+        link.extend(more.mtu.map(|mtu| format!("mtu = {mtu}")));
         let settings: BTreeMap<&str, &str> =
-            self.sysctl.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            more.sysctl.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let settings: Vec<String> = settings.iter().map(|(name, value)| format!("{name:?} = {value:?}")).collect();
-        let preset = if self.stock { "preset = 'stock', " } else { "" };
+        let preset = if more.stock { "preset = 'stock', " } else { "" };
         let host = format!("{{ {preset}sysctl = {{ {} }} }}", settings.join(", "));
         let traffic = cross.map_or(String::new(), |rate| {
             let rate = rate.bits_per_s();
@@ -255,7 +317,7 @@ impl NetworkArgs {
         });
         format!(
             "name = 'wan'\nseed = {}\nhosts = {{ client = {host}, server = {host} }}\n\n[[links]]\n{}\n{traffic}",
-            self.seed,
+            more.seed,
             link.join("\n")
         )
     }
@@ -298,6 +360,26 @@ mod tests {
         assert_eq!((link.loss.unwrap().share(), link.queue_bytes(Time::default())), (1e-4, 14_000_000));
         assert_eq!(topology.hosts["server"].sysctl.len(), 1);
         assert_eq!(topology.traffic.len(), 1);
+    }
+
+    #[test]
+    fn a_grid_has_every_rate_with_every_round_trip_and_loss() {
+        let grid = |line: &str| {
+            let typed = Typed::try_parse_from(line.split_whitespace()).unwrap();
+            let Action::Calibrate(calibrate) = typed.action else { panic!("calibrate") };
+            calibrate.grid()
+        };
+        let labs = grid("haul-lab calibrate --rate 10Mbit,1Gbit --rtt 2ms,228ms --loss 0,1e-3 --queue 1MB");
+        let asked: Vec<String> = labs.iter().map(|lab| lab.asked.join(" x ")).collect();
+        assert_eq!(asked.len(), 8);
+        assert_eq!((&*asked[1], &*asked[7]), ("10 Mbit/s x 2 ms x loss 0.001", "1 Gbit/s x 228 ms x loss 0.001"));
+        let link = Topology::parse(&labs[7].topology).unwrap().links[0].forth();
+        assert_eq!((link.loss.unwrap().share(), link.queue_bytes(Time::default())), (1e-3, 1_000_000));
+        assert_eq!(grid("haul-lab calibrate").len(), 1);
+        let engines = Typed::try_parse_from(["haul-lab", "calibrate", "--engine", "emulated,virtual"]).unwrap();
+        let Action::Calibrate(calibrate) = engines.action else { panic!("calibrate") };
+        assert_eq!(calibrate.engine, [Engine::Emulated, Engine::Virtual]);
+        assert!(Typed::try_parse_from(["haul-lab", "calibrate", "--tries", "0"]).is_err());
     }
 
     #[test]

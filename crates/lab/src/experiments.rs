@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::experiment::{self, DataSpec, ExperimentSpec, Here, Rivals, RunEvent, RunOptions, Testbed, TestbedError};
-use crate::inside::{EXIT_INVALID, Ended, LabError, os};
+use crate::inside::{EXIT_INTERRUPTED, EXIT_INVALID, Ended, LabError, os};
 use crate::lab::{Engine, Lab};
 use crate::request::ExperimentJob;
 use crate::topology::Topology;
@@ -124,6 +124,3 @@ fn line(event: &RunEvent<'_>) -> Option<String> {
 
 /// An experiment that is about one machine, not about a network.
 const LOOPBACK: &str = "loopback";
-
-/// As a shell says it of Ctrl-C.
-const EXIT_INTERRUPTED: u8 = 130;

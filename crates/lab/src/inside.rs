@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{WaitOptions, WaitStatus};
 
+use crate::calibrate::Grid;
 use crate::experiments;
 use crate::hosts::Hosts;
 use crate::lab::{Engine, Lab};
 use crate::programs;
-use crate::request::{Request, Task, Word};
+use crate::request::{CalibrateJob, LabJob, Request, Task, Word};
 use crate::sandbox;
 use crate::topology::{Topology, TopologyError};
 
@@ -83,7 +84,7 @@ pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabEr
     let (code, text, lab) = match &request.task {
         Task::Experiment(job) => return experiments::run(request.engine, job, &names, &interrupted, tell),
         Task::Command(words) => {
-            let mut lab = make(request, &names, tell)?;
+            let mut lab = make(request, &request.topology, &names, tell)?;
             for (host, line) in &request.with {
                 companion(lab.hosts(), host, line)?;
             }
@@ -94,19 +95,37 @@ pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabEr
             }
             (ExitCode::from(u8::try_from(shell_status(status)).unwrap_or(1)), String::new(), lab)
         }
-        Task::Calibrate => {
-            let mut lab = make(request, &names, tell)?;
-            let table = lab.calibrate().map_err(|cause| os("calibrate", cause))?;
-            let code = if table.holds() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) };
-            (code, table.text(), lab)
-        }
+        Task::Calibrate(job) => return calibrate(request, job, &names, &interrupted, tell),
     };
     let figures = if request.figures { lab.figures() } else { Vec::new() };
     Ok(Ended { code, text, figures })
 }
 
-fn make(request: &Request, names: &Path, tell: &mut dyn FnMut(&str)) -> Result<Lab, LabError> {
-    let topology = Topology::parse(&request.topology)?;
+/// Makes and measures labs one after the other.
+fn calibrate(
+    request: &Request,
+    job: &CalibrateJob,
+    names: &Path,
+    interrupted: &AtomicBool,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Ended, LabError> {
+    let mut measure = |lab: &LabJob| {
+        // What a host could not be given is no matter for what its links are.
+        let mut lab = make(request, &lab.topology, names, &mut |_| {})?;
+        lab.calibrate().map_err(|cause| os("calibrate", cause))
+    };
+    let grid = Grid::run(request.engine.word(), job, interrupted, &mut measure, tell)?;
+    let code = match (grid.interrupted, grid.holds()) {
+        (true, _) => ExitCode::from(EXIT_INTERRUPTED),
+        (false, true) => ExitCode::SUCCESS,
+        (false, false) => ExitCode::from(EXIT_INVALID),
+    };
+    let text = if job.json { grid.json() } else { grid.text() };
+    Ok(Ended { code, text, figures: Vec::new() })
+}
+
+fn make(request: &Request, topology: &str, names: &Path, tell: &mut dyn FnMut(&str)) -> Result<Lab, LabError> {
+    let topology = Topology::parse(topology)?;
     let lab = Lab::make(&topology, request.engine, &request.captures, names);
     let lab = lab.map_err(|cause| os("make the network", cause))?;
     lab.left_out().iter().for_each(|words| tell(&format!("warning: {words}")));
@@ -209,6 +228,9 @@ fn hint(cause: &io::Error) -> &'static str {
 
 /// The lab is not what was asked for: see the table.
 pub const EXIT_INVALID: u8 = 3;
+
+/// As a shell says it of Ctrl-C.
+pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// How long a command may take to end after Ctrl-C.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -13,10 +13,9 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::address::{self, DeviceKind, Kernel};
-use crate::calibrate::{self, Table};
+use crate::calibrate::{self, Effort, Table};
 use crate::experiment::Testbed;
 use crate::hosts::Hosts;
-use crate::limits;
 use crate::netem::{self, WIRES};
 use crate::network::Network;
 use crate::plan::Plan;
@@ -128,14 +127,16 @@ impl Lab {
 
     /// Measures the lab itself.
     pub fn calibrate(&mut self) -> io::Result<Table> {
-        let table = match &self.links {
-            Links::Emulated(network) => {
-                calibrate::run(&self.topology, &self.plan, &self.hosts, u64::MAX, &|| network.fault())
-            }
-            Links::Netem(_) => {
-                calibrate::run(&self.topology, &self.plan, &self.hosts, limits::MAX_PROBES_IN_GUEST, &|| None)
-            }
-        }?;
+        let effort = match self.engine {
+            Engine::Emulated => Effort::EMULATED,
+            Engine::Virtual => Effort::VIRTUAL,
+            Engine::Uml => Effort::UML,
+        };
+        let fault = || match &self.links {
+            Links::Emulated(network) => network.fault(),
+            Links::Netem(_) => None,
+        };
+        let table = calibrate::run(&self.topology, &self.plan, &self.hosts, effort, &fault)?;
         if !table.holds() {
             self.disbelief = Some("the lab is not what was asked for, see calibration.md".into());
         }

@@ -145,3 +145,10 @@ pub const MAX_RUNS_PER_DAY: u32 = 1000;
 pub const UML_TCP_MEMORY_EIGHTHS: [u64; 3] = [4, 5, 6];
 /// Probes of one stream in a guest kernel, which takes up to 100 us of real time for each packet: 3 s.
 pub const MAX_PROBES_IN_GUEST: u64 = 30_000;
+/// The same where the clock stands still meanwhile, so that only patience counts: a flood of twice 1 Gbit/s fills the 28.5 MB of
+/// 228 ms with 37,000 packets and then shows a full queue.
+pub const MAX_PROBES_IN_VIRTUAL_TIME: u64 = 60_000;
+/// Labs of one grid of calibrations: three engines with 64 are an hour in real time.
+pub const MAX_CELLS: usize = 64;
+/// Times that a lab is measured until it is what was asked for.
+pub const MAX_CALIBRATIONS: u32 = 10;

@@ -11,16 +11,15 @@ use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
-use haul_lab::args::{Action, EngineArgs, ExecArgs, ExperimentArgs, NetworkArgs, Typed};
+use haul_lab::args::{Action, CalibrateArgs, EngineArgs, ExecArgs, ExperimentArgs, Typed};
 use haul_lab::doctor::{self, State};
 use haul_lab::experiment::{EXPERIMENTS, ExperimentSpec};
 use haul_lab::lab::Engine;
 use haul_lab::plan::Plan;
-use haul_lab::request::{ExperimentJob, Request, Task};
+use haul_lab::request::{CalibrateJob, ExperimentJob, LabJob, Request, Task};
 use haul_lab::topology::Topology;
 use haul_lab::uml::{self, Clock};
-use haul_lab::units::Rate;
-use haul_lab::{experiments, inside, sandbox};
+use haul_lab::{experiments, inside, limits, sandbox};
 
 fn main() -> ExitCode {
     match run(Typed::parse().action) {
@@ -37,7 +36,10 @@ type Failure = Box<dyn std::error::Error>;
 fn run(action: Action) -> Result<ExitCode, Failure> {
     match action {
         Action::Run(run) => {
-            let topology = topology(&run.network, run.cross)?;
+            let topology = match &run.network.topology {
+                Some(path) => read(path)?,
+                None => run.network.to_toml(run.cross),
+            };
             let plan = Plan::of(&Topology::parse(&topology)?)?;
             for host in run.with.iter().map(|(host, _)| host).chain([&run.on]) {
                 if plan.host(host).is_none() {
@@ -58,11 +60,7 @@ fn run(action: Action) -> Result<ExitCode, Failure> {
             (request.host, request.with, request.figures) = (run.on, run.with, run.figures);
             start(request, &run.engine)
         }
-        Action::Calibrate(calibrate) => {
-            let topology = topology(&calibrate.network, None)?;
-            Plan::of(&Topology::parse(&topology)?)?;
-            start(request(topology, Task::Calibrate), &calibrate.engine)
-        }
+        Action::Calibrate(typed) => calibrate(typed),
         Action::Experiment(typed) => experiment(typed),
         Action::Kernel { dry } => {
             let kernel = uml::kernel::build(dry, &mut io::stdout().lock())?;
@@ -90,6 +88,44 @@ fn lab(request: &str) -> Result<ExitCode, Failure> {
     print!("{}", ended.text);
     ended.figures.iter().for_each(|line| eprintln!("{line}"));
     Ok(ended.code)
+}
+
+/// All labs with one engine after the other.
+fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
+    let labs = match &typed.topology {
+        Some(path) => vec![LabJob { asked: vec![path.display().to_string()], topology: read(path)? }],
+        None => typed.grid(),
+    };
+    if labs.len() > limits::MAX_CELLS {
+        return Err(format!("{} labs are too many for one table: at most {}", labs.len(), limits::MAX_CELLS).into());
+    }
+    // The one that holds the most on its way: a guest's memory must be enough for it.
+    let mut largest = (0, String::new());
+    for lab in &labs {
+        let topology = Topology::parse(&lab.topology)?;
+        Plan::of(&topology)?;
+        let memory = uml::memory_for(&topology, u64::MAX).bytes;
+        if memory > largest.0 {
+            largest = (memory, lab.topology.clone());
+        }
+    }
+    let job = CalibrateJob { labs, tries: typed.tries, json: typed.json };
+    let mut off = Vec::new();
+    for engine in &typed.engine {
+        let request = request(largest.1.clone(), Task::Calibrate(job.clone()));
+        match start(request, &EngineArgs { engine: Some(*engine), kernel: typed.kernel.clone() })? {
+            ExitCode::SUCCESS => {}
+            code if code == ExitCode::from(inside::EXIT_INVALID) => off.push(engine.word()),
+            code => return Ok(code),
+        }
+    }
+    if typed.engine.len() > 1 && !typed.json {
+        match off.is_empty() {
+            true => println!("\noverall: calibrated"),
+            false => println!("\noverall: invalid with engine {}", off.join(", ")),
+        }
+    }
+    Ok(if off.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(inside::EXIT_INVALID) })
 }
 
 fn experiment(typed: ExperimentArgs) -> Result<ExitCode, Failure> {
@@ -154,11 +190,8 @@ fn start(mut request: Request, engine: &EngineArgs) -> Result<ExitCode, Failure>
     Ok(ExitCode::from(status.code()))
 }
 
-fn topology(network: &NetworkArgs, cross: Option<Rate>) -> Result<String, Failure> {
-    match &network.topology {
-        Some(path) => Ok(fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?),
-        None => Ok(network.to_toml(cross)),
-    }
+fn read(path: &Path) -> Result<String, Failure> {
+    Ok(fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?)
 }
 
 /// Becomes the command in the other lab.

@@ -44,10 +44,30 @@ pub struct Request {
 pub enum Task {
     /// A command with its arguments.
     Command(Vec<Word>),
-    /// The lab measures itself and prints a table.
-    Calibrate,
+    /// Labs that measure themselves, one after the other, and a table.
+    Calibrate(CalibrateJob),
     /// An experiment: labs one after the other.
     Experiment(Box<ExperimentJob>),
+}
+
+/// What is to be calibrated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CalibrateJob {
+    /// In order.
+    pub labs: Vec<LabJob>,
+    /// How often each may be measured until it is what was asked for.
+    pub tries: u32,
+    /// Lines of JSON instead of a table.
+    pub json: bool,
+}
+
+/// A lab to be calibrated.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LabJob {
+    /// What makes it differ from the others, in words.
+    pub asked: Vec<String>,
+    /// TOML of [`crate::topology::Topology`].
+    pub topology: String,
 }
 
 /// An experiment and how it is to be run.

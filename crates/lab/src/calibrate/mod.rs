@@ -2,9 +2,11 @@
 //!
 //! Each direction of each link, one after the other, with our own probes between the two hosts at its ends:
 //! single datagrams for the delay, a stream at half the rate for the loss, a flood for rate and queue, several floods at once
-//! for fairness. Both ends read one clock, so delays are one-way.
+//! for fairness. Both ends read one clock, so delays are one-way. `table` says how far off it all is, `grid` does so for many links.
 
-use std::fmt::Write as _;
+mod grid;
+mod table;
+
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
@@ -16,59 +18,39 @@ use crate::limits;
 use crate::plan::{Plan, WireKind};
 use crate::shape::{Chance, Purpose};
 use crate::topology::{DirectionSpec, Topology};
-use crate::units::{Rate, Size, Time};
+use crate::units::Rate;
 
-/// What was found, a row for each figure.
-#[derive(Clone, Debug, Default)]
-pub struct Table {
-    rows: Vec<Row>,
-    fault: Option<String>,
+pub use grid::{Grid, GridCell};
+pub use table::{Figure, Row, Table};
+
+use table::LOSS_SIGMAS;
+
+/// What a calibration may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Probes of one stream. What cannot be seen with so few is left out.
+    pub most_packets: u64,
+    /// A flood is this much of the rate: more fills the queue with fewer packets, and takes more processor time.
+    pub flood: f64,
 }
 
-/// One figure of one direction.
-#[derive(Clone, Debug)]
-struct Row {
-    link: String,
-    figure: &'static str,
-    asked: String,
-    measured: String,
-    off: String,
-    holds: bool,
-}
-
-impl Table {
-    /// Whether every figure is as near as promised, and nothing disturbed the measurement.
-    pub fn holds(&self) -> bool {
-        self.fault.is_none() && self.rows.iter().all(|row| row.holds)
-    }
-
-    /// As Markdown, with a verdict as the last line.
-    pub fn text(&self) -> String {
-        let mut text = String::from("| link | figure | asked | measured | off by | |\n|---|---|---|---|---|---|\n");
-        for row in &self.rows {
-            let Row { link, figure, asked, measured, off, holds } = row;
-            let holds = if *holds { "ok" } else { "**off**" };
-            let _ = writeln!(text, "| {link} | {figure} | {asked} | {measured} | {off} | {holds} |");
-        }
-        let verdict = match (&self.fault, self.holds()) {
-            (Some(fault), _) => format!("invalid: {fault}"),
-            (None, true) => "calibrated: the lab is what was asked for".to_owned(),
-            (None, false) => "invalid: the lab is not what was asked for".to_owned(),
-        };
-        let _ = writeln!(text, "\n{verdict}");
-        text
-    }
+impl Effort {
+    /// Our own emulator: the processor carries little more than the link does, and packets cost nothing but their time.
+    pub const EMULATED: Effort = Effort { most_packets: u64::MAX, flood: 1.2 };
+    /// A guest whose clock stands still while it computes.
+    pub const VIRTUAL: Effort = Effort { most_packets: limits::MAX_PROBES_IN_VIRTUAL_TIME, flood: 2.0 };
+    /// A guest in real time.
+    pub const UML: Effort = Effort { most_packets: limits::MAX_PROBES_IN_GUEST, flood: 1.2 };
 }
 
 /// Measures every link.
 ///
-/// `fault` says why what was measured since it was last asked must not be believed. A stream of probes has at most
-/// `most_packets`; what cannot be seen with so few is left out.
+/// `fault` says why what was measured since it was last asked must not be believed.
 pub fn run(
     topology: &Topology,
     plan: &Plan,
     hosts: &Hosts,
-    most_packets: u64,
+    effort: Effort,
     fault: &dyn Fn() -> Option<String>,
 ) -> io::Result<Table> {
     let mut table = Table::default();
@@ -84,7 +66,7 @@ pub fn run(
             };
             let ((sender, _), (receiver, address)) = (end(from), end(1 - from));
             let link_name = format!("{} {sender} to {receiver}", wire.name);
-            let direction = Direction { hosts, sender, receiver, address, link_name, mtu: link.mtu, most_packets };
+            let direction = Direction { hosts, sender, receiver, address, link_name, mtu: link.mtu, effort };
             direction.measure(&spec, spec.queue_bytes(link.rtt()), link.has_large_segments(), &mut table)?;
         }
     }
@@ -99,7 +81,7 @@ struct Direction<'a> {
     address: Ipv4Addr,
     link_name: String,
     mtu: u32,
-    most_packets: u64,
+    effort: Effort,
 }
 
 /// What arrived of a stream of probes.
@@ -139,9 +121,9 @@ impl Direction<'_> {
         let median = median(&heard.delays);
         let sending = spec.rate.map_or(Duration::ZERO, |rate| rate.time_of(32 + UDP_AND_IP_BYTES + FRAMING_BYTES));
         let expected = asked_delay + jitter / 2 + sending;
-        let off = median.abs_diff(expected);
         let allowed = DELAY_TOLERANCE + jitter / 10;
-        self.row(table, "delay", Time(expected), Time(median), Time(off), !heard.delays.is_empty() && off <= allowed);
+        let [expected_s, median_s, allowed_s] = [expected, median, allowed].map(|time| time.as_secs_f64());
+        self.row(table, Figure::Delay, [expected_s, median_s, allowed_s], &heard);
 
         let asked_loss = expected_loss(spec);
         if asked_loss > 0.0 {
@@ -156,27 +138,17 @@ impl Direction<'_> {
             // What was lost on purpose had its time on the wire.
             let carried = (packets * wire) as f64 / (1.0 - asked_loss).max(0.01);
             let measured = carried / time.as_secs_f64().max(1e-9);
-            let off = measured / rate.bits_per_s() as f64 - 1.0;
-            let measured = Rate::from_bits_per_s(measured as u64).map_or("nothing".into(), |rate| rate.to_string());
-            self.row(table, "rate", rate, measured, format!("{:+.2} %", off * 100.0), off.abs() <= RATE_TOLERANCE);
+            let asked = rate.bits_per_s() as f64;
+            self.row(table, Figure::Rate, [asked, measured, asked * RATE_TOLERANCE], &heard);
 
-            let waited = full_queue(&heard.delays).saturating_sub(expected);
-            let measured = Size { bytes: rate.bytes_in(waited) };
-            let off = measured.bytes as f64 / queue_bytes.max(1) as f64 - 1.0;
-            let slack = (2 * u64::from(self.mtu) * if large { 44 } else { 1 }) as f64 / queue_bytes.max(1) as f64;
-            let holds = off.abs() <= QUEUE_TOLERANCE + slack;
-            let latest = asked_delay + jitter + rate.time_of(queue_bytes);
-            if self.flood_time(rate, queue_bytes) >= rate.time_of(queue_bytes) * 5 {
-                self.row(
-                    table,
-                    "queue",
-                    Size { bytes: queue_bytes },
-                    measured,
-                    format!("{:+.1} %", off * 100.0),
-                    holds,
-                );
+            let fill = self.fill_time(rate, queue_bytes);
+            if self.flood_time(rate, queue_bytes) >= fill.mul_f64(LEAST_FILLING) {
+                let waited = full_queue(&heard.delays).saturating_sub(expected);
+                let (asked, measured) = (queue_bytes as f64, rate.bytes_in(waited) as f64);
+                let slack = (2 * u64::from(self.mtu) * if large { 44 } else { 1 }) as f64;
+                self.row(table, Figure::Queue, [asked, measured, asked * QUEUE_TOLERANCE + slack], &heard);
             }
-            self.fairness(rate, large, latest, table)?;
+            self.fairness(rate, large, asked_delay + jitter, queue_bytes, table)?;
         }
         Ok(())
     }
@@ -189,48 +161,61 @@ impl Direction<'_> {
             None => Duration::ZERO,
         };
         let gap = gap.max(LEAST_LOSS_GAP);
-        let wanted = wanted.min(self.most_packets as f64);
+        let wanted = wanted.min(self.effort.most_packets as f64);
         let time = gap.mul_f64(wanted).min(LONGEST_LOSS_TIME);
         let stream = Stream { rate: None, gap, time, payload_bytes: LOSS_PAYLOAD_BYTES, at_once: 1, random: None };
         let heard = self.probe(&stream, spec.delay.unwrap_or_default().0)?;
         let measured = 1.0 - heard.received as f64 / heard.sent.max(1) as f64;
-        // Three standard deviations; losses that come together count as one each.
+        // Losses that come together count as one each.
         let length = spec.burst.map_or(1.0, |burst| burst.length);
         let sigma = (asked * (1.0 - asked) * length / heard.sent.max(1) as f64).sqrt();
-        let holds = (measured - asked).abs() <= 3.0 * sigma;
-        let off = format!("{:+.1} sigma of {} packets", (measured - asked) / sigma, heard.sent);
-        self.row(table, "loss", format!("{asked:.2e}"), format!("{measured:.2e}"), off, holds);
+        self.row(table, Figure::Loss, [asked, measured, LOSS_SIGMAS * sigma], &heard);
         Ok(())
     }
 
-    /// A fifth too much fills the queue in five times its own time.
+    /// How long a flood takes to fill the queue: a fifth too much fills it in five times its own time.
+    fn fill_time(&self, rate: Rate, queue_bytes: u64) -> Duration {
+        rate.time_of(queue_bytes).div_f64(self.effort.flood - 1.0)
+    }
+
     fn flood_time(&self, rate: Rate, queue_bytes: u64) -> Duration {
-        let fill = rate.time_of(queue_bytes) * 5;
-        (fill * 2).clamp(SHORTEST_FLOOD, LONGEST_FLOOD).min(self.longest(rate))
+        (self.fill_time(rate, queue_bytes) * 2).clamp(SHORTEST_FLOOD, LONGEST_FLOOD).min(self.longest(rate))
     }
 
     /// The time of as many packets as there may be.
     fn longest(&self, rate: Rate) -> Duration {
-        rate.time_of(u64::from(self.mtu) * 5 / 6).mul_f64(self.most_packets as f64)
+        rate.time_of(u64::from(self.mtu)).div_f64(self.effort.flood).mul_f64(self.effort.most_packets as f64)
     }
 
     fn flood(&self, rate: Rate, large: bool, delay: Duration, queue_bytes: u64) -> io::Result<Heard> {
-        let payload_bytes = self.mtu as usize - UDP_AND_IP_BYTES as usize;
-        let at_once = if large { (64_000 / payload_bytes).max(1) } else { 1 };
-        let fill = rate.time_of(queue_bytes) * 5;
-        let time = self.flood_time(rate, queue_bytes);
-        let more = Rate::from_bits_per_s(rate.bits_per_s().saturating_mul(6) / 5);
-        let stream = Stream { rate: more, gap: Duration::ZERO, time, payload_bytes, at_once, random: None };
-        self.probe(&stream, delay + fill)
+        let stream = self.full_packets(rate, self.effort.flood, large, self.flood_time(rate, queue_bytes));
+        self.probe(&stream, delay + rate.time_of(queue_bytes))
     }
 
-    /// Several floods share the link: R. Jain's index of what each got, 1 when all got the same.
-    fn fairness(&self, rate: Rate, large: bool, latest: Duration, table: &mut Table) -> io::Result<()> {
+    /// A stream of the largest packets, at a share of a rate.
+    fn full_packets(&self, rate: Rate, share: f64, large: bool, time: Duration) -> Stream {
         let payload_bytes = self.mtu as usize - UDP_AND_IP_BYTES as usize;
         let at_once = if large { (64_000 / payload_bytes).max(1) } else { 1 };
-        let each = Rate::from_bits_per_s(rate.bits_per_s() * 6 / 5 / FAIR_FLOODS as u64);
+        let rate = Rate::from_bits_per_s((rate.bits_per_s() as f64 * share) as u64);
+        Stream { rate, gap: Duration::ZERO, time, payload_bytes, at_once, random: None }
+    }
+
+    /// Several floods share the link: R. Jain's index of what each got, 1 when all got the same. Left out where they would not
+    /// fill the queue, since nothing is shared then.
+    fn fairness(
+        &self,
+        rate: Rate,
+        large: bool,
+        delay: Duration,
+        queue_bytes: u64,
+        table: &mut Table,
+    ) -> io::Result<()> {
+        let latest = delay + rate.time_of(queue_bytes);
         let time = FAIR_TIME.max(latest * 10).min(LONGEST_FLOOD).min(self.longest(rate));
-        let stream = Stream { rate: each, gap: Duration::ZERO, time, payload_bytes, at_once, random: None };
+        if time < self.fill_time(rate, queue_bytes).mul_f64(LEAST_FILLING) {
+            return Ok(());
+        }
+        let stream = self.full_packets(rate, self.effort.flood / FAIR_FLOODS as f64, large, time);
         let heard = std::thread::scope(|scope| {
             let floods: Vec<_> = (0..FAIR_FLOODS)
                 .map(|number| Stream { random: Some(number as u64), ..stream })
@@ -243,8 +228,12 @@ impl Direction<'_> {
         let (sum, squares) =
             shares.iter().fold((0.0, 0.0), |(sum, squares), share| (sum + share, squares + share * share));
         let index = sum * sum / (shares.len() as f64 * squares).max(f64::MIN_POSITIVE);
-        let off = format!("{FAIR_FLOODS} floods of {rate} x 0.3");
-        self.row(table, "fairness", format!("> {LEAST_FAIR}"), format!("{index:.4}"), off, index > LEAST_FAIR);
+        let all = Heard {
+            sent: heard.iter().map(|heard| heard.sent).sum(),
+            received: heard.iter().map(|heard| heard.received).sum(),
+            ..Heard::default()
+        };
+        self.row(table, Figure::Fairness, [1.0, index, 1.0 - LEAST_FAIR], &all);
         Ok(())
     }
 
@@ -276,17 +265,8 @@ impl Direction<'_> {
         Ok(heard)
     }
 
-    fn row(
-        &self,
-        table: &mut Table,
-        figure: &'static str,
-        asked: impl ToString,
-        measured: impl ToString,
-        off: impl ToString,
-        holds: bool,
-    ) {
-        let (asked, measured, off) = (asked.to_string(), measured.to_string(), off.to_string());
-        table.rows.push(Row { link: self.link_name.clone(), figure, asked, measured, off, holds });
+    fn row(&self, table: &mut Table, figure: Figure, numbers: [f64; 3], heard: &Heard) {
+        table.rows.push(Row::new(&self.link_name, figure, numbers, [heard.sent, heard.received]));
     }
 }
 
@@ -380,6 +360,9 @@ const DELAY_TOLERANCE: Duration = Duration::from_micros(200);
 /// As the issue of the lab asks.
 const RATE_TOLERANCE: f64 = 0.01;
 const QUEUE_TOLERANCE: f64 = 0.05;
+/// A flood shows how long a queue is when it lasts so much longer than filling it takes: then at least a fifth of what arrives in its
+/// second half has waited behind a full one (at a flood of twice the rate 22 %, at 1.2 times 34 %), and [`full_queue`] asks for a tenth.
+const LEAST_FILLING: f64 = 1.25;
 
 /// Jain's index that equal floods through one queue must reach; 4 with shares of 22, 24, 26 and 28 % have 0.992.
 const LEAST_FAIR: f64 = 0.98;

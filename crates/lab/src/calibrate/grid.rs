@@ -1,0 +1,214 @@
+//! Calibrates one lab after the other, each again when it was not what was asked for: a table of rate x delay x loss.
+//!
+//! The seed of a lab stays the same when it is measured again, so that a loss that is off by chance is off once more: only what the
+//! machine did meanwhile may get better.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use super::{Figure, Row, Table};
+use crate::request::{CalibrateJob, LabJob};
+
+/// What came of all labs.
+#[derive(Debug)]
+pub struct Grid<'a> {
+    engine: &'a str,
+    cells: Vec<GridCell<'a>>,
+    /// The user ended it before the last one.
+    pub interrupted: bool,
+}
+
+/// One lab, measured for the last time.
+#[derive(Debug, Serialize)]
+pub struct GridCell<'a> {
+    /// What carries the packets.
+    engine: &'a str,
+    /// Bits per second, round trip and loss as they were asked for.
+    asked: &'a [String],
+    /// How often it was measured.
+    measured: u32,
+    holds: bool,
+    #[serde(flatten)]
+    table: Table,
+}
+
+impl<'a> Grid<'a> {
+    /// Measures all labs of the job by `measure`, and those that do not hold again, at most [`CalibrateJob::tries`] times in all.
+    pub fn run<E>(
+        engine: &'a str,
+        job: &'a CalibrateJob,
+        interrupted: &AtomicBool,
+        measure: &mut dyn FnMut(&LabJob) -> Result<Table, E>,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Grid<'a>, E> {
+        let mut grid = Grid { engine, cells: Vec::new(), interrupted: false };
+        for (number, lab) in job.labs.iter().enumerate() {
+            let mut measured = 0;
+            let table = loop {
+                if interrupted.load(Ordering::Relaxed) {
+                    grid.interrupted = true;
+                    return Ok(grid);
+                }
+                let table = measure(lab)?;
+                measured += 1;
+                if job.labs.len() > 1 || !table.holds() {
+                    let state = if table.holds() { "ok".to_owned() } else { table.complaints().join("; ") };
+                    tell(&format!("{} of {}, {}: {state}", number + 1, job.labs.len(), lab.asked.join(" x ")));
+                }
+                if table.holds() || measured >= job.tries {
+                    break table;
+                }
+            };
+            let holds = table.holds();
+            grid.cells.push(GridCell { engine, asked: &lab.asked, measured, holds, table });
+        }
+        Ok(grid)
+    }
+
+    /// Whether all labs are what was asked for.
+    pub fn holds(&self) -> bool {
+        !self.interrupted && self.cells.iter().all(|cell| cell.holds)
+    }
+
+    /// A line of JSON for each lab.
+    pub fn json(&self) -> String {
+        let line = |cell: &GridCell<'_>| {
+            let line = serde_json::to_string(cell).expect("a table has only texts and numbers");
+            format!("{line}\n")
+        };
+        self.cells.iter().map(line).collect()
+    }
+
+    /// As Markdown: all figures of one lab, or a line for each of several, with a verdict as the last line.
+    pub fn text(&self) -> String {
+        if let [cell] = &self.cells[..]
+            && !self.interrupted
+        {
+            return cell.table.text();
+        }
+        let mut text = format!("Engine {}: asked, measured, off by; the worse of both directions.\n\n", self.engine);
+        let head: Vec<&str> = Figure::ALL.iter().map(|figure| figure.word()).collect();
+        let _ = writeln!(text, "| asked | {} | |", head.join(" | "));
+        let _ = writeln!(text, "|---|{}---|", "---|".repeat(head.len()));
+        for cell in &self.cells {
+            let figures: Vec<String> =
+                Figure::ALL.iter().map(|figure| cell.table.worst(*figure).map_or("-".into(), in_a_cell)).collect();
+            let state = match (cell.holds, cell.measured) {
+                (true, 1) => "ok".to_owned(),
+                (true, times) => format!("ok, measured {times} times"),
+                (false, times) => format!("**invalid**, measured {times} times"),
+            };
+            let _ = writeln!(text, "| {} | {} | {state} |", cell.asked.join(" x "), figures.join(" | "));
+        }
+        text.push('\n');
+        for cell in self.cells.iter().filter(|cell| !cell.holds) {
+            let _ = writeln!(text, "- {}: {}", cell.asked.join(" x "), cell.table.complaints().join("; "));
+        }
+        if !self.cells.iter().all(|cell| cell.holds) {
+            text.push('\n');
+        }
+        let holding = self.cells.iter().filter(|cell| cell.holds).count();
+        let verdict = match (self.interrupted, self.holds()) {
+            (true, _) => "interrupted",
+            (false, true) => "calibrated",
+            (false, false) => "invalid",
+        };
+        let _ = writeln!(text, "{verdict}: {holding} of {} labs are what was asked for", self.cells.len());
+        text
+    }
+}
+
+fn in_a_cell(row: &Row) -> String {
+    let (asked, measured) = (row.show(row.asked), row.show(row.measured));
+    let text = match (row.figure, row.interval()) {
+        (Figure::Fairness, _) => measured,
+        (_, Some([least, most])) => format!("{asked}, {measured} ({} to {})", row.show(least), row.show(most)),
+        (_, None) => format!("{asked}, {measured}, {}", row.off()),
+    };
+    if row.holds { text } else { format!("**{text}**") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(measured: f64) -> Table {
+        let row = Row::new("wan client to server", Figure::Rate, [1e9, measured, 1e7], [1000, 900]);
+        Table { rows: vec![row], fault: None }
+    }
+
+    fn job(tries: u32) -> CalibrateJob {
+        let lab = |rate: &str| LabJob { asked: vec![rate.to_owned(), "50 ms".into()], topology: rate.to_owned() };
+        CalibrateJob { labs: vec![lab("10 Mbit/s"), lab("1 Gbit/s")], tries, json: false }
+    }
+
+    /// The first lab is good at its third measurement, the second at once.
+    fn run(job: &CalibrateJob) -> (Grid<'_>, Vec<String>) {
+        let mut rates = vec![0.9e9, 0.95e9, 1e9];
+        let mut told = Vec::new();
+        let mut measure = |lab: &LabJob| -> Result<Table, String> {
+            match lab.topology.as_str() {
+                "1 Gbit/s" => Ok(table(1.001e9)),
+                _ => Ok(table(rates.remove(0))),
+            }
+        };
+        let grid =
+            Grid::run("emulated", job, &AtomicBool::new(false), &mut measure, &mut |line| told.push(line.into()));
+        (grid.unwrap(), told)
+    }
+
+    #[test]
+    fn a_lab_that_is_off_is_measured_again() {
+        let job = job(3);
+        let (grid, told) = run(&job);
+        assert!(grid.holds());
+        insta::assert_snapshot!(grid.text(), @r"
+        Engine emulated: asked, measured, off by; the worse of both directions.
+
+        | asked | delay | rate | loss | queue | fairness | |
+        |---|---|---|---|---|---|---|
+        | 10 Mbit/s x 50 ms | - | 1 Gbit/s, 1 Gbit/s, +0.00 % | - | - | - | ok, measured 3 times |
+        | 1 Gbit/s x 50 ms | - | 1 Gbit/s, 1.001 Gbit/s, +0.10 % | - | - | - | ok |
+
+        calibrated: 2 of 2 labs are what was asked for
+        ");
+        insta::assert_snapshot!(told.join("\n"), @r"
+        1 of 2, 10 Mbit/s x 50 ms: wan client to server: rate 900 Mbit/s instead of 1 Gbit/s (-10.00 %)
+        1 of 2, 10 Mbit/s x 50 ms: wan client to server: rate 950 Mbit/s instead of 1 Gbit/s (-5.00 %)
+        1 of 2, 10 Mbit/s x 50 ms: ok
+        2 of 2, 1 Gbit/s x 50 ms: ok
+        ");
+    }
+
+    #[test]
+    fn and_stays_invalid_when_it_is_off_each_time() {
+        let job = job(2);
+        let (grid, _) = run(&job);
+        assert!(!grid.holds());
+        insta::assert_snapshot!(grid.text(), @r"
+        Engine emulated: asked, measured, off by; the worse of both directions.
+
+        | asked | delay | rate | loss | queue | fairness | |
+        |---|---|---|---|---|---|---|
+        | 10 Mbit/s x 50 ms | - | **1 Gbit/s, 950 Mbit/s, -5.00 %** | - | - | - | **invalid**, measured 2 times |
+        | 1 Gbit/s x 50 ms | - | 1 Gbit/s, 1.001 Gbit/s, +0.10 % | - | - | - | ok |
+
+        - 10 Mbit/s x 50 ms: wan client to server: rate 950 Mbit/s instead of 1 Gbit/s (-5.00 %)
+
+        invalid: 1 of 2 labs are what was asked for
+        ");
+        let line: serde_json::Value = serde_json::from_str(grid.json().lines().next().unwrap()).unwrap();
+        assert_eq!(line["holds"], false);
+        assert_eq!(line["rows"][0]["measured"], 0.95e9);
+    }
+
+    #[test]
+    fn an_interrupted_grid_says_what_it_has() {
+        let job = job(1);
+        let grid = Grid::run("emulated", &job, &AtomicBool::new(true), &mut |_| Err("not asked"), &mut |_| {}).unwrap();
+        assert!(grid.interrupted && !grid.holds());
+        assert!(grid.text().ends_with("interrupted: 0 of 0 labs are what was asked for\n"), "{}", grid.text());
+    }
+}

@@ -1,0 +1,229 @@
+//! What a calibration found: a row for each figure of each direction, with what was asked, what was measured, and what the two may
+//! differ by.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::units::{Rate, Size, Time};
+
+/// What was found of one lab.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Table {
+    /// Direction by direction.
+    pub rows: Vec<Row>,
+    /// Why none of it must be believed.
+    pub fault: Option<String>,
+}
+
+/// One figure of one direction. Numbers are in the unit of the figure, see [`Figure`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The link, and the hosts in the direction of the packets.
+    pub link: String,
+    /// What was measured.
+    pub figure: Figure,
+    /// As the topology says.
+    pub asked: f64,
+    /// As it is.
+    pub measured: f64,
+    /// By how much they may differ.
+    pub allowed: f64,
+    /// Whether they differ by no more.
+    pub holds: bool,
+    /// Probes that were sent.
+    pub packets: u64,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Figure {
+    /// Of single packets one way, the time for sending them included; seconds, the median.
+    Delay,
+    /// Of a flood on the wire; bits per second.
+    Rate,
+    /// Share of packets.
+    Loss,
+    /// Bytes that wait at most.
+    Queue,
+    /// R. Jain's index of equal floods: 1 when all get the same.
+    Fairness,
+}
+
+impl Row {
+    /// Holds when the two differ by no more than is allowed, and anything came at all.
+    pub(super) fn new(link: &str, figure: Figure, [asked, measured, allowed]: [f64; 3], packets: [u64; 2]) -> Row {
+        let [sent, received] = packets;
+        let holds = received > 0 && (measured - asked).abs() <= allowed;
+        Row { link: link.to_owned(), figure, asked, measured, allowed, holds, packets: sent }
+    }
+
+    /// In its unit.
+    pub(super) fn show(&self, value: f64) -> String {
+        match self.figure {
+            Figure::Delay => Time(Duration::try_from_secs_f64(value).unwrap_or_default()).to_string(),
+            Figure::Rate => Rate::from_bits_per_s(value as u64).map_or("nothing".into(), |rate| rate.to_string()),
+            Figure::Loss => format!("{value:.2e}"),
+            Figure::Queue => Size { bytes: value as u64 }.to_string(),
+            Figure::Fairness => format!("{value:.4}"),
+        }
+    }
+
+    /// How far the one is from the other, in words.
+    pub(super) fn off(&self) -> String {
+        let difference = self.measured - self.asked;
+        match self.figure {
+            Figure::Delay => format!("{:+.3} ms", difference * 1e3),
+            Figure::Rate | Figure::Queue => format!("{:+.2} %", difference / self.asked.max(f64::MIN_POSITIVE) * 100.0),
+            Figure::Loss => {
+                let sigma = difference / self.allowed.max(f64::MIN_POSITIVE) * LOSS_SIGMAS;
+                format!("{sigma:+.1} sigma of {} packets", self.packets)
+            }
+            Figure::Fairness => format!("{difference:+.4}"),
+        }
+    }
+
+    /// The shares that a loss may have when this much of that many packets was lost: the interval of E. B. Wilson (1927), which is
+    /// where the asked share must lie to be within [`LOSS_SIGMAS`]. None for other figures.
+    pub(super) fn interval(&self) -> Option<[f64; 2]> {
+        if self.figure != Figure::Loss || self.packets == 0 {
+            return None;
+        }
+        let z2 = LOSS_SIGMAS * LOSS_SIGMAS;
+        // Losses that come together count as one each: the packets that the allowance stands for.
+        let packets = z2 * self.asked * (1.0 - self.asked) / (self.allowed * self.allowed).max(f64::MIN_POSITIVE);
+        let (share, scale) = (self.measured, 1.0 + z2 / packets);
+        let middle = share + z2 / (2.0 * packets);
+        let half = (z2 * (share * (1.0 - share) / packets + z2 / (4.0 * packets * packets))).sqrt();
+        Some([((middle - half) / scale).max(0.0), ((middle + half) / scale).min(1.0)])
+    }
+
+    /// 1 is just allowed.
+    fn share_of_allowed(&self) -> f64 {
+        match self.holds {
+            true => (self.measured - self.asked).abs() / self.allowed.max(f64::MIN_POSITIVE),
+            // Nothing may have come, which is no small difference.
+            false => f64::INFINITY,
+        }
+    }
+}
+
+impl Figure {
+    /// As columns stand.
+    pub const ALL: [Figure; 5] = [Figure::Delay, Figure::Rate, Figure::Loss, Figure::Queue, Figure::Fairness];
+
+    /// In tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Figure::Delay => "delay",
+            Figure::Rate => "rate",
+            Figure::Loss => "loss",
+            Figure::Queue => "queue",
+            Figure::Fairness => "fairness",
+        }
+    }
+}
+
+impl Table {
+    /// Whether every figure is as near as promised, and nothing disturbed the measurement.
+    pub fn holds(&self) -> bool {
+        self.fault.is_none() && self.rows.iter().all(|row| row.holds)
+    }
+
+    /// The direction that is further off; none when the figure was not looked at.
+    pub fn worst(&self, figure: Figure) -> Option<&Row> {
+        let rows = self.rows.iter().filter(|row| row.figure == figure);
+        rows.max_by(|one, other| one.share_of_allowed().total_cmp(&other.share_of_allowed()))
+    }
+
+    /// What is wrong, in a line each.
+    pub fn complaints(&self) -> Vec<String> {
+        let off = self.rows.iter().filter(|row| !row.holds);
+        let lines = off.map(|row| {
+            let (asked, measured) = (row.show(row.asked), row.show(row.measured));
+            format!("{}: {} {measured} instead of {asked} ({})", row.link, row.figure.word(), row.off())
+        });
+        self.fault.iter().cloned().chain(lines).collect()
+    }
+
+    /// As Markdown, with a verdict as the last line.
+    pub fn text(&self) -> String {
+        let mut text = String::from("| link | figure | asked | measured | off by | |\n|---|---|---|---|---|---|\n");
+        for row in &self.rows {
+            let (asked, measured) = (row.show(row.asked), row.show(row.measured));
+            let holds = if row.holds { "ok" } else { "**off**" };
+            let (link, figure, off) = (&row.link, row.figure.word(), row.off());
+            let _ = writeln!(text, "| {link} | {figure} | {asked} | {measured} | {off} | {holds} |");
+        }
+        let verdict = match (&self.fault, self.holds()) {
+            (Some(fault), _) => format!("invalid: {fault}"),
+            (None, true) => "calibrated: the lab is what was asked for".to_owned(),
+            (None, false) => "invalid: the lab is not what was asked for".to_owned(),
+        };
+        let _ = writeln!(text, "\n{verdict}");
+        text
+    }
+}
+
+/// How many standard deviations a measured loss may be off: 0.3 % of all good labs are called off.
+pub(super) const LOSS_SIGMAS: f64 = 3.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(figure: Figure, numbers: [f64; 3]) -> Row {
+        Row::new("wan client to server", figure, numbers, [20_000, 19_000])
+    }
+
+    #[test]
+    fn figures_have_their_units_and_the_worse_direction_counts() {
+        let rows = vec![
+            row(Figure::Delay, [0.114, 0.114_031, 0.0002]),
+            row(Figure::Delay, [0.114, 0.113_9, 0.0002]),
+            row(Figure::Rate, [1e9, 1.002e9, 1e7]),
+            row(Figure::Queue, [28_500_000.0, 28_400_000.0, 1e6]),
+            row(Figure::Fairness, [1.0, 0.9999, 0.02]),
+        ];
+        let table = Table { rows, fault: None };
+        assert!(table.holds());
+        assert_eq!(table.worst(Figure::Delay).unwrap().off(), "-0.100 ms");
+        assert!(table.worst(Figure::Loss).is_none());
+        insta::assert_snapshot!(table.text(), @r"
+        | link | figure | asked | measured | off by | |
+        |---|---|---|---|---|---|
+        | wan client to server | delay | 114 ms | 114.031 ms | +0.031 ms | ok |
+        | wan client to server | delay | 114 ms | 113.9 ms | -0.100 ms | ok |
+        | wan client to server | rate | 1 Gbit/s | 1.002 Gbit/s | +0.20 % | ok |
+        | wan client to server | queue | 28.5 MB | 28.4 MB | -0.35 % | ok |
+        | wan client to server | fairness | 1.0000 | 0.9999 | -0.0001 | ok |
+
+        calibrated: the lab is what was asked for
+        ");
+    }
+
+    #[test]
+    fn what_is_off_or_was_disturbed_is_not_calibrated() {
+        let off = Table { rows: vec![row(Figure::Rate, [1e9, 0.98e9, 1e7])], fault: None };
+        assert!(!off.holds());
+        assert_eq!(off.complaints(), ["wan client to server: rate 980 Mbit/s instead of 1 Gbit/s (-2.00 %)"]);
+        let disturbed = Table { rows: vec![], fault: Some("short of processor time".into()) };
+        assert_eq!((disturbed.holds(), disturbed.complaints()), (false, vec!["short of processor time".to_owned()]));
+        let silent = Row::new("wan", Figure::Delay, [0.0001, 0.0, 0.0002], [200, 0]);
+        assert!(!silent.holds, "nothing came, which is not a short delay");
+    }
+
+    #[test]
+    fn a_loss_holds_where_its_interval_has_what_was_asked() {
+        let packets = 20_000.0f64;
+        for lost in 1..60 {
+            let (asked, measured) = (1e-3f64, f64::from(lost) / packets);
+            let allowed = LOSS_SIGMAS * (asked * (1.0 - asked) / packets).sqrt();
+            let row = row(Figure::Loss, [asked, measured, allowed]);
+            let [least, most] = row.interval().unwrap();
+            assert_eq!(row.holds, (least..=most).contains(&asked), "{lost} lost: {least} to {most}");
+        }
+    }
+}
