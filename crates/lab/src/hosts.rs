@@ -4,6 +4,7 @@
 //! and routes.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -70,6 +71,11 @@ impl Hosts {
     /// By which `ip link set ... netns` names this host.
     pub fn reference(&self, host: &str) -> String {
         format!("/proc/{}/task/{}/ns/net", std::process::id(), self.host(host).thread_id)
+    }
+
+    /// The file like `/proc/net/dev` that counts what this host's devices carry.
+    pub fn device_counters(&self, host: &str) -> PathBuf {
+        format!("/proc/{}/task/{}/net/dev", std::process::id(), self.host(host).thread_id).into()
     }
 
     /// Names, in the order of the plan.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{self, DeviceKind, Kernel};
 use crate::calibrate::{self, Effort, Table};
-use crate::experiment::Testbed;
+use crate::experiment::{ByteCounters, Testbed};
 use crate::hosts::Hosts;
 use crate::netem::{self, WIRES};
 use crate::network::Network;
@@ -209,6 +209,11 @@ impl Testbed for Lab {
 
     fn fault(&self) -> Option<String> {
         Lab::fault(self)
+    }
+
+    fn counters(&self, host: &str) -> Option<ByteCounters> {
+        self.plan.host(host)?;
+        Some(ByteCounters { path: self.hosts.device_counters(host), loopback: false })
     }
 
     fn engine(&self) -> &str {

@@ -109,6 +109,11 @@ pub const UML_OUTPUT_BYTES: usize = 64 << 10;
 /// How long the guest waits at the end for output that is still on the way.
 pub const UML_DRAIN_TIME: Duration = Duration::from_secs(2);
 
+/// Readings of one copy: a second each for a day. 24 bytes each.
+pub const MAX_INTERVALS: usize = 86_400;
+/// From one reading to the next; below it the reading itself would be seen.
+pub const LEAST_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Points of one experiment: more than 1000 labs, each with several tools and repetitions, take days.
 pub const MAX_POINTS: usize = 1000;
 /// Tools in one experiment; a legend of more is unreadable.

@@ -13,6 +13,7 @@ use std::time::{Instant, SystemTime};
 
 use super::data::DataSet;
 use super::identity::Identity;
+use super::intervals::Watch;
 use super::matrix::Point;
 use super::process::{End, Process};
 use super::rival::{Check, FileSpec, RivalSpec, Rivals, ServerSpec};
@@ -87,6 +88,7 @@ impl Attempt<'_> {
             exit: None,
             valid: false,
             why: None,
+            intervals: Vec::new(),
             output: None,
         }
     }
@@ -163,10 +165,20 @@ impl Attempt<'_> {
         let failed = |error: io::Error| Trouble::Failed(format!("{} could not be run: {error}", self.tool.label()));
         command.stdin(Stdio::null());
         command.stdout(output_file(out).map_err(failed)?).stderr(output_file(err).map_err(failed)?);
+        let unread =
+            |error: io::Error| Trouble::Failed(format!("what {} receives was not read: {error}", self.spec.to));
+        let watch = match (self.spec.intervals, self.testbed.counters(&self.spec.to)) {
+            (Some(every), Some(counters)) => Some(Watch::start(counters, every.0).map_err(unread)?),
+            (Some(_), None) => return Err(unread(io::Error::other("it has no counters"))),
+            (None, _) => None,
+        };
         let started = Instant::now();
         let mut process = Process::start(self.testbed, host, command).map_err(failed)?;
         let end = process.wait(self.spec.timeout.0, cancelled).map_err(failed)?;
         sample.seconds = Some(started.elapsed().as_secs_f64());
+        if let Some(watch) = watch {
+            sample.intervals = watch.finish().map_err(unread)?;
+        }
         Ok(end)
     }
 

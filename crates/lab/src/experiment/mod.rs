@@ -10,6 +10,7 @@ mod builtin;
 mod data;
 mod error;
 mod identity;
+mod intervals;
 mod matrix;
 mod plot;
 mod process;
@@ -28,6 +29,7 @@ mod scenarios;
 
 pub use builtin::EXPERIMENTS;
 pub use error::ExperimentError;
+pub use intervals::{ByteCounters, Course, Interval};
 pub use matrix::{Point, points, topology_text};
 pub use plot::draw;
 pub use report::{Report, report};

@@ -27,6 +27,8 @@ pub(super) const HEIGHT: u32 = 640;
 const LEGEND_WIDTH: u32 = 320;
 const CAPTION_HEIGHT: u32 = 30;
 const FONT: &str = "sans-serif";
+/// Of an axis of time.
+const MOST_TICKS: f64 = 12.0;
 /// Of a group of bars, the rest is the gap to the next.
 const GROUP_WIDTH: f64 = 0.8;
 
@@ -111,9 +113,13 @@ fn write_png(file: File, pixels: &[u8]) -> Result<(), png::EncodingError> {
 impl Chart {
     /// Decides; none when there is nothing to show.
     fn of(spec: &ExperimentSpec, plot: &PlotSpec, summary: &Summary, date: &str) -> Option<Chart> {
+        let rows: Vec<&Row> = summary.rows.iter().filter(|row| row.point.matches(&plot.at)).collect();
+        if plot.kind == PlotKind::Time {
+            return Chart::over_time(spec, plot, &rows, summary, date);
+        }
         let ticks = ticks(spec, plot);
         let mut series: Vec<Series> = Vec::new();
-        for row in &summary.rows {
+        for &row in &rows {
             let position = ticks.iter().find(|(_, label)| *label == category(plot, row)).map(|(position, _)| *position);
             let Some(position) = position else { continue };
             let label = series_label(spec, plot, row);
@@ -140,7 +146,7 @@ impl Chart {
         });
         let y_max = tops.fold(0.0, f64::max) * 1.1;
         let x_title = plot.x_title.clone().or_else(|| plot.x.clone()).unwrap_or_default();
-        let n = summary.rows.iter().filter_map(|row| row.metric(plot.y)).map(|spread| spread.n).max().unwrap_or(0);
+        let n = rows.iter().filter_map(|row| row.metric(plot.y)).map(|spread| spread.n).max().unwrap_or(0);
         let mut caption = format!("{}, engine {}, {date}; median of up to {n}", spec.name, summary.engines.join(", "));
         if n > 1 {
             caption.push_str(", bars from least to most");
@@ -161,6 +167,53 @@ impl Chart {
             ticks,
             // An axis needs some length even when all values are zero.
             y_max: if y_max > 0.0 { y_max } else { 1.0 },
+            series,
+        })
+    }
+
+    /// A line for each row, a point in the middle of each of its intervals.
+    fn over_time(
+        spec: &ExperimentSpec,
+        plot: &PlotSpec,
+        rows: &[&Row],
+        summary: &Summary,
+        date: &str,
+    ) -> Option<Chart> {
+        let mut series: Vec<Series> = Vec::new();
+        for row in rows.iter().filter(|row| !row.intervals.is_empty()) {
+            let points = row.intervals.iter().map(|interval| {
+                let rate = interval.mbit_per_s();
+                ((interval.from_s + interval.to_s) / 2.0, Spread { n: 1, median: rate, min: rate, max: rate })
+            });
+            let place = point_label(&row.point);
+            let label = if rows.iter().all(|other| other.point == row.point) {
+                row.tool.clone()
+            } else {
+                format!("{}, {place}", row.tool)
+            };
+            series.push(Series { label, points: points.collect(), elsewhere: Vec::new() });
+        }
+        let points = series.iter().flat_map(|series| &series.points);
+        let (longest, most) =
+            points.fold((0.0, 0.0), |(longest, most): (f64, f64), (x, spread)| (longest.max(*x), most.max(spread.max)));
+        if most <= 0.0 {
+            return None;
+        }
+        let every =
+            spec.intervals.map_or_else(String::new, |every| format!(", read every {every} at the target's interfaces"));
+        let caption = format!(
+            "{}, engine {}, {date}; the middle one of each tool's copies{every}",
+            spec.name,
+            summary.engines.join(", ")
+        );
+        Some(Chart {
+            kind: PlotKind::Time,
+            title: plot.title.clone(),
+            caption,
+            x_title: plot.x_title.clone().unwrap_or_else(|| "seconds since the tool was started".into()),
+            y_title: "Mbit/s, headers included",
+            ticks: even_ticks(longest),
+            y_max: most * 1.1,
             series,
         })
     }
@@ -204,13 +257,13 @@ impl Chart {
             let colour = colour(number);
             let shift = self.shift(number);
             let middle = |x: f64| x + shift;
-            if self.kind == PlotKind::Line {
+            if self.kind != PlotKind::Bar {
                 let line = series.points.iter().map(|(x, spread)| (middle(*x), spread.median));
                 chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
-                let dots = series
-                    .points
-                    .iter()
-                    .map(|(x, spread)| Circle::new((middle(*x), spread.median), 4, colour.filled()));
+                // Over time there are too many to be marked.
+                let marked = if self.kind == PlotKind::Line { &series.points[..] } else { &[] };
+                let dots =
+                    marked.iter().map(|(x, spread)| Circle::new((middle(*x), spread.median), 4, colour.filled()));
                 chart.draw_series(dots)?;
             } else {
                 let half = self.bar_width() * 0.45;
@@ -224,7 +277,7 @@ impl Chart {
                     Text::new(figures(spread.median), (middle(*x), above), style.clone())
                 }))?;
             }
-            let edge = if self.kind == PlotKind::Line { colour } else { RGBColor(40, 40, 40) };
+            let edge = if self.kind == PlotKind::Bar { RGBColor(40, 40, 40) } else { colour };
             chart.draw_series(series.points.iter().filter(|(_, spread)| spread.n > 1).map(|(x, spread)| {
                 ErrorBar::new_vertical(middle(*x), spread.min, spread.median, spread.max, edge.filled(), 8)
             }))?;
@@ -257,6 +310,7 @@ impl Chart {
             PlotKind::Bar => 0.5,
             PlotKind::Line if most > least => (most - least) * 0.04,
             PlotKind::Line => 1.0,
+            PlotKind::Time => 0.0,
         };
         (least - room, most + room)
     }
@@ -268,7 +322,7 @@ impl Chart {
     /// Bars of a group stand beside each other.
     fn shift(&self, number: usize) -> f64 {
         match self.kind {
-            PlotKind::Line => 0.0,
+            PlotKind::Line | PlotKind::Time => 0.0,
             PlotKind::Bar => (number as f64 + 0.5) * self.bar_width() - GROUP_WIDTH / 2.0,
         }
     }
@@ -319,6 +373,17 @@ fn ticks(spec: &ExperimentSpec, plot: &PlotSpec) -> Vec<(f64, String)> {
     let is_log = plot.log_x && numbers.iter().all(|number| *number > 0.0);
     let position = |number: f64| if is_log { number.log2() } else { number };
     numbers.into_iter().zip(values).map(|(number, value)| (position(number), value.0.clone())).collect()
+}
+
+/// From zero to at least `most`, at one, two or five times a power of ten.
+fn even_ticks(most: f64) -> Vec<(f64, String)> {
+    let most = most.max(1e-3);
+    let power = 10f64.powf((most / MOST_TICKS).log10().floor());
+    let step = [1.0, 2.0, 5.0].map(|factor| factor * power).into_iter().find(|step| most / step <= MOST_TICKS);
+    let step = step.unwrap_or(power * 10.0);
+    let digits = if step < 1.0 { (-step.log10().floor()) as usize } else { 0 };
+    let count = (most / step).ceil() as u32;
+    (0..=count).map(|number| (f64::from(number) * step, format!("{:.digits$}", f64::from(number) * step))).collect()
 }
 
 /// Which tick a row belongs to.
@@ -379,6 +444,7 @@ fn register_text_font() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Interval;
 
     const SPEC: &str = r#"
         name = "x"
@@ -392,7 +458,9 @@ mod tests {
         plots = [
             { kind = "line", x = "buffer", y = "rate", title = "Rate", log_x = true },
             { kind = "bar", y = "seconds", title = "Time" },
+            { kind = "time", y = "rate", title = "Course", at = { buffer = "4MiB" } },
         ]
+        intervals = "1s"
         figures = [{ tool = "scp", at = { buffer = "4MiB" }, rate = "3Mbit" }]
     "#;
 
@@ -409,11 +477,15 @@ mod tests {
                     tool: tool.into(),
                     seconds: spread,
                     rate_mbit_per_s: spread,
-                    cpu_s_per_gb: None,
-                    invalid: 0,
-                    reasons: vec![],
                     elsewhere_mbit_per_s: (tool == "scp").then_some(3.0),
-                    elsewhere_seconds: None,
+                    intervals: (0..30)
+                        .map(|second| Interval {
+                            from_s: f64::from(second),
+                            to_s: f64::from(second + 1),
+                            bytes: 1_000_000 * u64::from(second.min(number as u32 + 5)),
+                        })
+                        .collect(),
+                    ..Row::default()
                 });
             }
         }
@@ -429,6 +501,19 @@ mod tests {
         assert_eq!(chart.ticks, [(21.0, "2MiB".into()), (22.0, "4MiB".into()), (23.0, "8MiB".into())]);
         assert_eq!(chart.series[0].elsewhere.len(), 3);
         assert!(Chart::of(&spec, &spec.plots[0], &Summary::of(&spec, &[], &[]), "").is_none());
+    }
+
+    #[test]
+    fn a_chart_over_time_has_a_line_for_each_copy() {
+        let spec = ExperimentSpec::parse(SPEC).unwrap();
+        let chart = Chart::of(&spec, &spec.plots[2], &summary(&spec), "2026-11-21").unwrap();
+        let labels: Vec<&str> = chart.series.iter().map(|series| series.label.as_str()).collect();
+        assert_eq!(labels, ["scp, 4MiB, cubic", "rsync, 4MiB, cubic", "scp, 4MiB, bbr", "rsync, 4MiB, bbr"]);
+        assert_eq!((chart.series[0].points[2].0, chart.series[0].points[2].1.median), (2.5, 16.0));
+        let words: Vec<&str> = chart.ticks.iter().map(|(_, word)| word.as_str()).collect();
+        assert_eq!(words, ["0", "5", "10", "15", "20", "25", "30"]);
+        assert_eq!(even_ticks(0.9).last().unwrap().1, "0.9");
+        assert!(Chart::of(&spec, &spec.plots[2], &Summary::of(&spec, &[], &[]), "").is_none());
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Writes what an experiment found: `summary.md`, `summary.json` and the plots, beside its samples.
+//! Writes what an experiment found: `summary.md`, `summary.json`, `intervals.tsv` and the plots, beside its samples.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::{ExperimentError, file};
+use super::intervals;
 use super::plot;
 use super::rival::MissingTool;
 use super::run::date;
@@ -41,6 +42,14 @@ pub fn report(
             page.push_str(&format!("\n![{}](plot-{}.svg)\n", wanted.title, number + 1));
         }
         plots.extend(drawn);
+    }
+    if spec.intervals.is_some() {
+        let path = dir.join("intervals.tsv");
+        let copies = samples.iter().map(|sample| {
+            let at = if sample.point.values.is_empty() { String::new() } else { format!(" {}", sample.point) };
+            (format!("{}{at} #{}", sample.tool, sample.repetition), &sample.intervals[..])
+        });
+        fs::write(&path, intervals::table(copies)).map_err(file("write", &path))?;
     }
     let path = dir.join("summary.md");
     fs::write(&path, page).map_err(file("write", &path))?;

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ExperimentError, file};
+use super::intervals::Interval;
 use super::matrix::Point;
 
 /// One measurement, good or not.
@@ -42,6 +43,9 @@ pub struct Sample {
     pub valid: bool,
     /// Why it does not.
     pub why: Option<String>,
+    /// What arrived while it ran; empty unless the experiment asks for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
     /// The end of what a failed tool and its server wrote.
     pub output: Option<String>,
 }

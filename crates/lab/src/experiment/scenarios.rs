@@ -140,6 +140,28 @@ fn good_wrong_and_hanging_tools_become_samples_a_table_and_a_plot() {
 }
 
 #[test]
+fn an_experiment_that_asks_for_it_is_watched_while_it_copies() {
+    let dir = tempfile::tempdir().unwrap();
+    // Slow enough for a dozen intervals of 20 ms, whatever else the machine does.
+    let rivals = shell_rivals(dir.path(), &[("good", "sleep 0.25; cp -r {data} {target}")]);
+    let plot = "plots = [{ kind = 'time', y = 'rate', title = 'Course', at = { rate = '1Gbit' } }, ";
+    let text = SPEC.replacen("title = ", "intervals = '20ms'\ntitle = ", 1).replacen("plots = [", plot, 1);
+    let mut spec = ExperimentSpec::parse(&text).unwrap();
+    spec.keep_tools(&["good".into()]).unwrap();
+    let outcome = run(&spec, &rivals, &options(dir.path()), &mut here, &mut |_| {}).unwrap();
+    for sample in &outcome.samples {
+        let last = sample.intervals.last().unwrap();
+        assert!(sample.intervals.len() >= 5 && (last.to_s - sample.seconds.unwrap()).abs() < 0.2, "{sample:?}");
+    }
+    let report = report(&spec, &outcome.samples, &[], &outcome.dir).unwrap();
+    assert!(report.markdown.contains("| ramp s |"), "{}", report.markdown);
+    let lines = std::fs::read_to_string(outcome.dir.join("intervals.tsv")).unwrap();
+    let all: usize = outcome.samples.iter().map(|sample| sample.intervals.len()).sum();
+    assert_eq!(lines.lines().count(), all + 1);
+    assert!(lines.contains("good rate 2Gbit #1\t0.000\t"), "{lines}");
+}
+
+#[test]
 fn an_interrupted_run_goes_on_without_measuring_anything_twice() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
@@ -195,6 +217,10 @@ impl Testbed for Faulty {
 
     fn fault(&self) -> Option<String> {
         Some("the emulator was 12 ms late".into())
+    }
+
+    fn counters(&self, host: &str) -> Option<ByteCounters> {
+        Here.counters(host)
     }
 
     fn engine(&self) -> &str {

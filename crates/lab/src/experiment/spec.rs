@@ -85,6 +85,9 @@ pub struct ExperimentSpec {
     pub warm_up: u32,
     /// After which a tool is killed.
     pub timeout: Time,
+    /// Read what the target's host receives at even times of this length while a tool runs.
+    #[serde(default)]
+    pub intervals: Option<Time>,
     /// What is drawn.
     #[serde(default)]
     pub plots: Vec<PlotSpec>,
@@ -144,7 +147,7 @@ pub struct ToolSpec {
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlotSpec {
-    /// Lines over a parameter, or bars.
+    /// Lines over a parameter or over time, or bars.
     pub kind: PlotKind,
     /// Parameter of the sweep; bars without one stand for the tools themselves.
     #[serde(default)]
@@ -159,6 +162,9 @@ pub struct PlotSpec {
     /// Even steps for a doubling on the x axis.
     #[serde(default)]
     pub log_x: bool,
+    /// Only points with these values; a plot over time needs one for each parameter.
+    #[serde(default)]
+    pub at: BTreeMap<String, Scalar>,
 }
 
 /// How a plot shows its values.
@@ -169,6 +175,8 @@ pub enum PlotKind {
     Line,
     /// A bar for each series.
     Bar,
+    /// A line for each tool over the seconds of its copy, from the intervals of its sample in the middle.
+    Time,
 }
 
 /// A number of a sample.
@@ -271,11 +279,29 @@ impl ExperimentSpec {
                 Some(x) if !self.sweep.contains_key(x) => {
                     return Err(wrong(what, format!("the plot {:?} is over {x:?}, which is not swept", plot.title)));
                 }
+                Some(_) if plot.kind == PlotKind::Time => {
+                    return Err(wrong(what, format!("the plot {:?} is over time and takes no x", plot.title)));
+                }
                 None if plot.kind == PlotKind::Line => {
                     return Err(wrong(what, format!("the plot {:?} has lines and needs an x", plot.title)));
                 }
                 _ => {}
             }
+            if let Some(name) = plot.at.keys().find(|name| !self.sweep.contains_key(*name)) {
+                return Err(wrong(what, format!("the plot {:?} is at {name:?}, which is not swept", plot.title)));
+            }
+            if plot.kind == PlotKind::Time && (self.intervals.is_none() || plot.y != Metric::Rate) {
+                return Err(wrong(
+                    what,
+                    format!("the plot {:?} is over time and needs intervals and y = \"rate\"", plot.title),
+                ));
+            }
+        }
+        if let Some(every) = self.intervals.filter(|every| every.0 < limits::LEAST_INTERVAL) {
+            return Err(wrong(
+                what,
+                format!("intervals of {every} are too short: at least {}", Time(limits::LEAST_INTERVAL)),
+            ));
         }
         for figure in &self.figures {
             if let Some(name) = figure.at.keys().find(|name| !self.sweep.contains_key(*name)) {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::intervals::{Course, Interval};
 use super::matrix::{self, Point};
 use super::rival::MissingTool;
 use super::sample::Sample;
@@ -24,7 +25,7 @@ pub struct Summary {
 }
 
 /// One tool at one point.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     /// Values of the swept parameters.
     pub point: Point,
@@ -36,6 +37,17 @@ pub struct Row {
     pub rate_mbit_per_s: Option<Spread>,
     /// Processor seconds of both sides for each gigabyte.
     pub cpu_s_per_gb: Option<Spread>,
+    /// How the copies went on, where the experiment asks for it; see [`Course`].
+    pub ramp_s: Option<Spread>,
+    /// Mbit/s at the interface, between the ramp and the end.
+    pub steady_mbit_per_s: Option<Spread>,
+    /// Coefficient of variation of the rates of those intervals.
+    pub variation: Option<Spread>,
+    /// The last quarter of them by all.
+    pub last_quarter: Option<Spread>,
+    /// Of the copy whose rate is the middle one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub intervals: Vec<Interval>,
     /// Samples that do not count, warm-ups not among them.
     pub invalid: usize,
     /// Why, each reason once.
@@ -113,6 +125,14 @@ impl Summary {
         let _ =
             writeln!(text, "Experiment `{}`, engine {engine}, {data}. Median (min..max) of n samples.\n", spec.name);
         text.push_str(&self.table(spec));
+        if let Some(every) = spec.intervals {
+            let _ = writeln!(
+                text,
+                "\nSteady: from the end of the ramp until 99 % had arrived, as the interfaces of {} count it, read every {every}. \
+                 Variation: standard deviation of those readings by their mean. Last quarter: its mean by theirs.",
+                spec.to
+            );
+        }
         let strangers: Vec<String> = spec
             .figures
             .iter()
@@ -140,7 +160,11 @@ impl Summary {
 
     fn table(&self, spec: &ExperimentSpec) -> String {
         let mut head: Vec<String> = spec.sweep.keys().cloned().collect();
-        head.extend(["tool", "n", "seconds", "Mbit/s", "cpu-s/GB", "elsewhere"].map(str::to_owned));
+        head.extend(["tool", "n", "seconds", "Mbit/s", "cpu-s/GB"].map(str::to_owned));
+        if spec.intervals.is_some() {
+            head.extend(["ramp s", "steady Mbit/s", "variation", "last quarter"].map(str::to_owned));
+        }
+        head.push("elsewhere".into());
         let mut rows = vec![head];
         for row in &self.rows {
             let mut cells: Vec<String> = row.point.values.values().cloned().collect();
@@ -149,6 +173,10 @@ impl Summary {
             cells.push(row.seconds.map_or("-".into(), spread));
             cells.push(row.rate_mbit_per_s.map_or("-".into(), spread));
             cells.push(row.cpu_s_per_gb.map_or("-".into(), |cpu| figures(cpu.median)));
+            if spec.intervals.is_some() {
+                let course = [row.ramp_s, row.steady_mbit_per_s, row.variation, row.last_quarter];
+                cells.extend(course.map(|value| value.map_or("-".into(), spread)));
+            }
             cells.push(match (row.elsewhere_mbit_per_s, row.elsewhere_seconds) {
                 (Some(rate), _) => format!("{} Mbit/s", figures(rate)),
                 (None, Some(seconds)) => format!("{} s", figures(seconds)),
@@ -177,9 +205,19 @@ impl Row {
         }
         let elsewhere_mbit_per_s = figure.and_then(|figure| figure.rate).map(|rate| rate.bits_per_s() as f64 / 1e6);
         let elsewhere_seconds = figure.and_then(|figure| figure.seconds);
+        let course =
+            |value: &dyn Fn(&Course) -> f64| spread(&|sample| Course::of(&sample.intervals).as_ref().map(value));
+        let mut by_rate: Vec<&&&Sample> = valid.iter().filter(|sample| sample.rate_mbit_per_s.is_some()).collect();
+        by_rate
+            .sort_by(|one, other| one.rate_mbit_per_s.unwrap_or(0.0).total_cmp(&other.rate_mbit_per_s.unwrap_or(0.0)));
         Row {
             point: point.clone(),
             tool: tool.to_owned(),
+            ramp_s: course(&|course| course.ramp_s),
+            steady_mbit_per_s: course(&|course| course.steady_mbit_per_s),
+            variation: course(&|course| course.variation),
+            last_quarter: course(&|course| course.last_quarter),
+            intervals: by_rate.get(by_rate.len() / 2).map_or_else(Vec::new, |sample| sample.intervals.clone()),
             seconds: spread(&|sample| sample.seconds),
             rate_mbit_per_s: spread(&|sample| sample.rate_mbit_per_s),
             cpu_s_per_gb: spread(&|sample| {

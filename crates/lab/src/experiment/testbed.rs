@@ -4,6 +4,7 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::process::{Child, Command};
 
+use super::intervals::{self, ByteCounters};
 use crate::topology::Topology;
 
 /// A running lab, as an experiment sees it.
@@ -20,6 +21,9 @@ pub trait Testbed {
     /// What the network itself thinks of what happened since it was last asked: none is fine; a reason (emulator short of
     /// CPU, for instance) makes the sample invalid.
     fn fault(&self) -> Option<String>;
+
+    /// What counts the bytes that a host receives; none when there is no such host.
+    fn counters(&self, host: &str) -> Option<ByteCounters>;
 
     /// `emulated`, `virtual` or `uml`: stands beside every result.
     fn engine(&self) -> &str;
@@ -46,6 +50,10 @@ impl Testbed for Here {
 
     fn fault(&self) -> Option<String> {
         None
+    }
+
+    fn counters(&self, _host: &str) -> Option<ByteCounters> {
+        Some(intervals::of_loopback())
     }
 
     fn engine(&self) -> &str {
