@@ -8,16 +8,19 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::experiment::{self, DataSpec, ExperimentSpec, Here, Rivals, RunEvent, RunOptions, Testbed, TestbedError};
+use crate::experiment::{self, DataSpec, ExperimentSpec, Here, Rivals, RunOptions, Testbed, TestbedError};
 use crate::inside::{EXIT_INTERRUPTED, EXIT_INVALID, Ended, LabError, os};
 use crate::lab::{Engine, Lab};
+use crate::progress::Progress;
 use crate::request::ExperimentJob;
 use crate::topology::Topology;
 use crate::units::Size;
 
-/// Runs it or what is left of it, and sums up what there is. `names` is the file over `/etc/hosts`.
+/// Runs it or what is left of it, and sums up what there is. `names` is the file over `/etc/hosts`; `columns` those of the user's
+/// terminal.
 pub fn run(
     engine: Engine,
+    columns: Option<u16>,
     job: &ExperimentJob,
     names: &Path,
     interrupted: &Arc<AtomicBool>,
@@ -45,11 +48,9 @@ pub fn run(
         lab.begin()?;
         Ok(Box::new(lab))
     };
-    let outcome = experiment::run(&spec, &rivals, &options, &mut testbed, &mut |event| {
-        if let Some(line) = line(event) {
-            tell(&line);
-        }
-    })?;
+    let mut progress = Progress::new(columns, engine != Engine::Virtual, tell);
+    let outcome = experiment::run(&spec, &rivals, &options, &mut testbed, &mut |event| progress.event(event))?;
+    drop(progress);
     // A run that only went on with nothing to do made no labs.
     if calibrations.exists() {
         let kept = outcome.dir.join("calibration.md");
@@ -102,24 +103,6 @@ fn adapters(job: &ExperimentJob) -> Result<Rivals, LabError> {
         rivals.set_program("haul", haul.clone());
     }
     Ok(rivals)
-}
-
-fn line(event: &RunEvent<'_>) -> Option<String> {
-    Some(match event {
-        RunEvent::Missing(tool) => format!("without {}: {}", tool.label, tool.why),
-        RunEvent::Started { dir, samples, present: 0 } => format!("{samples} measurements, into {}", dir.display()),
-        RunEvent::Started { dir, samples, present } => {
-            format!("{samples} measurements, {present} of them there already, into {}", dir.display())
-        }
-        RunEvent::Point(point) => format!("making and calibrating the lab: {point}"),
-        RunEvent::Running { .. } => return None,
-        RunEvent::Finished(sample) => {
-            let rate = sample.rate_mbit_per_s.map_or(String::new(), |rate| format!(", {rate:.0} Mbit/s"));
-            let time = sample.seconds.map_or("not started".into(), |seconds| format!("{seconds:.2} s"));
-            let why = sample.why.as_ref().map_or(String::new(), |why| format!(", INVALID: {why}"));
-            format!("{:>20}  {}  #{}: {time}{rate}{why}", sample.tool, sample.point, sample.repetition)
-        }
-    })
 }
 
 /// An experiment that is about one machine, not about a network.

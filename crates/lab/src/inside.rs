@@ -82,7 +82,9 @@ pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabEr
     fs::create_dir_all(&request.directory).map_err(|cause| os("make the directory of the lab", cause))?;
     let names = resolve_names(request)?;
     let (code, text, lab) = match &request.task {
-        Task::Experiment(job) => return experiments::run(request.engine, job, &names, &interrupted, tell),
+        Task::Experiment(job) => {
+            return experiments::run(request.engine, request.terminal_columns, job, &names, &interrupted, tell);
+        }
         Task::Command(words) => {
             let mut lab = make(request, &request.topology, &names, tell)?;
             for (host, line) in &request.with {

@@ -23,6 +23,7 @@ pub mod network;
 pub mod pcap;
 pub mod plan;
 pub mod programs;
+pub mod progress;
 pub mod request;
 pub mod sandbox;
 pub mod shape;

@@ -19,7 +19,7 @@ use haul_lab::plan::Plan;
 use haul_lab::request::{CalibrateJob, ExperimentJob, LabJob, Request, Task};
 use haul_lab::topology::Topology;
 use haul_lab::uml::{self, Clock};
-use haul_lab::{experiments, inside, limits, sandbox};
+use haul_lab::{experiments, inside, limits, progress, sandbox};
 
 fn main() -> ExitCode {
     match run(Typed::parse().action) {
@@ -169,6 +169,7 @@ fn request(topology: String, task: Task) -> Request {
         with: Vec::new(),
         captures: Default::default(),
         figures: false,
+        terminal_columns: progress::terminal_columns(),
         file_bytes: 0,
         directory: PathBuf::new(),
     }

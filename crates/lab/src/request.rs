@@ -31,6 +31,9 @@ pub struct Request {
     /// Tell what passed each wire, at the end.
     #[serde(default)]
     pub figures: bool,
+    /// Of the user's terminal; none when there is none.
+    #[serde(default)]
+    pub terminal_columns: Option<u16>,
     /// Bytes that files in memory may take, for the size of a guest.
     #[serde(default)]
     pub file_bytes: u64,

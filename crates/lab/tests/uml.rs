@@ -46,6 +46,7 @@ fn run(topology: &str, script: &str, limit: Duration, stop: bool) -> Option<Said
         with: Vec::new(),
         captures: Default::default(),
         figures: false,
+        terminal_columns: None,
         file_bytes: 0,
         directory: PathBuf::new(),
     };
