@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod faults;
 mod ratchet;
 mod rules;
 mod source;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{arrows, ratchet, rules, source};
+use crate::{arrows, faults, ratchet, rules, source};
 
 /// Prints the findings; fails when there are any.
 pub fn run() -> ExitCode {
@@ -26,6 +26,7 @@ fn findings(root: &Path) -> Vec<String> {
     let mut findings = arrows::check(root);
     findings.extend(rules::check(&files));
     findings.extend(ratchet::check(root, &files));
+    findings.extend(faults::check(root, &files));
     findings
 }
 

@@ -1,0 +1,105 @@
+//! `docs/faults.md` names the tests that show each row; a name without its test would be a promise that nobody keeps.
+
+use std::fs;
+use std::path::Path;
+
+use crate::source::Source;
+
+/// What a row may say of itself, and whether it then has to name a test.
+const STATES: [(&str, bool); 4] = [("shown", true), ("partly: ", true), ("open", false), ("does not apply: ", false)];
+
+/// Columns of a row: its name, what is injected, what is expected, tests, state.
+const COLUMNS: usize = 5;
+
+const TABLE: &str = "docs/faults.md";
+
+/// Findings in the table.
+pub fn check(root: &Path, files: &[Source]) -> Vec<String> {
+    match fs::read_to_string(root.join(TABLE)) {
+        Ok(text) => check_table(&text, files),
+        Err(error) => vec![format!("{TABLE}: {error}")],
+    }
+}
+
+fn check_table(text: &str, files: &[Source]) -> Vec<String> {
+    let mut findings = Vec::new();
+    let mut rows = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let is_row = line.starts_with("| ") && cells[0] != "row";
+        if !is_row {
+            continue;
+        }
+        let place = format!("{TABLE}:{}", at + 1);
+        let [row, _, _, tests, state] = cells[..] else {
+            findings.push(format!("{place}: {} columns, not {COLUMNS}", cells.len()));
+            continue;
+        };
+        if rows.contains(&row) {
+            findings.push(format!("{place}: {row} stands there twice"));
+        }
+        rows.push(row);
+        let tests: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        let says = |name: &str| if name.ends_with(": ") { state.starts_with(name) } else { state == name };
+        match STATES.iter().find(|(name, _)| says(name)) {
+            None => findings.push(format!("{place}: {row} has no state: shown, partly, open, or does not apply")),
+            Some((name, true)) if tests.is_empty() => {
+                findings.push(format!("{place}: {row} is {} and names no test", name.trim_end_matches(": ")));
+            }
+            Some(_) => {}
+        }
+        let missing = tests.iter().filter(|test| !exists(test, files));
+        findings.extend(missing.map(|test| format!("{place}: there is no test {test}")));
+    }
+    if rows.is_empty() {
+        findings.push(format!("{TABLE}: no rows"));
+    }
+    findings
+}
+
+/// Whether a test `crate/name` stands in a file of that crate.
+fn exists(test: &str, files: &[Source]) -> bool {
+    let Some((name_of_crate, name)) = test.split_once('/') else { return false };
+    files.iter().filter(|file| file.crate_name() == name_of_crate).any(|file| has_test(&file.text, name))
+}
+
+/// The function has `#[test]` among the attributes above it, also inside `proptest!`.
+fn has_test(text: &str, name: &str) -> bool {
+    let declaration = format!("fn {name}(");
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    lines.iter().enumerate().filter(|(_, line)| line.starts_with(&declaration)).any(|(at, _)| {
+        let above = lines[..at].iter().rev();
+        above.take_while(|line| line.starts_with("#[") || line.starts_with("//")).any(|line| *line == "#[test]")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(rows: &str) -> Vec<String> {
+        let text = "//! Tests.\n#[test]\n/// Why.\n#[cfg(unix)]\nfn holds() {}\nfn no_test() {}\n";
+        let table = format!("| row | injected | expected | tests | state |\n|---|---|---|---|---|\n{rows}");
+        check_table(&table, &[Source::new("crates/net/tests/a.rs", text)])
+    }
+
+    #[test]
+    fn a_row_names_tests_that_exist() {
+        assert_eq!(check("| N1 | a | b | `net/holds` | shown |\n").len(), 0);
+        for missing in ["net/other", "net/no_test", "store/holds", "holds"] {
+            let found = check(&format!("| N1 | a | b | `{missing}` | shown |\n"));
+            assert_eq!(found, [format!("docs/faults.md:3: there is no test {missing}")]);
+        }
+    }
+
+    #[test]
+    fn a_row_has_a_state_with_what_belongs_to_it() {
+        assert_eq!(check("| N1 | a | b | | open |\n| N2 | | | | does not apply: no clocks |\n").len(), 0);
+        assert_eq!(check("| N1 | a | b | | shown |\n").len(), 1);
+        assert_eq!(check("| N1 | a | b | `net/holds` | partly |\n").len(), 1);
+        assert_eq!(check("| N1 | a | b | `net/holds` | fine |\n").len(), 1);
+        assert_eq!(check("| N1 | a | b | open |\n").len(), 2, "too few columns, and so no row");
+        assert_eq!(check("| N1 | a | b | | open |\n| N1 | a | b | | open |\n").len(), 1);
+        assert_eq!(check("").len(), 1);
+    }
+}
