@@ -136,7 +136,7 @@ impl Tally {
     pub fn on_item(&mut self, item: &Item) -> Result<(), TallyFault> {
         if let ItemKind::File { identity, .. } = &item.kind {
             self.totals.files_found += 1;
-            self.totals.bytes_found += identity.size;
+            add(&mut self.totals.bytes_found, identity.size);
         }
         let weight = item.weight_bytes();
         let open = Open { item: item.clone(), receipted_bytes: 0, settled: false, blake3: None };
@@ -147,8 +147,8 @@ impl Tally {
     /// A chunk verified.
     pub fn on_receipt(&mut self, receipt: &Receipt) -> Result<(), TallyFault> {
         let open = self.open.get_mut(receipt.index).ok_or(TallyFault::NotOpen)?;
-        open.receipted_bytes += receipt.data_bytes;
-        self.totals.bytes_moved += receipt.data_bytes;
+        add(&mut open.receipted_bytes, receipt.data_bytes);
+        add(&mut self.totals.bytes_moved, receipt.data_bytes);
         Ok(())
     }
 
@@ -173,23 +173,23 @@ impl Tally {
         match result {
             OutcomeKind::Copied { blake3 } => {
                 totals.files_moved += 1;
-                totals.bytes_kept += size.saturating_sub(open.receipted_bytes);
+                add(&mut totals.bytes_kept, size.saturating_sub(open.receipted_bytes));
                 open.blake3 = Some(*blake3);
                 tell(Told::Copied { path: path(), bytes: size });
             }
             OutcomeKind::WouldCopy => {
                 totals.files_moved += 1;
-                totals.bytes_moved += size;
+                add(&mut totals.bytes_moved, size);
                 tell(Told::Copied { path: path(), bytes: size });
             }
             OutcomeKind::Kept { blake3 } => {
                 totals.files_kept += 1;
-                totals.bytes_kept += size;
+                add(&mut totals.bytes_kept, size);
                 open.blake3 = *blake3;
             }
             OutcomeKind::Touched { blake3 } => {
                 totals.files_kept += 1;
-                totals.bytes_kept += size;
+                add(&mut totals.bytes_kept, size);
                 open.blake3 = *blake3;
                 tell(Told::Touched { path: path() });
             }
@@ -251,6 +251,11 @@ impl Tally {
             }
         }
     }
+}
+
+/// Sizes are what a peer says: three files of 2^63 bytes must not overflow a total.
+fn add(total: &mut u64, bytes: u64) {
+    *total = total.saturating_add(bytes);
 }
 
 #[cfg(test)]

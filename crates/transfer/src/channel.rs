@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use haul_net::{ShutdownHandle, Stream};
 use haul_wire::codec::{self, LENGTH_BYTES};
-use haul_wire::control::{Answer, Control, Outcome, OutcomeKind, Receipt, Wanted};
+use haul_wire::control::{Answer, Control, Notice, Outcome, OutcomeKind, Receipt, Wanted};
 use haul_wire::limits::BATCH_BYTES;
 use haul_wire::manifest::PackedItem;
 
@@ -209,13 +209,25 @@ fn write_messages(mut output: impl Write, outbox: &Outbox, ping_every: Duration)
 /// What comes in numbers is gathered: it leaves some time after what left before, or with something that cannot wait, because
 /// inside ssh each message wakes four processes.
 ///
-/// Bounded by what it carries: items by the window, answers, receipts and outcomes by the items.
+/// Bounded by what it carries (items by the window, answers, receipts and outcomes by the items), as long as the peer reads what is
+/// said to it. One that does not is found by what gathers: see [`MAX_QUEUED_BYTES`].
 #[derive(Default)]
 pub(crate) struct Outbox {
     state: Mutex<OutboxState>,
     filled: Condvar,
+    taken: Condvar,
     drained: Condvar,
 }
+
+/// What may gather for a peer that does not read: far more than an honest one leaves. A window of items that all fail, with the
+/// longest reasons, is 16 Ki x 4 KiB = 64 MiB. Tests come there sooner.
+const MAX_QUEUED_BYTES: usize = if cfg!(test) { 8 << 20 } else { 96 << 20 };
+
+/// Who waits for room looks this often whether the session is over.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Who can wait goes on when less than this is queued.
+const ROOM_BYTES: usize = 4 << 20;
 
 #[derive(Default)]
 struct OutboxState {
@@ -224,11 +236,21 @@ struct OutboxState {
     /// The least that a message of the queue asks to stay behind the one that left before; `None` when it is empty.
     spacing: Option<Duration>,
     left_last: Option<Instant>,
+    /// About what the queue takes.
+    bytes: usize,
+    overflowed: bool,
     closing: bool,
     written_out: bool,
 }
 
 impl OutboxState {
+    /// Enters what comes next. False: the peer does not listen, and this is not queued.
+    fn has_room(&mut self, bytes: usize) -> bool {
+        self.bytes += bytes;
+        self.overflowed |= self.bytes > MAX_QUEUED_BYTES;
+        !self.overflowed
+    }
+
     /// Notes the spacing of what is queued now; true when the writer may have to leave earlier than it knows.
     fn is_sooner(&mut self, spacing: Duration) -> bool {
         let sooner = self.spacing.is_none_or(|least| spacing < least);
@@ -248,6 +270,9 @@ impl OutboxState {
 impl Outbox {
     pub(crate) fn send(&self, message: Control) {
         let mut state = self.lock();
+        if !state.has_room(ELEMENT_BYTES + text_bytes(&message)) {
+            return;
+        }
         state.queue.push_back((message, BATCH_BYTES));
         if state.is_sooner(Duration::ZERO) {
             self.filled.notify_one();
@@ -323,6 +348,9 @@ impl Outbox {
         spacing: Duration,
     ) {
         let mut state = self.lock();
+        if !state.has_room(weight_bytes) {
+            return;
+        }
         if let Some((last, last_bytes)) = state.queue.back_mut()
             && *last_bytes + weight_bytes <= BATCH_BYTES
             && let Some(elements) = batch_of(last)
@@ -350,6 +378,8 @@ impl Outbox {
             (state, _) = self.filled.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
         }
         state.spacing = None;
+        state.bytes = 0;
+        self.taken.notify_all();
         state.left_last = Some(Instant::now());
         let mut messages: Vec<Control> = state.queue.drain(..).map(|(message, _)| message).collect();
         if messages.is_empty() && !state.closing {
@@ -358,8 +388,26 @@ impl Outbox {
         (messages, state.closing)
     }
 
+    /// Whether the peer let so much gather that it cannot be listening. From then on nothing is queued.
+    pub(crate) fn has_overflowed(&self) -> bool {
+        self.lock().overflowed
+    }
+
+    /// Waits until the peer has read most of what was said, the channel ends, or nobody needs it any more.
+    pub(crate) fn await_room(&self, is_over: impl Fn() -> bool) {
+        // Asked without our lock: the answer may need another one, whose owner may be about to send.
+        while !is_over() {
+            let state = self.lock();
+            if state.bytes <= ROOM_BYTES || state.closing || state.written_out {
+                return;
+            }
+            drop(self.taken.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
     fn written_out(&self) {
         self.lock().written_out = true;
+        self.taken.notify_all();
         self.drained.notify_all();
     }
 
@@ -367,6 +415,7 @@ impl Outbox {
         let mut state = self.lock();
         state.closing = true;
         self.filled.notify_all();
+        self.taken.notify_all();
         let _ = self
             .drained
             .wait_timeout_while(state, limit, |state| !state.written_out)
@@ -386,6 +435,17 @@ const SPACING: Duration = Duration::from_millis(2);
 /// it would have to send again.
 const RECEIPT_SPACING: Duration = Duration::from_millis(20);
 
+/// What a message says in words, in bytes.
+fn text_bytes(message: &Control) -> usize {
+    match message {
+        Control::Notice(Notice::Deleted { path }) => path.len(),
+        Control::Notice(Notice::Failed { path, why } | Notice::Skipped { path, why }) => path.len() + why.len(),
+        Control::Notice(Notice::Warning { text }) => text.len(),
+        Control::Withdraw(withdraw) => withdraw.why.len(),
+        _ => 0,
+    }
+}
+
 /// More than an answer, receipt, outcome or the fixed part of an item takes on the wire.
 const ELEMENT_BYTES: usize = 96;
 
@@ -403,6 +463,8 @@ pub(crate) fn ended(why: Option<String>) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use haul_wire::control::FailureKind;
+
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -440,6 +502,28 @@ mod tests {
         outbox.receipt(receipt(0));
         outbox.outcome(Outcome { index: 0, result: OutcomeKind::Copied { blake3: [0; 32] } });
         assert!(outbox.lock().wait() <= Some(SPACING));
+    }
+
+    #[test]
+    fn what_gathers_for_a_peer_that_does_not_listen_is_bounded() {
+        let outbox = Outbox::default();
+        let why = "w".repeat(4000);
+        let mut queued = 0;
+        while !outbox.has_overflowed() {
+            assert!(queued < 2 * MAX_QUEUED_BYTES, "{queued} bytes and no end");
+            outbox
+                .outcome(Outcome { index: 0, result: OutcomeKind::Failed { why: why.clone(), kind: FailureKind::Io } });
+            queued += why.len();
+        }
+        assert!(queued > MAX_QUEUED_BYTES / 2, "{queued} bytes are not too much");
+        let messages = outbox.lock().queue.len();
+        outbox.send(Control::EndOfManifest);
+        assert_eq!(outbox.lock().queue.len(), messages, "nothing more is queued");
+        // Whoever waits for room goes on when the peer reads, or when the session is over.
+        outbox.take(LONG);
+        outbox.await_room(|| false);
+        outbox.lock().bytes = 2 * ROOM_BYTES;
+        outbox.await_room(|| true);
     }
 
     #[test]

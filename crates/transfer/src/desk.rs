@@ -31,6 +31,9 @@ struct Expected {
     wanted: Wanted,
 }
 
+/// Keys whose lanes one session takes: the initiator's, and those of hosts that it names. A copy between two hosts names one.
+const MAX_KEYS: usize = 8;
+
 /// A lane may overtake the control message that announces its session.
 const OVERTAKE: Duration = Duration::from_secs(5);
 
@@ -115,12 +118,16 @@ pub(crate) struct Expecting {
 }
 
 impl Expecting {
-    /// Lanes with this key are let in, too.
-    pub(crate) fn also(&self, key: PublicKey) {
+    /// Lanes with this key are let in, too. False when there are too many already.
+    pub(crate) fn also(&self, key: PublicKey) -> bool {
         if let Some(expected) = session::lock(&self.desk.sessions).get_mut(&self.id) {
+            if expected.keys.len() >= MAX_KEYS {
+                return false;
+            }
             expected.keys.push(key);
         }
         self.desk.changed.notify_all();
+        true
     }
 }
 

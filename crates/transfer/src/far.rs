@@ -25,6 +25,9 @@ use crate::watch::{Ends, Watch};
 /// A peer that started an agent says what it wants within this time.
 const START_DEADLINE: Duration = Duration::from_secs(60);
 
+/// Each dial may take a minute and a thread. An initiator asks at most twice: to reach another host, and to reach itself.
+const MAX_DIALS: u32 = 4;
+
 /// How often either side says that it is alive.
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(1);
 
@@ -129,12 +132,14 @@ pub fn serve_control(
     let expecting = desk.expect(start.session, terms.peer_key, events.sender(), convert::wanted(&terms.carriage));
     drop(awaited);
     let redialler = Arc::new(Mutex::new(None));
+    let mut dials = 0;
     let mut keeper = FarKeeper(Arc::clone(&redialler));
     let outbox = Arc::clone(channel.outbox());
     // A daemon's client must not learn from its words which ports of other hosts are open.
     let tell_reasons = grant.root.is_none();
     let mut aside = |message: Control| match message {
-        Control::Dial(request) => {
+        Control::Dial(request) if dials < MAX_DIALS => {
+            dials += 1;
             let (terms, outbox, redialler) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&redialler));
             let started = std::thread::Builder::new().name("dial".into()).spawn(move || {
                 let answer = answer_dial(&terms, &request, &redialler, tell_reasons);
@@ -142,10 +147,7 @@ pub fn serve_control(
             });
             started.map(drop).map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
         }
-        Control::Admit { key } => {
-            expecting.also(PublicKey(key));
-            Ok(())
-        }
+        Control::Admit { key } if expecting.also(PublicKey(key)) => Ok(()),
         other => Err(session::unexpected(&other)),
     };
     let watch = Arc::new(visit.map_or_else(Watch::silent, |visit| Watch::serving(visit)));

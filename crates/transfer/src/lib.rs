@@ -24,6 +24,8 @@ pub mod error;
 pub mod event;
 mod far;
 mod hash;
+#[cfg(test)]
+mod hostile;
 pub mod job;
 pub mod known;
 mod known_paths;

@@ -77,6 +77,7 @@ struct Running {
 /// The lanes of one side, each with its thread.
 pub(crate) struct Lanes {
     alive: Vec<(u16, ShutdownHandle)>,
+    /// Those that may still run: a thread that ended keeps its stack until it is joined, and a peer may bring lanes for ever.
     threads: Vec<JoinHandle<()>>,
     running: Arc<Running>,
     none_since: Instant,
@@ -140,6 +141,17 @@ impl Lanes {
         }
         if self.alive.is_empty() {
             self.none_since = Instant::now();
+        }
+        self.join_ended();
+    }
+
+    fn join_ended(&mut self) {
+        let (ended, running) = std::mem::take(&mut self.threads).into_iter().partition(JoinHandle::is_finished);
+        self.threads = running;
+        let ended: Vec<JoinHandle<()>> = ended;
+        for thread in ended {
+            // It caught its own panic.
+            let _ = thread.join();
         }
     }
 
@@ -208,6 +220,9 @@ impl Clock {
     /// Tells progress; finds interruption, silence and failures of other threads.
     pub(crate) fn turn(&mut self, watch: &Watch, channel: &Channel, failure: &Failure) -> Result<(), Error> {
         failure.get()?;
+        if channel.outbox().has_overflowed() {
+            return Err(Error::new(Fault::Protocol, "the far side broke the protocol").because("it does not listen"));
+        }
         if watch.interrupted() {
             return Err(watch.interruption());
         }
@@ -221,6 +236,46 @@ impl Clock {
             watch.tell_progress();
         }
         Ok(())
+    }
+}
+
+/// Judges a sending peer by the payload that arrives: signs of life alone keep nobody.
+pub(crate) struct Progress {
+    least_bytes_per_s: u64,
+    bytes: u64,
+    done: u64,
+    since: Instant,
+}
+
+/// Less than this is no progress: a thousandth of the slowest path that anybody moves data over. With the usual limit of 60 s
+/// a peer has to bring 60 KiB in a minute, or to finish something.
+const LEAST_BYTES_PER_S: u64 = 1 << 10;
+
+impl Progress {
+    /// With a rate limit, half of that is enough.
+    pub(crate) fn new(rate_bytes_per_s: Option<u64>, now: Instant) -> Self {
+        let least_bytes_per_s = rate_bytes_per_s.map_or(LEAST_BYTES_PER_S, |rate| LEAST_BYTES_PER_S.min(rate / 2));
+        Self { least_bytes_per_s, bytes: 0, done: 0, since: now }
+    }
+
+    /// True once there has been work for `timeout`, too few bytes came and nothing was finished. `bytes` and `done` count from
+    /// the start of the session.
+    pub(crate) fn is_stalled(
+        &mut self,
+        has_work: bool,
+        bytes: u64,
+        done: u64,
+        now: Instant,
+        timeout: Duration,
+    ) -> bool {
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let least = self.least_bytes_per_s.saturating_mul(timeout_ms) / 1000;
+        let moves = bytes.saturating_sub(self.bytes) >= least.max(1) || done != self.done;
+        if moves || !has_work {
+            (self.bytes, self.done, self.since) = (bytes, done, now);
+            return false;
+        }
+        now.duration_since(self.since) > timeout
     }
 }
 
@@ -264,6 +319,38 @@ mod tests {
         fn interrupted(&self) -> bool {
             false
         }
+    }
+
+    #[test]
+    fn a_byte_now_and_then_is_no_progress() {
+        let start = Instant::now();
+        let at = |s: u64| start + Duration::from_secs(s);
+        const TIMEOUT: Duration = Duration::from_secs(60);
+        let mut progress = Progress::new(None, start);
+        assert!((1..=60).all(|s| !progress.is_stalled(true, s, 0, at(s), TIMEOUT)));
+        assert!(progress.is_stalled(true, 61, 0, at(61), TIMEOUT));
+        // Something finished, enough bytes, or nothing to wait for: each starts the time anew.
+        for (has_work, bytes, done) in [(true, 61, 1), (true, 61 + (60 << 10), 1), (false, 61 + (60 << 10), 1)] {
+            let mut progress = Progress { bytes: 61, ..Progress::new(None, start) };
+            assert!(!progress.is_stalled(has_work, bytes, done, at(61), TIMEOUT));
+            assert!(progress.is_stalled(true, bytes, done, at(122), TIMEOUT));
+        }
+        let mut slow = Progress::new(Some(100), start);
+        assert!(!slow.is_stalled(true, 3_000, 0, at(61), TIMEOUT), "half of what the rate limit allows");
+    }
+
+    #[test]
+    fn lanes_that_come_and_go_leave_no_threads() {
+        let events = Events::new();
+        let mut lanes = Lanes::new(events.sender(), Arc::new(Watch::silent()));
+        for _ in 0..200 {
+            let (stream, _peer) = Stream::plain_pair().unwrap();
+            lanes.start(stream, 0, |_stream| Ok(())).unwrap();
+            let Some(SessionEvent::LaneDown(0, None)) = events.next(FAREWELL) else { panic!("nobody was told") };
+            lanes.ended(0);
+        }
+        // The last ones may still be on their way out.
+        assert!(lanes.threads.len() < 20, "{} threads", lanes.threads.len());
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use haul_engine::compare::{self, Existing, FileDecision};
 use haul_store::{Stat, StoreError, name_hash};
+use haul_wire::RelPath;
 use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
+use haul_wire::limits::MAX_OPEN_ITEM_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::convert;
@@ -17,8 +19,10 @@ use super::state::{DirectoryEnd, InOrder, Shared, Task, shown};
 /// Walks along with the manifest.
 pub(super) struct Decider {
     shared: Arc<Shared>,
-    /// The directories that are open, outermost first. Bounded by the depth of a path.
+    /// The directories that are open, outermost first, each beneath the one before it.
     stack: Vec<Frame>,
+    /// What their items hold in memory.
+    stack_bytes: usize,
     loose: Loose,
 }
 
@@ -41,12 +45,13 @@ struct Frame {
 
 impl Decider {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, stack: Vec::new(), loose: Loose::None }
+        Self { shared, stack: Vec::new(), stack_bytes: 0, loose: Loose::None }
     }
 
     /// Takes the next item. `is_retry`: it takes the place of one that changed, outside the order of the walk.
     pub(super) fn on_item(&mut self, item: Item, is_retry: bool) -> Result<(), Error> {
         self.check_asked_for(&item)?;
+        self.check_nesting(&item)?;
         let index = self.shared.open_item(&item)?;
         let item = Arc::new(item);
         let path = self.shared.target_path(&item);
@@ -93,6 +98,20 @@ impl Decider {
             .because(format!("it sends {}, which was not asked for", shown(item.path.as_bytes()))))
     }
 
+    /// Directories are nested like their paths. A sender that opens one after the other and ends none would fill our memory.
+    fn check_nesting(&self, item: &Item) -> Result<(), Error> {
+        if item.kind != ItemKind::Directory {
+            return Ok(());
+        }
+        let nested = self.stack.last().is_none_or(|frame| is_beneath(&item.path, &frame.item.path));
+        if nested && self.stack_bytes + item.weight_bytes() <= MAX_OPEN_ITEM_BYTES {
+            return Ok(());
+        }
+        let why =
+            if nested { "it opens more directories than agreed" } else { "it leaves a directory without its end" };
+        Err(Error::new(Fault::Protocol, "the far side broke the protocol").because(why))
+    }
+
     /// Notes that the source has this name. True when its directory is new, so that nothing can stand under it.
     fn enter_name(&mut self, item: &Item) -> bool {
         if matches!(item.kind, ItemKind::DirectoryEnd { .. }) {
@@ -122,7 +141,7 @@ impl Decider {
         let shared = &self.shared;
         let stat = match self.stat(&path, fresh) {
             Ok(stat) => stat,
-            Err(error) => return shared.failed_item(index, error.to_string()),
+            Err(error) => return shared.fail_item(index, &error),
         };
         let existing = convert::existing(stat.as_ref());
         let mut hash = None;
@@ -175,7 +194,7 @@ impl Decider {
         if !shared.job.selection.dry_run
             && let Err(error) = shared.tree.set_metadata(&path, &shared.metadata(item))
         {
-            return shared.failed_item(index, error.to_string());
+            return shared.fail_item(index, &error);
         }
         // With extended attributes the metadata is always applied; that alone is nothing to tell.
         let differs = stat.is_none_or(|stat| {
@@ -203,7 +222,7 @@ impl Decider {
                     }
                 }
                 Ok(None) => {}
-                Err(error) => return shared.failed_item(index, error.to_string()),
+                Err(error) => return shared.fail_item(index, &error),
             }
         }
         let incoming = Arc::new(incoming);
@@ -223,6 +242,7 @@ impl Decider {
         };
         let names = shared.job.selection.delete.then(HashSet::new);
         let fresh = matches!(made, Ok(true));
+        self.stack_bytes += item.weight_bytes();
         self.stack.push(Frame { item: Arc::clone(item), fresh, names });
         match made {
             Ok(true) => {
@@ -232,7 +252,7 @@ impl Decider {
                 shared.settle(index, OutcomeKind::Made);
             }
             Ok(false) => shared.settle(index, OutcomeKind::Nothing),
-            Err(error) => shared.failed_item(index, error.to_string()),
+            Err(error) => shared.fail_item(index, &error),
         }
     }
 
@@ -245,6 +265,7 @@ impl Decider {
                 return self.shared.settle(index, OutcomeKind::Nothing);
             }
         };
+        self.stack_bytes -= frame.item.weight_bytes();
         let mut names = frame.names;
         if names.is_some() && !complete {
             names = None;
@@ -261,7 +282,7 @@ impl Decider {
             let result = match self.stat(path, fresh) {
                 Ok(None) => OutcomeKind::Made,
                 Ok(Some(_)) => OutcomeKind::Nothing,
-                Err(error) => return shared.failed_item(index, error.to_string()),
+                Err(error) => return shared.fail_item(index, &error),
             };
             return shared.settle(index, result);
         }
@@ -271,7 +292,7 @@ impl Decider {
                 shared.settle(index, OutcomeKind::Made);
             }
             Ok(false) => shared.settle(index, OutcomeKind::Nothing),
-            Err(error) => shared.failed_item(index, error.to_string()),
+            Err(error) => shared.fail_item(index, &error),
         }
     }
 
@@ -283,4 +304,12 @@ impl Decider {
         let file = self.shared.tree.open_file(path).ok()?;
         crate::hash::whole_file(&file, size).ok()
     }
+}
+
+/// Whether a path lies in the tree of a directory, and is not the directory itself.
+fn is_beneath(path: &RelPath, directory: &RelPath) -> bool {
+    if directory.is_root() {
+        return !path.is_root();
+    }
+    path.as_bytes().strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
 }

@@ -1,5 +1,6 @@
 //! A file whose data is on its way.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use haul_engine::integrity::{Hash, Verified};
 use haul_engine::journal::{self, HEADER_BYTES, Header, RECORD_BYTES};
 use haul_engine::ledger::{Ledger, Recorded};
 use haul_engine::plan::ChunkLayout;
+use haul_engine::schedule::MAX_TRIES;
 use haul_store::{Metadata, Part, StoreError, TargetTree};
 use haul_wire::control::{ChunkRange, OutcomeKind};
 use haul_wire::manifest::{Identity, Item, ItemKind};
@@ -34,6 +36,8 @@ pub(super) struct Incoming {
     /// `None` for a file that travels whole.
     large: Option<Mutex<Large>>,
     whole: Mutex<Whole>,
+    /// How often data of it did not verify.
+    spoilt: AtomicU32,
 }
 
 /// A file that travels whole. When its lane dies it comes once more over another, maybe before the end of the first was
@@ -104,7 +108,19 @@ impl Incoming {
     ) -> Self {
         let layout = ChunkLayout::of(identity.size);
         let large = (!layout.is_whole()).then(|| Mutex::new(Large::new(Ledger::new(layout), None, inplace)));
-        Self { index, item, path, identity, layout, inplace, is_retry, kept: None, large, whole: Mutex::default() }
+        Self {
+            index,
+            item,
+            path,
+            identity,
+            layout,
+            inplace,
+            is_retry,
+            kept: None,
+            large,
+            whole: Mutex::default(),
+            spoilt: AtomicU32::new(0),
+        }
     }
 
     /// A file that is there already.
@@ -121,6 +137,7 @@ impl Incoming {
             kept: Some(kept),
             large: None,
             whole: Mutex::default(),
+            spoilt: AtomicU32::new(0),
         }
     }
 
@@ -211,12 +228,15 @@ impl Incoming {
         }
     }
 
-    /// Data that did not verify was written.
-    pub(super) fn spoilt(&self) {
+    /// Data that did not verify was written. False when that happened so often that only a sender without end would go on: an
+    /// honest one gives a chunk up before.
+    pub(super) fn spoilt(&self) -> bool {
         match self.large() {
             Some(large) => session::lock(large).stale = true,
             None => session::lock(&self.whole).stale = true,
         }
+        let most = self.layout.count().saturating_mul(u32::from(MAX_TRIES));
+        self.spoilt.fetch_add(1, Ordering::Relaxed) < most
     }
 
     /// Enters a proof.

@@ -194,8 +194,11 @@ impl Lane<'_> {
         }
         let chunk = arrival.header.chunk;
         let Ok(verified) = integrity::verify(chunk, arrival.hasher.finish(), claimed) else {
-            arrival.incoming.spoilt();
-            self.shared.outbox.send(Control::Again { index: arrival.header.index, chunk });
+            if arrival.incoming.spoilt() {
+                self.shared.outbox.send(Control::Again { index: arrival.header.index, chunk });
+            } else {
+                self.shared.unverified(&arrival.incoming);
+            }
             return Ok(());
         };
         let receipt = Receipt { index: arrival.header.index, chunk, data_bytes: arrival.data_bytes };

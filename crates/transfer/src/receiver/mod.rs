@@ -16,19 +16,24 @@ mod state;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use haul_store::{TargetOptions, TargetTree};
 use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
+use haul_wire::limits::MAX_LANES;
 use haul_wire::manifest::Packer;
 
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
-use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
+use crate::session::{self, Clock, LaneKeeper, Lanes, Progress, TICK};
 use crate::watch::Watch;
 use decide::Decider;
 use settle::Settler;
 use state::Shared;
+
+/// A sender opens its sources within this time, or within the session's own limit where that is longer.
+const BEGIN_DEADLINE: Duration = Duration::from_secs(60);
 
 /// What a receiver has to do.
 pub(crate) struct ReceiverJob {
@@ -84,6 +89,7 @@ fn run_session(
     let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
     let settler = Settler::start(Arc::clone(&shared))
         .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    let progress = Progress::new(shared.job.carriage.rate_bytes_per_s, Instant::now());
     let mut session = Session {
         decider: Decider::new(Arc::clone(&shared)),
         packer: Packer::default(),
@@ -92,6 +98,7 @@ fn run_session(
         channel,
         watch,
         clock,
+        progress,
     };
     let sender = session
         .until_complete(&events, keeper, aside)
@@ -118,18 +125,27 @@ fn await_begin(
     aside: &mut dyn FnMut(Control) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     let failure = session::Failure::default();
+    let start = Instant::now();
+    // Lanes may be up before the session is; they are let in when it begins.
+    let mut early = Vec::new();
     loop {
         clock.turn(watch, channel, &failure)?;
+        if start.elapsed() > clock.timeout().max(BEGIN_DEADLINE) {
+            return Err(Error::new(Fault::Timeout, "the far side did not say that its sources are open")
+                .try_this("look at its storage; then run the same command again"));
+        }
         match events.next(TICK) {
-            Some(SessionEvent::Control(Control::Begin { single_file })) => return Ok(single_file),
+            Some(SessionEvent::Control(Control::Begin { single_file })) => {
+                events.put_back(early);
+                return Ok(single_file);
+            }
             Some(SessionEvent::Control(Control::Notice(notice))) => watch.on_notice(notice),
             Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
             Some(SessionEvent::Control(message)) => aside(message)?,
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
-            // A lane that is up before the session puts itself at the end of the queue again.
-            Some(SessionEvent::LaneUp(stream, lane)) => {
-                let _ = events.sender().try_send(SessionEvent::LaneUp(stream, lane));
-            }
+            // One that is too many is closed here, and may be dialled again later.
+            Some(event @ SessionEvent::LaneUp(..)) if early.len() < usize::from(MAX_LANES) => early.push(event),
+            Some(SessionEvent::LaneUp(..)) => {}
             Some(SessionEvent::NoLanes(error)) => return Err(error),
             Some(SessionEvent::LaneDown(..) | SessionEvent::Wake) | None => {}
         }
@@ -164,6 +180,7 @@ struct Session<'a> {
     channel: &'a Channel,
     watch: &'a Arc<Watch>,
     clock: Clock,
+    progress: Progress,
 }
 
 impl Session<'_> {
@@ -175,7 +192,9 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         while !self.shared.is_complete() {
             self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
-            self.lanes.check(self.shared.has_work(), self.clock.timeout())?;
+            let has_work = self.shared.has_work();
+            self.lanes.check(has_work, self.clock.timeout())?;
+            self.check_progress(has_work)?;
             let Some(event) = events.next(TICK) else { continue };
             match event {
                 SessionEvent::Control(Control::WantLanes { lanes }) => {
@@ -200,6 +219,18 @@ impl Session<'_> {
             }
         }
         self.shared.failure.get()
+    }
+
+    /// A sender that only says that it is alive, or sends a byte now and then, is as good as dead.
+    fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
+        let timeout = self.clock.timeout();
+        let (bytes, done) = self.shared.moved();
+        if !self.progress.is_stalled(has_work, bytes, done, Instant::now(), timeout) {
+            return Ok(());
+        }
+        Err(Error::new(Fault::Timeout, format!("no data worth the name has arrived for {} s", timeout.as_secs()))
+            .because("the far side is alive, but sends next to nothing")
+            .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
     }
 
     fn on_message(
@@ -254,8 +285,13 @@ impl Session<'_> {
     }
 
     fn until_bye(&mut self, events: &Events) -> Result<SenderSummary, Error> {
+        let start = Instant::now();
         loop {
             self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            if start.elapsed() > self.clock.timeout() {
+                // As if it had left: nobody keeps a session by never saying good-bye.
+                return Ok(SenderSummary::default());
+            }
             match events.next(TICK) {
                 Some(SessionEvent::Control(Control::Bye(summary))) => return Ok(summary),
                 Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),

@@ -96,7 +96,7 @@ fn hard_link(shared: &Shared, index: u64, item: &Item, path: &[u8]) {
             shared.settle(index, OutcomeKind::Made);
         }
         Ok(false) => shared.settle(index, OutcomeKind::Nothing),
-        Err(error) => shared.failed_item(index, error.to_string()),
+        Err(error) => shared.fail_item(index, &error),
     }
 }
 
@@ -133,7 +133,7 @@ fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
     };
     let mut deleted = |path: Vec<u8>| {
         any = true;
-        shared.notice(Notice::Deleted { path });
+        shared.notice_in_time(Notice::Deleted { path });
     };
     let spare = |path: &[u8], is_dir: bool| !shared.filter.selects(path, is_dir);
     for error in shared.tree.delete_extraneous(&end.path, &mut keep, &spare, dry_run, &mut deleted) {

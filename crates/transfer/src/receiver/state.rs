@@ -85,6 +85,8 @@ pub(super) struct Shared {
     work: Condvar,
     time: Mutex<LaneTime>,
     arrived_bytes: AtomicU64,
+    /// Counts chunks that verified and items that have their outcome.
+    done: AtomicU64,
 }
 
 impl Shared {
@@ -124,6 +126,7 @@ impl Shared {
             work: Condvar::new(),
             time: Mutex::default(),
             arrived_bytes: AtomicU64::new(0),
+            done: AtomicU64::new(0),
         })
     }
 
@@ -178,6 +181,7 @@ impl Shared {
 
     /// A chunk, or a whole file, verified.
     pub(super) fn receipt(&self, receipt: Receipt) {
+        self.done.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = self.watch.on_receipt(&receipt) {
             self.failure.set(error);
         }
@@ -199,6 +203,7 @@ impl Shared {
                 Phase::Data(_) => state.wanted -= 1,
                 Phase::Deciding | Phase::InOrder(_) => {}
             }
+            self.done.fetch_add(1, Ordering::Relaxed);
             let outcome = Outcome { index, result };
             if let Err(error) = self.watch.on_outcome(&outcome) {
                 self.failure.set(error);
@@ -291,17 +296,26 @@ impl Shared {
         Ok(())
     }
 
-    /// The file cannot be written. Without space the whole job ends: every further file would fail, too.
+    /// The file cannot be written.
     pub(super) fn fail(&self, incoming: &Incoming, error: &StoreError) {
         incoming.abandon(true);
-        if error.is_no_space() {
-            self.failure.set(
-                Error::new(Fault::Space, error.to_string())
-                    .try_this("free some space and run the same command again: what is there is not sent again"),
-            );
+        self.fail_item(incoming.index, error);
+    }
+
+    /// The entry cannot be written. When nothing can be written any more the whole job ends: every further entry would fail, too.
+    pub(super) fn fail_item(&self, index: u64, error: &StoreError) {
+        if let Some(end) = end_of_job(error) {
+            self.failure.set(end);
         }
         let kind = convert::failure_kind(error);
-        self.settle(incoming.index, OutcomeKind::Failed { why: convert::bounded(error), kind });
+        self.settle(index, OutcomeKind::Failed { why: convert::bounded(error), kind });
+    }
+
+    /// Data of this file does not verify, again and again.
+    pub(super) fn unverified(&self, incoming: &Incoming) {
+        incoming.abandon(true);
+        let why = format!("the data of {} does not verify, however often it is sent", shown(&incoming.path));
+        self.settle(incoming.index, OutcomeKind::Failed { why: convert::bounded(why), kind: FailureKind::Unverified });
     }
 
     /// What arrived of this file is void: the source changed, or gave up.
@@ -316,9 +330,15 @@ impl Shared {
         self.outbox.send(Control::Notice(notice));
     }
 
-    /// Something failed beside the items themselves.
+    /// [`Shared::notice`] for what comes in any number, from a thread that may wait until the peer has read what was said before.
+    pub(super) fn notice_in_time(&self, notice: Notice) {
+        self.outbox.await_room(|| self.lock().finished);
+        self.notice(notice);
+    }
+
+    /// Something failed beside the items themselves. For threads that may wait.
     pub(super) fn failed_aside(&self, path: &[u8], error: &StoreError) {
-        self.notice(Notice::Failed { path: path.to_vec(), why: convert::bounded(error) });
+        self.notice_in_time(Notice::Failed { path: path.to_vec(), why: convert::bounded(error) });
     }
 
     pub(super) fn failed_item(&self, index: u64, why: String) {
@@ -353,6 +373,11 @@ impl Shared {
         self.arrived_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Payload that arrived, and what was finished with it.
+    pub(super) fn moved(&self) -> (u64, u64) {
+        (self.arrived_bytes.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed))
+    }
+
     pub(super) fn summary(&self) -> ReceiverSummary {
         let time = *session::lock(&self.time);
         ReceiverSummary { time, arrived_bytes: self.arrived_bytes.load(Ordering::Relaxed) }
@@ -361,6 +386,19 @@ impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         session::lock(&self.state)
     }
+}
+
+/// The error of the job that this error of one entry means.
+fn end_of_job(error: &StoreError) -> Option<Error> {
+    if error.is_no_space() {
+        let hint = "free some space and run the same command again: what is there is not sent again";
+        return Some(Error::new(Fault::Space, error.to_string()).try_this(hint));
+    }
+    if error.is_read_only() {
+        let hint = "look at the target's file system; once it takes writes, run the same command again";
+        return Some(Error::new(Fault::FileIo, error.to_string()).try_this(hint));
+    }
+    None
 }
 
 /// The directory that a path stands in.

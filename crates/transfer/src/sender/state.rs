@@ -60,7 +60,15 @@ impl SourceItem {
 struct Open {
     /// `None` for what has no data to send.
     file: Option<Arc<SourceItem>>,
+    /// The target said what it wants of it.
+    answered: bool,
     settled: bool,
+}
+
+impl Open {
+    fn new(file: Option<Arc<SourceItem>>) -> Self {
+        Self { file, answered: false, settled: false }
+    }
 }
 
 struct State {
@@ -147,7 +155,7 @@ impl Shared {
         let packed = state.packer.pack(&item);
         let weight_on_wire = item.weight_bytes();
         let file = source_item(&item, state.window.next_index(), source, source_path, false);
-        state.window.push(Open { file, settled: false }, weight);
+        state.window.push(Open::new(file), weight);
         self.outbox.item(packed, weight_on_wire);
         Ok(true)
     }
@@ -163,7 +171,7 @@ impl Shared {
     /// All of a file is wanted.
     pub(super) fn want_all(&self, index: u64) -> Result<(), Error> {
         let mut state = self.lock();
-        let count = state.open_file(index)?.layout.count();
+        let count = state.answer(index)?.layout.count();
         state.scheduler.want(index, ChunkRange { first: 0, count });
         self.work.notify_all();
         Ok(())
@@ -172,7 +180,7 @@ impl Shared {
     /// Only the hash of a file is wanted.
     pub(super) fn want_hash(&self, index: u64) -> Result<(), Error> {
         let mut state = self.lock();
-        state.open_file(index)?.hash_only.store(true, Ordering::Relaxed);
+        state.answer(index)?.hash_only.store(true, Ordering::Relaxed);
         state.scheduler.want(index, ChunkRange { first: 0, count: 1 });
         self.work.notify_all();
         Ok(())
@@ -181,7 +189,7 @@ impl Shared {
     /// Some chunks of a file are wanted.
     pub(super) fn want_chunks(&self, index: u64, ranges: &[ChunkRange]) -> Result<(), Error> {
         let mut state = self.lock();
-        let count = state.open_file(index)?.layout.count();
+        let count = state.answer(index)?.layout.count();
         let mut next = 0;
         for range in ranges {
             let end = range.first.checked_add(range.count).filter(|end| *end <= count);
@@ -324,7 +332,7 @@ impl Shared {
                 let weight = item.weight_bytes();
                 let index = state.window.next_index();
                 let retry = source_item(&item, index, file.source, file.source_path.clone(), true);
-                state.window.push(Open { file: retry, settled: false }, weight);
+                state.window.push(Open::new(retry), weight);
                 Some(packed)
             }
             None => None,
@@ -397,9 +405,14 @@ impl Shared {
 }
 
 impl State {
-    fn open_file(&self, index: u64) -> Result<&Arc<SourceItem>, Error> {
-        let open = self.window.get(index).filter(|open| !open.settled);
-        open.and_then(|open| open.file.as_ref()).ok_or_else(|| broken("it asks for an item that has no data"))
+    /// The file that an answer is about. There is one answer to an item: with more, the queue would grow without bound.
+    fn answer(&mut self, index: u64) -> Result<&Arc<SourceItem>, Error> {
+        let open = self.window.get_mut(index).filter(|open| !open.settled);
+        let open = open.ok_or_else(|| broken("it asks for an item that is not open"))?;
+        if std::mem::replace(&mut open.answered, true) {
+            return Err(broken("it asks for an item twice"));
+        }
+        open.file.as_ref().ok_or_else(|| broken("it asks for an item that has no data"))
     }
 }
 

@@ -1,0 +1,62 @@
+//! A real far side, as an agent or a daemon has it, and initiators that would harm it.
+
+use haul_net::Identity;
+use haul_wire::control::{Address, Candidate, Dial, Role, Start};
+
+use super::*;
+use crate::desk::Desk;
+use crate::far::{self, Grant, Ports};
+
+/// A far side that was given its role.
+fn far_side() -> Peer {
+    let dir = tempfile::tempdir().unwrap();
+    let target = dir.path().to_owned().into_os_string().into_encoded_bytes();
+    let (ours, theirs) = Stream::plain_pair().unwrap();
+    let (lane, _) = Stream::plain_pair().unwrap();
+    let end = std::thread::spawn(move || {
+        let identity = Arc::new(Identity::generate().unwrap());
+        let grant = Grant { root: Some(dir.path().to_owned()), read_only: false };
+        far::serve_control(theirs, &identity, &Arc::new(Desk::default()), Ports::default(), &grant, None)
+    });
+    let (mut input, control) = ours.split();
+    let (sender, heard) = channel();
+    std::thread::spawn(move || {
+        let mut buffer = Vec::new();
+        while let Ok(Some(message)) = read_message(&mut input, &mut buffer) {
+            let _ = sender.send(Some(message));
+        }
+        let _ = sender.send(None);
+    });
+    let mut peer = Peer::new(control, heard, lane, end);
+    peer.hears(|message| matches!(message, Control::AgentHello(_)).then_some(()));
+    let selection = wire::Selection { make_target: true, ..wire::Selection::default() };
+    let role = Role::Receiver { target };
+    peer.says(&Control::Start(Start {
+        session: [3; 16],
+        peer_key: [4; 32],
+        role,
+        selection,
+        carriage: carriage(20_000),
+    }));
+    peer
+}
+
+#[test]
+fn a_far_side_does_not_dial_without_end() {
+    let mut peer = far_side();
+    // Nobody listens at the first port of this host, so each ends at once; elsewhere it could take a minute and a thread.
+    let nowhere = Candidate { address: Address::V4([127, 0, 0, 1]), port: 1 };
+    for _ in 0..100 {
+        peer.says(&Control::Dial(Dial { candidates: vec![nowhere], lanes: 1, timeout_ms: 1000 }));
+    }
+    peer.broke_the_protocol("unexpected message Dial");
+}
+
+#[test]
+fn a_far_side_does_not_admit_keys_without_end() {
+    let mut peer = far_side();
+    for key in 0..100 {
+        peer.says(&Control::Admit { key: [key; 32] });
+    }
+    peer.broke_the_protocol("unexpected message Admit");
+}

@@ -1,0 +1,202 @@
+//! A real sender, and receivers that would harm it.
+
+use haul_wire::control::{Answer, ChunkRange, FailureKind, Outcome, Receipt, ReceiverSummary, SenderSummary, Wanted};
+use haul_wire::limits::MIN_CHUNK_BYTES;
+
+use super::*;
+use crate::sender::{self, SenderJob};
+use crate::session::NoKeeper;
+
+/// Indexes of the items of [`Source`]: the directory comes first.
+const DIRECTORY: u64 = 0;
+const LARGE: u64 = 1;
+const SMALL: u64 = 2;
+
+/// Chunks of the large file.
+const CHUNKS: u32 = 3;
+
+/// A directory with a large and a small file that a sender offers.
+struct Source {
+    /// Goes with the test.
+    _dir: tempfile::TempDir,
+    peer: Peer,
+}
+
+impl Source {
+    /// Everything is offered.
+    fn open() -> Self {
+        Self::with_limit(20_000)
+    }
+
+    fn with_limit(timeout_ms: u32) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let size = usize::try_from(MIN_CHUNK_BYTES).unwrap() * CHUNKS as usize;
+        std::fs::write(dir.path().join("large"), vec![5; size]).unwrap();
+        std::fs::write(dir.path().join("small"), "small").unwrap();
+        let mut path = dir.path().to_owned().into_os_string().into_encoded_bytes();
+        path.push(b'/');
+        let job = SenderJob {
+            sources: vec![path],
+            confine: None,
+            expand_globs: false,
+            selection: wire::Selection::default(),
+            carriage: carriage(timeout_ms),
+        };
+        let peer = Peer::facing(move |events, channel, watch| {
+            sender::run(job, events, channel, watch, &mut NoKeeper, &mut aside).map(drop)
+        });
+        peer.hears(|message| matches!(message, Control::EndOfManifest).then_some(()));
+        Self { _dir: dir, peer }
+    }
+
+    fn answers(&mut self, index: u64, wanted: Wanted) {
+        self.peer.says(&Control::Answers(vec![Answer { index, wanted }]));
+    }
+
+    fn settles(&mut self, index: u64, result: OutcomeKind) {
+        self.peer.says(&Control::Outcomes(vec![Outcome { index, result }]));
+    }
+}
+
+#[test]
+fn what_was_not_offered_is_not_sent() {
+    let check = |index, wanted, why| {
+        let mut source = Source::open();
+        source.answers(index, wanted);
+        source.peer.broke_the_protocol(why);
+    };
+    for index in [4, 99, u64::MAX] {
+        check(index, Wanted::All, "not open");
+        check(index, Wanted::Hash, "not open");
+        check(index, Wanted::Chunks(vec![ChunkRange { first: 0, count: 1 }]), "not open");
+    }
+    check(DIRECTORY, Wanted::All, "no data");
+}
+
+#[test]
+fn chunks_that_do_not_exist_are_not_sent() {
+    let range = |first, count| ChunkRange { first, count };
+    let cases = [
+        vec![range(0, CHUNKS + 1)],
+        vec![range(CHUNKS, 1)],
+        vec![range(u32::MAX, 1)],
+        vec![range(u32::MAX, u32::MAX)],
+        vec![range(0, 0)],
+        vec![range(0, 2), range(1, 1)],
+        vec![range(1, 1), range(0, 1)],
+    ];
+    for ranges in cases {
+        let mut source = Source::open();
+        source.answers(LARGE, Wanted::Chunks(ranges));
+        source.peer.broke_the_protocol("chunks that do not exist");
+    }
+}
+
+#[test]
+fn an_item_is_asked_for_once() {
+    for (first, second) in [(Wanted::All, Wanted::All), (Wanted::Hash, Wanted::All), (Wanted::All, Wanted::Hash)] {
+        let mut source = Source::open();
+        source.answers(LARGE, first);
+        source.answers(LARGE, second);
+        source.peer.broke_the_protocol("asks for an item twice");
+    }
+    // What is settled is not asked for either.
+    let mut source = Source::open();
+    source.settles(SMALL, OutcomeKind::Kept { blake3: None });
+    source.answers(SMALL, Wanted::All);
+    source.peer.broke_the_protocol("not open");
+}
+
+#[test]
+fn outcomes_and_receipts_are_for_open_items_and_outcomes_come_once() {
+    let mut source = Source::open();
+    source.settles(77, OutcomeKind::Made);
+    source.peer.broke_the_protocol("not open");
+
+    let mut source = Source::open();
+    source.settles(SMALL, OutcomeKind::Made);
+    source.settles(SMALL, OutcomeKind::Made);
+    source.peer.broke_the_protocol("twice");
+
+    let mut source = Source::open();
+    source.peer.says(&Control::Receipts(vec![Receipt { index: 77, chunk: 0, data_bytes: 1 }]));
+    source.peer.broke_the_protocol("not open");
+}
+
+#[test]
+fn receipts_beyond_measure_are_no_reason_to_panic() {
+    let mut source = Source::open();
+    let receipt = Receipt { index: LARGE, chunk: u32::MAX, data_bytes: u64::MAX };
+    source.peer.says(&Control::Receipts(vec![receipt; 3]));
+    source.settles(LARGE, OutcomeKind::Kept { blake3: None });
+    source.peer.says(&Control::Summary(ReceiverSummary::default()));
+    let error = source.peer.ended().unwrap_err();
+    assert_eq!((error.fault, error.what.as_str()), (Fault::Protocol, "the far side ended with items open"));
+}
+
+#[test]
+fn a_chunk_that_is_wanted_again_and_again_is_given_up() {
+    let mut source = Source::open();
+    source.answers(LARGE, Wanted::Chunks(vec![ChunkRange { first: 1, count: 1 }]));
+    let mut tries = 0;
+    let withdrawn = loop {
+        // It reads nothing; each time it says that what came was wrong. What was not sent yet does not count.
+        source.peer.says(&Control::Again { index: LARGE, chunk: 1 });
+        tries += 1;
+        assert!(tries < 1_000, "it is sent for ever");
+        let heard = source.peer.heard.recv_timeout(Duration::from_millis(20));
+        if let Ok(Some(Control::Withdraw(withdrawn))) = heard {
+            break withdrawn;
+        }
+    };
+    assert_eq!((withdrawn.index, withdrawn.kind), (LARGE, FailureKind::Unverified));
+    assert!(withdrawn.retry.is_none());
+}
+
+#[test]
+fn an_end_with_items_open_is_no_success() {
+    let mut source = Source::open();
+    source.peer.says(&Control::Summary(ReceiverSummary::default()));
+    let error = source.peer.ended().unwrap_err();
+    assert_eq!((error.fault, error.what.as_str()), (Fault::Protocol, "the far side ended with items open"));
+}
+
+#[test]
+fn a_flood_about_lanes_that_do_not_exist_changes_nothing() {
+    let mut source = Source::open();
+    for lane in 1..2_000 {
+        source.peer.says(&Control::LaneLost { lane });
+        source.peer.says(&Control::Again { index: u64::from(lane), chunk: u32::from(lane) });
+    }
+    for index in 0..4 {
+        source.settles(index, OutcomeKind::Nothing);
+    }
+    source.peer.says(&Control::Summary(ReceiverSummary::default()));
+    source.peer.hears(|message| matches!(message, Control::Bye(_)).then_some(()));
+    source.peer.ended().unwrap();
+}
+
+#[test]
+fn a_receiver_that_only_lives_is_not_waited_for() {
+    let mut source = Source::with_limit(SHORT_MS);
+    source.answers(LARGE, Wanted::All);
+    let error = source.peer.only_lives(|_| ()).unwrap_err();
+    assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+    assert!(error.hint.unwrap().contains("run the same command again"));
+}
+
+#[test]
+fn words_that_are_not_a_receivers_break_the_protocol() {
+    let words = [
+        Control::Begin { single_file: true },
+        Control::Items(Vec::new()),
+        Control::EndOfManifest,
+        Control::Bye(SenderSummary::default()),
+        Control::Admit { key: [0; 32] },
+    ];
+    for word in words {
+        let mut source = Source::open();
+        source.peer.says(&word);
+        source.peer.broke_the_protocol("unexpected message");
+    }
+}

@@ -1,0 +1,507 @@
+//! A real receiver, and senders that would harm it.
+
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::PathBuf;
+
+use haul_wire::control::{Answer, FailureKind, ReceiverSummary, SenderSummary, Wanted, Withdraw};
+use haul_wire::lane::UNIT_HEADER_BYTES;
+use haul_wire::limits::{BLOCK_BYTES, MAX_BATCH_ITEMS, MAX_OPEN_ITEMS, MAX_XATTR_BYTES, MIN_CHUNK_BYTES};
+use haul_wire::manifest::Xattr;
+
+use super::*;
+use crate::receiver::{self, ReceiverJob};
+use crate::session::NoKeeper;
+
+/// A directory `to` that a receiver writes into, and what lies beside it.
+struct Target {
+    dir: tempfile::TempDir,
+    peer: Peer,
+    packer: Packer,
+}
+
+impl Target {
+    /// The receiver waits for items.
+    fn open() -> Self {
+        Self::of(|_| ())
+    }
+
+    fn of(change: impl FnOnce(&mut ReceiverJob)) -> Self {
+        let mut target = Self::before_the_beginning(change);
+        target.peer.says(&Control::Begin { single_file: false });
+        target
+    }
+
+    fn before_the_beginning(change: impl FnOnce(&mut ReceiverJob)) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["to", "outside"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        std::fs::write(dir.path().join("outside/secret"), "precious").unwrap();
+        let mut job = ReceiverJob {
+            target: dir.path().join("to").into_os_string().into_encoded_bytes(),
+            confine: None,
+            asked_for: None,
+            selection: wire::Selection { flush: true, make_target: true, ..wire::Selection::default() },
+            carriage: carriage(20_000),
+        };
+        change(&mut job);
+        let peer = Peer::facing(move |events, channel, watch| {
+            receiver::run(job, events, channel, watch, &mut NoKeeper, &mut aside).map(drop)
+        });
+        Self { dir, peer, packer: Packer::default() }
+    }
+
+    fn announces(&mut self, items: &[Item]) {
+        let packed = items.iter().map(|item| self.packer.pack(item)).collect();
+        self.peer.says(&Control::Items(packed));
+    }
+
+    fn to(&self, name: &str) -> PathBuf {
+        self.dir.path().join("to").join(name)
+    }
+
+    fn read(&self, name: &str) -> Option<Vec<u8>> {
+        std::fs::read(self.to(name)).ok()
+    }
+
+    /// The lane was given up.
+    fn loses_its_lane(&self) {
+        self.peer.hears(|message| matches!(message, Control::LaneLost { lane: 0 }).then_some(()));
+    }
+
+    /// Ends the session as an honest sender does; the receiver is content.
+    fn closes_in_peace(mut self) {
+        self.peer.says(&Control::EndOfManifest);
+        self.peer.hears(|message| matches!(message, Control::Summary(_)).then_some(()));
+        self.peer.sends(&UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 }.encode());
+        self.peer.says(&Control::Bye(SenderSummary::default()));
+        self.peer.ended().unwrap();
+    }
+
+    /// Nothing was made or changed beside the target.
+    #[track_caller]
+    fn assert_outside_is_untouched(&self) {
+        let names = |path: PathBuf| {
+            let mut names: Vec<_> = std::fs::read_dir(path)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names(self.dir.path().to_owned()), ["outside", "to"]);
+        assert_eq!(names(self.dir.path().join("outside")), ["secret"]);
+        assert_eq!(std::fs::read(self.dir.path().join("outside/secret")).unwrap(), b"precious");
+        assert_eq!(std::fs::metadata(self.dir.path().join("outside/secret")).unwrap().nlink(), 1);
+    }
+}
+
+#[test]
+fn a_path_that_leaves_the_tree_ends_the_session() {
+    // An honest path of the same length is packed, then its bytes are replaced.
+    for evil in [
+        "../outside/x",
+        "/outside/xxx",
+        "a/../../xxxx",
+        "a//xxxxxxxxx",
+        "./xxxxxxxxxx",
+        "a\0xxxxxxxxxx",
+        "xxxxxxxxxxx/",
+    ] {
+        let mut target = Target::open();
+        let honest = "q".repeat(evil.len());
+        let mut bytes = frame(&Control::Items(vec![target.packer.pack(&file(&honest, 1))]));
+        let at = bytes.windows(honest.len()).position(|window| window == honest.as_bytes()).unwrap();
+        bytes[at..at + evil.len()].copy_from_slice(evil.as_bytes());
+        target.peer.says_bytes(&bytes);
+        let error = target.peer.end.join().unwrap().unwrap_err();
+        assert_eq!(error.fault, Fault::Protocol, "{evil:?}: {error:?}");
+        assert_eq!(std::fs::read_dir(target.dir.path().join("to")).unwrap().count(), 0, "{evil:?}");
+        assert_eq!(std::fs::read_dir(target.dir.path().join("outside")).unwrap().count(), 1, "{evil:?}");
+    }
+}
+
+#[test]
+fn absurd_lengths_and_batches_end_the_session() {
+    let too_many = {
+        let mut packer = Packer::default();
+        Control::Items((0..=MAX_BATCH_ITEMS).map(|_| packer.pack(&item("x", ItemKind::Directory))).collect())
+    };
+    let bytes: [Vec<u8>; 4] =
+        [vec![0; 4], u32::MAX.to_be_bytes().to_vec(), (1_u32 << 20 | 1).to_be_bytes().to_vec(), frame(&too_many)];
+    for bytes in bytes {
+        let mut target = Target::open();
+        target.peer.says_bytes(&bytes);
+        let error = target.peer.ended().unwrap_err();
+        assert!(matches!(error.fault, Fault::Network | Fault::Protocol), "{error:?}");
+    }
+}
+
+#[test]
+fn huge_extended_attributes_end_the_session() {
+    let mut target = Target::of(|job| job.selection.xattrs = true);
+    let mut bomb = file("x", 1);
+    bomb.attributes.xattrs = vec![Xattr { name: b"user.x".to_vec(), value: vec![0; MAX_XATTR_BYTES] }];
+    target.announces(&[bomb]);
+    target.peer.broke_the_protocol("extended attributes");
+}
+
+#[test]
+fn what_was_not_asked_for_is_refused() {
+    let mut target = Target::of(|job| job.asked_for = Some(vec![b"data".to_vec()]));
+    target.announces(&[item("data", ItemKind::Directory), item("data", ItemKind::DirectoryEnd { complete: true })]);
+    target.announces(&[file(".bashrc", 4)]);
+    let error = target.peer.end.join().unwrap().unwrap_err();
+    assert_eq!(error.fault, Fault::Protocol);
+    assert!(error.cause.unwrap().contains(".bashrc, which was not asked for"));
+    assert!(!target.dir.path().join("to/.bashrc").exists());
+}
+
+#[test]
+fn data_of_files_that_were_never_announced_goes_nowhere() {
+    let mut target = Target::open();
+    target.announces(&[file("honest", 6)]);
+    target.peer.is_asked_for(0);
+    for index in [1, 99, u64::MAX] {
+        target.peer.sends(&unit(UnitKind::Whole, index, 0, 4, b"evil"));
+        target.peer.sends(&unit(UnitKind::Hash, index, 0, 0, b""));
+    }
+    target.peer.sends(&unit(UnitKind::Whole, 0, 0, 6, b"honest"));
+    assert!(matches!(target.peer.outcome_of(0), OutcomeKind::Copied { .. }));
+    assert_eq!(target.read("honest").unwrap(), b"honest");
+    target.assert_outside_is_untouched();
+    target.closes_in_peace();
+}
+
+#[test]
+fn units_that_do_not_fit_their_file_cost_the_lane_and_publish_nothing() {
+    const LARGE: u64 = MIN_CHUNK_BYTES + 10;
+    let whole = |chunk| UnitHeader { kind: UnitKind::Whole, index: 0, chunk };
+    let chunk = |chunk| UnitHeader { kind: UnitKind::Chunk, index: 1, chunk };
+    let complete = Trailer::Complete([7; 32]);
+    let zeros = vec![0; BLOCK_BYTES];
+    let mut no_header = vec![0; UNIT_HEADER_BYTES];
+    no_header[0] = 9;
+    let too_long_a_block = [whole(0).encode().to_vec(), (BLOCK_BYTES as u32 + 1).to_le_bytes().to_vec()].concat();
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
+    assert!(bomb.len() < BLOCK_BYTES);
+    let cases = [
+        ("a header of no kind", no_header),
+        ("a chunk of a whole file", unit_of(UnitHeader { kind: UnitKind::Chunk, index: 0, chunk: 0 }, &[], complete)),
+        (
+            "the whole of a file in chunks",
+            unit_of(UnitHeader { kind: UnitKind::Whole, index: 1, chunk: 0 }, &[], complete),
+        ),
+        ("a second chunk of a whole file", unit_of(whole(1), &[], complete)),
+        ("a chunk beyond the end", unit_of(chunk(2), &[], complete)),
+        ("the last of all chunks", unit_of(chunk(u32::MAX), &[], complete)),
+        ("more data than the file has", unit_of(whole(0), &[(Encoding::Plain, &zeros)], complete)),
+        ("more data than the last chunk has", unit_of(chunk(1), &[(Encoding::Plain, &zeros)], complete)),
+        ("less data than the chunk has", unit_of(chunk(0), &[(Encoding::Plain, &zeros)], complete)),
+        ("no data at all", unit_of(whole(0), &[], complete)),
+        ("a block beyond the limit", too_long_a_block),
+        ("a compression bomb", unit_of(chunk(0), &[(Encoding::Zstd, &bomb)], complete)),
+        ("no compression at all", unit_of(chunk(0), &[(Encoding::Zstd, b"what?")], complete)),
+        (
+            "a hash with data",
+            unit_of(UnitHeader { kind: UnitKind::Hash, index: 0, chunk: 0 }, &[(Encoding::Plain, b"x")], complete),
+        ),
+    ];
+    for (what, bytes) in cases {
+        let mut target = Target::open();
+        target.announces(&[file("small", 100), file("large", LARGE)]);
+        target.peer.is_asked_for(1);
+        target.peer.sends(&bytes);
+        target.loses_its_lane();
+        assert!(target.read("small").is_none() && target.read("large").is_none(), "{what}");
+        target.assert_outside_is_untouched();
+        drop(target.peer.control);
+        target.peer.lane.shutdown_handle().shutdown();
+    }
+}
+
+#[test]
+fn the_first_verified_bytes_of_a_chunk_stay() {
+    const SIZE: u64 = MIN_CHUNK_BYTES + 10;
+    let mut target = Target::open();
+    let (first, other, last) = (vec![1; MIN_CHUNK_BYTES as usize], vec![2; MIN_CHUNK_BYTES as usize], vec![3; 10]);
+    target.announces(&[file("large", SIZE)]);
+    target.peer.is_asked_for(0);
+    for (chunk, data) in [(0, &first), (0, &other), (1, &last)] {
+        target.peer.sends(&unit(UnitKind::Chunk, 0, chunk, SIZE, data));
+    }
+    let expected = [first, last].concat();
+    let OutcomeKind::Copied { blake3 } = target.peer.outcome_of(0) else { panic!("not copied") };
+    assert_eq!(blake3, *blake3::hash(&expected).as_bytes());
+    assert_eq!(target.read("large").unwrap(), expected);
+    target.closes_in_peace();
+}
+
+#[test]
+fn data_that_never_verifies_is_given_up_by_the_receiver_too() {
+    for (size, kind) in [(4, UnitKind::Whole), (MIN_CHUNK_BYTES + 4, UnitKind::Chunk)] {
+        let mut target = Target::open();
+        target.announces(&[file("file", size)]);
+        target.peer.is_asked_for(0);
+        let last = u32::from(kind == UnitKind::Chunk);
+        let wrong = unit_of(
+            UnitHeader { kind, index: 0, chunk: last },
+            &[(Encoding::Plain, b"evil")],
+            Trailer::Complete([0; 32]),
+        );
+        let mut asked_again = 0;
+        let kind = loop {
+            target.peer.sends(&wrong);
+            let settled = target.peer.hears(|message| match message {
+                Control::Again { index: 0, .. } => Some(None),
+                Control::Outcomes(outcomes) => outcomes.into_iter().find_map(|outcome| match outcome.result {
+                    OutcomeKind::Failed { kind, .. } => Some(Some(kind)),
+                    _ => None,
+                }),
+                _ => None,
+            });
+            match settled {
+                Some(kind) => break kind,
+                None => asked_again += 1,
+            }
+            assert!(asked_again < 20, "it asks for ever");
+        };
+        assert_eq!(kind, FailureKind::Unverified);
+        assert!(asked_again >= 3, "an honest sender gives up first: it was asked {asked_again} times");
+        assert!(target.read("file").is_none());
+        target.closes_in_peace();
+    }
+}
+
+#[test]
+fn directories_without_end_end_the_session() {
+    let mut target = Target::open();
+    target.announces(&[item("one", ItemKind::Directory), item("two", ItemKind::Directory)]);
+    target.peer.broke_the_protocol("leaves a directory without its end");
+
+    let mut target = Target::open();
+    target.announces(&[item("", ItemKind::Directory), item("", ItemKind::Directory)]);
+    target.peer.broke_the_protocol("leaves a directory without its end");
+
+    // Nested, and each as heavy as may be.
+    let mut target = Target::of(|job| job.selection.dry_run = true);
+    let mut path = String::new();
+    for depth in 0..1000 {
+        path.push_str(if depth == 0 { "d" } else { "/d" });
+        let mut heavy = item(&path, ItemKind::Directory);
+        heavy.attributes.xattrs = vec![Xattr { name: b"user.x".to_vec(), value: vec![0; MAX_XATTR_BYTES - 6] }];
+        target.announces(&[heavy]);
+        if target.peer.end.is_finished() {
+            break;
+        }
+    }
+    target.peer.broke_the_protocol("opens more directories than agreed");
+}
+
+#[test]
+fn more_open_items_than_agreed_end_the_session() {
+    let mut target = Target::of(|job| job.selection.no_resume = true);
+    for batch in 0..5 {
+        let items: Vec<Item> = (0..MAX_OPEN_ITEMS / 2).map(|number| file(&format!("{batch}-{number}"), 1)).collect();
+        target.announces(&items);
+    }
+    target.peer.broke_the_protocol("more items open than agreed");
+}
+
+#[test]
+fn a_sender_that_never_listens_is_not_written_for_without_end() {
+    let (control, end) = {
+        // Nobody reads what the receiver says.
+        let (ours, theirs) = Stream::plain_pair().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let end = std::thread::spawn(move || {
+            let job = ReceiverJob {
+                target: dir.path().to_owned().into_os_string().into_encoded_bytes(),
+                confine: None,
+                asked_for: None,
+                selection: wire::Selection { make_target: true, ..wire::Selection::default() },
+                carriage: carriage(20_000),
+            };
+            let events = Events::new();
+            let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();
+            receiver::run(job, events, &channel, &Arc::new(Watch::silent()), &mut NoKeeper, &mut aside).map(drop)
+        });
+        (ours, end)
+    };
+    let mut control = control;
+    let mut packer = Packer::default();
+    // Each fails with its long path as the reason, and is settled by that: the window of open items stays empty.
+    let path = vec!["n".repeat(250); 15].join("/");
+    let links: Vec<Item> = vec![item(&path, ItemKind::Symlink { target: b"x".to_vec() }); 1000];
+    control.write_all(&frame(&Control::Begin { single_file: false })).unwrap();
+    let mut batches = 0;
+    while !end.is_finished() {
+        assert!(batches < 200, "it gathers for ever");
+        let packed = links.iter().map(|link| packer.pack(link)).collect();
+        if control.write_all(&frame(&Control::Items(packed))).is_err() {
+            break;
+        }
+        batches += 1;
+    }
+    let error = end.join().unwrap().unwrap_err();
+    assert_eq!((error.fault, error.cause.as_deref()), (Fault::Protocol, Some("it does not listen")));
+}
+
+#[test]
+fn links_in_the_data_lead_nowhere() {
+    let mut target = Target::open();
+    symlink("../outside", target.to("planted")).unwrap();
+    let link = |path: &str, to: &str| item(path, ItemKind::Symlink { target: to.as_bytes().to_vec() });
+    let hard = |path: &str, first: &str| {
+        item(path, ItemKind::HardLink { first: RelPath::new(first.as_bytes().to_vec()).unwrap() })
+    };
+    target.announces(&[
+        link("out", "../outside"),
+        file("out/made", 4),
+        file("planted/made", 4),
+        item("planted", ItemKind::Directory),
+        item("planted/dir", ItemKind::Directory),
+        item("planted/dir", ItemKind::DirectoryEnd { complete: true }),
+        item("planted", ItemKind::DirectoryEnd { complete: true }),
+        hard("stolen", "out/secret"),
+        hard("stolen-too", "planted/secret"),
+        hard("out/made-too", "out"),
+        link("out/link", "x"),
+        file("out", 4),
+    ]);
+    // What was asked for all the same is sent.
+    target.peer.is_asked_for(11);
+    for index in [1, 2, 11] {
+        target.peer.sends(&unit(UnitKind::Whole, index, 0, 4, b"evil"));
+    }
+    let failed = |index| matches!(target.peer.outcome_of(index), OutcomeKind::Failed { .. });
+    assert!(failed(7), "a link to what is outside");
+    assert!(target.read("stolen").is_none() && target.read("stolen-too").is_none());
+    assert!(matches!(target.peer.outcome_of(11), OutcomeKind::Copied { .. }));
+    assert_eq!(target.read("out").unwrap(), b"evil", "the link gave way to the file");
+    target.assert_outside_is_untouched();
+    target.closes_in_peace();
+}
+
+#[test]
+fn names_that_pose_as_unfinished_files_are_refused() {
+    let mut target = Target::open();
+    let name = String::from_utf8(haul_store::part_name(b"victim")).unwrap();
+    target.announces(&[file(&name, 4), item(&name, ItemKind::Directory)]);
+    target.peer.sends(&unit(UnitKind::Whole, 0, 0, 4, b"evil"));
+    assert!(matches!(target.peer.outcome_of(0), OutcomeKind::Failed { .. }));
+    assert!(target.read(&name).is_none());
+    drop(target.peer.control);
+}
+
+#[test]
+fn one_name_twice_is_never_a_mixture() {
+    let mut target = Target::open();
+    target.announces(&[file("name", 4), file("name", 5)]);
+    target.peer.is_asked_for(1);
+    target.peer.sends(&unit(UnitKind::Whole, 0, 0, 4, b"aaaa"));
+    target.peer.sends(&unit(UnitKind::Whole, 1, 0, 5, b"bbbbb"));
+    let (_, second) = (target.peer.outcome_of(0), target.peer.outcome_of(1));
+    let found = target.read("name").unwrap();
+    assert!(found == b"aaaa" || (found == b"bbbbb" && matches!(second, OutcomeKind::Copied { .. })), "{found:?}");
+    target.closes_in_peace();
+}
+
+#[test]
+fn the_end_of_a_directory_that_never_began_deletes_nothing() {
+    let mut target = Target::of(|job| job.selection.delete = true);
+    std::fs::create_dir(target.to("kept")).unwrap();
+    std::fs::write(target.to("kept/file"), "precious").unwrap();
+    target.announces(&[
+        item("kept", ItemKind::DirectoryEnd { complete: true }),
+        item("", ItemKind::DirectoryEnd { complete: true }),
+    ]);
+    assert_eq!(target.peer.outcome_of(1), OutcomeKind::Nothing);
+    assert_eq!(target.read("kept/file").unwrap(), b"precious");
+    target.closes_in_peace();
+}
+
+#[test]
+fn sizes_without_measure_are_no_reason_to_panic() {
+    let mut target = Target::open();
+    let sizes: Vec<Item> = (0..4).map(|number| file(&format!("f{number}"), i64::MAX as u64)).collect();
+    target.announces(&sizes);
+    target.peer.is_asked_for(3);
+    // The first block of one: there is no room for so much.
+    target.peer.sends(&unit_of(
+        UnitHeader { kind: UnitKind::Chunk, index: 0, chunk: 0 },
+        &[(Encoding::Plain, b"x")],
+        Trailer::Complete([0; 32]),
+    ));
+    let error = target.peer.ended().unwrap_err();
+    assert_eq!(error.fault, Fault::Space, "{error:?}");
+}
+
+#[test]
+fn withdrawals_of_anything_do_no_harm() {
+    let mut target = Target::open();
+    target.announces(&[file("honest", 6), item("made", ItemKind::Symlink { target: b"x".to_vec() })]);
+    target.peer.is_asked_for(0);
+    for index in [1, 7, u64::MAX] {
+        let why = "because".to_owned();
+        target.peer.says(&Control::Withdraw(Withdraw { index, why, kind: FailureKind::Io, retry: None }));
+    }
+    target.peer.sends(&unit(UnitKind::Whole, 0, 0, 6, b"honest"));
+    assert!(matches!(target.peer.outcome_of(0), OutcomeKind::Copied { .. }));
+    target.closes_in_peace();
+}
+
+#[test]
+fn words_that_are_not_a_senders_break_the_protocol() {
+    let words = [
+        Control::Begin { single_file: true },
+        Control::Answers(vec![Answer { index: 0, wanted: Wanted::All }]),
+        Control::Receipts(Vec::new()),
+        Control::Outcomes(Vec::new()),
+        Control::Again { index: 0, chunk: 0 },
+        Control::LaneLost { lane: 0 },
+        Control::Summary(ReceiverSummary::default()),
+        Control::Bye(SenderSummary::default()),
+        Control::Admit { key: [0; 32] },
+        Control::Dialled { lanes: 1, rtt_us: 1 },
+    ];
+    for word in words {
+        let mut target = Target::open();
+        target.peer.says(&word);
+        target.peer.broke_the_protocol("unexpected message");
+    }
+    let mut target = Target::before_the_beginning(|_| ());
+    target.announces(&[file("early", 1)]);
+    target.peer.broke_the_protocol("unexpected message Items");
+}
+
+#[test]
+fn a_sender_that_only_lives_is_not_waited_for() {
+    let mut target = Target::of(|job| job.carriage.timeout_ms = SHORT_MS);
+    target.announces(&[file("file", BLOCK_BYTES as u64)]);
+    target.peer.is_asked_for(0);
+    let error = target.peer.only_lives(|_| ()).unwrap_err();
+    assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+    assert!(error.hint.unwrap().contains("run the same command again"));
+
+    // A byte now and then is no better.
+    let mut target = Target::of(|job| job.carriage.timeout_ms = SHORT_MS);
+    target.announces(&[file("file", BLOCK_BYTES as u64)]);
+    target.peer.is_asked_for(0);
+    target.peer.sends(&UnitHeader { kind: UnitKind::Whole, index: 0, chunk: 0 }.encode());
+    let dripped = |peer: &mut Peer| {
+        peer.sends(&BlockHeader { bytes: 1, encoding: Encoding::Plain }.encode());
+        peer.sends(b"x");
+    };
+    let error = target.peer.only_lives(dripped).unwrap_err();
+    assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+}
+
+#[test]
+fn a_sender_that_never_says_good_bye_is_not_waited_for() {
+    let mut target = Target::of(|job| job.carriage.timeout_ms = SHORT_MS);
+    target.peer.says(&Control::EndOfManifest);
+    target.peer.hears(|message| matches!(message, Control::Summary(_)).then_some(()));
+    // All was verified and flushed, so nothing is wrong.
+    target.peer.only_lives(|_| ()).unwrap();
+}
