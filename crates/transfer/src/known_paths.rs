@@ -6,15 +6,19 @@
 //! ```
 //! A path is a direction, the peer's network and ours: hosts of one network share the way to it. It is advice and nothing more: a file
 //! that is missing or that nobody can read means that nothing is known.
+//!
+//! On a pull the far side says what it found, and it may say anything: what no honest peer would say is not kept, and a line that
+//! cannot be one of ours is not read and goes with the next writing.
 
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use haul_engine::path::AUTO_LANES_MAX;
+use haul_engine::plan::NEAR_RTT_US;
 use haul_net::dial;
-use haul_wire::limits::MAX_TEXT_BYTES;
 use haul_wire::summary::KnownPath;
 
 use crate::remote;
@@ -22,8 +26,22 @@ use crate::remote;
 /// Paths that are kept; the one not used for longest goes first.
 const MAX_PATHS: usize = 256;
 
-/// Longest file that is read: lines are about 120 bytes.
+/// Longest file that is read. A line has two networks of at most 22 bytes, five numbers of at most 20 digits and a name of at most 15:
+/// 256 lines of 250 bytes are 62 KiB.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The next job begins with lanes bound to this rate and looks for more once it is reached, so it must be one that is reached soon, and
+/// never one that stops a copy: 1 Mbit/s. Nothing has to be known of a path that carries less.
+const CAPACITY_BYTES_PER_S_MIN: u64 = 125_000;
+
+/// 1 Tbit/s, ten times the fastest port of a host.
+const CAPACITY_BYTES_PER_S_MAX: u64 = 125_000_000_000;
+
+/// Nearer paths are left to themselves.
+const RTT_US_MIN: u32 = NEAR_RTT_US;
+
+/// 10 s. By way of the Moon it is 2.6 s.
+const RTT_US_MAX: u32 = 10_000_000;
 
 /// Hosts of one such network share their way to it: what providers announce at the least (RFC 4632; /48 is a site, RFC 6177).
 const V4_PREFIX_BITS: u32 = 24;
@@ -59,8 +77,7 @@ impl PathName {
 
 /// What is known of a path.
 pub(crate) fn find(path: &PathName) -> Option<KnownPath> {
-    let lines = read(&file()?);
-    lines.iter().rev().find_map(|line| parse(line.strip_prefix(path.0.as_str())?))
+    find_in(&file()?, path)
 }
 
 /// Keeps what a job found. A host that does not let us only forgets.
@@ -70,28 +87,48 @@ pub(crate) fn keep(path: &PathName, known: &KnownPath) {
     }
 }
 
+/// Whether a path may be like this. Whoever says so may be a stranger.
+pub(crate) fn is_sound(known: &KnownPath) -> bool {
+    known.is_within_limits()
+        && (RTT_US_MIN..=RTT_US_MAX).contains(&known.rtt_min_us)
+        && (CAPACITY_BYTES_PER_S_MIN..=CAPACITY_BYTES_PER_S_MAX).contains(&known.capacity_bytes_per_s)
+        && (1..=AUTO_LANES_MAX).contains(&known.lanes)
+        && known.random_loss_ppm <= 1_000_000
+}
+
+fn find_in(file: &Path, path: &PathName) -> Option<KnownPath> {
+    read(file).iter().rev().find_map(|line| parse(line.strip_prefix(path.0.as_str())?))
+}
+
 fn file() -> Option<PathBuf> {
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let state = state.or_else(|| remote::home().map(|home| home.join(".local/state")))?;
     Some(state.join("haul").join("paths"))
 }
 
-fn read(file: &PathBuf) -> Vec<String> {
+/// The lines that can be ours.
+fn read(file: &Path) -> Vec<String> {
     let mut text = String::new();
     let read = fs::File::open(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
     if read.is_err() {
         return Vec::new();
     }
-    text.lines().map(str::to_owned).collect()
+    let is_ours = |line: &&str| line.find(FIRST_WORD).is_some_and(|at| parse(&line[at..]).is_some());
+    text.lines().filter(is_ours).map(str::to_owned).collect()
 }
 
 /// Under another name first: two jobs that end at once may lose a line, never the file.
-fn write(file: &PathBuf, path: &PathName, known: &KnownPath) -> io::Result<()> {
+fn write(file: &Path, path: &PathName, known: &KnownPath) -> io::Result<()> {
+    // More lanes than that are never chosen; somebody asked for them.
+    let known = KnownPath { lanes: known.lanes.min(AUTO_LANES_MAX), ..known.clone() };
+    if !is_sound(&known) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     let dir = file.parent().ok_or(io::ErrorKind::NotFound)?;
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let mut lines = read(file);
     lines.retain(|line| !line.starts_with(&path.0));
-    lines.push(format!("{}{}", path.0, line(known)));
+    lines.push(format!("{}{}", path.0, line(&known)));
     let lines = &lines[lines.len().saturating_sub(MAX_PATHS)..];
     let temporary = dir.join(format!("paths.{}", std::process::id()));
     let mut out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
@@ -99,9 +136,12 @@ fn write(file: &PathBuf, path: &PathName, known: &KnownPath) -> io::Result<()> {
     fs::rename(&temporary, file)
 }
 
+/// What stands behind the name of a path.
+const FIRST_WORD: &str = " rtt_us ";
+
 fn line(known: &KnownPath) -> String {
     format!(
-        " rtt_us {} bytes_per_s {} lanes {} loss_ppm {} cc {}",
+        "{FIRST_WORD}{} bytes_per_s {} lanes {} loss_ppm {} cc {}",
         known.rtt_min_us, known.capacity_bytes_per_s, known.lanes, known.random_loss_ppm, known.congestion_control
     )
 }
@@ -109,13 +149,14 @@ fn line(known: &KnownPath) -> String {
 fn parse(text: &str) -> Option<KnownPath> {
     let mut words = text.split_whitespace();
     let mut value = |name: &str| words.next().filter(|word| *word == name).and_then(|_| words.next());
-    Some(KnownPath {
+    let known = KnownPath {
         rtt_min_us: value("rtt_us")?.parse().ok()?,
         capacity_bytes_per_s: value("bytes_per_s")?.parse().ok()?,
         lanes: value("lanes")?.parse().ok()?,
         random_loss_ppm: value("loss_ppm")?.parse().ok()?,
-        congestion_control: value("cc").filter(|name| name.len() <= MAX_TEXT_BYTES)?.to_owned(),
-    })
+        congestion_control: value("cc")?.to_owned(),
+    };
+    (words.next().is_none() && is_sound(&known)).then_some(known)
 }
 
 fn prefix(address: IpAddr) -> String {
@@ -155,6 +196,47 @@ mod tests {
         for broken in ["", " rtt_us x", " rtt_us 1 bytes_per_s 2 lanes 70000 loss_ppm 0 cc bbr", " lanes 3"] {
             assert_eq!(parse(broken), None, "{broken}");
         }
+    }
+
+    #[test]
+    fn what_no_honest_peer_says_is_neither_kept_nor_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("paths");
+        let (path, other) = (path([192, 0, 2, 1], Direction::From), path([198, 51, 100, 7], Direction::To));
+        let forged = format!("bbr\n{}{}", other.0, line(&known(8)));
+        let ones: [&dyn Fn(&mut KnownPath); 9] = [
+            &|known| known.congestion_control = forged.clone(),
+            &|known| known.congestion_control = "x".repeat(4096),
+            &|known| known.congestion_control.clear(),
+            &|known| known.capacity_bytes_per_s = 1,
+            &|known| known.capacity_bytes_per_s = u64::MAX,
+            &|known| known.rtt_min_us = 1,
+            &|known| known.rtt_min_us = u32::MAX,
+            &|known| known.lanes = 0,
+            &|known| known.random_loss_ppm = 1_000_001,
+        ];
+        for spoil in ones {
+            let mut known = known(14);
+            spoil(&mut known);
+            assert!(write(&file, &path, &known).is_err(), "{known:?}");
+            assert!(!is_sound(&known) && parse(&line(&known)).is_none(), "{known:?}");
+            assert_eq!((find_in(&file, &path), find_in(&file, &other)), (None, None), "{known:?}");
+        }
+        // Who asked for more lanes than are ever chosen finds as many as may be.
+        write(&file, &path, &known(256)).unwrap();
+        assert_eq!(find_in(&file, &path), Some(known(AUTO_LANES_MAX)));
+    }
+
+    #[test]
+    fn lines_that_are_not_ours_are_passed_over_and_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("paths");
+        let (path, other) = (path([192, 0, 2, 1], Direction::To), path([192, 0, 3, 1], Direction::To));
+        let slow = line(&KnownPath { capacity_bytes_per_s: 1, ..known(8) });
+        fs::write(&file, format!("nonsense\n{}{slow}\n{}{} more\n", path.0, path.0, line(&known(8)))).unwrap();
+        assert_eq!(find_in(&file, &path), None);
+        write(&file, &other, &known(3)).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), format!("{}{}\n", other.0, line(&known(3))));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use haul_wire::control::{Carriage, Notice};
 use haul_wire::summary::{HeldBy, KnownPath, PathNow, PathSummary};
 
 use crate::far;
+use crate::known_paths;
 
 /// Between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -127,7 +128,9 @@ impl Tuning {
     /// The path, for the report.
     pub(crate) fn summary(&self) -> PathSummary {
         let Some(tuner) = &self.tuner else { return PathSummary::default() };
-        PathSummary { known: tuner.remembered().map(known_path), ..tuner.summary() }
+        // The name of a home-made congestion control may be one that nobody else would believe.
+        let known = tuner.remembered().map(known_path).filter(KnownPath::is_within_limits);
+        PathSummary { known, ..tuner.summary() }
     }
 
     fn apply(&mut self, advice: Advice, turn: &mut Turn) {
@@ -174,7 +177,7 @@ fn wishes(carriage: &Carriage) -> Wishes {
         rate_bytes_per_s: carriage.rate_bytes_per_s,
         allowed_congestion_controls: allowed,
         host_congestion_control: limits.congestion_control.unwrap_or_default(),
-        remembered: carriage.path.as_ref().map(remembered),
+        remembered: carriage.path.as_ref().filter(|known| known_paths::is_sound(known)).map(remembered),
     }
 }
 

@@ -523,8 +523,8 @@ impl Control {
                 "addresses",
             ),
             Control::WantLanes { lanes } => within(*lanes <= MAX_LANES, "lanes"),
-            Control::Bye(summary) => within(summary.is_within_limits(), "summary"),
-            Control::ProbeSent(sent) => within(sent.sender.is_within_limits(), "summary"),
+            Control::Bye(summary) => within(summary.path.is_within_limits(), "summary"),
+            Control::ProbeSent(sent) => within(sent.sender.path.is_within_limits(), "summary"),
             Control::Dial(dial) => {
                 within(dial.candidates.len() <= MAX_CANDIDATES && dial.lanes <= MAX_LANES, "candidates")
             }
@@ -539,8 +539,9 @@ impl Control {
                     }
                 };
                 let names = selection.files_from.as_ref().map_or(0, Vec::len);
-                let known_fits = start.carriage.path.as_ref().is_none_or(|known| short(&known.congestion_control));
-                within(paths + names + selection.rules.len() <= MAX_SPEC_ITEMS && known_fits, "paths and rules")
+                let known_fits = start.carriage.path.as_ref().is_none_or(KnownPath::is_within_limits);
+                within(known_fits && short_too(&start.carriage.congestion_control), "path")?;
+                within(paths + names + selection.rules.len() <= MAX_SPEC_ITEMS, "paths and rules")
             }
             Control::DialFailed { why } => within(short(why), "reason"),
             Control::Withdraw(withdraw) => within(short(&withdraw.why), "reason"),
@@ -567,13 +568,6 @@ impl Control {
             | Control::ProbeArrived(_)
             | Control::Ping => Ok(()),
         }
-    }
-}
-
-impl SenderSummary {
-    fn is_within_limits(&self) -> bool {
-        let known = self.path.known.as_ref().map(|known| &known.congestion_control);
-        [Some(&self.path.congestion_control), known].into_iter().flatten().all(|name| name.len() <= MAX_TEXT_BYTES)
     }
 }
 
@@ -633,6 +627,30 @@ mod tests {
         sent.sender.path.congestion_control = "x".repeat(MAX_TEXT_BYTES + 1);
         assert_eq!(decoded(&Control::ProbeSent(sent)), Err(CodecFault::Limit("summary")));
         assert_eq!(decoded(&Control::ProbeArrived(ProbeArrived::default())), Ok(()));
+    }
+
+    #[test]
+    fn what_a_peer_knows_of_a_path_has_the_name_of_a_congestion_control_and_no_more() {
+        let decoded = |congestion_control: &str, lanes| {
+            let known = KnownPath { congestion_control: congestion_control.into(), lanes, ..KnownPath::default() };
+            let carriage = Carriage { path: Some(known.clone()), ..Carriage::default() };
+            let (role, selection) = (Role::Receiver { target: Vec::new() }, Selection::default());
+            let start = Start { session: [1; 16], peer_key: [2; 32], role, selection, carriage };
+            let path = PathSummary { known: Some(known), ..PathSummary::default() };
+            let bye = SenderSummary { path, ..SenderSummary::default() };
+            [Control::Start(start), Control::Bye(bye)].map(|message| {
+                let mut bytes = Vec::new();
+                codec::encode(&message, &mut bytes).unwrap();
+                codec::decode(&bytes[4..]).is_ok()
+            })
+        };
+        for name in ["reno", "bbr", "dctcp-reno", "bpf_cubic", "a23456789012345"] {
+            assert_eq!(decoded(name, MAX_LANES), [true; 2], "{name}");
+        }
+        for name in ["", "a234567890123456", "Cubic", "bbr\nto 192.0.2.0/24", "b br", "b\u{e9}"] {
+            assert_eq!(decoded(name, 8), [false; 2], "{name:?}");
+        }
+        assert_eq!(decoded("bbr", MAX_LANES + 1), [false; 2]);
     }
 
     proptest! {

@@ -58,6 +58,9 @@ pub const MAX_SPEC_ITEMS: usize = 64 << 10;
 /// Congestion controls a host may tell; Linux has some twenty.
 pub const MAX_CONGESTION_CONTROLS: usize = 64;
 
+/// Longest name of a congestion control: the kernel's TCP_CA_NAME_MAX of 16, less its zero byte.
+pub const MAX_CONGESTION_CONTROL_BYTES: usize = 15;
+
 /// Addresses one side offers for being reached.
 pub const MAX_CANDIDATES: usize = 64;
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{MAX_CONGESTION_CONTROLS, MAX_TEXT_BYTES};
+use crate::limits::{MAX_CONGESTION_CONTROL_BYTES, MAX_CONGESTION_CONTROLS, MAX_LANES, MAX_TEXT_BYTES};
 
 /// What a host grants one connection (tcp(7), socket(7)). 0 and empty: it does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,20 @@ pub struct KnownPath {
     pub random_loss_ppm: u32,
     /// Congestion control that suited it.
     pub congestion_control: String,
+}
+
+impl KnownPath {
+    /// Whether an honest peer could have said it.
+    pub fn is_within_limits(&self) -> bool {
+        is_congestion_control(&self.congestion_control) && self.lanes <= MAX_LANES
+    }
+}
+
+/// Whether this may be the name of a congestion control. Such a name is kept in files of one line for each entry, so nothing that parts
+/// words or lines may be in it; the kernel's own names and those of its modules all fit.
+pub fn is_congestion_control(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+    (1..=MAX_CONGESTION_CONTROL_BYTES).contains(&name.len()) && name.bytes().all(fits)
 }
 
 /// The path as its sender saw it. Rates are of all lanes together; 0 means unknown.
@@ -126,6 +140,13 @@ pub struct PathTime {
     pub loss_us: u64,
     /// None of these: nothing under way could have gone faster.
     pub latency_us: u64,
+}
+
+impl PathSummary {
+    /// Whether an honest sender could have said it.
+    pub fn is_within_limits(&self) -> bool {
+        self.congestion_control.len() <= MAX_TEXT_BYTES && self.known.as_ref().is_none_or(KnownPath::is_within_limits)
+    }
 }
 
 impl PathTime {
