@@ -130,7 +130,7 @@ fn may_be_asked_for(host: &Host, wanted: Wanted, buffer: &Asked) -> Finding {
 /// `tcp_mem`: pages that all connections together may hold; from the second value on the kernel shrinks windows.
 fn held_by_all(host: &Host, wanted: Wanted) -> Finding {
     let name = "net.ipv4.tcp_mem";
-    let Some((setting, [_, pressure, _])) = host.settings.get(name).and_then(|s| Some((s, s.three()?))) else {
+    let Some((setting, now @ [_, pressure, _])) = host.settings.get(name).and_then(|s| Some((s, s.three()?))) else {
         return Finding::not_told(name, "Pages that all connections together may hold.");
     };
     let needed = RECEIVED.whole(wanted.under_way_bytes());
@@ -146,10 +146,13 @@ fn held_by_all(host: &Host, wanted: Wanted) -> Finding {
     match host.memory_bytes.and_then(|memory| usual_tcp_mem(memory, host.page_bytes)) {
         Some(usual) if usual[1] > pressure => {
             let why = format!("{why} Advised: a sixteenth of memory, as the kernel itself chooses at its start.");
-            Finding::sysctl(name, setting, usual.map(|pages| pages.to_string()).join(" "), Matters::Yes, why)
+            let advised = [0, 1, 2].map(|nth| usual[nth].max(now[nth]).to_string()).join(" ");
+            Finding::sysctl(name, setting, advised, Matters::Yes, why)
         }
         Some(_) => {
-            let why = format!("{why} It is a sixteenth of memory already: more memory would help, no setting does.");
+            let why = format!(
+                "{why} That is a sixteenth of memory already, or more: more memory would help, no setting does."
+            );
             Finding::by_hand(name, &*setting.value, None, Matters::Yes, why)
         }
         None => Finding::by_hand(name, &*setting.value, None, Matters::Yes, why),

@@ -6,6 +6,8 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use proptest::prelude::*;
+
 use super::*;
 
 /// Debian 12 as installed, with 16 GiB.
@@ -128,13 +130,68 @@ fn memory_of_tcp_that_was_set_too_low_is_raised_to_what_the_kernel_chooses() {
 }
 
 #[test]
-fn nothing_is_lowered() {
+fn memory_of_tcp_that_is_partly_above_what_the_kernel_chooses_keeps_those_parts() {
     let mut host = stock();
-    set(&mut host, "net.ipv4.tcp_rmem", "8192 262144 2147483647");
-    set(&mut host, "net.core.netdev_max_backlog", "300000");
-    let advice = advise(&host, FAST);
-    for setting in ["net.ipv4.tcp_rmem", "net.core.netdev_max_backlog"] {
-        assert_eq!(found(&advice, setting).advised, None);
+    set(&mut host, "net.ipv4.tcp_mem", "100000 150000 1000000");
+    let path = Wanted { rate_bytes_per_s: 12_500_000_000, rtt_us: 25_000 };
+    let advised = found(&advise(&host, path), "net.ipv4.tcp_mem").advised.clone();
+    assert_eq!(advised.as_deref(), Some("196608 262144 1000000"));
+}
+
+#[test]
+fn a_queue_for_more_packets_than_memory_allows_is_advised_once_and_never_shortened() {
+    let fastest = Wanted { rate_bytes_per_s: 25_000_000_000, rtt_us: 1_000 };
+    for (now, advised) in [("1000", Some("131072")), ("131072", None), ("150000", None), ("166667", None)] {
+        let mut host = stock();
+        set(&mut host, "net.core.netdev_max_backlog", now);
+        let advice = advise(&host, fastest);
+        assert_eq!(found(&advice, "net.core.netdev_max_backlog").advised.as_deref(), advised, "{now}");
+    }
+}
+
+/// Settings whose values are amounts: more of them is never worse for a path.
+const AMOUNTS: [&str; 6] = [
+    "net.core.netdev_max_backlog",
+    "net.core.rmem_max",
+    "net.core.wmem_max",
+    "net.ipv4.tcp_mem",
+    "net.ipv4.tcp_rmem",
+    "net.ipv4.tcp_wmem",
+];
+
+/// Of any size: as likely 7 as 7 billion.
+fn any_amount(max: u64) -> impl Strategy<Value = u64> {
+    (0_u32..=max.ilog2(), any::<u64>()).prop_map(move |(bits, random)| (random % (1 << bits)).clamp(1, max))
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lowered_and_nothing_is_advised_twice(
+        amounts in proptest::collection::vec(any_amount(1 << 33), AMOUNTS.len() * 3),
+        memory_bytes in any_amount(1 << 42),
+        rate_bytes_per_s in any_amount(1 << 37),
+        rtt_us in any_amount(10_000_000),
+    ) {
+        let mut host = stock();
+        host.memory_bytes = Some(memory_bytes);
+        for (name, amounts) in AMOUNTS.into_iter().zip(amounts.chunks_exact(3)) {
+            let words = if name.starts_with("net.ipv4.") { 3 } else { 1 };
+            let text: Vec<String> = amounts.iter().take(words).map(u64::to_string).collect();
+            set(&mut host, name, &text.join(" "));
+        }
+        let wanted = Wanted { rate_bytes_per_s, rtt_us };
+        let mut tuned = host.clone();
+        for (finding, advised) in advise(&host, wanted).changes().filter(|(f, _)| AMOUNTS.contains(&&*f.setting)) {
+            let now = host.settings[&finding.setting].numbers().unwrap();
+            let then = Setting { value: advised.into(), writable: true }.numbers().unwrap();
+            prop_assert_eq!(now.len(), then.len());
+            prop_assert!(now.iter().zip(&then).all(|(now, then)| now <= then), "{finding:#?}");
+            prop_assert!(now != then, "{finding:#?}");
+            set(&mut tuned, &finding.setting, advised);
+        }
+        let again = advise(&tuned, wanted);
+        let again: Vec<_> = again.changes().filter(|(f, _)| AMOUNTS.contains(&&*f.setting)).collect();
+        prop_assert!(again.is_empty(), "{again:#?}");
     }
 }
 

@@ -182,13 +182,15 @@ fn backlog(host: &Host, wanted: Wanted) -> Finding {
         "Packets that wait for a processor when they are spread in software (RPS) or come from a virtual device: \
          {per_s} a second, {needed} in {BACKLOG_MS} ms."
     );
-    match now >= needed {
-        true => Finding::fine(name, &*setting.value, why),
-        false => {
-            let advised = needed.next_power_of_two().min(BACKLOG_MAX).to_string();
-            Finding::sysctl(name, setting, advised, Matters::WouldHelp, why)
-        }
+    let advised = needed.next_power_of_two().min(BACKLOG_MAX);
+    if now >= needed {
+        return Finding::fine(name, &*setting.value, why);
     }
+    if now >= advised {
+        let why = format!("{why} More than {BACKLOG_MAX} is not advised: the packets would take too much memory.");
+        return Finding::by_hand(name, &*setting.value, None, Matters::WouldHelp, why);
+    }
+    Finding::sysctl(name, setting, advised.to_string(), Matters::WouldHelp, why)
 }
 
 fn option_memory(host: &Host) -> Finding {
