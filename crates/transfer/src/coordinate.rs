@@ -18,7 +18,7 @@ use crate::error::{Error, Fault};
 use crate::event::{Observer, Report};
 use crate::far::{self, PING_EVERY};
 use crate::job::{Endpoint, Job, Place};
-use crate::known_paths::{self, Direction};
+use crate::known_paths::{self, Direction, PathName};
 use crate::lanes::{LanePlan, LaneRecord, LaneTerms};
 use crate::receiver::{self, ReceiverJob};
 use crate::relay;
@@ -128,7 +128,14 @@ pub(crate) fn here_over(
         selection: selection.clone(),
         carriage: carriage.clone(),
     };
-    let sender_job = SenderJob { sources: source_paths(job), confine: None, expand_globs: false, selection, carriage };
+    let sender_job = SenderJob {
+        sources: source_paths(job),
+        confine: None,
+        expand_globs: false,
+        remembers: false,
+        selection,
+        carriage,
+    };
     let receiver_watch = Arc::new(Watch::silent());
     let receiver = std::thread::Builder::new()
         .name("receiver".into())
@@ -181,14 +188,13 @@ fn session_with(
         Side::Sender => Role::Receiver { target: job.target.path.clone() },
         Side::Receiver => Role::Sender { sources: source_paths(job) },
     };
-    let path = remote.path(side.direction());
-    let known = path.as_ref().and_then(known_paths::find);
-    remote.start(id, identity.public(), role, job, hash_kept, known.clone());
+    let direction = side.direction();
+    remote.start(id, identity.public(), role, job, hash_kept, remote.known_path(direction));
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::listen::Door::port);
-    let carriage = Carriage { path: known, ..convert::carriage(&job.carriage, &[]) };
-    let terms = lane_terms(&remote, job, id, &identity, &carriage);
+    let carriage = convert::carriage(&job.carriage, &[]);
+    let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(direction));
     let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage));
     let (to_plan, mut aside) = dial_answers();
     let mut keeper = if job.selection.dry_run {
@@ -202,7 +208,7 @@ fn session_with(
     let result = match side {
         Side::Sender => {
             let sources = source_paths(job);
-            let job = SenderJob { sources, confine: None, expand_globs: false, selection, carriage };
+            let job = SenderJob { sources, confine: None, expand_globs: false, remembers: true, selection, carriage };
             sender::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
         Side::Receiver => {
@@ -212,8 +218,8 @@ fn session_with(
             receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
     };
-    if let (Some(path), Ok((sender, _))) = (path, &result)
-        && let Some(known) = &sender.path.known
+    if let (Some(peer), Ok((sender, _))) = (watch.lane_peer(), &result)
+        && let (Some(path), Some(known)) = (PathName::towards(peer, direction), &sender.path.known)
     {
         known_paths::keep(&path, known);
     }
@@ -227,6 +233,7 @@ pub(crate) fn lane_terms(
     session: [u8; 16],
     identity: &Arc<Identity>,
     carriage: &Carriage,
+    memory: Option<Direction>,
 ) -> LaneTerms {
     LaneTerms {
         session,
@@ -234,6 +241,7 @@ pub(crate) fn lane_terms(
         peer_key: remote.key(),
         ciphers: remote::agreed_ciphers(&job.carriage, &remote.hello),
         carriage: carriage.clone(),
+        memory,
         events: remote.events.sender(),
     }
 }

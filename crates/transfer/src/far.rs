@@ -127,6 +127,8 @@ pub fn serve_control(
         peer_key: PublicKey(start.peer_key),
         ciphers,
         carriage: start.carriage.clone(),
+        // What is known of the path is the initiator's to say.
+        memory: None,
         events: events.sender(),
     };
     let expecting = desk.expect(start.session, terms.peer_key, events.sender(), convert::wanted(&terms.carriage));
@@ -182,7 +184,7 @@ fn run_role(
     let result = match role {
         Role::Sender { sources } => {
             let confine = grant.root.clone();
-            let job = SenderJob { sources, confine, expand_globs: true, selection, carriage };
+            let job = SenderJob { sources, confine, expand_globs: true, remembers: false, selection, carriage };
             sender::run(job, events, channel, watch, keeper, aside)
         }
         Role::Receiver { .. } if grant.read_only => {

@@ -7,7 +7,8 @@
 //! A path is a direction, the peer's network and ours: hosts of one network share the way to it. It is advice and nothing more: a file
 //! that is missing or that nobody can read means that nothing is known.
 //!
-//! On a pull the far side says what it found, and it may say anything: what no honest peer would say is not kept, and a line that
+//! The peer's network is that of an address which a lane reached, or which we looked up ourselves: never one that the far side claims,
+//! or it could ask for what is known of others, and speak for them. On a pull the far side says what it found, and it may say anything: what no honest peer would say is not kept, and a line that
 //! cannot be one of ours is not read and goes with the next writing.
 
 use std::fs::{self, DirBuilder};
@@ -62,6 +63,7 @@ pub(crate) struct PathName(String);
 impl PathName {
     /// The path between this host and a peer. `None` when the peer is this host, or no route leads to it.
     pub(crate) fn towards(peer: IpAddr, direction: Direction) -> Option<Self> {
+        let peer = peer.to_canonical();
         let ours = dial::local_address_towards(peer).ok()?;
         (ours != peer && !peer.is_loopback()).then(|| Self::between(ours, peer, direction))
     }
@@ -78,6 +80,11 @@ impl PathName {
 /// What is known of a path.
 pub(crate) fn find(path: &PathName) -> Option<KnownPath> {
     find_in(&file()?, path)
+}
+
+/// What is known of the path to a peer; nothing about one that is here.
+pub(crate) fn find_towards(peer: IpAddr, direction: Direction) -> Option<KnownPath> {
+    find(&PathName::towards(peer, direction)?)
 }
 
 /// Keeps what a job found. A host that does not let us only forgets.

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -22,6 +22,7 @@ use crate::channel::{Outbox, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
 use crate::event::Event;
+use crate::known_paths::{self, Direction};
 use crate::session::{self, LaneKeeper};
 use crate::ssh::SshLanes;
 use crate::tuning;
@@ -49,8 +50,10 @@ pub(crate) struct LaneTerms {
     pub(crate) identity: Arc<Identity>,
     pub(crate) peer_key: PublicKey,
     pub(crate) ciphers: Vec<Cipher>,
-    /// What was asked of them, and what is known of the path.
+    /// What was asked of them, and what the initiator knows of the path.
     pub(crate) carriage: Carriage,
+    /// The direction in which what earlier jobs found of the path shall be used: of the one to the address that is reached.
+    pub(crate) memory: Option<Direction>,
     pub(crate) events: SyncSender<SessionEvent>,
 }
 
@@ -115,7 +118,7 @@ impl Dialler {
     ) -> Result<(u16, u32), NetError> {
         let mut advice = (1, "");
         let (first, rtt_us) = self.dial(0, timeout, &mut |address, rtt_us| {
-            advice = tuning::first_lanes(&self.terms.carriage, rtt_us, cpus);
+            advice = tuning::first_lanes(&self.terms.carriage_towards(address.ip()), rtt_us, cpus);
             // Where somebody else answers, they find that out like the first.
             self.dial_more(1..advice.0, Some(address), timeout);
         })?;
@@ -145,6 +148,12 @@ impl Dialler {
 }
 
 impl LaneTerms {
+    /// What was asked for, with what is known of the path to this address.
+    fn carriage_towards(&self, peer: IpAddr) -> Carriage {
+        let known = self.memory.and_then(|direction| known_paths::find_towards(peer, direction));
+        Carriage { path: known.or_else(|| self.carriage.path.clone()), ..self.carriage.clone() }
+    }
+
     /// What every connection is tuned to.
     fn wanted(&self) -> policy::Wanted {
         convert::wanted(&self.carriage)
@@ -251,7 +260,7 @@ pub(crate) struct LanePlan {
     /// Where the far side may be reached.
     pub(crate) candidates: Vec<SocketAddr>,
     /// Where it may reach us, once we listen.
-    pub(crate) own_addresses: Vec<std::net::IpAddr>,
+    pub(crate) own_addresses: Vec<IpAddr>,
     /// Listening here was prepared on this port.
     pub(crate) own_port: Option<u16>,
     /// Messages of the far side about its dialling.

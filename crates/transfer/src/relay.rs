@@ -427,6 +427,7 @@ impl Route {
             peer_key: view.key,
             ciphers: view.ciphers.clone(),
             carriage,
+            memory: None,
             events: events.sender(),
         };
         let (_to_plan, answers) = sync_channel(1);

@@ -1,5 +1,6 @@
 //! A far side that is connected: its control channel and what it said about itself.
 
+use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -17,7 +18,7 @@ use crate::error::{Error, Fault};
 use crate::event::Event;
 use crate::far::{self, PING_EVERY};
 use crate::job::{Carriage, Family, Job, Place};
-use crate::known_paths::{self, Direction, PathName};
+use crate::known_paths::{self, Direction};
 use crate::lanes::{Early, LaneTerms};
 use crate::ssh::{SshChild, SshLanes, SshTarget};
 use crate::watch::Watch;
@@ -48,8 +49,9 @@ pub(crate) struct Remote {
     pub(crate) early: Option<Early>,
     child: Option<SshChild>,
     reached_at: Option<SocketAddr>,
-    /// What its name means to the resolver here, once that has answered.
-    resolved: Option<Receiver<Vec<IpAddr>>>,
+    /// What its name means to the resolver here will be told here, and is then kept beside it.
+    resolver: Option<Receiver<Vec<IpAddr>>>,
+    resolved: OnceCell<Vec<IpAddr>>,
 }
 
 /// Reaches the far side of a job at `place`. With the direction in which this end of the lanes will be used, they may be dialled at once.
@@ -68,10 +70,10 @@ fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error>
         Some((first, last)) => format!("--port-range {first}-{last}"),
         None => String::new(),
     };
-    let resolved = resolve_meanwhile(&target.host, job.carriage.family);
+    let resolver = resolve_meanwhile(&target.host, job.carriage.family);
     let (stream, child) = target.start_agent(&arguments, watch)?.into_stream()?;
     let mut remote = Remote::meet(place, stream, coordinate::random_id()?, Events::new())?;
-    remote.resolved = resolved;
+    remote.resolver = resolver;
     remote.ssh = Some(target);
     remote.child = Some(child);
     Ok(remote)
@@ -117,13 +119,13 @@ fn connect_daemon(
         if let (None, true, Some(direction), Some(address), Some([peer_key])) =
             (&early, is_far && !job.selection.dry_run, direction, reached_at, known.as_deref())
         {
-            let path = PathName::towards(address.ip(), direction).as_ref().and_then(known_paths::find);
             let terms = LaneTerms {
                 session,
                 identity: std::sync::Arc::clone(&keys.identity),
                 peer_key: *peer_key,
                 ciphers: ciphers.clone(),
-                carriage: control::Carriage { path, ..convert::carriage(&job.carriage, &[]) },
+                carriage: convert::carriage(&job.carriage, &[]),
+                memory: Some(direction),
                 events: events.sender(),
             };
             early = Early::start(terms, address, far::cpus());
@@ -176,7 +178,8 @@ impl Remote {
             early: None,
             child: None,
             reached_at: None,
-            resolved: None,
+            resolver: None,
+            resolved: OnceCell::new(),
         })
     }
 
@@ -206,15 +209,28 @@ impl Remote {
         self.channel.outbox().send(Control::Start(start));
     }
 
-    /// The address under which it was reached.
-    pub(crate) fn address(&self) -> Option<IpAddr> {
-        let over_ssh = || self.hello.ssh_server.map(convert::ip);
-        self.reached_at.map(|address| address.ip()).or_else(over_ssh).map(|ip| ip.to_canonical())
+    /// The address under which it was reached, as far as this side knows it: where a daemon was dialled, else what its name means here.
+    /// What it says itself only chooses among these. A name that is known to ssh alone has none.
+    fn address(&self) -> Option<IpAddr> {
+        if let Some(address) = self.reached_at {
+            return Some(address.ip().to_canonical());
+        }
+        let (resolved, said) = (self.resolved(), self.hello.ssh_server.map(|said| convert::ip(said).to_canonical()));
+        said.filter(|said| resolved.contains(said)).or_else(|| resolved.first().copied())
     }
 
-    /// The path to it.
-    pub(crate) fn path(&self, direction: Direction) -> Option<PathName> {
-        PathName::towards(self.address()?, direction)
+    /// What its name means to the resolver here; none as long as that has not answered.
+    fn resolved(&self) -> &[IpAddr] {
+        if let Some(addresses) = self.resolver.as_ref().and_then(|resolver| resolver.try_recv().ok()) {
+            // It answers once.
+            let _ = self.resolved.set(addresses.iter().map(IpAddr::to_canonical).collect());
+        }
+        self.resolved.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// What earlier jobs found of the path to it, before any lane has reached it.
+    pub(crate) fn known_path(&self, direction: Direction) -> Option<KnownPath> {
+        known_paths::find_towards(self.address()?, direction)
     }
 
     /// Where its lanes may be reached, best first: where ssh reached it, what its name means here, its own addresses.
@@ -226,7 +242,7 @@ impl Remote {
             return vec![address];
         }
         let mut addresses: Vec<IpAddr> = self.hello.ssh_server.map(convert::ip).into_iter().collect();
-        addresses.extend(self.resolved.as_ref().and_then(|resolved| resolved.try_recv().ok()).unwrap_or_default());
+        addresses.extend(self.resolved());
         addresses.extend(self.hello.addresses.iter().copied().map(convert::ip));
         let fits = |ip: &IpAddr| match family {
             Some(Family::V4) => ip.is_ipv4(),
@@ -312,4 +328,59 @@ pub(crate) fn net_family(family: Family) -> dial::Family {
 /// The user's home directory.
 pub(crate) fn home() -> Option<PathBuf> {
     std::env::var_os("HOME").map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use haul_wire::codec;
+    use haul_wire::summary::HostLimits;
+
+    use super::*;
+
+    /// An agent reached over ssh that claims to be there, when the resolver here says so and so.
+    fn reached(claimed: [u8; 4], resolved: Option<&[[u8; 4]]>) -> Remote {
+        let (near, mut far) = Stream::plain_pair().unwrap();
+        let hello = AgentHello {
+            version: "0".into(),
+            key: [1; 32],
+            port: 7,
+            relay_port: 7,
+            addresses: vec![convert::address(claimed.into())],
+            ssh_server: Some(convert::address(claimed.into())),
+            ssh_client: None,
+            cpus: 1,
+            fast_aes: true,
+            limits: HostLimits::default(),
+        };
+        let mut bytes = Vec::new();
+        codec::encode(&Control::AgentHello(hello), &mut bytes).unwrap();
+        far.write_all(&bytes).and_then(|()| far.flush()).unwrap();
+        let place = Place::Ssh { user: None, host: "dtn".into(), port: None };
+        let mut remote = Remote::meet(&place, near, [0; 16], Events::new()).unwrap();
+        let (sender, receiver) = sync_channel(1);
+        remote.resolver = Some(receiver);
+        if let Some(resolved) = resolved {
+            sender.send(resolved.iter().copied().map(IpAddr::from).collect()).unwrap();
+        }
+        remote
+    }
+
+    #[test]
+    fn what_is_known_of_a_network_is_not_for_whoever_claims_to_be_there() {
+        let (ours, also_ours, claimed) = ([192, 0, 2, 1], [192, 0, 2, 9], [198, 51, 100, 7]);
+        let check = |remote: &Remote, expected: Option<[u8; 4]>| {
+            let expected = expected.map(IpAddr::from);
+            assert_eq!(remote.address(), expected);
+            assert_eq!(remote.address(), expected, "and it stays so");
+        };
+        check(&reached(claimed, Some(&[ours, also_ours])), Some(ours));
+        check(&reached(also_ours, Some(&[ours, also_ours])), Some(also_ours));
+        check(&reached(claimed, Some(&[])), None);
+        check(&reached(claimed, None), None);
+        // It is a place to look for it, all the same.
+        let candidates = reached(claimed, Some(&[ours])).candidates(None);
+        assert_eq!(candidates, [SocketAddr::from((claimed, 7)), SocketAddr::from((ours, 7))]);
+    }
 }

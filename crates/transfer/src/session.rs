@@ -1,6 +1,7 @@
 //! What both ends of a session have in common: its first failure, its lanes, its clock.
 
 use std::io;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -106,7 +107,7 @@ impl Lanes {
         lane: u16,
         carry: impl FnOnce(Stream) -> io::Result<()> + Send + 'static,
     ) -> Result<(), Error> {
-        let shutdown = stream.shutdown_handle();
+        let (shutdown, peer) = (stream.shutdown_handle(), peer_of(&stream));
         if self.alive.iter().any(|(other, _)| *other == lane) {
             // A lane that comes back before its end was noticed: the old one is as good as dead.
             self.cut(lane);
@@ -129,7 +130,7 @@ impl Lanes {
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread for a lane").because(error))?;
         self.alive.push((lane, shutdown));
         self.threads.push(thread);
-        self.watch.lane_up();
+        self.watch.lane_up(peer);
         Ok(())
     }
 
@@ -200,6 +201,11 @@ impl Lanes {
             let _ = thread.join();
         }
     }
+}
+
+/// Where a lane leads; `None` when it does not run over TCP.
+pub(crate) fn peer_of(stream: &Stream) -> Option<IpAddr> {
+    stream.tcp().and_then(|tcp| tcp.peer_addr().ok()).map(|address| address.ip().to_canonical())
 }
 
 /// What the loop of a session does at every turn besides its events.
@@ -351,6 +357,19 @@ mod tests {
         }
         // The last ones may still be on their way out.
         assert!(lanes.threads.len() < 20, "{} threads", lanes.threads.len());
+    }
+
+    #[test]
+    fn where_the_first_lane_leads_is_seen_and_not_told() {
+        let (events, watch) = (Events::new(), Arc::new(Watch::new(Arc::new(Deaf))));
+        let mut lanes = Lanes::new(events.sender(), Arc::clone(&watch));
+        let (pair, _peer) = Stream::plain_pair().unwrap();
+        lanes.start(pair, 0, |_stream| Ok(())).unwrap();
+        assert_eq!(watch.lane_peer(), None);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        lanes.start(Stream::plain_tcp(tcp), 1, |_stream| Ok(())).unwrap();
+        assert_eq!(watch.lane_peer(), Some(IpAddr::from([127, 0, 0, 1])));
     }
 
     #[test]

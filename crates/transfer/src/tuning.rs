@@ -3,6 +3,7 @@
 //! Runs at the turns of the session's loop, ten times a second: a reading of a lane is one system call. What to do is decided in
 //! `haul_engine::path`; here it is done, and what the kernel refused is told once.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use haul_engine::path::{Advice, LaneReading, Limit, Phase, Remembered, Sample, Tuner, Wishes, bound_per_lane};
@@ -11,7 +12,7 @@ use haul_wire::control::{Carriage, Notice};
 use haul_wire::summary::{HeldBy, KnownPath, PathNow, PathSummary};
 
 use crate::far;
-use crate::known_paths;
+use crate::known_paths::{self, Direction};
 
 /// Between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -25,6 +26,8 @@ const BBR: &str = "bbr";
 /// Tunes the lanes of one sender.
 pub(crate) struct Tuning {
     wishes: Wishes,
+    /// What earlier jobs found of the path is looked up with the first lane, which says where it leads.
+    remembers: bool,
     /// From the first lane on that runs over TCP.
     tuner: Option<Tuner>,
     lanes: Vec<(u16, Probe)>,
@@ -53,6 +56,7 @@ impl Tuning {
         let now = Instant::now();
         Self {
             wishes: wishes(carriage),
+            remembers: false,
             tuner: None,
             lanes: Vec::new(),
             advice: None,
@@ -64,10 +68,19 @@ impl Tuning {
         }
     }
 
-    /// A lane is there; from now on it is sampled.
-    pub(crate) fn lane_up(&mut self, lane: u16, probe: Probe) {
+    /// With what earlier jobs of this host found of the path to whom the first lane leads.
+    pub(crate) fn remembering(carriage: &Carriage) -> Self {
+        Self { remembers: true, ..Self::new(carriage) }
+    }
+
+    /// A lane to `peer` is there; from now on it is sampled.
+    pub(crate) fn lane_up(&mut self, lane: u16, probe: Probe, peer: Option<IpAddr>) {
         let Some(info) = probe.tcp_info() else { return };
         self.lane_down(lane);
+        if self.remembers && self.tuner.is_none() {
+            let known = peer.and_then(|peer| known_paths::find_towards(peer, Direction::To));
+            self.wishes.remembered = known.as_ref().map(remembered);
+        }
         let wishes = &self.wishes;
         let tuner = self.tuner.get_or_insert_with(|| Tuner::new(wishes.clone(), info.rtt_us, far::cpus()));
         let advice = self.advice.get_or_insert_with(|| tuner.first());

@@ -1,7 +1,8 @@
 //! Tells whoever watches what happens: turns the two streams of a session into events and, at the end, the report.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_engine::attribute::{self, Phases};
@@ -24,6 +25,8 @@ pub(crate) struct Watch {
     serves: bool,
     lanes_alive: AtomicU16,
     lanes_most: AtomicU16,
+    /// Whom the first lane reached, or who brought it.
+    lane_peer: OnceLock<IpAddr>,
 }
 
 struct Person {
@@ -50,7 +53,13 @@ const FAILURES_KEPT: usize = 20;
 
 impl Watch {
     pub(crate) fn silent() -> Self {
-        Self { person: None, serves: false, lanes_alive: AtomicU16::new(0), lanes_most: AtomicU16::new(0) }
+        Self {
+            person: None,
+            serves: false,
+            lanes_alive: AtomicU16::new(0),
+            lanes_most: AtomicU16::new(0),
+            lane_peer: OnceLock::new(),
+        }
     }
 
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
@@ -154,10 +163,19 @@ impl Watch {
         self.person.as_ref().is_none_or(|person| person.lock().tally.all_settled())
     }
 
-    pub(crate) fn lane_up(&self) {
+    /// A lane whose other end has proved its key stands; over TCP it leads to `peer`.
+    pub(crate) fn lane_up(&self, peer: Option<IpAddr>) {
+        if let Some(peer) = peer {
+            self.lane_peer.get_or_init(|| peer);
+        }
         let alive = self.lanes_alive.fetch_add(1, Ordering::Relaxed) + 1;
         self.lanes_most.fetch_max(alive, Ordering::Relaxed);
         self.connected();
+    }
+
+    /// The address of the far side as a lane has found it.
+    pub(crate) fn lane_peer(&self) -> Option<IpAddr> {
+        self.lane_peer.get().copied()
     }
 
     pub(crate) fn lane_down(&self) {

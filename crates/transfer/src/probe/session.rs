@@ -138,7 +138,7 @@ impl End<'_> {
             self.silent_turn()?;
         }
         let mut tuning = Tuning::new(&self.carriage);
-        self.probes.iter().for_each(|(lane, probe)| tuning.lane_up(*lane, probe.clone()));
+        self.probes.iter().for_each(|(lane, probe)| tuning.lane_up(*lane, probe.clone(), None));
         self.flow.rest(tuning.resting());
         self.tuning = Some(tuning);
         self.flow.send(true);
@@ -238,7 +238,7 @@ impl End<'_> {
             SessionEvent::LaneUp(stream, lane) => {
                 let probe = stream.probe();
                 if let Some(tuning) = &mut self.tuning {
-                    tuning.lane_up(lane, probe.clone());
+                    tuning.lane_up(lane, probe.clone(), None);
                     self.flow.rest(tuning.resting());
                 }
                 self.probes.retain(|(other, _)| *other != lane);

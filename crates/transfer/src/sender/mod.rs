@@ -32,6 +32,8 @@ pub(crate) struct SenderJob {
     pub(crate) confine: Option<PathBuf>,
     /// Sources come from afar: wildcards are ours to expand.
     pub(crate) expand_globs: bool,
+    /// What earlier jobs of this host found of the path shall be used.
+    pub(crate) remembers: bool,
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
 }
@@ -75,7 +77,7 @@ impl<'a> Session<'a> {
         let sources = resolve(&job, channel, watch)?;
         channel.outbox().send(Control::Begin { single_file: sources.is_single_file() });
         let clock = Clock::new(job.carriage.timeout_ms);
-        let tuning = Tuning::new(&job.carriage);
+        let tuning = if job.remembers { Tuning::remembering(&job.carriage) } else { Tuning::new(&job.carriage) };
         let walk_options = walk::options(&job.selection)?;
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
         walk::start(Arc::clone(&shared), walk_options)
@@ -108,7 +110,7 @@ impl<'a> Session<'a> {
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
                 SessionEvent::LaneUp(stream, lane) => {
                     let shared = Arc::clone(&self.shared);
-                    self.tuning.lane_up(lane, stream.probe());
+                    self.tuning.lane_up(lane, stream.probe(), session::peer_of(&stream));
                     self.shared.rest(self.tuning.resting());
                     self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
                 }
