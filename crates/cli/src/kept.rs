@@ -51,10 +51,7 @@ pub struct SoFar {
 
 /// The directory of the reports; `None` for a user without a home.
 pub fn directory() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // A relative path is to be ignored, says the XDG Base Directory Specification.
-    let state = absolute("XDG_STATE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/state")))?;
-    Some(state.join("haul"))
+    haul_transfer::state_directory()
 }
 
 /// Keeps it, as written at `now` since 1970 by process `id`.

@@ -7,10 +7,9 @@
 //! A file is written under another name first, so that it is never seen half-written, and a private key never readable
 //! by others.
 
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use haul_net::{Identity, NetError, PublicKey};
 use crate::error::{Error, Fault};
 use crate::far;
 use crate::job::SshOptions;
-use crate::remote;
+use crate::own_files::{self, write_whole};
 
 /// Longest key or known-hosts file that is read.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -40,9 +39,7 @@ impl ClientKeys {
 
 /// A file of the user's haul directory: `$XDG_CONFIG_HOME/haul` or `~/.config/haul`.
 pub fn default_file(name: &str) -> Option<PathBuf> {
-    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let config = config.or_else(|| remote::home().map(|home| home.join(".config")))?;
-    Some(config.join("haul").join(name))
+    Some(own_files::config_directory()?.join(name))
 }
 
 fn no_home() -> Error {
@@ -72,7 +69,7 @@ pub fn load_identity(path: &Path) -> Result<Identity, Error> {
 /// for: whoever knows the old one by its public half would no longer know it.
 pub fn generate_identity(path: &Path, replace: bool) -> Result<Identity, Error> {
     let identity = Identity::generate().map_err(|error| far::net_error(&error))?;
-    write_file(path, identity.to_pem().as_bytes(), PRIVATE_MODE, replace).map_err(|error| {
+    write_whole(path, identity.to_pem().as_bytes(), PRIVATE_MODE, replace).map_err(|error| {
         let failed = Error::new(Fault::FileIo, format!("cannot make the key {}", path.display()));
         match error.kind() {
             io::ErrorKind::AlreadyExists => failed
@@ -116,7 +113,7 @@ pub fn trust(path: &Path, host: &str, port: u16, key: &str, replace: bool) -> Re
     let is_other = |line: &&str| !line.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case(&name));
     let mut text: String = old.lines().filter(is_other).flat_map(|line| [line, "\n"]).collect();
     text.push_str(&format!("{name} {key}\n"));
-    write_file(path, text.as_bytes(), LIST_MODE, true)
+    write_whole(path, text.as_bytes(), LIST_MODE, true)
         .map_err(|error| Error::new(Fault::FileIo, format!("cannot write {}", path.display())).because(error))?;
     Ok(if expected.is_empty() { Trusted::Added } else { Trusted::Instead })
 }
@@ -126,30 +123,6 @@ const PRIVATE_MODE: u32 = 0o600;
 
 /// Only the owner may say who is known.
 const LIST_MODE: u32 = 0o644;
-
-/// Writes a file whole or not at all, with the directories above it.
-fn write_file(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let name =
-        path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"))?;
-    let mut own_name = OsString::from(".");
-    own_name.push(name);
-    own_name.push(format!(".{}", std::process::id()));
-    let own = dir.join(own_name);
-    // Left by a process of the same number that was killed at this point.
-    let _ = fs::remove_file(&own);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&own)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| match replace {
-        true => fs::rename(&own, path),
-        // Unlike a rename this fails when the name is taken.
-        false => fs::hard_link(&own, path),
-    });
-    if written.is_err() || !replace {
-        let _ = fs::remove_file(&own);
-    }
-    written.and_then(|()| File::open(dir)?.sync_all())
-}
 
 fn read_text(path: &Path) -> Result<String, Error> {
     let failed =

@@ -11,10 +11,9 @@
 //! or it could ask for what is known of others, and speak for them. On a pull the far side says what it found, and it may say anything: what no honest peer would say is not kept, and a line that
 //! cannot be one of ours is not read and goes with the next writing.
 
-use std::fs::{self, DirBuilder};
-use std::io::{self, Read as _, Write as _};
+use std::fs;
+use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use haul_engine::path::AUTO_LANES_MAX;
@@ -22,7 +21,7 @@ use haul_engine::plan::NEAR_RTT_US;
 use haul_net::dial;
 use haul_wire::summary::KnownPath;
 
-use crate::remote;
+use crate::own_files;
 
 /// Paths that are kept; the one not used for longest goes first.
 const MAX_PATHS: usize = 256;
@@ -108,9 +107,7 @@ fn find_in(file: &Path, path: &PathName) -> Option<KnownPath> {
 }
 
 fn file() -> Option<PathBuf> {
-    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = state.or_else(|| remote::home().map(|home| home.join(".local/state")))?;
-    Some(state.join("haul").join("paths"))
+    Some(own_files::state_directory()?.join("paths"))
 }
 
 /// The lines that can be ours.
@@ -124,24 +121,22 @@ fn read(file: &Path) -> Vec<String> {
     text.lines().filter(is_ours).map(str::to_owned).collect()
 }
 
-/// Under another name first: two jobs that end at once may lose a line, never the file.
+/// Two jobs that end at once may lose a line, never the file.
 fn write(file: &Path, path: &PathName, known: &KnownPath) -> io::Result<()> {
     // More lanes than that are never chosen; somebody asked for them.
     let known = KnownPath { lanes: known.lanes.min(AUTO_LANES_MAX), ..known.clone() };
     if !is_sound(&known) {
         return Err(io::ErrorKind::InvalidData.into());
     }
-    let dir = file.parent().ok_or(io::ErrorKind::NotFound)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let mut lines = read(file);
     lines.retain(|line| !line.starts_with(&path.0));
     lines.push(format!("{}{}", path.0, line(&known)));
     let lines = &lines[lines.len().saturating_sub(MAX_PATHS)..];
-    let temporary = dir.join(format!("paths.{}", std::process::id()));
-    let mut out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-    out.write_all((lines.join("\n") + "\n").as_bytes())?;
-    fs::rename(&temporary, file)
+    own_files::write_whole(file, (lines.join("\n") + "\n").as_bytes(), PRIVATE_MODE, true)
 }
+
+/// With whom somebody speaks is for him alone.
+const PRIVATE_MODE: u32 = 0o600;
 
 /// What stands behind the name of a path.
 const FIRST_WORD: &str = " rtt_us ";

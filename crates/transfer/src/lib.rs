@@ -9,6 +9,7 @@
 //!   channel      the control channel and the one queue of events of each session
 //!   probe        what the path carries, both ways; without files
 //!   tune         what this host should be set to for a path; apart from any job
+//!   own_files    where keys and what is remembered are kept, and how
 //!   watch        what happens -> events, report
 //!   far          the far side of a session           agent      the far side over standard input and output
 //! ```
@@ -31,6 +32,7 @@ pub mod known;
 mod known_paths;
 mod lanes;
 pub mod manifest_file;
+mod own_files;
 pub mod probe;
 mod receiver;
 mod relay;
@@ -58,3 +60,4 @@ pub use haul_sys::process::{is_root, raise_open_file_limit};
 pub use haul_wire::PROTOCOL_VERSION;
 pub use haul_wire::summary::{HostLimits, PathSummary};
 pub use job::{Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions};
+pub use own_files::state_directory;

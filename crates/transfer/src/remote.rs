@@ -2,7 +2,6 @@
 
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -323,11 +322,6 @@ pub(crate) fn net_family(family: Family) -> dial::Family {
         Family::V4 => dial::Family::V4,
         Family::V6 => dial::Family::V6,
     }
-}
-
-/// The user's home directory.
-pub(crate) fn home() -> Option<PathBuf> {
-    std::env::var_os("HOME").map(PathBuf::from)
 }
 
 #[cfg(test)]

@@ -1,0 +1,142 @@
+//! The files that haul keeps for its user: where they are, and how one is written.
+//!
+//! ```text
+//!   $XDG_CONFIG_HOME/haul or ~/.config/haul        keys, known daemons
+//!   $XDG_STATE_HOME/haul  or ~/.local/state/haul   known paths, last reports
+//! ```
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What was left beside a file that was never written to its end, by a process that was killed, goes after this time: writing takes
+/// milliseconds.
+const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
+
+/// Leftovers that are removed at once.
+const MAX_LEFTOVERS: usize = 64;
+
+/// What haul is told: keys and lists. `None` for a user without a home.
+pub(crate) fn config_directory() -> Option<PathBuf> {
+    directory("XDG_CONFIG_HOME", ".config", &|name| std::env::var_os(name))
+}
+
+/// What haul remembers: last reports, known paths. `None` for a user without a home.
+pub fn state_directory() -> Option<PathBuf> {
+    directory("XDG_STATE_HOME", ".local/state", &|name| std::env::var_os(name))
+}
+
+/// A relative path is to be ignored, says the XDG Base Directory Specification; a relative or empty `HOME` would mean wherever the
+/// program happens to run.
+fn directory(variable: &str, at_home: &str, environment: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name: &str| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(at_home)))?;
+    Some(base.join("haul"))
+}
+
+/// Writes a file whole or not at all, with the directories above it: under another name in the same directory, flushed, then under its own.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let name =
+        path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"))?;
+    let mut prefix = OsString::from(".");
+    prefix.push(name);
+    prefix.push(".");
+    remove_leftovers(dir, &prefix);
+    let mut own_name = prefix;
+    own_name.push(std::process::id().to_string());
+    let own = dir.join(own_name);
+    // Left by a process of the same number that was killed at this point.
+    let _ = fs::remove_file(&own);
+    // O_EXCL: whatever stands there by now, a link too, is not followed and not overwritten (open(2)).
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&own)?;
+    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| match replace {
+        true => fs::rename(&own, path),
+        // Unlike a rename this fails when the name is taken.
+        false => fs::hard_link(&own, path),
+    });
+    if written.is_err() || !replace {
+        let _ = fs::remove_file(&own);
+    }
+    written.and_then(|()| File::open(dir)?.sync_all())
+}
+
+/// Removes what earlier processes left under our temporary names. What cannot be removed does no harm.
+fn remove_leftovers(dir: &Path, prefix: &OsString) {
+    let prefix = prefix.as_encoded_bytes();
+    let is_ours =
+        |name: &[u8]| name.strip_prefix(prefix).is_some_and(|id| !id.is_empty() && id.iter().all(u8::is_ascii_digit));
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| is_ours(entry.file_name().as_encoded_bytes())).take(MAX_LEFTOVERS) {
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+        if age.is_some_and(|age| age > LEFTOVER_AGE) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn a_home_that_is_no_absolute_path_is_none() {
+        let state = |state: Option<&str>, home: Option<&str>| {
+            directory("XDG_STATE_HOME", ".local/state", &|name| {
+                if name == "HOME" { home } else { state }.map(OsString::from)
+            })
+        };
+        assert_eq!(state(Some("/s"), Some("/h")), Some("/s/haul".into()));
+        assert_eq!(state(Some("s"), Some("/h")), Some("/h/.local/state/haul".into()));
+        assert_eq!(state(None, Some("/h")), Some("/h/.local/state/haul".into()));
+        for home in [None, Some(""), Some("."), Some("h")] {
+            assert_eq!(state(Some(""), home), None, "{home:?}");
+        }
+    }
+
+    #[test]
+    fn a_link_at_the_temporary_name_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, victim) = (dir.path().join("paths"), dir.path().join("victim"));
+        fs::write(&victim, "as it was").unwrap();
+        std::os::unix::fs::symlink(&victim, dir.path().join(format!(".paths.{}", std::process::id()))).unwrap();
+        write_whole(&file, b"new", 0o600, true).unwrap();
+        assert_eq!((fs::read(&victim).unwrap(), fs::read(&file).unwrap()), (b"as it was".to_vec(), b"new".to_vec()));
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn neither_failures_nor_killed_processes_leave_litter_for_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("paths");
+        let (old, young, other) =
+            (dir.path().join(".paths.1"), dir.path().join(".paths.2"), dir.path().join(".paths.x"));
+        for leftover in [&old, &young, &other] {
+            fs::write(leftover, "").unwrap();
+        }
+        let long_ago = SystemTime::now() - 2 * LEFTOVER_AGE;
+        for leftover in [&old, &other] {
+            File::options().write(true).open(leftover).unwrap().set_modified(long_ago).unwrap();
+        }
+        fs::create_dir(&file).unwrap();
+        assert!(write_whole(&file, b"new", 0o600, true).is_err(), "a directory has the name");
+        let left = || {
+            let mut names: Vec<_> = fs::read_dir(dir.path())
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            names
+        };
+        assert_eq!(left(), [".paths.2", ".paths.x", "paths"]);
+    }
+}
