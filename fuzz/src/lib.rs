@@ -49,7 +49,9 @@ pub fn lane(bytes: &[u8]) {
     if let Some((hello, _)) = bytes.split_first_chunk::<LANE_HELLO_BYTES>()
         && let Some(decoded) = Hello::decode(hello)
     {
-        assert_eq!(decoded.encode(), *hello);
+        // What another version has behind its greeting is not ours.
+        let ours = if matches!(decoded, Hello::OtherVersion(_)) { 8 } else { LANE_HELLO_BYTES };
+        assert_eq!(decoded.encode()[..ours], hello[..ours]);
         assert!(!matches!(decoded, Hello::Lane(lane) if lane.lane >= MAX_LANES));
     }
     if let Some((header, _)) = bytes.split_first_chunk::<UNIT_HEADER_BYTES>()

@@ -117,6 +117,10 @@ impl House {
             // A lane that nobody expects is let go without a word.
             Ok(Hello::Lane(hello)) => drop(self.desk.deliver(stream, &key, hello)),
             Ok(Hello::Control) => self.open_session(stream, key, from),
+            Ok(Hello::OtherVersion(version)) => {
+                self.log.warn(&format!("turned away {from}: it speaks version {version} of the protocol"));
+                haul_transfer::turn_away_version(stream, version);
+            }
             Err(_) => {}
         }
     }

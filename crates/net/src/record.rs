@@ -391,12 +391,15 @@ impl Opener {
         self.closed = 0..self.closed.len();
         let received = link.read(&mut self.input[self.closed.end..])?;
         if received == 0 {
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the connection broke off"));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, BROKE_OFF));
         }
         self.closed.end += received;
         Ok(())
     }
 }
+
+/// What a read says when the peer is gone without having said that nothing follows.
+pub const BROKE_OFF: &str = "the connection broke off";
 
 const HEADER_BYTES: usize = 5;
 const TAG_BYTES: usize = 16;

@@ -1,5 +1,6 @@
 //! The far side of a session: takes its role from the initiator and carries it out.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -7,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use haul_engine::remedy::{Asked, Host};
 use haul_net::{Identity, NetError, PublicKey, Stream, dial};
+use haul_wire::PROTOCOL_VERSION;
+use haul_wire::codec;
 use haul_wire::control::{AgentHello, Control, Dial, Role, Start};
 use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES};
 
@@ -52,6 +55,17 @@ pub fn turn_away(stream: Stream, error: &Error) {
     // Without its threads the peer is told nothing, and sees the end all the same.
     if let Ok(channel) = Channel::open(stream, events.sender(), PING_EVERY) {
         session::abort(&channel, error);
+    }
+}
+
+/// Tells an initiator that speaks another version of the protocol so, in words of its own version.
+pub fn turn_away_version(mut stream: Stream, version: u32) {
+    let error = Error::new(Fault::Protocol, "the daemon speaks another version of the protocol")
+        .because(format!("it speaks version {PROTOCOL_VERSION}, this program version {version}"))
+        .try_this("use the same version of haul on both hosts");
+    if let Ok(frame) = codec::encode_refusal(&convert::abort(&error), version) {
+        // Who does not listen any more is turned away all the same.
+        let _ = stream.write_all(&frame).and_then(|()| stream.finish_write());
     }
 }
 

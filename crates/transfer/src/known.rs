@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_net::{Identity, NetError, PublicKey};
+use haul_wire::PROTOCOL_VERSION;
 
 use crate::error::{Error, Fault};
 use crate::far;
@@ -194,8 +195,17 @@ impl KnownHosts {
     /// The end of a connection whose handshake succeeded here, in words.
     pub(crate) fn explain_refusal(&self, host: &str, port: u16, error: Error) -> Error {
         // A stream has only the words of its error to tell.
-        if error.cause.as_ref().is_some_and(|cause| *cause == NetError::KeyRefused.to_string()) {
+        let cause = error.cause.as_deref();
+        if cause.is_some_and(|cause| cause == NetError::KeyRefused.to_string()) {
             return key_refused(&host_name(host, port));
+        }
+        // Every daemon since version 2 says why it turns somebody away.
+        if !error.far && error.fault == Fault::Network && cause.is_none_or(|cause| cause == haul_net::BROKE_OFF) {
+            return Error::new(Fault::Protocol, format!("the daemon {} hung up without a word", host_name(host, port)))
+                .because(format!(
+                    "it speaks an older version of the protocol than ours, {PROTOCOL_VERSION}, or was stopped at this moment"
+                ))
+                .try_this("use the same version of haul on both hosts");
         }
         error
     }

@@ -53,7 +53,7 @@ pub use agent::{AgentOptions, agent};
 pub use coordinate::run;
 pub use error::{Error, Fault};
 pub use event::{Change, Event, ManifestLine, Observer, PathNow, Progress, Report};
-pub use far::{Desk, Grant, Ports, Visit, serve_control, turn_away};
+pub use far::{Desk, Grant, Ports, Visit, serve_control, turn_away, turn_away_version};
 pub use haul_engine::attribute::{Cause, Limit, Shares};
 pub use haul_engine::remedy::{Buffer, End, Host, Remedy};
 pub use haul_sys::process::{is_root, raise_open_file_limit};

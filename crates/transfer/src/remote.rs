@@ -327,11 +327,15 @@ pub(crate) fn net_family(family: Family) -> dial::Family {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::sync::Arc;
 
     use haul_wire::codec;
+    use haul_wire::lane::Hello;
     use haul_wire::summary::HostLimits;
 
     use super::*;
+    use crate::desk::Desk;
+    use crate::job::{Endpoint, Selection, SshOptions};
 
     /// An agent reached over ssh that claims to be there, when the resolver here says so and so.
     fn reached(claimed: [u8; 4], resolved: Option<&[[u8; 4]]>) -> Remote {
@@ -359,6 +363,51 @@ mod tests {
             sender.send(resolved.iter().copied().map(IpAddr::from).collect()).unwrap();
         }
         remote
+    }
+
+    /// A client of a daemon that does `deliver` with whoever comes, and what the client is told.
+    fn told_by(deliver: impl Fn(Stream) + Send + Sync + 'static) -> Error {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, list) = (dir.path().join("key"), dir.path().join("known_hosts"));
+        crate::known::generate_identity(&key, false).unwrap();
+        let daemon = Arc::new(haul_net::Identity::generate().unwrap());
+        let listener = haul_net::Listener::bind_to(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let place = Place::Haul { host: "127.0.0.1".into(), port: listener.port() };
+        crate::known::trust(&list, "127.0.0.1", listener.port(), &daemon.public().to_string(), false).unwrap();
+        let deliver = Arc::new(move |stream, _, _| deliver(stream));
+        let ciphers = haul_net::preferred_ciphers(None);
+        let _door = haul_net::Door::open(listener, daemon, Arc::new(|_: &_, _| true), ciphers, deliver).unwrap();
+        let endpoint = |place: &Place| Endpoint { place: place.clone(), path: b".".to_vec() };
+        let ssh = SshOptions { haul_identity: Some(key), haul_known_hosts: Some(list), ..SshOptions::default() };
+        let job = Job {
+            sources: vec![endpoint(&Place::Local)],
+            target: endpoint(&place),
+            selection: Selection::default(),
+            carriage: Carriage::default(),
+            ssh,
+        };
+        match connect(&place, &job, &Watch::silent(), None) {
+            Ok(_) => panic!("it let us in"),
+            Err(error) => error,
+        }
+    }
+
+    #[test]
+    fn a_daemon_of_another_version_is_named_as_such() {
+        // As one of version 1 does with a greeting that it does not know.
+        let error = told_by(|mut stream| {
+            let mut greeting = [0; 26];
+            std::io::Read::read_exact(&mut stream, &mut greeting).unwrap();
+            assert_eq!(&greeting[..8], format!("haulctl{}", haul_wire::PROTOCOL_VERSION).as_bytes());
+        });
+        assert_eq!((error.fault, error.cause.unwrap().contains("older version")), (Fault::Protocol, true));
+        // As one of version 3 will.
+        let error = told_by(|mut stream| {
+            assert_eq!(Desk::read_hello(&mut stream).unwrap(), Hello::Control);
+            far::turn_away_version(stream, haul_wire::PROTOCOL_VERSION);
+        });
+        assert_eq!((error.fault, error.far), (Fault::Protocol, true));
+        assert_eq!(error.what, "the daemon speaks another version of the protocol");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::control::Control;
+use crate::control::{Abort, Control};
 use crate::limits::MAX_CONTROL_FRAME_BYTES;
 
 /// Bytes of the length that stands before each control frame.
@@ -51,6 +51,21 @@ pub fn encode(message: &Control, out: &mut Vec<u8>) -> Result<(), CodecFault> {
     Ok(())
 }
 
+/// One frame that tells a peer of another version why it is refused, numbered as that version does.
+pub fn encode_refusal(abort: &Abort, version: u32) -> Result<Vec<u8>, CodecFault> {
+    let mut frame = Vec::new();
+    encode(&Control::Abort(abort.clone()), &mut frame)?;
+    frame[LENGTH_BYTES] = if version == 1 { ABORT_NUMBER_OF_1 } else { ABORT_NUMBER };
+    Ok(frame)
+}
+
+/// The number of [`Control::Abort`]. It and the form of [`Abort`] are the same in all versions from 2 on: so each can tell a later one, and
+/// an earlier one, that they do not speak the same.
+const ABORT_NUMBER: u8 = 22;
+
+/// The same in version 1.
+const ABORT_NUMBER_OF_1: u8 = 18;
+
 /// Length of the message that follows, checked before anything is allocated for it.
 pub fn decode_length(bytes: [u8; LENGTH_BYTES]) -> Result<usize, CodecFault> {
     let length = u32::from_be_bytes(bytes);
@@ -68,4 +83,26 @@ pub fn decode(bytes: &[u8]) -> Result<Control, CodecFault> {
     }
     message.check_limits()?;
     Ok(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::String;
+
+    use super::*;
+    use crate::control::AbortFault;
+
+    #[test]
+    fn a_refusal_is_understood_by_every_version() {
+        let (what, hint) = (String::from("no"), Some(String::from("x")));
+        let abort = Abort { fault: AbortFault::Protocol, what, cause: None, hint };
+        // In all versions: fault 3, the text "no", no cause, the hint "x".
+        let rest = [3, 2, b'n', b'o', 0, 1, 1, b'x'];
+        for (version, number) in [(1, 18), (2, 22), (3, 22)] {
+            let frame = encode_refusal(&abort, version).unwrap();
+            assert_eq!((&frame[..5], &frame[5..]), (&[0, 0, 0, 9, number][..], &rest[..]), "version {version}");
+        }
+        let ours = encode_refusal(&abort, crate::PROTOCOL_VERSION).unwrap();
+        assert_eq!(decode(&ours[LENGTH_BYTES..]), Ok(Control::Abort(abort)));
+    }
 }

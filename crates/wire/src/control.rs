@@ -105,7 +105,7 @@ pub enum Control {
     ProbeSent(ProbeSent),
     /// The receiving side of a probe, thereupon.
     ProbeArrived(ProbeArrived),
-    /// Either way: the job ends here.
+    /// Either way: the job ends here. Its number and form never change (see [`crate::codec::encode_refusal`]).
     Abort(Abort),
     /// Either way: I am alive.
     Ping,

@@ -8,13 +8,27 @@
 //! ```
 //! The hash follows the data because it is computed while the data moves.
 
+use crate::PROTOCOL_VERSION;
 use crate::limits::{BLOCK_BYTES, MAX_LANES};
 
-/// First bytes of a lane, after the TLS handshake.
-pub const LANE_MAGIC: [u8; 8] = *b"haulane1";
+/// First bytes of a lane, after the TLS handshake: `haulane2` in version 2.
+pub const LANE_MAGIC: [u8; 8] = magic(LANE, PROTOCOL_VERSION);
 
-/// First bytes of a control channel that reaches a daemon's port; zeros fill it up to the length of a lane's hello.
-pub const CONTROL_MAGIC: [u8; 8] = *b"haulctl1";
+/// First bytes of a control channel that reaches a daemon's port: `haulctl2` in version 2. Zeros fill it up to the length of a lane's
+/// hello.
+pub const CONTROL_MAGIC: [u8; 8] = magic(CONTROL, PROTOCOL_VERSION);
+
+const LANE: [u8; 7] = *b"haulane";
+const CONTROL: [u8; 7] = *b"haulctl";
+
+/// The version stands in the last byte, from `1` on, so that each end knows at once what the other speaks.
+const fn magic(kind: [u8; 7], version: u32) -> [u8; 8] {
+    assert!(version >= 1 && version <= (u8::MAX - VERSION_ZERO) as u32, "the version has one byte");
+    let [a, b, c, d, e, f, g] = kind;
+    [a, b, c, d, e, f, g, VERSION_ZERO + version as u8]
+}
+
+const VERSION_ZERO: u8 = b'0';
 
 /// Bytes of an encoded [`LaneHello`].
 pub const LANE_HELLO_BYTES: usize = 8 + 16 + 2;
@@ -57,6 +71,8 @@ pub enum Hello {
     Lane(LaneHello),
     /// The control channel of a new session.
     Control,
+    /// The control channel of somebody who speaks this other version.
+    OtherVersion(u32),
 }
 
 impl Hello {
@@ -64,18 +80,26 @@ impl Hello {
     pub fn encode(&self) -> [u8; LANE_HELLO_BYTES] {
         match self {
             Hello::Lane(lane) => lane.encode(),
-            Hello::Control => {
-                let mut out = [0; LANE_HELLO_BYTES];
-                out[..8].copy_from_slice(&CONTROL_MAGIC);
-                out
-            }
+            Hello::Control => Self::control(PROTOCOL_VERSION),
+            Hello::OtherVersion(version) => Self::control(*version),
         }
     }
 
-    /// Decodes; `None` when it is something else.
+    fn control(version: u32) -> [u8; LANE_HELLO_BYTES] {
+        let mut out = [0; LANE_HELLO_BYTES];
+        out[..8].copy_from_slice(&magic(CONTROL, version));
+        out
+    }
+
+    /// Decodes; `None` when it is something else, also a lane of another version: those come only after the control channel was refused.
     pub fn decode(bytes: &[u8; LANE_HELLO_BYTES]) -> Option<Self> {
         if *bytes == Hello::Control.encode() {
             return Some(Hello::Control);
+        }
+        let other = bytes[7].checked_sub(VERSION_ZERO).map(u32::from);
+        if let Some(version @ 1..) = other.filter(|version| bytes[..7] == CONTROL && *version != PROTOCOL_VERSION) {
+            // What another version has in the rest is its own affair.
+            return Some(Hello::OtherVersion(version));
         }
         LaneHello::decode(bytes).map(Hello::Lane)
     }
@@ -250,6 +274,23 @@ mod tests {
         }
         for trailer in [Trailer::Void, Trailer::Complete([9; 32])] {
             assert_eq!(Trailer::decode(&trailer.encode()), Some(trailer));
+        }
+    }
+
+    #[test]
+    fn a_greeting_says_its_version_and_only_ours_is_served() {
+        assert_eq!(LANE_MAGIC[7], CONTROL_MAGIC[7]);
+        assert_eq!(u32::from(CONTROL_MAGIC[7] - b'0'), PROTOCOL_VERSION);
+        let greeted = |magic: &[u8; 8]| {
+            let mut bytes = [0; LANE_HELLO_BYTES];
+            bytes[..8].copy_from_slice(magic);
+            Hello::decode(&bytes)
+        };
+        assert_eq!(greeted(&CONTROL_MAGIC), Some(Hello::Control));
+        assert_eq!(greeted(b"haulctl1"), Some(Hello::OtherVersion(1)));
+        assert_eq!(greeted(b"haulctl9"), Some(Hello::OtherVersion(9)));
+        for stranger in [b"haulane1", b"haulane9", b"haulctl0", b"haulctl\0", b"SSH-2.0-"] {
+            assert_eq!(greeted(stranger), None, "{stranger:?}");
         }
     }
 
