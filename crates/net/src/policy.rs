@@ -1,5 +1,6 @@
 //! How a TCP connection is tuned to its path: ask, read back, report.
 
+use std::fmt;
 use std::io;
 use std::net::TcpStream;
 
@@ -19,6 +20,15 @@ pub struct Applied {
     pub granted: String,
     /// Why.
     pub reason: String,
+    /// The user asked for it by name, and the host does not grant it.
+    pub falls_short: bool,
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, asked, granted, reason, .. } = self;
+        write!(f, "{what}: {asked} asked for, {granted} granted: {reason}")
+    }
 }
 
 /// How far the peer is, which decides the policy.
@@ -77,23 +87,26 @@ fn apply_buffers(
     class: Option<NetworkClass>,
     limits: &host::Limits,
 ) -> Vec<Applied> {
-    let granted = |stream: &TcpStream| socket::send_buffer_bytes(stream).map(|bytes| format!("{bytes} bytes"));
     if let Some(window_bytes) = window_bytes {
-        let asked = usize::try_from(window_bytes).unwrap_or(usize::MAX);
-        let send = socket::set_send_buffer_bytes(stream, asked).and_then(|()| granted(stream));
-        let receive = socket::set_receive_buffer_bytes(stream, asked)
-            .and_then(|()| socket::receive_buffer_bytes(stream))
-            .map(|bytes| format!("{bytes} bytes"));
-        let asked = format!("{window_bytes} bytes");
-        return vec![
-            applied("send buffer", &asked, send, "asked for by the user; the kernel grants twice wmem_max at most"),
-            applied(
-                "receive buffer",
-                &asked,
-                receive,
-                "asked for by the user; the kernel grants twice rmem_max at most",
-            ),
-        ];
+        let send = Buffer {
+            what: "send buffer",
+            settings: ["net.core.wmem_max", "net.ipv4.tcp_wmem"],
+            asked_max: limits.wmem_max_bytes,
+            grown_max: limits.tcp_wmem_max_bytes,
+            set: |stream, bytes| {
+                socket::set_send_buffer_bytes(stream, bytes).and_then(|()| socket::send_buffer_bytes(stream))
+            },
+        };
+        let receive = Buffer {
+            what: "receive buffer",
+            settings: ["net.core.rmem_max", "net.ipv4.tcp_rmem"],
+            asked_max: limits.rmem_max_bytes,
+            grown_max: limits.tcp_rmem_max_bytes,
+            set: |stream, bytes| {
+                socket::set_receive_buffer_bytes(stream, bytes).and_then(|()| socket::receive_buffer_bytes(stream))
+            },
+        };
+        return vec![send.ask(stream, window_bytes), receive.ask(stream, window_bytes)];
     }
     let (Some(asked_max), Some(grown_max)) = (limits.wmem_max_bytes, limits.tcp_wmem_max_bytes) else {
         return Vec::new();
@@ -102,9 +115,53 @@ fn apply_buffers(
         return Vec::new();
     }
     let granted = socket::set_send_buffer_bytes(stream, usize::try_from(asked_max).unwrap_or(usize::MAX))
-        .and_then(|()| granted(stream));
+        .and_then(|()| socket::send_buffer_bytes(stream))
+        .map(|bytes| format!("{bytes} bytes"));
     let reason = format!("the kernel would let it grow to {grown_max} bytes (tcp_wmem) only");
     vec![applied("send buffer", &format!("{asked_max} bytes"), granted, reason)]
+}
+
+/// One of the two buffers of a connection, and what bounds it.
+struct Buffer {
+    what: &'static str,
+    /// What bounds a request, and the kernel's own tuning.
+    settings: [&'static str; 2],
+    asked_max: Option<u64>,
+    grown_max: Option<u64>,
+    set: fn(&TcpStream, usize) -> io::Result<usize>,
+}
+
+impl Buffer {
+    /// A request for more than the host grants would be cut to that and end the kernel's own tuning (socket(7), tcp(7)): where that goes
+    /// further, `--window 64M` would narrow the window. So then it is left to the kernel. Of a buffer the kernel takes half for its own
+    /// book-keeping, and grants twice what is asked for.
+    fn ask(&self, stream: &TcpStream, window_bytes: u64) -> Applied {
+        let asked = format!("{window_bytes} bytes");
+        let [request_setting, growth_setting] = self.settings;
+        let most = self.asked_max.map(|most| most.min(window_bytes).saturating_mul(2));
+        if let (Some(most), Some(grown)) = (most, self.grown_max)
+            && most < grown.min(window_bytes.saturating_mul(2))
+        {
+            let granted = Ok(format!("at most {grown} bytes"));
+            let reason = format!(
+                "left to the kernel, which goes further by itself ({growth_setting}) than on request ({request_setting})"
+            );
+            return Applied {
+                falls_short: grown < window_bytes.saturating_mul(2),
+                ..applied(self.what, &asked, granted, reason)
+            };
+        }
+        let granted = (self.set)(stream, usize::try_from(window_bytes).unwrap_or(usize::MAX));
+        let falls_short = granted.as_ref().map_or(true, |bytes| (*bytes as u64) < window_bytes.saturating_mul(2));
+        let reason = match falls_short {
+            true => format!("asked for by the user; {request_setting} of this host allows no more"),
+            false => "asked for by the user".to_owned(),
+        };
+        Applied {
+            falls_short,
+            ..applied(self.what, &asked, granted.map(|bytes| format!("{} bytes", bytes / 2)), reason)
+        }
+    }
 }
 
 fn apply_unsent(stream: &TcpStream) -> Applied {
@@ -135,7 +192,8 @@ fn apply_congestion_control(stream: &TcpStream, user: Option<&str>, rtt_us: Opti
                 host::limits().allowed_congestion_controls.join(", ")
             ),
         };
-        return applied(what, user, granted.or(Ok(host)), reason);
+        let falls_short = granted.is_err();
+        return Applied { falls_short, ..applied(what, user, granted.or(Ok(host)), reason) };
     }
     let near = rtt_us.map(NetworkClass::of_rtt) == Some(NetworkClass::Near);
     if host != PACED_BY_TIMERS || !near {
@@ -212,6 +270,7 @@ fn applied(what: &'static str, asked: &str, granted: io::Result<String>, reason:
         asked: asked.to_owned(),
         granted: granted.unwrap_or_else(|error| format!("unchanged: {error}")),
         reason: reason.into(),
+        falls_short: false,
     }
 }
 
@@ -261,7 +320,7 @@ mod tests {
         let applied = apply(&near, &cc("no-such"));
         let applied = congestion_control_of(&applied);
         assert_eq!((applied.asked.as_str(), &applied.granted), ("no-such", &host));
-        assert!(applied.reason.contains("tcp_allowed_congestion_control"), "{applied:?}");
+        assert!(applied.falls_short && applied.reason.contains("tcp_allowed_congestion_control"), "{applied:?}");
     }
 
     #[test]
@@ -271,7 +330,34 @@ mod tests {
         let applied = apply(&near, &wanted);
         let buffers: Vec<&str> =
             applied.iter().filter(|applied| applied.asked == "100000 bytes").map(|applied| &*applied.granted).collect();
-        assert_eq!(buffers, ["200000 bytes"; 2], "{applied:#?}");
+        assert_eq!(buffers, ["100000 bytes"; 2], "{applied:#?}");
+        assert_eq!(socket::send_buffer_bytes(&near).unwrap(), 200_000);
+        assert!(applied.iter().all(|applied| !applied.falls_short), "{applied:#?}");
+    }
+
+    #[test]
+    fn a_window_beyond_what_the_host_grants_never_narrows_it_and_is_told() {
+        let (stream, _far) = connected();
+        let before = (socket::send_buffer_bytes(&stream).unwrap(), socket::receive_buffer_bytes(&stream).unwrap());
+        let stock = host::Limits {
+            rmem_max_bytes: Some(212_992),
+            wmem_max_bytes: Some(212_992),
+            tcp_rmem_max_bytes: Some(6 << 20),
+            tcp_wmem_max_bytes: Some(4 << 20),
+            ..host::Limits::default()
+        };
+        let told = apply_buffers(&stream, Some(64 << 20), None, &stock);
+        assert!(told.iter().all(|applied| applied.falls_short), "{told:#?}");
+        assert_eq!((&*told[0].granted, &*told[1].granted), ("at most 4194304 bytes", "at most 6291456 bytes"));
+        let after = (socket::send_buffer_bytes(&stream).unwrap(), socket::receive_buffer_bytes(&stream).unwrap());
+        assert_eq!(before, after, "the kernel goes on tuning them");
+        // Where a request goes further than the kernel by itself, it is made, and what is missing is told.
+        let raised = host::Limits { wmem_max_bytes: Some(4 << 20), rmem_max_bytes: Some(4 << 20), ..stock };
+        let told = apply_buffers(&stream, Some(u64::from(u32::MAX)), None, &raised);
+        assert!(
+            told.iter().all(|applied| applied.falls_short && applied.reason.contains("allows no more")),
+            "{told:#?}"
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_net::{ShutdownHandle, Stream};
+use haul_net::{Applied, ShutdownHandle, Stream};
 use haul_wire::codec::{self, LENGTH_BYTES};
 use haul_wire::control::{Answer, Control, Notice, Outcome, OutcomeKind, Receipt, Wanted};
 use haul_wire::limits::BATCH_BYTES;
@@ -27,12 +27,23 @@ pub(crate) enum SessionEvent {
     ControlEnded(Option<String>),
     /// A lane is connected and authenticated.
     LaneUp(Stream, u16),
-    /// A lane's thread ended; the error if it did so before its time.
-    LaneDown(u16, Option<io::Error>),
+    /// A lane's thread ended.
+    LaneDown(LaneEnd),
+    /// What the user asked of the connections and this host does not grant.
+    FallsShort(Vec<Applied>),
     /// Something changed that the loop should look at now.
     Wake,
     /// No lane can be had, and nothing is left to try.
     NoLanes(Error),
+}
+
+/// A lane that is no more.
+pub(crate) struct LaneEnd {
+    pub(crate) lane: u16,
+    /// Which of those that had this number: one that was dialled again may be there before the old one's end is noticed.
+    pub(crate) serial: u64,
+    /// Why it ended before its time.
+    pub(crate) error: Option<io::Error>,
 }
 
 /// The queue of a session; bounded, so that a flooding peer waits in its own socket.

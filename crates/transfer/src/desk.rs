@@ -72,10 +72,13 @@ impl Desk {
             return false;
         };
         let events = expected.events.clone();
-        if let Some(tcp) = stream.tcp() {
-            policy::apply(tcp, &expected.wanted);
-        }
+        let mut applied = stream.tcp().map_or(Vec::new(), |tcp| policy::apply(tcp, &expected.wanted));
         drop(sessions);
+        // One lane speaks for all: they are asked for the same.
+        applied.retain(|applied| hello.lane == 0 && applied.falls_short);
+        if !applied.is_empty() && events.send(SessionEvent::FallsShort(applied)).is_err() {
+            return false;
+        }
         stream.set_deadline(None).is_ok() && events.send(SessionEvent::LaneUp(stream, hello.lane)).is_ok()
     }
 

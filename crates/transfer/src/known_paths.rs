@@ -8,8 +8,9 @@
 //! that is missing or that nobody can read means that nothing is known.
 //!
 //! The peer's network is that of an address which a lane reached, or which we looked up ourselves: never one that the far side claims,
-//! or it could ask for what is known of others, and speak for them. On a pull the far side says what it found, and it may say anything: what no honest peer would say is not kept, and a line that
-//! cannot be one of ours is not read and goes with the next writing.
+//! or it could ask for what is known of others, and speak for them. On a pull the far side says what it found, and it may say
+//! anything: what no honest peer would say is not kept, and a line that cannot be one of ours is not read and goes with the next
+//! writing.
 
 use std::fs;
 use std::io::{self, Read as _};

@@ -12,11 +12,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use haul_engine::path::AUTO_LANES_MAX;
 use haul_engine::plan;
 use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, dial, policy};
 use haul_wire::control::{Carriage, Control, Dial};
 use haul_wire::lane::{Hello, LaneHello};
-use haul_wire::limits::MAX_LANES;
 
 use crate::channel::{Outbox, SessionEvent};
 use crate::convert;
@@ -92,10 +92,15 @@ impl Dialler {
             let rtt_us = u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX);
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);
-            policy::apply(&socket, &self.terms.wanted());
+            let mut applied = policy::apply(&socket, &self.terms.wanted());
             match greet(socket, &self.terms, lane) {
                 Ok(stream) => {
                     *session::lock(&self.candidates) = vec![address];
+                    // One lane speaks for all: they are asked for the same.
+                    applied.retain(|applied| lane == 0 && applied.falls_short);
+                    if !applied.is_empty() {
+                        let _ = self.terms.events.send(SessionEvent::FallsShort(applied));
+                    }
                     return Ok((stream, rtt_us));
                 }
                 Err(error) => {
@@ -208,7 +213,8 @@ impl LaneKeeper for Redialler {
     }
 
     fn want(&mut self, lanes: u16) -> bool {
-        let lanes = lanes.min(MAX_LANES);
+        // The peer, who may ask too, opens no more here than the user allows, or we ever would.
+        let lanes = lanes.min(self.dialler.terms.carriage.lanes.unwrap_or(AUTO_LANES_MAX));
         if lanes > self.lanes {
             self.dialler.dial_more(self.lanes..lanes, None, WAY_TIMEOUT);
             self.lanes = lanes;

@@ -182,7 +182,10 @@ impl Relay<'_> {
                 SessionEvent::Control(message) => self.pass_on(from, message)?,
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
                 SessionEvent::NoLanes(error) => return Err(error),
-                SessionEvent::LaneUp(..) | SessionEvent::LaneDown(..) | SessionEvent::Wake => {}
+                SessionEvent::LaneUp(..)
+                | SessionEvent::LaneDown(_)
+                | SessionEvent::FallsShort(_)
+                | SessionEvent::Wake => {}
             }
         }
         if self.watch.all_settled() {

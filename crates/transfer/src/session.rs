@@ -8,10 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use haul_net::{ShutdownHandle, Stream};
-use haul_wire::control::Control;
+use haul_net::{Applied, ShutdownHandle, Stream};
+use haul_wire::control::{Control, Notice};
 
-use crate::channel::{Channel, SessionEvent};
+use crate::channel::{Channel, LaneEnd, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
 use crate::far::PING_EVERY;
@@ -75,14 +75,25 @@ struct Running {
     ended: Condvar,
 }
 
+/// A lane that carries data.
+struct Alive {
+    lane: u16,
+    serial: u64,
+    shutdown: ShutdownHandle,
+}
+
 /// The lanes of one side, each with its thread.
 pub(crate) struct Lanes {
-    alive: Vec<(u16, ShutdownHandle)>,
+    /// At most one of each number.
+    alive: Vec<Alive>,
+    started: u64,
     /// Those that may still run: a thread that ended keeps its stack until it is joined, and a peer may bring lanes for ever.
     threads: Vec<JoinHandle<()>>,
     running: Arc<Running>,
     none_since: Instant,
     given_up: Option<Error>,
+    /// Settings of which the user knows that this host does not grant them.
+    told_short: Vec<&'static str>,
     events: SyncSender<SessionEvent>,
     watch: Arc<Watch>,
 }
@@ -91,6 +102,8 @@ impl Lanes {
     pub(crate) fn new(events: SyncSender<SessionEvent>, watch: Arc<Watch>) -> Self {
         Self {
             alive: Vec::new(),
+            started: 0,
+            told_short: Vec::new(),
             threads: Vec::new(),
             running: Arc::default(),
             none_since: Instant::now(),
@@ -108,10 +121,11 @@ impl Lanes {
         carry: impl FnOnce(Stream) -> io::Result<()> + Send + 'static,
     ) -> Result<(), Error> {
         let (shutdown, peer) = (stream.shutdown_handle(), peer_of(&stream));
-        if self.alive.iter().any(|(other, _)| *other == lane) {
-            // A lane that comes back before its end was noticed: the old one is as good as dead.
-            self.cut(lane);
-        }
+        // A lane that comes back before its end was noticed: the old one is as good as dead.
+        self.cut(lane);
+        self.forget(lane);
+        self.started += 1;
+        let serial = self.started;
         let events = self.events.clone();
         let running = Arc::clone(&self.running);
         *lock(&running.count) += 1;
@@ -125,25 +139,44 @@ impl Lanes {
                 *lock(&running.count) -= 1;
                 running.ended.notify_all();
                 // A session that is over does not listen any more.
-                let _ = events.send(SessionEvent::LaneDown(lane, result.err()));
+                let _ = events.send(SessionEvent::LaneDown(LaneEnd { lane, serial, error: result.err() }));
             })
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread for a lane").because(error))?;
-        self.alive.push((lane, shutdown));
+        self.alive.push(Alive { lane, serial, shutdown });
         self.threads.push(thread);
         self.watch.lane_up(peer);
         Ok(())
     }
 
-    /// A lane's thread ended.
-    pub(crate) fn ended(&mut self, lane: u16) {
-        if let Some(at) = self.alive.iter().position(|(other, _)| *other == lane) {
-            self.alive.swap_remove(at);
-            self.watch.lane_down();
+    /// A lane's thread ended. False: another lane has its number by now.
+    pub(crate) fn ended(&mut self, end: &LaneEnd) -> bool {
+        self.join_ended();
+        let is_newest = !self.alive.iter().any(|alive| alive.lane == end.lane && alive.serial != end.serial);
+        if is_newest {
+            self.forget(end.lane);
         }
         if self.alive.is_empty() {
             self.none_since = Instant::now();
         }
-        self.join_ended();
+        is_newest
+    }
+
+    fn forget(&mut self, lane: u16) {
+        let before = self.alive.len();
+        self.alive.retain(|alive| alive.lane != lane);
+        (self.alive.len()..before).for_each(|_| self.watch.lane_down());
+    }
+
+    /// Tells the user, wherever he is, once for each setting. `host` says in his words which one it is.
+    pub(crate) fn tell_short(&mut self, short: &[Applied], host: &str, channel: &Channel) {
+        for applied in short {
+            if !self.told_short.contains(&applied.what) {
+                self.told_short.push(applied.what);
+                let notice = Notice::Warning { text: format!("{host}: {applied}") };
+                self.watch.on_notice(notice.clone());
+                channel.outbox().send(Control::Notice(notice));
+            }
+        }
     }
 
     fn join_ended(&mut self) {
@@ -158,8 +191,8 @@ impl Lanes {
 
     /// Makes a lane's thread end.
     pub(crate) fn cut(&mut self, lane: u16) {
-        for (_, shutdown) in self.alive.iter().filter(|(other, _)| *other == lane) {
-            shutdown.shutdown();
+        for alive in self.alive.iter().filter(|alive| alive.lane == lane) {
+            alive.shutdown.shutdown();
         }
     }
 
@@ -185,8 +218,8 @@ impl Lanes {
 
     /// Ends all lanes at once.
     pub(crate) fn cut_all(&mut self) {
-        for (_, shutdown) in &self.alive {
-            shutdown.shutdown();
+        for alive in &self.alive {
+            alive.shutdown.shutdown();
         }
     }
 
@@ -352,8 +385,8 @@ mod tests {
         for _ in 0..200 {
             let (stream, _peer) = Stream::plain_pair().unwrap();
             lanes.start(stream, 0, |_stream| Ok(())).unwrap();
-            let Some(SessionEvent::LaneDown(0, None)) = events.next(FAREWELL) else { panic!("nobody was told") };
-            lanes.ended(0);
+            let Some(SessionEvent::LaneDown(end)) = events.next(FAREWELL) else { panic!("nobody was told") };
+            assert!(end.error.is_none() && lanes.ended(&end));
         }
         // The last ones may still be on their way out.
         assert!(lanes.threads.len() < 20, "{} threads", lanes.threads.len());
@@ -373,14 +406,48 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_lane_that_was_replaced_is_not_the_end_of_its_successor() {
+        let (events, watch) = (Events::new(), Arc::new(Watch::new(Arc::new(Deaf))));
+        let mut lanes = Lanes::new(events.sender(), Arc::clone(&watch));
+        let until_cut = |mut stream: Stream| std::io::Read::read(&mut stream, &mut [0]).map(drop);
+        let ((old, _old_peer), (new, _new_peer)) = (Stream::plain_pair().unwrap(), Stream::plain_pair().unwrap());
+        lanes.start(old, 0, until_cut).unwrap();
+        lanes.start(new, 0, until_cut).unwrap();
+        let Some(SessionEvent::LaneDown(end)) = events.next(FAREWELL) else { panic!("the old one was not cut") };
+        assert!(!lanes.ended(&end));
+        assert!(lanes.check(true, Duration::ZERO).is_ok(), "its successor is alive");
+        lanes.cut(0);
+        let Some(SessionEvent::LaneDown(end)) = events.next(FAREWELL) else { panic!("the new one was not cut") };
+        assert!(lanes.ended(&end));
+    }
+
+    #[test]
+    fn what_the_host_does_not_grant_is_told_once() {
+        let (near, far) = Stream::plain_pair().unwrap();
+        let (events, theirs) = (Events::new(), Events::new());
+        let channel = Channel::open(near, events.sender(), PING_EVERY).unwrap();
+        let _far = Channel::open(far, theirs.sender(), PING_EVERY).unwrap();
+        let mut lanes = Lanes::new(events.sender(), Arc::new(Watch::silent()));
+        let (what, reason) = ("send buffer", "so it is".to_owned());
+        let short = [Applied { what, asked: "2 bytes".into(), granted: "1 bytes".into(), reason, falls_short: true }];
+        lanes.tell_short(&short, "the far host", &channel);
+        lanes.tell_short(&short, "the far host", &channel);
+        channel.close(FAREWELL);
+        let text = "the far host: send buffer: 2 bytes asked for, 1 bytes granted: so it is".to_owned();
+        let Some(SessionEvent::Control(first)) = theirs.next(FAREWELL) else { panic!("nobody was told") };
+        assert_eq!(first, Control::Notice(Notice::Warning { text }));
+        assert!(matches!(theirs.next(FAREWELL), Some(SessionEvent::ControlEnded(_))));
+    }
+
+    #[test]
     fn a_lane_whose_thread_panics_is_a_lane_that_died() {
         let events = Events::new();
         let mut lanes = Lanes::new(events.sender(), Arc::new(Watch::new(Arc::new(Deaf))));
         let (stream, mut peer) = Stream::plain_pair().unwrap();
         lanes.start(stream, 3, |_stream| panic!("as if an invariant were broken")).unwrap();
-        let Some(SessionEvent::LaneDown(3, Some(error))) = events.next(FAREWELL) else { panic!("nobody was told") };
-        assert_eq!(error.to_string(), "the thread of this lane panicked");
-        lanes.ended(3);
+        let Some(SessionEvent::LaneDown(end)) = events.next(FAREWELL) else { panic!("nobody was told") };
+        assert_eq!(end.error.as_ref().unwrap().to_string(), "the thread of this lane panicked");
+        assert!(lanes.ended(&end));
         assert_eq!(std::io::Read::read(&mut peer, &mut [0]).unwrap(), 0, "the peer sees its end");
     }
 }

@@ -36,6 +36,7 @@ impl Source {
         let mut path = dir.path().to_owned().into_os_string().into_encoded_bytes();
         path.push(b'/');
         let job = SenderJob {
+            remembers: false,
             sources: vec![path],
             confine: None,
             expand_globs: false,

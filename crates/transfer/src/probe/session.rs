@@ -71,6 +71,7 @@ pub(super) fn run(
 ) -> Result<Measures, Error> {
     let clock = Clock::new(terms.carriage.timeout_ms.min(TIMEOUT_MAX_MS));
     let mut end = End {
+        side: terms.side,
         flow: Arc::default(),
         lanes: Lanes::new(events.sender(), Arc::clone(watch)),
         probes: Vec::new(),
@@ -84,7 +85,7 @@ pub(super) fn run(
         keeper,
         aside,
     };
-    let result = end.both_ways(terms.side);
+    let result = end.both_ways();
     let bytes_moved = end.flow.sent_bytes().saturating_add(end.flow.arrived_bytes());
     match &result {
         // What was queued last is written before the lanes go: the peer must not see them go first.
@@ -101,6 +102,7 @@ pub(super) fn run(
 }
 
 struct End<'a> {
+    side: Side,
     flow: Arc<Flow>,
     lanes: Lanes,
     probes: Vec<(u16, LaneProbe)>,
@@ -123,8 +125,8 @@ enum Word {
 }
 
 impl End<'_> {
-    fn both_ways(&mut self, side: Side) -> Result<(Measured, Measured), Error> {
-        Ok(match side {
+    fn both_ways(&mut self) -> Result<(Measured, Measured), Error> {
+        Ok(match self.side {
             Side::Initiator => (self.send()?, self.receive()?),
             Side::Agent => {
                 let there = self.receive()?;
@@ -247,13 +249,18 @@ impl End<'_> {
                 self.lanes.start(stream, lane, move |stream| flow::carry(stream, lane, &flow))?;
             }
             // Lost lanes are not brought back: in a few seconds that would measure the loss, not the path.
-            SessionEvent::LaneDown(lane, _) => {
-                self.lanes.ended(lane);
-                self.probes.retain(|(other, _)| *other != lane);
-                if let Some(tuning) = &mut self.tuning {
-                    tuning.lane_down(lane);
-                    self.flow.rest(tuning.resting());
+            SessionEvent::LaneDown(end) => {
+                if self.lanes.ended(&end) {
+                    self.probes.retain(|(other, _)| *other != end.lane);
+                    if let Some(tuning) = &mut self.tuning {
+                        tuning.lane_down(end.lane);
+                        self.flow.rest(tuning.resting());
+                    }
                 }
+            }
+            SessionEvent::FallsShort(short) => {
+                let host = if self.side == Side::Initiator { "this host" } else { "the far host" };
+                self.lanes.tell_short(&short, host, self.channel);
             }
             SessionEvent::NoLanes(error) => self.lanes.give_up(error),
             SessionEvent::Wake => {}

@@ -144,8 +144,12 @@ fn await_begin(
             Some(SessionEvent::Control(message)) => aside(message)?,
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
             // One that is too many is closed here, and may be dialled again later.
-            Some(event @ SessionEvent::LaneUp(..)) if early.len() < usize::from(MAX_LANES) => early.push(event),
-            Some(SessionEvent::LaneUp(..)) => {}
+            Some(event @ (SessionEvent::LaneUp(..) | SessionEvent::FallsShort(_)))
+                if early.len() < usize::from(MAX_LANES) =>
+            {
+                early.push(event);
+            }
+            Some(SessionEvent::LaneUp(..) | SessionEvent::FallsShort(_)) => {}
             Some(SessionEvent::NoLanes(error)) => return Err(error),
             Some(SessionEvent::LaneDown(..) | SessionEvent::Wake) | None => {}
         }
@@ -207,13 +211,13 @@ impl Session<'_> {
                     let shared = Arc::clone(&self.shared);
                     self.lanes.start(stream, lane, move |stream| lane::carry(stream, &shared))?;
                 }
-                SessionEvent::LaneDown(lane, error) => {
-                    self.lanes.ended(lane);
-                    if error.is_some() {
-                        self.channel.outbox().send(Control::LaneLost { lane });
-                        keeper.lane_lost(lane);
+                SessionEvent::LaneDown(end) => {
+                    if self.lanes.ended(&end) && end.error.is_some() {
+                        self.channel.outbox().send(Control::LaneLost { lane: end.lane });
+                        keeper.lane_lost(end.lane);
                     }
                 }
+                SessionEvent::FallsShort(short) => self.lanes.tell_short(&short, "the receiving host", self.channel),
                 SessionEvent::NoLanes(error) => self.lanes.give_up(error),
                 SessionEvent::Wake => {}
             }

@@ -114,15 +114,18 @@ impl<'a> Session<'a> {
                     self.shared.rest(self.tuning.resting());
                     self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
                 }
-                SessionEvent::LaneDown(lane, error) => {
-                    self.lanes.ended(lane);
-                    self.tuning.lane_down(lane);
-                    self.shared.rest(self.tuning.resting());
-                    self.shared.lane_died(lane);
-                    if error.is_some() {
-                        keeper.lane_lost(lane);
+                SessionEvent::LaneDown(end) => {
+                    // Also of one that another has followed: what it had taken is nobody's now. Its successor's units may go twice.
+                    self.shared.lane_died(end.lane);
+                    if self.lanes.ended(&end) {
+                        self.tuning.lane_down(end.lane);
+                        self.shared.rest(self.tuning.resting());
+                        if end.error.is_some() {
+                            keeper.lane_lost(end.lane);
+                        }
                     }
                 }
+                SessionEvent::FallsShort(short) => self.lanes.tell_short(&short, "the sending host", self.channel),
                 SessionEvent::NoLanes(error) => self.lanes.give_up(error),
                 SessionEvent::Wake => {}
             }
