@@ -179,17 +179,18 @@ fn raise(buffer: &Buffer, place: &str) -> RemedyText {
         ),
         None => "this path was never seen full".to_owned(),
     };
-    // The first two values are those of the kernel: the least, and what a connection begins with.
-    let (setting, first) = match buffer.at {
-        End::Source => ("tcp_wmem", "4096 16384"),
-        End::Target => ("tcp_rmem", "4096 131072"),
+    let setting = match buffer.at {
+        End::Source => "net.ipv4.tcp_wmem",
+        End::Target => "net.ipv4.tcp_rmem",
     };
+    // The first two values, the least and what a connection begins with, stay as that host has them.
+    let values = format!("$(sysctl -n {setting} | awk '{{print $1, $2, {}}}')", buffer.setting_bytes);
     RemedyText {
         words: format!(
             "{place} lets one connection have {} under way; {needs}. Raise it there, as root, or with 'haul tune':",
             bytes(buffer.grants_bytes)
         ),
-        command: Some(format!("sysctl -w net.ipv4.{setting}='{first} {}'", buffer.setting_bytes)),
+        command: Some(format!("sysctl -w {setting}=\"{values}\"")),
     }
 }
 

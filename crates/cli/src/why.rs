@@ -1,5 +1,6 @@
 //! `haul why`: the report of a copy in full. Where its time went, what is known of path and hosts, and what would help.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use haul_transfer::{Error, Fault};
+use serde::Serialize;
 
 use crate::args::Why;
 use crate::figures::{bits, bytes, count, duration, latency, parts, percent, rate};
@@ -63,7 +65,7 @@ fn every(files: &[PathBuf], typed: &Why, now_s: u64) -> Result<String, Error> {
             (Ok(kept), true) => text.push_str(&line(&kept)),
             (Ok(kept), false) => text.push_str(&in_short(nth, &kept, now_s)),
             // One that cannot be read hides none of the others.
-            (Err(_), true) => {}
+            (Err(error), true) => text.push_str(&unreadable(file, &error)),
             (Err(error), false) => {
                 let _ = writeln!(text, "{nth:>2}  {}: {}", error.what, error.cause.unwrap_or_default());
             }
@@ -77,10 +79,20 @@ fn read(file: &Path) -> Result<Kept, Error> {
     kept::read(file).map_err(|error| Error::new(Fault::FileIo, format!("cannot read {shown}")).because(error))
 }
 
-fn line(kept: &Kept) -> String {
-    let mut text = serde_json::to_string(kept).expect("plain structs of numbers and strings");
+fn line(value: &impl Serialize) -> String {
+    let mut text = serde_json::to_string(value).expect("plain structs of numbers and strings");
     text.push('\n');
     text
+}
+
+fn unreadable(file: &Path, error: &Error) -> String {
+    #[derive(Serialize)]
+    struct Unreadable<'a> {
+        unreadable: Cow<'a, str>,
+        why: &'a str,
+    }
+    let why = error.cause.as_deref().unwrap_or(&error.what);
+    line(&Unreadable { unreadable: file.to_string_lossy(), why })
 }
 
 /// ` 1  12 min 05 s ago  data/run42 -> host-b:/data: copied 3 files, ...`
@@ -394,5 +406,19 @@ mod tests {
         report.elapsed_s = f64::MAX;
         let kept = Kept { report: Some(report), ..kept() };
         assert!(!in_full(&kept, 0).contains('\x1b'));
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_read_stays_in_the_list_and_hides_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let (damaged, good) = (dir.path().join("1.json"), dir.path().join("2.json"));
+        std::fs::write(&damaged, "{").unwrap();
+        std::fs::write(&good, line(&kept())).unwrap();
+        let typed = Why { nth: 1, list: true, json: true };
+        let text = every(&[damaged.clone(), good], &typed, 0).unwrap();
+        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert_eq!(lines[0]["unreadable"], damaged.to_str().unwrap());
+        assert!(!lines[0]["why"].as_str().unwrap().is_empty() && lines[1]["schema"].is_number(), "{text}");
     }
 }

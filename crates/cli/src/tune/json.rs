@@ -71,6 +71,7 @@ enum StepObject<'a> {
     Left { setting: &'a str, value: &'a str },
     Wrote { path: String },
     Removed { path: String },
+    NotOurs { path: String },
 }
 
 fn advice(seen: &Seen) -> AdviceObject<'_> {
@@ -127,6 +128,7 @@ fn step(step: &Step) -> StepObject<'_> {
         Step::Lacking { name, value } => StepObject::Left { setting: name, value },
         Step::Wrote(path) => StepObject::Wrote { path: path.display().to_string() },
         Step::Removed(path) => StepObject::Removed { path: path.display().to_string() },
+        Step::NotOurs(path) => StepObject::NotOurs { path: path.display().to_string() },
     }
 }
 

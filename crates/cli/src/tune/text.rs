@@ -85,6 +85,7 @@ pub fn steps(steps: &[Step], nothing: &str) -> String {
             }
             Step::Wrote(path) => writeln!(text, "wrote {}", path.display()),
             Step::Removed(path) => writeln!(text, "removed {}", path.display()),
+            Step::NotOurs(path) => writeln!(text, "left {}: haul has not written it", path.display()),
         };
         text
     })

@@ -5,10 +5,10 @@
 //!
 //! Either all of it is done or nothing: when a step is refused, those before it are undone in reverse. Doing either twice does
 //! nothing the second time. Saved values are never replaced before they were put back: of a setting that is changed twice the
-//! first value counts.
+//! first value counts. Files of these names that are not ours are never touched, and two processes never do this at once.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -47,6 +47,8 @@ pub enum Step {
     Wrote(PathBuf),
     /// A file was removed.
     Removed(PathBuf),
+    /// A file of our name stays, because somebody else wrote it.
+    NotOurs(PathBuf),
 }
 
 /// Why nothing was changed in the end.
@@ -65,6 +67,12 @@ pub fn start_file(roots: &Roots) -> PathBuf {
     roots.etc.join("sysctl.d/90-haul.conf")
 }
 
+/// The file with the modules that the settings of [`start_file`] need; it is read before that one (modules-load.d(5)). The kernel
+/// refuses a list of congestion controls of which one is not loaded.
+pub fn modules_file(roots: &Roots) -> PathBuf {
+    roots.etc.join("modules-load.d/90-haul.conf")
+}
+
 /// The file with the earlier values.
 pub fn saved_file(roots: &Roots) -> PathBuf {
     roots.var_lib.join("haul/tune-before.toml")
@@ -73,8 +81,14 @@ pub fn saved_file(roots: &Roots) -> PathBuf {
 /// Makes these changes, now and for each start.
 pub fn apply(roots: &Roots, changes: &[Change]) -> Result<Vec<Step>, Refused> {
     all_or_nothing(roots, |done| {
-        let start_file = start_file(roots);
+        let (start_file, modules_file) = (start_file(roots), modules_file(roots));
         let saved = read_saved(roots)?;
+        for file in [&start_file, &modules_file] {
+            if is_ours(file)? == Some(false) {
+                let error = io::Error::new(io::ErrorKind::AlreadyExists, "it is there, and haul has not written it");
+                return Err((file.display().to_string(), error));
+            }
+        }
         if saved.is_none() && start_file.exists() {
             let error =
                 io::Error::new(io::ErrorKind::AlreadyExists, "it is there, and no earlier values were saved for it");
@@ -85,7 +99,13 @@ pub fn apply(roots: &Roots, changes: &[Change]) -> Result<Vec<Step>, Refused> {
         for Change { name, value } in changes {
             match settings::read(roots, name) {
                 None => steps.push(Step::Lacking { name: name.clone(), value: value.clone() }),
-                Some(now) if now.value != *value => wanted.push((name, now.value, value)),
+                Some(now) if now.value != *value => {
+                    if !is_name(name) || !is_value(&now.value) {
+                        let error = io::Error::new(io::ErrorKind::InvalidData, "it could not be put back later");
+                        return Err((name.clone(), error));
+                    }
+                    wanted.push((name, now.value, value));
+                }
                 Some(_) => {}
             }
         }
@@ -120,6 +140,12 @@ pub fn apply(roots: &Roots, changes: &[Change]) -> Result<Vec<Step>, Refused> {
         let kept = before.keys().filter_map(|name| Some((name, settings::read(roots, name)?.value)));
         let lines: String = kept.map(|(name, value)| format!("{name} = {value}\n")).collect();
         done.write(&start_file, &format!("{START_HEADING}{lines}"))?;
+        if let Some(modules) = before.contains_key(ALLOWED).then(|| settings::read(roots, ALLOWED)).flatten() {
+            let names = modules.value.split(' ').filter(|name| *name != ALWAYS_THERE);
+            let lines: String = names.map(|name| format!("tcp_{name}\n")).collect();
+            done.write(&modules_file, &format!("{START_HEADING}{lines}"))?;
+            steps.push(Step::Wrote(modules_file));
+        }
         steps.extend([Step::Wrote(start_file), Step::Wrote(saved_file(roots))]);
         Ok(steps)
     })
@@ -140,11 +166,18 @@ pub fn revert(roots: &Roots) -> Result<Vec<Step>, Refused> {
                 steps.push(Step::Set { name, from: now.value, to });
             }
         }
-        for path in [start_file(roots), saved_file(roots)] {
-            if done.remove(&path)? {
-                steps.push(Step::Removed(path));
+        for path in [start_file(roots), modules_file(roots)] {
+            match is_ours(&path)? {
+                None => {}
+                Some(true) => {
+                    done.remove(&path)?;
+                    steps.push(Step::Removed(path));
+                }
+                Some(false) => steps.push(Step::NotOurs(path)),
             }
         }
+        done.remove(&saved_file(roots))?;
+        steps.push(Step::Removed(saved_file(roots)));
         // Ours when it is empty; others may keep things there.
         let _ = saved_file(roots).parent().map(fs::remove_dir);
         Ok(steps)
@@ -153,8 +186,16 @@ pub fn revert(roots: &Roots) -> Result<Vec<Step>, Refused> {
 
 type Fallible<T> = Result<T, (String, io::Error)>;
 
-/// Runs `work`; when it fails, undoes what it did.
+/// Runs `work`; when it fails, undoes what it did. The lock goes with the process, however that ends (flock(2)).
 fn all_or_nothing<T>(roots: &Roots, work: impl FnOnce(&mut Done) -> Fallible<T>) -> Result<T, Refused> {
+    let refused = |error| Refused { what: roots.var_lib.display().to_string(), error, left: Vec::new() };
+    let lock = File::open(&roots.var_lib).map_err(refused)?;
+    lock.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => {
+            refused(io::Error::new(io::ErrorKind::WouldBlock, "another process is changing the settings of this host"))
+        }
+        TryLockError::Error(error) => refused(error),
+    })?;
     let mut done = Done { roots, acts: Vec::new() };
     work(&mut done).map_err(|(what, error)| Refused { what, error, left: done.undo() })
 }
@@ -186,17 +227,16 @@ impl Done<'_> {
             self.acts.push(Act::Directory(directory.to_owned()));
         }
         let before = existing(path).map_err(failed)?;
-        write_whole(path, text.as_bytes()).map_err(failed)?;
+        // Also when it fails: it may be there, and only the flush have failed.
         self.acts.push(Act::File { path: path.to_owned(), before });
-        Ok(())
+        write_whole(path, text.as_bytes()).map_err(failed)
     }
 
-    fn remove(&mut self, path: &Path) -> Fallible<bool> {
+    fn remove(&mut self, path: &Path) -> Fallible<()> {
         let failed = |error| (path.display().to_string(), error);
-        let Some(before) = existing(path).map_err(failed)? else { return Ok(false) };
-        fs::remove_file(path).map_err(failed)?;
-        self.acts.push(Act::File { path: path.to_owned(), before: Some(before) });
-        Ok(true)
+        let before = existing(path).map_err(failed)?;
+        self.acts.push(Act::File { path: path.to_owned(), before });
+        fs::remove_file(path).map_err(failed)
     }
 
     /// In reverse. Returns what could not be undone.
@@ -213,9 +253,10 @@ impl Done<'_> {
                     }
                 }
                 Act::File { path, before } => {
-                    let undone = match before {
-                        Some(bytes) => write_whole(&path, &bytes),
-                        None => fs::remove_file(&path),
+                    let undone = match (&before, existing(&path)) {
+                        (before, Ok(now)) if *before == now => Ok(()),
+                        (Some(bytes), _) => write_whole(&path, bytes),
+                        (None, _) => fs::remove_file(&path),
                     };
                     if undone.is_err() {
                         left.push(path.display().to_string());
@@ -235,6 +276,12 @@ fn existing(path: &Path) -> io::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether haul wrote a file that is read at each start; `None` where there is none.
+fn is_ours(path: &Path) -> Fallible<Option<bool>> {
+    let bytes = existing(path).map_err(|error| (path.display().to_string(), error))?;
+    Ok(bytes.map(|bytes| bytes.starts_with(START_HEADING.as_bytes())))
 }
 
 /// A file that is there whole or not at all, also after a power cut.
@@ -287,6 +334,12 @@ fn is_name(text: &str) -> bool {
 fn is_value(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'_' | b'-'))
 }
+
+/// The list of congestion controls whose members must be loaded.
+const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
+
+/// The congestion control that no kernel is without.
+const ALWAYS_THERE: &str = "reno";
 
 const START_HEADING: &str =
     "# Written by 'haul tune --apply'; 'haul tune --revert' puts back what was before and removes this file.\n";
@@ -413,6 +466,58 @@ mod tests {
         assert_eq!(scene.value(RMEM), "4096 131072 67108864");
         revert(&scene.roots).unwrap();
         scene.expect_untouched();
+    }
+
+    #[test]
+    fn a_start_file_that_somebody_else_put_in_place_of_ours_is_neither_overwritten_nor_removed() {
+        let scene = Scene::new();
+        apply(&scene.roots, &changes(1 << 26)).unwrap();
+        let theirs = "# the site's own\nnet.ipv4.tcp_sack = 1\n";
+        fs::write(start_file(&scene.roots), theirs).unwrap();
+        let refused = apply(&scene.roots, &changes(1 << 28)).unwrap_err();
+        assert_eq!(refused.error.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(scene.value(RMEM), "4096 131072 67108864");
+        let steps = revert(&scene.roots).unwrap();
+        assert!(steps.contains(&Step::NotOurs(start_file(&scene.roots))), "{steps:?}");
+        assert_eq!(fs::read_to_string(start_file(&scene.roots)).unwrap(), theirs);
+        fs::remove_file(start_file(&scene.roots)).unwrap();
+        scene.expect_untouched();
+    }
+
+    #[test]
+    fn congestion_controls_that_are_allowed_are_loaded_at_each_start_before_they_are_named() {
+        let scene = Scene::new();
+        fs::write(scene.roots.proc.join("sys/net/ipv4/tcp_allowed_congestion_control"), "reno\n").unwrap();
+        let allowed = Change { name: ALLOWED.into(), value: "reno cubic bbr".into() };
+        let steps = apply(&scene.roots, &[allowed]).unwrap();
+        assert!(steps.contains(&Step::Wrote(modules_file(&scene.roots))), "{steps:?}");
+        let modules = fs::read_to_string(modules_file(&scene.roots)).unwrap();
+        assert_eq!(modules, format!("{START_HEADING}tcp_cubic\ntcp_bbr\n"));
+        revert(&scene.roots).unwrap();
+        assert!(!modules_file(&scene.roots).exists());
+        scene.expect_untouched();
+    }
+
+    #[test]
+    fn two_never_change_a_host_at_once() {
+        let scene = Scene::new();
+        let other = File::open(&scene.roots.var_lib).unwrap();
+        other.lock().unwrap();
+        for refused in [apply(&scene.roots, &changes(1 << 26)).unwrap_err(), revert(&scene.roots).unwrap_err()] {
+            assert_eq!(refused.error.kind(), io::ErrorKind::WouldBlock, "{refused:?}");
+        }
+        scene.expect_untouched();
+        drop(other);
+        assert!(apply(&scene.roots, &changes(1 << 26)).is_ok());
+    }
+
+    #[test]
+    fn a_value_that_could_not_be_put_back_is_not_changed() {
+        let scene = Scene::new();
+        fs::write(scene.roots.proc.join("sys/net/core/default_qdisc"), "a;b\n").unwrap();
+        let refused = apply(&scene.roots, &changes(1 << 26)).unwrap_err();
+        assert_eq!((refused.what.as_str(), scene.value(QUEUE).as_str()), (QUEUE, "a;b"));
+        assert!(!saved_file(&scene.roots).exists());
     }
 
     #[test]
