@@ -17,16 +17,18 @@ pub fn run(typed: &Key) -> ExitCode {
     let done = match &typed.action {
         KeyAction::Generate(typed) => key_file(typed.file.clone(), "id_ed25519").and_then(|file| {
             let key = known::generate_identity(&file, typed.force)?.public();
-            Ok(format!("made {}\n{}", shown(&file), describe(&key.to_string(), &key.fingerprint())))
+            let aside = format!("made {}\n{}", shown(&file), fingerprint(&key.fingerprint()));
+            Ok(Told { text: line_of(&key.to_string()), aside })
         }),
         KeyAction::Show(typed) => key_file(typed.file.clone(), "id_ed25519").and_then(|file| {
             let key = known::load_identity(&file)?.public();
-            Ok(describe(&key.to_string(), &key.fingerprint()))
+            Ok(Told { text: line_of(&key.to_string()), aside: fingerprint(&key.fingerprint()) })
         }),
-        KeyAction::Trust(typed) => trust(typed),
+        KeyAction::Trust(typed) => trust(typed).map(|text| Told { text, aside: String::new() }),
     };
     match done {
-        Ok(text) => {
+        Ok(Told { text, aside }) => {
+            eprint!("{aside}");
             // Who closed the pipe has read enough.
             let _ = std::io::stdout().lock().write_all(text.as_bytes());
             ExitCode::SUCCESS
@@ -58,9 +60,22 @@ fn trust(typed: &Trust) -> Result<String, Error> {
     })
 }
 
-/// The public half as one line of a list, with a name for the log, and its short form for comparing.
-fn describe(key: &str, fingerprint: &str) -> String {
-    format!("{key} {}\nfingerprint {fingerprint}\n", printable(owner()))
+/// What is said.
+struct Told {
+    /// On standard output: of a key its line alone, so that it can be appended to a list of keys.
+    text: String,
+    /// On standard error.
+    aside: String,
+}
+
+/// The public half as one line of a list, with a name for the log.
+fn line_of(key: &str) -> String {
+    format!("{key} {}\n", printable(owner()))
+}
+
+/// The short form of a key, for comparing.
+fn fingerprint(short: &str) -> String {
+    format!("fingerprint {short}\n")
 }
 
 /// Who makes this key, as ssh-keygen puts it.

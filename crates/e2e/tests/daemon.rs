@@ -372,7 +372,12 @@ fn keys_are_made_once_and_shown() {
     let made = first_key(&key().arg("generate").run().expect(code::OK).stdout_text());
     let file = dir.path().join(".config/haul/id_ed25519");
     assert_eq!(fs::metadata(&file).expect("it was made").permissions().mode() & 0o777, 0o600);
-    assert_eq!(first_key(&key().arg("show").run().expect(code::OK).stdout_text()), made);
+    let shown = key().arg("show").run().expect(code::OK).stdout_text();
+    assert_eq!(
+        (first_key(&shown), shown.lines().count()),
+        (made.clone(), 1),
+        "a line for a list of keys, and nothing else"
+    );
     key().arg("generate").run().expect(code::FILE_IO).says(&["there is one already"]);
     assert_ne!(first_key(&key().args(["generate", "--force"]).run().expect(code::OK).stdout_text()), made);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("own file");

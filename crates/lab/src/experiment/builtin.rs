@@ -11,6 +11,7 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("many-small", include_str!("../../../../experiments/many-small.toml")),
     ("multipath", include_str!("../../../../experiments/multipath.toml")),
     ("stock-1g-228ms", include_str!("../../../../experiments/stock-1g-228ms.toml")),
+    ("tuned-100g-10ms", include_str!("../../../../experiments/tuned-100g-10ms.toml")),
     ("wan-copy", include_str!("../../../../experiments/wan-copy.toml")),
     ("zero-copy", include_str!("../../../../experiments/zero-copy.toml")),
 ];

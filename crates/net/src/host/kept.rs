@@ -8,9 +8,12 @@
 //! first value counts. Files of these names that are not ours are never touched, and two processes never do this at once.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
+
+use haul_sys::file;
 
 use super::{Roots, settings};
 use crate::limits;
@@ -83,10 +86,10 @@ pub fn apply(roots: &Roots, changes: &[Change]) -> Result<Vec<Step>, Refused> {
     all_or_nothing(roots, |done| {
         let (start_file, modules_file) = (start_file(roots), modules_file(roots));
         let saved = read_saved(roots)?;
-        for file in [&start_file, &modules_file] {
-            if is_ours(file)? == Some(false) {
+        for path in [&start_file, &modules_file] {
+            if is_ours(path)? == Some(false) {
                 let error = io::Error::new(io::ErrorKind::AlreadyExists, "it is there, and haul has not written it");
-                return Err((file.display().to_string(), error));
+                return Err((path.display().to_string(), error));
             }
         }
         if saved.is_none() && start_file.exists() {
@@ -190,12 +193,10 @@ type Fallible<T> = Result<T, (String, io::Error)>;
 fn all_or_nothing<T>(roots: &Roots, work: impl FnOnce(&mut Done) -> Fallible<T>) -> Result<T, Refused> {
     let refused = |error| Refused { what: roots.var_lib.display().to_string(), error, left: Vec::new() };
     let lock = File::open(&roots.var_lib).map_err(refused)?;
-    lock.try_lock().map_err(|error| match error {
-        TryLockError::WouldBlock => {
-            refused(io::Error::new(io::ErrorKind::WouldBlock, "another process is changing the settings of this host"))
-        }
-        TryLockError::Error(error) => refused(error),
-    })?;
+    if !file::try_lock(lock.as_fd()).map_err(refused)? {
+        let why = "another process is changing the settings of this host";
+        return Err(refused(io::Error::new(io::ErrorKind::WouldBlock, why)));
+    }
     let mut done = Done { roots, acts: Vec::new() };
     work(&mut done).map_err(|(what, error)| Refused { what, error, left: done.undo() })
 }
@@ -502,7 +503,7 @@ mod tests {
     fn two_never_change_a_host_at_once() {
         let scene = Scene::new();
         let other = File::open(&scene.roots.var_lib).unwrap();
-        other.lock().unwrap();
+        assert!(file::try_lock(other.as_fd()).unwrap());
         for refused in [apply(&scene.roots, &changes(1 << 26)).unwrap_err(), revert(&scene.roots).unwrap_err()] {
             assert_eq!(refused.error.kind(), io::ErrorKind::WouldBlock, "{refused:?}");
         }
