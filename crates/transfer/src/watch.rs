@@ -46,7 +46,11 @@ struct State {
     deleted: u64,
     failures: Vec<(Vec<u8>, String)>,
     told_found_all: bool,
+    path_told: Option<Instant>,
 }
+
+/// A sender tells of the path once a second; one that does so more often is heard no more often, give or take what a queue moves it.
+const PATH_EVERY: Duration = Duration::from_millis(500);
 
 /// Failures kept for the closing lines; each was told when it happened.
 const FAILURES_KEPT: usize = 20;
@@ -149,7 +153,15 @@ impl Watch {
 
     /// The path as it is now.
     pub(crate) fn on_path(&self, path: &PathNow) {
-        self.tell(&Event::Path(convert::path_now(path)));
+        let Some(person) = &self.person else { return };
+        let now = Instant::now();
+        let mut state = person.lock();
+        if state.path_told.is_some_and(|told| now.duration_since(told) < PATH_EVERY) {
+            return;
+        }
+        state.path_told = Some(now);
+        drop(state);
+        person.observer.on_event(&Event::Path(convert::path_now(path)));
     }
 
     /// Something about the job itself.
@@ -387,5 +399,36 @@ pub(crate) fn lane_path(name: &str) -> LanePath {
         "ssh" => LanePath::Ssh,
         "through this machine" => LanePath::ThroughHere,
         _ => LanePath::Direct,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Observer for Counting {
+        fn on_event(&self, event: &Event) {
+            self.0.fetch_add(usize::from(matches!(event, Event::Path(_))), Ordering::Relaxed);
+        }
+
+        fn interrupted(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_peer_that_talks_of_its_path_without_end_is_heard_now_and_then() {
+        let counting = Arc::new(Counting::default());
+        let observer: Arc<dyn Observer> = Arc::clone(&counting) as _;
+        let watch = Watch::new(observer);
+        let start = Instant::now();
+        (0..1000).for_each(|_| watch.on_path(&PathNow::default()));
+        let most = 1 + usize::try_from(start.elapsed().as_millis() / PATH_EVERY.as_millis()).unwrap();
+        assert!((1..=most).contains(&counting.0.load(Ordering::Relaxed)));
     }
 }
