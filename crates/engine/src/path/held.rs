@@ -80,8 +80,11 @@ impl Held {
             // Not the network's.
         } else if now.random_loss_ppm > 0 {
             add(&mut time.loss_us, rest_us);
-        } else if pacer.is_full(estimator) || now.congestion_loss_ppm > 0 {
+        } else if pacer.is_full(estimator) || (now.congestion_loss_ppm > 0 && levels.least_us > levels.low_us) {
             add(&mut time.capacity_us, rest_us);
+        } else if now.congestion_loss_ppm > 0 {
+            // Jitter stood beside the losses, and no queue stands: a full link would have one.
+            add(&mut time.loss_us, rest_us);
         } else {
             add(&mut time.latency_us, rest_us);
         }
