@@ -29,6 +29,8 @@ pub struct Asked {
     pub compress: bool,
     pub checksum: bool,
     pub no_flush: bool,
+    /// Most that one connection may have under way, in bytes.
+    pub window_bytes: Option<u64>,
 }
 
 /// What is known when a transfer is over.
@@ -78,6 +80,11 @@ pub enum End {
 pub enum Remedy {
     /// Let a connection have more under way: `net.ipv4.tcp_rmem` at the target, `net.ipv4.tcp_wmem` at the source.
     Buffer(Buffer),
+    /// Without `--window`, or with a larger one.
+    WithoutWindow {
+        /// It is so large.
+        bytes: u64,
+    },
     /// `--lanes`
     Lanes {
         /// This many.
@@ -189,6 +196,7 @@ impl Remedy {
             | Remedy::OneCommand { .. }
             | Remedy::FasterStorage { .. }
             | Remedy::FasterProcessors { .. }
+            | Remedy::WithoutWindow { .. }
             | Remedy::HigherRate { .. }
             | Remedy::LookAtPath => false,
         }
@@ -297,7 +305,11 @@ fn window(at: End, cause: Cause, facts: &Facts) -> Vec<Remedy> {
     let aim_bytes = path_bytes.unwrap_or(all_lanes_bytes.saturating_mul(2));
     let setting_bytes = aim_bytes.saturating_mul(MEMORY_PER_BYTE).min(SETTING_MAX_BYTES).next_power_of_two();
     let mut found = Vec::new();
-    if grants_bytes > 0 && setting_bytes > granted {
+    let asked_bytes = facts.asked.window_bytes;
+    found.extend(asked_bytes.map(|bytes| Remedy::WithoutWindow { bytes }));
+    // Where the host would have granted what was asked for, it is not the host that holds the lanes.
+    let is_of_host = asked_bytes.is_none_or(|bytes| bytes > granted / MEMORY_PER_BYTE);
+    if is_of_host && grants_bytes > 0 && setting_bytes > granted {
         let (capacity_bytes_per_s, rtt_us) = (path.capacity_bytes_per_s, path.rtt_min_us);
         found.push(Remedy::Buffer(Buffer {
             at,
@@ -443,6 +455,15 @@ mod tests {
         check(cause, |_| {}, &[buffer(end), Remedy::Lanes { lanes: 16, instead_of: 2, cause }]);
         let (cause, end) = (Cause::SendBuffer, End::Source);
         check(cause, |_| {}, &[buffer(end), Remedy::Lanes { lanes: 16, instead_of: 2, cause }]);
+    }
+
+    #[test]
+    fn a_window_that_was_asked_for_is_given_up_before_a_host_is_changed() {
+        let (cause, end) = (Cause::ReceiveWindow, End::Target);
+        let lanes = Remedy::Lanes { lanes: 16, instead_of: 2, cause };
+        let without = |bytes| Remedy::WithoutWindow { bytes };
+        check(cause, |facts| facts.asked.window_bytes = Some(3 << 20), &[without(3 << 20), lanes.clone()]);
+        check(cause, |facts| facts.asked.window_bytes = Some(8 << 20), &[without(8 << 20), buffer(end), lanes]);
     }
 
     #[test]
