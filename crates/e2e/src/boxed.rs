@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use crate::{Outcome, Run, binary, scratch};
 
@@ -28,10 +29,38 @@ pub struct Boxed<'a> {
 
 const PORT: u16 = 7070;
 
+/// One at a time: what two of them take from a small machine would be missing from both.
+static EMULATOR: Mutex<()> = Mutex::new(());
+
+/// A machine that is short of processor time three times in a row is judged all the same.
+const ATTEMPTS: u32 = 3;
+
+/// What the lab says when its own emulator was late.
+const NOT_TO_BE_BELIEVED: &str = "figures of this run must not be believed";
+
 impl Boxed<'_> {
-    /// `haul cp --json FLAGS FROM haul://target/TO`; what was learned about paths before is not known to it.
+    /// `haul cp --json FLAGS FROM haul://target/TO`; what was learned about paths before is not known to it. Again when the lab says
+    /// that it was not the path that was asked for; for no other reason.
     #[track_caller]
     pub fn push(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
+        let _one_at_a_time = EMULATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut run = self.push_once(flags, from, to);
+        for attempt in 1..ATTEMPTS {
+            if !run.stderr_text().contains(NOT_TO_BE_BELIEVED) {
+                break;
+            }
+            eprintln!("attempt {attempt} of {ATTEMPTS} does not count:\n{}", run.stderr_text());
+            // The copy is made anew, and a slow disk has nothing in memory, as before the first attempt.
+            let _ = fs::remove_file(to);
+            Run::new("sync").run().expect(0);
+            let _ = fs::write("/proc/sys/vm/drop_caches", "3");
+            run = self.push_once(flags, from, to);
+        }
+        run
+    }
+
+    #[track_caller]
+    fn push_once(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
         let dir = scratch();
         let haul = binary::find().expect("asked for with needs!(Haul)");
         let key = |name: &str| {

@@ -131,6 +131,17 @@ fn the_path_is_taken_back_when_others_are_gone() {
 }
 
 #[test]
+fn noise_on_the_round_trip_times_does_not_hide_that_losses_hold_a_lane() {
+    for (seed, jitter_us) in [(1, 0), (1, 10_000), (2, 10_000), (3, 10_000), (4, 10_000)] {
+        let mut setting = Setting::on(Link::new(200.0, 40).loss(0.01)).only_cubic().seconds(20);
+        (setting.seed, setting.jitter_us, setting.wishes.lanes) = (seed, jitter_us, Some(1));
+        let outcome = setting.run();
+        check(&outcome, mostly(&outcome, |time| time.loss_us), "loss is named");
+        check(&outcome, !outcome.tuner.estimate().contended, "nobody else is there");
+    }
+}
+
+#[test]
 fn random_loss_is_met_with_bbr_where_that_is_allowed() {
     for (loss, share) in [(1e-4, 0.9), (1e-3, 0.85)] {
         let outcome = Setting::on(Link::new(1000.0, 100).loss(loss)).run();
@@ -228,6 +239,37 @@ fn after_an_outage_the_path_is_used_as_without_the_loop_at_least() {
             check(&outcome, outcome.rate(50.0, 60.0) > 0.9 * link.bytes_per_s, "the link is used again");
             check(&outcome, !outcome.tuner.estimate().contended, "nobody else is blamed");
         }
+    }
+}
+
+#[test]
+fn what_a_source_gives_in_bursts_is_no_capacity() {
+    // A busy host reads round trips with noise.
+    let paths = [(400.0, 60, 15.7e6), (400.0, 20, 15.7e6), (1000.0, 228, 40e6), (100.0, 40, 5e6)];
+    for ((mbit_per_s, rtt_ms, supply), jitter_us) in paths.into_iter().flat_map(|path| [(path, 0), (path, 10_000)]) {
+        let mut setting = Setting::on(Link::new(mbit_per_s, rtt_ms)).bursts(supply);
+        setting.jitter_us = jitter_us;
+        let outcome = setting.run();
+        let share = outcome.rate(20.0, 60.0) / supply;
+        check(&outcome, share > 0.97, "all that the source gives");
+        let bounds = outcome.points.iter().filter_map(|point| point.bound);
+        check(&outcome, bounds.min().is_none_or(|least| least as f64 > 1.2 * supply), "nothing holds it back");
+        check(&outcome, outcome.tuner.remembered().is_none(), "what the path carries was not seen");
+        let time = outcome.tuner.summary().time;
+        let all_us = 60_000_000 * u64::from(outcome.lanes());
+        check(&outcome, time.capacity_us + time.contention_us < all_us / 10, "the link is not blamed");
+    }
+}
+
+#[test]
+fn a_source_that_was_slow_leaves_no_bound_behind() {
+    for rtt_ms in [20, 60, 228] {
+        let outcome = Setting::on(Link::new(400.0, rtt_ms)).bursts(10e6).supply_from(20, 1e9).run();
+        let share = outcome.rate(30.0, 60.0) / outcome.link.bytes_per_s;
+        check(&outcome, share > 0.93, "the link is used");
+        let before = Setting::on(Link::new(400.0, rtt_ms)).bursts(1e9).supply_from(20, 10e6).supply_from(40, 1e9).run();
+        let share = before.rate(45.0, 60.0) / before.link.bytes_per_s;
+        check(&before, share > 0.93, "and again");
     }
 }
 

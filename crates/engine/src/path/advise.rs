@@ -145,7 +145,7 @@ impl Tuner {
 
     /// Takes a sample in; `Some` when something shall change.
     pub fn on_sample(&mut self, sample: &Sample) -> Option<Advice> {
-        let step = self.steps.to(sample)?;
+        let step = self.steps.to(sample, self.given.lanes)?;
         let now = &self.estimator.now;
         if self.silence.on_step(&step, now.rtt_us, now.rtt_min_us) {
             self.estimator.on_disturbed_step(&step);
@@ -201,7 +201,8 @@ impl Tuner {
         let now = &self.estimator.now;
         let is_known =
             matches!(now.confidence, Confidence::AtLeast | Confidence::Measured) && now.phase == Phase::Steady;
-        (is_known && !self.is_near && !self.pacer.is_contended()).then(|| Remembered {
+        let is_of_source = now.confidence == Confidence::AtLeast && self.estimator.best_is_of_source;
+        (is_known && !is_of_source && !self.is_near && !self.pacer.is_contended()).then(|| Remembered {
             rtt_min_us: now.rtt_min_us,
             capacity_bytes_per_s: now.capacity_bytes_per_s,
             lanes: self.lanes.lanes,
@@ -229,7 +230,9 @@ impl Tuner {
     }
 
     fn pacer_on_step(&mut self, step: &Step) {
-        if !self.is_near {
+        if self.is_near {
+            self.pacer.watch_queue(step, &self.estimator);
+        } else {
             self.pacer.on_step(step, &self.estimator);
         }
     }
@@ -307,14 +310,14 @@ impl Tuner {
         let now = &mut self.estimator.now;
         now.limit = if now.contended {
             Limit::Contention
+        } else if now.source_permille > 500 {
+            Limit::Source
         } else if is_full || levels.queueing_us > levels.high_us {
             Limit::Capacity
         } else if now.receive_window_permille > 500 {
             Limit::ReceiveWindow
         } else if now.send_buffer_permille > 500 {
             Limit::SendBuffer
-        } else if now.source_permille > 500 {
-            Limit::Source
         } else if now.random_loss_ppm > 0 && now.phase == Phase::Steady {
             Limit::Loss
         } else {

@@ -68,9 +68,11 @@ impl Held {
         let is_paced = super::estimate::per_second(lane.delivered_bytes, step.us) >= scaled(share, PACED);
         if now.phase == Phase::Ramp && !lane.send_buffer_full && !lane.wants_data {
             add(&mut time.ramp_us, rest_us);
+        } else if lane.wants_data && estimator.is_source_limited() {
+            // Not the network's.
         } else if now.contended {
             add(&mut time.contention_us, rest_us);
-        } else if levels.queueing_us > levels.high_us || is_paced {
+        } else if pacer.has_standing_queue() || is_paced {
             add(&mut time.capacity_us, rest_us);
         } else if lane.receive_window_full {
             add(&mut time.receive_window_us, rest_us);

@@ -68,6 +68,8 @@ pub struct World {
     pub supply: f64,
     /// From when and until when nothing comes through, in either direction: what waits, waits on, and what is sent is lost.
     pub outage: Option<(u64, u64)>,
+    /// It gives them all at once, so far apart; 0: evenly.
+    pub supply_every_us: u64,
     random: u64,
 }
 
@@ -85,6 +87,7 @@ impl World {
             lost: VecDeque::new(),
             supply: f64::INFINITY,
             outage: None,
+            supply_every_us: 0,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         }
     }
@@ -164,7 +167,10 @@ impl World {
         let now_us = self.now_us;
         let takes = |flow: &Flow| flow.active && flow.starts_us <= now_us && flow.unsent < NOT_SENT_LOW_WATER;
         let lanes = (0..self.flows.len()).filter(|at| is_ours(*at) && takes(&self.flows[*at])).count();
-        let share = self.supply * self.step_us as f64 / 1e6 / lanes.max(1) as f64;
+        let every_us = self.supply_every_us.max(self.step_us);
+        let is_given = self.supply.is_infinite() || now_us / every_us > (now_us - self.step_us) / every_us;
+        let given = if is_given { self.supply * every_us as f64 / 1e6 } else { 0.0 };
+        let share = given / lanes.max(1) as f64;
         for (at, flow) in self.flows.iter_mut().enumerate() {
             if !flow.active {
                 flow.unsent = 0.0;

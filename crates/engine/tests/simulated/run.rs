@@ -31,6 +31,10 @@ pub struct Setting {
     pub supply: f64,
     /// See [`World::outage`].
     pub outage: Option<(u64, u64)>,
+    /// See [`World::supply_every_us`].
+    pub supply_every_us: u64,
+    /// From then on the source gives so many bytes per second.
+    pub supplies: Vec<(u64, f64)>,
     /// Without the tuner, this many lanes.
     pub plain_lanes: Option<u16>,
     /// How long the foreign flows are alone before we come.
@@ -58,6 +62,8 @@ impl Setting {
             changes: Vec::new(),
             supply: f64::INFINITY,
             outage: None,
+            supply_every_us: 0,
+            supplies: Vec::new(),
             plain_lanes: None,
             late_s: 0,
             jitter_us: 0,
@@ -91,6 +97,16 @@ impl Setting {
     /// Nothing comes through between these milliseconds.
     pub fn outage(self, from_ms: u64, until_ms: u64) -> Self {
         Self { outage: Some((from_ms * 1000, until_ms * 1000)), ..self }
+    }
+
+    /// The source gives so much, all at once every 130 ms, as a disk does whose rate somebody limits. Out of step with the samples.
+    pub fn bursts(self, bytes_per_s: f64) -> Self {
+        Self { supply: bytes_per_s, supply_every_us: 130_000, ..self }
+    }
+
+    pub fn supply_from(mut self, at_s: u64, bytes_per_s: f64) -> Self {
+        self.supplies.push((at_s * 1_000_000, bytes_per_s));
+        self
     }
 
     pub fn rate_from(mut self, at_s: u64, mbit_per_s: f64) -> Self {
@@ -220,7 +236,7 @@ struct Runner {
 impl Runner {
     fn new(setting: Setting) -> Self {
         let mut world = World::new(setting.link, setting.seed);
-        world.supply = setting.supply;
+        (world.supply, world.supply_every_us) = (setting.supply, setting.supply_every_us);
         world.outage = setting.outage;
         for (control, from_us, _) in &setting.foreign {
             let mut flow = Flow::new(*control, *from_us, 45e6, 32e6);
@@ -269,6 +285,11 @@ impl Runner {
                 self.world.link.bytes_per_s = *bytes_per_s;
             }
         }
+        for (at_us, bytes_per_s) in &self.setting.supplies {
+            if self.world.now_us >= *at_us {
+                self.world.supply = *bytes_per_s;
+            }
+        }
         for (flow, (_, _, until_us)) in self.world.flows.iter_mut().zip(&self.setting.foreign) {
             flow.active = self.world.now_us < *until_us;
         }
@@ -281,8 +302,7 @@ impl Runner {
         for lane in &mut lanes {
             lane.rtt_us += (self.world.uniform() * f64::from(self.setting.jitter_us)) as u32;
         }
-        let has_more_work = self.setting.supply.is_infinite();
-        let sample = Sample { at_us: self.world.now_us, lanes, has_more_work };
+        let sample = Sample { at_us: self.world.now_us, lanes, has_more_work: true };
         if let Some(advice) = self.tuner.on_sample(&sample)
             && self.setting.plain_lanes.is_none()
         {
