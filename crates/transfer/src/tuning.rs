@@ -30,7 +30,7 @@ pub(crate) struct Tuning {
     remembers: bool,
     /// From the first lane on that runs over TCP.
     tuner: Option<Tuner>,
-    lanes: Vec<(u16, Probe)>,
+    lanes: Vec<Lane>,
     advice: Option<Advice>,
     /// The bound of each lane, in bytes per second.
     paced_to: Option<u64>,
@@ -38,6 +38,31 @@ pub(crate) struct Tuning {
     sampled_at: Instant,
     told_at: Instant,
     was_refused: bool,
+}
+
+/// A lane that is sampled.
+struct Lane {
+    number: u16,
+    probe: Probe,
+    delivered: Delivered,
+}
+
+/// Bytes that arrived, from the kernel's count of segments. The count wraps around, and segments change their size with the path, so each
+/// step counts with the size of its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivered {
+    segments: u32,
+    bytes: u64,
+}
+
+impl Delivered {
+    /// All bytes up to this count.
+    fn up_to(&mut self, segments: u32, segment_bytes: u32) -> u64 {
+        let step = segments.wrapping_sub(self.segments);
+        self.segments = segments;
+        self.bytes = self.bytes.saturating_add(u64::from(step) * u64::from(segment_bytes));
+        self.bytes
+    }
 }
 
 /// What a turn of the loop brought.
@@ -86,12 +111,12 @@ impl Tuning {
         let advice = self.advice.get_or_insert_with(|| tuner.first());
         // What the lane has now is good enough until the next sample.
         let _ = choose_congestion_control(&probe, advice).and_then(|()| probe.set_max_pacing_rate(self.paced_to));
-        self.lanes.push((lane, probe));
-        self.lanes.sort_unstable_by_key(|(lane, _)| *lane);
+        self.lanes.push(Lane { number: lane, probe, delivered: Delivered::default() });
+        self.lanes.sort_unstable_by_key(|lane| lane.number);
     }
 
     pub(crate) fn lane_down(&mut self, lane: u16) {
-        self.lanes.retain(|(other, _)| *other != lane);
+        self.lanes.retain(|other| other.number != lane);
     }
 
     /// Samples when it is time, and applies what follows. `has_more_work`: units wait that no lane carries.
@@ -103,7 +128,7 @@ impl Tuning {
         self.sampled_at = now;
         let Some(tuner) = &mut self.tuner else { return Turn::default() };
         let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
-        let lanes: Vec<LaneReading> = self.lanes.iter().filter_map(|(lane, probe)| reading(*lane, probe)).collect();
+        let lanes: Vec<LaneReading> = self.lanes.iter_mut().filter_map(reading).collect();
         let sample = Sample { at_us, lanes, has_more_work };
         let advice = tuner.on_sample(&sample);
         let mut turn = Turn::default();
@@ -126,16 +151,16 @@ impl Tuning {
             return;
         }
         self.paced_to = per_lane;
-        for (_, probe) in &self.lanes {
+        for lane in &self.lanes {
             // A lane that just ended is bounded by nothing any more.
-            let _ = probe.set_max_pacing_rate(per_lane);
+            let _ = lane.probe.set_max_pacing_rate(per_lane);
         }
     }
 
     /// The lanes that rest when so many carry data: those with the highest numbers.
     pub(crate) fn resting(&self) -> Vec<u16> {
         let active = self.advice.as_ref().map_or(usize::MAX, |advice| usize::from(advice.lanes));
-        self.lanes.iter().skip(active).map(|(lane, _)| *lane).collect()
+        self.lanes.iter().skip(active).map(|lane| lane.number).collect()
     }
 
     /// The path, for the report.
@@ -149,8 +174,8 @@ impl Tuning {
     fn apply(&mut self, advice: Advice, turn: &mut Turn) {
         let before = self.advice.replace(advice.clone());
         let mut refused = None;
-        for (_, probe) in &self.lanes {
-            refused = choose_congestion_control(probe, &advice).err().or(refused);
+        for lane in &self.lanes {
+            refused = choose_congestion_control(&lane.probe, &advice).err().or(refused);
         }
         let changed = |part: fn(&Advice) -> String| {
             let now = part(&advice);
@@ -202,18 +227,19 @@ fn choose_congestion_control(probe: &Probe, advice: &Advice) -> std::io::Result<
 }
 
 /// `None` when the lane does not run over TCP, or has just ended.
-fn reading(lane: u16, probe: &Probe) -> Option<LaneReading> {
+fn reading(lane: &mut Lane) -> Option<LaneReading> {
+    let Lane { number, probe, delivered } = lane;
     let info = probe.tcp_info()?;
     let mss_bytes = u64::from(info.snd_mss_bytes);
     let acked_bytes = info.bytes_acked.unwrap_or(0);
     Some(LaneReading {
-        lane,
+        lane: *number,
         rtt_us: info.rtt_us,
         rtt_min_us: info.rtt_min_us.unwrap_or(info.rtt_us),
         mss_bytes: info.snd_mss_bytes,
         cwnd_bytes: u64::from(info.snd_cwnd) * mss_bytes,
         acked_bytes,
-        delivered_bytes: info.delivered.map_or(acked_bytes, |count| u64::from(count) * mss_bytes),
+        delivered_bytes: info.delivered.map_or(acked_bytes, |segments| delivered.up_to(segments, info.snd_mss_bytes)),
         sent_bytes: info.bytes_sent.unwrap_or(0),
         resent_bytes: info.bytes_retrans.unwrap_or(0),
         unsent_bytes: u64::from(info.notsent_bytes.unwrap_or(0)),
@@ -259,4 +285,18 @@ fn remembered(known: &KnownPath) -> Remembered {
 
 fn chose(what: &str, choice: String, reason: &str) -> Notice {
     Notice::Chose { what: what.to_owned(), choice, reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrived_counts_on_when_the_count_wraps_around_or_segments_change_their_size() {
+        let mut delivered = Delivered { segments: u32::MAX - 9, bytes: 5_000 };
+        assert_eq!(delivered.up_to(u32::MAX, 1_000), 5_000 + 9_000);
+        assert_eq!(delivered.up_to(20, 1_000), 14_000 + 21_000, "the count wrapped around");
+        assert_eq!(delivered.up_to(21, 500), 35_000 + 500, "what arrived before keeps its size");
+        assert_eq!(delivered.up_to(21, 9_000), 35_500, "nothing arrived");
+    }
 }
