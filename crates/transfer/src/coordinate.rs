@@ -22,7 +22,7 @@ use crate::known_paths::{self, Direction, PathName};
 use crate::lanes::{LanePlan, LaneRecord, LaneTerms};
 use crate::receiver::{self, ReceiverJob};
 use crate::relay;
-use crate::remote::{self, Remote};
+use crate::remote::{self, Between, Remote};
 use crate::sender::{self, SenderJob};
 use crate::session::{self, NoKeeper};
 use crate::watch::{self, Ends, Watch};
@@ -189,11 +189,13 @@ fn session_with(
         Side::Receiver => Role::Sender { sources: source_paths(job) },
     };
     let direction = side.direction();
-    remote.start(id, identity.public(), role, job, hash_kept, remote.known_path(direction));
+    let cpus = far::cpus().min(remote.hello.cpus);
+    let between = Between { path: remote.known_path(direction), cpus };
+    remote.start(id, identity.public(), role, job, hash_kept, between);
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::listen::Door::port);
-    let carriage = convert::carriage(&job.carriage, &[]);
+    let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(direction));
     let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage));
     let (to_plan, mut aside) = dial_answers();

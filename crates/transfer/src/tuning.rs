@@ -26,6 +26,8 @@ const BBR: &str = "bbr";
 /// Tunes the lanes of one sender.
 pub(crate) struct Tuning {
     wishes: Wishes,
+    /// Processors of the smaller host.
+    cpus: u16,
     /// What earlier jobs found of the path is looked up with the first lane, which says where it leads.
     remembers: bool,
     /// From the first lane on that runs over TCP.
@@ -81,6 +83,7 @@ impl Tuning {
         let now = Instant::now();
         Self {
             wishes: wishes(carriage),
+            cpus: cpus_of_smaller(carriage),
             remembers: false,
             tuner: None,
             lanes: Vec::new(),
@@ -107,7 +110,7 @@ impl Tuning {
             self.wishes.remembered = known.as_ref().map(remembered);
         }
         let wishes = &self.wishes;
-        let tuner = self.tuner.get_or_insert_with(|| Tuner::new(wishes.clone(), info.rtt_us, far::cpus()));
+        let tuner = self.tuner.get_or_insert_with(|| Tuner::new(wishes.clone(), info.rtt_us, self.cpus));
         let advice = self.advice.get_or_insert_with(|| tuner.first());
         // What the lane has now is good enough until the next sample.
         let _ = choose_congestion_control(&probe, advice).and_then(|()| probe.set_max_pacing_rate(self.paced_to));
@@ -219,6 +222,12 @@ fn wishes(carriage: &Carriage) -> Wishes {
     }
 }
 
+/// Without the word of an initiator only this host is known.
+fn cpus_of_smaller(carriage: &Carriage) -> u16 {
+    let told = if carriage.cpus > 0 { carriage.cpus } else { u16::MAX };
+    far::cpus().min(told)
+}
+
 fn choose_congestion_control(probe: &Probe, advice: &Advice) -> std::io::Result<()> {
     match &advice.congestion_control {
         Some(name) if probe.congestion_control().as_ref() != Some(name) => probe.set_congestion_control(name),
@@ -289,7 +298,36 @@ fn chose(what: &str, choice: String, reason: &str) -> Notice {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use haul_engine::plan;
+    use haul_net::Stream;
+
     use super::*;
+
+    /// A lane over loopback, as the side that sends samples it, and its other end.
+    fn lane() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (Stream::plain_tcp(near), listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn the_smaller_host_decides_how_many_lanes_a_near_path_has() {
+        let (stream, _other) = lane();
+        let first = |cpus| {
+            let mut tuning = Tuning::new(&Carriage { cpus, ..Carriage::default() });
+            tuning.lane_up(0, stream.probe(), None);
+            tuning.advice.map(|advice| advice.lanes)
+        };
+        assert_eq!(first(1), Some(1), "the other one has a single processor");
+        let ours = plan::lanes(None, 0, far::cpus()).lanes;
+        assert_eq!(
+            (first(0), first(u16::MAX)),
+            (Some(ours), Some(ours)),
+            "nothing is known of the other, or it has more"
+        );
+    }
 
     #[test]
     fn what_arrived_counts_on_when_the_count_wraps_around_or_segments_change_their_size() {
