@@ -323,6 +323,17 @@ fn what_was_remembered_is_left_when_the_path_carries_more_or_less() {
     }
 }
 
+#[test]
+fn what_was_remembered_is_not_told_as_seen() {
+    let first = Setting::on(Link::new(1000.0, 100)).run();
+    let mut setting = Setting::on(first.link).remembered(first.tuner.remembered().unwrap()).seconds(20);
+    setting.supply = 20e6;
+    let outcome = setting.run();
+    let told = outcome.tuner.summary().capacity_bytes_per_s as f64;
+    check(&outcome, (0.9 * 20e6..1.5 * 20e6).contains(&told), "only what was delivered was seen");
+    check(&outcome, outcome.tuner.remembered().is_none(), "and it is no news");
+}
+
 /// One run of the table.
 fn cell(setting: Setting) -> String {
     let outcome = setting.seconds(45).run();

@@ -186,7 +186,11 @@ impl Tuner {
             rtt_min_us: now.rtt_min_us,
             queueing_us: self.held.queueing_us(),
             resent_ppm: u32::try_from(resent).unwrap_or(u32::MAX),
-            capacity_bytes_per_s: now.capacity_bytes_per_s,
+            capacity_bytes_per_s: match now.confidence {
+                // What an earlier job found was not seen in this one.
+                Confidence::Remembered => self.estimator.best_rate_bytes_per_s,
+                Confidence::None | Confidence::AtLeast | Confidence::Measured => now.capacity_bytes_per_s,
+            },
             window_bytes: now.window_bytes,
             lanes: self.lanes.lanes,
             congestion_control: self.congestion_control.clone(),
