@@ -285,6 +285,18 @@ fn a_rate_limit_is_a_capacity() {
 }
 
 #[test]
+fn a_rate_limit_is_not_remembered_and_a_path_below_it_is() {
+    for (mbit_per_s, is_kept) in [(1000.0, false), (56.0, true)] {
+        let mut setting = Setting::on(Link::new(mbit_per_s, 100));
+        setting.wishes.rate_bytes_per_s = Some(10_000_000);
+        let outcome = setting.run();
+        let kept = outcome.tuner.remembered().map(|remembered| remembered.capacity_bytes_per_s as f64);
+        check(&outcome, kept.is_some() == is_kept, "what is kept was seen");
+        check(&outcome, kept.is_none_or(|kept| (0.9..1.1).contains(&(kept / outcome.link.bytes_per_s))), "of the link");
+    }
+}
+
+#[test]
 fn what_was_remembered_gives_the_start() {
     let setting = Setting::on(Link::new(10_000.0, 100));
     let first = setting.clone().run();

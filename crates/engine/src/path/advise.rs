@@ -206,7 +206,10 @@ impl Tuner {
         let is_known =
             matches!(now.confidence, Confidence::AtLeast | Confidence::Measured) && now.phase == Phase::Steady;
         let is_of_source = now.confidence == Confidence::AtLeast && self.estimator.best_is_of_source;
-        (is_known && !is_of_source && !self.is_near && !self.pacer.is_contended()).then(|| Remembered {
+        // A rate that the user set says nothing about the path beyond it.
+        let is_of_limit =
+            self.wishes.rate_bytes_per_s.is_some_and(|rate| now.capacity_bytes_per_s >= scaled(rate, RATE_REACHED));
+        (is_known && !is_of_source && !is_of_limit && !self.is_near && !self.pacer.is_contended()).then(|| Remembered {
             rtt_min_us: now.rtt_min_us,
             capacity_bytes_per_s: now.capacity_bytes_per_s,
             lanes: self.lanes.lanes,
@@ -414,4 +417,6 @@ const RAMP_US_MIN: u64 = 300_000;
 const RAMP_GROWTH: f64 = 1.25;
 const NEAR_REASON: &str = "near path: the processors are the limit";
 const RATE_MARGIN: f64 = 1.05;
+/// What is found from here on is the rate limit: pacing and lanes that repair losses fall short of it by some percent.
+const RATE_REACHED: f64 = 0.9;
 const RATE_REASON: &str = "the rate limit that was asked for, spread evenly";
