@@ -152,6 +152,27 @@ fn random_loss_is_met_with_bbr_where_that_is_allowed() {
 }
 
 #[test]
+fn what_a_host_refuses_is_neither_told_nor_reckoned_with() {
+    let lossy = Setting::on(Link::new(1000.0, 100).loss(1e-4));
+    let refused = Setting { refuses_choice: true, ..lossy.clone() }.run();
+    check(&refused, refused.tuner.summary().congestion_control == "cubic", "the report has what the lanes have");
+    let kept = refused.tuner.remembered().map(|remembered| remembered.congestion_control);
+    check(&refused, kept.as_deref() == Some("cubic"), "so does the next job");
+    check(&refused, refused.lanes() == AUTO_LANES_MAX && refused.utilisation() > 0.9, "lanes do what bbr would");
+    let asked = refused.advice.iter().filter(|(_, advice)| advice.congestion_control.as_deref() == Some("bbr"));
+    let times: Vec<u64> = asked.map(|(at_us, _)| *at_us).collect();
+    check(&refused, times.len() == 1, "it is asked for once");
+}
+
+#[test]
+fn a_congestion_control_that_was_asked_for_in_vain_is_not_told() {
+    let mut setting = Setting { refuses_choice: true, ..Setting::on(Link::new(100.0, 20)).seconds(5) };
+    setting.wishes.congestion_control = Some("bbr".into());
+    let outcome = setting.run();
+    check(&outcome, outcome.tuner.summary().congestion_control == "cubic", "the report has what the lanes have");
+}
+
+#[test]
 fn random_loss_is_met_with_lanes_where_only_cubic_is_allowed() {
     for (loss, share) in [(1e-5, 0.92), (1e-4, 0.9), (1e-3, 0.3)] {
         let outcome = Setting::on(Link::new(1000.0, 100).loss(loss)).only_cubic().run();
@@ -201,6 +222,15 @@ fn lanes_that_were_asked_for_stay() {
     let outcome = setting.run();
     check(&outcome, outcome.points.iter().all(|point| point.lanes == 3), "three");
     check(&outcome, mostly(&outcome, |time| time.send_buffer_us), "and what that costs");
+}
+
+#[test]
+fn lanes_that_never_came_are_not_told() {
+    let outcome = Setting { lanes_most: 4, ..Setting::on(Link::new(1000.0, 100)) }.run();
+    check(&outcome, outcome.lanes() > 4, "more are advised");
+    check(&outcome, outcome.tuner.summary().lanes == 4, "four carried data");
+    let kept = outcome.tuner.remembered().map(|remembered| remembered.lanes);
+    check(&outcome, kept.is_none_or(|lanes| lanes == 4), "and no others were of use");
 }
 
 #[test]

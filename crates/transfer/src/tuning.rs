@@ -114,6 +114,9 @@ impl Tuning {
         let advice = self.advice.get_or_insert_with(|| tuner.first());
         // What the lane has now is good enough until the next sample.
         let _ = choose_congestion_control(&probe, advice).and_then(|()| probe.set_max_pacing_rate(self.paced_to));
+        if let Some(granted) = probe.congestion_control() {
+            tuner.on_granted(&granted);
+        }
         self.lanes.push(Lane { number: lane, probe, delivered: Delivered::default() });
         self.lanes.sort_unstable_by_key(|lane| lane.number);
     }
@@ -179,6 +182,10 @@ impl Tuning {
         let mut refused = None;
         for lane in &self.lanes {
             refused = choose_congestion_control(&lane.probe, &advice).err().or(refused);
+        }
+        let granted = self.lanes.first().and_then(|lane| lane.probe.congestion_control());
+        if let (Some(tuner), Some(granted)) = (&mut self.tuner, granted) {
+            tuner.on_granted(&granted);
         }
         let changed = |part: fn(&Advice) -> String| {
             let now = part(&advice);
@@ -327,6 +334,29 @@ mod tests {
             (Some(ours), Some(ours)),
             "nothing is known of the other, or it has more"
         );
+    }
+
+    #[test]
+    fn the_report_has_the_congestion_control_that_the_lanes_have() {
+        let (stream, _other) = lane();
+        let asked = Some("no-such-thing".to_owned());
+        let mut tuning = Tuning::new(&Carriage { congestion_control: asked, ..Carriage::default() });
+        tuning.lane_up(0, stream.probe(), None);
+        assert_eq!(Some(tuning.summary().congestion_control), stream.probe().congestion_control());
+    }
+
+    #[test]
+    fn lanes_with_the_highest_numbers_rest_and_those_that_ended_do_not() {
+        let (streams, _others): (Vec<_>, Vec<_>) = (0..4).map(|_| lane()).unzip();
+        let mut tuning = Tuning::new(&Carriage { lanes: Some(2), ..Carriage::default() });
+        for (number, stream) in [3, 0, 2, 1].into_iter().zip(&streams) {
+            tuning.lane_up(number, stream.probe(), None);
+        }
+        assert_eq!(tuning.resting(), [2, 3]);
+        tuning.lane_up(3, streams[0].probe(), None);
+        assert_eq!(tuning.resting(), [2, 3], "dialled again it is the same lane");
+        tuning.lane_down(0);
+        assert_eq!(tuning.resting(), [3]);
     }
 
     #[test]

@@ -65,6 +65,8 @@ pub struct Tuner {
     estimator: Estimator,
     pacer: Pacer,
     lanes: LaneCount,
+    /// In the last sample: those that are there, resting ones too.
+    connected: u16,
     held: Held,
     /// Of the lanes, as far as we know.
     congestion_control: String,
@@ -129,6 +131,7 @@ impl Tuner {
             estimator,
             pacer,
             lanes,
+            connected: 0,
             held: Held::new(),
             congestion_control,
             congestion_control_reason,
@@ -145,6 +148,7 @@ impl Tuner {
 
     /// Takes a sample in; `Some` when something shall change.
     pub fn on_sample(&mut self, sample: &Sample) -> Option<Advice> {
+        self.connected = u16::try_from(sample.lanes.len()).unwrap_or(u16::MAX);
         let step = self.steps.to(sample, self.given.lanes)?;
         let now = &self.estimator.now;
         if self.silence.on_step(&step, now.rtt_us, now.rtt_min_us) {
@@ -173,6 +177,22 @@ impl Tuner {
         self.changed()
     }
 
+    /// The congestion control that the lanes have, read back from them when they came and when advice was carried out. What was
+    /// refused once is not asked for again.
+    pub fn on_granted(&mut self, congestion_control: &str) {
+        if self.congestion_control == congestion_control {
+            return;
+        }
+        if self.is_switched {
+            (self.is_switched, self.switches) = (false, SWITCHES_MAX);
+            self.congestion_control_reason = REFUSED_REASON;
+        } else if self.wishes.congestion_control.is_none() && self.switches == 0 {
+            // The path to this peer may have one of its own (ip-route(8), congctl), or our policy for near ones.
+            self.wishes.host_congestion_control = congestion_control.to_string();
+        }
+        self.congestion_control = congestion_control.to_string();
+    }
+
     /// What is known of the path.
     pub fn estimate(&self) -> &Estimate {
         &self.estimator.now
@@ -192,7 +212,7 @@ impl Tuner {
                 Confidence::None | Confidence::AtLeast | Confidence::Measured => now.capacity_bytes_per_s,
             },
             window_bytes: now.window_bytes,
-            lanes: self.lanes.lanes,
+            lanes: self.carrying_lanes(),
             congestion_control: self.congestion_control.clone(),
             rate_variation_permille: self.held.rate_variation_permille(),
             time: self.held.time,
@@ -209,13 +229,21 @@ impl Tuner {
         // A rate that the user set says nothing about the path beyond it.
         let is_of_limit =
             self.wishes.rate_bytes_per_s.is_some_and(|rate| now.capacity_bytes_per_s >= scaled(rate, RATE_REACHED));
-        (is_known && !is_of_source && !is_of_limit && !self.is_near && !self.pacer.is_contended()).then(|| Remembered {
-            rtt_min_us: now.rtt_min_us,
-            capacity_bytes_per_s: now.capacity_bytes_per_s,
-            lanes: self.lanes.lanes,
-            random_loss_ppm: now.random_loss_ppm,
-            congestion_control: self.congestion_control.clone(),
-        })
+        let has_lanes = self.carrying_lanes() > 0;
+        (is_known && has_lanes && !is_of_source && !is_of_limit && !self.is_near && !self.pacer.is_contended()).then(
+            || Remembered {
+                rtt_min_us: now.rtt_min_us,
+                capacity_bytes_per_s: now.capacity_bytes_per_s,
+                lanes: self.carrying_lanes(),
+                random_loss_ppm: now.random_loss_ppm,
+                congestion_control: self.congestion_control.clone(),
+            },
+        )
+    }
+
+    /// As many as are advised, or all that there are.
+    fn carrying_lanes(&self) -> u16 {
+        self.lanes.lanes.min(self.connected)
     }
 
     /// The connect took long for another reason, such as a busy host: the path is near after all.
@@ -416,6 +444,7 @@ const RAMP_US_MIN: u64 = 300_000;
 /// Over two round trips; slow start would give 4.
 const RAMP_GROWTH: f64 = 1.25;
 const NEAR_REASON: &str = "near path: the processors are the limit";
+const REFUSED_REASON: &str = "the host does not grant another one";
 const RATE_MARGIN: f64 = 1.05;
 /// What is found from here on is the rate limit: pacing and lanes that repair losses fall short of it by some percent.
 const RATE_REACHED: f64 = 0.9;

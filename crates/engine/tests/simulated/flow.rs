@@ -14,6 +14,15 @@ pub enum Control {
 }
 
 impl Control {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Reno => "reno",
+            Self::Bbr => "bbr",
+            Self::Constant => "none",
+        }
+    }
+
     pub fn named(name: &str) -> Self {
         match name {
             "bbr" => Self::Bbr,

@@ -35,6 +35,10 @@ pub struct Setting {
     pub supply_every_us: u64,
     /// From then on the source gives so many bytes per second.
     pub supplies: Vec<(u64, f64)>,
+    /// No more lanes than that can be connected.
+    pub lanes_most: u16,
+    /// Whoever asks for another congestion control is refused.
+    pub refuses_choice: bool,
     /// Without the tuner, this many lanes.
     pub plain_lanes: Option<u16>,
     /// How long the foreign flows are alone before we come.
@@ -64,6 +68,8 @@ impl Setting {
             outage: None,
             supply_every_us: 0,
             supplies: Vec::new(),
+            lanes_most: u16::MAX,
+            refuses_choice: false,
             plain_lanes: None,
             late_s: 0,
             jitter_us: 0,
@@ -327,10 +333,11 @@ impl Runner {
 
     fn carry_out(&mut self, advice: &Advice) {
         let (now_us, foreign) = (self.world.now_us, self.foreign);
-        if let Some(name) = &advice.congestion_control {
+        if let Some(name) = advice.congestion_control.as_ref().filter(|_| !self.setting.refuses_choice) {
             self.control = Control::named(name);
         }
-        while self.world.flows.len() - foreign < usize::from(advice.lanes) {
+        self.tuner.on_granted(self.control.name());
+        while self.world.flows.len() - foreign < usize::from(advice.lanes.min(self.setting.lanes_most)) {
             // Connect, then the handshake of the session.
             let starts_us = now_us + if self.advice.is_empty() { 0 } else { 2 * self.setting.link.rtt_us };
             let Windows { send, receive } = self.setting.windows;
