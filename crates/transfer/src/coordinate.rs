@@ -71,7 +71,7 @@ pub(crate) fn source_paths(job: &Job) -> Vec<Vec<u8>> {
 /// Both sides on this machine: two roles in one process, lanes over socket pairs.
 fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
     refuse_into_itself(job)?;
-    let count = haul_engine::plan::lanes(job.carriage.lanes, 0, far::cpus()).lanes;
+    let count = haul_engine::plan::near_lanes(job.carriage.lanes, far::cpus()).lanes;
     let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
     here_over(job, watch, hash_kept, pairs)

@@ -328,7 +328,7 @@ mod tests {
             tuning.advice.map(|advice| advice.lanes)
         };
         assert_eq!(first(1), Some(1), "the other one has a single processor");
-        let ours = plan::lanes(None, 0, far::cpus()).lanes;
+        let ours = plan::near_lanes(None, far::cpus()).lanes;
         assert_eq!(
             (first(0), first(u16::MAX)),
             (Some(ours), Some(ours)),

@@ -252,7 +252,7 @@ impl Tuner {
         let (lanes, reason) = match self.wishes.lanes {
             Some(_) => (self.lanes.lanes, self.lanes.reason),
             None => {
-                let near = plan::lanes(None, self.estimator.now.rtt_min_us, self.cpus);
+                let near = plan::near_lanes(None, self.cpus);
                 (near.lanes, near.reason)
             }
         };
@@ -339,7 +339,6 @@ impl Tuner {
             now.capacity_bytes_per_s = self.estimator.best_rate_bytes_per_s;
             now.confidence = now.confidence.max(Confidence::AtLeast);
         }
-        now.bdp_bytes = super::estimate::bytes_in(now.capacity_bytes_per_s, u64::from(now.rtt_min_us));
         let levels = Levels::of(&self.estimator);
         let is_full = self.pacer.is_full(&self.estimator);
         let now = &mut self.estimator.now;
@@ -413,7 +412,7 @@ fn first_lanes(
         return (asked.clamp(1, MAX_LANES), "asked for");
     }
     if rtt_us < NEAR_RTT_US {
-        let near = plan::lanes(None, rtt_us, cpus);
+        let near = plan::near_lanes(None, cpus);
         return (near.lanes, near.reason);
     }
     let usual = at_start(rtt_us);

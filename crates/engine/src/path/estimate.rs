@@ -23,8 +23,6 @@ pub struct Estimate {
     pub rtt_us: u32,
     /// Time that packets stand in queues now: smoothed round-trip time less the smallest.
     pub queueing_us: u32,
-    /// Bandwidth-delay product: what is under way when the path is full and no queue stands.
-    pub bdp_bytes: u64,
     /// Most bytes one lane had under way when its send buffer or the receive window held it; 0 while that never happened.
     pub window_bytes: u64,
     /// Lost while no queue stood, of a million bytes sent then.
