@@ -229,8 +229,8 @@ fn wishes(carriage: &Carriage) -> Wishes {
     }
 }
 
-/// Without the word of an initiator only this host is known.
-fn cpus_of_smaller(carriage: &Carriage) -> u16 {
+/// Processors of the smaller of both hosts. Without the word of an initiator only this one is known.
+pub(crate) fn cpus_of_smaller(carriage: &Carriage) -> u16 {
     let told = if carriage.cpus > 0 { carriage.cpus } else { u16::MAX };
     far::cpus().min(told)
 }
@@ -307,7 +307,6 @@ fn chose(what: &str, choice: String, reason: &str) -> Notice {
 mod tests {
     use std::net::{TcpListener, TcpStream};
 
-    use haul_engine::plan;
     use haul_net::Stream;
 
     use super::*;
@@ -320,20 +319,10 @@ mod tests {
     }
 
     #[test]
-    fn the_smaller_host_decides_how_many_lanes_a_near_path_has() {
-        let (stream, _other) = lane();
-        let first = |cpus| {
-            let mut tuning = Tuning::new(&Carriage { cpus, ..Carriage::default() });
-            tuning.lane_up(0, stream.probe(), None);
-            tuning.advice.map(|advice| advice.lanes)
-        };
-        assert_eq!(first(1), Some(1), "the other one has a single processor");
-        let ours = plan::near_lanes(None, far::cpus()).lanes;
-        assert_eq!(
-            (first(0), first(u16::MAX)),
-            (Some(ours), Some(ours)),
-            "nothing is known of the other, or it has more"
-        );
+    fn the_smaller_host_decides_how_many_processors_there_are() {
+        let of = |cpus| Tuning::new(&Carriage { cpus, ..Carriage::default() }).cpus;
+        assert_eq!(of(1), 1, "the other one has a single processor");
+        assert_eq!((of(0), of(u16::MAX)), (far::cpus(), far::cpus()), "nothing is known of the other, or it has more");
     }
 
     #[test]
