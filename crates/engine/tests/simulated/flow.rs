@@ -41,7 +41,11 @@ pub struct Flow {
     pub in_flight: f64,
     /// Lost, known to be, and not sent again yet.
     pub to_repeat: f64,
+    /// What has arrived, behind gaps, too: the kernel's `delivered`.
     pub acked: f64,
+    /// The same when the gap that is open now was torn, and when its repair will have arrived.
+    acked_before_gap: f64,
+    repaired_at_us: u64,
     pub sent: f64,
     pub resent: f64,
     pub busy_us: u64,
@@ -117,6 +121,8 @@ impl Flow {
             in_flight: 0.0,
             to_repeat: 0.0,
             acked: 0.0,
+            acked_before_gap: 0.0,
+            repaired_at_us: 0,
             sent: 0.0,
             resent: 0.0,
             busy_us: 0,
@@ -151,6 +157,15 @@ impl Flow {
     /// Send buffer in effect: the kernel lets it grow to twice the congestion window.
     pub fn send_buffer(&self) -> f64 {
         (2.0 * self.cwnd).clamp(60_000.0_f64.min(self.send_window), self.send_window) / 0.7
+    }
+
+    fn has_gap(&self, now_us: u64) -> bool {
+        self.to_repeat >= 1.0 || now_us < self.repaired_at_us
+    }
+
+    /// What has arrived without a gap before it: the kernel's `bytes_acked`, which stands while one is open and then jumps.
+    pub fn acked_in_order(&self, now_us: u64) -> f64 {
+        if self.has_gap(now_us) { self.acked_before_gap } else { self.acked }
     }
 
     fn window(&self) -> f64 {
@@ -201,6 +216,9 @@ impl Flow {
             return;
         }
         let repeated = bytes.min(self.to_repeat);
+        if repeated > 0.0 {
+            self.repaired_at_us = now_us + self.srtt_us as u64;
+        }
         self.to_repeat -= repeated;
         self.resent += repeated;
         self.sent += bytes;
@@ -252,6 +270,9 @@ impl Flow {
 
     /// `sent_us`: when the lost bytes left.
     pub fn on_loss(&mut self, bytes: f64, sent_us: u64, now_us: u64) {
+        if !self.has_gap(now_us) {
+            self.acked_before_gap = self.acked;
+        }
         self.in_flight = (self.in_flight - bytes).max(0.0);
         self.to_repeat += bytes;
         if sent_us < self.reduced_at_us || matches!(self.control, Control::Bbr | Control::Constant) {

@@ -70,6 +70,8 @@ pub struct World {
     pub outage: Option<(u64, u64)>,
     /// It gives them all at once, so far apart; 0: evenly.
     pub supply_every_us: u64,
+    /// What the source has left for all lanes.
+    pub left_bytes: f64,
     random: u64,
 }
 
@@ -88,6 +90,7 @@ impl World {
             supply: f64::INFINITY,
             outage: None,
             supply_every_us: 0,
+            left_bytes: f64::INFINITY,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         }
     }
@@ -172,12 +175,20 @@ impl World {
         let given = if is_given { self.supply * every_us as f64 / 1e6 } else { 0.0 };
         let share = given / lanes.max(1) as f64;
         for (at, flow) in self.flows.iter_mut().enumerate() {
+            let is_endless = share.is_infinite() && self.left_bytes.is_infinite();
+            if !flow.active && is_ours(at) && flow.unsent.is_finite() {
+                // Somebody else takes it.
+                self.left_bytes += flow.unsent;
+            }
             if !flow.active {
                 flow.unsent = 0.0;
-            } else if !is_ours(at) || share.is_infinite() {
+            } else if !is_ours(at) || is_endless {
                 flow.unsent = f64::INFINITY;
             } else if takes(flow) {
-                flow.unsent += share;
+                let most = if share.is_infinite() { 2.0 * NOT_SENT_LOW_WATER } else { share };
+                let given = most.min(self.left_bytes);
+                self.left_bytes -= given;
+                flow.unsent += given;
             }
         }
     }

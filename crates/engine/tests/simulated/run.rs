@@ -33,6 +33,10 @@ pub struct Setting {
     pub outage: Option<(u64, u64)>,
     /// See [`World::supply_every_us`].
     pub supply_every_us: u64,
+    /// What arrives behind a gap is acknowledged when that is closed, as the kernel's `bytes_acked` has it.
+    pub gaps: bool,
+    /// So many bytes are to be sent in all.
+    pub job_bytes: f64,
     /// From then on the source gives so many bytes per second.
     pub supplies: Vec<(u64, f64)>,
     /// No more lanes than that can be connected.
@@ -67,6 +71,8 @@ impl Setting {
             supply: f64::INFINITY,
             outage: None,
             supply_every_us: 0,
+            gaps: false,
+            job_bytes: f64::INFINITY,
             supplies: Vec::new(),
             lanes_most: u16::MAX,
             refuses_choice: false,
@@ -243,6 +249,7 @@ impl Runner {
     fn new(setting: Setting) -> Self {
         let mut world = World::new(setting.link, setting.seed);
         (world.supply, world.supply_every_us) = (setting.supply, setting.supply_every_us);
+        world.left_bytes = setting.job_bytes;
         world.outage = setting.outage;
         for (control, from_us, _) in &setting.foreign {
             let mut flow = Flow::new(*control, *from_us, 45e6, 32e6);
@@ -302,13 +309,15 @@ impl Runner {
     }
 
     fn sample(&mut self) -> Point {
+        let now_us = self.world.now_us;
         let lanes = self.world.flows[self.foreign..].iter().enumerate();
         let connected = lanes.filter(|(_, flow)| flow.starts_us <= self.world.now_us);
-        let mut lanes: Vec<LaneReading> = connected.map(|(lane, flow)| reading(lane, flow)).collect();
+        let mut lanes: Vec<LaneReading> =
+            connected.map(|(lane, flow)| reading(lane, flow, self.setting.gaps.then_some(now_us))).collect();
         for lane in &mut lanes {
             lane.rtt_us += (self.world.uniform() * f64::from(self.setting.jitter_us)) as u32;
         }
-        let sample = Sample { at_us: self.world.now_us, lanes, has_more_work: true };
+        let sample = Sample { at_us: now_us, lanes, has_more_work: self.world.left_bytes > 0.0 };
         if let Some(advice) = self.tuner.on_sample(&sample)
             && self.setting.plain_lanes.is_none()
         {
@@ -353,14 +362,14 @@ impl Runner {
     }
 }
 
-fn reading(lane: usize, flow: &Flow) -> LaneReading {
+fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReading {
     LaneReading {
         lane: lane as u16,
         rtt_us: flow.srtt_us as u32,
         rtt_min_us: flow.rtt_min_us as u32,
         mss_bytes: MSS as u32,
         cwnd_bytes: flow.cwnd as u64,
-        acked_bytes: flow.acked as u64,
+        acked_bytes: with_gaps_at_us.map_or(flow.acked, |now_us| flow.acked_in_order(now_us)) as u64,
         delivered_bytes: flow.acked as u64,
         sent_bytes: flow.sent as u64,
         resent_bytes: flow.resent as u64,
