@@ -103,6 +103,27 @@ fn a_short_queue_is_no_sign_of_others() {
 }
 
 #[test]
+fn a_full_link_whose_queue_stays_short_is_named() {
+    // So much of each lane waits at the host's own device, of four or eight lanes: 2 ms in all, and 8 ms.
+    for (mbit_per_s, rtt_ms, lanes, waiting_bytes) in [(1000.0, 1, 4.0, 64e3), (100.0, 5, 8.0, 12.5e3)] {
+        let link = Link::new(mbit_per_s, rtt_ms).queue_ms(20.0);
+        let in_flight_most = link.bytes_per_s * rtt_ms as f64 / 1e3 / lanes + waiting_bytes;
+        let outcome = Setting { in_flight_most, ..Setting::on(link) }.seconds(20).run();
+        check(&outcome, outcome.utilisation() > 0.9, "it is full");
+        check(&outcome, outcome.queueing_ms(0.0) < 10.0, "with a short queue");
+        check(&outcome, mostly(&outcome, |time| time.capacity_us), "the link is named");
+    }
+}
+
+#[test]
+fn lanes_that_nothing_holds_but_the_round_trip_say_so() {
+    let mut setting = Setting { in_flight_most: 100e3, ..Setting::on(Link::new(1000.0, 100)) };
+    setting.wishes.lanes = Some(2);
+    let outcome = setting.seconds(20).run();
+    check(&outcome, mostly(&outcome, |time| time.latency_us), "no queue, no window, no loss");
+}
+
+#[test]
 fn what_a_stream_that_yields_to_nobody_leaves_is_the_capacity() {
     let link = Link::new(25.0, 20).queue_ms(100.0);
     let mut setting = Setting::on(link).foreign(Control::Constant, 0, 1000);

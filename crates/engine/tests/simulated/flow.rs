@@ -54,6 +54,8 @@ pub struct Flow {
     pub rtt_min_us: f64,
     pub send_window: f64,
     pub receive_window: f64,
+    /// The kernel lets no more of a connection wait at the host's own device (TCP small queues), which no window shows.
+    pub in_flight_most: f64,
     pub pacing: Option<f64>,
     /// The kernel spreads each window over the round trip (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
     pub is_paced: bool,
@@ -131,6 +133,7 @@ impl Flow {
             rtt_min_us: 0.0,
             send_window,
             receive_window,
+            in_flight_most: f64::INFINITY,
             pacing: None,
             is_paced: false,
             active: true,
@@ -169,7 +172,7 @@ impl Flow {
     }
 
     fn window(&self) -> f64 {
-        self.cwnd.min(self.send_window).min(self.receive_window)
+        self.cwnd.min(self.send_window).min(self.receive_window).min(self.in_flight_most)
     }
 
     /// Bytes that may go in a step.

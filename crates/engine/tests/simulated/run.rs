@@ -35,6 +35,8 @@ pub struct Setting {
     pub supply_every_us: u64,
     /// What arrives behind a gap is acknowledged when that is closed, as the kernel's `bytes_acked` has it.
     pub gaps: bool,
+    /// See [`Flow::in_flight_most`].
+    pub in_flight_most: f64,
     /// So many bytes are to be sent in all.
     pub job_bytes: f64,
     /// From then on the source gives so many bytes per second.
@@ -72,6 +74,7 @@ impl Setting {
             outage: None,
             supply_every_us: 0,
             gaps: false,
+            in_flight_most: f64::INFINITY,
             job_bytes: f64::INFINITY,
             supplies: Vec::new(),
             lanes_most: u16::MAX,
@@ -352,6 +355,7 @@ impl Runner {
             let Windows { send, receive } = self.setting.windows;
             // As `haul` sets it up on far paths.
             let mut flow = Flow::new(self.control, starts_us, send, receive);
+            flow.in_flight_most = self.setting.in_flight_most;
             flow.is_paced = self.setting.link.rtt_us >= 2_000;
             self.world.flows.push(flow);
         }
