@@ -39,8 +39,8 @@ unit:
 
 # Scenarios with the release build between network namespaces (root; otherwise most of them say why they are skipped).
 # `make e2e TESTS=resume` runs a part.
-e2e: haul
-	HAUL_BIN=$(abspath $(HAUL)) $(CARGO) test --locked -p haul-e2e -- --test-threads=2 $(TESTS)
+e2e: build
+	HAUL_BIN=$(abspath $(HAUL)) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) $(CARGO) test --locked -p haul-e2e -- --test-threads=2 $(TESTS)
 
 # Licences, sources and known vulnerabilities of the dependencies.
 lint-deny:

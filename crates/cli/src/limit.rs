@@ -91,6 +91,9 @@ fn text(remedy: &Remedy, case: &Case<'_>) -> RemedyText {
     };
     let words = match remedy {
         Remedy::Buffer(buffer) => return raise(buffer, &place(&buffer.at)),
+        Remedy::WithoutWindow { bytes: asked } => {
+            format!("Without --window, or with a larger one than {}: it was asked for.", bytes(*asked))
+        }
         Remedy::Lanes { lanes, instead_of, cause } => {
             let why = match cause {
                 Cause::Loss => "a loss slows only the connection that it hits",
@@ -250,6 +253,7 @@ mod tests {
         let remedies = vec![
             Remedy::Buffer(buffer(End::Target)),
             Remedy::Buffer(Buffer { path_bytes: None, ..buffer(End::Source) }),
+            Remedy::WithoutWindow { bytes: 4 << 20 },
             lanes(Cause::ReceiveWindow),
             lanes(Cause::Loss),
             lanes(Cause::TargetCpu),

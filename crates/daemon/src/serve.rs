@@ -128,7 +128,7 @@ impl House {
     fn open_session(self: &Arc<Self>, stream: Stream, key: PublicKey, from: SocketAddr) {
         if let Some(tcp) = stream.tcp() {
             // A client whose host died is noticed, whatever time-out it asked for.
-            policy::apply(tcp, &policy::Wanted::default());
+            policy::apply(tcp, &policy::Wanted::default(), haul_transfer::NEAR_RTT_US);
         }
         let Some((grant, comment)) = self.grant(&key) else {
             // The other host of a copy between two hosts may bring lanes and nothing else.

@@ -1,18 +1,25 @@
-//! Where the program under test is.
+//! Where the programs under test are.
 
 use std::path::{Path, PathBuf};
 
 /// The program under test: `HAUL_BIN`, else the release build that belongs to this test binary, if there is one.
 pub fn find() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("HAUL_BIN") {
-        let path = std::path::absolute(&named).ok()?;
-        assert!(path.is_file(), "HAUL_BIN names {}, which is not a file", path.display());
-        return Some(path);
-    }
-    beside(&std::env::current_exe().ok()?)
+    named("HAUL_BIN").or_else(|| beside(&std::env::current_exe().ok()?, "haul"))
 }
 
-/// `target/[<triple>/]debug/deps/scenarios-…` -> `target/[<triple>/]release/haul`.
-fn beside(test_binary: &Path) -> Option<PathBuf> {
-    test_binary.ancestors().skip(1).take(4).map(|dir| dir.join("release/haul")).find(|path| path.is_file())
+/// The network in a box: `HAUL_LAB_BIN`, else the release build as above.
+pub fn find_lab() -> Option<PathBuf> {
+    named("HAUL_LAB_BIN").or_else(|| beside(&std::env::current_exe().ok()?, "haul-lab"))
+}
+
+fn named(variable: &str) -> Option<PathBuf> {
+    let path = std::path::absolute(std::env::var_os(variable)?).ok()?;
+    assert!(path.is_file(), "{variable} names {}, which is not a file", path.display());
+    Some(path)
+}
+
+/// `target/[<triple>/]debug/deps/scenarios-...` -> `target/[<triple>/]release/haul`.
+fn beside(test_binary: &Path, name: &str) -> Option<PathBuf> {
+    let program = Path::new("release").join(name);
+    test_binary.ancestors().skip(1).take(4).map(|dir| dir.join(&program)).find(|path| path.is_file())
 }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod binary;
+pub mod boxed;
 pub mod compare;
 pub mod deadline;
 pub mod disk;
@@ -19,11 +20,14 @@ pub mod needs;
 pub mod outcome;
 pub mod plant;
 pub mod run;
+pub mod slow;
 pub mod stranger;
 
+pub use boxed::Boxed;
 pub use compare::{Facets, assert_same, differences};
 pub use deadline::{eventually, settle};
 pub use disk::{SmallDisk, scratch};
 pub use lab::{Host, Lab, at, contents_of};
 pub use outcome::{Outcome, code};
 pub use run::{Run, Running};
+pub use slow::{SlowCpu, SlowDisk};

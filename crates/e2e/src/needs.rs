@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::slow;
+
 /// A condition of the machine.
 #[derive(Clone, Debug)]
 pub enum Need {
@@ -16,6 +18,10 @@ pub enum Need {
     Namespaces,
     /// nftables inside a namespace.
     Nftables,
+    /// The built `haul` and `haul-lab`.
+    Boxed,
+    /// A processor or a disk that control groups make slow.
+    Slow,
 }
 
 impl Need {
@@ -34,6 +40,17 @@ impl Need {
                 .or_else(|| Need::Tool("sshd").missing())
                 .or_else(|| Need::Tool("ssh").missing())
                 .or_else(|| Need::Tool("ssh-keygen").missing()),
+            Need::Boxed => Need::Haul.missing().or_else(|| {
+                let is_there = crate::binary::find_lab().is_some();
+                (!is_there).then(|| "needs the built haul-lab: run `make build`, or name it in HAUL_LAB_BIN".into())
+            }),
+            Need::Slow => Need::Root
+                .missing()
+                .or_else(|| ["mkfs.ext4", "losetup"].into_iter().find_map(|name| Need::Tool(name).missing()))
+                .or_else(|| {
+                    let has_both = slow::has_controller(slow::CPU) && slow::has_controller(slow::BLOCKS);
+                    (!has_both).then(|| "needs the control groups cpu and blkio (io)".into())
+                }),
             Need::Nftables => Need::Namespaces.missing().or_else(|| Need::Tool("nft").missing()),
         }
     }

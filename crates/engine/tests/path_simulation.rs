@@ -103,6 +103,27 @@ fn a_short_queue_is_no_sign_of_others() {
 }
 
 #[test]
+fn a_full_link_whose_queue_stays_short_is_named() {
+    // So much of each lane waits at the host's own device, of four or eight lanes: 2 ms in all, and 8 ms.
+    for (mbit_per_s, rtt_ms, lanes, waiting_bytes) in [(1000.0, 1, 4.0, 64e3), (100.0, 5, 8.0, 12.5e3)] {
+        let link = Link::new(mbit_per_s, rtt_ms).queue_ms(20.0);
+        let in_flight_most = link.bytes_per_s * rtt_ms as f64 / 1e3 / lanes + waiting_bytes;
+        let outcome = Setting { in_flight_most, ..Setting::on(link) }.seconds(20).run();
+        check(&outcome, outcome.utilisation() > 0.9, "it is full");
+        check(&outcome, outcome.queueing_ms(0.0) < 10.0, "with a short queue");
+        check(&outcome, mostly(&outcome, |time| time.capacity_us), "the link is named");
+    }
+}
+
+#[test]
+fn lanes_that_nothing_holds_but_the_round_trip_say_so() {
+    let mut setting = Setting { in_flight_most: 100e3, ..Setting::on(Link::new(1000.0, 100)) };
+    setting.wishes.lanes = Some(2);
+    let outcome = setting.seconds(20).run();
+    check(&outcome, mostly(&outcome, |time| time.latency_us), "no queue, no window, no loss");
+}
+
+#[test]
 fn what_a_stream_that_yields_to_nobody_leaves_is_the_capacity() {
     let link = Link::new(25.0, 20).queue_ms(100.0);
     let mut setting = Setting::on(link).foreign(Control::Constant, 0, 1000);
@@ -131,6 +152,17 @@ fn the_path_is_taken_back_when_others_are_gone() {
 }
 
 #[test]
+fn noise_on_the_round_trip_times_does_not_hide_that_losses_hold_a_lane() {
+    for (seed, jitter_us) in [(1, 0), (1, 10_000), (2, 10_000), (3, 10_000), (4, 10_000)] {
+        let mut setting = Setting::on(Link::new(200.0, 40).loss(0.01)).only_cubic().seconds(20);
+        (setting.seed, setting.jitter_us, setting.wishes.lanes) = (seed, jitter_us, Some(1));
+        let outcome = setting.run();
+        check(&outcome, mostly(&outcome, |time| time.loss_us), "loss is named");
+        check(&outcome, !outcome.tuner.estimate().contended, "nobody else is there");
+    }
+}
+
+#[test]
 fn random_loss_is_met_with_bbr_where_that_is_allowed() {
     for (loss, share) in [(1e-4, 0.9), (1e-3, 0.85)] {
         let outcome = Setting::on(Link::new(1000.0, 100).loss(loss)).run();
@@ -138,6 +170,27 @@ fn random_loss_is_met_with_bbr_where_that_is_allowed() {
         check(&outcome, outcome.tuner.summary().congestion_control == "bbr", "bbr was chosen");
         check(&outcome, outcome.queueing_ms(0.0) < 25.0, "no queue stands");
     }
+}
+
+#[test]
+fn what_a_host_refuses_is_neither_told_nor_reckoned_with() {
+    let lossy = Setting::on(Link::new(1000.0, 100).loss(1e-4));
+    let refused = Setting { refuses_choice: true, ..lossy.clone() }.run();
+    check(&refused, refused.tuner.summary().congestion_control == "cubic", "the report has what the lanes have");
+    let kept = refused.tuner.remembered().map(|remembered| remembered.congestion_control);
+    check(&refused, kept.as_deref() == Some("cubic"), "so does the next job");
+    check(&refused, refused.lanes() == AUTO_LANES_MAX && refused.utilisation() > 0.9, "lanes do what bbr would");
+    let asked = refused.advice.iter().filter(|(_, advice)| advice.congestion_control.as_deref() == Some("bbr"));
+    let times: Vec<u64> = asked.map(|(at_us, _)| *at_us).collect();
+    check(&refused, times.len() == 1, "it is asked for once");
+}
+
+#[test]
+fn a_congestion_control_that_was_asked_for_in_vain_is_not_told() {
+    let mut setting = Setting { refuses_choice: true, ..Setting::on(Link::new(100.0, 20)).seconds(5) };
+    setting.wishes.congestion_control = Some("bbr".into());
+    let outcome = setting.run();
+    check(&outcome, outcome.tuner.summary().congestion_control == "cubic", "the report has what the lanes have");
 }
 
 #[test]
@@ -193,6 +246,15 @@ fn lanes_that_were_asked_for_stay() {
 }
 
 #[test]
+fn lanes_that_never_came_are_not_told() {
+    let outcome = Setting { lanes_most: 4, ..Setting::on(Link::new(1000.0, 100)) }.run();
+    check(&outcome, outcome.lanes() > 4, "more are advised");
+    check(&outcome, outcome.tuner.summary().lanes == 4, "four carried data");
+    let kept = outcome.tuner.remembered().map(|remembered| remembered.lanes);
+    check(&outcome, kept.is_none_or(|lanes| lanes == 4), "and no others were of use");
+}
+
+#[test]
 fn a_near_path_is_left_alone() {
     for mbit_per_s in [100.0, 10_000.0] {
         let outcome = Setting::on(Link::new(mbit_per_s, 1)).seconds(10).run();
@@ -215,6 +277,38 @@ fn a_slow_source_changes_nothing_and_is_not_called_network() {
 }
 
 #[test]
+fn the_end_of_a_job_says_nothing_about_the_path() {
+    for (mbit_per_s, rtt_ms) in [(1000.0, 100), (100.0, 20)] {
+        let link = Link::new(mbit_per_s, rtt_ms);
+        let setting = Setting { job_bytes: 20.0 * link.bytes_per_s, ..Setting::on(link) };
+        let outcome = setting.seconds(30).run();
+        let sent = outcome.points.last().map_or(0.0, |point| point.acked);
+        check(&outcome, (sent / (20.0 * link.bytes_per_s) - 1.0).abs() < 1e-3, "all of it arrived");
+        let last_us =
+            outcome.points.iter().rev().find(|point| point.acked < 0.98 * sent).map_or(0, |point| point.at_us);
+        check(&outcome, outcome.advice.iter().all(|(at_us, _)| *at_us < last_us + 1_000_000), "nothing is changed");
+        let summary = outcome.tuner.summary();
+        check(&outcome, summary.rate_variation_permille < 100, "the rate was steady");
+        check(&outcome, mostly(&outcome, |time| time.capacity_us), "the link is named");
+        let kept = outcome.tuner.remembered().map_or(0.0, |remembered| remembered.capacity_bytes_per_s as f64);
+        check(&outcome, (0.95..1.05).contains(&(kept / link.bytes_per_s)), "what it carries is kept");
+    }
+}
+
+#[test]
+fn what_arrives_behind_a_gap_counts_when_it_arrives() {
+    for seed in 1..=3 {
+        let mut setting = Setting::on(Link::new(100.0, 228).loss(1e-4)).only_cubic();
+        (setting.seed, setting.wishes.lanes) = (seed, Some(1));
+        let even = setting.clone().run().tuner.summary();
+        let outcome = Setting { gaps: true, ..setting }.run();
+        let told = outcome.tuner.summary();
+        let difference = told.rate_variation_permille.abs_diff(even.rate_variation_permille);
+        check(&outcome, difference < 20, "the rate is as steady as without gaps");
+    }
+}
+
+#[test]
 fn after_an_outage_the_path_is_used_as_without_the_loop_at_least() {
     for (mbit_per_s, rtt_ms) in [(100.0, 50), (1000.0, 228), (20.0, 20)] {
         let link = Link::new(mbit_per_s, rtt_ms);
@@ -232,6 +326,37 @@ fn after_an_outage_the_path_is_used_as_without_the_loop_at_least() {
 }
 
 #[test]
+fn what_a_source_gives_in_bursts_is_no_capacity() {
+    // A busy host reads round trips with noise.
+    let paths = [(400.0, 60, 15.7e6), (400.0, 20, 15.7e6), (1000.0, 228, 40e6), (100.0, 40, 5e6)];
+    for ((mbit_per_s, rtt_ms, supply), jitter_us) in paths.into_iter().flat_map(|path| [(path, 0), (path, 10_000)]) {
+        let mut setting = Setting::on(Link::new(mbit_per_s, rtt_ms)).bursts(supply);
+        setting.jitter_us = jitter_us;
+        let outcome = setting.run();
+        let share = outcome.rate(20.0, 60.0) / supply;
+        check(&outcome, share > 0.97, "all that the source gives");
+        let bounds = outcome.points.iter().filter_map(|point| point.bound);
+        check(&outcome, bounds.min().is_none_or(|least| least as f64 > 1.2 * supply), "nothing holds it back");
+        check(&outcome, outcome.tuner.remembered().is_none(), "what the path carries was not seen");
+        let time = outcome.tuner.summary().time;
+        let all_us = 60_000_000 * u64::from(outcome.lanes());
+        check(&outcome, time.capacity_us + time.contention_us < all_us / 10, "the link is not blamed");
+    }
+}
+
+#[test]
+fn a_source_that_was_slow_leaves_no_bound_behind() {
+    for rtt_ms in [20, 60, 228] {
+        let outcome = Setting::on(Link::new(400.0, rtt_ms)).bursts(10e6).supply_from(20, 1e9).run();
+        let share = outcome.rate(30.0, 60.0) / outcome.link.bytes_per_s;
+        check(&outcome, share > 0.93, "the link is used");
+        let before = Setting::on(Link::new(400.0, rtt_ms)).bursts(1e9).supply_from(20, 10e6).supply_from(40, 1e9).run();
+        let share = before.rate(45.0, 60.0) / before.link.bytes_per_s;
+        check(&before, share > 0.93, "and again");
+    }
+}
+
+#[test]
 fn a_rate_limit_is_a_capacity() {
     let mut setting = Setting::on(Link::new(1000.0, 100));
     setting.supply = 10e6;
@@ -240,6 +365,18 @@ fn a_rate_limit_is_a_capacity() {
     check(&outcome, outcome.advice.len() == 1, "no advice but the first");
     let first = &outcome.advice[0].1;
     check(&outcome, first.lanes == 2 && first.pacing_bytes_per_s == Some(10_500_000), "few lanes, evenly");
+}
+
+#[test]
+fn a_rate_limit_is_not_remembered_and_a_path_below_it_is() {
+    for (mbit_per_s, is_kept) in [(1000.0, false), (56.0, true)] {
+        let mut setting = Setting::on(Link::new(mbit_per_s, 100));
+        setting.wishes.rate_bytes_per_s = Some(10_000_000);
+        let outcome = setting.run();
+        let kept = outcome.tuner.remembered().map(|remembered| remembered.capacity_bytes_per_s as f64);
+        check(&outcome, kept.is_some() == is_kept, "what is kept was seen");
+        check(&outcome, kept.is_none_or(|kept| (0.9..1.1).contains(&(kept / outcome.link.bytes_per_s))), "of the link");
+    }
 }
 
 #[test]
@@ -279,6 +416,18 @@ fn what_was_remembered_is_left_when_the_path_carries_more_or_less() {
         check(&outcome, outcome.queueing_ms(0.0) < 25.0, "without a queue");
         check(&outcome, !outcome.tuner.estimate().contended, "nobody else is there");
     }
+}
+
+#[test]
+fn what_was_remembered_is_not_told_as_seen() {
+    let first = Setting::on(Link::new(1000.0, 100)).run();
+    let mut setting = Setting::on(first.link).remembered(first.tuner.remembered().unwrap()).seconds(20);
+    setting.supply = 20e6;
+    let outcome = setting.run();
+    let told = outcome.tuner.summary().capacity_bytes_per_s as f64;
+    // At first the source fills the send buffers, too.
+    check(&outcome, (20e6..40e6).contains(&told), "only what was delivered was seen");
+    check(&outcome, outcome.tuner.remembered().is_none(), "and it is no news");
 }
 
 /// One run of the table.

@@ -37,8 +37,6 @@ pub const DIAL_STAGGER: Duration = Duration::from_millis(150);
 /// Candidates tried in one dial.
 pub const MAX_DIAL_CANDIDATES: usize = 32;
 
-/// Round-trip time below which a path counts as near.
-pub const NEAR_RTT_US: u32 = 2_000;
 /// What a lane of a far path may have in its send buffer beyond what is under way: two writes. With more, the last chunks of a job
 /// would wait in the buffer of a slow lane while others have nothing to do.
 pub const UNSENT_BYTES_MAX: u32 = 512 * 1024;

@@ -41,9 +41,9 @@ pub enum NetworkClass {
 }
 
 impl NetworkClass {
-    /// The class of a path with this round-trip time.
-    pub fn of_rtt(rtt_us: u32) -> NetworkClass {
-        if rtt_us < limits::NEAR_RTT_US { NetworkClass::Near } else { NetworkClass::Far }
+    /// The class of a path with this round-trip time, where shorter ones than `near_rtt_us` are near.
+    pub fn of_rtt(rtt_us: u32, near_rtt_us: u32) -> NetworkClass {
+        if rtt_us < near_rtt_us { NetworkClass::Near } else { NetworkClass::Far }
     }
 }
 
@@ -56,16 +56,16 @@ pub struct Wanted {
     pub window_bytes: Option<u64>,
 }
 
-/// Tunes a connection, made or accepted.
+/// Tunes a connection, made or accepted. Paths with a shorter round trip than `near_rtt_us` are near.
 ///
 /// Nothing here fails the connection: what was not granted is told.
-pub fn apply(stream: &TcpStream, wanted: &Wanted) -> Vec<Applied> {
+pub fn apply(stream: &TcpStream, wanted: &Wanted, near_rtt_us: u32) -> Vec<Applied> {
     let rtt_us =
         tcp_info::tcp_info(stream).ok().map(|info| info.rtt_min_us.unwrap_or(info.rtt_us)).filter(|rtt_us| *rtt_us > 0);
-    let class = rtt_us.map(NetworkClass::of_rtt);
+    let class = rtt_us.map(|rtt_us| NetworkClass::of_rtt(rtt_us, near_rtt_us));
     let mut applied = vec![
         apply_no_delay(stream),
-        apply_congestion_control(stream, wanted.congestion_control.as_deref(), rtt_us),
+        apply_congestion_control(stream, wanted.congestion_control.as_deref(), rtt_us, class),
         apply_user_timeout(stream),
         apply_keepalive(stream),
     ];
@@ -175,7 +175,12 @@ fn apply_no_delay(stream: &TcpStream) -> Applied {
     applied("TCP_NODELAY", "on", granted, "writes are whole messages already")
 }
 
-fn apply_congestion_control(stream: &TcpStream, user: Option<&str>, rtt_us: Option<u32>) -> Applied {
+fn apply_congestion_control(
+    stream: &TcpStream,
+    user: Option<&str>,
+    rtt_us: Option<u32>,
+    class: Option<NetworkClass>,
+) -> Applied {
     let what = "congestion control";
     let host = match socket::congestion_control(stream) {
         Ok(host) => host,
@@ -195,7 +200,7 @@ fn apply_congestion_control(stream: &TcpStream, user: Option<&str>, rtt_us: Opti
         let falls_short = granted.is_err();
         return Applied { falls_short, ..applied(what, user, granted.or(Ok(host)), reason) };
     }
-    let near = rtt_us.map(NetworkClass::of_rtt) == Some(NetworkClass::Near);
+    let near = class == Some(NetworkClass::Near);
     if host != PACED_BY_TIMERS || !near {
         let reason = match rtt_us {
             Some(rtt_us) => format!("the host's default, round trip {rtt_us} us"),
@@ -280,6 +285,9 @@ mod tests {
 
     use super::*;
 
+    /// Loopback is well below.
+    const NEAR_RTT_US: u32 = 5_000;
+
     fn connected() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -298,7 +306,7 @@ mod tests {
     fn a_near_path_avoids_pacing_by_timers() {
         let (near, far) = connected();
         for stream in [&near, &far] {
-            let applied = apply(stream, &Wanted::default());
+            let applied = apply(stream, &Wanted::default(), NEAR_RTT_US);
             let granted = &congestion_control_of(&applied).granted;
             assert_ne!(granted, PACED_BY_TIMERS, "{applied:#?}");
             assert_eq!(granted, &socket::congestion_control(stream).unwrap());
@@ -309,7 +317,7 @@ mod tests {
     #[test]
     fn the_users_name_wins() {
         let (near, _far) = connected();
-        let applied = apply(&near, &cc("reno"));
+        let applied = apply(&near, &cc("reno"), NEAR_RTT_US);
         assert_eq!(congestion_control_of(&applied).granted, "reno");
     }
 
@@ -317,7 +325,7 @@ mod tests {
     fn a_refused_name_is_told_with_the_setting_that_lifts_it() {
         let (near, _far) = connected();
         let host = socket::congestion_control(&near).unwrap();
-        let applied = apply(&near, &cc("no-such"));
+        let applied = apply(&near, &cc("no-such"), NEAR_RTT_US);
         let applied = congestion_control_of(&applied);
         assert_eq!((applied.asked.as_str(), &applied.granted), ("no-such", &host));
         assert!(applied.falls_short && applied.reason.contains("tcp_allowed_congestion_control"), "{applied:?}");
@@ -327,7 +335,7 @@ mod tests {
     fn a_window_that_was_asked_for_is_granted_or_told() {
         let (near, _far) = connected();
         let wanted = Wanted { window_bytes: Some(100_000), ..Wanted::default() };
-        let applied = apply(&near, &wanted);
+        let applied = apply(&near, &wanted, NEAR_RTT_US);
         let buffers: Vec<&str> =
             applied.iter().filter(|applied| applied.asked == "100000 bytes").map(|applied| &*applied.granted).collect();
         assert_eq!(buffers, ["100000 bytes"; 2], "{applied:#?}");
@@ -375,8 +383,8 @@ mod tests {
     }
 
     #[test]
-    fn two_milliseconds_divide_near_from_far() {
-        assert_eq!(NetworkClass::of_rtt(1_999), NetworkClass::Near);
-        assert_eq!(NetworkClass::of_rtt(2_000), NetworkClass::Far);
+    fn near_ends_where_it_is_told_to() {
+        assert_eq!(NetworkClass::of_rtt(NEAR_RTT_US - 1, NEAR_RTT_US), NetworkClass::Near);
+        assert_eq!(NetworkClass::of_rtt(NEAR_RTT_US, NEAR_RTT_US), NetworkClass::Far);
     }
 }

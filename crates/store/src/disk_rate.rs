@@ -27,7 +27,7 @@ pub struct DiskRate {
     pub direct: bool,
 }
 
-/// Measures it: at most 3 s, 1 GiB and a quarter of the free room each way (`limits.rs`).
+/// Measures it: at most 3 s, 1 GiB and a quarter of the free room each way (`limits.rs`), and what a disk has then in a cache of its own.
 pub fn disk_rate(directory: &Path) -> io::Result<DiskRate> {
     let (file, direct) = nameless(directory)?;
     let stat = rustix::fs::fstatvfs(&file)?;
@@ -37,12 +37,17 @@ pub fn disk_rate(directory: &Path) -> io::Result<DiskRate> {
     if bytes == 0 {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    let (written, write_bytes_per_s) = pass(&file, bytes, |block, offset| {
-        file::write_all_at(file.as_fd(), block, offset)?;
-        Ok(block.len())
-    })?;
-    file::drop_cache(file.as_fd(), 0, written);
-    let (_, read_bytes_per_s) = pass(&file, written, |block, offset| file::read_full_at(file.as_fd(), block, offset))?;
+    let file = file.as_fd();
+    let to_medium = Writing {
+        write: |block: &[u8], offset| file::write_all_at(file, block, offset),
+        // Past the page cache there is nothing to write back.
+        write_back: |offset, len| if direct { Ok(()) } else { file::write_back(file, offset, len) },
+        flush: || file::flush_data(file),
+    };
+    let (written, write_bytes_per_s) = to_medium.pass(bytes)?;
+    file::drop_cache(file, 0, written);
+    let read = |block: &mut [u8], offset| file::read_full_at(file, block, offset);
+    let (_, read_bytes_per_s) = pass(written, read, || Ok(()))?;
     Ok(DiskRate { write_bytes_per_s, read_bytes_per_s, direct })
 }
 
@@ -77,11 +82,38 @@ fn open_nameless(directory: &Path, flags: OFlags) -> io::Result<File> {
     }
 }
 
-/// Moves blocks from several threads until `bytes` or the time is used up. Returns the bytes moved, without gaps, and the rate.
+/// How blocks get to the medium.
+struct Writing<Write, WriteBack, Flush> {
+    write: Write,
+    write_back: WriteBack,
+    flush: Flush,
+}
+
+impl<Write, WriteBack, Flush> Writing<Write, WriteBack, Flush>
+where
+    Write: Fn(&[u8], u64) -> io::Result<()> + Sync,
+    WriteBack: Fn(u64, u64) -> io::Result<()> + Sync,
+    Flush: FnOnce() -> io::Result<()>,
+{
+    /// Each block is written back before the next one is taken: memory is faster than a disk, and in the time that is given it would
+    /// take more than the disk brings away in minutes.
+    fn pass(self, bytes: u64) -> io::Result<(u64, u64)> {
+        let Self { write, write_back, flush } = self;
+        let to_medium = |block: &mut [u8], offset| {
+            write(block, offset)?;
+            write_back(offset, block.len() as u64)?;
+            Ok(block.len())
+        };
+        pass(bytes, to_medium, flush)
+    }
+}
+
+/// Moves blocks from several threads until `bytes` or the time is used up, and ends what was begun. Returns the bytes moved, without gaps,
+/// and the rate.
 fn pass(
-    file: &File,
     bytes: u64,
     move_block: impl Fn(&mut [u8], u64) -> io::Result<usize> + Sync,
+    end: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<(u64, u64)> {
     let start = Instant::now();
     let next = AtomicU64::new(0);
@@ -104,7 +136,7 @@ fn pass(
         let ended = workers.into_iter().map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         ended.sum::<io::Result<u64>>()
     })?;
-    file::flush_data(file.as_fd())?;
+    end()?;
     let rate = moved as f64 / start.elapsed().as_secs_f64().max(1e-6);
     Ok((moved, rate as u64))
 }
@@ -117,7 +149,35 @@ const FILLING: u8 = 0xa5;
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    #[test]
+    fn a_cache_never_holds_more_than_the_blocks_in_flight() {
+        // Bytes that wait in the cache, and the most that ever did.
+        let cache = Mutex::new((0, 0));
+        let writing = Writing {
+            write: |block: &[u8], _| {
+                let mut cache = cache.lock().unwrap();
+                cache.0 += block.len() as u64;
+                cache.1 = cache.1.max(cache.0);
+                Ok(())
+            },
+            write_back: |_, len| {
+                cache.lock().unwrap().0 -= len;
+                Ok(())
+            },
+            flush: || {
+                assert_eq!(cache.lock().unwrap().0, 0, "nothing is left for a flush after the time");
+                Ok(())
+            },
+        };
+        let bytes = 64 * DISK_RATE_BLOCK_BYTES;
+        assert_eq!(writing.pass(bytes).unwrap().0, bytes);
+        let most = cache.lock().unwrap().1;
+        assert!(most <= DISK_RATE_BLOCKS_IN_FLIGHT as u64 * DISK_RATE_BLOCK_BYTES, "{most}");
+    }
 
     #[test]
     fn a_directory_is_measured_and_left_empty() {

@@ -83,6 +83,20 @@ pub fn start_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) {
     let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
+/// Writes a range of the page cache to the medium, and waits for it (sync_file_range(2)). Neither its metadata nor what a disk keeps in a
+/// cache of its own: [`flush_data`] does that.
+pub fn write_back(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the descriptor is open as long as it is borrowed; the call touches no memory of ours.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, all) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Tells the kernel that the file will be read from front to back, so it reads ahead further.
 pub fn advise_sequential(file: BorrowedFd<'_>) {
     let _ = rustix::fs::fadvise(file, 0, None, Advice::Sequential);

@@ -6,6 +6,7 @@ pub mod file;
 pub mod namespace;
 pub mod poll;
 pub mod process;
+pub mod schedule;
 pub mod socket;
 pub mod tcp_info;
 pub mod tun;

@@ -52,6 +52,7 @@ pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wir
         window_bytes: carriage.window_bytes,
         lanes: carriage.lanes,
         path: None,
+        cpus: 0,
     }
 }
 

@@ -22,7 +22,7 @@ use crate::known_paths::{self, Direction, PathName};
 use crate::lanes::{LanePlan, LaneRecord, LaneTerms};
 use crate::receiver::{self, ReceiverJob};
 use crate::relay;
-use crate::remote::{self, Remote};
+use crate::remote::{self, Between, Remote};
 use crate::sender::{self, SenderJob};
 use crate::session::{self, NoKeeper};
 use crate::watch::{self, Ends, Watch};
@@ -71,7 +71,7 @@ pub(crate) fn source_paths(job: &Job) -> Vec<Vec<u8>> {
 /// Both sides on this machine: two roles in one process, lanes over socket pairs.
 fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
     refuse_into_itself(job)?;
-    let count = haul_engine::plan::lanes(job.carriage.lanes, 0, far::cpus()).lanes;
+    let count = haul_engine::plan::near_lanes(job.carriage.lanes, far::cpus()).lanes;
     let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
     here_over(job, watch, hash_kept, pairs)
@@ -189,11 +189,13 @@ fn session_with(
         Side::Receiver => Role::Sender { sources: source_paths(job) },
     };
     let direction = side.direction();
-    remote.start(id, identity.public(), role, job, hash_kept, remote.known_path(direction));
+    let cpus = far::cpus().min(remote.hello.cpus);
+    let between = Between { path: remote.known_path(direction), cpus };
+    remote.start(id, identity.public(), role, job, hash_kept, between);
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::listen::Door::port);
-    let carriage = convert::carriage(&job.carriage, &[]);
+    let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(direction));
     let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage));
     let (to_plan, mut aside) = dial_answers();

@@ -10,6 +10,7 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use haul_engine::plan::NEAR_RTT_US;
 use haul_net::{PublicKey, Stream, Wanted, policy};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 
@@ -72,7 +73,7 @@ impl Desk {
             return false;
         };
         let events = expected.events.clone();
-        let mut applied = stream.tcp().map_or(Vec::new(), |tcp| policy::apply(tcp, &expected.wanted));
+        let mut applied = stream.tcp().map_or(Vec::new(), |tcp| policy::apply(tcp, &expected.wanted, NEAR_RTT_US));
         drop(sessions);
         // One lane speaks for all: they are asked for the same.
         applied.retain(|applied| hello.lane == 0 && applied.falls_short);

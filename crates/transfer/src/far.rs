@@ -23,6 +23,7 @@ use crate::probe;
 use crate::receiver::{self, ReceiverJob};
 use crate::sender::{self, SenderJob};
 use crate::session::{self, LaneKeeper};
+use crate::tuning;
 use crate::watch::{Ends, Watch};
 
 /// A peer that started an agent says what it wants within this time.
@@ -244,10 +245,11 @@ impl LaneKeeper for FarKeeper {
 fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redialler>>, tell_reasons: bool) -> Control {
     let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
     let mut terms = terms.clone();
+    let cpus = tuning::cpus_of_smaller(&terms.carriage);
     terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
     let dialler = Arc::new(Dialler::new(terms, candidates));
     let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(START_DEADLINE);
-    match dialler.bring(cpus(), timeout, &|_, _, _| {}) {
+    match dialler.bring(cpus, timeout, &|_, _, _| {}) {
         Ok((lanes, rtt_us)) => {
             *session::lock(redialler) = Some(Redialler::new(dialler, lanes));
             Control::Dialled { lanes, rtt_us }

@@ -17,6 +17,7 @@ use haul_engine::plan;
 use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, dial, policy};
 use haul_wire::control::{Carriage, Control, Dial};
 use haul_wire::lane::{Hello, LaneHello};
+use haul_wire::limits::MAX_LANES;
 
 use crate::channel::{Outbox, SessionEvent};
 use crate::convert;
@@ -92,7 +93,7 @@ impl Dialler {
             let rtt_us = u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX);
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);
-            let mut applied = policy::apply(&socket, &self.terms.wanted());
+            let mut applied = policy::apply(&socket, &self.terms.wanted(), plan::NEAR_RTT_US);
             match greet(socket, &self.terms, lane) {
                 Ok(stream) => {
                     *session::lock(&self.candidates) = vec![address];
@@ -378,7 +379,7 @@ impl LanePlan {
 
     fn inside_ssh(&self, keeper: &Keeper, reasons: &[String]) -> Result<(), String> {
         let over_ssh = self.over_ssh.clone().ok_or("the far side was not reached over ssh")?;
-        let lanes = plan::lanes(self.terms.carriage.lanes, plan::NEAR_RTT_US, self.cpus).lanes;
+        let lanes = self.terms.carriage.lanes.unwrap_or(plan::SSH_LANES).clamp(1, MAX_LANES);
         let first = over_ssh.connect(&self.terms, 0, false).map_err(|error| error.to_string())?;
         let why = if self.only_over_ssh { "asked for".into() } else { reasons.join("; ") };
         self.record_cipher(first.cipher_name());

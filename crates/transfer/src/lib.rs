@@ -55,6 +55,7 @@ pub use error::{Error, Fault};
 pub use event::{Change, Event, ManifestLine, Observer, PathNow, Progress, Report};
 pub use far::{Desk, Grant, Ports, Visit, serve_control, turn_away, turn_away_version};
 pub use haul_engine::attribute::{Cause, Limit, Shares};
+pub use haul_engine::plan::NEAR_RTT_US;
 pub use haul_engine::remedy::{Buffer, End, Host, Remedy};
 pub use haul_sys::process::{is_root, raise_open_file_limit};
 pub use haul_wire::PROTOCOL_VERSION;

@@ -22,7 +22,7 @@ use crate::event::Event;
 use crate::far;
 use crate::job::{Job, Place};
 use crate::lanes::{Keeper, LaneRecord};
-use crate::remote::{self, Remote};
+use crate::remote::{self, Between, Remote};
 use crate::session::{self, Clock, Failure, LaneKeeper, TICK};
 use crate::watch::{Ends, Watch};
 
@@ -67,16 +67,17 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
         (None, true) => identity.public(),
         (_, false) => peer.key(),
     };
+    let between = || Between { path: None, cpus: sender.hello.cpus.min(receiver.hello.cpus) };
     sender.start(
         id,
         key_for(&sender, &receiver),
         Role::Sender { sources: coordinate::source_paths(job) },
         job,
         hash_kept,
-        None,
+        between(),
     );
     let role = Role::Receiver { target: job.target.path.clone() };
-    receiver.start(id, key_for(&receiver, &sender), role, job, hash_kept, None);
+    receiver.start(id, key_for(&receiver, &sender), role, job, hash_kept, between());
     let (source, target) = (sender.place.clone(), receiver.place.clone());
     let hosts = Ends { source: sender.host(), target: receiver.host(), ..Ends::default() };
 

@@ -160,6 +160,13 @@ fn connect_daemon(
     Ok(remote)
 }
 
+/// What the initiator knows of the two ends of a session, and one end alone does not.
+pub(crate) struct Between {
+    pub(crate) path: Option<KnownPath>,
+    /// Of the smaller host.
+    pub(crate) cpus: u16,
+}
+
 impl Remote {
     fn meet(place: &Place, stream: Stream, session: [u8; 16], events: Events) -> Result<Self, Error> {
         let channel = Channel::open(stream, events.sender(), PING_EVERY)
@@ -199,11 +206,12 @@ impl Remote {
         role: Role,
         job: &Job,
         hash_kept: bool,
-        path: Option<KnownPath>,
+        between: Between,
     ) {
         let selection = convert::selection(&job.selection, hash_kept);
         let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.hello));
-        let carriage = control::Carriage { path, ..carriage };
+        let Between { path, cpus } = between;
+        let carriage = control::Carriage { path, cpus, ..carriage };
         let start = Start { session, peer_key: peer_key.0, role, selection, carriage };
         self.channel.outbox().send(Control::Start(start));
     }

@@ -99,3 +99,55 @@ pub(crate) fn add(total: &mut LaneTime, lane: &LaneTime) {
     total.idle_us += lane.idle_us;
     total.rate_us += lane.rate_us;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn each_lap_counts_for_what_it_waited_for_and_leave_for_nothing() {
+        let mut stopwatch = Stopwatch::start();
+        let start = stopwatch.at;
+        let causes = [Waiting::Storage, Waiting::Network, Waiting::Work, Waiting::Rate];
+        let parts = |time: LaneTime| [time.storage_us, time.network_us, time.idle_us, time.rate_us];
+        for (lap, cause) in (1..).zip(causes) {
+            // Moments that have not come yet: nobody has to wait for them.
+            stopwatch.lap_until(cause, start + SECOND * lap);
+            let time = stopwatch.take();
+            assert_eq!(parts(time).iter().sum::<u64>() + time.cpu_us, 1_000_000, "{cause:?}: {time:?}");
+            let most = parts(time).into_iter().enumerate().max_by_key(|(_, us)| *us).map(|(at, _)| at);
+            assert_eq!(most, Some(lap as usize - 1), "{cause:?}: {time:?}");
+        }
+        stopwatch.lap_until(Waiting::Leave, start + SECOND * 10);
+        assert_eq!(parts(stopwatch.take()), [0; 4]);
+    }
+
+    #[test]
+    fn a_moment_before_the_last_lap_ends_none() {
+        let mut stopwatch = Stopwatch::start();
+        let start = stopwatch.at;
+        stopwatch.lap_until(Waiting::Storage, start + SECOND);
+        let before = stopwatch.time();
+        stopwatch.lap_until(Waiting::Network, start);
+        assert_eq!(stopwatch.time(), before);
+        stopwatch.lap_until(Waiting::Network, start + SECOND * 2);
+        let time = stopwatch.time();
+        assert_eq!(time.storage_us + time.network_us + time.cpu_us, 2_000_000, "no time is lost, none counts twice");
+    }
+
+    #[test]
+    fn a_unit_that_is_long_in_coming_was_not_on_its_way() {
+        let check = |ago: Duration, is_end, is_network: bool| {
+            let mut stopwatch = Stopwatch::start();
+            stopwatch.at = stopwatch.at.checked_sub(ago).expect("the machine has run for some seconds");
+            stopwatch.lap_next_unit(is_end);
+            let time = stopwatch.time();
+            assert_eq!(time.network_us > time.idle_us, is_network, "{ago:?}, end {is_end}: {time:?}");
+        };
+        check(UNIT_ON_ITS_WAY_MAX / 2, false, true);
+        check(UNIT_ON_ITS_WAY_MAX * 2, false, false);
+        check(UNIT_ON_ITS_WAY_MAX / 2, true, false);
+    }
+}

@@ -26,11 +26,13 @@ const BBR: &str = "bbr";
 /// Tunes the lanes of one sender.
 pub(crate) struct Tuning {
     wishes: Wishes,
+    /// Processors of the smaller host.
+    cpus: u16,
     /// What earlier jobs found of the path is looked up with the first lane, which says where it leads.
     remembers: bool,
     /// From the first lane on that runs over TCP.
     tuner: Option<Tuner>,
-    lanes: Vec<(u16, Probe)>,
+    lanes: Vec<Lane>,
     advice: Option<Advice>,
     /// The bound of each lane, in bytes per second.
     paced_to: Option<u64>,
@@ -38,6 +40,31 @@ pub(crate) struct Tuning {
     sampled_at: Instant,
     told_at: Instant,
     was_refused: bool,
+}
+
+/// A lane that is sampled.
+struct Lane {
+    number: u16,
+    probe: Probe,
+    delivered: Delivered,
+}
+
+/// Bytes that arrived, from the kernel's count of segments. The count wraps around, and segments change their size with the path, so each
+/// step counts with the size of its own.
+#[derive(Clone, Copy, Debug, Default)]
+struct Delivered {
+    segments: u32,
+    bytes: u64,
+}
+
+impl Delivered {
+    /// All bytes up to this count.
+    fn up_to(&mut self, segments: u32, segment_bytes: u32) -> u64 {
+        let step = segments.wrapping_sub(self.segments);
+        self.segments = segments;
+        self.bytes = self.bytes.saturating_add(u64::from(step) * u64::from(segment_bytes));
+        self.bytes
+    }
 }
 
 /// What a turn of the loop brought.
@@ -56,6 +83,7 @@ impl Tuning {
         let now = Instant::now();
         Self {
             wishes: wishes(carriage),
+            cpus: cpus_of_smaller(carriage),
             remembers: false,
             tuner: None,
             lanes: Vec::new(),
@@ -82,16 +110,19 @@ impl Tuning {
             self.wishes.remembered = known.as_ref().map(remembered);
         }
         let wishes = &self.wishes;
-        let tuner = self.tuner.get_or_insert_with(|| Tuner::new(wishes.clone(), info.rtt_us, far::cpus()));
+        let tuner = self.tuner.get_or_insert_with(|| Tuner::new(wishes.clone(), info.rtt_us, self.cpus));
         let advice = self.advice.get_or_insert_with(|| tuner.first());
         // What the lane has now is good enough until the next sample.
         let _ = choose_congestion_control(&probe, advice).and_then(|()| probe.set_max_pacing_rate(self.paced_to));
-        self.lanes.push((lane, probe));
-        self.lanes.sort_unstable_by_key(|(lane, _)| *lane);
+        if let Some(granted) = probe.congestion_control() {
+            tuner.on_granted(&granted);
+        }
+        self.lanes.push(Lane { number: lane, probe, delivered: Delivered::default() });
+        self.lanes.sort_unstable_by_key(|lane| lane.number);
     }
 
     pub(crate) fn lane_down(&mut self, lane: u16) {
-        self.lanes.retain(|(other, _)| *other != lane);
+        self.lanes.retain(|other| other.number != lane);
     }
 
     /// Samples when it is time, and applies what follows. `has_more_work`: units wait that no lane carries.
@@ -103,7 +134,7 @@ impl Tuning {
         self.sampled_at = now;
         let Some(tuner) = &mut self.tuner else { return Turn::default() };
         let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
-        let lanes: Vec<LaneReading> = self.lanes.iter().filter_map(|(lane, probe)| reading(*lane, probe)).collect();
+        let lanes: Vec<LaneReading> = self.lanes.iter_mut().filter_map(reading).collect();
         let sample = Sample { at_us, lanes, has_more_work };
         let advice = tuner.on_sample(&sample);
         let mut turn = Turn::default();
@@ -126,16 +157,16 @@ impl Tuning {
             return;
         }
         self.paced_to = per_lane;
-        for (_, probe) in &self.lanes {
+        for lane in &self.lanes {
             // A lane that just ended is bounded by nothing any more.
-            let _ = probe.set_max_pacing_rate(per_lane);
+            let _ = lane.probe.set_max_pacing_rate(per_lane);
         }
     }
 
     /// The lanes that rest when so many carry data: those with the highest numbers.
     pub(crate) fn resting(&self) -> Vec<u16> {
         let active = self.advice.as_ref().map_or(usize::MAX, |advice| usize::from(advice.lanes));
-        self.lanes.iter().skip(active).map(|(lane, _)| *lane).collect()
+        self.lanes.iter().skip(active).map(|lane| lane.number).collect()
     }
 
     /// The path, for the report.
@@ -149,8 +180,12 @@ impl Tuning {
     fn apply(&mut self, advice: Advice, turn: &mut Turn) {
         let before = self.advice.replace(advice.clone());
         let mut refused = None;
-        for (_, probe) in &self.lanes {
-            refused = choose_congestion_control(probe, &advice).err().or(refused);
+        for lane in &self.lanes {
+            refused = choose_congestion_control(&lane.probe, &advice).err().or(refused);
+        }
+        let granted = self.lanes.first().and_then(|lane| lane.probe.congestion_control());
+        if let (Some(tuner), Some(granted)) = (&mut self.tuner, granted) {
+            tuner.on_granted(&granted);
         }
         let changed = |part: fn(&Advice) -> String| {
             let now = part(&advice);
@@ -194,6 +229,12 @@ fn wishes(carriage: &Carriage) -> Wishes {
     }
 }
 
+/// Processors of the smaller of both hosts. Without the word of an initiator only this one is known.
+pub(crate) fn cpus_of_smaller(carriage: &Carriage) -> u16 {
+    let told = if carriage.cpus > 0 { carriage.cpus } else { u16::MAX };
+    far::cpus().min(told)
+}
+
 fn choose_congestion_control(probe: &Probe, advice: &Advice) -> std::io::Result<()> {
     match &advice.congestion_control {
         Some(name) if probe.congestion_control().as_ref() != Some(name) => probe.set_congestion_control(name),
@@ -202,18 +243,19 @@ fn choose_congestion_control(probe: &Probe, advice: &Advice) -> std::io::Result<
 }
 
 /// `None` when the lane does not run over TCP, or has just ended.
-fn reading(lane: u16, probe: &Probe) -> Option<LaneReading> {
+fn reading(lane: &mut Lane) -> Option<LaneReading> {
+    let Lane { number, probe, delivered } = lane;
     let info = probe.tcp_info()?;
     let mss_bytes = u64::from(info.snd_mss_bytes);
     let acked_bytes = info.bytes_acked.unwrap_or(0);
     Some(LaneReading {
-        lane,
+        lane: *number,
         rtt_us: info.rtt_us,
         rtt_min_us: info.rtt_min_us.unwrap_or(info.rtt_us),
         mss_bytes: info.snd_mss_bytes,
         cwnd_bytes: u64::from(info.snd_cwnd) * mss_bytes,
         acked_bytes,
-        delivered_bytes: info.delivered.map_or(acked_bytes, |count| u64::from(count) * mss_bytes),
+        delivered_bytes: info.delivered.map_or(acked_bytes, |segments| delivered.up_to(segments, info.snd_mss_bytes)),
         sent_bytes: info.bytes_sent.unwrap_or(0),
         resent_bytes: info.bytes_retrans.unwrap_or(0),
         unsent_bytes: u64::from(info.notsent_bytes.unwrap_or(0)),
@@ -259,4 +301,59 @@ fn remembered(known: &KnownPath) -> Remembered {
 
 fn chose(what: &str, choice: String, reason: &str) -> Notice {
     Notice::Chose { what: what.to_owned(), choice, reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use haul_net::Stream;
+
+    use super::*;
+
+    /// A lane over loopback, as the side that sends samples it, and its other end.
+    fn lane() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (Stream::plain_tcp(near), listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn the_smaller_host_decides_how_many_processors_there_are() {
+        let of = |cpus| Tuning::new(&Carriage { cpus, ..Carriage::default() }).cpus;
+        assert_eq!(of(1), 1, "the other one has a single processor");
+        assert_eq!((of(0), of(u16::MAX)), (far::cpus(), far::cpus()), "nothing is known of the other, or it has more");
+    }
+
+    #[test]
+    fn the_report_has_the_congestion_control_that_the_lanes_have() {
+        let (stream, _other) = lane();
+        let asked = Some("no-such-thing".to_owned());
+        let mut tuning = Tuning::new(&Carriage { congestion_control: asked, ..Carriage::default() });
+        tuning.lane_up(0, stream.probe(), None);
+        assert_eq!(Some(tuning.summary().congestion_control), stream.probe().congestion_control());
+    }
+
+    #[test]
+    fn lanes_with_the_highest_numbers_rest_and_those_that_ended_do_not() {
+        let (streams, _others): (Vec<_>, Vec<_>) = (0..4).map(|_| lane()).unzip();
+        let mut tuning = Tuning::new(&Carriage { lanes: Some(2), ..Carriage::default() });
+        for (number, stream) in [3, 0, 2, 1].into_iter().zip(&streams) {
+            tuning.lane_up(number, stream.probe(), None);
+        }
+        assert_eq!(tuning.resting(), [2, 3]);
+        tuning.lane_up(3, streams[0].probe(), None);
+        assert_eq!(tuning.resting(), [2, 3], "dialled again it is the same lane");
+        tuning.lane_down(0);
+        assert_eq!(tuning.resting(), [3]);
+    }
+
+    #[test]
+    fn what_arrived_counts_on_when_the_count_wraps_around_or_segments_change_their_size() {
+        let mut delivered = Delivered { segments: u32::MAX - 9, bytes: 5_000 };
+        assert_eq!(delivered.up_to(u32::MAX, 1_000), 5_000 + 9_000);
+        assert_eq!(delivered.up_to(20, 1_000), 14_000 + 21_000, "the count wrapped around");
+        assert_eq!(delivered.up_to(21, 500), 35_000 + 500, "what arrived before keeps its size");
+        assert_eq!(delivered.up_to(21, 9_000), 35_500, "nothing arrived");
+    }
 }

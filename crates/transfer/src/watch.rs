@@ -390,6 +390,7 @@ pub(crate) fn asked(job: &Job) -> Asked {
         compress: carriage.compress,
         checksum: selection.checksum,
         no_flush: !selection.flush,
+        window_bytes: carriage.window_bytes,
     }
 }
 

@@ -243,6 +243,8 @@ pub struct Carriage {
     pub lanes: Option<u16>,
     /// What an earlier job found of this path, in this direction.
     pub path: Option<KnownPath>,
+    /// Processors of the smaller of the two hosts, as the initiator knows them; 0: it does not.
+    pub cpus: u16,
 }
 
 /// Asks an agent to bring the lanes.

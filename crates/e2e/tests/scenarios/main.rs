@@ -12,6 +12,7 @@ mod filters;
 mod forms;
 mod host_to_host;
 mod lanes;
+mod limits;
 mod memory;
 mod probe;
 mod resume;

@@ -17,7 +17,7 @@ fn tune(args: &[&str]) -> Outcome {
 fn says_what_this_host_should_be_set_to_and_why() {
     needs!(Haul);
     let table = tune(&["--rate", "1Gbit", "--rtt", "228ms"]).expect(code::OK);
-    for words in ["28.5 MB under way", RMEM, "one connection, receiving", "64 lanes"] {
+    for words in ["28.5 MB under way", RMEM, "one connection, receiving", "128 lanes"] {
         assert!(table.stdout_text().contains(words), "{words}\n{table}");
     }
     // Without flags something is assumed, and said.

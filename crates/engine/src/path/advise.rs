@@ -65,6 +65,8 @@ pub struct Tuner {
     estimator: Estimator,
     pacer: Pacer,
     lanes: LaneCount,
+    /// In the last sample: those that are there, resting ones too.
+    connected: u16,
     held: Held,
     /// Of the lanes, as far as we know.
     congestion_control: String,
@@ -129,6 +131,7 @@ impl Tuner {
             estimator,
             pacer,
             lanes,
+            connected: 0,
             held: Held::new(),
             congestion_control,
             congestion_control_reason,
@@ -145,7 +148,8 @@ impl Tuner {
 
     /// Takes a sample in; `Some` when something shall change.
     pub fn on_sample(&mut self, sample: &Sample) -> Option<Advice> {
-        let step = self.steps.to(sample)?;
+        self.connected = u16::try_from(sample.lanes.len()).unwrap_or(u16::MAX);
+        let step = self.steps.to(sample, self.given.lanes)?;
         let now = &self.estimator.now;
         if self.silence.on_step(&step, now.rtt_us, now.rtt_min_us) {
             self.estimator.on_disturbed_step(&step);
@@ -173,6 +177,22 @@ impl Tuner {
         self.changed()
     }
 
+    /// The congestion control that the lanes have, read back from them when they came and when advice was carried out. What was
+    /// refused once is not asked for again.
+    pub fn on_granted(&mut self, congestion_control: &str) {
+        if self.congestion_control == congestion_control {
+            return;
+        }
+        if self.is_switched {
+            (self.is_switched, self.switches) = (false, SWITCHES_MAX);
+            self.congestion_control_reason = REFUSED_REASON;
+        } else if self.wishes.congestion_control.is_none() && self.switches == 0 {
+            // The path to this peer may have one of its own (ip-route(8), congctl), or our policy for near ones.
+            self.wishes.host_congestion_control = congestion_control.to_string();
+        }
+        self.congestion_control = congestion_control.to_string();
+    }
+
     /// What is known of the path.
     pub fn estimate(&self) -> &Estimate {
         &self.estimator.now
@@ -186,9 +206,13 @@ impl Tuner {
             rtt_min_us: now.rtt_min_us,
             queueing_us: self.held.queueing_us(),
             resent_ppm: u32::try_from(resent).unwrap_or(u32::MAX),
-            capacity_bytes_per_s: now.capacity_bytes_per_s,
+            capacity_bytes_per_s: match now.confidence {
+                // What an earlier job found was not seen in this one.
+                Confidence::Remembered => self.estimator.best_rate_bytes_per_s,
+                Confidence::None | Confidence::AtLeast | Confidence::Measured => now.capacity_bytes_per_s,
+            },
             window_bytes: now.window_bytes,
-            lanes: self.lanes.lanes,
+            lanes: self.carrying_lanes(),
             congestion_control: self.congestion_control.clone(),
             rate_variation_permille: self.held.rate_variation_permille(),
             time: self.held.time,
@@ -201,13 +225,25 @@ impl Tuner {
         let now = &self.estimator.now;
         let is_known =
             matches!(now.confidence, Confidence::AtLeast | Confidence::Measured) && now.phase == Phase::Steady;
-        (is_known && !self.is_near && !self.pacer.is_contended()).then(|| Remembered {
-            rtt_min_us: now.rtt_min_us,
-            capacity_bytes_per_s: now.capacity_bytes_per_s,
-            lanes: self.lanes.lanes,
-            random_loss_ppm: now.random_loss_ppm,
-            congestion_control: self.congestion_control.clone(),
-        })
+        let is_of_source = now.confidence == Confidence::AtLeast && self.estimator.best_is_of_source;
+        // A rate that the user set says nothing about the path beyond it.
+        let is_of_limit =
+            self.wishes.rate_bytes_per_s.is_some_and(|rate| now.capacity_bytes_per_s >= scaled(rate, RATE_REACHED));
+        let has_lanes = self.carrying_lanes() > 0;
+        (is_known && has_lanes && !is_of_source && !is_of_limit && !self.is_near && !self.pacer.is_contended()).then(
+            || Remembered {
+                rtt_min_us: now.rtt_min_us,
+                capacity_bytes_per_s: now.capacity_bytes_per_s,
+                lanes: self.carrying_lanes(),
+                random_loss_ppm: now.random_loss_ppm,
+                congestion_control: self.congestion_control.clone(),
+            },
+        )
+    }
+
+    /// As many as are advised, or all that there are.
+    fn carrying_lanes(&self) -> u16 {
+        self.lanes.lanes.min(self.connected)
     }
 
     /// The connect took long for another reason, such as a busy host: the path is near after all.
@@ -216,7 +252,7 @@ impl Tuner {
         let (lanes, reason) = match self.wishes.lanes {
             Some(_) => (self.lanes.lanes, self.lanes.reason),
             None => {
-                let near = plan::lanes(None, self.estimator.now.rtt_min_us, self.cpus);
+                let near = plan::near_lanes(None, self.cpus);
                 (near.lanes, near.reason)
             }
         };
@@ -229,7 +265,9 @@ impl Tuner {
     }
 
     fn pacer_on_step(&mut self, step: &Step) {
-        if !self.is_near {
+        if self.is_near {
+            self.pacer.watch_queue(step, &self.estimator);
+        } else {
             self.pacer.on_step(step, &self.estimator);
         }
     }
@@ -301,20 +339,19 @@ impl Tuner {
             now.capacity_bytes_per_s = self.estimator.best_rate_bytes_per_s;
             now.confidence = now.confidence.max(Confidence::AtLeast);
         }
-        now.bdp_bytes = super::estimate::bytes_in(now.capacity_bytes_per_s, u64::from(now.rtt_min_us));
         let levels = Levels::of(&self.estimator);
         let is_full = self.pacer.is_full(&self.estimator);
         let now = &mut self.estimator.now;
         now.limit = if now.contended {
             Limit::Contention
+        } else if now.source_permille > 500 {
+            Limit::Source
         } else if is_full || levels.queueing_us > levels.high_us {
             Limit::Capacity
         } else if now.receive_window_permille > 500 {
             Limit::ReceiveWindow
         } else if now.send_buffer_permille > 500 {
             Limit::SendBuffer
-        } else if now.source_permille > 500 {
-            Limit::Source
         } else if now.random_loss_ppm > 0 && now.phase == Phase::Steady {
             Limit::Loss
         } else {
@@ -375,7 +412,7 @@ fn first_lanes(
         return (asked.clamp(1, MAX_LANES), "asked for");
     }
     if rtt_us < NEAR_RTT_US {
-        let near = plan::lanes(None, rtt_us, cpus);
+        let near = plan::near_lanes(None, cpus);
         return (near.lanes, near.reason);
     }
     let usual = at_start(rtt_us);
@@ -406,5 +443,8 @@ const RAMP_US_MIN: u64 = 300_000;
 /// Over two round trips; slow start would give 4.
 const RAMP_GROWTH: f64 = 1.25;
 const NEAR_REASON: &str = "near path: the processors are the limit";
+const REFUSED_REASON: &str = "the host does not grant another one";
 const RATE_MARGIN: f64 = 1.05;
+/// What is found from here on is the rate limit: pacing and lanes that repair losses fall short of it by some percent.
+const RATE_REACHED: f64 = 0.9;
 const RATE_REASON: &str = "the rate limit that was asked for, spread evenly";

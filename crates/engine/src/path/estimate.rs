@@ -23,8 +23,6 @@ pub struct Estimate {
     pub rtt_us: u32,
     /// Time that packets stand in queues now: smoothed round-trip time less the smallest.
     pub queueing_us: u32,
-    /// Bandwidth-delay product: what is under way when the path is full and no queue stands.
-    pub bdp_bytes: u64,
     /// Most bytes one lane had under way when its send buffer or the receive window held it; 0 while that never happened.
     pub window_bytes: u64,
     /// Lost while no queue stood, of a million bytes sent then.
@@ -37,7 +35,8 @@ pub struct Estimate {
     pub receive_window_permille: u16,
     /// The same for the send buffer.
     pub send_buffer_permille: u16,
-    /// The same for lanes that waited for data of the source.
+    /// Share of the time of lanes that carry data, in parts per thousand, in which they had none to send, lately: what is delivered
+    /// then is what the source gives, and says nothing about the path.
     pub source_permille: u16,
     /// Lanes that were busy lately.
     pub busy_lanes: u16,
@@ -97,6 +96,8 @@ pub(super) struct Estimator {
     losses_halved_at_us: u64,
     pub(super) mss_bytes: u32,
     pub(super) best_rate_bytes_per_s: u64,
+    /// The best rate was as much as the source gave.
+    pub(super) best_is_of_source: bool,
     pub(super) resent_bytes: u64,
     pub(super) sent_bytes: u64,
 }
@@ -111,7 +112,8 @@ struct Past {
     busy_us: u64,
     receive_window_us: u64,
     send_buffer_us: u64,
-    source_us: u64,
+    lanes_us: u64,
+    starved_us: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -155,6 +157,7 @@ impl Estimator {
             losses_halved_at_us: 0,
             mss_bytes: MSS_USUAL_BYTES,
             best_rate_bytes_per_s: 0,
+            best_is_of_source: false,
             resent_bytes: 0,
             sent_bytes: 0,
         }
@@ -180,14 +183,43 @@ impl Estimator {
         let now = &mut self.now;
         now.busy_lanes = u16::try_from(step.lanes.len()).unwrap_or(u16::MAX);
         now.rate_bytes_per_s = rate_of(&self.recent, 0, (2 * rtt_us).max(RATE_US_MIN)).unwrap_or(0);
-        if let Some(rate) = rate_of(&self.recent, 0, (3 * rtt_us).max(BEST_RATE_US_MIN)) {
-            self.best_rate_bytes_per_s = self.best_rate_bytes_per_s.max(rate);
+        let [busy, receive_window, send_buffer, lanes, starved] = self.shares_over((3 * rtt_us).max(RATE_US_MIN));
+        self.now.receive_window_permille = permille(receive_window, busy);
+        self.now.send_buffer_permille = permille(send_buffer, busy);
+        self.now.source_permille = permille(starved, lanes);
+        let best = rate_of(&self.recent, 0, (3 * rtt_us).max(BEST_RATE_US_MIN));
+        if let Some(rate) = best.filter(|rate| *rate > self.best_rate_bytes_per_s) {
+            (self.best_rate_bytes_per_s, self.best_is_of_source) = (rate, self.is_source_limited());
         }
-        let [busy, receive_window, send_buffer, source] = self.shares_over((3 * rtt_us).max(RATE_US_MIN));
-        let permille = |us: u64| u16::try_from(us.saturating_mul(1000) / busy.max(1)).unwrap_or(1000).min(1000);
-        self.now.receive_window_permille = permille(receive_window);
-        self.now.send_buffer_permille = permille(send_buffer);
-        self.now.source_permille = permille(source);
+    }
+
+    /// Lanes wait for data so often that the rate is the source's. Such a rate may show that a path carries more than was thought,
+    /// never that it carries no more (draft-cardwell-iccrg-delivery-rate-estimation, application-limited samples), and a queue
+    /// that stands meanwhile is a burst, or somebody else's.
+    ///
+    /// In the last step alone it counts, too: the first burst of a slow source stands in a queue before the lanes have waited once.
+    pub(super) fn is_source_limited(&self) -> bool {
+        let [.., lanes, starved] = self.shares_over(1);
+        self.now.source_permille > SOURCE_PERMILLE || permille(starved, lanes) > SOURCE_PERMILLE
+    }
+
+    /// Losses without a queue keep the lanes slower than they have been. What stands then is not theirs: acknowledgements that a busy
+    /// host delays, or others.
+    pub(super) fn is_loss_limited(&self) -> bool {
+        let now = &self.now;
+        now.phase == Phase::Steady
+            && now.random_loss_ppm > 0
+            && now.rate_bytes_per_s < scaled(self.best_rate_bytes_per_s, SLOWED_BY_LOSS)
+    }
+
+    /// The lanes double, or have just done so: in the ramp, and after a bound was lifted.
+    pub(super) fn grows(&self) -> bool {
+        let span_us = (2 * u64::from(self.now.rtt_us)).max(RATE_US_MIN);
+        let has_grown = match (self.rate(0, span_us), self.rate(span_us, span_us)) {
+            (Some(now), Some(before)) => now > scaled(before, GROWTH),
+            _ => true,
+        };
+        self.now.phase == Phase::Ramp || has_grown
     }
 
     /// Mean rate in bytes per second over `span_us` that ended `ago_us` ago; `None` while less was seen.
@@ -283,7 +315,8 @@ impl Estimator {
                 let is_held = lane.send_buffer_full && !lane.receive_window_full;
                 if is_held { lane.busy_us.saturating_sub(lane.receive_window_us) } else { 0 }
             }),
-            source_us: sum(&|lane| if lane.wants_data { lane.busy_us } else { 0 }),
+            lanes_us: step.lanes_us,
+            starved_us: step.starved_us,
         };
         if self.recent.len() == STEPS_KEPT {
             self.recent.pop_front();
@@ -291,12 +324,13 @@ impl Estimator {
         self.recent.push_back(past);
     }
 
-    /// Busy time of the lanes over the last `span_us`, and of it: held by receive window, send buffer, source.
-    fn shares_over(&self, span_us: u64) -> [u64; 4] {
+    /// Busy time of the lanes over the last `span_us`, and of it: held by receive window, send buffer; all time of lanes that carry
+    /// data, and of it: without data.
+    fn shares_over(&self, span_us: u64) -> [u64; 5] {
         let mut left = span_us;
-        let mut sums = [0u64; 4];
+        let mut sums = [0u64; 5];
         for past in self.recent.iter().rev() {
-            let parts = [past.busy_us, past.receive_window_us, past.send_buffer_us, past.source_us];
+            let parts = [past.busy_us, past.receive_window_us, past.send_buffer_us, past.lanes_us, past.starved_us];
             for (sum, part) in sums.iter_mut().zip(parts) {
                 *sum = sum.saturating_add(part);
             }
@@ -323,6 +357,11 @@ fn rate_of(recent: &VecDeque<Past>, ago_us: u64, span_us: u64) -> Option<u64> {
         }
     }
     None
+}
+
+/// A share of a time.
+fn permille(us: u64, of_us: u64) -> u16 {
+    u16::try_from(us.saturating_mul(1000) / of_us.max(1)).unwrap_or(1000).min(1000)
 }
 
 /// Bytes per second.
@@ -362,6 +401,13 @@ pub(super) fn cube_root(value: f64) -> f64 {
     root
 }
 
+/// Lanes that the network holds have next to nothing of this; a slow source that gives in bursts leaves them without data for half
+/// of the time and more.
+const SOURCE_PERMILLE: u16 = 250;
+/// Over two round trips; slow start gives 4, and what grows after a loss less.
+const GROWTH: f64 = 1.25;
+/// Share of the best rate below which lanes that lose packets are slow for that.
+const SLOWED_BY_LOSS: f64 = 0.7;
 /// Ring of steps: at 100 ms each, three round trips of 4 s.
 const STEPS_KEPT: usize = 128;
 /// A rate over less than this says more about bursts than about the path.

@@ -63,14 +63,15 @@ impl Held {
         let time = &mut self.time;
         add(&mut time.receive_window_us, lane.receive_window_us);
         let rest_us = lane.busy_us.saturating_sub(lane.receive_window_us);
-        let levels = Levels::of(estimator);
         let share = pacer.bound_bytes_per_s().unwrap_or(u64::MAX) / u64::from(now.busy_lanes.max(1));
         let is_paced = super::estimate::per_second(lane.delivered_bytes, step.us) >= scaled(share, PACED);
         if now.phase == Phase::Ramp && !lane.send_buffer_full && !lane.wants_data {
             add(&mut time.ramp_us, rest_us);
+        } else if lane.wants_data && estimator.is_source_limited() {
+            // Not the network's.
         } else if now.contended {
             add(&mut time.contention_us, rest_us);
-        } else if levels.queueing_us > levels.high_us || is_paced {
+        } else if pacer.has_standing_queue() || is_paced {
             add(&mut time.capacity_us, rest_us);
         } else if lane.receive_window_full {
             add(&mut time.receive_window_us, rest_us);
@@ -80,8 +81,11 @@ impl Held {
             // Not the network's.
         } else if now.random_loss_ppm > 0 {
             add(&mut time.loss_us, rest_us);
-        } else if pacer.is_full(estimator) || now.congestion_loss_ppm > 0 {
+        } else if pacer.is_full(estimator) || has_short_queue(estimator) {
             add(&mut time.capacity_us, rest_us);
+        } else if now.congestion_loss_ppm > 0 {
+            // Jitter stood beside the losses, and no queue stands: a full link would have one.
+            add(&mut time.loss_us, rest_us);
         } else {
             add(&mut time.latency_us, rest_us);
         }
@@ -152,6 +156,16 @@ impl Histogram {
         u32::try_from(low + (1 << shift) / 2).unwrap_or(u32::MAX)
     }
 }
+
+/// A queue may be too short to be held against anybody, because the kernel lets no more of a connection wait at its own device (TCP small
+/// queues, `tcp_limit_output_bytes`), and yet hold the lanes: one that all samples show, and that takes longer than the way itself.
+fn has_short_queue(estimator: &Estimator) -> bool {
+    let levels = Levels::of(estimator);
+    !estimator.is_source_limited() && levels.least_us > levels.low_us.min(estimator.now.rtt_min_us.max(QUEUE_US_MIN))
+}
+
+/// Less is what a busy host adds to a round trip.
+const QUEUE_US_MIN: u32 = 500;
 
 /// A lane that delivers so much of its share of the bound is held by the bound.
 const PACED: f64 = 0.85;

@@ -131,7 +131,7 @@ impl LaneCount {
         }
         self.next_us = step.at_us.saturating_add((levels.rtt_us).max(DECIDE_US_MIN));
         // Lanes without work say nothing about the path, and new ones would find none.
-        if !step.has_more_work || now.source_permille > 500 || now.busy_lanes < self.lanes / 10 * 9 {
+        if !step.has_more_work || now.source_permille > 500 || has_idle_lanes(now.busy_lanes, self.lanes) {
             self.plenty_since_us = None;
             return;
         }
@@ -316,6 +316,11 @@ fn is_ramp_short_of_lanes(step: &Step, estimator: &Estimator, levels: Levels, la
         && filled.count() > usize::from(lanes / 2)
 }
 
+/// More than a tenth of the lanes had nothing under way.
+fn has_idle_lanes(busy_lanes: u16, lanes: u16) -> bool {
+    u32::from(busy_lanes) * 10 < u32::from(lanes) * 9
+}
+
 /// Time over which the rate of lanes that repair losses now and then is a fair one.
 fn steady_us(estimator: &Estimator) -> u64 {
     (4 * u64::from(estimator.now.rtt_us)).max(STEADY_US_MIN)
@@ -388,6 +393,14 @@ const VERDICT_US_MAX: u64 = 960_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_lanes_have_idle_ones_as_many_have() {
+        for (lanes, busy_lanes) in [(2, 1), (8, 7), (9, 8), (10, 8), (19, 17), (128, 115), (u16::MAX, 0)] {
+            assert!(has_idle_lanes(busy_lanes, lanes), "{busy_lanes} of {lanes}");
+            assert!(!has_idle_lanes(lanes - lanes / 10, lanes), "{lanes}");
+        }
+    }
 
     #[test]
     fn cubic_under_loss_is_as_slow_as_the_rfc_says() {

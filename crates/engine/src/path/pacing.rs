@@ -12,6 +12,9 @@
 //!
 //! While a queue stands the link is full whatever we do, so that draining costs nothing until the queue is empty. Several
 //! lanes of any congestion control keep a queue; a common bound just below the capacity keeps none.
+//!
+//! What is delivered while the lanes wait for their source is the source's rate: it may raise a capacity, and neither lowers one nor
+//! finds one.
 
 use alloc::vec::Vec;
 
@@ -136,6 +139,11 @@ impl Pacer {
         }
     }
 
+    /// A queue stands, for longer than a burst does.
+    pub(super) fn has_standing_queue(&self) -> bool {
+        self.standing_us >= STANDING_US_MIN
+    }
+
     /// A queue is being drained: what the path carries will be known when it is empty.
     pub(super) fn is_draining(&self) -> bool {
         matches!(self.state, State::Draining(_))
@@ -159,15 +167,10 @@ impl Pacer {
         if step.delivered_bytes == 0 {
             return;
         }
+        self.watch_queue(step, estimator);
         let levels = Levels::of(estimator);
-        if levels.queueing_us > levels.high_us {
-            self.standing_us = self.standing_us.saturating_add(step.us);
-            self.standing_delivered_bytes = self.standing_delivered_bytes.saturating_add(step.delivered_bytes);
-        } else {
-            (self.standing_us, self.standing_delivered_bytes) = (0, 0);
-        }
         match self.state {
-            State::Free => self.free(step, levels),
+            State::Free => self.free(step, estimator, levels),
             State::Draining(drain) => self.draining(step, estimator, levels, drain),
             State::Holding(hold) => self.holding(step, estimator, levels, hold),
             State::Contended { until_us } => self.contended(step, estimator, levels, until_us),
@@ -187,12 +190,28 @@ impl Pacer {
         }
     }
 
+    /// All that is done on a near path: how long a queue stands.
+    pub(super) fn watch_queue(&mut self, step: &Step, estimator: &Estimator) {
+        let levels = Levels::of(estimator);
+        if levels.queueing_us > levels.high_us && may_be_ours(estimator) {
+            self.standing_us = self.standing_us.saturating_add(step.us);
+            self.standing_delivered_bytes = self.standing_delivered_bytes.saturating_add(step.delivered_bytes);
+        } else {
+            (self.standing_us, self.standing_delivered_bytes) = (0, 0);
+        }
+    }
+
     /// While a queue stands the link sends as fast as it can, so what is delivered meanwhile is what it carries, also when the
-    /// lanes still double. Lanes of a far path are paced, so a queue is no burst; it is believed at once, because a round trip later
-    /// twice as much is under way.
-    fn free(&mut self, step: &Step, levels: Levels) {
+    /// lanes still double. Lanes of a far path are paced, so a queue is no burst; while they grow it is believed at once, because a
+    /// round trip later twice as much is under way.
+    fn free(&mut self, step: &Step, estimator: &Estimator, levels: Levels) {
         let is_long = levels.queueing_us > 2 * levels.high_us;
-        if self.standing_us == 0 || (!is_long && self.standing_us < STANDING_US_MIN) {
+        let least_us = match (estimator.grows(), is_long) {
+            (true, true) => 1,
+            (true, false) => STANDING_US_MIN,
+            (false, _) => STANDING_STEADY_US_MIN,
+        };
+        if self.standing_us < least_us {
             return;
         }
         let now = per_second(step.delivered_bytes, step.us);
@@ -224,9 +243,7 @@ impl Pacer {
         let after = (drain.raise, drain.probe_in_us);
         let is_least_new = step.at_us >= drain.least_counts_from_us;
         if levels.queueing_us <= levels.low_us || (is_least_new && levels.least_us <= levels.low_us) {
-            let measured = drain.full_bytes_per_s;
-            let capacity = if measured > 0 { measured } else { drain.capacity_bytes_per_s };
-            self.hold(step.at_us, capacity, after);
+            self.drained(step.at_us, estimator, drain);
             return;
         }
         if step.at_us <= drain.full_from_us {
@@ -238,10 +255,17 @@ impl Pacer {
                 longer.full_from_us = full_from_us;
                 drain = *longer;
             }
-        } else {
+        } else if !estimator.is_source_limited() {
             drain.full_bytes_per_s = drain.full_bytes_per_s.max(estimator.now.rate_bytes_per_s);
         }
         self.state = State::Draining(drain);
+        if estimator.is_source_limited() {
+            // Our own part of the queue goes, whether we hold back or not; what stays is not ours, and tells nothing.
+            if step.at_us > drain.deadline_us {
+                self.drained(step.at_us, estimator, drain);
+            }
+            return;
+        }
         let rate = estimator.now.rate_bytes_per_s.max(1);
         let has_fallen = levels.least_us.saturating_add(drain.least_fall_us) <= drain.queueing_us;
         let obeyed = rate >= scaled(drain.bound_bytes_per_s, REACHED);
@@ -255,6 +279,17 @@ impl Pacer {
                 self.drain(step.at_us, levels, rate.min(drain.capacity_bytes_per_s), after);
             }
         }
+    }
+
+    /// A queue of which the source gave no more than a burst was too short to tell what the path carries.
+    fn drained(&mut self, at_us: u64, estimator: &Estimator, drain: Drain) {
+        let measured = drain.full_bytes_per_s;
+        if measured == 0 && estimator.is_source_limited() {
+            self.state = State::Free;
+            return;
+        }
+        let capacity = if measured > 0 { measured } else { drain.capacity_bytes_per_s };
+        self.hold(at_us, capacity, (drain.raise, drain.probe_in_us));
     }
 
     fn hold(&mut self, at_us: u64, capacity_bytes_per_s: u64, (raise, probe_in_us): (f64, u64)) {
@@ -274,8 +309,8 @@ impl Pacer {
         if at_us.saturating_sub(self.calm_since_us) > CALM_US {
             (self.suspicion, self.retry_us, self.calm_since_us) = (0, RETRY_US_MIN, at_us);
         }
-        let is_probe_queue = hold.probing && levels.queueing_us > levels.probe_us_most();
-        if is_probe_queue || self.standing_us > (levels.rtt_us / 2).max(STANDING_US_MIN) {
+        let is_probe_queue = hold.probing && may_be_ours(estimator) && levels.queueing_us > levels.probe_us_most();
+        if is_probe_queue || self.standing_us > (levels.rtt_us / 2).max(STANDING_STEADY_US_MIN) {
             let standing = per_second(self.standing_delivered_bytes, self.standing_us);
             // A queue that is just there: the link was full in this step, if not before.
             let just_now = per_second(step.delivered_bytes, step.us).max(estimator.now.rate_bytes_per_s);
@@ -348,11 +383,26 @@ impl Pacer {
     }
 }
 
+/// Lanes that wait for their source, or that losses keep slow, make no queue that stands.
+fn may_be_ours(estimator: &Estimator) -> bool {
+    !estimator.is_source_limited() && !estimator.is_loss_limited()
+}
+
 /// Nine of ten lanes are slower: a single one may have been acknowledged in a burst.
 fn fast_lane_bytes_per_s(step: &Step) -> u64 {
     let mut rates: Vec<u64> = step.lanes.iter().map(|lane| per_second(lane.delivered_bytes, step.us)).collect();
     rates.sort_unstable();
     rates.get(rates.len() * 9 / 10).copied().unwrap_or(0)
+}
+
+/// Packets of different lanes meet, whatever the bound: a lane sends them in pairs at least (tcp_min_tso_segs), so that half of the
+/// lanes have one each in the queue. 16 lanes at 20 Mbit/s: 9 ms, which no restraint makes shorter. As long as the rate is not known the
+/// lanes double, and a queue is theirs.
+fn meeting_us(estimator: &Estimator) -> u32 {
+    let now = &estimator.now;
+    let bytes = u64::from(now.busy_lanes).saturating_mul(u64::from(estimator.mss_bytes));
+    let us = bytes.saturating_mul(1_000_000).checked_div(now.rate_bytes_per_s).unwrap_or(0);
+    u32::try_from(us).unwrap_or(u32::MAX).min(MEETING_US_MAX)
 }
 
 /// What is much and what is little on this path.
@@ -370,13 +420,14 @@ pub(super) struct Levels {
 
 impl Levels {
     pub(super) fn of(estimator: &Estimator) -> Self {
-        let high_us = (estimator.now.rtt_min_us / 8).clamp(QUEUE_HIGH_US_MIN, QUEUE_HIGH_US_MAX);
+        let long_us = (estimator.now.rtt_min_us / 8).clamp(QUEUE_HIGH_US_MIN, QUEUE_HIGH_US_MAX);
+        let meeting_us = meeting_us(estimator);
         Self {
             rtt_us: u64::from(estimator.now.rtt_us.max(1)),
             queueing_us: estimator.now.queueing_us,
             least_us: estimator.queueing_over(LEAST_US).0.min(estimator.now.queueing_us),
-            high_us,
-            low_us: high_us / 3,
+            high_us: long_us.max(meeting_us.saturating_mul(2)),
+            low_us: (long_us / 3).max(meeting_us),
         }
     }
 
@@ -395,6 +446,10 @@ const QUEUE_HIGH_US_MIN: u32 = 10_000;
 const QUEUE_HIGH_US_MAX: u32 = 20_000;
 /// Two samples in a row: one may be a burst.
 const STANDING_US_MIN: u64 = 150_000;
+/// Lanes that losses keep slow do not meet for longer than a queue is short.
+const MEETING_US_MAX: u32 = QUEUE_HIGH_US_MIN;
+/// Five samples: once the ramp is over a queue grows slowly, and a busy host delays what comes back for some of them.
+const STANDING_STEADY_US_MIN: u64 = 450_000;
 /// Three samples.
 const LEAST_US: u64 = 250_000;
 /// Share of the capacity that is asked for: 2 % drain a queue of 10 ms in half a second.

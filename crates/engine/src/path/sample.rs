@@ -68,7 +68,8 @@ pub(super) struct LaneStep {
     pub(super) receive_window_full: bool,
     /// The send buffer held the lane back.
     pub(super) send_buffer_full: bool,
-    /// The lane waits for its user and not for the network.
+    /// Nothing waits in its buffer, and no window is full: it waits for its user and not for the network. One that the network holds
+    /// has always something unsent (`TCP_NOTSENT_LOWAT`).
     pub(super) wants_data: bool,
 }
 
@@ -79,6 +80,10 @@ pub(super) struct Step {
     pub(super) us: u64,
     /// Lanes that were busy, in the order of their numbers.
     pub(super) lanes: Vec<LaneStep>,
+    /// Time of all lanes that have carried data and do not rest.
+    pub(super) lanes_us: u64,
+    /// Of it, time without data to send.
+    pub(super) starved_us: u64,
     pub(super) delivered_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) resent_bytes: u64,
@@ -98,8 +103,8 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    /// The step to this sample; `None` for the first one, and when time did not pass.
-    pub(super) fn to(&mut self, sample: &Sample) -> Option<Step> {
+    /// The step to this sample; `None` for the first one, and when time did not pass. Lanes beyond the first `active` rest.
+    pub(super) fn to(&mut self, sample: &Sample, active: u16) -> Option<Step> {
         let lanes = &sample.lanes[..sample.lanes.len().min(usize::from(MAX_LANES))];
         let now: BTreeMap<u16, LaneReading> = lanes.iter().map(|reading| (reading.lane, *reading)).collect();
         let last = core::mem::replace(&mut self.last, now);
@@ -109,12 +114,18 @@ impl Steps {
         }
         let mut step = Step { at_us: sample.at_us, us, has_more_work: sample.has_more_work, ..Step::default() };
         let mut rtts = Vec::new();
-        for reading in self.last.values() {
+        for (at, reading) in self.last.values().enumerate() {
             let rtt_min_us = Some(reading.rtt_min_us).filter(|us| *us > 0);
             step.rtt_min_us =
                 [Some(step.rtt_min_us).filter(|us| *us > 0), rtt_min_us].into_iter().flatten().min().unwrap_or(0);
             step.mss_bytes = step.mss_bytes.max(reading.mss_bytes);
-            let Some(lane) = lane_step(last.get(&reading.lane), reading, us) else { continue };
+            let lane = lane_step(last.get(&reading.lane), reading, us);
+            if at < usize::from(active) && reading.acked_bytes > HANDSHAKE_BYTES_MAX {
+                let busy_us = lane.map_or(0, |lane| if lane.wants_data { 0 } else { lane.busy_us });
+                step.lanes_us = step.lanes_us.saturating_add(us);
+                step.starved_us = step.starved_us.saturating_add(us - busy_us);
+            }
+            let Some(lane) = lane else { continue };
             step.delivered_bytes = step.delivered_bytes.saturating_add(lane.delivered_bytes);
             step.sent_bytes = step.sent_bytes.saturating_add(lane.sent_bytes);
             step.resent_bytes = step.resent_bytes.saturating_add(lane.resent_bytes);
@@ -165,9 +176,12 @@ fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<L
         window_bytes: [buffer_bytes, now.peer_window_bytes].into_iter().filter(|bytes| *bytes > 0).min().unwrap_or(0),
         receive_window_full,
         send_buffer_full,
-        wants_data: now.unsent_bytes == 0 && has_cwnd_left && !fills_buffer && !fills_peer,
+        wants_data: now.unsent_bytes == 0 && !fills_buffer && !fills_peer,
     })
 }
+
+/// A lane that has sent more than a handshake has carried data.
+const HANDSHAKE_BYTES_MAX: u64 = 16_384;
 
 /// Of a send buffer, about this much is data; the rest is the kernel's own bookkeeping. Measured: a buffer of 4 MiB had 2.9 MB
 /// under way.
@@ -197,13 +211,24 @@ mod tests {
     #[test]
     fn a_lane_that_was_dialled_again_counts_from_zero() {
         let mut steps = Steps::default();
-        let sample = |at_us, lanes| Sample { at_us, lanes, has_more_work: true };
-        assert_eq!(steps.to(&sample(0, vec![reading(1, 900, 90)])), None);
-        let step = steps.to(&sample(100, vec![reading(1, 1_000, 190), reading(2, 30, 50)])).unwrap();
+        let mut to = |at_us, lanes| steps.to(&Sample { at_us, lanes, has_more_work: true }, 2);
+        assert_eq!(to(0, vec![reading(1, 900, 90)]), None);
+        let step = to(100, vec![reading(1, 1_000, 190), reading(2, 30, 50)]).unwrap();
         assert_eq!((step.delivered_bytes, step.lanes.len()), (130, 2));
-        let step = steps.to(&sample(200, vec![reading(1, 40, 50)])).unwrap();
+        let step = to(200, vec![reading(1, 40, 50)]).unwrap();
         assert_eq!((step.delivered_bytes, step.us, step.rtt_us), (40, 100, 50_000));
-        assert_eq!(steps.to(&sample(200, vec![])), None, "time did not pass");
+        assert_eq!(to(200, vec![]), None, "time did not pass");
+    }
+
+    #[test]
+    fn a_lane_starves_while_it_has_nothing_to_send_unless_it_rests_or_never_began() {
+        let mut steps = Steps::default();
+        let mut to = |at_us, lanes| steps.to(&Sample { at_us, lanes, has_more_work: true }, 4);
+        let sends = |lane, busy_us| LaneReading { unsent_bytes: 1, ..reading(lane, 100_000, busy_us) };
+        to(0, (1..=6).map(|lane| sends(lane, 100)).collect());
+        let (new, resting) = (reading(4, 500, 100), reading(6, 100_000, 100));
+        let step = to(100, vec![sends(1, 200), sends(2, 160), reading(3, 100_000, 200), new, resting]).unwrap();
+        assert_eq!((step.lanes_us, step.starved_us), (300, 40 + 100));
     }
 
     #[test]

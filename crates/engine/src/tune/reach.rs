@@ -75,5 +75,5 @@ pub(super) const RECEIVED: Share = Share { of: 1, in_all: 2 };
 /// Largest window without window scaling (RFC 7323, 2.1).
 pub(super) const UNSCALED_WINDOW_BYTES: u64 = 65_535;
 
-/// Many lanes: 64 windows of 2.9 MB, what an untuned Linux sends, fill 10 Gbit/s at 148 ms.
-pub const LANES: u64 = 64;
+/// As many lanes as a copy uses unasked.
+pub const LANES: u64 = crate::path::AUTO_LANES_MAX as u64;

@@ -73,7 +73,7 @@ fn one_gbit_over_228_ms_on_a_stock_host() {
     );
     insta::assert_snapshot!(found(&advice, "net.ipv4.tcp_rmem").why, @"1 Gbit/s x 228 ms = 28.5 MB under way; about half of a receive buffer is window, the rest the kernel counts for itself: 2 x 28.5 MB = 57 MB. Now 3.15 MB of window hold one connection to 110 Mbit/s. Advised: up to 64 MiB.");
     insta::assert_snapshot!(found(&advice, "net.ipv4.tcp_wmem").why, @"1 Gbit/s x 228 ms = 28.5 MB under way; about 0.7 of a send buffer is data under way: 28.5 MB / 0.7 = 40.7 MB. Now 2.94 MB under way hold one connection to 103 Mbit/s. Advised: up to 64 MiB.");
-    // What one connection lacks, 64 lanes have.
+    // What one connection lacks, many lanes have.
     assert_eq!(advice.now.sending_one.map(rate_text).as_deref(), Some("103 Mbit/s"));
     assert_eq!(advice.now.sending_lanes, Some(LONG.rate_bytes_per_s));
     assert_eq!(advice.then.sending_one, Some(LONG.rate_bytes_per_s));

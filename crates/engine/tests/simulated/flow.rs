@@ -14,6 +14,15 @@ pub enum Control {
 }
 
 impl Control {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Reno => "reno",
+            Self::Bbr => "bbr",
+            Self::Constant => "none",
+        }
+    }
+
     pub fn named(name: &str) -> Self {
         match name {
             "bbr" => Self::Bbr,
@@ -32,7 +41,11 @@ pub struct Flow {
     pub in_flight: f64,
     /// Lost, known to be, and not sent again yet.
     pub to_repeat: f64,
+    /// What has arrived, behind gaps, too: the kernel's `delivered`.
     pub acked: f64,
+    /// The same when the gap that is open now was torn, and when its repair will have arrived.
+    acked_before_gap: f64,
+    repaired_at_us: u64,
     pub sent: f64,
     pub resent: f64,
     pub busy_us: u64,
@@ -41,6 +54,8 @@ pub struct Flow {
     pub rtt_min_us: f64,
     pub send_window: f64,
     pub receive_window: f64,
+    /// The kernel lets no more of a connection wait at the host's own device (TCP small queues), which no window shows.
+    pub in_flight_most: f64,
     pub pacing: Option<f64>,
     /// The kernel spreads each window over the round trip (`tcp_pacing_ss_ratio`, `tcp_pacing_ca_ratio`).
     pub is_paced: bool,
@@ -108,6 +123,8 @@ impl Flow {
             in_flight: 0.0,
             to_repeat: 0.0,
             acked: 0.0,
+            acked_before_gap: 0.0,
+            repaired_at_us: 0,
             sent: 0.0,
             resent: 0.0,
             busy_us: 0,
@@ -116,6 +133,7 @@ impl Flow {
             rtt_min_us: 0.0,
             send_window,
             receive_window,
+            in_flight_most: f64::INFINITY,
             pacing: None,
             is_paced: false,
             active: true,
@@ -144,8 +162,17 @@ impl Flow {
         (2.0 * self.cwnd).clamp(60_000.0_f64.min(self.send_window), self.send_window) / 0.7
     }
 
+    fn has_gap(&self, now_us: u64) -> bool {
+        self.to_repeat >= 1.0 || now_us < self.repaired_at_us
+    }
+
+    /// What has arrived without a gap before it: the kernel's `bytes_acked`, which stands while one is open and then jumps.
+    pub fn acked_in_order(&self, now_us: u64) -> f64 {
+        if self.has_gap(now_us) { self.acked_before_gap } else { self.acked }
+    }
+
     fn window(&self) -> f64 {
-        self.cwnd.min(self.send_window).min(self.receive_window)
+        self.cwnd.min(self.send_window).min(self.receive_window).min(self.in_flight_most)
     }
 
     /// Bytes that may go in a step.
@@ -192,6 +219,9 @@ impl Flow {
             return;
         }
         let repeated = bytes.min(self.to_repeat);
+        if repeated > 0.0 {
+            self.repaired_at_us = now_us + self.srtt_us as u64;
+        }
         self.to_repeat -= repeated;
         self.resent += repeated;
         self.sent += bytes;
@@ -243,6 +273,9 @@ impl Flow {
 
     /// `sent_us`: when the lost bytes left.
     pub fn on_loss(&mut self, bytes: f64, sent_us: u64, now_us: u64) {
+        if !self.has_gap(now_us) {
+            self.acked_before_gap = self.acked;
+        }
         self.in_flight = (self.in_flight - bytes).max(0.0);
         self.to_repeat += bytes;
         if sent_us < self.reduced_at_us || matches!(self.control, Control::Bbr | Control::Constant) {

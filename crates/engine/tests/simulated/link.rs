@@ -68,6 +68,10 @@ pub struct World {
     pub supply: f64,
     /// From when and until when nothing comes through, in either direction: what waits, waits on, and what is sent is lost.
     pub outage: Option<(u64, u64)>,
+    /// It gives them all at once, so far apart; 0: evenly.
+    pub supply_every_us: u64,
+    /// What the source has left for all lanes.
+    pub left_bytes: f64,
     random: u64,
 }
 
@@ -85,6 +89,8 @@ impl World {
             lost: VecDeque::new(),
             supply: f64::INFINITY,
             outage: None,
+            supply_every_us: 0,
+            left_bytes: f64::INFINITY,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
         }
     }
@@ -164,14 +170,25 @@ impl World {
         let now_us = self.now_us;
         let takes = |flow: &Flow| flow.active && flow.starts_us <= now_us && flow.unsent < NOT_SENT_LOW_WATER;
         let lanes = (0..self.flows.len()).filter(|at| is_ours(*at) && takes(&self.flows[*at])).count();
-        let share = self.supply * self.step_us as f64 / 1e6 / lanes.max(1) as f64;
+        let every_us = self.supply_every_us.max(self.step_us);
+        let is_given = self.supply.is_infinite() || now_us / every_us > (now_us - self.step_us) / every_us;
+        let given = if is_given { self.supply * every_us as f64 / 1e6 } else { 0.0 };
+        let share = given / lanes.max(1) as f64;
         for (at, flow) in self.flows.iter_mut().enumerate() {
+            let is_endless = share.is_infinite() && self.left_bytes.is_infinite();
+            if !flow.active && is_ours(at) && flow.unsent.is_finite() {
+                // Somebody else takes it.
+                self.left_bytes += flow.unsent;
+            }
             if !flow.active {
                 flow.unsent = 0.0;
-            } else if !is_ours(at) || share.is_infinite() {
+            } else if !is_ours(at) || is_endless {
                 flow.unsent = f64::INFINITY;
             } else if takes(flow) {
-                flow.unsent += share;
+                let most = if share.is_infinite() { 2.0 * NOT_SENT_LOW_WATER } else { share };
+                let given = most.min(self.left_bytes);
+                self.left_bytes -= given;
+                flow.unsent += given;
             }
         }
     }

@@ -31,6 +31,20 @@ pub struct Setting {
     pub supply: f64,
     /// See [`World::outage`].
     pub outage: Option<(u64, u64)>,
+    /// See [`World::supply_every_us`].
+    pub supply_every_us: u64,
+    /// What arrives behind a gap is acknowledged when that is closed, as the kernel's `bytes_acked` has it.
+    pub gaps: bool,
+    /// See [`Flow::in_flight_most`].
+    pub in_flight_most: f64,
+    /// So many bytes are to be sent in all.
+    pub job_bytes: f64,
+    /// From then on the source gives so many bytes per second.
+    pub supplies: Vec<(u64, f64)>,
+    /// No more lanes than that can be connected.
+    pub lanes_most: u16,
+    /// Whoever asks for another congestion control is refused.
+    pub refuses_choice: bool,
     /// Without the tuner, this many lanes.
     pub plain_lanes: Option<u16>,
     /// How long the foreign flows are alone before we come.
@@ -58,6 +72,13 @@ impl Setting {
             changes: Vec::new(),
             supply: f64::INFINITY,
             outage: None,
+            supply_every_us: 0,
+            gaps: false,
+            in_flight_most: f64::INFINITY,
+            job_bytes: f64::INFINITY,
+            supplies: Vec::new(),
+            lanes_most: u16::MAX,
+            refuses_choice: false,
             plain_lanes: None,
             late_s: 0,
             jitter_us: 0,
@@ -91,6 +112,16 @@ impl Setting {
     /// Nothing comes through between these milliseconds.
     pub fn outage(self, from_ms: u64, until_ms: u64) -> Self {
         Self { outage: Some((from_ms * 1000, until_ms * 1000)), ..self }
+    }
+
+    /// The source gives so much, all at once every 130 ms, as a disk does whose rate somebody limits. Out of step with the samples.
+    pub fn bursts(self, bytes_per_s: f64) -> Self {
+        Self { supply: bytes_per_s, supply_every_us: 130_000, ..self }
+    }
+
+    pub fn supply_from(mut self, at_s: u64, bytes_per_s: f64) -> Self {
+        self.supplies.push((at_s * 1_000_000, bytes_per_s));
+        self
     }
 
     pub fn rate_from(mut self, at_s: u64, mbit_per_s: f64) -> Self {
@@ -220,7 +251,8 @@ struct Runner {
 impl Runner {
     fn new(setting: Setting) -> Self {
         let mut world = World::new(setting.link, setting.seed);
-        world.supply = setting.supply;
+        (world.supply, world.supply_every_us) = (setting.supply, setting.supply_every_us);
+        world.left_bytes = setting.job_bytes;
         world.outage = setting.outage;
         for (control, from_us, _) in &setting.foreign {
             let mut flow = Flow::new(*control, *from_us, 45e6, 32e6);
@@ -269,20 +301,26 @@ impl Runner {
                 self.world.link.bytes_per_s = *bytes_per_s;
             }
         }
+        for (at_us, bytes_per_s) in &self.setting.supplies {
+            if self.world.now_us >= *at_us {
+                self.world.supply = *bytes_per_s;
+            }
+        }
         for (flow, (_, _, until_us)) in self.world.flows.iter_mut().zip(&self.setting.foreign) {
             flow.active = self.world.now_us < *until_us;
         }
     }
 
     fn sample(&mut self) -> Point {
+        let now_us = self.world.now_us;
         let lanes = self.world.flows[self.foreign..].iter().enumerate();
         let connected = lanes.filter(|(_, flow)| flow.starts_us <= self.world.now_us);
-        let mut lanes: Vec<LaneReading> = connected.map(|(lane, flow)| reading(lane, flow)).collect();
+        let mut lanes: Vec<LaneReading> =
+            connected.map(|(lane, flow)| reading(lane, flow, self.setting.gaps.then_some(now_us))).collect();
         for lane in &mut lanes {
             lane.rtt_us += (self.world.uniform() * f64::from(self.setting.jitter_us)) as u32;
         }
-        let has_more_work = self.setting.supply.is_infinite();
-        let sample = Sample { at_us: self.world.now_us, lanes, has_more_work };
+        let sample = Sample { at_us: now_us, lanes, has_more_work: self.world.left_bytes > 0.0 };
         if let Some(advice) = self.tuner.on_sample(&sample)
             && self.setting.plain_lanes.is_none()
         {
@@ -307,15 +345,17 @@ impl Runner {
 
     fn carry_out(&mut self, advice: &Advice) {
         let (now_us, foreign) = (self.world.now_us, self.foreign);
-        if let Some(name) = &advice.congestion_control {
+        if let Some(name) = advice.congestion_control.as_ref().filter(|_| !self.setting.refuses_choice) {
             self.control = Control::named(name);
         }
-        while self.world.flows.len() - foreign < usize::from(advice.lanes) {
+        self.tuner.on_granted(self.control.name());
+        while self.world.flows.len() - foreign < usize::from(advice.lanes.min(self.setting.lanes_most)) {
             // Connect, then the handshake of the session.
             let starts_us = now_us + if self.advice.is_empty() { 0 } else { 2 * self.setting.link.rtt_us };
             let Windows { send, receive } = self.setting.windows;
             // As `haul` sets it up on far paths.
             let mut flow = Flow::new(self.control, starts_us, send, receive);
+            flow.in_flight_most = self.setting.in_flight_most;
             flow.is_paced = self.setting.link.rtt_us >= 2_000;
             self.world.flows.push(flow);
         }
@@ -326,14 +366,14 @@ impl Runner {
     }
 }
 
-fn reading(lane: usize, flow: &Flow) -> LaneReading {
+fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReading {
     LaneReading {
         lane: lane as u16,
         rtt_us: flow.srtt_us as u32,
         rtt_min_us: flow.rtt_min_us as u32,
         mss_bytes: MSS as u32,
         cwnd_bytes: flow.cwnd as u64,
-        acked_bytes: flow.acked as u64,
+        acked_bytes: with_gaps_at_us.map_or(flow.acked, |now_us| flow.acked_in_order(now_us)) as u64,
         delivered_bytes: flow.acked as u64,
         sent_bytes: flow.sent as u64,
         resent_bytes: flow.resent as u64,

@@ -39,7 +39,7 @@ use crate::event::{Event, Observer, Progress};
 use crate::far;
 use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 use crate::lanes::LaneRecord;
-use crate::remote::{self, Remote};
+use crate::remote::{self, Between, Remote};
 use crate::session::LaneKeeper;
 use crate::watch::{self, Watch};
 use session::{Measured, Measures, Side, Terms};
@@ -158,11 +158,12 @@ fn over_lanes(
         None => Arc::new(Identity::generate().map_err(|error| far::net_error(&error))?),
     };
     // What an earlier job found of the path is left aside: it shall be seen as it is.
-    remote.start(id, identity.public(), Role::Probe { time_ms }, job, false, None);
+    let cpus = far::cpus().min(remote.hello.cpus);
+    remote.start(id, identity.public(), Role::Probe { time_ms }, job, false, Between { path: None, cpus });
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::listen::Door::port);
-    let carriage = convert::carriage(&job.carriage, &[]);
+    let carriage = wire::Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let lanes = coordinate::lane_terms(&remote, job, id, &identity, &carriage, None);
     let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage));
     let (to_plan, mut aside) = coordinate::dial_answers();

@@ -154,11 +154,7 @@ impl End<'_> {
             }
         }
         self.flow.send(false);
-        let mut path = self.tuning.take().map(|tuning| tuning.summary()).unwrap_or_default();
-        // On near paths it is not what the host has by itself.
-        if let Some(name) = self.probes.iter().find_map(|(_, probe)| probe.congestion_control()) {
-            path.congestion_control = name;
-        }
+        let path = self.tuning.take().map(|tuning| tuning.summary()).unwrap_or_default();
         let drained_by = Instant::now() + DRAIN;
         while Instant::now() < drained_by && self.probes.iter().any(|(_, probe)| is_under_way(probe)) {
             self.silent_turn()?;

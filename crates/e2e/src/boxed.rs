@@ -1,0 +1,118 @@
+//! `haul cp` over a path of which everything is known: two hosts in `haul-lab`, a `haul serve` on one of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use crate::{Outcome, Run, binary, scratch};
+
+/// The path, and who is slow on it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Boxed<'a> {
+    /// As `haul-lab` reads them.
+    pub rate: &'a str,
+    /// As `haul-lab` reads them.
+    pub rtt: &'a str,
+    /// More lines about the link.
+    pub link: &'a str,
+    /// Settings of the hosts: `"name" = "value"`, with commas between.
+    pub source: &'a str,
+    /// The same of the target.
+    pub target: &'a str,
+    /// Whole tables at the end of the topology.
+    pub more: &'a str,
+    /// A shell command before the sender is started, in its shell.
+    pub before_source: &'a str,
+    /// The same of the target.
+    pub before_target: &'a str,
+}
+
+const PORT: u16 = 7070;
+
+/// One at a time: what two of them take from a small machine would be missing from both.
+static EMULATOR: Mutex<()> = Mutex::new(());
+
+/// A machine that is short of processor time three times in a row is judged all the same.
+const ATTEMPTS: u32 = 3;
+
+/// What the lab says when its own emulator was late.
+const NOT_TO_BE_BELIEVED: &str = "figures of this run must not be believed";
+
+impl Boxed<'_> {
+    /// `haul cp --json FLAGS FROM haul://target/TO`; what was learned about paths before is not known to it. Again when the lab says
+    /// that it was not the path that was asked for; for no other reason.
+    #[track_caller]
+    pub fn push(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
+        let _one_at_a_time = EMULATOR.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut run = self.push_once(flags, from, to);
+        for attempt in 1..ATTEMPTS {
+            if !run.stderr_text().contains(NOT_TO_BE_BELIEVED) {
+                break;
+            }
+            eprintln!("attempt {attempt} of {ATTEMPTS} does not count:\n{}", run.stderr_text());
+            // The copy is made anew, and a slow disk has nothing in memory, as before the first attempt.
+            let _ = fs::remove_file(to);
+            Run::new("sync").run().expect(0);
+            let _ = fs::write("/proc/sys/vm/drop_caches", "3");
+            run = self.push_once(flags, from, to);
+        }
+        run
+    }
+
+    #[track_caller]
+    fn push_once(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
+        let dir = scratch();
+        let haul = binary::find().expect("asked for with needs!(Haul)");
+        let key = |name: &str| {
+            let file = dir.path().join(name);
+            Run::new(&haul).args(["key", "generate", "--file"]).arg(&file).run().expect(0);
+            let shown = Run::new(&haul).args(["key", "show", "--file"]).arg(&file).run().expect(0).stdout_text();
+            shown.lines().next().unwrap_or_default().to_owned()
+        };
+        let (user, host) = (key("user"), key("host"));
+        let write = |name: &str, text: String| -> PathBuf {
+            let file = dir.path().join(name);
+            fs::write(&file, text).expect("own directory");
+            file
+        };
+        write("authorized", format!("rw root=/ {user}\n"));
+        write("known", format!("target:{PORT} {host}\n"));
+        let Self { rate, rtt, link, source, target, more, before_source, before_target } = self;
+        let topology = write(
+            "topology.toml",
+            format!(
+                "name = \"why\"\nseed = 1\n[hosts.source]\nsysctl = {{ {source} }}\n[hosts.target]\nsysctl = {{ {target} }}\n\
+                 [[links]]\nname = \"wan\"\nends = [\"source\", \"target\"]\nrate = \"{rate}\"\nrtt = \"{rtt}\"\n{link}\n{more}\n"
+            ),
+        );
+        let (haul, place) = (haul.display(), dir.path().display());
+        let start = format!("set -eu; export HOME={place} XDG_STATE_HOME={place}/state");
+        let serve = write(
+            "serve.sh",
+            format!(
+                "{start}\n{before_target}\nexec {haul} serve -q --port {PORT} --identity {place}/host \
+                 --authorized-keys {place}/authorized\n"
+            ),
+        );
+        let copy = write(
+            "copy.sh",
+            format!(
+                "{start}\ntries=0\nuntil bash -c 'exec 3<>/dev/tcp/target/{PORT}' 2>/dev/null; do\n\
+                 tries=$((tries + 1)); [ $tries -lt 100 ]; sleep 0.1\ndone\n{before_source}\n\
+                 exec {haul} cp --json --identity {place}/user --known-hosts {place}/known \"$@\"\n"
+            ),
+        );
+        let there = format!("haul://target:{PORT}{}", to.display());
+        Run::new(binary::find_lab().expect("asked for with needs!(Boxed)"))
+            .args(["run", "--on", "source"])
+            .arg(topology)
+            .arg("--with")
+            .arg(format!("target=sh {}", serve.display()))
+            .args(["--", "sh"])
+            .arg(copy)
+            .args(flags)
+            .arg(from)
+            .arg(there)
+            .run()
+    }
+}

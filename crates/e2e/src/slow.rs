@@ -1,0 +1,193 @@
+//! Things of a known slowness: a disk that moves so many bytes a second, a processor of which a program gets a share. By control
+//! groups, version 1 or 2, whichever this machine has.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::{Run, scratch};
+
+/// A processor of which the members get a share.
+#[derive(Debug)]
+pub struct SlowCpu(Group);
+
+impl SlowCpu {
+    /// All members together get this share of one processor, in thousandths.
+    #[track_caller]
+    pub fn of(permille: u32) -> Self {
+        // Short periods, so that it is a slow processor and not one that stops for long.
+        const PERIOD_US: u32 = 20_000;
+        let (group, quota_us) = (Group::new(CPU), PERIOD_US / 1000 * permille);
+        if group.controller.is_v2 {
+            group.set("cpu.max", &format!("{quota_us} {PERIOD_US}"));
+        } else {
+            group.set("cpu.cfs_period_us", &PERIOD_US.to_string());
+            group.set("cpu.cfs_quota_us", &quota_us.to_string());
+        }
+        Self(group)
+    }
+
+    /// A shell command that makes the shell, and what it becomes, a member.
+    pub fn join(&self) -> String {
+        self.0.join()
+    }
+}
+
+/// A file system on a disk that reads and writes at a limited rate.
+#[derive(Debug)]
+pub struct SlowDisk {
+    dir: tempfile::TempDir,
+    device: String,
+    group: Option<Group>,
+}
+
+impl SlowDisk {
+    /// One of `mib` MiB, as fast as the machine until [`SlowDisk::slow_down`].
+    #[track_caller]
+    pub fn mount(mib: u64) -> Self {
+        let dir = scratch();
+        let image = dir.path().join("image");
+        let file = fs::File::create(&image).expect("own directory");
+        file.set_len(mib << 20).expect("a sparse file");
+        Run::new("mkfs.ext4").args(["-q", "-F"]).arg(&image).run().expect(0);
+        let attached = Run::new("losetup").args(["-f", "--show"]).arg(&image).run().expect(0);
+        let device = attached.stdout_text().trim().to_owned();
+        let disk = Self { dir, device, group: None };
+        fs::create_dir(disk.path()).expect("own directory");
+        Run::new("mount").arg(&disk.device).arg(disk.path()).run().expect(0);
+        disk
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> PathBuf {
+        self.dir.path().join("mounted")
+    }
+
+    /// From now on it moves so much, and nothing of it is in memory.
+    #[track_caller]
+    pub fn slow_down(&mut self, bytes_per_s: u64) {
+        Run::new("sync").arg("-f").arg(self.path()).run().expect(0);
+        fs::write("/proc/sys/vm/drop_caches", "3").expect("root may drop caches");
+        let name = self.device.rsplit('/').next().unwrap_or_default();
+        let number = fs::read_to_string(format!("/sys/class/block/{name}/dev")).expect("a block device has a number");
+        let number = number.trim();
+        let controller = Controller::find(BLOCKS).expect("asked for with needs!");
+        if controller.is_v2 {
+            let group = Group::new(BLOCKS);
+            group.set("io.max", &format!("{number} rbps={bytes_per_s} wbps={bytes_per_s}"));
+            self.group = Some(group);
+        } else {
+            // Version 1 cannot tell whose pages are written back; a limit of the root holds for everyone.
+            for what in ["read", "write"] {
+                let file = controller.root.join(format!("blkio.throttle.{what}_bps_device"));
+                fs::write(&file, format!("{number} {bytes_per_s}")).expect("root may set a limit");
+            }
+        }
+    }
+
+    /// A shell command after which the limit holds for the shell, and for what it becomes.
+    pub fn join(&self) -> String {
+        self.group.as_ref().map(Group::join).unwrap_or_default()
+    }
+}
+
+impl Drop for SlowDisk {
+    fn drop(&mut self) {
+        let name = self.device.rsplit('/').next().unwrap_or_default();
+        // Unmounting writes what is left, which need not be slow; the next owner of the device starts without a limit, too.
+        if let (Some(controller), Ok(number)) = (
+            Controller::find(BLOCKS).filter(|controller| !controller.is_v2),
+            fs::read_to_string(format!("/sys/class/block/{name}/dev")),
+        ) {
+            for what in ["read", "write"] {
+                let file = controller.root.join(format!("blkio.throttle.{what}_bps_device"));
+                let _ = fs::write(&file, format!("{} 0", number.trim()));
+            }
+        }
+        let _ = std::process::Command::new("umount").arg("-l").arg(self.path()).status();
+        let _ = std::process::Command::new("losetup").arg("-d").arg(&self.device).status();
+    }
+}
+
+/// Names of a controller in version 1 and 2.
+type Names = (&'static str, &'static str);
+
+/// Processor time.
+pub const CPU: Names = ("cpu", "cpu");
+
+/// Block devices.
+pub const BLOCKS: Names = ("blkio", "io");
+
+/// Whether this machine has a controller, and root may use it.
+pub fn has_controller(names: Names) -> bool {
+    Controller::find(names).is_some()
+}
+
+/// Where a hierarchy with a controller is mounted.
+#[derive(Debug)]
+struct Controller {
+    root: PathBuf,
+    is_v2: bool,
+}
+
+impl Controller {
+    fn find((v1, v2): Names) -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        mounts.lines().find_map(|line| {
+            let columns: Vec<_> = line.split(' ').collect();
+            let [_, root, kind, options, ..] = columns[..] else { return None };
+            let root = PathBuf::from(root);
+            match kind {
+                "cgroup" if options.split(',').any(|option| option == v1) => Some(Self { root, is_v2: false }),
+                "cgroup2" => {
+                    let there = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
+                    there.split_whitespace().any(|name| name == v2).then_some(Self { root, is_v2: true })
+                }
+                _ => None,
+            }
+        })
+    }
+}
+
+/// A control group of a test, gone when it is dropped.
+#[derive(Debug)]
+struct Group {
+    controller: Controller,
+    dir: PathBuf,
+}
+
+impl Group {
+    #[track_caller]
+    fn new(names: Names) -> Self {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let controller = Controller::find(names).expect("asked for with needs!");
+        if controller.is_v2 {
+            fs::write(controller.root.join("cgroup.subtree_control"), format!("+{}", names.1)).expect("root may");
+        }
+        let name = format!("haul-e2e-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+        let dir = controller.root.join(name);
+        fs::create_dir(&dir).unwrap_or_else(|error| panic!("no control group {}: {error}", dir.display()));
+        Self { controller, dir }
+    }
+
+    #[track_caller]
+    fn set(&self, setting: &str, value: &str) {
+        let file = self.dir.join(setting);
+        fs::write(&file, value).unwrap_or_else(|error| panic!("{} = {value}: {error}", file.display()));
+    }
+
+    fn join(&self) -> String {
+        format!("echo $$ >{}", procs(&self.dir).display())
+    }
+}
+
+fn procs(dir: &Path) -> PathBuf {
+    dir.join("cgroup.procs")
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The members have been killed, but may not have ended.
+        crate::settle(std::time::Duration::from_secs(5), || fs::remove_dir(&self.dir).is_ok());
+    }
+}
