@@ -137,7 +137,7 @@ impl Emulated {
         // Waits end at their time, not up to 50 us later (prctl(2), PR_SET_TIMERSLACK). Without it the lab is less exact.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
         // Before the tools that are measured, where that may be: else a time slice of theirs is delay of the link.
-        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), MOST_URGENT);
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), limits::MOST_URGENT);
         let mut spare = Spare::default();
         let mut scratch = vec![0; limits::DEVICE_READ_BYTES];
         let mut told = clock.now();
@@ -282,9 +282,6 @@ impl Spare {
         }
     }
 }
-
-/// setpriority(2); only root may.
-const MOST_URGENT: i32 = -20;
 
 /// How often a wire without packets looks whether the lab has ended.
 const STOP_CHECK: Duration = Duration::from_millis(100);

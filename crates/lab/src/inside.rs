@@ -103,7 +103,7 @@ pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabEr
     Ok(Ended { code, text, figures })
 }
 
-/// Makes and measures labs one after the other.
+/// Makes and measures labs one after the other. Whoever asked makes a table of the lines of JSON.
 fn calibrate(
     request: &Request,
     job: &CalibrateJob,
@@ -122,8 +122,7 @@ fn calibrate(
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::from(EXIT_INVALID),
     };
-    let text = if job.json { grid.json() } else { grid.text() };
-    Ok(Ended { code, text, figures: Vec::new() })
+    Ok(Ended { code, text: grid.json(), figures: Vec::new() })
 }
 
 fn make(request: &Request, topology: &str, names: &Path, tell: &mut dyn FnMut(&str)) -> Result<Lab, LabError> {

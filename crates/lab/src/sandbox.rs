@@ -10,11 +10,11 @@
 //! rights over its networks. As root it uses root's own rights.
 
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -61,9 +61,11 @@ pub struct Running {
     pub hosts: Vec<String>,
 }
 
-/// Runs a lab to its end; the exit status is that of its command.
-pub fn run(request: &mut Request) -> Result<ExitStatus, SandboxError> {
-    let directory = make_directory()?;
+/// Runs a lab to its end; the exit status is that of its command. `kept` gets what it writes to standard output, which is ours
+/// otherwise.
+pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStatus, SandboxError> {
+    drop(running());
+    let directory = OwnDirectory::make(&parent(), PRIVATE)?;
     request.directory = directory.path.clone();
     let file = directory.path.join(REQUEST_FILE);
     write(&file, &request.to_json())?;
@@ -79,12 +81,24 @@ pub fn run(request: &mut Request) -> Result<ExitStatus, SandboxError> {
         signal_hook::flag::register(signal, Arc::clone(flag))
             .map_err(|cause| SandboxError::Files { path: file.clone(), cause })?;
     }
-    let mut child = walls(&file)?;
-    wait(&mut child, &ended)
+    let mut child = walls(&file, if kept.is_some() { Stdio::piped() } else { Stdio::inherit() })?;
+    let output = child.stdout.take().map(|mut stdout| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // It ends with the last process of the lab. A pipe that cannot be read has nothing more.
+            let _ = stdout.read_to_end(&mut bytes);
+            bytes
+        })
+    });
+    let status = wait(&mut child, &ended)?;
+    if let (Some(kept), Some(output)) = (kept, output) {
+        *kept = output.join().expect("reading does not panic");
+    }
+    Ok(status)
 }
 
 /// The command that makes the namespaces and runs us inside.
-fn walls(file: &Path) -> Result<Child, SandboxError> {
+fn walls(file: &Path, stdout: Stdio) -> Result<Child, SandboxError> {
     let program = std::env::current_exe().map_err(|cause| SandboxError::Start { program: "haul-lab", cause })?;
     let mut command = Command::new("setpriv");
     // If we are killed, unshare dies, and with it process 1 of the lab.
@@ -93,7 +107,7 @@ fn walls(file: &Path) -> Result<Child, SandboxError> {
         command.args(["--user", "--map-current-user", "--keep-caps"]);
     }
     command.args(["--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--"]);
-    command.arg(program).arg("inside").arg(file);
+    command.arg(program).arg("inside").arg(file).stdout(stdout);
     command.spawn().map_err(|cause| SandboxError::Start { program: "setpriv", cause })
 }
 
@@ -120,9 +134,7 @@ fn wait(child: &mut Child, ended: &AtomicBool) -> Result<ExitStatus, SandboxErro
 /// The labs of this user that run now. What dead ones left is removed.
 pub fn running() -> Vec<Running> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(parent()).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let Some(owner) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+    for (owner, path) in owned(&parent()) {
         if is_orphaned(owner, &path) {
             // Its owner was killed; only files are left of it.
             let _ = fs::remove_dir_all(&path);
@@ -165,18 +177,65 @@ pub fn enter(lab: &Running, host: &str) -> Result<Command, SandboxError> {
     Ok(command)
 }
 
-/// A directory that goes with its owner.
-struct LabDirectory {
+/// A directory that goes with its owner: it has the owner's process id for a name, and a lock that tells when the owner was killed.
+#[derive(Debug)]
+pub struct OwnDirectory {
     path: PathBuf,
     /// Locked as long as we live.
     _lock: File,
 }
 
-impl Drop for LabDirectory {
+impl OwnDirectory {
+    /// Where data and copies of an experiment lie, below a directory that labs share. What killed ones left there is removed. Servers
+    /// that give up their rights must reach it.
+    pub fn for_work(parent: &Path) -> Result<OwnDirectory, SandboxError> {
+        for (owner, path) in owned(parent) {
+            if is_orphaned(owner, &path) {
+                // What is somebody else's is theirs to remove.
+                let _ = fs::remove_dir_all(&path);
+            }
+        }
+        OwnDirectory::make(parent, OPEN_TO_SERVERS)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn make(parent: &Path, mode: u32) -> Result<OwnDirectory, SandboxError> {
+        let make = |path: &Path, parents: bool| {
+            let made = DirBuilder::new().recursive(parents).mode(mode).create(path);
+            made.map_err(|cause| SandboxError::Files { path: path.to_owned(), cause })
+        };
+        make(parent, true)?;
+        // In a shared directory somebody else may have been first.
+        let owner = fs::symlink_metadata(parent).map(|meta| std::os::unix::fs::MetadataExt::uid(&meta));
+        if mode == PRIVATE && owner.ok() != Some(rustix::process::getuid().as_raw()) {
+            let cause = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else");
+            return Err(SandboxError::Files { path: parent.to_owned(), cause });
+        }
+        let path = parent.join(std::process::id().to_string());
+        make(&path, false)?;
+        let lock = File::create(path.join(LOCK_FILE)).and_then(|lock| file::try_lock(lock.as_fd()).map(|_| lock));
+        match lock {
+            Ok(lock) => Ok(OwnDirectory { path, _lock: lock }),
+            Err(cause) => Err(SandboxError::Files { path, cause }),
+        }
+    }
+}
+
+impl Drop for OwnDirectory {
     fn drop(&mut self) {
         // What cannot be removed is removed by the next lab.
         let _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// Directories of owners, with their process ids.
+fn owned(parent: &Path) -> Vec<(u32, PathBuf)> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path()))).collect()
 }
 
 /// Labs lie below the user's runtime directory, by the process id of their owner.
@@ -184,29 +243,6 @@ fn parent() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir()) {
         Some(runtime) => runtime.join("haul-lab"),
         None => std::env::temp_dir().join(format!("haul-lab-{}", rustix::process::getuid().as_raw())),
-    }
-}
-
-fn make_directory() -> Result<LabDirectory, SandboxError> {
-    let make = |path: &Path, private: bool| {
-        let made = DirBuilder::new().recursive(!private).mode(0o700).create(path);
-        made.map_err(|cause| SandboxError::Files { path: path.to_owned(), cause })
-    };
-    let parent = parent();
-    make(&parent, false)?;
-    // In a shared directory somebody else may have been first.
-    let owner = fs::symlink_metadata(&parent).map(|meta| std::os::unix::fs::MetadataExt::uid(&meta));
-    if owner.ok() != Some(rustix::process::getuid().as_raw()) {
-        let cause = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else");
-        return Err(SandboxError::Files { path: parent, cause });
-    }
-    drop(running());
-    let path = parent.join(std::process::id().to_string());
-    make(&path, true)?;
-    let lock = File::create(path.join(LOCK_FILE)).and_then(|lock| file::try_lock(lock.as_fd()).map(|_| lock));
-    match lock {
-        Ok(lock) => Ok(LabDirectory { path, _lock: lock }),
-        Err(cause) => Err(SandboxError::Files { path, cause }),
     }
 }
 
@@ -231,6 +267,10 @@ fn process_inside(owner: u32) -> Option<u32> {
     };
     child_of(owner).and_then(child_of).and_then(child_of)
 }
+
+/// Modes of directories.
+const PRIVATE: u32 = 0o700;
+const OPEN_TO_SERVERS: u32 = 0o755;
 
 const LOCK_FILE: &str = "lock";
 const REQUEST_FILE: &str = "request.json";
