@@ -155,10 +155,13 @@ impl Lab {
 
     /// Why what was measured since the last call must not be believed.
     pub fn fault(&self) -> Option<String> {
-        match &self.links {
-            Links::Emulated(network) => network.fault().or_else(|| self.disbelief.clone()),
-            Links::Netem(_) => self.disbelief.clone(),
-        }
+        // Both are asked, so that what they say belongs to this call.
+        let emulator = match &self.links {
+            Links::Emulated(network) => network.fault(),
+            Links::Netem(_) => None,
+        };
+        let traffic = self.traffic.as_ref().and_then(Traffic::fault);
+        emulator.or(traffic).or_else(|| self.disbelief.clone())
     }
 
     /// What passed the links so far, in lines.

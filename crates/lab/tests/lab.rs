@@ -224,7 +224,16 @@ fn a_link_goes_down_and_comes_back_at_its_times() {
 fn what_cannot_be_is_refused_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
     let file = topology(directory.path(), "hosts = { a = {} }\nlinks = [{ ends = ['a', 'b'] }]");
-    let cases: [(&[&str], &str); 5] = [
+    let own = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, format!("hosts = {{ client = {{}}, server = {{}} }}\n{text}")).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let link = "name = 'wan', ends = ['client', 'server']";
+    let expedited = own("ef", &format!("links = [{{ {link}, rate = '1Mbit', diffserv = {{ ef_rate = '2Mbit' }} }}]"));
+    let to_itself = own("self", "traffic = [{ kind = 'tcp', from = 'client', to = 'client' }]");
+    let late = own("late", &format!("links = [{{ {link} }}]\nevents = [{{ at = '1s', link = 'wan', delay = '60s' }}]"));
+    let cases: [(&[&str], &str); 9] = [
         (&["run", &file, "--", "true"], "haul-lab: link a-b: there is no host \"b\"\n"),
         (
             &["run", "--on", "moon", "--", "true"],
@@ -232,11 +241,58 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
         ),
         (&["run", "--capture", "lan=x", "--", "true"], "haul-lab: --capture: there is no link lan\n"),
         (&["run", "--mtu", "100", "--", "true"], "haul-lab: link wan: the MTU must be 576 to 65521\n"),
+        // Root would change it for the whole machine, for good.
+        (
+            &["run", "--sysctl", "kernel.hostname=lab", "--", "true"],
+            "haul-lab: host client: \"kernel.hostname\" is no setting of a host: their names begin with net.\n",
+        ),
+        (
+            &["run", &expedited, "--", "true"],
+            "haul-lab: link wan: EF may have 2 Mbit/s, more than the link's 1 Mbit/s\n",
+        ),
+        (&["run", &to_itself, "--", "true"], "haul-lab: traffic from client to client: it never leaves its host\n"),
+        (&["run", &late, "--", "true"], "haul-lab: event at 1 s: a delay may be at most 30 s\n"),
         (&["run", "missing.toml"], "haul-lab: cannot read missing.toml: No such file or directory (os error 2)\n"),
     ];
     for (args, words) in cases {
         let output = run(args);
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(125), words));
+    }
+}
+
+#[test]
+fn a_path_that_the_emulator_cannot_hold_is_refused() {
+    if !possible() {
+        return;
+    }
+    let output = run(&["run", "--rate", "400Gbit", "--rtt", "200ms", "--", "true"]);
+    assert_eq!(output.status.code(), Some(125));
+    let words = "link wan: 400 Gbit/s x 100 ms are 5 GB on the way, and the engine emulated holds 1.074 GB: use --engine virtual";
+    assert_eq!(text(&output), format!("haul-lab: cannot make the network: {words}\n"));
+}
+
+#[test]
+fn traffic_that_cannot_be_sent_is_told_and_the_lab_ends_with_its_command() {
+    if !possible() {
+        return;
+    }
+    let start = Instant::now();
+    let output = run(&["run", "--cross", "900Gbit", "--", "sleep", "4"]);
+    let took = start.elapsed();
+    let words = "figures of this run must not be believed: ";
+    assert!(output.status.success() && text(&output).contains(words), "{}", text(&output));
+    // What was not sent is not made up for: that took as long again.
+    assert!(took < Duration::from_secs(7), "{took:?}");
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_failure() {
+    for words in ["doctor", "experiment"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = lab().arg(words).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words}");
+        assert_eq!(output.status.code(), Some(0), "{words}");
     }
 }
 
