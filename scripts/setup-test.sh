@@ -5,7 +5,7 @@ set -euo pipefail
 # program:package
 wanted=(
     sshd:openssh-server ssh:openssh-client scp:openssh-client ssh-keygen:openssh-client
-    ip:iproute2 nft:nftables mount:mount setpriv:util-linux rsync:rsync cc:gcc ping:iputils-ping linux.uml:user-mode-linux tc:iproute2
+    ip:iproute2 nft:nftables mount:mount setpriv:util-linux rsync:rsync cc:gcc ping:iputils-ping linux.uml:user-mode-linux tc:iproute2 perl:perl-base
     # What the lab's adapters are tried with.
     globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs nginx:nginx-light
     aria2c:aria2 curl:curl lftp:lftp vsftpd:vsftpd rclone:rclone xrootd:xrootd-server xrdcp:xrootd-client

@@ -43,7 +43,7 @@ pub fn run(
             return Ok(Box::new(Here));
         }
         let mut lab = Lab::make(topology, engine, &BTreeMap::new(), names)?;
-        let table = lab.calibrate()?;
+        let table = lab.calibrate(interrupted)?;
         let mut file = OpenOptions::new().create(true).append(true).open(&calibrations)?;
         writeln!(
             file,

@@ -32,6 +32,8 @@ pub const MAX_WAITING_PACKETS: usize = 1 << 20;
 pub const MAX_IN_FLIGHT_PACKETS: usize = 1 << 20;
 /// Bytes on the way in one direction. 1 GiB is 860 ms one way at 10 Gbit/s and 8.6 s at 1 Gbit/s.
 pub const MAX_IN_FLIGHT_BYTES: u64 = 1 << 30;
+/// Classes of DiffServ: each has so much of the direction's queue.
+pub const DIFFSERV_QUEUES: u64 = 4;
 /// How much of its rate EF may save up and send at once. A TCP flow marked EF needs about a round trip of it to fill its
 /// rate; with EF at half of the link, others wait at most 25 ms for such a burst.
 pub const EF_BURST_TIME: Duration = Duration::from_millis(50);

@@ -16,10 +16,11 @@ use haul_lab::calibrate::{Comparison, Grid};
 use haul_lab::doctor::{self, State};
 use haul_lab::experiment::{EXPERIMENTS, ExperimentSpec};
 use haul_lab::lab::Engine;
+use haul_lab::own_directory::OwnDirectory;
 use haul_lab::plan::Plan;
 use haul_lab::request::{CalibrateJob, ExperimentJob, LabJob, Request, Task};
 use haul_lab::topology::Topology;
-use haul_lab::uml::{self, Clock};
+use haul_lab::uml::{self, Clock, UmlError};
 use haul_lab::{experiments, inside, limits, progress, sandbox};
 
 fn main() -> ExitCode {
@@ -173,7 +174,7 @@ fn experiment(typed: ExperimentArgs) -> Result<ExitCode, Failure> {
         experiment,
         results: absolute(&typed.results),
         resume: typed.resume.as_deref().map(absolute),
-        work: typed.work.as_deref().map_or_else(default_work, absolute),
+        work: typed.work.as_deref().map_or_else(|| WORK.into(), absolute),
         repeat: typed.repeat,
         tools: typed.only,
         data: typed.size.map(|size| (typed.files, size.bytes)),
@@ -185,7 +186,7 @@ fn experiment(typed: ExperimentArgs) -> Result<ExitCode, Failure> {
     engine.engine = engine.engine.or(spec.engine.as_deref().and_then(Engine::from_word));
     // A guest has a /dev/shm of its own, which ends with it.
     let is_here = engine.engine.unwrap_or_default() == Engine::Emulated || typed.work.is_some();
-    let work = is_here.then(|| sandbox::OwnDirectory::for_work(&job.work)).transpose()?;
+    let work = is_here.then(|| OwnDirectory::for_work(&job.work)).transpose()?;
     if let Some(work) = &work {
         job.work = work.path().to_owned();
     }
@@ -223,14 +224,21 @@ fn start(mut request: Request, engine: &EngineArgs, kept: Option<&mut Vec<u8>>) 
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    let topology = Topology::parse(&request.topology)?;
+    if let Some(words) = uml::memory_warning(&topology, uml::available_memory().bytes) {
+        note(&format!("warning: {words}"));
+    }
     let what = uml::RunInUml::of_request(&request, engine.kernel.clone(), clock)?;
     let mut ours = io::stdout().lock();
     let stdout: &mut dyn io::Write = match kept {
         Some(kept) => kept,
         None => &mut ours,
     };
-    let status = uml::run(&what, &stop, stdout, &mut io::stderr().lock())?;
-    Ok(ExitCode::from(status.code()))
+    match uml::run(&what, &stop, stdout, &mut io::stderr().lock()) {
+        // Who pressed Ctrl-C knows.
+        Err(UmlError::Interrupted) => Ok(ExitCode::from(inside::EXIT_INTERRUPTED)),
+        ended => Ok(ExitCode::from(ended?.code())),
+    }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -269,10 +277,8 @@ fn code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(number).unwrap_or(1))
 }
 
-/// Data and copies of experiments: memory, so that no disk is measured. Users do not share it.
-fn default_work() -> PathBuf {
-    format!("/dev/shm/haul-lab-work-{}", rustix::process::getuid().as_raw()).into()
-}
+/// Data and copies of experiments: memory, so that no disk is measured.
+const WORK: &str = "/dev/shm";
 
 /// The lab itself failed, as with env(1) and timeout(1); below it are the statuses of commands.
 const EXIT_FAILED: u8 = 125;

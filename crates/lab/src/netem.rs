@@ -158,7 +158,7 @@ pub fn wires(
         // Each end is a pair: the host's device, and one in the middle.
         for (end, &(host, device)) in wire.ends.iter().enumerate() {
             let (host, device) = (&plan.hosts[host], &plan.hosts[host].devices[device]);
-            let (ours, mtu, mac) = (middle(number, end), device.mtu, mac(number, end));
+            let (ours, mtu, mac) = (middle(number, end), device.mtu, hardware_address(number, end));
             let there = reference(&host.name);
             let pair = format!(
                 "link add {ours} mtu {mtu} type veth peer name {} netns {there} mtu {mtu} address {mac}",
@@ -355,14 +355,9 @@ fn inner(wire: usize, end: usize) -> String {
     format!("w{wire}.{end}i")
 }
 
-/// Known beforehand, so that hosts of a link need not ask for each other's; locally administered.
-fn mac(wire: usize, end: usize) -> String {
-    format!("02:00:10:99:{wire:02x}:{:02x}", end + 1)
-}
-
-/// As `configure` needs it: the hardware address behind a plan's end of a link.
+/// Of the device at this end of a wire: known beforehand, so that hosts of a link need not ask for each other's; locally administered.
 pub fn hardware_address(wire: usize, end: usize) -> String {
-    mac(wire, end)
+    format!("02:00:10:99:{wire:02x}:{:02x}", end + 1)
 }
 
 fn up(device: &str) -> Step {

@@ -9,18 +9,15 @@
 //! As an ordinary user the lab lives in a user namespace in which the user is still the user; only the lab itself has the
 //! rights over its networks. As root it uses root's own rights.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs;
 use std::io::{self, Read as _};
-use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use haul_sys::file;
-
+use crate::own_directory::{self, OwnDirectory};
 use crate::request::Request;
 
 /// A failure outside of the lab.
@@ -64,10 +61,9 @@ pub struct Running {
 /// Runs a lab to its end; the exit status is that of its command. `kept` gets what it writes to standard output, which is ours
 /// otherwise.
 pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStatus, SandboxError> {
-    drop(running());
-    let directory = OwnDirectory::make(&parent(), PRIVATE)?;
-    request.directory = directory.path.clone();
-    let file = directory.path.join(REQUEST_FILE);
+    let directory = OwnDirectory::for_lab(&parent())?;
+    request.directory = directory.path().to_owned();
+    let file = directory.path().join(REQUEST_FILE);
     write(&file, &request.to_json())?;
 
     // The terminal sends Ctrl-C to everybody; it is the command's business. A signal to us alone ends the lab.
@@ -121,12 +117,14 @@ fn wait(child: &mut Child, ended: &AtomicBool) -> Result<ExitStatus, SandboxErro
                 Some(signal) => return Err(SandboxError::Killed(signal)),
                 None => return Ok(status),
             },
-            None if ended.load(Ordering::Relaxed) => {
-                // Fails only when it has just ended by itself.
-                let _ = child.kill();
+            None => {
+                if ended.load(Ordering::Relaxed) {
+                    // Fails only when it has just ended by itself.
+                    let _ = child.kill();
+                }
+                // There is no wait for a child with a limit, and a signal must be seen.
+                std::thread::sleep(CHILD_CHECK);
             }
-            // There is no wait for a child with a limit, and a signal must be seen.
-            None => std::thread::sleep(CHILD_CHECK),
         }
     }
 }
@@ -134,12 +132,7 @@ fn wait(child: &mut Child, ended: &AtomicBool) -> Result<ExitStatus, SandboxErro
 /// The labs of this user that run now. What dead ones left is removed.
 pub fn running() -> Vec<Running> {
     let mut found = Vec::new();
-    for (owner, path) in owned(&parent()) {
-        if is_orphaned(owner, &path) {
-            // Its owner was killed; only files are left of it.
-            let _ = fs::remove_dir_all(&path);
-            continue;
-        }
+    for (owner, path) in own_directory::labs_alive(&parent()) {
         let Ok(text) = fs::read_to_string(path.join(RUNNING_FILE)) else { continue };
         let mut lines = text.lines().map(str::to_owned);
         let Some(name) = lines.next() else { continue };
@@ -177,67 +170,6 @@ pub fn enter(lab: &Running, host: &str) -> Result<Command, SandboxError> {
     Ok(command)
 }
 
-/// A directory that goes with its owner: it has the owner's process id for a name, and a lock that tells when the owner was killed.
-#[derive(Debug)]
-pub struct OwnDirectory {
-    path: PathBuf,
-    /// Locked as long as we live.
-    _lock: File,
-}
-
-impl OwnDirectory {
-    /// Where data and copies of an experiment lie, below a directory that labs share. What killed ones left there is removed. Servers
-    /// that give up their rights must reach it.
-    pub fn for_work(parent: &Path) -> Result<OwnDirectory, SandboxError> {
-        for (owner, path) in owned(parent) {
-            if is_orphaned(owner, &path) {
-                // What is somebody else's is theirs to remove.
-                let _ = fs::remove_dir_all(&path);
-            }
-        }
-        OwnDirectory::make(parent, OPEN_TO_SERVERS)
-    }
-
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn make(parent: &Path, mode: u32) -> Result<OwnDirectory, SandboxError> {
-        let make = |path: &Path, parents: bool| {
-            let made = DirBuilder::new().recursive(parents).mode(mode).create(path);
-            made.map_err(|cause| SandboxError::Files { path: path.to_owned(), cause })
-        };
-        make(parent, true)?;
-        // In a shared directory somebody else may have been first.
-        let owner = fs::symlink_metadata(parent).map(|meta| std::os::unix::fs::MetadataExt::uid(&meta));
-        if mode == PRIVATE && owner.ok() != Some(rustix::process::getuid().as_raw()) {
-            let cause = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else");
-            return Err(SandboxError::Files { path: parent.to_owned(), cause });
-        }
-        let path = parent.join(std::process::id().to_string());
-        make(&path, false)?;
-        let lock = File::create(path.join(LOCK_FILE)).and_then(|lock| file::try_lock(lock.as_fd()).map(|_| lock));
-        match lock {
-            Ok(lock) => Ok(OwnDirectory { path, _lock: lock }),
-            Err(cause) => Err(SandboxError::Files { path, cause }),
-        }
-    }
-}
-
-impl Drop for OwnDirectory {
-    fn drop(&mut self) {
-        // What cannot be removed is removed by the next lab.
-        let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-/// Directories of owners, with their process ids.
-fn owned(parent: &Path) -> Vec<(u32, PathBuf)> {
-    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    entries.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path()))).collect()
-}
-
 /// Labs lie below the user's runtime directory, by the process id of their owner.
 fn parent() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir()) {
@@ -250,14 +182,6 @@ fn write(path: &Path, text: &str) -> Result<(), SandboxError> {
     fs::write(path, text).map_err(|cause| SandboxError::Files { path: path.to_owned(), cause })
 }
 
-/// Whether a lab's owner is no more: there is no such process, or it is another one that got the number, since the owner
-/// holds its lock to the end.
-fn is_orphaned(owner: u32, directory: &Path) -> bool {
-    let lock = File::options().write(true).open(directory.join(LOCK_FILE));
-    !Path::new(&format!("/proc/{owner}")).exists()
-        || lock.is_ok_and(|lock| file::try_lock(lock.as_fd()).unwrap_or(false))
-}
-
 /// Owner -> setpriv, which became unshare -> process 1 -> the lab.
 fn process_inside(owner: u32) -> Option<u32> {
     let child_of = |pid: u32| -> Option<u32> {
@@ -268,11 +192,6 @@ fn process_inside(owner: u32) -> Option<u32> {
     child_of(owner).and_then(child_of).and_then(child_of)
 }
 
-/// Modes of directories.
-const PRIVATE: u32 = 0o700;
-const OPEN_TO_SERVERS: u32 = 0o755;
-
-const LOCK_FILE: &str = "lock";
 const REQUEST_FILE: &str = "request.json";
 const RUNNING_FILE: &str = "running";
 

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use haul_lab::uml::kernel;
 
 /// Two rates, a loss that 2000 packets show. Some 25 seconds with each engine; the other is done again when the machine was busy.
-const LINKS: [&str; 6] = ["--rate", "10Mbit,20Mbit", "--rtt", "30ms", "--loss", "2e-2"];
+const LINKS: [&str; 6] = ["--rate", "10Mbit,20Mbit", "--rtt", "30ms", "--loss", "5e-2"];
 
 /// A deadline: what hangs fails its test, not the whole run.
 const LIMIT_S: &str = "400";

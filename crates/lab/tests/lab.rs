@@ -3,6 +3,7 @@
 //! Needs root or user namespaces, `/dev/net/tun` and ping; what is missing is said, and fails where `CI=true`.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -132,6 +133,79 @@ fn a_lab_that_is_killed_leaves_no_process() {
     child.kill().unwrap();
     child.wait().unwrap();
     eventually("everything inside ends with the lab", || processes_with(&mark).is_empty());
+}
+
+#[test]
+fn an_emulator_that_is_killed_is_said_so_and_takes_all_along() {
+    if !possible() {
+        return;
+    }
+    let mark = mark("emulator");
+    let command = format!("echo; sleep 63 & exec sleep 64 # {mark}");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_haul-lab"));
+    child.args(["run", "--", "sh", "-c", &format!("sh -c '{command}'; true")]);
+    let child = started(child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let request = format!("/{}/request.json", child.id());
+    let emulator = std::fs::read_dir("/proc").unwrap().flatten().find(|entry| {
+        let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+        matches!(words[..], [_, b"lab", file, _] if file.ends_with(request.as_bytes()))
+    });
+    let pid = emulator.expect("the lab runs").file_name();
+    Command::new("kill").arg("-KILL").arg(pid).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let words = "haul-lab: the emulator was killed by signal 9, and everything in the lab went along\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), words);
+    eventually("everything inside ends with the lab", || processes_with(&mark).is_empty());
+}
+
+#[test]
+fn segments_and_classes_are_measured_like_other_links() {
+    if !possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = topology(
+        directory.path(),
+        "hosts = { client = {}, r = { router = true }, server = {} }\n\
+         segments = [{ name = 'lan', hosts = ['client', 'r'], rate = '10Mbit', delay = '1ms' }]\n\
+         links = [{ name = 'wan', ends = ['r', 'server'], rate = '10Mbit', rtt = '20ms', diffserv = {} }]",
+    );
+    let output = run(&["calibrate", &file, "--json", "--tries", "1"]);
+    // A busy machine may make it invalid; what is looked at stays the same.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output));
+    let lab: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = lab["rows"].as_array().unwrap();
+    let found = |link: &str| -> Vec<&str> {
+        let rows = rows.iter().filter(|row| row["link"] == link);
+        rows.map(|row| row["figure"].as_str().unwrap()).collect()
+    };
+    assert_eq!(found("wan r to server"), ["delay", "rate", "queue", "fairness"]);
+    assert_eq!(found("lan client to r"), ["delay", "rate", "fairness"]);
+}
+
+#[test]
+fn a_calibration_ends_soon_after_ctrl_c() {
+    if !possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let name = mark("calibration");
+    // Its floods take over a minute in all.
+    let link = "rate = '1Mbit', rtt = '200ms', queue = '200kB'";
+    let text = format!(
+        "name = '{name}'\nhosts = {{ client = {{}}, server = {{}} }}\nlinks = [{{ ends = ['client', 'server'], {link} }}]"
+    );
+    let mut child = Command::new(env!("CARGO_BIN_EXE_haul-lab"));
+    child.args(["calibrate", &topology(directory.path(), &text)]).stdout(Stdio::null()).process_group(0);
+    let mut child = child.spawn().unwrap();
+    eventually("the lab stands", || run(&["exec", "--lab", &name, "client", "--", "true"]).status.success());
+    let start = Instant::now();
+    // As a terminal sends it: to everybody.
+    Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 #[test]

@@ -39,7 +39,8 @@ pub struct GridCell {
 }
 
 impl Grid {
-    /// Measures all labs of the job by `measure`, and those that do not hold again, at most [`CalibrateJob::tries`] times in all.
+    /// Measures all labs of the job by `measure`, and those that do not hold again, at most [`CalibrateJob::tries`] times in all. Once it
+    /// is interrupted, errors of `measure` are those of being cut off.
     pub fn run<E>(
         engine: &str,
         job: &CalibrateJob,
@@ -55,7 +56,10 @@ impl Grid {
                     grid.interrupted = true;
                     return Ok(grid);
                 }
-                let table = measure(lab)?;
+                let table = match measure(lab) {
+                    Err(_) if interrupted.load(Ordering::Relaxed) => continue,
+                    table => table?,
+                };
                 measured += 1;
                 if job.labs.len() > 1 || !table.holds() {
                     let state = if table.holds() { "ok".to_owned() } else { table.complaints().join("; ") };

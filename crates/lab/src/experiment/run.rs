@@ -157,8 +157,11 @@ pub fn run(
         }
         progress(&RunEvent::Point(point));
         let topology = matrix::topology(spec, point)?;
-        let testbed =
-            factory(&topology).map_err(|source| ExperimentError::Testbed { point: point.to_string(), source })?;
+        let testbed = match factory(&topology) {
+            Ok(testbed) => testbed,
+            Err(_) if cancelled() => return Ok(Outcome { dir, samples, missing, cancelled: true }),
+            Err(source) => return Err(ExperimentError::Testbed { point: point.to_string(), source }),
+        };
         let identity = Identity::ask(testbed.as_ref(), &spec.to)
             .map_err(|source| ExperimentError::Testbed { point: point.to_string(), source: source.into() })?;
         set_up(spec, point, testbed.as_ref(), rivals, &dir)?;
