@@ -112,7 +112,7 @@ pub struct CalibrateArgs {
     /// The rest of the link.
     #[command(flatten)]
     pub link: LinkArgs,
-    /// What carries the packets: emulated, virtual, uml, or several
+    /// What carries the packets: emulated, virtual, uml, or several, which are then set beside each other
     #[arg(long, value_enum, value_delimiter = ',', default_value = "emulated", value_name = "ENGINE,...")]
     pub engine: Vec<Engine>,
     /// The kernel for the engines virtual and uml [default: as for run]
