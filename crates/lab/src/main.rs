@@ -36,7 +36,11 @@ fn main() -> ExitCode {
 }
 
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    let error = match error.downcast_ref::<UmlError>() {
+        Some(UmlError::Io { error, .. }) => Some(error),
+        _ => error.downcast_ref::<io::Error>(),
+    };
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// To standard output.
@@ -144,7 +148,13 @@ fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
         }
         let lines = String::from_utf8(lines)?;
         let grid = Grid::from_json(engine.word(), &lines, interrupted)?;
-        print(&if typed.json { lines } else { grid.text() })?;
+        // The table of many labs says by itself with which engine.
+        let head = match (typed.engine.len(), job.labs.len()) {
+            (2.., 1) => format!("Engine {}:\n\n", engine.word()),
+            _ => String::new(),
+        };
+        let gap = if grids.is_empty() { "" } else { "\n" };
+        print(&if typed.json { lines } else { format!("{gap}{head}{}", grid.text()) })?;
         if interrupted {
             return Ok(code);
         }
