@@ -46,8 +46,17 @@ pub fn configure(plan: &Plan, hosts: &Hosts, devices: DeviceKind, kernel: Kernel
                 }
                 Err(error) if is_shared(name, &error) => {
                     let alike = plan.hosts.iter().all(|other| other.sysctls.contains(&(name.clone(), value.clone())));
-                    if !(kernel == Kernel::Own && alike && set(name, value).is_ok()) {
-                        left_out.push(format!("{}: {error}", host.name));
+                    if kernel == Kernel::Own && alike {
+                        // Whether it was taken is read back.
+                        let _ = set(name, value);
+                    }
+                    let is = read(name);
+                    if is.as_deref() != Some(value.as_str()) {
+                        let is = is.map_or("is not there".to_owned(), |is| format!("stays at {is}"));
+                        let host = &host.name;
+                        left_out.push(format!(
+                            "{host}: {name} {is} instead of {value}: this kernel has it only once for all hosts"
+                        ));
                     }
                 }
                 Err(error) => return Err(error),
@@ -159,14 +168,19 @@ const LEAST_MTU_OF_V6: u32 = 1280;
 
 /// Writes a setting of the calling thread's namespace.
 fn set(name: &str, value: &str) -> io::Result<()> {
-    if name.contains('/') || name.split('.').any(|part| part.is_empty()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{name:?} is no name of a setting")));
-    }
-    let path = format!("/proc/sys/{}", name.replace('.', "/"));
-    std::fs::write(&path, value).map_err(|error| {
-        let hint = if is_shared(name, &error) { ", since this kernel has it only once for all hosts" } else { "" };
-        io::Error::new(error.kind(), format!("cannot set {name} to {value:?}: {error}{hint}"))
-    })
+    // Topology::check: it is one of the network's.
+    std::fs::write(path(name), value)
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot set {name} to {value:?}: {error}")))
+}
+
+/// A setting that the kernel has once for all hosts; where a host does not see it, none.
+fn read(name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path(name)).ok()?;
+    Some(text.trim_end().replace('\t', " "))
+}
+
+fn path(name: &str) -> String {
+    format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub enum Action {
     /// Becomes a kernel (started by the lab itself)
     #[command(hide = true)]
     UmlKernel {
-        /// The kernel and its arguments.
+        /// The clock, the directory, the kernel and its arguments.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
@@ -112,7 +112,7 @@ pub struct CalibrateArgs {
     /// The rest of the link.
     #[command(flatten)]
     pub link: LinkArgs,
-    /// What carries the packets: emulated, virtual, uml, or several
+    /// What carries the packets: emulated, virtual, uml, or several, which are then set beside each other
     #[arg(long, value_enum, value_delimiter = ',', default_value = "emulated", value_name = "ENGINE,...")]
     pub engine: Vec<Engine>,
     /// The kernel for the engines virtual and uml [default: as for run]
@@ -141,7 +141,7 @@ pub struct ExperimentArgs {
     /// Go on with a run that was interrupted
     #[arg(long = "continue", value_name = "DIR")]
     pub resume: Option<PathBuf>,
-    /// Where data and copies lie; memory is best [default: /dev/shm/haul-lab-work, in a guest kernel too]
+    /// Where data and copies lie; memory is best [default: a directory in /dev/shm, in a guest kernel too]. Removed at the end
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
     /// Other than the file says

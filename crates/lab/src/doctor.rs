@@ -4,6 +4,7 @@ use std::fs;
 use std::process::{Command, Stdio};
 
 use crate::programs;
+use crate::uml::kernel;
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,17 @@ pub enum State {
 
 /// Looks at everything.
 pub fn examine() -> Vec<Finding> {
-    vec![user(), namespaces(), tun(), tools(), congestion_controls(), mptcp(), processors(), virtual_kernel()]
+    vec![
+        user(),
+        namespaces(),
+        tun(),
+        tools(),
+        congestion_controls(),
+        mptcp(),
+        processors(),
+        kernel("engine virtual", true),
+        kernel("engine uml", false),
+    ]
 }
 
 /// A line each.
@@ -127,13 +138,11 @@ fn processors() -> Finding {
     Finding { what: "processors", state: if count > 1 { State::Good } else { State::Lacking }, words }
 }
 
-fn virtual_kernel() -> Finding {
-    match programs::find("linux.uml") {
-        Some(path) => good("engine uml", &path.display().to_string()),
-        None => lacking(
-            "engine uml",
-            "not installed (package user-mode-linux); --engine virtual takes --kernel PATH".into(),
-        ),
+/// The kernel that an engine would take.
+fn kernel(what: &'static str, virtual_time: bool) -> Finding {
+    match kernel::find(&kernel::Places::of_user(None), virtual_time) {
+        Ok(found) => good(what, &format!("{} ({})", found.path.display(), found.why)),
+        Err(error) => lacking(what, error.to_string()),
     }
 }
 

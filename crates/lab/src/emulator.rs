@@ -139,7 +139,7 @@ impl Emulated {
         // Before the tools that are measured, where that may be: else a time slice of theirs is delay of the link. A nice value would
         // count only among the threads of our own session where the kernel groups them by session (sched(7), autogroup).
         if haul_sys::schedule::run_before_others().is_err() {
-            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), MOST_URGENT);
+            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), limits::MOST_URGENT);
         }
         let mut spare = Spare::default();
         let mut scratch = vec![0; limits::DEVICE_READ_BYTES];
@@ -285,9 +285,6 @@ impl Spare {
         }
     }
 }
-
-/// setpriority(2); only root may.
-const MOST_URGENT: i32 = -20;
 
 /// How often a wire without packets looks whether the lab has ended.
 const STOP_CHECK: Duration = Duration::from_millis(100);

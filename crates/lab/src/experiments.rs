@@ -1,6 +1,6 @@
 //! Runs an experiment in labs of its own, one for each point of its sweep, each calibrated before it may report.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
@@ -37,14 +37,23 @@ pub fn run(
     let calibrations = job.work.join("calibration.md");
     let _ = fs::remove_file(&calibrations);
     let loopback = spec.engine.as_deref() == Some(LOOPBACK);
+    let mut left_out = BTreeSet::new();
     let mut testbed = |topology: &Topology| -> Result<Box<dyn Testbed>, TestbedError> {
         if loopback {
             return Ok(Box::new(Here));
         }
         let mut lab = Lab::make(topology, engine, &BTreeMap::new(), names)?;
-        let table = lab.calibrate()?;
+        let table = lab.calibrate(interrupted)?;
         let mut file = OpenOptions::new().create(true).append(true).open(&calibrations)?;
-        writeln!(file, "{}: engine {}\n\n{}", topology.name, engine.word(), table.text())?;
+        writeln!(
+            file,
+            "{}: engine {}\n\n{}{}",
+            topology.name,
+            engine.word(),
+            table.text(),
+            not_as_asked(lab.left_out())
+        )?;
+        left_out.extend(lab.left_out().iter().cloned());
         lab.begin()?;
         Ok(Box::new(lab))
     };
@@ -59,6 +68,7 @@ pub fn run(
     let report = experiment::report(&spec, &outcome.samples, &outcome.missing, &outcome.dir)?;
     let valid = outcome.samples.iter().any(|sample| sample.valid);
     let mut text = report.markdown;
+    text.push_str(&not_as_asked(&left_out));
     text.push_str(&format!("\nresults: {}\n", outcome.dir.display()));
     if outcome.cancelled {
         text.push_str(&format!("interrupted; go on with --continue {}\n", outcome.dir.display()));
@@ -69,6 +79,15 @@ pub fn run(
         (false, false) => ExitCode::from(EXIT_INVALID),
     };
     Ok(Ended { code, text, figures: Vec::new() })
+}
+
+/// What hosts could not be given; nothing when they have all.
+fn not_as_asked<'a>(left_out: impl IntoIterator<Item = &'a String>) -> String {
+    let lines: String = left_out.into_iter().map(|line| format!("- {line}\n")).collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("\nHosts are not all that was asked for:\n\n{lines}"),
+    }
 }
 
 /// The file with what the command line says differently. Fails as it would inside, so that the user hears it early.
@@ -82,7 +101,7 @@ pub fn prepare(job: &ExperimentJob) -> Result<ExperimentSpec, LabError> {
     }
     if let Some((files, bytes)) = job.data {
         let files = u32::try_from(files).unwrap_or(u32::MAX);
-        spec.set_data(DataSpec { files, size: Size { bytes } });
+        spec.set_data(DataSpec { files, size: Size { bytes } })?;
     }
     Ok(spec)
 }

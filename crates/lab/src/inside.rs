@@ -36,6 +36,9 @@ pub enum LabError {
     /// An experiment.
     #[error(transparent)]
     Experiment(#[from] crate::experiment::ExperimentError),
+    /// The process that makes the lab, and carries the packets.
+    #[error("the emulator was killed by signal {0}, and everything in the lab went along")]
+    Killed(i32),
     /// The command.
     #[error("cannot run {command}: {cause}")]
     Command {
@@ -54,7 +57,10 @@ pub fn first_process(request: &Path) -> Result<ExitCode, LabError> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == lab.id() => {
-                return Ok(code(status));
+                return match status.terminating_signal() {
+                    Some(signal) => Err(LabError::Killed(signal)),
+                    None => Ok(code(status)),
+                };
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(os("wait for the lab", error.into())),
@@ -103,18 +109,18 @@ pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabEr
     Ok(Ended { code, text, figures })
 }
 
-/// Makes and measures labs one after the other.
+/// Makes and measures labs one after the other. Whoever asked makes a table of the lines of JSON.
 fn calibrate(
     request: &Request,
     job: &CalibrateJob,
     names: &Path,
-    interrupted: &AtomicBool,
+    interrupted: &Arc<AtomicBool>,
     tell: &mut dyn FnMut(&str),
 ) -> Result<Ended, LabError> {
     let mut measure = |lab: &LabJob| {
         // What a host could not be given is no matter for what its links are.
         let mut lab = make(request, &lab.topology, names, &mut |_| {})?;
-        lab.calibrate().map_err(|cause| os("calibrate", cause))
+        lab.calibrate(interrupted).map_err(|cause| os("calibrate", cause))
     };
     let grid = Grid::run(request.engine.word(), job, interrupted, &mut measure, tell)?;
     let code = match (grid.interrupted, grid.holds()) {
@@ -122,8 +128,7 @@ fn calibrate(
         (false, true) => ExitCode::SUCCESS,
         (false, false) => ExitCode::from(EXIT_INVALID),
     };
-    let text = if job.json { grid.json() } else { grid.text() };
-    Ok(Ended { code, text, figures: Vec::new() })
+    Ok(Ended { code, text: grid.json(), figures: Vec::new() })
 }
 
 fn make(request: &Request, topology: &str, names: &Path, tell: &mut dyn FnMut(&str)) -> Result<Lab, LabError> {
@@ -211,8 +216,7 @@ fn shell_status(status: ExitStatus) -> i32 {
 }
 
 fn code(status: WaitStatus) -> ExitCode {
-    let number = status.exit_status().or(status.terminating_signal().map(|signal| 128 + signal)).unwrap_or(1);
-    ExitCode::from(u8::try_from(number).unwrap_or(1))
+    ExitCode::from(status.exit_status().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
 pub(crate) fn os(what: &str, cause: io::Error) -> LabError {

@@ -7,6 +7,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
@@ -125,8 +126,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Measures the lab itself.
-    pub fn calibrate(&mut self) -> io::Result<Table> {
+    /// Measures the lab itself, until it is done or interrupted.
+    pub fn calibrate(&mut self, interrupted: &Arc<AtomicBool>) -> io::Result<Table> {
         let effort = match self.engine {
             Engine::Emulated => Effort::EMULATED,
             Engine::Virtual => Effort::VIRTUAL,
@@ -136,7 +137,7 @@ impl Lab {
             Links::Emulated(network) => network.fault(),
             Links::Netem(_) => None,
         };
-        let table = calibrate::run(&self.topology, &self.plan, &self.hosts, effort, &fault)?;
+        let table = calibrate::run(&self.topology, &self.plan, &self.hosts, effort, &fault, interrupted)?;
         if !table.holds() {
             self.disbelief = Some("the lab is not what was asked for, see calibration.md".into());
         }
@@ -155,10 +156,13 @@ impl Lab {
 
     /// Why what was measured since the last call must not be believed.
     pub fn fault(&self) -> Option<String> {
-        match &self.links {
-            Links::Emulated(network) => network.fault().or_else(|| self.disbelief.clone()),
-            Links::Netem(_) => self.disbelief.clone(),
-        }
+        // Both are asked, so that what they say belongs to this call.
+        let emulator = match &self.links {
+            Links::Emulated(network) => network.fault(),
+            Links::Netem(_) => None,
+        };
+        let traffic = self.traffic.as_ref().and_then(Traffic::fault);
+        emulator.or(traffic).or_else(|| self.disbelief.clone())
     }
 
     /// What passed the links so far, in lines.

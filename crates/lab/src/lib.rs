@@ -20,6 +20,7 @@ pub mod lab;
 pub mod limits;
 pub mod netem;
 pub mod network;
+pub mod own_directory;
 pub mod pcap;
 pub mod plan;
 pub mod programs;

@@ -32,6 +32,8 @@ pub const MAX_WAITING_PACKETS: usize = 1 << 20;
 pub const MAX_IN_FLIGHT_PACKETS: usize = 1 << 20;
 /// Bytes on the way in one direction. 1 GiB is 860 ms one way at 10 Gbit/s and 8.6 s at 1 Gbit/s.
 pub const MAX_IN_FLIGHT_BYTES: u64 = 1 << 30;
+/// Classes of DiffServ: each has so much of the direction's queue.
+pub const DIFFSERV_QUEUES: u64 = 4;
 /// How much of its rate EF may save up and send at once. A TCP flow marked EF needs about a round trip of it to fill its
 /// rate; with EF at half of the link, others wait at most 25 ms for such a burst.
 pub const EF_BURST_TIME: Duration = Duration::from_millis(50);
@@ -55,10 +57,20 @@ pub const SPARE_BUFFERS: usize = 8192;
 /// A packet handed out more than this after it was due was late. The issue of the lab asks for delays within 0.2 ms; single
 /// packets may miss that by a time slice of another process (4 ms at HZ=250), so what counts is how many do.
 pub const LATE: Duration = Duration::from_millis(1);
+/// What carries packets comes before the tools that are measured, where that may be. setpriority(2); only root may.
+pub const MOST_URGENT: i32 = -20;
 /// Share of late packets above which a measurement is invalid.
 pub const MOST_LATE_SHARE: f64 = 0.01;
 /// Ports of the lab's own traffic, one for each entry; above those of common servers, below those that kernels give out.
 pub const FIRST_TRAFFIC_PORT: u16 = 29_000;
+/// Entries of traffic in one lab: each has a port above [`FIRST_TRAFFIC_PORT`], and a thread or two.
+pub const MAX_TRAFFIC: usize = 64;
+/// TCP connections of one entry of traffic: a thread each.
+pub const MAX_TRAFFIC_FLOWS: u16 = 256;
+/// Datagrams that are sent before the time, and whether all is over, is looked at again: some 2 ms.
+pub const DATAGRAMS_AT_ONCE: usize = 1000;
+/// Traffic that is so much late has lost what it did not send, and the lab says so. A busy machine takes some time slices of 4 ms.
+pub const MOST_TRAFFIC_BEHIND: Duration = Duration::from_millis(200);
 /// Payload of a datagram when the topology does not say.
 pub const DEFAULT_TRAFFIC_PAYLOAD_BYTES: u64 = 1000;
 /// Payload of a datagram, at most: one packet of 1500 bytes.
@@ -126,6 +138,8 @@ pub const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 pub const MAX_FILES: u32 = 100_000;
 /// Bytes of a data set; each sample needs as much again for the copy.
 pub const MAX_DATA_BYTES: u64 = 1 << 40;
+/// Of memory that data of an experiment leaves to programs, when it lies there.
+pub const LEAST_MEMORY_LEFT_BYTES: u64 = 512 << 20;
 /// A server that does not listen after this long has failed. The slowest known one takes 2 s.
 pub const SERVER_START_MAX: Duration = Duration::from_secs(20);
 /// How often a server's ports are looked at while it starts: 20 s / 20 ms = 1000 looks.

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
@@ -12,23 +12,47 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use haul_lab::args::{Action, CalibrateArgs, EngineArgs, ExecArgs, ExperimentArgs, Typed};
+use haul_lab::calibrate::{Comparison, Grid};
 use haul_lab::doctor::{self, State};
 use haul_lab::experiment::{EXPERIMENTS, ExperimentSpec};
 use haul_lab::lab::Engine;
+use haul_lab::own_directory::OwnDirectory;
 use haul_lab::plan::Plan;
 use haul_lab::request::{CalibrateJob, ExperimentJob, LabJob, Request, Task};
 use haul_lab::topology::Topology;
-use haul_lab::uml::{self, Clock};
+use haul_lab::uml::{self, Clock, UmlError};
 use haul_lab::{experiments, inside, limits, progress, sandbox};
 
 fn main() -> ExitCode {
     match run(Typed::parse().action) {
         Ok(code) => code,
+        // Who read our output has had enough, as `head` does.
+        Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("haul-lab: {error}");
+            note(&error.to_string());
             ExitCode::from(EXIT_FAILED)
         }
     }
+}
+
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = match error.downcast_ref::<UmlError>() {
+        Some(UmlError::Io { error, .. }) => Some(error),
+        _ => error.downcast_ref::<io::Error>(),
+    };
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// To standard output.
+fn print(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// A line for the user, beside what is printed. If nobody reads it, nothing is lost.
+fn note(line: &str) {
+    let _ = writeln!(io::stderr(), "haul-lab: {line}");
 }
 
 type Failure = Box<dyn std::error::Error>;
@@ -58,19 +82,19 @@ fn run(action: Action) -> Result<ExitCode, Failure> {
             let mut request = request(topology, Task::Command(run.command.into_iter().map(Into::into).collect()));
             request.captures = run.capture.into_iter().map(|(link, file)| (link, absolute(&file))).collect();
             (request.host, request.with, request.figures) = (run.on, run.with, run.figures);
-            start(request, &run.engine)
+            start(request, &run.engine, None)
         }
         Action::Calibrate(typed) => calibrate(typed),
         Action::Experiment(typed) => experiment(typed),
         Action::Kernel { dry } => {
             let kernel = uml::kernel::build(dry, &mut io::stdout().lock())?;
-            println!("{}", kernel.display());
+            print(&format!("{}\n", kernel.display()))?;
             Ok(ExitCode::SUCCESS)
         }
         Action::Exec(exec) => enter(&exec),
         Action::Doctor => {
             let findings = doctor::examine();
-            print!("{}", doctor::text(&findings));
+            print(&doctor::text(&findings))?;
             let whole = findings.iter().all(|finding| finding.state != State::Missing);
             Ok(if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
@@ -84,13 +108,15 @@ fn run(action: Action) -> Result<ExitCode, Failure> {
 
 /// Inside: makes the lab and does its task.
 fn lab(request: &str) -> Result<ExitCode, Failure> {
-    let ended = inside::lab(&Request::from_json(request)?, &mut |line| eprintln!("haul-lab: {line}"))?;
-    print!("{}", ended.text);
-    ended.figures.iter().for_each(|line| eprintln!("{line}"));
+    let ended = inside::lab(&Request::from_json(request)?, &mut note)?;
+    print(&ended.text)?;
+    for line in &ended.figures {
+        let _ = writeln!(io::stderr(), "{line}");
+    }
     Ok(ended.code)
 }
 
-/// All labs with one engine after the other.
+/// All labs with one engine after the other, and the engines beside each other.
 fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
     let labs = match &typed.topology {
         Some(path) => vec![LabJob { asked: vec![path.display().to_string()], topology: read(path)? }],
@@ -109,40 +135,56 @@ fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
             largest = (memory, lab.topology.clone());
         }
     }
-    let job = CalibrateJob { labs, tries: typed.tries, json: typed.json };
-    let mut off = Vec::new();
+    let job = CalibrateJob { labs, tries: typed.tries };
+    let mut grids: Vec<Grid> = Vec::new();
     for engine in &typed.engine {
         let request = request(largest.1.clone(), Task::Calibrate(job.clone()));
-        match start(request, &EngineArgs { engine: Some(*engine), kernel: typed.kernel.clone() })? {
-            ExitCode::SUCCESS => {}
-            code if code == ExitCode::from(inside::EXIT_INVALID) => off.push(engine.word()),
-            code => return Ok(code),
+        let mut lines = Vec::new();
+        let engine_args = EngineArgs { engine: Some(*engine), kernel: typed.kernel.clone() };
+        let code = start(request, &engine_args, Some(&mut lines))?;
+        let interrupted = code == ExitCode::from(inside::EXIT_INTERRUPTED);
+        if !interrupted && code != ExitCode::SUCCESS && code != ExitCode::from(inside::EXIT_INVALID) {
+            return Ok(code);
         }
-    }
-    if typed.engine.len() > 1 && !typed.json {
-        match off.is_empty() {
-            true => println!("\noverall: calibrated"),
-            false => println!("\noverall: invalid with engine {}", off.join(", ")),
+        let lines = String::from_utf8(lines)?;
+        let grid = Grid::from_json(engine.word(), &lines, interrupted)?;
+        // The table of many labs says by itself with which engine.
+        let head = match (typed.engine.len(), job.labs.len()) {
+            (2.., 1) => format!("Engine {}:\n\n", engine.word()),
+            _ => String::new(),
+        };
+        let gap = if grids.is_empty() { "" } else { "\n" };
+        print(&if typed.json { lines } else { format!("{gap}{head}{}", grid.text()) })?;
+        if interrupted {
+            return Ok(code);
         }
+        grids.push(grid);
     }
-    Ok(if off.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(inside::EXIT_INVALID) })
+    let [first, others @ ..] = &grids[..] else { return Err("--engine: name one".into()) };
+    let mut holds = grids.iter().all(Grid::holds);
+    for other in others {
+        let compared = Comparison::of(first, other);
+        holds &= compared.holds();
+        print(&if typed.json { compared.json() } else { format!("\n{}", compared.text()) })?;
+    }
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(inside::EXIT_INVALID) })
 }
 
 fn experiment(typed: ExperimentArgs) -> Result<ExitCode, Failure> {
     let Some(name) = typed.experiment else {
         for (name, text) in EXPERIMENTS {
-            println!("{name:<18} {}", ExperimentSpec::parse(text)?.title);
+            print(&format!("{name:<18} {}\n", ExperimentSpec::parse(text)?.title))?;
         }
         return Ok(ExitCode::SUCCESS);
     };
     let path = Path::new(&name);
     let ours = EXPERIMENTS.iter().any(|(ours, _)| *ours == name);
     let experiment = if ours { name } else { absolute(path).display().to_string() };
-    let job = ExperimentJob {
+    let mut job = ExperimentJob {
         experiment,
         results: absolute(&typed.results),
         resume: typed.resume.as_deref().map(absolute),
-        work: typed.work.map_or_else(|| WORK.into(), |work| absolute(&work)),
+        work: typed.work.as_deref().map_or_else(|| WORK.into(), absolute),
         repeat: typed.repeat,
         tools: typed.only,
         data: typed.size.map(|size| (typed.files, size.bytes)),
@@ -152,12 +194,17 @@ fn experiment(typed: ExperimentArgs) -> Result<ExitCode, Failure> {
     let spec = experiments::prepare(&job)?;
     let mut engine = typed.engine;
     engine.engine = engine.engine.or(spec.engine.as_deref().and_then(Engine::from_word));
-    let bytes = spec.data.size.bytes.saturating_mul(spec.data.files.into());
+    // A guest has a /dev/shm of its own, which ends with it.
+    let is_here = engine.engine.unwrap_or_default() == Engine::Emulated || typed.work.is_some();
+    let work = is_here.then(|| OwnDirectory::for_work(&job.work)).transpose()?;
+    if let Some(work) = &work {
+        job.work = work.path().to_owned();
+    }
     let first = experiments::first_topology(&spec)?;
     let mut request = request(first, Task::Experiment(Box::new(job)));
     request.host = spec.from.clone();
-    request.file_bytes = bytes.saturating_mul(2);
-    start(request, &engine)
+    request.file_bytes = spec.data.bytes().saturating_mul(2);
+    start(request, &engine, None)
 }
 
 fn request(topology: String, task: Task) -> Request {
@@ -175,10 +222,11 @@ fn request(topology: String, task: Task) -> Request {
     }
 }
 
-fn start(mut request: Request, engine: &EngineArgs) -> Result<ExitCode, Failure> {
+/// Does the task with its engine. `kept` gets what it writes to standard output, which is ours otherwise.
+fn start(mut request: Request, engine: &EngineArgs, kept: Option<&mut Vec<u8>>) -> Result<ExitCode, Failure> {
     request.engine = engine.engine.unwrap_or_default();
     let clock = match request.engine {
-        Engine::Emulated => return Ok(code(sandbox::run(&mut request)?)),
+        Engine::Emulated => return Ok(code(sandbox::run(&mut request, kept)?)),
         Engine::Virtual => Clock::Virtual { start_s: SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() },
         Engine::Uml => Clock::Real,
     };
@@ -186,9 +234,21 @@ fn start(mut request: Request, engine: &EngineArgs) -> Result<ExitCode, Failure>
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
+    let topology = Topology::parse(&request.topology)?;
+    if let Some(words) = uml::memory_warning(&topology, uml::available_memory().bytes) {
+        note(&format!("warning: {words}"));
+    }
     let what = uml::RunInUml::of_request(&request, engine.kernel.clone(), clock)?;
-    let status = uml::run(&what, &stop, &mut io::stdout().lock(), &mut io::stderr().lock())?;
-    Ok(ExitCode::from(status.code()))
+    let mut ours = io::stdout().lock();
+    let stdout: &mut dyn io::Write = match kept {
+        Some(kept) => kept,
+        None => &mut ours,
+    };
+    match uml::run(&what, &stop, stdout, &mut io::stderr().lock()) {
+        // Who pressed Ctrl-C knows.
+        Err(UmlError::Interrupted) => Ok(ExitCode::from(inside::EXIT_INTERRUPTED)),
+        ended => Ok(ExitCode::from(ended?.code())),
+    }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
@@ -228,7 +288,7 @@ fn code(status: ExitStatus) -> ExitCode {
 }
 
 /// Data and copies of experiments: memory, so that no disk is measured.
-const WORK: &str = "/dev/shm/haul-lab-work";
+const WORK: &str = "/dev/shm";
 
 /// The lab itself failed, as with env(1) and timeout(1); below it are the statuses of commands.
 const EXIT_FAILED: u8 = 125;

@@ -8,13 +8,14 @@
 //! ```
 //!
 //! So a full queue drops packets without telling the sender's own stack, a host may have any qdisc it likes on its device,
-//! and what a host sees of its link is a plain Ethernet device. With DiffServ a second pair stands in the middle, so that
-//! classes wait for the rate before the delay begins. `qdisc` and `diffserv` hold the text of the commands, `medium` shared
-//! segments; here they are put in order and run.
+//! and what a host sees of its link is a plain Ethernet device. With DiffServ, or where packets are lost or doubled, a second pair
+//! stands in the middle: packets wait for the rate before delay and chance begin, as in our own emulator. In one netem chance comes
+//! first, and what is lost takes no time on the wire, what is doubled takes twice. `qdisc` and `diffserv` hold the text of the
+//! commands, `medium` shared segments; here they are put in order and run.
 //!
 //! A shared segment is a hub with one queue: all frames pass one netem of the segment's rate and are then heard by all.
 //! **Contention for a half-duplex medium is not modelled**: no collisions, no back-off, no queue of each host. The rate that
-//! the hosts share is right, who gets how much of it and with what delay is not. The TUN engine models it.
+//! the hosts share is right, who gets how much of it and with what delay is not. The engine emulated models it.
 
 mod diffserv;
 mod medium;
@@ -23,7 +24,8 @@ mod qdisc;
 use std::fmt;
 
 use crate::plan::{Plan, WireKind};
-use crate::topology::{EventSpec, LinkSpec, Topology};
+use crate::topology::{DirectionSpec, EventSpec, LinkSpec, Topology};
+use crate::units::Probability;
 
 pub use diffserv::FourRates;
 
@@ -156,7 +158,7 @@ pub fn wires(
         // Each end is a pair: the host's device, and one in the middle.
         for (end, &(host, device)) in wire.ends.iter().enumerate() {
             let (host, device) = (&plan.hosts[host], &plan.hosts[host].devices[device]);
-            let (ours, mtu, mac) = (middle(number, end), device.mtu, mac(number, end));
+            let (ours, mtu, mac) = (middle(number, end), device.mtu, hardware_address(number, end));
             let there = reference(&host.name);
             let pair = format!(
                 "link add {ours} mtu {mtu} type veth peer name {} netns {there} mtu {mtu} address {mac}",
@@ -167,7 +169,10 @@ pub fn wires(
         }
         steps.extend(single_packets(topology, plan, number));
         match wire.kind {
-            WireKind::Link(link) => steps.extend(link_steps(number, &topology.links[link], seed)),
+            WireKind::Link(link) => {
+                let link = &topology.links[link];
+                steps.extend(link_steps(number, link, stages(topology, link), seed));
+            }
             WireKind::Segment(segment) => {
                 steps.extend(medium::steps(number, &topology.segments[segment], seed)?);
             }
@@ -192,10 +197,10 @@ fn single_packets(topology: &Topology, plan: &Plan, wire: usize) -> Vec<Step> {
 }
 
 /// What the link's middle needs beside its devices.
-fn link_steps(wire: usize, link: &LinkSpec, seed: Option<u64>) -> Vec<Step> {
+fn link_steps(wire: usize, link: &LinkSpec, stages: Stages, seed: Option<u64>) -> Vec<Step> {
     let mut steps = Vec::new();
     let (near, far) = (middle(wire, 0), middle(wire, 1));
-    if has_classes(link) {
+    if stages == Stages::RateThenFate {
         let (near_inner, far_inner) = (inner(wire, 0), inner(wire, 1));
         let mtu = link.mtu;
         let pair = format!("link add {near_inner} mtu {mtu} type veth peer name {far_inner} mtu {mtu}");
@@ -208,9 +213,33 @@ fn link_steps(wire: usize, link: &LinkSpec, seed: Option<u64>) -> Vec<Step> {
         steps.extend(redirect(&far, &near));
     }
     for towards in [1, 0] {
-        steps.extend(direction_steps(wire, link, towards, Change::Made, seed));
+        steps.extend(direction_steps(wire, link, stages, towards, Change::Made, seed));
     }
     steps
+}
+
+/// How many queues a packet passes one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stages {
+    /// Rate, queue, delay and fate in one netem.
+    One,
+    /// Rate and queue, or classes, on the inner pair; then delay and fate.
+    RateThenFate,
+}
+
+/// The same for a link before and after its events.
+fn stages(topology: &Topology, link: &LinkSpec) -> Stages {
+    let happens = |share: Option<Probability>| share.is_some_and(|share| !share.is_never());
+    let name = link.name();
+    let will_lose = topology.events.iter().any(|event| event.link == name && happens(event.loss));
+    let needs_two = |direction: DirectionSpec| {
+        let chance = happens(direction.loss) || happens(direction.duplicate) || direction.burst.is_some();
+        direction.diffserv.is_some() || (direction.rate.is_some() && (chance || will_lose))
+    };
+    match needs_two(link.forth()) || needs_two(link.back()) {
+        true => Stages::RateThenFate,
+        false => Stages::One,
+    }
 }
 
 /// What happens to a direction.
@@ -225,7 +254,14 @@ enum Change {
 }
 
 /// The queues of one direction: the one that leads to end 1 or to end 0.
-fn direction_steps(wire: usize, link: &LinkSpec, towards: usize, change: Change, seed: Option<u64>) -> Vec<Step> {
+fn direction_steps(
+    wire: usize,
+    link: &LinkSpec,
+    stages: Stages,
+    towards: usize,
+    change: Change,
+    seed: Option<u64>,
+) -> Vec<Step> {
     let down = change == Change::Down;
     let direction = if towards == 1 { link.forth() } else { link.back() };
     let device = middle(wire, towards);
@@ -233,9 +269,9 @@ fn direction_steps(wire: usize, link: &LinkSpec, towards: usize, change: Change,
     let seed = seed.map(|seed| seed.wrapping_mul(1009).wrapping_add((2 * wire + towards) as u64));
     let whole = qdisc::segments_stay_whole(link);
     let mut lines = Vec::new();
-    match direction.diffserv {
-        Some(classes) if has_classes(link) => {
-            let entrance = inner(wire, 1 - towards);
+    let entrance = inner(wire, 1 - towards);
+    match (stages, direction.diffserv) {
+        (Stages::RateThenFate, Some(classes)) => {
             let classes = diffserv::lines(&entrance, &direction, &classes, link.rtt(), link.mtu);
             if change == Change::Made {
                 lines.push(diffserv::frame(&entrance));
@@ -246,7 +282,12 @@ fn direction_steps(wire: usize, link: &LinkSpec, towards: usize, change: Change,
             }
             lines.extend(qdisc::after_the_rate(&device, &direction, link.mtu, down, seed));
         }
-        _ => lines.extend(qdisc::lines(&device, &direction, link.rtt(), link.mtu, whole, down, seed)),
+        (Stages::RateThenFate, None) => {
+            // What is offered to a link that is down is lost; what waits goes on its way.
+            lines.push(qdisc::rate_alone(&entrance, &direction, link.rtt(), link.mtu, whole, down));
+            lines.extend(qdisc::after_the_rate(&device, &direction, link.mtu, false, seed));
+        }
+        (Stages::One, _) => lines.extend(qdisc::lines(&device, &direction, link.rtt(), link.mtu, whole, down, seed)),
     }
     lines.into_iter().map(|line| Step::new(WIRES, "tc", line)).collect()
 }
@@ -258,8 +299,11 @@ pub fn event_steps(topology: &Topology, plan: &Plan, event: usize, seed: Option<
     let number = plan.wires.iter().position(|wire| &wire.name == name && matches!(wire.kind, WireKind::Link(_)));
     let Some((link, number)) = link.zip(number) else { return Vec::new() };
     let change = if down { Change::Down } else { Change::Up };
-    let mut steps = direction_steps(number, &link, 1, change, seed);
-    steps.extend(direction_steps(number, &link, 0, change, seed));
+    // As it was made: the topology knows what is still to come.
+    let stages =
+        topology.links.iter().find(|made| &made.name() == name).map_or(Stages::One, |made| stages(topology, made));
+    let mut steps = direction_steps(number, &link, stages, 1, change, seed);
+    steps.extend(direction_steps(number, &link, stages, 0, change, seed));
     steps
 }
 
@@ -301,10 +345,6 @@ fn change(link: &mut LinkSpec, event: &EventSpec) {
     link.back = back;
 }
 
-fn has_classes(link: &LinkSpec) -> bool {
-    link.forth().diffserv.is_some() || link.back().diffserv.is_some()
-}
-
 /// The device in the middle that stands before this end of a wire.
 fn middle(wire: usize, end: usize) -> String {
     format!("w{wire}.{end}")
@@ -315,14 +355,9 @@ fn inner(wire: usize, end: usize) -> String {
     format!("w{wire}.{end}i")
 }
 
-/// Known beforehand, so that hosts of a link need not ask for each other's; locally administered.
-fn mac(wire: usize, end: usize) -> String {
-    format!("02:00:10:99:{wire:02x}:{:02x}", end + 1)
-}
-
-/// As `configure` needs it: the hardware address behind a plan's end of a link.
+/// Of the device at this end of a wire: known beforehand, so that hosts of a link need not ask for each other's; locally administered.
 pub fn hardware_address(wire: usize, end: usize) -> String {
-    mac(wire, end)
+    format!("02:00:10:99:{wire:02x}:{:02x}", end + 1)
 }
 
 fn up(device: &str) -> Step {
@@ -352,7 +387,11 @@ fn takes_seed(version: &str) -> bool {
 fn hint(stderr: &str) -> &'static str {
     match stderr {
         _ if stderr.contains("Specified qdisc kind is unknown") || stderr.contains("Specified qdisc not found") => {
-            "\n  hint:  this kernel has no such queue; the TUN engine needs none"
+            "\n  hint:  this kernel has no such queue; the engine emulated needs none"
+        }
+        _ if stderr.contains("cannot mix duplicating netems") => {
+            "\n  hint:  this kernel cannot double packets on a link that also reorders them, or has bursts of losses; the engine \
+             emulated can"
         }
         _ if stderr.contains("Unknown device type") => "\n  hint:  this kernel has no such device: load its module",
         _ if stderr.contains("Operation not permitted") => "\n  hint:  this needs root in a namespace",
@@ -412,11 +451,14 @@ server: ip link set dev eth0 gso_max_segs 1
         );
         let (topology, plan) = read(&text);
         assert_eq!(events_in_order(&topology), [1, 0, 2]);
-        let text: String = [1, 0, 2].map(|event| lines(&event_steps(&topology, &plan, event, None)[..1])).concat();
+        let text: String = [1, 0, 2].map(|event| lines(&event_steps(&topology, &plan, event, None)[..2])).concat();
         insta::assert_snapshot!(text, @r"
-(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 1407 delay 50000us rate 100000000bit 24 loss random 0%
-(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 1407 delay 50000us rate 100000000bit 24 loss random 100%
-(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 1407 delay 50000us rate 100000000bit 24 loss random 1%
+(wires): tc qdisc replace dev w0.0i root handle 1: netem limit 1000 delay 0us rate 100000000bit 24 loss random 0%
+(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 174536 delay 50000us loss random 0%
+(wires): tc qdisc replace dev w0.0i root handle 1: netem limit 1000 delay 0us rate 100000000bit 24 loss random 100%
+(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 174536 delay 50000us loss random 0%
+(wires): tc qdisc replace dev w0.0i root handle 1: netem limit 1000 delay 0us rate 100000000bit 24 loss random 0%
+(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 174536 delay 50000us loss random 1%
 ");
     }
 
@@ -430,6 +472,27 @@ server: ip link set dev eth0 gso_max_segs 1
 (wires): tc filter add dev w0.0 parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev w0.0i
 (wires): tc filter add dev w0.0i parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev w0.0
 ");
+    }
+
+    /// What is lost has had its time on the wire, and so has the copy of what is doubled not: as in our own emulator.
+    #[test]
+    fn chance_begins_behind_the_rate() {
+        for more in ["loss = '1%'", "burst = { loss = '1%', length = 3 }", "duplicate = '1%'", "back = { loss = '1%' }"]
+        {
+            let (topology, plan) = read(&LINK.replace("queue", &format!("{more}\nqueue")));
+            let steps = lines(&wires(&topology, &plan, None, &|host| host.to_owned()).unwrap());
+            let with_rate: Vec<&str> = steps.lines().filter(|line| line.contains(" rate ")).collect();
+            assert_eq!(
+                with_rate,
+                ["w0.0i", "w0.1i"].map(|device| format!(
+                    "(wires): tc qdisc replace dev {device} root handle 1: netem limit 1000 delay 0us rate 1000000000bit 24 loss random 0%"
+                )),
+                "{more}"
+            );
+            let with_delay =
+                steps.lines().filter(|line| line.contains("dev w0.1 root") && line.contains(" delay 50000us"));
+            assert_eq!(with_delay.count(), 1, "{steps}");
+        }
     }
 
     #[test]

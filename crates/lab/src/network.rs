@@ -150,6 +150,9 @@ fn emulated(
         WireKind::Link(index) => {
             let link = &topology.links[index];
             let rtt = link.rtt();
+            for direction in [link.forth(), link.back()] {
+                check_held(&planned.name, &direction)?;
+            }
             let directions =
                 Box::new([Direction::new(&link.forth(), rtt, seed), Direction::new(&link.back(), rtt, seed ^ BACK)]);
             Wire::Link { directions, changes: changes(topology, &planned.name), began }
@@ -161,6 +164,20 @@ fn emulated(
     };
     let has_header = offload != Offload::None;
     Ok(Emulated { devices, has_header, wire, capture, watched: Arc::default() })
+}
+
+/// What a full link has on its way must find room.
+fn check_held(link: &str, direction: &DirectionSpec) -> io::Result<()> {
+    let Some(rate) = direction.rate else { return Ok(()) };
+    let longest = Time(direction.delay.unwrap_or_default().0 + direction.jitter.unwrap_or_default().0);
+    let held = Size { bytes: rate.bytes_in(longest.0) };
+    let most = Size { bytes: limits::MAX_IN_FLIGHT_BYTES };
+    match held.bytes <= most.bytes {
+        true => Ok(()),
+        false => Err(io::Error::other(format!(
+            "link {link}: {rate} x {longest} are {held} on the way, and the engine emulated holds {most}: use --engine virtual"
+        ))),
+    }
 }
 
 /// What happens to a link, in the order of time.

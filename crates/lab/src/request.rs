@@ -47,7 +47,7 @@ pub struct Request {
 pub enum Task {
     /// A command with its arguments.
     Command(Vec<Word>),
-    /// Labs that measure themselves, one after the other, and a table.
+    /// Labs that measure themselves, one after the other; prints a line of JSON for each.
     Calibrate(CalibrateJob),
     /// An experiment: labs one after the other.
     Experiment(Box<ExperimentJob>),
@@ -60,8 +60,6 @@ pub struct CalibrateJob {
     pub labs: Vec<LabJob>,
     /// How often each may be measured until it is what was asked for.
     pub tries: u32,
-    /// Lines of JSON instead of a table.
-    pub json: bool,
 }
 
 /// A lab to be calibrated.

@@ -9,18 +9,15 @@
 //! As an ordinary user the lab lives in a user namespace in which the user is still the user; only the lab itself has the
 //! rights over its networks. As root it uses root's own rights.
 
-use std::fs::{self, DirBuilder, File};
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use haul_sys::file;
-
+use crate::own_directory::{self, OwnDirectory};
 use crate::request::Request;
 
 /// A failure outside of the lab.
@@ -61,11 +58,12 @@ pub struct Running {
     pub hosts: Vec<String>,
 }
 
-/// Runs a lab to its end; the exit status is that of its command.
-pub fn run(request: &mut Request) -> Result<ExitStatus, SandboxError> {
-    let directory = make_directory()?;
-    request.directory = directory.path.clone();
-    let file = directory.path.join(REQUEST_FILE);
+/// Runs a lab to its end; the exit status is that of its command. `kept` gets what it writes to standard output, which is ours
+/// otherwise.
+pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStatus, SandboxError> {
+    let directory = OwnDirectory::for_lab(&parent())?;
+    request.directory = directory.path().to_owned();
+    let file = directory.path().join(REQUEST_FILE);
     write(&file, &request.to_json())?;
 
     // The terminal sends Ctrl-C to everybody; it is the command's business. A signal to us alone ends the lab.
@@ -79,12 +77,24 @@ pub fn run(request: &mut Request) -> Result<ExitStatus, SandboxError> {
         signal_hook::flag::register(signal, Arc::clone(flag))
             .map_err(|cause| SandboxError::Files { path: file.clone(), cause })?;
     }
-    let mut child = walls(&file)?;
-    wait(&mut child, &ended)
+    let mut child = walls(&file, if kept.is_some() { Stdio::piped() } else { Stdio::inherit() })?;
+    let output = child.stdout.take().map(|mut stdout| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // It ends with the last process of the lab. A pipe that cannot be read has nothing more.
+            let _ = stdout.read_to_end(&mut bytes);
+            bytes
+        })
+    });
+    let status = wait(&mut child, &ended)?;
+    if let (Some(kept), Some(output)) = (kept, output) {
+        *kept = output.join().expect("reading does not panic");
+    }
+    Ok(status)
 }
 
 /// The command that makes the namespaces and runs us inside.
-fn walls(file: &Path) -> Result<Child, SandboxError> {
+fn walls(file: &Path, stdout: Stdio) -> Result<Child, SandboxError> {
     let program = std::env::current_exe().map_err(|cause| SandboxError::Start { program: "haul-lab", cause })?;
     let mut command = Command::new("setpriv");
     // If we are killed, unshare dies, and with it process 1 of the lab.
@@ -93,7 +103,7 @@ fn walls(file: &Path) -> Result<Child, SandboxError> {
         command.args(["--user", "--map-current-user", "--keep-caps"]);
     }
     command.args(["--mount", "--pid", "--fork", "--kill-child=KILL", "--mount-proc", "--"]);
-    command.arg(program).arg("inside").arg(file);
+    command.arg(program).arg("inside").arg(file).stdout(stdout);
     command.spawn().map_err(|cause| SandboxError::Start { program: "setpriv", cause })
 }
 
@@ -107,12 +117,14 @@ fn wait(child: &mut Child, ended: &AtomicBool) -> Result<ExitStatus, SandboxErro
                 Some(signal) => return Err(SandboxError::Killed(signal)),
                 None => return Ok(status),
             },
-            None if ended.load(Ordering::Relaxed) => {
-                // Fails only when it has just ended by itself.
-                let _ = child.kill();
+            None => {
+                if ended.load(Ordering::Relaxed) {
+                    // Fails only when it has just ended by itself.
+                    let _ = child.kill();
+                }
+                // There is no wait for a child with a limit, and a signal must be seen.
+                std::thread::sleep(CHILD_CHECK);
             }
-            // There is no wait for a child with a limit, and a signal must be seen.
-            None => std::thread::sleep(CHILD_CHECK),
         }
     }
 }
@@ -120,14 +132,7 @@ fn wait(child: &mut Child, ended: &AtomicBool) -> Result<ExitStatus, SandboxErro
 /// The labs of this user that run now. What dead ones left is removed.
 pub fn running() -> Vec<Running> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(parent()).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let Some(owner) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        if is_orphaned(owner, &path) {
-            // Its owner was killed; only files are left of it.
-            let _ = fs::remove_dir_all(&path);
-            continue;
-        }
+    for (owner, path) in own_directory::labs_alive(&parent()) {
         let Ok(text) = fs::read_to_string(path.join(RUNNING_FILE)) else { continue };
         let mut lines = text.lines().map(str::to_owned);
         let Some(name) = lines.next() else { continue };
@@ -165,20 +170,6 @@ pub fn enter(lab: &Running, host: &str) -> Result<Command, SandboxError> {
     Ok(command)
 }
 
-/// A directory that goes with its owner.
-struct LabDirectory {
-    path: PathBuf,
-    /// Locked as long as we live.
-    _lock: File,
-}
-
-impl Drop for LabDirectory {
-    fn drop(&mut self) {
-        // What cannot be removed is removed by the next lab.
-        let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
 /// Labs lie below the user's runtime directory, by the process id of their owner.
 fn parent() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir()) {
@@ -187,39 +178,8 @@ fn parent() -> PathBuf {
     }
 }
 
-fn make_directory() -> Result<LabDirectory, SandboxError> {
-    let make = |path: &Path, private: bool| {
-        let made = DirBuilder::new().recursive(!private).mode(0o700).create(path);
-        made.map_err(|cause| SandboxError::Files { path: path.to_owned(), cause })
-    };
-    let parent = parent();
-    make(&parent, false)?;
-    // In a shared directory somebody else may have been first.
-    let owner = fs::symlink_metadata(&parent).map(|meta| std::os::unix::fs::MetadataExt::uid(&meta));
-    if owner.ok() != Some(rustix::process::getuid().as_raw()) {
-        let cause = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else");
-        return Err(SandboxError::Files { path: parent, cause });
-    }
-    drop(running());
-    let path = parent.join(std::process::id().to_string());
-    make(&path, true)?;
-    let lock = File::create(path.join(LOCK_FILE)).and_then(|lock| file::try_lock(lock.as_fd()).map(|_| lock));
-    match lock {
-        Ok(lock) => Ok(LabDirectory { path, _lock: lock }),
-        Err(cause) => Err(SandboxError::Files { path, cause }),
-    }
-}
-
 fn write(path: &Path, text: &str) -> Result<(), SandboxError> {
     fs::write(path, text).map_err(|cause| SandboxError::Files { path: path.to_owned(), cause })
-}
-
-/// Whether a lab's owner is no more: there is no such process, or it is another one that got the number, since the owner
-/// holds its lock to the end.
-fn is_orphaned(owner: u32, directory: &Path) -> bool {
-    let lock = File::options().write(true).open(directory.join(LOCK_FILE));
-    !Path::new(&format!("/proc/{owner}")).exists()
-        || lock.is_ok_and(|lock| file::try_lock(lock.as_fd()).unwrap_or(false))
 }
 
 /// Owner -> setpriv, which became unshare -> process 1 -> the lab.
@@ -232,7 +192,6 @@ fn process_inside(owner: u32) -> Option<u32> {
     child_of(owner).and_then(child_of).and_then(child_of)
 }
 
-const LOCK_FILE: &str = "lock";
 const REQUEST_FILE: &str = "request.json";
 const RUNNING_FILE: &str = "running";
 

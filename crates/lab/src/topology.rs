@@ -331,11 +331,22 @@ impl Topology {
             }
         }
         self.check_names()?;
+        if self.traffic.len() > limits::MAX_TRAFFIC {
+            return Err(impossible("traffic", format!("there may be at most {}", limits::MAX_TRAFFIC)));
+        }
         for traffic in &self.traffic {
             let (from, to) = traffic.ends();
             let what = format!("traffic from {from} to {to}");
             self.check_host(&what, from)?;
             self.check_host(&what, to)?;
+            if from == to {
+                return Err(impossible(what, "it never leaves its host"));
+            }
+            if let TrafficSpec::Tcp { flows, .. } = traffic
+                && !(1..=limits::MAX_TRAFFIC_FLOWS).contains(flows)
+            {
+                return Err(impossible(what, format!("it has 1 to {} flows", limits::MAX_TRAFFIC_FLOWS)));
+            }
         }
         for event in &self.events {
             let what = format!("event at {}", event.at);
@@ -345,6 +356,9 @@ impl Topology {
             if (event.down, event.rate, event.delay, event.loss) == (None, None, None, None) {
                 return Err(impossible(what, "it changes nothing"));
             }
+            if event.delay.is_some_and(|delay| delay.0 > limits::MAX_DELAY) {
+                return Err(too_late(&what));
+            }
         }
         Ok(())
     }
@@ -353,7 +367,10 @@ impl Topology {
         if self.hosts.is_empty() || self.hosts.len() > limits::MAX_HOSTS {
             return Err(impossible("hosts", format!("there must be 1 to {}", limits::MAX_HOSTS)));
         }
-        for name in self.hosts.keys() {
+        for (name, host) in &self.hosts {
+            for setting in host.sysctl.keys() {
+                check_setting(name, setting)?;
+            }
             let fits = (1..=limits::MAX_NAME_BYTES).contains(&name.len())
                 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
                 && !name.starts_with('-');
@@ -448,7 +465,7 @@ impl DirectionSpec {
         if self.jitter.is_some_and(|jitter| jitter.0 > limits::MAX_DELAY)
             || self.delay.is_some_and(|delay| delay.0 > limits::MAX_DELAY)
         {
-            return Err(impossible(what, format!("a delay may be at most {}", Time(limits::MAX_DELAY))));
+            return Err(too_late(what));
         }
         if self.queue.is_some_and(|queue| queue.bytes > limits::MAX_QUEUE_BYTES) {
             let most = Size { bytes: limits::MAX_QUEUE_BYTES };
@@ -456,6 +473,12 @@ impl DirectionSpec {
         }
         if self.diffserv.is_some() && self.rate.is_none() {
             return Err(impossible(what, "DiffServ needs a rate: without one nothing ever waits"));
+        }
+        let ef_rate = self.diffserv.and_then(|classes| classes.ef_rate);
+        if let (Some(ef_rate), Some(rate)) = (ef_rate, self.rate)
+            && ef_rate.bits_per_s() > rate.bits_per_s()
+        {
+            return Err(impossible(what, format!("EF may have {ef_rate}, more than the link's {rate}")));
         }
         Ok(())
     }
@@ -502,6 +525,22 @@ fn check_mtu(what: &str, mtu: u32) -> Result<(), TopologyError> {
         true => Ok(()),
         false => Err(impossible(what, format!("the MTU must be {} to {}", limits::MIN_MTU, limits::MAX_MTU))),
     }
+}
+
+/// Only settings of the network belong to a host; all others are those of the machine, and root would change them for good.
+fn check_setting(host: &str, name: &str) -> Result<(), TopologyError> {
+    let is_name = !name.contains('/') && name.split('.').all(|part| !part.is_empty());
+    match is_name && name.starts_with("net.") {
+        true => Ok(()),
+        false => Err(impossible(
+            format!("host {host}"),
+            format!("{name:?} is no setting of a host: their names begin with net."),
+        )),
+    }
+}
+
+fn too_late(what: &str) -> TopologyError {
+    impossible(what, format!("a delay may be at most {}", Time(limits::MAX_DELAY)))
 }
 
 fn impossible(what: impl Into<String>, why: impl Into<String>) -> TopologyError {

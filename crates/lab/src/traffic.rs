@@ -17,14 +17,24 @@ use crate::units::{Rate, Size};
 /// Traffic that flows until it is dropped.
 pub struct Traffic {
     stop: Arc<AtomicBool>,
+    streams: Vec<Stream>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// Datagrams that are to leave at a rate.
+struct Stream {
+    /// Which, in words.
+    name: String,
+    /// It could not send as much as it should, since this was last looked at.
+    fell_behind: Arc<AtomicBool>,
 }
 
 impl Traffic {
     /// Starts all traffic of a topology.
     pub fn start(topology: &Topology, plan: &Plan, hosts: &Hosts) -> io::Result<Traffic> {
-        let mut traffic = Traffic { stop: Arc::default(), threads: Vec::new() };
+        let mut traffic = Traffic { stop: Arc::default(), streams: Vec::new(), threads: Vec::new() };
         for (number, spec) in topology.traffic.iter().enumerate() {
+            // Topology::check bounds their number.
             let port = limits::FIRST_TRAFFIC_PORT + u16::try_from(number).unwrap_or(0);
             let (from, to) = spec.ends();
             let Some(address) = plan.host(to).and_then(|host| host.devices.first()).map(|device| device.v4) else {
@@ -34,12 +44,16 @@ impl Traffic {
             match spec {
                 TrafficSpec::Udp { rate, packet, dscp, .. } => {
                     traffic.sink(hosts, to, port)?;
-                    let stream = Datagrams { target, rate: *rate, payload_bytes: payload(*packet), dscp: *dscp };
+                    let fell_behind = traffic.watch(from, to, *rate);
+                    let payload_bytes = payload(*packet);
+                    let stream = Datagrams { target, rate: *rate, payload_bytes, dscp: *dscp, fell_behind };
                     traffic.run(hosts, from, move |stop| stream.send_until(stop))?;
                 }
                 TrafficSpec::OnOff { rate, on, off, packet, .. } => {
                     traffic.sink(hosts, to, port)?;
-                    let stream = Datagrams { target, rate: *rate, payload_bytes: payload(*packet), dscp: 0 };
+                    let fell_behind = traffic.watch(from, to, *rate);
+                    let payload_bytes = payload(*packet);
+                    let stream = Datagrams { target, rate: *rate, payload_bytes, dscp: 0, fell_behind };
                     let mut chance = Chance::new(topology.seed ^ u64::from(port), Purpose::Traffic);
                     let (on, off) = (on.0, off.0);
                     traffic.run(hosts, from, move |stop| stream.send_on_and_off(stop, on, off, &mut chance))?;
@@ -55,6 +69,22 @@ impl Traffic {
             }
         }
         Ok(traffic)
+    }
+
+    /// Why what was measured since the last call had less company than it should.
+    pub fn fault(&self) -> Option<String> {
+        let mut late = self.streams.iter().filter(|stream| stream.fell_behind.swap(false, Ordering::Relaxed));
+        let name = late.next()?.name.clone();
+        // All are asked, so that what they say belongs to this call.
+        late.for_each(drop);
+        Some(format!("{name} could not be sent: it is more than this machine sends in datagrams"))
+    }
+
+    fn watch(&mut self, from: &str, to: &str, rate: Rate) -> Arc<AtomicBool> {
+        let fell_behind = Arc::new(AtomicBool::new(false));
+        let name = format!("traffic of {rate} from {from} to {to}");
+        self.streams.push(Stream { name, fell_behind: Arc::clone(&fell_behind) });
+        fell_behind
     }
 
     /// Datagrams need somebody who takes them, else the host answers each with an ICMP error.
@@ -102,6 +132,7 @@ struct Datagrams {
     rate: Rate,
     payload_bytes: usize,
     dscp: u8,
+    fell_behind: Arc<AtomicBool>,
 }
 
 impl Datagrams {
@@ -116,9 +147,7 @@ impl Datagrams {
 
     fn send_until(&self, stop: &AtomicBool) -> io::Result<()> {
         let socket = self.socket()?;
-        while !stop.load(Ordering::Relaxed) {
-            self.send_for(&socket, STOP_CHECK, stop);
-        }
+        self.send_for(&socket, Duration::MAX, stop);
         Ok(())
     }
 
@@ -134,7 +163,8 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Sends what is due each millisecond; what was missed while asleep follows at once.
+    /// Sends what is due each millisecond; what was missed while asleep follows at once, but nothing from before
+    /// [`limits::MOST_TRAFFIC_BEHIND`]: who cannot keep up would never be done.
     fn send_for(&self, socket: &UdpSocket, time: Duration, stop: &AtomicBool) {
         let payload = vec![0; self.payload_bytes];
         let each = self.rate.time_of((self.payload_bytes + UDP_AND_IP_BYTES) as u64);
@@ -142,12 +172,19 @@ impl Datagrams {
         let mut due = Duration::ZERO;
         while start.elapsed() < time && !stop.load(Ordering::Relaxed) {
             let now = start.elapsed();
-            while due <= now {
+            if now.saturating_sub(due) > limits::MOST_TRAFFIC_BEHIND {
+                self.fell_behind.store(true, Ordering::Relaxed);
+                due = now;
+            }
+            for _ in 0..limits::DATAGRAMS_AT_ONCE {
+                if due > now {
+                    pause(due.saturating_sub(start.elapsed()).max(TICK));
+                    break;
+                }
                 // A full device queue loses the packet, as it would for anybody.
                 let _ = socket.send(&payload);
                 due += each;
             }
-            pause(due.saturating_sub(start.elapsed()).max(TICK));
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Needs root or user namespaces, `/dev/net/tun` and ping; what is missing is said, and fails where `CI=true`.
 
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -135,6 +136,79 @@ fn a_lab_that_is_killed_leaves_no_process() {
 }
 
 #[test]
+fn an_emulator_that_is_killed_is_said_so_and_takes_all_along() {
+    if !possible() {
+        return;
+    }
+    let mark = mark("emulator");
+    let command = format!("echo; sleep 63 & exec sleep 64 # {mark}");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_haul-lab"));
+    child.args(["run", "--", "sh", "-c", &format!("sh -c '{command}'; true")]);
+    let child = started(child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let request = format!("/{}/request.json", child.id());
+    let emulator = std::fs::read_dir("/proc").unwrap().flatten().find(|entry| {
+        let words = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = words.split(|byte| *byte == 0).collect();
+        matches!(words[..], [_, b"lab", file, _] if file.ends_with(request.as_bytes()))
+    });
+    let pid = emulator.expect("the lab runs").file_name();
+    Command::new("kill").arg("-KILL").arg(pid).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(125));
+    let words = "haul-lab: the emulator was killed by signal 9, and everything in the lab went along\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), words);
+    eventually("everything inside ends with the lab", || processes_with(&mark).is_empty());
+}
+
+#[test]
+fn segments_and_classes_are_measured_like_other_links() {
+    if !possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = topology(
+        directory.path(),
+        "hosts = { client = {}, r = { router = true }, server = {} }\n\
+         segments = [{ name = 'lan', hosts = ['client', 'r'], rate = '10Mbit', delay = '1ms' }]\n\
+         links = [{ name = 'wan', ends = ['r', 'server'], rate = '10Mbit', rtt = '20ms', diffserv = {} }]",
+    );
+    let output = run(&["calibrate", &file, "--json", "--tries", "1"]);
+    // A busy machine may make it invalid; what is looked at stays the same.
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output));
+    let lab: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = lab["rows"].as_array().unwrap();
+    let found = |link: &str| -> Vec<&str> {
+        let rows = rows.iter().filter(|row| row["link"] == link);
+        rows.map(|row| row["figure"].as_str().unwrap()).collect()
+    };
+    assert_eq!(found("wan r to server"), ["delay", "rate", "queue", "fairness"]);
+    assert_eq!(found("lan client to r"), ["delay", "rate", "fairness"]);
+}
+
+#[test]
+fn a_calibration_ends_soon_after_ctrl_c() {
+    if !possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let name = mark("calibration");
+    // Its floods take over a minute in all.
+    let link = "rate = '1Mbit', rtt = '200ms', queue = '200kB'";
+    let text = format!(
+        "name = '{name}'\nhosts = {{ client = {{}}, server = {{}} }}\nlinks = [{{ ends = ['client', 'server'], {link} }}]"
+    );
+    let mut child = Command::new(env!("CARGO_BIN_EXE_haul-lab"));
+    child.args(["calibrate", &topology(directory.path(), &text)]).stdout(Stdio::null()).process_group(0);
+    let mut child = child.spawn().unwrap();
+    eventually("the lab stands", || run(&["exec", "--lab", &name, "client", "--", "true"]).status.success());
+    let start = Instant::now();
+    // As a terminal sends it: to everybody.
+    Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[test]
 fn a_command_that_ignores_the_end_goes_with_its_lab() {
     if !possible() {
         return;
@@ -224,7 +298,16 @@ fn a_link_goes_down_and_comes_back_at_its_times() {
 fn what_cannot_be_is_refused_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
     let file = topology(directory.path(), "hosts = { a = {} }\nlinks = [{ ends = ['a', 'b'] }]");
-    let cases: [(&[&str], &str); 5] = [
+    let own = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, format!("hosts = {{ client = {{}}, server = {{}} }}\n{text}")).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let link = "name = 'wan', ends = ['client', 'server']";
+    let expedited = own("ef", &format!("links = [{{ {link}, rate = '1Mbit', diffserv = {{ ef_rate = '2Mbit' }} }}]"));
+    let to_itself = own("self", "traffic = [{ kind = 'tcp', from = 'client', to = 'client' }]");
+    let late = own("late", &format!("links = [{{ {link} }}]\nevents = [{{ at = '1s', link = 'wan', delay = '60s' }}]"));
+    let cases: [(&[&str], &str); 9] = [
         (&["run", &file, "--", "true"], "haul-lab: link a-b: there is no host \"b\"\n"),
         (
             &["run", "--on", "moon", "--", "true"],
@@ -232,11 +315,58 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
         ),
         (&["run", "--capture", "lan=x", "--", "true"], "haul-lab: --capture: there is no link lan\n"),
         (&["run", "--mtu", "100", "--", "true"], "haul-lab: link wan: the MTU must be 576 to 65521\n"),
+        // Root would change it for the whole machine, for good.
+        (
+            &["run", "--sysctl", "kernel.hostname=lab", "--", "true"],
+            "haul-lab: host client: \"kernel.hostname\" is no setting of a host: their names begin with net.\n",
+        ),
+        (
+            &["run", &expedited, "--", "true"],
+            "haul-lab: link wan: EF may have 2 Mbit/s, more than the link's 1 Mbit/s\n",
+        ),
+        (&["run", &to_itself, "--", "true"], "haul-lab: traffic from client to client: it never leaves its host\n"),
+        (&["run", &late, "--", "true"], "haul-lab: event at 1 s: a delay may be at most 30 s\n"),
         (&["run", "missing.toml"], "haul-lab: cannot read missing.toml: No such file or directory (os error 2)\n"),
     ];
     for (args, words) in cases {
         let output = run(args);
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(125), words));
+    }
+}
+
+#[test]
+fn a_path_that_the_emulator_cannot_hold_is_refused() {
+    if !possible() {
+        return;
+    }
+    let output = run(&["run", "--rate", "400Gbit", "--rtt", "200ms", "--", "true"]);
+    assert_eq!(output.status.code(), Some(125));
+    let words = "link wan: 400 Gbit/s x 100 ms are 5 GB on the way, and the engine emulated holds 1.074 GB: use --engine virtual";
+    assert_eq!(text(&output), format!("haul-lab: cannot make the network: {words}\n"));
+}
+
+#[test]
+fn traffic_that_cannot_be_sent_is_told_and_the_lab_ends_with_its_command() {
+    if !possible() {
+        return;
+    }
+    let start = Instant::now();
+    let output = run(&["run", "--cross", "900Gbit", "--", "sleep", "4"]);
+    let took = start.elapsed();
+    let words = "figures of this run must not be believed: ";
+    assert!(output.status.success() && text(&output).contains(words), "{}", text(&output));
+    // What was not sent is not made up for: that took as long again.
+    assert!(took < Duration::from_secs(7), "{took:?}");
+}
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_failure() {
+    for words in ["doctor", "experiment"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = lab().arg(words).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words}");
+        assert_eq!(output.status.code(), Some(0), "{words}");
     }
 }
 

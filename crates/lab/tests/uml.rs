@@ -135,6 +135,22 @@ fn classes_and_segments_stand_in_a_real_kernel() {
     assert!(round_trip_us >= 100_000, "{round_trip_us} us");
 }
 
+#[test]
+fn the_doctor_says_which_kernel_each_engine_would_take() {
+    let Some((kernel, clock)) = kernel() else { return };
+    let doctor = |kernel: &Path| {
+        let mut doctor = std::process::Command::new(env!("CARGO_BIN_EXE_haul-lab"));
+        let output = doctor.arg("doctor").env(kernel::KERNEL_VARIABLE, kernel).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let (there, absent) = (doctor(&kernel), doctor(Path::new("/no/such/kernel")));
+    let (path, can_skip) = (kernel.display(), if clock == Clock::Real { "lacking" } else { "ok     " });
+    assert!(there.contains(&format!("ok       engine uml           {path} (HAUL_LAB_KERNEL)\n")), "{there}");
+    assert!(there.contains(&format!("{can_skip}  engine virtual ")), "{there}");
+    let words = "lacking  engine virtual       the kernel /no/such/kernel of HAUL_LAB_KERNEL: there is no such file\n";
+    assert!(absent.contains(words), "{absent}");
+}
+
 /// The names of a lab's devices are free again for the next point, although the kernel takes a namespace down when it likes.
 #[test]
 fn all_points_of_a_sweep_stand_in_one_kernel() {

@@ -6,44 +6,49 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Figure, Row, Table};
 use crate::request::{CalibrateJob, LabJob};
 
-/// What came of all labs.
+/// What came of all labs with one engine.
 #[derive(Debug)]
-pub struct Grid<'a> {
-    engine: &'a str,
-    cells: Vec<GridCell<'a>>,
+pub struct Grid {
+    /// What carries the packets.
+    pub engine: String,
+    /// In the order of the labs.
+    pub cells: Vec<GridCell>,
     /// The user ended it before the last one.
     pub interrupted: bool,
 }
 
 /// One lab, measured for the last time.
-#[derive(Debug, Serialize)]
-pub struct GridCell<'a> {
+#[derive(Debug, Serialize, Deserialize)]
+pub struct GridCell {
     /// What carries the packets.
-    engine: &'a str,
+    pub engine: String,
     /// Bits per second, round trip and loss as they were asked for.
-    asked: &'a [String],
+    pub asked: Vec<String>,
     /// How often it was measured.
-    measured: u32,
-    holds: bool,
+    pub measured: u32,
+    /// Whether it is what was asked for.
+    pub holds: bool,
+    /// What was found.
     #[serde(flatten)]
-    table: Table,
+    pub table: Table,
 }
 
-impl<'a> Grid<'a> {
-    /// Measures all labs of the job by `measure`, and those that do not hold again, at most [`CalibrateJob::tries`] times in all.
+impl Grid {
+    /// Measures all labs of the job by `measure`, and those that do not hold again, at most [`CalibrateJob::tries`] times in all. Once it
+    /// is interrupted, errors of `measure` are those of being cut off.
     pub fn run<E>(
-        engine: &'a str,
-        job: &'a CalibrateJob,
+        engine: &str,
+        job: &CalibrateJob,
         interrupted: &AtomicBool,
         measure: &mut dyn FnMut(&LabJob) -> Result<Table, E>,
         tell: &mut dyn FnMut(&str),
-    ) -> Result<Grid<'a>, E> {
-        let mut grid = Grid { engine, cells: Vec::new(), interrupted: false };
+    ) -> Result<Grid, E> {
+        let mut grid = Grid { engine: engine.to_owned(), cells: Vec::new(), interrupted: false };
         for (number, lab) in job.labs.iter().enumerate() {
             let mut measured = 0;
             let table = loop {
@@ -51,7 +56,10 @@ impl<'a> Grid<'a> {
                     grid.interrupted = true;
                     return Ok(grid);
                 }
-                let table = measure(lab)?;
+                let table = match measure(lab) {
+                    Err(_) if interrupted.load(Ordering::Relaxed) => continue,
+                    table => table?,
+                };
                 measured += 1;
                 if job.labs.len() > 1 || !table.holds() {
                     let state = if table.holds() { "ok".to_owned() } else { table.complaints().join("; ") };
@@ -62,9 +70,15 @@ impl<'a> Grid<'a> {
                 }
             };
             let holds = table.holds();
-            grid.cells.push(GridCell { engine, asked: &lab.asked, measured, holds, table });
+            grid.cells.push(GridCell { engine: engine.to_owned(), asked: lab.asked.clone(), measured, holds, table });
         }
         Ok(grid)
+    }
+
+    /// From the lines that [`Grid::json`] made.
+    pub fn from_json(engine: &str, lines: &str, interrupted: bool) -> Result<Grid, serde_json::Error> {
+        let cells = lines.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        Ok(Grid { engine: engine.to_owned(), cells, interrupted })
     }
 
     /// Whether all labs are what was asked for.
@@ -74,7 +88,7 @@ impl<'a> Grid<'a> {
 
     /// A line of JSON for each lab.
     pub fn json(&self) -> String {
-        let line = |cell: &GridCell<'_>| {
+        let line = |cell: &GridCell| {
             let line = serde_json::to_string(cell).expect("a table has only texts and numbers");
             format!("{line}\n")
         };
@@ -89,9 +103,7 @@ impl<'a> Grid<'a> {
             return cell.table.text();
         }
         let mut text = format!("Engine {}: asked, measured, off by; the worse of both directions.\n\n", self.engine);
-        let head: Vec<&str> = Figure::ALL.iter().map(|figure| figure.word()).collect();
-        let _ = writeln!(text, "| asked | {} | |", head.join(" | "));
-        let _ = writeln!(text, "|---|{}---|", "---|".repeat(head.len()));
+        text.push_str(&head());
         for cell in &self.cells {
             let figures: Vec<String> =
                 Figure::ALL.iter().map(|figure| cell.table.worst(*figure).map_or("-".into(), in_a_cell)).collect();
@@ -120,6 +132,12 @@ impl<'a> Grid<'a> {
     }
 }
 
+/// Of a table with a line for each lab and a column for each figure.
+pub(super) fn head() -> String {
+    let words: Vec<&str> = Figure::ALL.iter().map(|figure| figure.word()).collect();
+    format!("| asked | {} | |\n|---|{}---|\n", words.join(" | "), "---|".repeat(words.len()))
+}
+
 fn in_a_cell(row: &Row) -> String {
     let (asked, measured) = (row.show(row.asked), row.show(row.measured));
     let text = match (row.figure, row.interval()) {
@@ -141,11 +159,11 @@ mod tests {
 
     fn job(tries: u32) -> CalibrateJob {
         let lab = |rate: &str| LabJob { asked: vec![rate.to_owned(), "50 ms".into()], topology: rate.to_owned() };
-        CalibrateJob { labs: vec![lab("10 Mbit/s"), lab("1 Gbit/s")], tries, json: false }
+        CalibrateJob { labs: vec![lab("10 Mbit/s"), lab("1 Gbit/s")], tries }
     }
 
     /// The first lab is good at its third measurement, the second at once.
-    fn run(job: &CalibrateJob) -> (Grid<'_>, Vec<String>) {
+    fn run(job: &CalibrateJob) -> (Grid, Vec<String>) {
         let mut rates = vec![0.9e9, 0.95e9, 1e9];
         let mut told = Vec::new();
         let mut measure = |lab: &LabJob| -> Result<Table, String> {
@@ -202,6 +220,7 @@ mod tests {
         let line: serde_json::Value = serde_json::from_str(grid.json().lines().next().unwrap()).unwrap();
         assert_eq!(line["holds"], false);
         assert_eq!(line["rows"][0]["measured"], 0.95e9);
+        assert_eq!(Grid::from_json("emulated", &grid.json(), false).unwrap().text(), grid.text());
     }
 
     #[test]

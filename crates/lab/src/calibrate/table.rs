@@ -4,12 +4,12 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::units::{Rate, Size, Time};
 
 /// What was found of one lab.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Table {
     /// Direction by direction.
     pub rows: Vec<Row>,
@@ -18,7 +18,7 @@ pub struct Table {
 }
 
 /// One figure of one direction. Numbers are in the unit of the figure, see [`Figure`].
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The link, and the hosts in the direction of the packets.
     pub link: String,
@@ -37,10 +37,10 @@ pub struct Row {
 }
 
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// Of single packets one way, the time for sending them included; seconds, the median.
+    /// Of single packets one way, the time for sending them included; seconds, the median (with the engine uml see [`super::Effort::UML`]).
     Delay,
     /// Of a flood on the wire; bits per second.
     Rate,
@@ -62,27 +62,12 @@ impl Row {
 
     /// In its unit.
     pub(super) fn show(&self, value: f64) -> String {
-        match self.figure {
-            Figure::Delay => Time(Duration::try_from_secs_f64(value).unwrap_or_default()).to_string(),
-            Figure::Rate => Rate::from_bits_per_s(value as u64).map_or("nothing".into(), |rate| rate.to_string()),
-            Figure::Loss => format!("{value:.2e}"),
-            Figure::Queue => Size { bytes: value as u64 }.to_string(),
-            Figure::Fairness => format!("{value:.4}"),
-        }
+        self.figure.show(value)
     }
 
     /// How far the one is from the other, in words.
     pub(super) fn off(&self) -> String {
-        let difference = self.measured - self.asked;
-        match self.figure {
-            Figure::Delay => format!("{:+.3} ms", difference * 1e3),
-            Figure::Rate | Figure::Queue => format!("{:+.2} %", difference / self.asked.max(f64::MIN_POSITIVE) * 100.0),
-            Figure::Loss => {
-                let sigma = difference / self.allowed.max(f64::MIN_POSITIVE) * LOSS_SIGMAS;
-                format!("{sigma:+.1} sigma of {} packets", self.packets)
-            }
-            Figure::Fairness => format!("{difference:+.4}"),
-        }
+        self.figure.off([self.asked, self.measured, self.allowed], &format!(" of {} packets", self.packets))
     }
 
     /// The shares that a loss may have when this much of that many packets was lost: the interval of E. B. Wilson (1927), which is
@@ -122,6 +107,28 @@ impl Figure {
             Figure::Loss => "loss",
             Figure::Queue => "queue",
             Figure::Fairness => "fairness",
+        }
+    }
+
+    /// A value in its unit.
+    pub(super) fn show(self, value: f64) -> String {
+        match self {
+            Figure::Delay => Time(Duration::try_from_secs_f64(value).unwrap_or_default()).to_string(),
+            Figure::Rate => Rate::from_bits_per_s(value as u64).map_or("nothing".into(), |rate| rate.to_string()),
+            Figure::Loss => format!("{value:.2e}"),
+            Figure::Queue => Size { bytes: value as u64 }.to_string(),
+            Figure::Fairness => format!("{value:.4}"),
+        }
+    }
+
+    /// How far the second is from the first, in words; the third is what is allowed. `of` says of what a loss is a share.
+    pub(super) fn off(self, [one, other, allowed]: [f64; 3], of: &str) -> String {
+        let difference = other - one;
+        match self {
+            Figure::Delay => format!("{:+.3} ms", difference * 1e3),
+            Figure::Rate | Figure::Queue => format!("{:+.2} %", difference / one.max(f64::MIN_POSITIVE) * 100.0),
+            Figure::Loss => format!("{:+.1} sigma{of}", difference / allowed.max(f64::MIN_POSITIVE) * LOSS_SIGMAS),
+            Figure::Fairness => format!("{difference:+.4}"),
         }
     }
 }

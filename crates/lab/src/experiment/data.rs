@@ -6,9 +6,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::error::{ExperimentError, file};
+use super::error::{ExperimentError, file, wrong};
 use super::spec::DataSpec;
-use crate::limits;
+use crate::units::Size;
+use crate::{limits, uml};
 
 /// A data set on disk.
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ impl DataSet {
     pub(super) fn make(work: &Path, spec: &DataSpec, seed: u64) -> Result<DataSet, ExperimentError> {
         let names: Vec<String> = (0..spec.files).map(|number| format!("f{number:05}.bin")).collect();
         let dir = work.join(format!("data-{}x{}-seed{seed}", spec.files, spec.size.bytes));
-        let bytes = u64::from(spec.files) * spec.size.bytes;
+        let bytes = spec.bytes();
         if dir.is_dir() {
             return Ok(DataSet { dir, names, bytes });
         }
@@ -72,6 +73,31 @@ impl DataSet {
         })
     }
 }
+
+/// Whether the data, and with `copied` a copy of it, can be had below `work`. What lies in memory must leave some to the programs: a
+/// file system there holds more than there is.
+pub(super) fn check_room(work: &Path, spec: &DataSpec, copied: bool) -> Result<(), ExperimentError> {
+    let file_system = || rustix::fs::statfs(work).map_err(io::Error::from);
+    let found = file_system().map_err(file("look at", work))?;
+    let mut room = u64::try_from(found.f_bsize).unwrap_or(0).saturating_mul(found.f_bavail);
+    if found.f_type == TMPFS_MAGIC {
+        room = room.min(uml::available_memory().bytes.saturating_sub(limits::LEAST_MEMORY_LEFT_BYTES));
+    }
+    let wanted = spec.bytes().saturating_mul(1 + u64::from(copied));
+    match wanted <= room {
+        true => Ok(()),
+        false => {
+            let (wanted, room) = (Size { bytes: wanted }, Size { bytes: room });
+            let why = format!(
+                "data and copy take {wanted} there, and {room} are free: ask for less with --size, or name a directory with --work"
+            );
+            Err(wrong(work.display().to_string(), why))
+        }
+    }
+}
+
+/// statfs(2).
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 /// Random bytes from the tree of BLAKE3: as fast as memory, the same for the same seed and number.
 fn write_file(path: &Path, bytes: u64, seed: u64, number: u64) -> io::Result<()> {

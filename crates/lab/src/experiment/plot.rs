@@ -133,7 +133,7 @@ impl Chart {
             if let Some(spread) = row.metric(plot.y) {
                 series[at].points.push((position, spread));
             }
-            if let Some(value) = elsewhere(plot.y, row, spec.bytes()) {
+            if let Some(value) = elsewhere(plot.y, row, spec.data.bytes()) {
                 series[at].elsewhere.push((position, value));
             }
         }

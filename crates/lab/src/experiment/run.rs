@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 use super::attempt::{Attempt, command_line, run_setup};
-use super::data::DataSet;
+use super::data::{self, DataSet};
 use super::error::{ExperimentError, file, wrong};
 use super::identity::Identity;
 use super::matrix::{self, Point};
-use super::rival::{MissingTool, RivalSpec, Rivals, ServerSpec};
+use super::rival::{Check, MissingTool, RivalSpec, Rivals, ServerSpec};
 use super::sample::{SAMPLES, Sample, SampleFile};
 use super::spec::{DataSpec, ExperimentSpec, ToolSpec};
 use super::testbed::{Testbed, TestbedFactory};
@@ -46,9 +46,11 @@ impl ExperimentSpec {
         Ok(())
     }
 
-    /// Other data than the file says, for a quick look.
-    pub fn set_data(&mut self, data: DataSpec) {
+    /// Other data than the file says, for a quick look. Fails when there is none, or more than the limits allow.
+    pub fn set_data(&mut self, data: DataSpec) -> Result<(), ExperimentError> {
+        data.check("data")?;
         self.data = data;
+        Ok(())
     }
 
     /// Only the tools with these labels or adapters. Fails when there is none such.
@@ -125,11 +127,13 @@ pub fn run(
         let lines: Vec<String> = missing.iter().map(|tool| format!("  {}: {}", tool.label, tool.why)).collect();
         return Err(ExperimentError::NoTools { experiment: spec.name.clone(), missing: lines.join("\n") });
     }
-    let dir = results_dir(spec, options)?;
-    let (mut out, mut samples) = SampleFile::open(&dir.join(SAMPLES))?;
     // Absolute: tools run in directories of their own.
     let work = std::path::absolute(&options.work).map_err(file("find", &options.work))?;
     fs::create_dir_all(&work).map_err(file("make", &work))?;
+    let copied = entrants.iter().any(|(_, rival, _)| rival.check != Check::None);
+    data::check_room(&work, &spec.data, copied)?;
+    let dir = results_dir(spec, options)?;
+    let (mut out, mut samples) = SampleFile::open(&dir.join(SAMPLES))?;
     let data = DataSet::make(&work, &spec.data, spec.seed)?;
     let points = matrix::points(&spec.sweep);
     let repetitions = spec.warm_up + spec.repeat;
@@ -153,8 +157,11 @@ pub fn run(
         }
         progress(&RunEvent::Point(point));
         let topology = matrix::topology(spec, point)?;
-        let testbed =
-            factory(&topology).map_err(|source| ExperimentError::Testbed { point: point.to_string(), source })?;
+        let testbed = match factory(&topology) {
+            Ok(testbed) => testbed,
+            Err(_) if cancelled() => return Ok(Outcome { dir, samples, missing, cancelled: true }),
+            Err(source) => return Err(ExperimentError::Testbed { point: point.to_string(), source }),
+        };
         let identity = Identity::ask(testbed.as_ref(), &spec.to)
             .map_err(|source| ExperimentError::Testbed { point: point.to_string(), source: source.into() })?;
         set_up(spec, point, testbed.as_ref(), rivals, &dir)?;

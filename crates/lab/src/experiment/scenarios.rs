@@ -198,7 +198,7 @@ fn an_interrupted_run_goes_on_without_measuring_anything_twice() {
     let third = run(&spec, &rivals, &options, &mut no_lab, &mut |_| {}).unwrap();
     assert_eq!((third.samples.len(), runs()), (6, 6));
 
-    spec.set_data(DataSpec { files: 1, size: Size { bytes: 5 } });
+    spec.set_data(DataSpec { files: 1, size: Size { bytes: 5 } }).unwrap();
     let error = run(&spec, &rivals, &options, &mut here, &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("another version of shell"), "{error}");
 }
@@ -316,7 +316,7 @@ fn tools_of_the_experiments_understand_their_arguments() {
             values.truncate(1);
         }
         spec.set_repeat(1).unwrap();
-        spec.set_data(DataSpec { files: spec.data.files.min(3), size: Size { bytes: 100_000 } });
+        spec.set_data(DataSpec { files: spec.data.files.min(3), size: Size { bytes: 100_000 } }).unwrap();
         // It would change the routes of this machine.
         spec.setup.clear();
         for tool in spec.tools.iter_mut().filter(|tool| tool.rival == "iperf3") {

@@ -107,6 +107,19 @@ pub struct DataSpec {
     pub size: Size,
 }
 
+impl DataSpec {
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.files).saturating_mul(self.size.bytes)
+    }
+
+    /// Whether there is anything, and not too much. `what` has the data.
+    pub(super) fn check(&self, what: &str) -> Result<(), ExperimentError> {
+        bounded(what, "the number of files", self.files.into(), limits::MAX_FILES.into())?;
+        bounded(what, "the bytes of all files", self.bytes(), limits::MAX_DATA_BYTES)
+    }
+}
+
 /// A command on a host, before the first tool of a point.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -245,11 +258,6 @@ impl ExperimentSpec {
         self.topology.as_deref().unwrap_or_default()
     }
 
-    /// Bytes of all files.
-    pub fn bytes(&self) -> u64 {
-        u64::from(self.data.files).saturating_mul(self.data.size.bytes)
-    }
-
     /// Whether such an experiment can be run: names, bounds, and the topology of every point.
     fn check(&self) -> Result<(), ExperimentError> {
         let what = format!("experiment {}", self.name);
@@ -258,16 +266,11 @@ impl ExperimentSpec {
             let why = format!("a name has 1 to {} lower-case letters, digits and '-'", limits::MAX_NAME_BYTES);
             return Err(wrong(format!("experiment {:?}", self.name), why));
         }
-        let bounded = |what: &str, thing: &str, value: u64, most: u64| match (1..=most).contains(&value) {
-            true => Ok(()),
-            false => Err(wrong(what, format!("{thing} must be 1 to {most}, not {value}"))),
-        };
         bounded(&what, "repeat", self.repeat.into(), limits::MAX_REPEAT.into())?;
         bounded(&what, "warm_up + 1", u64::from(self.warm_up) + 1, limits::MAX_REPEAT.into())?;
         bounded(&what, "the number of tools", self.tools.len() as u64, limits::MAX_TOOLS as u64)?;
         bounded(&what, "the timeout in seconds", self.timeout.0.as_secs(), limits::MAX_TIMEOUT.as_secs())?;
-        bounded(&what, "data.files", self.data.files.into(), limits::MAX_FILES.into())?;
-        bounded(&what, "the bytes of all data", self.bytes(), limits::MAX_DATA_BYTES)?;
+        self.data.check(&what)?;
         matrix::check(&what, &self.sweep)?;
         for (at, tool) in self.tools.iter().enumerate() {
             if self.tools[..at].iter().any(|other| other.label() == tool.label()) {
@@ -356,6 +359,13 @@ fn one() -> u64 {
     1
 }
 
+fn bounded(what: &str, thing: &str, value: u64, most: u64) -> Result<(), ExperimentError> {
+    match (1..=most).contains(&value) {
+        true => Ok(()),
+        false => Err(wrong(what, format!("{thing} must be 1 to {most}, not {value}"))),
+    }
+}
+
 fn one_file() -> u32 {
     1
 }
@@ -395,7 +405,7 @@ mod tests {
     fn a_good_file_is_read() {
         let spec = ExperimentSpec::parse(GOOD).unwrap();
         assert_eq!(spec.sweep["loss"][1], Scalar("1e-4".into()));
-        assert_eq!((spec.from.as_str(), spec.to.as_str(), spec.bytes()), ("client", "server", 1_000_000));
+        assert_eq!((spec.from.as_str(), spec.to.as_str(), spec.data.bytes()), ("client", "server", 1_000_000));
         assert_eq!(matrix::topology(&spec, &matrix::points(&spec.sweep)[1]).unwrap().links[0].name(), "client-server");
     }
 

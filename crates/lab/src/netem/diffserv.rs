@@ -55,7 +55,7 @@ pub(super) fn lines(
     let Some(rate) = direction.rate else { return Vec::new() };
     let rates = FourRates::of(rate.bits_per_s(), classes);
     let packet = u64::from(mtu + limits::ETHERNET_HEADER_BYTES);
-    let queue = direction.queue_bytes(rtt).max(packet);
+    let queue = (direction.queue_bytes(rtt) / limits::DIFFSERV_QUEUES).max(packet);
     let ef_queue = limits::EF_QUEUE_PACKETS * packet;
     let burst = rate.bytes_in(limits::HTB_BURST_TIME).max(2 * packet);
     let class = |parent: &str, id: &str, priority: u32, sure: u64, most: u64| {
@@ -120,9 +120,9 @@ class replace dev w0.0i parent 1:1 classid 1:20 htb rate 6000000bit ceil 1000000
 class replace dev w0.0i parent 1:1 classid 1:30 htb rate 1980000bit ceil 10000000bit burst 3028b cburst 3028b prio 2 quantum 1514 overhead 24
 class replace dev w0.0i parent 1:1 classid 1:40 htb rate 20000bit ceil 10000000bit burst 3028b cburst 3028b prio 3 quantum 1514 overhead 24
 qdisc replace dev w0.0i parent 1:10 handle 10: bfifo limit 24224
-qdisc replace dev w0.0i parent 1:20 handle 20: bfifo limit 125000
-qdisc replace dev w0.0i parent 1:30 handle 30: bfifo limit 125000
-qdisc replace dev w0.0i parent 1:40 handle 40: bfifo limit 125000
+qdisc replace dev w0.0i parent 1:20 handle 20: bfifo limit 31250
+qdisc replace dev w0.0i parent 1:30 handle 30: bfifo limit 31250
+qdisc replace dev w0.0i parent 1:40 handle 40: bfifo limit 31250
 ");
         let lines = filters("w0.0i");
         insta::assert_snapshot!(lines[..2].join("

@@ -38,12 +38,30 @@ pub(super) fn lines(
     let queue = limits::netem_packets(direction.queue_bytes(rtt), mtu);
     let on_the_way =
         direction.rate.map_or(0, |rate| limits::netem_packets(rate.bytes_in(longest_delay(direction)), mtu));
-    let rate = match direction.rate {
-        Some(rate) if whole_segments => rate_of_segments(rate, mtu),
-        Some(rate) => format!(" rate {}bit {}", rate.bits_per_s(), limits::NETEM_OVERHEAD_BYTES),
-        None => rate_that_keeps_order(direction),
-    };
+    let rate = rate_words(direction, mtu, whole_segments).unwrap_or_else(|| rate_that_keeps_order(direction));
     chain(device, direction, queue.saturating_add(on_the_way), &rate, down, seed)
+}
+
+/// Rate and queue of one direction, as the queue at the exit of `device`; [`after_the_rate`] is the rest.
+pub(super) fn rate_alone(
+    device: &str,
+    direction: &DirectionSpec,
+    rtt: Time,
+    mtu: u32,
+    whole_segments: bool,
+    down: bool,
+) -> String {
+    let queue = limits::netem_packets(direction.queue_bytes(rtt), mtu);
+    let rate = rate_words(direction, mtu, whole_segments).unwrap_or_default();
+    let loss = if down { "100%" } else { "0%" };
+    format!("qdisc replace dev {device} root handle 1: netem limit {queue} delay 0us{rate} loss random {loss}")
+}
+
+fn rate_words(direction: &DirectionSpec, mtu: u32, whole_segments: bool) -> Option<String> {
+    direction.rate.map(|rate| match whole_segments {
+        true => rate_of_segments(rate, mtu),
+        false => format!(" rate {}bit {}", rate.bits_per_s(), limits::NETEM_OVERHEAD_BYTES),
+    })
 }
 
 /// Delay and fate alone: the rate was had before.

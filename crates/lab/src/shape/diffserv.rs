@@ -78,7 +78,7 @@ impl Class {
 impl<P: Payload> Classes<P> {
     /// For a link of this rate; `bytes` may wait in all.
     pub fn new(spec: &DiffServSpec, rate: Option<Rate>, bytes: u64) -> Classes<P> {
-        let fifo = || Fifo::new(bytes / QUEUES);
+        let fifo = || Fifo::new(bytes / limits::DIFFSERV_QUEUES);
         Classes {
             spec: *spec,
             expedited: fifo(),
@@ -126,7 +126,7 @@ impl<P: Payload> Classes<P> {
 
     pub fn resize(&mut self, now: Nanos, rate: Option<Rate>, bytes: u64) {
         for fifo in [&mut self.expedited, &mut self.assured, &mut self.best_effort, &mut self.lower_effort] {
-            fifo.set_limit(bytes / QUEUES);
+            fifo.set_limit(bytes / limits::DIFFSERV_QUEUES);
         }
         self.policer.set_rate(now, ef_bits_per_s(&self.spec, rate));
     }
@@ -190,8 +190,6 @@ fn burst(bits_per_s: u64) -> i128 {
     i128::from(bits_per_s) * i128::try_from(limits::EF_BURST_TIME.as_nanos()).unwrap_or(i128::from(i64::MAX))
 }
 
-/// Each class has the same part of the room.
-const QUEUES: u64 = 4;
 const TOKENS_PER_BIT: i128 = 1_000_000_000;
 const PPM: i64 = 1_000_000;
 /// Beyond any rate that can be written (9 x 10^15), and small enough for the bucket's arithmetic.

@@ -61,11 +61,15 @@ pub(super) fn run(
 }
 
 /// The process between boot and the kernel. It outlives a boot that is killed, by as long as it takes to end the kernel with its
-/// helpers and to remove the private directory. `arguments` are that directory, the kernel and the kernel's own arguments.
+/// helpers and to remove the private directory. `arguments` are the clock, that directory, the kernel and the kernel's own arguments.
 pub fn keep_kernel(arguments: &[String]) -> Result<u8, UmlError> {
-    let [directory, kernel, arguments @ ..] = arguments else {
+    let [clock, directory, kernel, arguments @ ..] = arguments else {
         return Err(UmlError::Refused { what: KERNEL_SUBCOMMAND.into(), why: "is for internal use".into() });
     };
+    if clock == REAL {
+        // Before others, where that may be: in real time, what the host does meanwhile is delay of the guest's links.
+        let _ = rustix::process::setpriority_process(None, limits::MOST_URGENT);
+    }
     let mut child = Command::new(kernel)
         .args(arguments)
         .stdin(Stdio::null())
@@ -158,6 +162,7 @@ impl Kernel {
         };
         let child = Command::new(&what.program)
             .arg(KERNEL_SUBCOMMAND)
+            .arg(if what.clock == Clock::Real { REAL } else { "virtual" })
             .arg(directory)
             .arg(&what.kernel)
             .args(arguments)
@@ -243,6 +248,9 @@ fn no_status(kernel: &Path, ended: ExitStatus, directory: &Path) -> UmlError {
     };
     UmlError::NoStatus { kernel: kernel.display().to_string(), how, console: last, hint }
 }
+
+/// The first argument of [`keep_kernel`], when it is not `virtual`.
+const REAL: &str = "real";
 
 /// What a run may take on the wall when nothing else is said.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(3600);

@@ -35,7 +35,7 @@ pub struct Places {
 pub struct Found {
     /// Program.
     pub path: PathBuf,
-    /// For the report.
+    /// Who named it.
     pub why: &'static str,
 }
 

@@ -140,6 +140,24 @@ pub fn run(
 /// Memory that the guest needs for this network: what queues and links hold, four times (buffers of both ends, and the kernel
 /// counts some 2 bytes for each of a packet), over what a small system takes. Files on its `/run` and `/dev/shm` come on top.
 pub fn memory_for(topology: &Topology, host_bytes: u64) -> Size {
+    Size { bytes: memory_wanted(topology).clamp(limits::MIN_UML_BYTES, most_memory(host_bytes)) }
+}
+
+/// That the guest gets less than its network needs, in words; none when it gets enough.
+pub fn memory_warning(topology: &Topology, host_bytes: u64) -> Option<String> {
+    let (wanted, most) = (memory_wanted(topology), most_memory(host_bytes));
+    (wanted > most).then(|| {
+        let [wanted, most] = [wanted, most].map(|bytes| Size { bytes });
+        format!("full queues and links of this network want {wanted} of memory, the guest gets {most}: flows may be slower than the path")
+    })
+}
+
+/// Three quarters of what the host has.
+fn most_memory(host_bytes: u64) -> u64 {
+    limits::MAX_UML_BYTES.min(host_bytes / 4 * 3).max(limits::MIN_UML_BYTES)
+}
+
+fn memory_wanted(topology: &Topology) -> u64 {
     let mut held = 0u64;
     for link in &topology.links {
         for direction in [link.forth(), link.back()] {
@@ -147,9 +165,7 @@ pub fn memory_for(topology: &Topology, host_bytes: u64) -> Size {
             held = held.saturating_add(direction.queue_bytes(link.rtt())).saturating_add(on_the_way);
         }
     }
-    let wanted = limits::UML_BASE_BYTES.saturating_add(held.saturating_mul(limits::UML_BYTES_PER_BYTE_HELD));
-    let most = limits::MAX_UML_BYTES.min(host_bytes / 4 * 3).max(limits::MIN_UML_BYTES);
-    Size { bytes: wanted.clamp(limits::MIN_UML_BYTES, most) }
+    limits::UML_BASE_BYTES.saturating_add(held.saturating_mul(limits::UML_BYTES_PER_BYTE_HELD))
 }
 
 /// `MemAvailable` of this machine.
@@ -171,11 +187,23 @@ impl UmlError {
 mod tests {
     use super::*;
 
-    fn memory(rate: &str, host: u64) -> u64 {
+    fn network(rate: &str) -> Topology {
         let text = format!(
             "hosts = {{ a = {{}}, b = {{}} }}\nlinks = [{{ ends = ['a', 'b'], rate = '{rate}', rtt = '100ms' }}]"
         );
-        memory_for(&Topology::parse(&text).unwrap(), host).bytes
+        Topology::parse(&text).unwrap()
+    }
+
+    fn memory(rate: &str, host: u64) -> u64 {
+        memory_for(&network(rate), host).bytes
+    }
+
+    #[test]
+    fn a_network_that_does_not_fit_is_told() {
+        let words = "full queues and links of this network want 21.074 GB of memory, the guest gets 12.885 GB: flows may be slower than \
+                     the path";
+        assert_eq!(memory_warning(&network("100Gbit"), 16 << 30).as_deref(), Some(words));
+        assert_eq!(memory_warning(&network("10Gbit"), 16 << 30), None);
     }
 
     #[test]
