@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use haul_engine::compare::{self, Existing, FileDecision};
+use haul_engine::plan::ChunkLayout;
 use haul_store::{Stat, StoreError, name_hash};
 use haul_wire::RelPath;
 use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
@@ -174,6 +175,9 @@ impl Decider {
         hash: Option<[u8; 32]>,
     ) {
         let shared = &self.shared;
+        if !ChunkLayout::of(identity.size).is_whole() && !shared.job.selection.dry_run {
+            shared.tree.remove_left_journal(&path);
+        }
         if hash.is_some() || !shared.job.selection.hash_kept || shared.job.selection.dry_run {
             return shared.settle(index, kept.outcome(hash));
         }
