@@ -52,11 +52,11 @@ fn run(shared: &Shared) {
 
 fn publish(shared: &Shared, incoming: &Incoming) {
     let metadata = shared.metadata(&incoming.item);
-    let published = keeping_directory_times(shared, incoming, || {
-        incoming.publish(&shared.tree, &metadata, shared.job.selection.flush)
-    });
+    let published =
+        keeping_directory_times(shared, incoming, || incoming.publish(&metadata, shared.job.selection.flush));
     match published {
-        Ok(blake3) => {
+        Ok(None) => {}
+        Ok(Some(blake3)) => {
             shared.name_changed(&incoming.path);
             shared.settle(incoming.index, OutcomeKind::Copied { blake3 });
         }
