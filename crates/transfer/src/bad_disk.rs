@@ -130,7 +130,7 @@ fn goes_on(bench: &Bench, job: &Job, what: &str) {
 }
 
 /// The path behind a descriptor of this process.
-fn path_of(stopped: &Stopped) -> PathBuf {
+pub(crate) fn path_of(stopped: &Stopped) -> PathBuf {
     std::fs::read_link(format!("/proc/self/fd/{}", stopped.fd())).unwrap_or_default()
 }
 
