@@ -390,6 +390,7 @@ fn names_that_pose_as_unfinished_files_are_refused() {
     let mut target = Target::open();
     let name = String::from_utf8(haul_store::part_name(b"victim")).unwrap();
     target.announces(&[file(&name, 4), item(&name, ItemKind::Directory)]);
+    target.peer.is_asked_for(0);
     target.peer.sends(&unit(UnitKind::Whole, 0, 0, 4, b"evil"));
     assert!(matches!(target.peer.outcome_of(0), OutcomeKind::Failed { .. }));
     assert!(target.read(&name).is_none());
@@ -420,6 +421,37 @@ fn the_end_of_a_directory_that_never_began_deletes_nothing() {
     ]);
     assert_eq!(target.peer.outcome_of(1), OutcomeKind::Nothing);
     assert_eq!(target.read("kept/file").unwrap(), b"precious");
+    target.closes_in_peace();
+}
+
+#[test]
+fn a_listing_that_repeats_itself_ends_the_session() {
+    let link = |path: &str| item(path, ItemKind::Symlink { target: b"x".to_vec() });
+    let directory = |path: &str| item(path, ItemKind::Directory);
+    let cases = [
+        (vec![directory("d"), link("d/b"), link("d/b")], "out of order, or a name twice"),
+        (vec![directory("d"), link("d/b"), link("d/a")], "out of order, or a name twice"),
+        (vec![directory("d"), link("e")], "without its end"),
+        (vec![directory("d"), directory("d/e"), link("d/f")], "without its end"),
+    ];
+    for (items, why) in cases {
+        let mut target = Target::open();
+        target.announces(&items);
+        target.peer.broke_the_protocol(why);
+    }
+    // What leaves nothing on the disk is bounded by number.
+    let end = || item("d", ItemKind::DirectoryEnd { complete: true });
+    for endless in [item("f", ItemKind::Skipped { why: String::new() }), link("l"), end()] {
+        let mut target = Target::open();
+        for _ in 0..34 {
+            target.announces(&vec![endless.clone(); 2_000]);
+        }
+        target.peer.broke_the_protocol("more that is not to be copied than agreed");
+    }
+    // A directory may be announced for each of several sources.
+    let mut target = Target::open();
+    target.announces(&[directory("d"), link("d/b"), end(), directory("d"), link("d/a"), link("d/b"), end()]);
+    assert_eq!(target.peer.outcome_of(6), OutcomeKind::Nothing);
     target.closes_in_peace();
 }
 
