@@ -39,6 +39,7 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         flush: selection.flush,
         make_target: selection.make_target,
         hash_kept,
+        max_delete: selection.max_delete,
     }
 }
 

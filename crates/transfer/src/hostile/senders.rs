@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 
-use haul_wire::control::{Answer, FailureKind, ReceiverSummary, SenderSummary, Wanted, Withdraw};
+use haul_wire::control::{Answer, FailureKind, Notice, ReceiverSummary, SenderSummary, Wanted, Withdraw};
 use haul_wire::lane::UNIT_HEADER_BYTES;
 use haul_wire::limits::{BLOCK_BYTES, MAX_BATCH_ITEMS, MAX_OPEN_ITEMS, MAX_XATTR_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::Xattr;
@@ -421,6 +421,27 @@ fn the_end_of_a_directory_that_never_began_deletes_nothing() {
     ]);
     assert_eq!(target.peer.outcome_of(1), OutcomeKind::Nothing);
     assert_eq!(target.read("kept/file").unwrap(), b"precious");
+    target.closes_in_peace();
+}
+
+#[test]
+fn a_sender_that_lists_next_to_nothing_deletes_no_more_than_allowed() {
+    let mut target = Target::of(|job| {
+        job.selection.delete = true;
+        job.selection.max_delete = Some(3);
+    });
+    for name in ["a/1", "a/2", "b/3", "b/4", "c"] {
+        std::fs::create_dir_all(target.to(name).parent().unwrap()).unwrap();
+        std::fs::write(target.to(name), "precious").unwrap();
+    }
+    target.announces(&[item("", ItemKind::Directory), item("", ItemKind::DirectoryEnd { complete: true })]);
+    let why = target.peer.hears(|message| match message {
+        Control::Notice(Notice::Failed { why, .. }) => Some(why),
+        _ => None,
+    });
+    assert_eq!(why, "2 more entries are to be deleted here than --max-delete 3 allows; they stay");
+    let there = |names: &[&str]| names.iter().all(|name| target.to(name).exists());
+    assert!(!target.to("a").exists() && there(&["b/3", "b/4", "c"]), "a directory and what stood in it");
     target.closes_in_peace();
 }
 

@@ -85,6 +85,8 @@ pub(super) struct Shared {
     work: Condvar,
     time: Mutex<LaneTime>,
     arrived_bytes: AtomicU64,
+    /// Entries that `--delete` has taken so far.
+    deletions: AtomicU64,
     /// Counts chunks that verified and items that have their outcome.
     done: AtomicU64,
 }
@@ -126,6 +128,7 @@ impl Shared {
             work: Condvar::new(),
             time: Mutex::default(),
             arrived_bytes: AtomicU64::new(0),
+            deletions: AtomicU64::new(0),
             done: AtomicU64::new(0),
         })
     }
@@ -358,6 +361,15 @@ impl Shared {
     pub(super) fn is_complete(&self) -> bool {
         let state = self.lock();
         state.manifest_done && state.window.is_empty()
+    }
+
+    /// Whether one more entry may be deleted; it counts from now on.
+    pub(super) fn may_delete(&self) -> bool {
+        let most = self.job.selection.max_delete.unwrap_or(u64::MAX);
+        // Only the settle thread asks.
+        let taken = self.deletions.load(Ordering::Relaxed);
+        self.deletions.store(taken.saturating_add(1).min(most), Ordering::Relaxed);
+        taken < most
     }
 
     /// Whether data is awaited.
