@@ -8,7 +8,7 @@ TRIPLE := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 HAUL   := $(TARGET)/$(TRIPLE)/release/haul
 
-.PHONY: all build haul test setup-test fmt-check clippy tidy unit e2e lint-deny demo bench man install clean help
+.PHONY: all build haul test setup-test fmt-check clippy tidy unit e2e sweep lint-deny demo bench man install clean help
 
 all: build
 
@@ -41,6 +41,10 @@ unit:
 # `make e2e TESTS=resume` runs a part.
 e2e: build
 	HAUL_BIN=$(abspath $(HAUL)) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) $(CARGO) test --locked -p haul-e2e -- --test-threads=2 $(TESTS)
+
+# A small job, killed before each of its operations; `make unit` takes some of them. About five minutes.
+sweep:
+	HAUL_SWEEP=full $(CARGO) test --locked -p haul-transfer --lib kill_sweep -- --nocapture
 
 # Licences, sources and known vulnerabilities of the dependencies.
 lint-deny:
@@ -88,6 +92,7 @@ help:
 	@echo "make            build the program: $(HAUL)"
 	@echo "make test       everything that must be clean (as root: installs what is missing)"
 	@echo "make e2e        scenarios between network namespaces; TESTS=resume for a part"
+	@echo "make sweep      a small job, killed before each of its operations"
 	@echo "make demo       copy, kill, resume and verify a real tree over a private sshd"
 	@echo "make bench      against scp, rsync and globus-url-copy on this machine"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"

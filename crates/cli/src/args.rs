@@ -82,6 +82,9 @@ pub struct Cp {
     /// Delete at the target what the source directories do not have
     #[arg(long, conflicts_with = "files_from", help_heading = WHAT)]
     pub delete: bool,
+    /// With --delete, remove so many entries at most; what else would go stays and counts as failed
+    #[arg(long, value_name = "N", requires = "delete", help_heading = WHAT)]
+    pub max_delete: Option<u64>,
     /// Compare by content, not by size and time (scp's -c CIPHER is --cipher here)
     #[arg(short = 'c', long, help_heading = WHAT)]
     pub checksum: bool,

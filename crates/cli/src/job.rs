@@ -67,6 +67,7 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
         acls: typed.acls,
         sparse: !typed.no_sparse,
         delete: typed.delete,
+        max_delete: typed.max_delete,
         checksum: typed.checksum,
         update: typed.update,
         ignore_existing: typed.ignore_existing,
@@ -354,8 +355,18 @@ mod tests {
 
     #[test]
     fn rsync_words_reach_the_selection() {
-        let got =
-            job(&["-avHAXunz", "--delete", "-c", "-L", "--inplace", "--ignore-existing", "--no-resume", "--no-flush"]);
+        let got = job(&[
+            "-avHAXunz",
+            "--delete",
+            "--max-delete",
+            "9",
+            "-c",
+            "-L",
+            "--inplace",
+            "--ignore-existing",
+            "--no-resume",
+            "--no-flush",
+        ]);
         let expected = Selection {
             owner: true,
             group: true,
@@ -365,6 +376,7 @@ mod tests {
             update: true,
             dry_run: true,
             delete: true,
+            max_delete: Some(9),
             checksum: true,
             follow_links: true,
             inplace: true,

@@ -110,7 +110,7 @@ impl Deletion<'_> {
                 self.errors.push(StoreError::new("delete", &path, why));
             } else {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                match rustix::fs::openat(&frame.dir, &name, flags, Mode::empty()) {
+                match rustix::io::retry_on_intr(|| rustix::fs::openat(&frame.dir, &name, flags, Mode::empty())) {
                     Ok(dir) => stack.extend(self.list(dir, path)),
                     Err(Errno::NOENT) => {}
                     Err(error) => self.fail("read directory", path, error),

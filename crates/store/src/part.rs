@@ -147,7 +147,7 @@ impl Part {
 
     /// Cuts or extends (by a hole) the file.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.fd, size)).context("set the size of", &self.path)
+        file::set_size(self.fd.as_fd(), size).context("set the size of", &self.path)
     }
 
     /// Fails early with `ENOSPC` when the file system clearly has no room for `size` bytes of data in this file.
@@ -221,7 +221,7 @@ impl Part {
             Some(fd) => fd,
             None => open_new(&self.parent, &self.journal_name(), false, self.settings.user)?.0,
         };
-        rustix::fs::ftruncate(&fd, 0)?;
+        file::set_size(fd.as_fd(), 0)?;
         file::write_all_at(fd.as_fd(), header, 0)?;
         file::flush_data(fd.as_fd())?;
         self.flush_parent()?;
@@ -246,7 +246,7 @@ impl Part {
     /// Keeps only the first bytes of a resumed journal: a torn record at its end would hide all that follow.
     pub fn journal_keep(&self, len: u64) -> Result<()> {
         match self.journal().as_ref() {
-            Some(fd) => rustix::fs::ftruncate(fd, len).context("cut the journal of", &self.path),
+            Some(fd) => file::set_size(fd.as_fd(), len).context("cut the journal of", &self.path),
             None => Ok(()),
         }
     }
@@ -265,6 +265,8 @@ impl Part {
         } else if self.flush_error.load(Ordering::Acquire) != 0 {
             self.flush()?;
         }
+        // What the file system knows to be lost must not get a name, whether or not anybody asked for the medium.
+        file::check_close(self.fd.as_fd()).context("close", &self.path)?;
         if !self.inplace {
             let name = split(&self.path).1;
             rustix::fs::renameat(&self.parent, &self.current_name, &self.parent, name)
@@ -301,7 +303,7 @@ impl Part {
 
     fn flush_parent(&self) -> io::Result<()> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::fs::openat(&self.parent, ".", flags, Mode::empty()) {
+        match rustix::io::retry_on_intr(|| rustix::fs::openat(&self.parent, ".", flags, Mode::empty())) {
             Ok(dir) => file::flush_all(dir.as_fd()),
             // A drop box, which may be written but not read, cannot be flushed by us.
             Err(Errno::ACCESS) => Ok(()),
@@ -359,7 +361,7 @@ fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user: u32) -> i
         if !is_still_there(dir, name, &stat) {
             continue;
         }
-        rustix::fs::ftruncate(&fd, 0)?;
+        file::set_size(fd.as_fd(), 0)?;
         file::set_mode(&fd, 0o600)?;
         let stat = Stat::of_fd(&fd)?;
         return Ok((fd, stat));

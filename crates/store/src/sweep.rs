@@ -12,8 +12,9 @@ use rustix::io::Errno;
 
 use crate::listing::{Hint, Names};
 use crate::meta::Stat;
-use crate::name::{journal_of_part, part_name, split};
+use crate::name::{journal_name, journal_of_part, part_name, split};
 use crate::part::{WRITE_FLAGS, is_own, is_still_there};
+use crate::source::FILE_FLAGS;
 use crate::tree::TargetTree;
 
 impl TargetTree {
@@ -35,6 +36,23 @@ impl TargetTree {
     pub fn sweep_part_of(&self, path: &[u8]) -> bool {
         let (parent, name) = split(path);
         self.open_dir(parent).is_ok_and(|dir| self.sweep(&dir, &part_name(name)))
+    }
+
+    /// Removes the journal of a file that is complete: a crash between the file's final name and the removal leaves it. As
+    /// long as there is a part, or somebody writes into the file, it stays.
+    pub fn remove_left_journal(&self, path: &[u8]) {
+        let Ok((dir, name)) = self.place(path) else { return };
+        let (journal, part) = (journal_name(name), part_name(name));
+        if !Stat::of_name(dir.as_fd(), &journal).is_ok_and(|stat| is_own(&stat, self.settings.user)) {
+            return;
+        }
+        // The lock of a part goes with it to its final name; in place, the file itself is the part.
+        let open = || rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty());
+        let unused = rustix::io::retry_on_intr(open).is_ok_and(|file| file::try_lock_surely(file.as_fd()));
+        if unused && matches!(Stat::of_name(dir.as_fd(), &part), Err(Errno::NOENT)) {
+            // One that cannot be removed is in nobody's way.
+            let _ = rustix::fs::unlinkat(&dir, &journal, AtFlags::empty());
+        }
     }
 
     fn sweep(&self, dir: &OwnedFd, name: &[u8]) -> bool {

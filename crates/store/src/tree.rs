@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use haul_sys::beneath::{self, Links};
-use haul_sys::process;
+use haul_sys::{file, process};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -212,10 +212,9 @@ impl TargetTree {
                 return Err(refusal(io::ErrorKind::InvalidInput, "it is neither a file nor a directory"));
             }
             // A file that may not be read can still be changed by its owner, through a path descriptor.
-            let opened = match rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty()) {
-                Err(Errno::ACCESS) => {
-                    rustix::fs::openat(&dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-                }
+            let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, flags, Mode::empty()));
+            let opened = match open(FILE_FLAGS) {
+                Err(Errno::ACCESS) => open(OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC),
                 opened => opened,
             }?;
             let now = Stat::of_fd(&opened)?;
@@ -342,8 +341,8 @@ fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Resu
 /// into it is no worse off than with any other program.
 fn flush_new_entry(directory: &OwnedFd) -> io::Result<()> {
     let flags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-    match rustix::fs::openat(directory, c".", flags, Mode::empty()) {
-        Ok(directory) => Ok(rustix::fs::fsync(&directory)?),
+    match rustix::io::retry_on_intr(|| rustix::fs::openat(directory, c".", flags, Mode::empty())) {
+        Ok(directory) => file::flush_all(directory.as_fd()),
         Err(Errno::ACCESS) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -22,7 +22,7 @@ impl Typed {
         let confine = match confine {
             Some(path) => {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let opened = rustix::fs::open(path, flags, Mode::empty());
+                let opened = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()));
                 Some(opened.context("open directory", path.as_os_str().as_bytes())?)
             }
             None => None,

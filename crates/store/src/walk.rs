@@ -223,7 +223,8 @@ impl Walk {
         if !self.filter.selects(&self.path, true) {
             return;
         }
-        let opened = rustix::fs::openat(&source.root, ".", DIRECTORY_FLAGS, Mode::empty());
+        let open = || rustix::fs::openat(&source.root, ".", DIRECTORY_FLAGS, Mode::empty());
+        let opened = rustix::io::retry_on_intr(open);
         self.enter(opened.map_err(io::Error::from), &source.stat, listed);
     }
 
@@ -287,7 +288,8 @@ impl Walk {
             SourceLinks::Copied => beneath::open(root, &self.source_path, flags, Mode::empty(), Links::Refused)?,
             SourceLinks::FollowedWithin => beneath::open(root, &self.source_path, flags, Mode::empty(), Links::Within)?,
             SourceLinks::Followed => {
-                rustix::fs::openat(root, &self.source_path, flags | OFlags::CLOEXEC, Mode::empty())?
+                let flags = flags | OFlags::CLOEXEC;
+                rustix::io::retry_on_intr(|| rustix::fs::openat(root, &self.source_path, flags, Mode::empty()))?
             }
         };
         let same =
@@ -469,7 +471,11 @@ impl Walk {
                 let root = self.source().root.as_fd();
                 beneath::open(root, source_path, OFlags::PATH, Mode::empty(), Links::Within)
             }
-            _ => rustix::fs::openat(dir, name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(io::Error::from),
+            _ => {
+                let flags = OFlags::PATH | OFlags::CLOEXEC;
+                rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))
+                    .map_err(io::Error::from)
+            }
         };
         match opened {
             Ok(file) => self.read_attributes(&Place::Open(file.as_fd()), path),

@@ -587,3 +587,28 @@ fn many_threads_write_neighbours() {
         assert_eq!(fs::read_dir(dir.path().join(format!("root/d{number}"))).unwrap().count(), 40);
     }
 }
+
+#[test]
+fn the_journal_that_a_crash_left_beside_a_complete_file_is_removed_and_no_other() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let journal = |name: &[u8]| on_disk(&root, &journal_name(name));
+    for name in ["complete", "unfinished", "written"] {
+        fs::write(root.join(name), b"whole").unwrap();
+        fs::write(journal(name.as_bytes()), b"journal").unwrap();
+    }
+    fs::write(journal(b"missing"), b"journal").unwrap();
+    fs::write(on_disk(&root, &part_name(b"unfinished")), b"half").unwrap();
+    let writer = tree.resume_part(b"written", true).unwrap().expect("somebody goes on with it in place");
+
+    for name in ["complete", "unfinished", "written", "missing", "never"] {
+        tree.remove_left_journal(name.as_bytes());
+    }
+    assert!(!journal(b"complete").exists());
+    for name in ["unfinished", "written", "missing"] {
+        assert!(journal(name.as_bytes()).exists(), "{name}");
+    }
+    drop(writer);
+    tree.remove_left_journal(b"written");
+    assert!(!journal(b"written").exists());
+}

@@ -4,7 +4,7 @@
 //! interrupts them and when the kernel moved fewer bytes than asked.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, SeekFrom};
 use rustix::io::Errno;
@@ -35,6 +35,11 @@ pub fn write_all_at(file: BorrowedFd<'_>, data: &[u8], offset: u64) -> io::Resul
         }
     }
     Ok(())
+}
+
+/// Cuts the file, or extends it by a hole.
+pub fn set_size(file: BorrowedFd<'_>, size: u64) -> io::Result<()> {
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::ftruncate(file, size))?)
 }
 
 /// The next range that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
@@ -117,6 +122,20 @@ pub fn flush_data(file: BorrowedFd<'_>) -> io::Result<()> {
 /// Waits until content and metadata are on the medium.
 pub fn flush_all(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(file))?)
+}
+
+/// Learns of errors that a file system keeps for the close (NFS, quotas, FUSE), while the file stays open: the kernel asks it the
+/// same when a duplicate of the descriptor is closed (`close(2)`, notes).
+pub fn check_close(file: BorrowedFd<'_>) -> io::Result<()> {
+    // A signal cuts off the file system's answer, not the close: another duplicate asks again.
+    Ok(rustix::io::retry_on_intr(|| {
+        let duplicate = rustix::io::fcntl_dupfd_cloexec(file, 0)?.into_raw_fd();
+        // SAFETY: the descriptor was ours alone, and is not used after this: Linux has closed it even when it reports an error.
+        if unsafe { libc::close(duplicate) } == 0 {
+            return Ok(());
+        }
+        Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))
+    })?)
 }
 
 /// Takes the file for this open descriptor alone; false when another holds it.

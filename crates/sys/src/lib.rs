@@ -3,6 +3,8 @@
 pub mod beneath;
 pub mod clock;
 pub mod file;
+#[cfg(any(test, feature = "intercept"))]
+pub mod intercept;
 pub mod namespace;
 pub mod poll;
 pub mod process;

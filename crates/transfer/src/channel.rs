@@ -376,6 +376,12 @@ impl Outbox {
         }
     }
 
+    /// Everything at once.
+    #[cfg(test)]
+    pub(crate) fn take_all(&self) -> Vec<Control> {
+        self.lock().queue.drain(..).map(|(message, _)| message).collect()
+    }
+
     /// All that is queued, once it may leave. Without anything for `ping_every` a ping is due. The flag says that no more
     /// will come.
     fn take(&self, ping_every: Duration) -> (Vec<Control>, bool) {

@@ -39,6 +39,7 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         flush: selection.flush,
         make_target: selection.make_target,
         hash_kept,
+        max_delete: selection.max_delete,
     }
 }
 
@@ -267,6 +268,13 @@ pub(crate) fn error_of(abort: Abort) -> Error {
 
 /// A store error that ends the job.
 pub(crate) fn store_error(error: &StoreError) -> Error {
-    let fault = if error.is_no_space() { Fault::Space } else { Fault::FileIo };
-    Error::new(fault, error.to_string())
+    if error.is_no_space() {
+        let hint = "free some space and run the same command again: what is there is not sent again";
+        return Error::new(Fault::Space, error.to_string()).try_this(hint);
+    }
+    let plain = Error::new(Fault::FileIo, error.to_string());
+    if error.is_read_only() {
+        return plain.try_this("look at the target's file system; once it takes writes, run the same command again");
+    }
+    plain
 }

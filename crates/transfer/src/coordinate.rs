@@ -74,7 +74,7 @@ fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
     let count = haul_engine::plan::near_lanes(job.carriage.lanes, far::cpus()).lanes;
     let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
-    here_over(job, watch, hash_kept, pairs)
+    here_over(job, watch, hash_kept, pairs, receiver::CHECKPOINT_BYTES)
 }
 
 /// A directory copied into itself would find its own copy, for ever.
@@ -101,6 +101,7 @@ pub(crate) fn here_over(
     watch: &Arc<Watch>,
     hash_kept: bool,
     lanes: Vec<(Stream, Stream)>,
+    checkpoint_bytes: u64,
 ) -> Result<Ends, Error> {
     let failed = |error: std::io::Error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error);
     let (sender_end, receiver_end) = Stream::plain_pair().map_err(failed)?;
@@ -127,6 +128,7 @@ pub(crate) fn here_over(
         asked_for: None,
         selection: selection.clone(),
         carriage: carriage.clone(),
+        checkpoint_bytes,
     };
     let sender_job = SenderJob {
         sources: source_paths(job),
@@ -216,7 +218,8 @@ fn session_with(
         Side::Receiver => {
             let asked_for = receiver::names_of(&source_paths(job));
             let target = job.target.path.clone();
-            let job = ReceiverJob { target, confine: None, asked_for, selection, carriage };
+            let checkpoint_bytes = receiver::CHECKPOINT_BYTES;
+            let job = ReceiverJob { target, confine: None, asked_for, selection, carriage, checkpoint_bytes };
             receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
     };

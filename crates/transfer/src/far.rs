@@ -211,7 +211,9 @@ fn run_role(
         // A key that may only read may probe both ways, too: what it sends goes nowhere, and its time is bounded.
         Role::Probe { time_ms } => return probe::serve(time_ms, carriage, events, channel, watch, keeper, aside),
         Role::Receiver { target } => {
-            let job = ReceiverJob { target, confine: grant.root.clone(), asked_for: None, selection, carriage };
+            let confine = grant.root.clone();
+            let checkpoint_bytes = receiver::CHECKPOINT_BYTES;
+            let job = ReceiverJob { target, confine, asked_for: None, selection, carriage, checkpoint_bytes };
             receiver::run(job, events, channel, watch, keeper, aside)
         }
     };

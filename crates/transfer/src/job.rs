@@ -77,6 +77,8 @@ pub struct Selection {
     pub sparse: bool,
     /// Delete what the source does not have (`--delete`).
     pub delete: bool,
+    /// Of those, so many at most; the others stay and count as failed (`--max-delete`).
+    pub max_delete: Option<u64>,
     /// Compare by content instead of size and modification time (`-c`, `--checksum`).
     pub checksum: bool,
     /// Skip files that are newer at the target (`-u`).
@@ -187,6 +189,7 @@ impl Default for Selection {
             acls: false,
             sparse: true,
             delete: false,
+            max_delete: None,
             checksum: false,
             update: false,
             ignore_existing: false,

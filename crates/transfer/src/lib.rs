@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+#[cfg(test)]
+mod bad_disk;
 mod channel;
 mod convert;
 mod coordinate;
@@ -28,6 +30,8 @@ mod hash;
 #[cfg(test)]
 mod hostile;
 pub mod job;
+#[cfg(test)]
+mod kill_sweep;
 pub mod known;
 mod known_paths;
 mod lanes;

@@ -14,12 +14,15 @@ use proptest::prelude::*;
 
 use crate::event::{Event, Observer, Report};
 use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
+use crate::receiver::CHECKPOINT_BYTES;
 use crate::watch::Watch;
 use crate::{Error, Fault, coordinate};
 
 /// A directory that goes with the test, with a source tree in it.
-struct Bench {
-    directory: tempfile::TempDir,
+pub(crate) struct Bench {
+    root: PathBuf,
+    /// `None`: another process removes it.
+    _directory: Option<tempfile::TempDir>,
 }
 
 /// What stands between the two ends of a lane.
@@ -36,7 +39,7 @@ enum Lane {
 
 /// Remembers events; interrupts when asked to.
 #[derive(Default)]
-struct Witness {
+pub(crate) struct Witness {
     events: Mutex<Vec<Event>>,
     interrupt_at_bytes: Option<u64>,
     interrupted: AtomicBool,
@@ -58,10 +61,21 @@ impl Observer for Witness {
 }
 
 impl Bench {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+    pub(crate) fn new() -> Self {
+        // In memory, where there is such a place: these tests are about order, not about a medium.
+        let memory = Path::new("/dev/shm");
+        let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
         std::fs::create_dir(directory.path().join("from")).unwrap();
-        Self { directory }
+        Self { root: directory.path().to_owned(), _directory: Some(directory) }
+    }
+
+    /// The bench of another process.
+    pub(crate) fn existing(root: &Path) -> Self {
+        Self { root: root.to_owned(), _directory: None }
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
     }
 
     fn with_tree() -> Self {
@@ -73,22 +87,22 @@ impl Bench {
         bench
     }
 
-    fn from(&self) -> PathBuf {
-        self.directory.path().join("from")
+    pub(crate) fn from(&self) -> PathBuf {
+        self.root.join("from")
     }
 
-    fn to(&self) -> PathBuf {
-        self.directory.path().join("to")
+    pub(crate) fn to(&self) -> PathBuf {
+        self.root.join("to")
     }
 
-    fn write(&self, name: &str, size: usize) {
+    pub(crate) fn write(&self, name: &str, size: usize) {
         let path = self.from().join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let data: Vec<u8> = (0..size).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 11) as u8).collect();
         std::fs::write(path, data).unwrap();
     }
 
-    fn job(&self) -> Job {
+    pub(crate) fn job(&self) -> Job {
         let endpoint = |path: PathBuf| {
             let mut path = path.into_os_string().into_encoded_bytes();
             path.push(b'/');
@@ -106,13 +120,26 @@ impl Bench {
     fn copy_over(&self, lanes: &[Lane]) -> Result<Report, Error> {
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = lanes.iter().map(|lane| lane.pair()).collect();
-        let ends = coordinate::here_over(&self.job(), &watch, false, lanes)?;
+        let ends = coordinate::here_over(&self.job(), &watch, false, lanes, CHECKPOINT_BYTES)?;
         Ok(watch.report(&ends, Default::default(), false).unwrap())
     }
 
-    fn assert_equal(&self) {
-        assert_eq!(files(&self.from()), files(&self.to()));
+    #[track_caller]
+    pub(crate) fn assert_equal(&self) {
+        let (from, to) = (files(&self.from()), files(&self.to()));
+        let only = |one: &[(PathBuf, String)], other: &[(PathBuf, String)]| -> Vec<(PathBuf, String)> {
+            one.iter().filter(|file| !other.contains(file)).cloned().collect()
+        };
+        assert_eq!((only(&from, &to), only(&to, &from)), (Vec::new(), Vec::new()), "what the other side lacks");
     }
+}
+
+/// Both sides in this process.
+pub(crate) fn run_here(job: &Job, lanes: u16, checkpoint_bytes: u64) -> Result<Report, Error> {
+    let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
+    let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
+    let ends = coordinate::here_over(job, &watch, false, lanes, checkpoint_bytes)?;
+    Ok(watch.report(&ends, Default::default(), false).unwrap())
 }
 
 impl Lane {
@@ -160,15 +187,17 @@ impl Lane {
     }
 }
 
-/// Every file beneath a directory with its contents, in order.
-/// Path and BLAKE3 of every file: short enough to be read when two trees differ.
-fn files(root: &Path) -> Vec<(PathBuf, String)> {
+/// Path and BLAKE3 of every file, and where links lead, beneath a directory, in order: short enough to be read when two trees differ.
+pub(crate) fn files(root: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut open = vec![root.to_path_buf()];
     while let Some(directory) = open.pop() {
         for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() {
+            if path.is_symlink() {
+                let leads_to = std::fs::read_link(&path).unwrap();
+                found.push((path.strip_prefix(root).unwrap().to_path_buf(), format!("-> {}", leads_to.display())));
+            } else if path.is_dir() {
                 open.push(path);
             } else {
                 let content = blake3::hash(&std::fs::read(&path).unwrap());
@@ -204,7 +233,7 @@ fn without_any_lane_left_the_job_ends_in_time_and_says_so() {
     job.carriage.timeout = Duration::from_millis(300);
     let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
     let lanes = vec![Lane::Cut(1_000_000).pair()];
-    let error = coordinate::here_over(&job, &watch, false, lanes).unwrap_err();
+    let error = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
     let unfinished = files(&bench.to()).into_iter().filter(|(path, _)| path.ends_with("large"));
     assert_eq!(unfinished.count(), 0, "nothing half-written under a final name");
@@ -338,7 +367,7 @@ proptest! {
         job.carriage.timeout = Duration::from_millis(500);
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = vec![Lane::Flip(at).pair(), Lane::Good.pair()];
-        match coordinate::here_over(&job, &watch, false, lanes) {
+        match coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES) {
             Ok(_) => bench.assert_equal(),
             Err(error) => {
                 prop_assert_eq!(error.fault, Fault::Timeout, "{:?}", error);
@@ -355,6 +384,6 @@ proptest! {
 }
 
 /// Whether this is data without a final name yet, or the journal beside it.
-fn is_part(path: &Path) -> bool {
+pub(crate) fn is_part(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".haul-"))
 }

@@ -82,6 +82,10 @@ struct Alive {
     shutdown: ShutdownHandle,
 }
 
+/// So many lanes of a session may break the protocol. A line that changes bytes does that to a lane without TLS now and then; a peer
+/// that brings them without end is no peer.
+const MAX_BROKEN_LANES: usize = 16;
+
 /// The lanes of one side, each with its thread.
 pub(crate) struct Lanes {
     /// At most one of each number.
@@ -92,6 +96,8 @@ pub(crate) struct Lanes {
     running: Arc<Running>,
     none_since: Instant,
     given_up: Option<Error>,
+    /// Lanes on which the peer said what makes no sense, and the last of it.
+    broken: Option<(usize, String)>,
     /// Settings of which the user knows that this host does not grant them.
     told_short: Vec<&'static str>,
     events: SyncSender<SessionEvent>,
@@ -108,6 +114,7 @@ impl Lanes {
             running: Arc::default(),
             none_since: Instant::now(),
             given_up: None,
+            broken: None,
             events,
             watch,
         }
@@ -150,6 +157,10 @@ impl Lanes {
 
     /// A lane's thread ended. False: another lane has its number by now.
     pub(crate) fn ended(&mut self, end: &LaneEnd) -> bool {
+        if let Some(error) = end.error.as_ref().filter(|error| error.kind() == io::ErrorKind::InvalidData) {
+            let count = self.broken.as_ref().map_or(0, |(count, _)| *count) + 1;
+            self.broken = Some((count, error.to_string()));
+        }
         self.join_ended();
         let is_newest = !self.alive.iter().any(|alive| alive.lane == end.lane && alive.serial != end.serial);
         if is_newest {
@@ -203,14 +214,24 @@ impl Lanes {
 
     /// With work to do and no lane left, and nobody bringing one, the session is over.
     pub(crate) fn check(&self, has_work: bool, timeout: Duration) -> Result<(), Error> {
+        if let Some((count, why)) = &self.broken
+            && *count >= MAX_BROKEN_LANES
+        {
+            let what = "the far side broke the protocol";
+            return Err(Error::new(Fault::Protocol, what).because(format!("on {count} lanes, last: {why}")));
+        }
         if !self.alive.is_empty() || !has_work {
             return Ok(());
         }
         match &self.given_up {
             Some(error) => Err(error.clone()),
             None if self.none_since.elapsed() > timeout => {
-                Err(Error::new(Fault::Timeout, "no data connection could be kept")
-                    .try_this("run the same command again: what is verified is not sent again"))
+                let error = Error::new(Fault::Timeout, "no data connection could be kept")
+                    .try_this("run the same command again: what is verified is not sent again");
+                Err(match &self.broken {
+                    Some((_, why)) => error.because(format!("what came on the last ones makes no sense: {why}")),
+                    None => error,
+                })
             }
             None => Ok(()),
         }
@@ -390,6 +411,29 @@ mod tests {
         }
         // The last ones may still be on their way out.
         assert!(lanes.threads.len() < 20, "{} threads", lanes.threads.len());
+    }
+
+    #[test]
+    fn lanes_that_break_the_protocol_without_end_end_the_session() {
+        let events = Events::new();
+        let mut lanes = Lanes::new(events.sender(), Arc::new(Watch::silent()));
+        for number in 0..MAX_BROKEN_LANES {
+            assert!(lanes.check(true, FAREWELL).is_ok(), "after {number}");
+            let (stream, _peer) = Stream::plain_pair().unwrap();
+            let nonsense = io::Error::new(io::ErrorKind::InvalidData, "no such chunk");
+            lanes.start(stream, 0, move |_stream| Err(nonsense)).unwrap();
+            let Some(SessionEvent::LaneDown(end)) = events.next(FAREWELL) else { panic!("nobody was told") };
+            assert!(lanes.ended(&end));
+            if number == 0 {
+                // With nobody to bring another one, the reason is told.
+                let error = lanes.check(true, Duration::ZERO).unwrap_err();
+                assert_eq!(error.fault, Fault::Timeout);
+                assert!(error.cause.unwrap().contains("no such chunk"));
+            }
+        }
+        let error = lanes.check(true, FAREWELL).unwrap_err();
+        assert_eq!(error.fault, Fault::Protocol, "{error:?}");
+        assert!(error.cause.unwrap().contains("no such chunk"));
     }
 
     #[test]

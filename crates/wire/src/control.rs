@@ -213,6 +213,8 @@ pub struct Selection {
     pub make_target: bool,
     /// Ask for the hash of files that are kept, too: a manifest is wanted.
     pub hash_kept: bool,
+    /// With `delete`, so many entries may go; all others stay and count as failed.
+    pub max_delete: Option<u64>,
 }
 
 /// One include or exclude rule.

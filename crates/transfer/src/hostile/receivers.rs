@@ -187,6 +187,25 @@ fn a_receiver_that_only_lives_is_not_waited_for() {
 }
 
 #[test]
+fn a_receiver_that_decides_about_nothing_is_not_waited_for() {
+    let source = Source::with_limit(SHORT_MS);
+    let start = Instant::now();
+    let error = source.peer.only_lives(|_| ()).unwrap_err();
+    assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+    assert!(error.what.contains("decided nothing"), "{error:?}");
+    // A second for each MiB of the file that it may be comparing.
+    assert!(start.elapsed() >= Duration::from_secs(CHUNKS.into()), "{:?}", start.elapsed());
+
+    // All is decided, and it never says that it is done.
+    let mut source = Source::with_limit(SHORT_MS);
+    for index in 0..4 {
+        source.settles(index, OutcomeKind::Nothing);
+    }
+    let error = source.peer.only_lives(|_| ()).unwrap_err();
+    assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+}
+
+#[test]
 fn words_that_are_not_a_receivers_break_the_protocol() {
     let words = [
         Control::Begin { single_file: true },

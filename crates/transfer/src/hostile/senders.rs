@@ -3,7 +3,7 @@
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 
-use haul_wire::control::{Answer, FailureKind, ReceiverSummary, SenderSummary, Wanted, Withdraw};
+use haul_wire::control::{Answer, FailureKind, Notice, ReceiverSummary, SenderSummary, Wanted, Withdraw};
 use haul_wire::lane::UNIT_HEADER_BYTES;
 use haul_wire::limits::{BLOCK_BYTES, MAX_BATCH_ITEMS, MAX_OPEN_ITEMS, MAX_XATTR_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::Xattr;
@@ -43,6 +43,7 @@ impl Target {
             asked_for: None,
             selection: wire::Selection { flush: true, make_target: true, ..wire::Selection::default() },
             carriage: carriage(20_000),
+            checkpoint_bytes: receiver::CHECKPOINT_BYTES,
         };
         change(&mut job);
         let peer = Peer::facing(move |events, channel, watch| {
@@ -321,6 +322,7 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
                 asked_for: None,
                 selection: wire::Selection { make_target: true, ..wire::Selection::default() },
                 carriage: carriage(20_000),
+                checkpoint_bytes: receiver::CHECKPOINT_BYTES,
             };
             let events = Events::new();
             let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();
@@ -388,6 +390,7 @@ fn names_that_pose_as_unfinished_files_are_refused() {
     let mut target = Target::open();
     let name = String::from_utf8(haul_store::part_name(b"victim")).unwrap();
     target.announces(&[file(&name, 4), item(&name, ItemKind::Directory)]);
+    target.peer.is_asked_for(0);
     target.peer.sends(&unit(UnitKind::Whole, 0, 0, 4, b"evil"));
     assert!(matches!(target.peer.outcome_of(0), OutcomeKind::Failed { .. }));
     assert!(target.read(&name).is_none());
@@ -418,6 +421,58 @@ fn the_end_of_a_directory_that_never_began_deletes_nothing() {
     ]);
     assert_eq!(target.peer.outcome_of(1), OutcomeKind::Nothing);
     assert_eq!(target.read("kept/file").unwrap(), b"precious");
+    target.closes_in_peace();
+}
+
+#[test]
+fn a_sender_that_lists_next_to_nothing_deletes_no_more_than_allowed() {
+    let mut target = Target::of(|job| {
+        job.selection.delete = true;
+        job.selection.max_delete = Some(3);
+    });
+    for name in ["a/1", "a/2", "b/3", "b/4", "c"] {
+        std::fs::create_dir_all(target.to(name).parent().unwrap()).unwrap();
+        std::fs::write(target.to(name), "precious").unwrap();
+    }
+    target.announces(&[item("", ItemKind::Directory), item("", ItemKind::DirectoryEnd { complete: true })]);
+    let why = target.peer.hears(|message| match message {
+        Control::Notice(Notice::Failed { why, .. }) => Some(why),
+        _ => None,
+    });
+    assert_eq!(why, "2 more entries are to be deleted here than --max-delete 3 allows; they stay");
+    let there = |names: &[&str]| names.iter().all(|name| target.to(name).exists());
+    assert!(!target.to("a").exists() && there(&["b/3", "b/4", "c"]), "a directory and what stood in it");
+    target.closes_in_peace();
+}
+
+#[test]
+fn a_listing_that_repeats_itself_ends_the_session() {
+    let link = |path: &str| item(path, ItemKind::Symlink { target: b"x".to_vec() });
+    let directory = |path: &str| item(path, ItemKind::Directory);
+    let cases = [
+        (vec![directory("d"), link("d/b"), link("d/b")], "out of order, or a name twice"),
+        (vec![directory("d"), link("d/b"), link("d/a")], "out of order, or a name twice"),
+        (vec![directory("d"), link("e")], "without its end"),
+        (vec![directory("d"), directory("d/e"), link("d/f")], "without its end"),
+    ];
+    for (items, why) in cases {
+        let mut target = Target::open();
+        target.announces(&items);
+        target.peer.broke_the_protocol(why);
+    }
+    // What leaves nothing on the disk is bounded by number.
+    let end = || item("d", ItemKind::DirectoryEnd { complete: true });
+    for endless in [item("f", ItemKind::Skipped { why: String::new() }), link("l"), end()] {
+        let mut target = Target::open();
+        for _ in 0..34 {
+            target.announces(&vec![endless.clone(); 2_000]);
+        }
+        target.peer.broke_the_protocol("more that is not to be copied than agreed");
+    }
+    // A directory may be announced for each of several sources.
+    let mut target = Target::open();
+    target.announces(&[directory("d"), link("d/b"), end(), directory("d"), link("d/a"), link("d/b"), end()]);
+    assert_eq!(target.peer.outcome_of(6), OutcomeKind::Nothing);
     target.closes_in_peace();
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use haul_engine::compare::{self, Existing, FileDecision};
+use haul_engine::plan::ChunkLayout;
 use haul_store::{Stat, StoreError, name_hash};
 use haul_wire::RelPath;
 use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
@@ -24,7 +25,13 @@ pub(super) struct Decider {
     /// What their items hold in memory.
     stack_bytes: usize,
     loose: Loose,
+    /// Items so far that leave nothing here, or that no directory bounds.
+    idle_items: u64,
 }
+
+/// Most items of a job for which nothing stands here afterwards (skipped, failed, ends of nothing) or that stand in no directory of
+/// the manifest: everything else is bounded by what the disk takes, because a name comes once. Tests come there sooner.
+const MAX_IDLE_ITEMS: u64 = if cfg!(test) { 1 << 16 } else { 1 << 24 };
 
 /// Files outside all directories of the manifest: they stand in the root of the tree, which then has no end.
 #[derive(Default)]
@@ -41,17 +48,22 @@ struct Frame {
     /// Made in this run: nothing can stand in it yet.
     fresh: bool,
     names: Option<HashSet<u64>>,
+    /// The name that came last in it.
+    last_name: Vec<u8>,
 }
 
 impl Decider {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, stack: Vec::new(), stack_bytes: 0, loose: Loose::None }
+        Self { shared, stack: Vec::new(), stack_bytes: 0, loose: Loose::None, idle_items: 0 }
     }
 
     /// Takes the next item. `is_retry`: it takes the place of one that changed, outside the order of the walk.
     pub(super) fn on_item(&mut self, item: Item, is_retry: bool) -> Result<(), Error> {
         self.check_asked_for(&item)?;
         self.check_nesting(&item)?;
+        if !is_retry {
+            self.check_order(&item)?;
+        }
         let index = self.shared.open_item(&item)?;
         let item = Arc::new(item);
         let path = self.shared.target_path(&item);
@@ -110,6 +122,30 @@ impl Decider {
         let why =
             if nested { "it opens more directories than agreed" } else { "it leaves a directory without its end" };
         Err(Error::new(Fault::Protocol, "the far side broke the protocol").because(why))
+    }
+
+    /// The names of a directory come sorted, each once, and before its end: a listing that repeats itself would never end.
+    fn check_order(&mut self, item: &Item) -> Result<(), Error> {
+        let stray_end = matches!(item.kind, ItemKind::DirectoryEnd { .. })
+            && self.stack.last().is_none_or(|frame| frame.item.path != item.path);
+        let leaves_nothing = matches!(item.kind, ItemKind::Skipped { .. } | ItemKind::Failed { .. });
+        let broken = |why| Err(Error::new(Fault::Protocol, "the far side broke the protocol").because(why));
+        match self.stack.last_mut() {
+            _ if leaves_nothing || stray_end => self.idle_items += 1,
+            None => self.idle_items += 1,
+            Some(_) if matches!(item.kind, ItemKind::DirectoryEnd { .. }) => {}
+            Some(frame) if item.path.parent().as_ref() != Some(&frame.item.path) => {
+                return broken("it leaves a directory without its end");
+            }
+            Some(frame) if *item.path.name() <= *frame.last_name => {
+                return broken("it lists a directory out of order, or a name twice");
+            }
+            Some(frame) => frame.last_name = item.path.name().to_vec(),
+        }
+        if self.idle_items > MAX_IDLE_ITEMS {
+            return broken("it lists more that is not to be copied than agreed");
+        }
+        Ok(())
     }
 
     /// Notes that the source has this name. True when its directory is new, so that nothing can stand under it.
@@ -174,6 +210,9 @@ impl Decider {
         hash: Option<[u8; 32]>,
     ) {
         let shared = &self.shared;
+        if !ChunkLayout::of(identity.size).is_whole() && !shared.job.selection.dry_run {
+            shared.tree.remove_left_journal(&path);
+        }
         if hash.is_some() || !shared.job.selection.hash_kept || shared.job.selection.dry_run {
             return shared.settle(index, kept.outcome(hash));
         }
@@ -243,7 +282,7 @@ impl Decider {
         let names = shared.job.selection.delete.then(HashSet::new);
         let fresh = matches!(made, Ok(true));
         self.stack_bytes += item.weight_bytes();
-        self.stack.push(Frame { item: Arc::clone(item), fresh, names });
+        self.stack.push(Frame { item: Arc::clone(item), fresh, names, last_name: Vec::new() });
         match made {
             Ok(true) => {
                 if !path.is_empty() && !shared.job.selection.dry_run {

@@ -15,9 +15,6 @@ use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::session;
 
-/// Data written since the last checkpoint that starts the next one: what a power cut costs of one file at most.
-const CHECKPOINT_BYTES: u64 = 256 << 20;
-
 /// And time: on a slow path a checkpoint comes sooner. Files that take less never have a journal.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
@@ -174,11 +171,12 @@ impl Incoming {
         self.large().map_or_else(Vec::new, |large| session::lock(large).ledger.missing_ranges())
     }
 
-    /// The file that chunks are written to, made when the first arrives.
-    pub(super) fn part(&self, tree: &TargetTree) -> Result<Arc<Part>, StoreError> {
+    /// The file that chunks are written to, made when the first arrives. `None` once the file is finished or given up: another
+    /// part would take the place of what is kept for a later run.
+    pub(super) fn part(&self, tree: &TargetTree) -> Result<Option<Arc<Part>>, StoreError> {
         let mut large = session::lock(self.large().expect("only large files come in chunks"));
-        if let Some(part) = &large.part {
-            return Ok(Arc::clone(part));
+        if large.dead || large.part.is_some() {
+            return Ok(large.part.clone());
         }
         let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
         if !self.sparse()
@@ -190,23 +188,28 @@ impl Incoming {
             return Err(error);
         }
         large.part = Some(Arc::clone(&part));
-        Ok(part)
+        Ok(Some(part))
     }
 
-    /// The file that a whole file is written to, made by the first lane that needs it.
-    pub(super) fn whole_part(&self, tree: &TargetTree) -> Result<Arc<Part>, StoreError> {
+    /// The file that a whole file is written to, made by the first lane that needs it. `None` once it was given up.
+    pub(super) fn whole_part(&self, tree: &TargetTree) -> Result<Option<Arc<Part>>, StoreError> {
         let mut whole = session::lock(&self.whole);
-        if let Some(part) = &whole.part {
-            return Ok(Arc::clone(part));
+        if whole.arrived || whole.part.is_some() {
+            return Ok(whole.part.clone());
         }
         let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
         whole.part = Some(Arc::clone(&part));
-        Ok(part)
+        Ok(Some(part))
     }
 
-    /// A whole file verified. False when it had done so before.
-    pub(super) fn claim_arrival(&self) -> bool {
-        !std::mem::replace(&mut session::lock(&self.whole).arrived, true)
+    /// A whole file verified. False when it had done so before; else `receipt` is told before anybody can learn of it.
+    pub(super) fn claim_arrival(&self, receipt: impl FnOnce()) -> bool {
+        let mut whole = session::lock(&self.whole);
+        let first = !std::mem::replace(&mut whole.arrived, true);
+        if first {
+            receipt();
+        }
+        first
     }
 
     /// Whether data for this chunk is still of use.
@@ -239,19 +242,30 @@ impl Incoming {
         self.spoilt.fetch_add(1, Ordering::Relaxed) < most
     }
 
-    /// Enters a proof.
-    pub(super) fn record(&self, verified: Verified, bytes: u64) -> Progressed {
+    /// Enters a proof; a checkpoint is due after so many bytes, or some time. Of what counts, `receipt` is told before another
+    /// lane can complete the file, so that its outcome comes after all receipts.
+    pub(super) fn record(
+        &self,
+        verified: Verified,
+        bytes: u64,
+        checkpoint_bytes: u64,
+        receipt: impl FnOnce(),
+    ) -> Progressed {
         let mut large = session::lock(self.large().expect("only large files come in chunks"));
         if large.dead {
             return Progressed::Void;
         }
         large.unjournaled_bytes += bytes;
-        match large.ledger.record(verified) {
+        let recorded = large.ledger.record(verified);
+        if recorded != Recorded::Duplicate {
+            receipt();
+        }
+        match recorded {
             Recorded::Duplicate => Progressed::Void,
             Recorded::Complete => Progressed::Complete,
             Recorded::Partial => {
                 let due =
-                    large.unjournaled_bytes >= CHECKPOINT_BYTES || large.checkpoint_at.elapsed() >= CHECKPOINT_EVERY;
+                    large.unjournaled_bytes >= checkpoint_bytes || large.checkpoint_at.elapsed() >= CHECKPOINT_EVERY;
                 if due && !large.checkpoint_queued {
                     large.checkpoint_queued = true;
                     Progressed::Checkpoint
@@ -291,16 +305,21 @@ impl Incoming {
         part.journal_append(&journal::encode_records(&header, &chunks))
     }
 
-    /// Gives the complete file its final name. Returns its BLAKE3.
-    pub(super) fn publish(&self, tree: &TargetTree, metadata: &Metadata, flush: bool) -> Result<Hash, StoreError> {
-        let part = self.part(tree)?;
-        let hash = {
+    /// Gives the complete file its final name. Returns its BLAKE3; `None` when the file failed since it became complete, by a
+    /// checkpoint for example.
+    pub(super) fn publish(&self, metadata: &Metadata, flush: bool) -> Result<Option<Hash>, StoreError> {
+        let (part, hash) = {
             let large = session::lock(self.large().expect("only large files come in chunks"));
-            large.ledger.file_hash().expect("published only when complete")
+            let Some(part) = large.part.clone() else { return Ok(None) };
+            (part, large.ledger.file_hash().expect("published only when complete"))
         };
         part.set_size(self.identity.size)?;
         part.commit(metadata, flush)?;
-        Ok(hash)
+        // A lane may queue its checkpoint only after another one has completed the file: it would begin a new journal.
+        let mut large = session::lock(self.large().expect("only large files come in chunks"));
+        large.part = None;
+        large.dead = true;
+        Ok(Some(hash))
     }
 
     /// Nothing more of this file; its part is thrown away when it is of no use to a later run.
@@ -348,5 +367,70 @@ impl Large {
             stale,
             dead: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_engine::integrity::{self, UnitHasher};
+    use haul_store::TargetOptions;
+    use haul_wire::RelPath;
+    use haul_wire::manifest::Attributes;
+
+    use super::*;
+
+    /// A file of three chunks, all of them verified, in an empty directory.
+    fn complete() -> (tempfile::TempDir, TargetTree, Incoming) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().as_os_str().as_encoded_bytes();
+        let (tree, _) = TargetTree::open(root, &TargetOptions::default()).unwrap();
+        let data = vec![7; 3 << 20];
+        let identity =
+            Identity { size: data.len() as u64, mtime: Default::default(), ctime: Default::default(), inode: 1 };
+        let kind = ItemKind::File { identity, sparse: false, blake3: None };
+        let path = RelPath::new(b"file".to_vec()).unwrap();
+        let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
+        let incoming = Incoming::new(0, item, b"file".to_vec(), identity, false, false);
+        let part = incoming.part(&tree).unwrap().unwrap();
+        part.write_at(&data, 0).unwrap();
+        for chunk in 0..incoming.layout.count() {
+            let (start, length) = incoming.layout.range(chunk).unwrap();
+            let mut hasher = UnitHasher::new(&incoming.layout, chunk);
+            hasher.update(&data[start as usize..][..length as usize]);
+            let hash = hasher.finish();
+            incoming.record(integrity::verify(chunk, hash, hash).unwrap(), length, u64::MAX, || ());
+        }
+        (dir, tree, incoming)
+    }
+
+    fn names(dir: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_checkpoint_that_comes_after_the_end_begins_no_journal() {
+        let (dir, _, incoming) = complete();
+        assert!(incoming.publish(&Metadata::default(), false).unwrap().is_some());
+        // Its lane was slower than the one that brought the last chunk.
+        incoming.checkpoint().unwrap();
+        assert_eq!(names(&dir), ["file"]);
+    }
+
+    #[test]
+    fn a_complete_file_whose_checkpoint_failed_gets_no_name_and_keeps_its_part() {
+        let (dir, tree, incoming) = complete();
+        incoming.checkpoint().unwrap();
+        let before = names(&dir);
+        assert_eq!(before.len(), 2, "a part and its journal");
+        // What a failed checkpoint does while the final name is queued already, and another unit is on its way.
+        incoming.abandon(true);
+        assert!(incoming.publish(&Metadata::default(), false).unwrap().is_none());
+        assert!(incoming.part(&tree).unwrap().is_none());
+        assert_eq!(names(&dir), before);
+        let sizes: Vec<u64> = before.iter().map(|name| dir.path().join(name).metadata().unwrap().len()).collect();
+        assert!(sizes.contains(&(3 << 20)), "{sizes:?}");
     }
 }

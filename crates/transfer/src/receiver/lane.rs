@@ -135,7 +135,7 @@ impl Lane<'_> {
             Sink::Whole(None)
         } else {
             match incoming.part(&self.shared.tree) {
-                Ok(part) => Sink::Chunk(part),
+                Ok(part) => part.map_or(Sink::Nowhere, Sink::Chunk),
                 Err(error) => {
                     failed = Some(error);
                     Sink::Nowhere
@@ -209,11 +209,9 @@ impl Lane<'_> {
                 if let Some((start, length)) = incoming.layout.range(chunk) {
                     part.start_writeback(start, length);
                 }
-                let progressed = incoming.record(verified, arrival.data_bytes);
-                if !matches!(progressed, Progressed::Void) {
-                    self.shared.receipt(receipt);
-                }
-                match progressed {
+                let checkpoint_bytes = self.shared.job.checkpoint_bytes;
+                let tell = || self.shared.receipt(receipt);
+                match incoming.record(verified, arrival.data_bytes, checkpoint_bytes, tell) {
                     Progressed::Waiting | Progressed::Void => {}
                     Progressed::Checkpoint => self.shared.queue(Task::Checkpoint(incoming)),
                     Progressed::Complete => self.shared.queue(Task::Publish(incoming)),
@@ -222,25 +220,24 @@ impl Lane<'_> {
             Sink::Whole(part) => {
                 let incoming = arrival.incoming;
                 let part = match part {
-                    Some(part) => Ok(part),
+                    Some(part) => Ok(Some(part)),
                     // Empty, or one hole.
                     None => incoming.whole_part(&self.shared.tree),
                 };
                 let sized = part.and_then(|part| {
+                    let Some(part) = part else { return Ok(None) };
                     // The last write did not reach the end when the file ends in a hole, or was longer before.
                     let rewritten = incoming.inplace || incoming.is_stale();
                     if arrival.data_bytes < incoming.identity.size || rewritten {
                         part.set_size(incoming.identity.size)?;
                     }
-                    Ok(part)
+                    Ok(Some(part))
                 });
                 match sized {
-                    // It came a second time, after the end of its first lane: the first was in time.
-                    Ok(_) if !incoming.claim_arrival() => {}
-                    Ok(part) => {
-                        self.shared.receipt(receipt);
-                        self.pending.push((incoming, part, verified.hash()));
-                    }
+                    // It was given up, or came a second time, after the end of its first lane: the first was in time.
+                    Ok(None) => {}
+                    Ok(_) if !incoming.claim_arrival(|| self.shared.receipt(receipt)) => {}
+                    Ok(Some(part)) => self.pending.push((incoming, part, verified.hash())),
                     Err(error) => self.shared.fail(&incoming, &error),
                 }
             }
@@ -311,7 +308,11 @@ impl Arrival {
             Sink::Chunk(part) => part.write_at(data, self.offset),
             Sink::Whole(Some(part)) => part.write_at(data, self.offset),
             Sink::Whole(none) => match self.incoming.whole_part(&shared.tree) {
-                Ok(part) => none.insert(part).write_at(data, self.offset),
+                Ok(Some(part)) => none.insert(part).write_at(data, self.offset),
+                Ok(None) => {
+                    self.sink = Sink::Nowhere;
+                    Ok(())
+                }
                 Err(error) => Err(error),
             },
         };

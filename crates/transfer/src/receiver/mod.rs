@@ -35,6 +35,9 @@ use state::Shared;
 /// A sender opens its sources within this time, or within the session's own limit where that is longer.
 const BEGIN_DEADLINE: Duration = Duration::from_secs(60);
 
+/// Data written since the last checkpoint that starts the next one: what a power cut costs of one file at most.
+pub(crate) const CHECKPOINT_BYTES: u64 = 256 << 20;
+
 /// What a receiver has to do.
 pub(crate) struct ReceiverJob {
     pub(crate) target: Vec<u8>,
@@ -44,6 +47,8 @@ pub(crate) struct ReceiverJob {
     pub(crate) asked_for: Option<Vec<Vec<u8>>>,
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
+    /// See [`CHECKPOINT_BYTES`].
+    pub(crate) checkpoint_bytes: u64,
 }
 
 /// The names under which these sources arrive; `None` when they cannot be known beforehand: contents of a directory, or a

@@ -1,6 +1,7 @@
 //! The settle thread: checkpoints and final names of large files, and what has to wait for its turn in the manifest.
 //! Lanes never wait for a flush of a large file.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -52,11 +53,11 @@ fn run(shared: &Shared) {
 
 fn publish(shared: &Shared, incoming: &Incoming) {
     let metadata = shared.metadata(&incoming.item);
-    let published = keeping_directory_times(shared, incoming, || {
-        incoming.publish(&shared.tree, &metadata, shared.job.selection.flush)
-    });
+    let published =
+        keeping_directory_times(shared, incoming, || incoming.publish(&metadata, shared.job.selection.flush));
     match published {
-        Ok(blake3) => {
+        Ok(None) => {}
+        Ok(Some(blake3)) => {
             shared.name_changed(&incoming.path);
             shared.settle(incoming.index, OutcomeKind::Copied { blake3 });
         }
@@ -126,18 +127,31 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
 fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
     let Some(names) = &end.names else { return false };
     let mut any = false;
+    // Whatever a sender lists, or leaves out, more than was allowed does not go.
+    let beyond = Cell::new(0u64);
+    let stays = || {
+        let stays = !shared.may_delete();
+        beyond.set(beyond.get() + u64::from(stays));
+        stays
+    };
     let mut keep = |name: &[u8], is_dir: bool| {
         let of_part = parse_haul_name(name).is_some_and(|hash| names.contains(&hash));
         let path = if end.path.is_empty() { name.to_vec() } else { [&end.path, &b"/"[..], name].concat() };
-        of_part || names.contains(&haul_store::name_hash(name)) || !shared.filter.selects(&path, is_dir)
+        of_part || names.contains(&haul_store::name_hash(name)) || !shared.filter.selects(&path, is_dir) || stays()
     };
     let mut deleted = |path: Vec<u8>| {
         any = true;
         shared.notice_in_time(Notice::Deleted { path });
     };
-    let spare = |path: &[u8], is_dir: bool| !shared.filter.selects(path, is_dir);
+    let spare = |path: &[u8], is_dir: bool| !shared.filter.selects(path, is_dir) || stays();
     for error in shared.tree.delete_extraneous(&end.path, &mut keep, &spare, dry_run, &mut deleted) {
         shared.failed_aside(&error.path.clone(), &error);
+    }
+    if beyond.get() > 0 {
+        let most = shared.job.selection.max_delete.unwrap_or(u64::MAX);
+        let why =
+            format!("{} more entries are to be deleted here than --max-delete {most} allows; they stay", beyond.get());
+        shared.notice_in_time(Notice::Failed { path: end.path.clone(), why });
     }
     any
 }

@@ -85,6 +85,8 @@ pub(super) struct Shared {
     work: Condvar,
     time: Mutex<LaneTime>,
     arrived_bytes: AtomicU64,
+    /// Entries that `--delete` has taken so far.
+    deletions: AtomicU64,
     /// Counts chunks that verified and items that have their outcome.
     done: AtomicU64,
 }
@@ -126,6 +128,7 @@ impl Shared {
             work: Condvar::new(),
             time: Mutex::default(),
             arrived_bytes: AtomicU64::new(0),
+            deletions: AtomicU64::new(0),
             done: AtomicU64::new(0),
         })
     }
@@ -179,8 +182,13 @@ impl Shared {
         }
     }
 
-    /// A chunk, or a whole file, verified.
+    /// A chunk, or a whole file, verified. Once the item has its outcome nobody may speak of it any more: its file failed
+    /// meanwhile on another lane.
     pub(super) fn receipt(&self, receipt: Receipt) {
+        let state = self.lock();
+        if !matches!(state.window.get(receipt.index), Some(Phase::Data(_))) {
+            return;
+        }
         self.done.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = self.watch.on_receipt(&receipt) {
             self.failure.set(error);
@@ -355,6 +363,15 @@ impl Shared {
         state.manifest_done && state.window.is_empty()
     }
 
+    /// Whether one more entry may be deleted; it counts from now on.
+    pub(super) fn may_delete(&self) -> bool {
+        let most = self.job.selection.max_delete.unwrap_or(u64::MAX);
+        // Only the settle thread asks.
+        let taken = self.deletions.load(Ordering::Relaxed);
+        self.deletions.store(taken.saturating_add(1).min(most), Ordering::Relaxed);
+        taken < most
+    }
+
     /// Whether data is awaited.
     pub(super) fn has_work(&self) -> bool {
         self.lock().wanted > 0
@@ -390,15 +407,7 @@ impl Shared {
 
 /// The error of the job that this error of one entry means.
 fn end_of_job(error: &StoreError) -> Option<Error> {
-    if error.is_no_space() {
-        let hint = "free some space and run the same command again: what is there is not sent again";
-        return Some(Error::new(Fault::Space, error.to_string()).try_this(hint));
-    }
-    if error.is_read_only() {
-        let hint = "look at the target's file system; once it takes writes, run the same command again";
-        return Some(Error::new(Fault::FileIo, error.to_string()).try_this(hint));
-    }
-    None
+    (error.is_no_space() || error.is_read_only()).then(|| convert::store_error(error))
 }
 
 /// The directory that a path stands in.
@@ -412,4 +421,40 @@ pub(super) fn parent(path: &[u8]) -> &[u8] {
 /// For messages.
 pub(super) fn shown(path: &[u8]) -> String {
     printable(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_wire::RelPath;
+    use haul_wire::control::{Carriage, Selection};
+    use haul_wire::manifest::{Attributes, Identity, ItemKind};
+
+    use super::*;
+
+    #[test]
+    fn a_receipt_that_comes_after_its_file_failed_on_another_lane_is_not_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().as_os_str().as_encoded_bytes().to_vec();
+        let (tree, _) = TargetTree::open(&target, &haul_store::TargetOptions::default()).unwrap();
+        let (selection, carriage) = (Selection::default(), Carriage::default());
+        let job = ReceiverJob { target, confine: None, asked_for: None, selection, carriage, checkpoint_bytes: 1 };
+        let outbox = Arc::new(Outbox::default());
+        let (events, _heard) = std::sync::mpsc::sync_channel(16);
+        let watch = Arc::new(Watch::silent());
+        let shared = Shared::new(tree, None, job, Arc::clone(&outbox), watch, events).unwrap();
+        let identity = Identity { size: 3 << 20, mtime: Default::default(), ctime: Default::default(), inode: 1 };
+        let kind = ItemKind::File { identity, sparse: false, blake3: None };
+        let path = RelPath::new(b"file".to_vec()).unwrap();
+        let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
+        let index = shared.open_item(&item).unwrap();
+        let incoming = Arc::new(Incoming::new(index, item, b"file".to_vec(), identity, false, false));
+        shared.expect(Arc::clone(&incoming));
+        shared.receipt(Receipt { index, chunk: 0, data_bytes: 1 });
+        shared.fail(&incoming, &StoreError::new("write", b"file", std::io::ErrorKind::Other));
+        shared.receipt(Receipt { index, chunk: 1, data_bytes: 1 });
+        // The sender would take it for one about an item that is not open, and end the session.
+        let said = outbox.take_all();
+        let [Control::Receipts(receipts), Control::Outcomes(_)] = &said[..] else { panic!("{said:?}") };
+        assert_eq!(receipts.len(), 1);
+    }
 }

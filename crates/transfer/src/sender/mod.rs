@@ -12,7 +12,7 @@ mod walk;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use haul_store::{ResolveOptions, SourceSet, StoreError};
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary, Wanted};
@@ -20,10 +20,15 @@ use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSum
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
+use crate::receiver::CHECKPOINT_BYTES;
 use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
 use crate::tuning::Tuning;
 use crate::watch::Watch;
 use state::Shared;
+
+/// A disk is read and flushed at least so fast: what the far side may take to compare or flush a file besides the usual limit. A
+/// checkpoint's 256 MiB are four minutes.
+const LEAST_STORAGE_BYTES_PER_S: u64 = 1 << 20;
 
 /// What a sender has to do.
 pub(crate) struct SenderJob {
@@ -155,16 +160,33 @@ impl<'a> Session<'a> {
     /// A peer that only says that it is alive is as good as dead: progress is judged on what moves.
     fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
         let moved = self.shared.moved();
-        if moved != self.moved.0 || !has_work {
+        if moved != self.moved.0 || !(has_work || self.shared.awaits_word()) {
             self.moved = (moved, Instant::now());
             return Ok(());
         }
         let timeout = self.clock.timeout();
-        if self.moved.1.elapsed() <= timeout {
+        let waited = self.moved.1.elapsed();
+        if waited <= timeout {
             return Ok(());
+        }
+        if !has_work {
+            return self.check_decisions(waited);
         }
         Err(Error::new(Fault::Timeout, format!("no data has moved for {} s", timeout.as_secs()))
             .because("the far side is alive, but takes nothing and confirms nothing")
+            .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
+    }
+
+    /// Nothing is to be sent, so the far side compares, flushes or deletes: all that it may take longer for is the size of a file.
+    fn check_decisions(&self, waited: Duration) -> Result<(), Error> {
+        let largest = self.shared.largest_open_bytes();
+        let bytes = if self.shared.job.selection.checksum { largest } else { largest.min(CHECKPOINT_BYTES) };
+        let limit = self.clock.timeout() + Duration::from_secs(bytes / LEAST_STORAGE_BYTES_PER_S);
+        if waited <= limit {
+            return Ok(());
+        }
+        Err(Error::new(Fault::Timeout, format!("the far side has decided nothing for {} s", waited.as_secs()))
+            .because("it is alive, but says neither what it has nor what it wants")
             .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
     }
 
@@ -201,7 +223,13 @@ impl<'a> Session<'a> {
                 self.lanes.cut(lane);
                 self.shared.lane_died(lane);
             }
-            Control::Notice(notice) => self.watch.on_notice(notice),
+            Control::Notice(notice) => {
+                // A large directory takes its time, and says what goes.
+                if self.shared.job.selection.delete && matches!(notice, Notice::Deleted { .. }) {
+                    self.shared.count_move();
+                }
+                self.watch.on_notice(notice);
+            }
             Control::Abort(abort) => return Err(convert::error_of(abort)),
             other => aside(other)?,
         }

@@ -373,6 +373,20 @@ impl Shared {
         !state.scheduler.is_drained() || state.scheduler.flying() > 0
     }
 
+    /// Whether the target has something to say: what becomes of an item, or that all is flushed.
+    pub(super) fn awaits_word(&self) -> bool {
+        let state = self.lock();
+        state.walk_done || !state.window.is_empty()
+    }
+
+    /// Bytes of the largest file whose outcome is awaited.
+    pub(super) fn largest_open_bytes(&self) -> u64 {
+        let state = self.lock();
+        let indexes = state.window.first_index()..state.window.next_index();
+        let files = indexes.filter_map(|index| state.window.get(index)?.file.as_ref());
+        files.map(|file| file.identity.size).max().unwrap_or(0)
+    }
+
     /// Whether the walk is over and every item has its outcome.
     pub(super) fn is_finished(&self) -> bool {
         let state = self.lock();

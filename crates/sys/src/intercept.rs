@@ -1,0 +1,308 @@
+//! Decides what becomes of system calls of threads of this process, so that tests can have any disk fail at any operation
+//! (`seccomp_unotify(2)`, Linux 5.5).
+//!
+//! A thread puts itself under watch. From then on the calls that were named stop it, and every thread that it starts, until the
+//! [`Watcher`], in the hands of another thread, says whether the kernel carries the call out, carries out a part of it, or
+//! answers with an error. The code that is watched is the very code that users run: it knows nothing of it.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+/// A system call, or several that do the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Call {
+    /// `openat`, `openat2`
+    Open,
+    /// `pread64`
+    Read,
+    /// `pwrite64`
+    Write,
+    /// `fsync`, `fdatasync`
+    Flush,
+    Rename,
+    Unlink,
+    MakeDir,
+    Link,
+    Symlink,
+    /// `ftruncate`
+    Truncate,
+    /// `fchmod`
+    SetMode,
+    /// `utimensat`
+    SetTimes,
+    Close,
+}
+
+impl Call {
+    fn numbers(self) -> &'static [libc::c_long] {
+        match self {
+            Call::Open => &[libc::SYS_openat, libc::SYS_openat2],
+            Call::Read => &[libc::SYS_pread64],
+            Call::Write => &[libc::SYS_pwrite64],
+            Call::Flush => &[libc::SYS_fsync, libc::SYS_fdatasync],
+            Call::Rename => &[SYS_RENAMEAT, libc::SYS_renameat2],
+            Call::Unlink => &[libc::SYS_unlinkat],
+            Call::MakeDir => &[libc::SYS_mkdirat],
+            Call::Link => &[libc::SYS_linkat],
+            Call::Symlink => &[libc::SYS_symlinkat],
+            Call::Truncate => &[libc::SYS_ftruncate],
+            Call::SetMode => &[libc::SYS_fchmod],
+            Call::SetTimes => &[libc::SYS_utimensat],
+            Call::Close => &[libc::SYS_close],
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+const SYS_RENAMEAT: libc::c_long = libc::SYS_renameat;
+
+/// The generic table of system calls (`asm-generic/unistd.h`); `libc` does not name it.
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_RENAMEAT: libc::c_long = 38;
+
+/// Hears of every call that stopped.
+#[derive(Debug)]
+pub struct Watcher {
+    listener: OwnedFd,
+    calls: Vec<Call>,
+}
+
+/// A thread that waits in a system call for an answer.
+#[derive(Debug)]
+pub struct Stopped {
+    id: u64,
+    call: Call,
+    number: libc::c_long,
+    args: [u64; 6],
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The kernel carries it out.
+    Proceed,
+    /// It fails with this error number, and nothing was done; what was to be closed is closed.
+    Fail(i32),
+    /// Of a read or write only so many bytes; other calls proceed.
+    Short(usize),
+}
+
+/// Puts the calling thread, and all that it starts from now on, under watch for good. Whoever keeps the watcher has to answer
+/// until those threads are gone; without one their calls fail with `ENOSYS`.
+///
+/// Errors: `ENOSYS`, `EINVAL` on kernels before 5.5; `EPERM` or `EACCES` where a sandbox forbids filters; `EBUSY` when the thread
+/// is under watch already.
+pub fn watch_this_thread(calls: &[Call]) -> io::Result<Watcher> {
+    // Without privileges the kernel wants to know that no program with more rights is run under the filter.
+    rustix::thread::set_no_new_privs(true)?;
+    let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER_AT)];
+    for number in calls.iter().flat_map(|call| call.numbers()) {
+        let number = u32::try_from(*number).expect("numbers of system calls are small");
+        filter.push(libc::sock_filter {
+            jt: 0,
+            jf: 1,
+            ..statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number)
+        });
+        filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_USER_NOTIF));
+    }
+    filter.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).expect("a filter of a few lines"),
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the program and the instructions it points to live until the call returns; the kernel copies them.
+    let listener = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const program,
+        )
+    };
+    let listener = RawFd::try_from(listener).expect("a descriptor or -1");
+    if listener < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call just returned this descriptor, which nobody else owns.
+    let listener = unsafe { OwnedFd::from_raw_fd(listener) };
+    Ok(Watcher { listener, calls: calls.to_vec() })
+}
+
+impl Watcher {
+    /// The next call that stopped, or `None` after `limit`.
+    pub fn next(&self, limit: Duration) -> io::Result<Option<Stopped>> {
+        let limit: Timespec = limit.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let mut ready = [PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN)];
+        rustix::io::retry_on_intr(|| rustix::event::poll(&mut ready, Some(&limit)))?;
+        // A hang-up means that no thread under watch is left; asking for its calls would wait for ever.
+        if !ready[0].revents().contains(PollFlags::IN) {
+            return Ok(None);
+        }
+        // SAFETY: the structure consists of integers, for which zeros are values; the kernel demands zeros.
+        let mut notice: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+        // SAFETY: the request fills exactly this structure, which outlives the call.
+        let heard = unsafe { libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut notice) };
+        if heard < 0 {
+            let error = io::Error::last_os_error();
+            return match error.raw_os_error() {
+                // The thread was killed meanwhile.
+                Some(libc::ENOENT | libc::EINTR) => Ok(None),
+                _ => Err(error),
+            };
+        }
+        let number = libc::c_long::from(notice.data.nr);
+        let call = self.calls.iter().find(|call| call.numbers().contains(&number));
+        let stopped = call.map(|call| Stopped { id: notice.id, call: *call, number, args: notice.data.args });
+        // A program that a watched thread started has the filter, too, and its addresses are not ours.
+        let ours = Path::new("/proc/self/task").join(notice.pid.to_string()).exists();
+        match stopped {
+            Some(stopped) if ours => Ok(Some(stopped)),
+            _ => self.reply(notice.id, Ok(None)).map(|()| None),
+        }
+    }
+
+    /// Lets the thread go on.
+    pub fn answer(&self, stopped: Stopped, verdict: Verdict) -> io::Result<()> {
+        let result = match (verdict, stopped.call) {
+            (Verdict::Fail(code), Call::Close) => {
+                // Whatever a file system answers, the descriptor is closed (`close(2)`).
+                // SAFETY: the thread that waits gave the descriptor up with this very call.
+                unsafe { libc::close(stopped.fd()) };
+                Err(code)
+            }
+            (Verdict::Fail(code), _) => Err(code),
+            (Verdict::Short(bytes), Call::Read | Call::Write) => stopped.carry_out(bytes).map(Some),
+            (Verdict::Proceed | Verdict::Short(_), _) => Ok(None),
+        };
+        self.reply(stopped.id, result)
+    }
+
+    /// `Ok(None)`: the kernel carries it out.
+    fn reply(&self, id: u64, result: Result<Option<i64>, i32>) -> io::Result<()> {
+        let proceed = u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).expect("a flag of 32 bits");
+        let reply = match result {
+            Ok(None) => libc::seccomp_notif_resp { id, val: 0, error: 0, flags: proceed },
+            Ok(Some(value)) => libc::seccomp_notif_resp { id, val: value, error: 0, flags: 0 },
+            Err(code) => libc::seccomp_notif_resp { id, val: 0, error: -code, flags: 0 },
+        };
+        // SAFETY: the request reads exactly this structure, which outlives the call.
+        let sent = unsafe { libc::ioctl(self.listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const reply) };
+        let error = io::Error::last_os_error();
+        // A thread that was killed meanwhile needs no answer.
+        if sent < 0 && error.raw_os_error() != Some(libc::ENOENT) { Err(error) } else { Ok(()) }
+    }
+}
+
+impl Stopped {
+    /// What it is.
+    pub fn call(&self) -> Call {
+        self.call
+    }
+
+    /// Its first argument: the descriptor that it is about, or relative to which its path is.
+    pub fn fd(&self) -> RawFd {
+        // Descriptors are 32 bits; the kernel ignores the rest of the register.
+        self.args[0] as u32 as RawFd
+    }
+
+    /// Bytes that a read or write is about; 0 for other calls.
+    pub fn bytes(&self) -> usize {
+        if matches!(self.call, Call::Read | Call::Write) { self.args[2] as usize } else { 0 }
+    }
+
+    /// Where in the file a read or write begins.
+    pub fn offset(&self) -> u64 {
+        self.args[3]
+    }
+
+    /// The new name that a rename gives, in its directory; empty for other calls.
+    pub fn new_name(&self) -> Vec<u8> {
+        if self.call != Call::Rename {
+            return Vec::new();
+        }
+        let text = std::ptr::with_exposed_provenance::<libc::c_char>(self.args[3] as usize);
+        // SAFETY: the thread waits inside of the call for our answer, so what it passed stays where it is; paths of system calls
+        // end with a NUL, and a thread of this process called with valid memory: it was compiled from safe code.
+        unsafe { CStr::from_ptr(text) }.to_bytes().to_vec()
+    }
+
+    /// A read or write of fewer bytes than asked for, in the place of the thread that waits.
+    fn carry_out(&self, bytes: usize) -> Result<i64, i32> {
+        let (fd, bytes) = (self.fd(), bytes.min(self.bytes()));
+        let memory = std::ptr::with_exposed_provenance_mut::<libc::c_void>(self.args[1] as usize);
+        let offset = self.args[3] as libc::off_t;
+        // SAFETY: the thread waits inside of the very same call with this memory, at least as long; it is lent for that call, which
+        // ends with our answer.
+        let done = unsafe {
+            if self.number == libc::SYS_pread64 {
+                libc::pread(fd, memory, bytes, offset)
+            } else {
+                libc::pwrite(fd, memory, bytes, offset)
+            }
+        };
+        if done < 0 {
+            return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+        }
+        Ok(done as i64)
+    }
+}
+
+fn statement(code: u32, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: u16::try_from(code).expect("codes are 16 bits"), jt: 0, jf: 0, k }
+}
+
+/// Where the number of the call stands in what a filter sees (`struct seccomp_data`).
+const NUMBER_AT: u32 = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::sync::mpsc::channel;
+
+    use super::*;
+    use crate::file;
+
+    #[test]
+    fn calls_of_a_watched_thread_fail_shorten_or_proceed_as_told() {
+        let scratch = tempfile::tempfile().unwrap();
+        let (sender, receiver) = channel();
+        let worker = std::thread::spawn(move || {
+            sender.send(watch_this_thread(&[Call::Write, Call::Flush])?).unwrap();
+            let failed = rustix::io::pwrite(&scratch, b"lost", 0).unwrap_err();
+            // Also in a thread that it starts.
+            let written = std::thread::scope(|scope| {
+                scope.spawn(|| file::write_all_at(scratch.as_fd(), b"0123456789", 0)).join().unwrap()
+            });
+            file::flush_all(scratch.as_fd()).unwrap();
+            let mut buffer = [0; 16];
+            let len = file::read_full_at(scratch.as_fd(), &mut buffer, 0).unwrap();
+            Ok::<_, io::Error>((failed, written.is_ok(), buffer[..len].to_vec()))
+        });
+        let Ok(watcher) = receiver.recv() else {
+            eprintln!("skipped: this host does not let us watch: {:?}", worker.join().unwrap().unwrap_err());
+            return;
+        };
+        let mut seen = Vec::new();
+        while !worker.is_finished() {
+            let Some(stopped) = watcher.next(Duration::from_millis(10)).unwrap() else { continue };
+            let verdict = match seen.len() {
+                0 => Verdict::Fail(libc::ENOSPC),
+                1 => Verdict::Short(3),
+                _ => Verdict::Proceed,
+            };
+            seen.push((stopped.call(), stopped.bytes(), stopped.offset()));
+            watcher.answer(stopped, verdict).unwrap();
+        }
+        let (failed, written, found) = worker.join().unwrap().unwrap();
+        assert_eq!((failed, written), (rustix::io::Errno::NOSPC, true));
+        assert_eq!(found, b"0123456789");
+        assert_eq!(seen[..3], [(Call::Write, 4, 0), (Call::Write, 10, 0), (Call::Write, 7, 3)]);
+        assert_eq!((seen.len(), seen[3].0), (4, Call::Flush));
+    }
+}

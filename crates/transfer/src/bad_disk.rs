@@ -1,0 +1,420 @@
+//! Whole jobs on disks that fail: at each operation once, from some operation on, only at the flush, only at the close.
+//!
+//! The job runs on threads whose system calls are watched (`haul_sys::intercept`), so what fails is what the kernel would have
+//! answered, and the code is the one that users run. Whatever fails: nothing wrong stands under a final name, an exit without a
+//! failure means equal trees, and the same command on a good disk brings the rest.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use haul_engine::journal;
+use haul_engine::plan::ChunkLayout;
+use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
+
+use crate::event::Report;
+use crate::job::Job;
+use crate::scenarios::{Bench, files, is_part, run_here};
+use crate::{Error, Fault};
+
+/// What changes a target.
+const WRITING: [Call; 10] = [
+    Call::Write,
+    Call::Flush,
+    Call::Rename,
+    Call::Unlink,
+    Call::MakeDir,
+    Call::Link,
+    Call::Symlink,
+    Call::Truncate,
+    Call::SetMode,
+    Call::SetTimes,
+];
+
+const LANES: u16 = 2;
+
+/// So small that the large file comes to some checkpoints.
+const CHECKPOINT_BYTES: u64 = 1 << 20;
+
+/// A disk that neither fails nor answers within this time is a hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
+const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
+const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+const EROFS: i32 = rustix::io::Errno::ROFS.raw_os_error();
+const EINTR: i32 = rustix::io::Errno::INTR.raw_os_error();
+
+/// Runs `work` on a thread whose `calls` are decided about one by one. Returns what it returned, and how many there were. `None`
+/// where the host does not let us watch.
+pub(crate) fn under<T: Send + 'static>(
+    calls: &[Call],
+    mut decide: impl FnMut(usize, &Stopped) -> Verdict,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<(T, usize)> {
+    let (sender, receiver) = sync_channel::<io::Result<Watcher>>(1);
+    let calls = calls.to_vec();
+    let worker = std::thread::spawn(move || {
+        let watcher = watch_this_thread(&calls);
+        let watched = watcher.is_ok();
+        sender.send(watcher).unwrap();
+        watched.then(work)
+    });
+    let watcher = match receiver.recv().unwrap() {
+        Ok(watcher) => watcher,
+        Err(error) => {
+            assert!(std::env::var_os("CI").is_none(), "this host does not let us watch system calls: {error}");
+            eprintln!("skipped: this host does not let us watch system calls: {error}");
+            return None;
+        }
+    };
+    let end = Instant::now() + PATIENCE;
+    let mut count = 0;
+    while !worker.is_finished() {
+        assert!(Instant::now() < end, "it hangs after {count} operations");
+        if let Some(stopped) = watcher.next(Duration::from_millis(1)).unwrap() {
+            let verdict = decide(count, &stopped);
+            count += 1;
+            watcher.answer(stopped, verdict).unwrap();
+        }
+    }
+    worker.join().unwrap().map(|result| (result, count))
+}
+
+/// A job that meets every operation: directories, small files, one in chunks, links.
+fn varied() -> Bench {
+    let bench = Bench::new();
+    bench.write("a-large", 5_000_000);
+    for number in 0..6 {
+        bench.write(&format!("d{}/small{number}", number % 2), number * 1000);
+    }
+    std::os::unix::fs::symlink("a-large", bench.from().join("link")).unwrap();
+    std::fs::hard_link(bench.from().join("d0/small2"), bench.from().join("second-name")).unwrap();
+    bench
+}
+
+fn job_of(bench: &Bench) -> Job {
+    let mut job = bench.job();
+    job.selection.hard_links = true;
+    job
+}
+
+fn run(job: Job) -> impl FnOnce() -> Result<Report, Error> + Send + 'static {
+    move || run_here(&job, LANES, CHECKPOINT_BYTES)
+}
+
+/// Nothing wrong under a final name; equal, when it says so.
+#[track_caller]
+fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &str) {
+    if bench.to().exists() {
+        let right = files(&bench.from());
+        let wrong: Vec<PathBuf> = files(&bench.to())
+            .into_iter()
+            .filter(|file| !is_part(&file.0) && !right.contains(file))
+            .map(|(path, _)| path)
+            .collect();
+        assert!(wrong.is_empty(), "{what}: {wrong:?}");
+    }
+    if result.as_ref().is_ok_and(|report| report.failed == 0) {
+        bench.assert_equal();
+    }
+}
+
+/// The same command on a good disk brings the rest and leaves nothing behind.
+#[track_caller]
+fn goes_on(bench: &Bench, job: &Job, what: &str) {
+    let report = run_here(job, LANES, CHECKPOINT_BYTES).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    assert_eq!(report.failed, 0, "{what}: {:?}", report.failures);
+    bench.assert_equal();
+}
+
+/// The path behind a descriptor of this process.
+pub(crate) fn path_of(stopped: &Stopped) -> PathBuf {
+    std::fs::read_link(format!("/proc/self/fd/{}", stopped.fd())).unwrap_or_default()
+}
+
+/// Fails one operation after the other with `code`, and with `lasting` all that come after it, too.
+fn at_each_operation(code: i32, lasting: bool, judge: impl Fn(&Result<Report, Error>, &str)) {
+    let bench = varied();
+    let Some((_, count)) = under(&WRITING, |_, _| Verdict::Proceed, run(job_of(&bench))) else { return };
+    assert!(count > 60, "only {count} operations");
+    bench.assert_equal();
+    for at in 0..count {
+        let bench = varied();
+        let job = job_of(&bench);
+        let mut failed = None;
+        let decide = |number: usize, stopped: &Stopped| {
+            if number == at || (lasting && number > at) {
+                failed.get_or_insert(stopped.call());
+                return Verdict::Fail(code);
+            }
+            Verdict::Proceed
+        };
+        let (result, _) = under(&WRITING, decide, run(job.clone())).expect("it was possible before");
+        // The order of threads differs; a run may have fewer operations than the first.
+        let Some(call) = failed else { continue };
+        let what = format!("{call:?}, operation {at} of {count}, error {code}");
+        nothing_is_wrong(&bench, &result, &what);
+        judge(&result, &what);
+        goes_on(&bench, &job, &what);
+    }
+}
+
+#[test]
+fn without_space_from_any_operation_on_the_job_ends_and_goes_on_later() {
+    at_each_operation(ENOSPC, true, |result, what| match result {
+        Err(error) => {
+            assert_eq!(error.fault, Fault::Space, "{what}: {error:?}");
+            assert!(error.hint.as_deref().unwrap_or_default().contains("free some space"), "{what}: {error:?}");
+        }
+        // What need not be removed or dated any more is no loss.
+        Ok(report) => assert!(report.failed > 0 || what.starts_with("Unlink"), "{what}: a success on a full disk"),
+    });
+}
+
+#[test]
+fn a_quota_that_is_used_up_says_so_in_its_own_words() {
+    let bench = varied();
+    let decide =
+        |_, stopped: &Stopped| if stopped.call() == Call::Write { Verdict::Fail(EDQUOT) } else { Verdict::Proceed };
+    let Some((result, _)) = under(&WRITING, decide, run(job_of(&bench))) else { return };
+    let error = result.unwrap_err();
+    assert_eq!(error.fault, Fault::Space);
+    assert!(error.to_string().contains("uota"), "{error}");
+    goes_on(&bench, &job_of(&bench), "afterwards");
+}
+
+#[test]
+fn one_failed_operation_is_one_failed_entry_at_most() {
+    at_each_operation(EIO, false, |result, what| {
+        // Without its own directory there is no target.
+        if what.starts_with("MakeDir, operation 0 ") || what.starts_with("Flush, operation 1 ") {
+            return assert_eq!(result.as_ref().unwrap_err().fault, Fault::FileIo, "{what}");
+        }
+        let report = result.as_ref().unwrap_or_else(|error| panic!("{what} ends the job: {error:?}"));
+        // A directory takes along what belongs into it; a first name its second one.
+        assert!(report.failed <= 5, "{what}: {:?}", report.failures);
+    });
+}
+
+#[test]
+fn a_target_that_becomes_read_only_ends_the_job() {
+    at_each_operation(EROFS, true, |result, what| match result {
+        Err(error) => {
+            assert_eq!(error.fault, Fault::FileIo, "{what}: {error:?}");
+            assert!(error.to_string().contains("Read-only"), "{what}: {error:?}");
+        }
+        Ok(report) => assert!(report.failed > 0 || what.starts_with("Unlink"), "{what}: a success on a read-only disk"),
+    });
+}
+
+#[test]
+fn short_writes_short_reads_and_interruptions_change_nothing() {
+    let bench = varied();
+    let mut turn = 0;
+    let decide = |_, stopped: &Stopped| {
+        turn += 1;
+        match stopped.call() {
+            Call::Read | Call::Write if turn % 3 == 0 && stopped.bytes() > 1 => Verdict::Short(stopped.bytes() / 2),
+            Call::Read | Call::Write if turn % 3 == 1 && stopped.bytes() > 1 => Verdict::Short(1),
+            Call::Read | Call::Write | Call::Flush | Call::Truncate | Call::Open if turn % 3 == 2 => {
+                Verdict::Fail(EINTR)
+            }
+            _ => Verdict::Proceed,
+        }
+    };
+    let calls = [Call::Read, Call::Write, Call::Flush, Call::Truncate, Call::Open];
+    let Some((result, _)) = under(&calls, decide, run(job_of(&bench))) else { return };
+    assert_eq!(result.unwrap().failed, 0);
+    bench.assert_equal();
+}
+
+#[test]
+fn a_source_that_cannot_be_read_at_some_place_fails_alone_and_is_never_filled_with_zeros() {
+    const BAD_FROM: u64 = 1_500_000;
+    let bench = varied();
+    let source = bench.from().join("a-large");
+    let decide = move |_, stopped: &Stopped| {
+        let bad = path_of(stopped) == source && stopped.offset() + stopped.bytes() as u64 > BAD_FROM;
+        if bad { Verdict::Fail(EIO) } else { Verdict::Proceed }
+    };
+    let Some((result, _)) = under(&[Call::Read], decide, run(job_of(&bench))) else { return };
+    let report = result.unwrap();
+    let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
+    assert_eq!(path, b"a-large");
+    assert!(why.contains("cannot read at byte ") && why.contains("Input/output error"), "{why}");
+    assert!(!bench.to().join("a-large").exists());
+    assert_eq!(report.files_moved, 6, "the others arrived");
+    goes_on(&bench, &job_of(&bench), "afterwards");
+}
+
+#[test]
+fn a_flush_that_failed_once_is_final_for_its_file() {
+    let bench = varied();
+    let mut failed = false;
+    let decide = |_, stopped: &Stopped| {
+        let part = is_part_of(&path_of(stopped), "a-large");
+        if part && !std::mem::replace(&mut failed, true) { Verdict::Fail(EIO) } else { Verdict::Proceed }
+    };
+    let Some((result, _)) = under(&[Call::Flush], decide, run(job_of(&bench))) else { return };
+    let report = result.unwrap();
+    assert!(failed, "it is flushed");
+    assert_eq!((report.failed, report.files_moved), (1, 6), "{:?}", report.failures);
+    assert!(!bench.to().join("a-large").exists());
+    goes_on(&bench, &job_of(&bench), "afterwards");
+}
+
+#[test]
+fn an_error_that_comes_only_with_the_close_is_seen() {
+    let bench = varied();
+    let mut job = job_of(&bench);
+    job.selection.flush = false;
+    let decide = |_, stopped: &Stopped| {
+        let part = is_part_of(&path_of(stopped), "small3");
+        if part { Verdict::Fail(EIO) } else { Verdict::Proceed }
+    };
+    let Some((result, _)) = under(&[Call::Close], decide, run(job)) else { return };
+    let report = result.unwrap();
+    assert_eq!(report.failed, 1, "{:?}", report.failures);
+    assert!(!bench.to().join("d1/small3").exists());
+    goes_on(&bench, &job_of(&bench), "afterwards");
+}
+
+#[test]
+fn a_read_that_hangs_holds_up_its_own_file_only() {
+    let bench = varied();
+    let (source, target) = (bench.from().join("a-large"), bench.to());
+    let mut held = false;
+    let (sender, receiver) = sync_channel::<io::Result<Watcher>>(1);
+    let job = job_of(&bench);
+    let worker = std::thread::spawn(move || {
+        sender.send(watch_this_thread(&[Call::Read])).unwrap();
+        run(job)()
+    });
+    let Ok(watcher) = receiver.recv().unwrap() else {
+        eprintln!("skipped: this host does not let us watch system calls");
+        return;
+    };
+    let mut hanging = Vec::new();
+    let end = Instant::now() + PATIENCE;
+    while !worker.is_finished() {
+        assert!(Instant::now() < end, "it hangs");
+        // Six small files and the symbolic link; the hard link waits for what stands before it in the manifest.
+        let all_others = || target.exists() && files(&target).iter().filter(|(path, _)| !is_part(path)).count() == 7;
+        if held && !hanging.is_empty() && all_others() {
+            for stopped in hanging.drain(..) {
+                watcher.answer(stopped, Verdict::Proceed).unwrap();
+            }
+            held = false;
+        }
+        let Some(stopped) = watcher.next(Duration::from_millis(1)).unwrap() else { continue };
+        if path_of(&stopped) == source && hanging.is_empty() && !held && stopped.offset() == 0 {
+            held = true;
+            hanging.push(stopped);
+            continue;
+        }
+        watcher.answer(stopped, Verdict::Proceed).unwrap();
+    }
+    assert_eq!(worker.join().unwrap().unwrap().failed, 0);
+    bench.assert_equal();
+}
+
+/// What a job asks of the disk, in this order.
+#[derive(Debug, PartialEq)]
+enum Asked {
+    /// Of a range.
+    Write(PathBuf, u64, u64),
+    Flush(PathBuf),
+    /// From a part to its final name.
+    Rename(PathBuf, PathBuf),
+    /// A journal about to be flushed says that these ranges of its part are safe.
+    Claim(PathBuf, Vec<(u64, u64)>),
+}
+
+/// Runs a job and notes what it asks. `None` where the host does not let us watch.
+fn order_of_a_job() -> Option<Vec<Asked>> {
+    use std::os::unix::ffi::OsStrExt;
+    let bench = varied();
+    let mut log = Vec::new();
+    let decide = |_, stopped: &Stopped| {
+        let path = path_of(stopped);
+        match stopped.call() {
+            Call::Write => log.push(Asked::Write(path, stopped.offset(), stopped.bytes() as u64)),
+            Call::Truncate => log.push(Asked::Write(path, 0, 0)),
+            Call::Flush => {
+                log.extend(claim_of(&path));
+                log.push(Asked::Flush(path));
+            }
+            Call::Rename => {
+                let name = stopped.new_name();
+                let part = path.join(std::ffi::OsStr::from_bytes(&haul_store::part_name(&name)));
+                log.push(Asked::Rename(part, path.join(std::ffi::OsStr::from_bytes(&name))));
+            }
+            _ => {}
+        }
+        Verdict::Proceed
+    };
+    let calls = [Call::Write, Call::Truncate, Call::Flush, Call::Rename];
+    let (result, _) = under(&calls, decide, run(job_of(&bench)))?;
+    assert_eq!(result.unwrap().failed, 0);
+    Some(log)
+}
+
+/// What stands in the journal at `path`; `None` when it is none.
+fn claim_of(path: &Path) -> Option<Asked> {
+    let part = path.to_str()?.strip_suffix(".journal").map(|stem| PathBuf::from(format!("{stem}.part")))?;
+    let (header, records) = journal::decode(&std::fs::read(path).unwrap())?;
+    let layout = ChunkLayout::of(header.identity.size);
+    Some(Asked::Claim(part, records.into_iter().filter_map(|(chunk, _)| layout.range(chunk)).collect()))
+}
+
+#[test]
+fn a_journal_claims_only_what_was_flushed_before() {
+    let Some(log) = order_of_a_job() else { return };
+    let mut claims = 0;
+    for (at, asked) in log.iter().enumerate() {
+        let Asked::Claim(part, ranges) = asked else { continue };
+        let journal = part.with_extension("journal");
+        let written = log[..at].iter().rposition(|asked| matches!(asked, Asked::Write(path, ..) if *path == journal));
+        let before = &log[..written.expect("it was written")];
+        let flushed = before.iter().rposition(|asked| *asked == Asked::Flush(part.clone()));
+        let safe = &before[..flushed.expect("its part was flushed before")];
+        for (start, length) in ranges {
+            let within = |offset: &u64| (*start..start + length).contains(offset);
+            let bytes: u64 = safe
+                .iter()
+                .filter_map(|asked| match asked {
+                    Asked::Write(path, offset, bytes) if path == part && within(offset) => Some(*bytes),
+                    _ => None,
+                })
+                .sum();
+            assert_eq!(bytes, *length, "claimed at {start}, and not flushed\n{log:#?}");
+            claims += 1;
+        }
+    }
+    assert!(claims > 0, "{log:#?}");
+}
+
+#[test]
+fn data_is_flushed_before_it_has_a_name_and_names_before_the_job_ends() {
+    let Some(log) = order_of_a_job() else { return };
+    let mut renamed = 0;
+    for (at, asked) in log.iter().enumerate() {
+        let Asked::Rename(part, name) = asked else { continue };
+        renamed += 1;
+        let is_write = |asked: &Asked| matches!(asked, Asked::Write(path, ..) if path == part);
+        let last_write = log[..at].iter().rposition(is_write).unwrap_or(0);
+        let flushed = log[last_write..at].contains(&Asked::Flush(part.clone()));
+        assert!(flushed, "{} has its name before its data is flushed\n{log:#?}", name.display());
+        let directory = name.parent().unwrap().to_path_buf();
+        assert!(log[at..].contains(&Asked::Flush(directory)), "the name {} is never flushed\n{log:#?}", name.display());
+    }
+    assert_eq!(renamed, 7, "{log:#?}");
+}
+
+/// Whether this is the unfinished file for a final name.
+fn is_part_of(path: &Path, name: &str) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    path.file_name().is_some_and(|found| found.as_bytes() == haul_store::part_name(name.as_bytes()))
+}

@@ -1,0 +1,330 @@
+//! SIGKILL at every operation of a small job, of one side or of both at once; then the same command again.
+//!
+//! A child process runs the job, or one side of it, with its system calls under watch, and kills itself before operation n is
+//! carried out. What then lies at the target is judged, the job is run again, trees are compared and bytes counted. By itself the
+//! test takes every so many operations; `HAUL_SWEEP=full` takes them all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use haul_engine::journal;
+use haul_net::Stream;
+use haul_sys::intercept::{Call, Stopped, Verdict};
+use rustix::process::Signal;
+
+use crate::bad_disk::{path_of, under};
+use crate::channel::{Channel, Events, SessionEvent};
+use crate::convert;
+use crate::coordinate;
+use crate::far::PING_EVERY;
+use crate::job::Job;
+use crate::receiver::{self, ReceiverJob};
+use crate::scenarios::{Bench, files, is_part, run_here};
+use crate::sender::{self, SenderJob};
+use crate::session::{self, NoKeeper};
+use crate::watch::Watch;
+
+/// Everything that a side asks of a disk.
+const OPERATIONS: [Call; 12] = [
+    Call::Open,
+    Call::Read,
+    Call::Write,
+    Call::Flush,
+    Call::Rename,
+    Call::Unlink,
+    Call::MakeDir,
+    Call::Link,
+    Call::Symlink,
+    Call::Truncate,
+    Call::SetMode,
+    Call::SetTimes,
+];
+
+/// Who is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Killed {
+    Both,
+    Sender,
+    Receiver,
+}
+
+const LANES: u16 = 2;
+
+/// So small that each large file comes to some checkpoints.
+const CHECKPOINT_BYTES: u64 = 2 << 20;
+
+/// Operations of each sweep that are tried without `HAUL_SWEEP=full`: all three take half a minute on two cores.
+const SAMPLES: usize = 50;
+
+/// The large files of [`bench`].
+const LARGE: [(&str, usize); 2] = [("b-large", 9_000_001), ("m/large", 5_000_000)];
+
+/// Fifty files, two of them in chunks, and links.
+fn bench() -> Bench {
+    let bench = Bench::new();
+    for (name, size) in LARGE {
+        bench.write(name, size);
+    }
+    for number in 0..48 {
+        bench.write(&format!("{}/small{number}", ["a", "m", "z"][number % 3]), number * 700);
+    }
+    std::os::unix::fs::symlink("b-large", bench.from().join("link")).unwrap();
+    std::fs::hard_link(bench.from().join("a/small3"), bench.from().join("z/second-name")).unwrap();
+    bench
+}
+
+fn job_of(bench: &Bench) -> Job {
+    let mut job = bench.job();
+    job.selection.hard_links = true;
+    job.carriage.lanes = Some(LANES);
+    job
+}
+
+/// Runs one side over connections that are there.
+fn run_side(killed_side: Killed, job: &Job, control: UnixStream, lanes: Vec<UnixStream>) -> Result<(), crate::Error> {
+    let events = Events::new();
+    let channel = Channel::open(Stream::plain(control), events.sender(), PING_EVERY).unwrap();
+    for (number, lane) in (0..).zip(lanes) {
+        assert!(events.sender().try_send(SessionEvent::LaneUp(Stream::plain(lane), number)).is_ok());
+    }
+    let selection = convert::selection(&job.selection, false);
+    let carriage = convert::carriage(&job.carriage, &[]);
+    let watch = Arc::new(Watch::silent());
+    let mut aside = |message| Err(session::unexpected(&message));
+    match killed_side {
+        Killed::Sender => {
+            let sources = coordinate::source_paths(job);
+            let (confine, expand_globs, remembers) = (None, false, false);
+            let job = SenderJob { sources, confine, expand_globs, remembers, selection, carriage };
+            sender::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)
+        }
+        Killed::Receiver | Killed::Both => {
+            let target = job.target.path.clone();
+            let (confine, asked_for, checkpoint_bytes) = (None, None, CHECKPOINT_BYTES);
+            let job = ReceiverJob { target, confine, asked_for, selection, carriage, checkpoint_bytes };
+            receiver::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)
+        }
+    }
+}
+
+/// What a job wrote, and what of it has to outlast its death, for each part.
+#[derive(Default)]
+struct Counted {
+    written: BTreeMap<PathBuf, u64>,
+    /// What was written when its last flush began.
+    flushing: BTreeMap<PathBuf, u64>,
+    /// The same of the last flush whose checkpoint came to its end.
+    safe: BTreeMap<PathBuf, u64>,
+}
+
+impl Counted {
+    fn note(&mut self, stopped: &Stopped) {
+        if !matches!(stopped.call(), Call::Write | Call::Flush) {
+            return;
+        }
+        let path = path_of(stopped);
+        match (stopped.call(), path.extension().and_then(|extension| extension.to_str())) {
+            (Call::Write, Some("part")) => *self.written.entry(path).or_default() += stopped.bytes() as u64,
+            (Call::Flush, Some("part")) => {
+                let written = self.written.get(&path).copied().unwrap_or(0);
+                self.flushing.insert(path, written);
+            }
+            // Its records are written; at first there is only the header.
+            (Call::Flush, Some("journal")) if size(&path) > journal::HEADER_BYTES as u64 => {
+                let part = path.with_extension("part");
+                let flushed = self.flushing.get(&part).copied().unwrap_or(0);
+                self.safe.insert(part, flushed);
+            }
+            _ => {}
+        }
+    }
+
+    fn written(&self) -> u64 {
+        self.written.values().sum()
+    }
+
+    fn safe(&self) -> u64 {
+        self.safe.values().sum()
+    }
+}
+
+/// The child: not a test of its own.
+#[test]
+#[ignore = "a part of the sweeps, which start it"]
+fn dies_at_its_operation() {
+    let (Some(directory), Ok(at)) = (std::env::var_os("HAUL_SWEEP_DIR"), std::env::var("HAUL_SWEEP_AT")) else {
+        return;
+    };
+    let at: usize = at.parse().unwrap();
+    let side = match std::env::var("HAUL_SWEEP_SIDE").as_deref() {
+        Ok("sender") => Killed::Sender,
+        Ok("receiver") => Killed::Receiver,
+        _ => Killed::Both,
+    };
+    let bench = Bench::existing(Path::new(&directory));
+    let (job, counted) = (job_of(&bench), PathBuf::from(&directory).join("counted"));
+    let work = move || match side {
+        Killed::Both => run_here(&job, LANES, CHECKPOINT_BYTES).map(drop),
+        _ => {
+            let address = PathBuf::from(&directory).join("socket");
+            let mut streams: Vec<UnixStream> = (0..=LANES).map(|_| UnixStream::connect(&address).unwrap()).collect();
+            run_side(side, &job, streams.remove(0), streams)
+        }
+    };
+    let mut count = Counted::default();
+    let decide = |number, stopped: &Stopped| {
+        if number == at {
+            std::fs::write(&counted, format!("{} {}", count.written(), count.safe())).unwrap();
+            rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).unwrap();
+        }
+        count.note(stopped);
+        Verdict::Proceed
+    };
+    // The number of operations, for whoever asked for one that never comes.
+    let (result, count) = under(&OPERATIONS, decide, work).expect("asked for only where it works");
+    result.unwrap();
+    std::fs::write(Path::new(&std::env::var_os("HAUL_SWEEP_DIR").unwrap()).join("count"), count.to_string()).unwrap();
+}
+
+/// Runs the job with a death at operation `at`. True when it came to that.
+fn run_and_kill(bench: &Bench, killed: Killed, at: usize) -> bool {
+    let directory = bench.root();
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "kill_sweep::dies_at_its_operation", "--ignored", "--nocapture", "-q"]);
+    child.env("HAUL_SWEEP_DIR", directory).env("HAUL_SWEEP_AT", at.to_string()).env_remove("CI");
+    child.stdout(std::process::Stdio::null());
+    let listener = UnixListener::bind(directory.join("socket")).unwrap();
+    let other = match killed {
+        Killed::Both => None,
+        Killed::Sender => Some(("sender", Killed::Receiver)),
+        Killed::Receiver => Some(("receiver", Killed::Sender)),
+    };
+    if let Some((side, _)) = other {
+        child.env("HAUL_SWEEP_SIDE", side);
+    }
+    let mut child = child.spawn().unwrap();
+    let survivor = other.map(|(_, side)| {
+        let mut streams: Vec<UnixStream> = (0..=LANES).map(|_| listener.accept().unwrap().0).collect();
+        run_side(side, &job_of(bench), streams.remove(0), streams)
+    });
+    let status = child.wait().unwrap();
+    std::fs::remove_file(directory.join("socket")).unwrap();
+    let died = status.signal() == Some(Signal::KILL.as_raw());
+    assert!(died || status.success(), "{killed:?} at {at}: {status}");
+    if let Some(survivor) = survivor {
+        // The last operations of a side may come when the other has all that it needs.
+        assert!(died || survivor.is_ok(), "{killed:?} at {at}: {survivor:?}");
+    }
+    died
+}
+
+/// Bytes that need not be sent again: of files under their final names, and of chunks that a journal vouches for.
+fn retained(bench: &Bench) -> u64 {
+    let mut bytes = 0;
+    if !bench.to().exists() {
+        return 0;
+    }
+    for (path, _) in files(&bench.to()) {
+        let (name, standing) = (path.to_string_lossy(), bench.to().join(&path));
+        if !is_part(&path) && !name.ends_with("second-name") {
+            bytes += size(&standing);
+        } else if name.ends_with(".journal")
+            // Killed before its removal, the journal of a complete file stands there, too.
+            && standing.with_extension("part").exists()
+            && let Some((header, records)) = journal::decode(&std::fs::read(standing).unwrap())
+        {
+            let chunks = records.into_iter().map(|(chunk, _)| chunk).collect::<BTreeSet<_>>();
+            let layout = haul_engine::plan::ChunkLayout::of(header.identity.size);
+            bytes += chunks.into_iter().filter_map(|chunk| layout.range(chunk)).map(|(_, length)| length).sum::<u64>();
+        }
+    }
+    bytes
+}
+
+fn total(bench: &Bench) -> u64 {
+    let all: u64 = files(&bench.from()).iter().map(|(path, _)| size(&bench.from().join(path))).sum();
+    all - size(&bench.from().join("z/second-name"))
+}
+
+fn size(path: &Path) -> u64 {
+    std::fs::symlink_metadata(path).unwrap().len()
+}
+
+/// Kills at one operation; judges what lies there, and what the next run does. Returns the bytes that were written in vain.
+fn kill_and_go_on(killed: Killed, at: usize) -> u64 {
+    let bench = bench();
+    if !run_and_kill(&bench, killed, at) {
+        bench.assert_equal();
+        return 0;
+    }
+    let what = format!("{killed:?} killed at operation {at}");
+    let right = files(&bench.from());
+    let found = if bench.to().exists() { files(&bench.to()) } else { Vec::new() };
+    let wrong = found.into_iter().filter(|file| !is_part(&file.0) && !right.contains(file)).map(|(path, _)| path);
+    assert_eq!(wrong.collect::<Vec<_>>(), Vec::<PathBuf>::new(), "{what}");
+
+    let (retained, total) = (retained(&bench), total(&bench));
+    let report = run_here(&job_of(&bench), LANES, CHECKPOINT_BYTES).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    assert_eq!(report.failed, 0, "{what}: {:?}", report.failures);
+    bench.assert_equal();
+    let left: Vec<PathBuf> =
+        files(&bench.to()).into_iter().map(|(path, _)| path).filter(|path| is_part(path)).collect();
+    assert_eq!(left, Vec::<PathBuf>::new(), "{what}: something is left behind");
+    // What is there and vouched for is not sent again. Parts without a journal are.
+    let moved = report.bytes_moved;
+    assert!(moved + retained <= total, "{what}: {moved} bytes moved, though {retained} of {total} were there");
+    if killed == Killed::Sender {
+        return 0;
+    }
+    // And what had been written when the last checkpoint of its file began is there, but for a chunk under way on each lane. What comes
+    // after that may be lost: a checkpoint's bytes, and whatever arrives until it is flushed.
+    let counted = std::fs::read_to_string(bench.root().join("counted")).unwrap();
+    let (written, safe) = counted.split_once(' ').unwrap();
+    let (written, safe): (u64, u64) = (written.parse().unwrap(), safe.parse().unwrap());
+    let under_way = u64::from(LANES) * haul_wire::limits::MIN_CHUNK_BYTES;
+    assert!(retained + under_way >= safe, "{what}: {retained} bytes are there, of {safe} flushed by checkpoints");
+    written.saturating_sub(retained)
+}
+
+fn sweep(killed: Killed) {
+    let probe = bench();
+    if under(&[Call::Write], |_, _| Verdict::Proceed, || ()).is_none() {
+        return;
+    }
+    assert!(!run_and_kill(&probe, killed, usize::MAX));
+    let count: usize = std::fs::read_to_string(probe.root().join("count")).unwrap().parse().unwrap();
+    assert!(count > 100, "{killed:?} has only {count} operations");
+    let full = std::env::var("HAUL_SWEEP").is_ok_and(|value| value == "full");
+    let step = if full { 1 } else { count.div_ceil(SAMPLES) };
+    // The threads take turns differently each time, so one beyond the usual end may come, too.
+    let again: Vec<u64> = (0..count + step).step_by(step).map(|at| kill_and_go_on(killed, at)).collect();
+    if full {
+        let most = again.iter().max().unwrap();
+        let beyond = again.iter().filter(|again| **again > LARGE.len() as u64 * 2 * CHECKPOINT_BYTES).count();
+        let _ = writeln!(
+            std::io::stderr(),
+            "{killed:?}: killed at each of {count} operations; at most {most} bytes were sent again, at {beyond} operations more \
+             than two checkpoints of each large file"
+        );
+    }
+}
+
+#[test]
+fn killed_at_any_operation_of_both_sides_it_goes_on() {
+    sweep(Killed::Both);
+}
+
+#[test]
+fn with_the_receiver_killed_at_any_operation_it_goes_on() {
+    sweep(Killed::Receiver);
+}
+
+#[test]
+fn with_the_sender_killed_at_any_operation_it_goes_on() {
+    sweep(Killed::Sender);
+}
