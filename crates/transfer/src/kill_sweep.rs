@@ -304,12 +304,12 @@ fn sweep(killed: Killed) {
     // The threads take turns differently each time, so one beyond the usual end may come, too.
     let again: Vec<u64> = (0..count + step).step_by(step).map(|at| kill_and_go_on(killed, at)).collect();
     if full {
-        let most = again.iter().max().unwrap();
-        let beyond = again.iter().filter(|again| **again > LARGE.len() as u64 * 2 * CHECKPOINT_BYTES).count();
+        let (most, two_checkpoints) = (again.iter().max().unwrap(), LARGE.len() as u64 * 2 * CHECKPOINT_BYTES);
+        let beyond = again.iter().filter(|again| **again > two_checkpoints).count();
         let _ = writeln!(
             std::io::stderr(),
-            "{killed:?}: killed at each of {count} operations; at most {most} bytes were sent again, at {beyond} operations more \
-             than two checkpoints of each large file"
+            "{killed:?}: killed at each of {count} operations; at most {most} written bytes were lost, at {beyond} operations \
+             more than {two_checkpoints}; the loss of a sender is not counted"
         );
     }
 }
