@@ -83,6 +83,19 @@ pub fn start_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) {
     let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
+/// Reserves room for `[0, len)` without changing the size, so that writing neither fragments nor runs out. Returns false where the
+/// file system cannot.
+pub fn reserve(file: BorrowedFd<'_>, len: u64) -> io::Result<bool> {
+    if len == 0 {
+        return Ok(true);
+    }
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, len)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Tells the kernel that the file will be read from front to back, so it reads ahead further.
 pub fn advise_sequential(file: BorrowedFd<'_>) {
     let _ = rustix::fs::fadvise(file, 0, None, Advice::Sequential);
@@ -154,6 +167,18 @@ mod tests {
         assert!(punch(file.as_fd(), 4 << 20, 65536).unwrap());
         assert_eq!(next_data(file.as_fd(), 0, 8 << 20).unwrap(), None);
         assert_eq!(file.metadata().unwrap().len(), 8 << 20);
+    }
+
+    #[test]
+    fn room_is_reserved_without_growing_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        match reserve(file.as_fd(), 1 << 20).unwrap() {
+            true => {
+                let stat = rustix::fs::fstat(&file).unwrap();
+                assert!(stat.st_blocks * 512 >= 1 << 20 && stat.st_size == 0, "{stat:?}");
+            }
+            false => eprintln!("skipped: the file system of the temporary directory reserves no room"),
+        }
     }
 
     #[test]
