@@ -8,6 +8,7 @@
 //!   sender       walk, read, hash, send              receiver   decide, verify, write, settle
 //!   channel      the control channel and the one queue of events of each session
 //!   probe        what the path carries, both ways; without files
+//!   pump         how the bytes of a file cross this host: sendfile, splice, io_uring, direct, copy
 //!   tune         what this host should be set to for a path; apart from any job
 //!   own_files    where keys and what is remembered are kept, and how
 //!   watch        what happens -> events, report
@@ -34,6 +35,7 @@ mod lanes;
 pub mod manifest_file;
 mod own_files;
 pub mod probe;
+pub mod pump;
 mod receiver;
 mod relay;
 mod remote;
