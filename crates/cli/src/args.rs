@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 
+use crate::bench::flags::Bench;
 use crate::rate;
 pub use crate::reach::{Connections, PortRange, Reach, parse_port};
 use crate::reach::{TRAVEL, parse_port_range, whole};
@@ -35,6 +36,8 @@ pub enum Command {
     Serve(Serve),
     /// Measures what the path to a host carries, both ways, and says what would help; copies nothing
     Probe(Box<Probe>),
+    /// Measures how fast each way of moving bytes is on this host, and what it costs
+    Bench(Box<Bench>),
     /// Shows what this host should be set to for a rate and a round trip, and why; sets it on request
     Tune(Tune),
     /// The far side of a copy; started over ssh, never by hand

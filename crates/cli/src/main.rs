@@ -4,6 +4,7 @@
 
 mod agent;
 mod args;
+mod bench;
 mod copy;
 mod endpoint;
 mod failure;
@@ -41,6 +42,7 @@ fn main() -> ExitCode {
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),
             Command::Probe(typed) => probe::run(typed),
+            Command::Bench(typed) => bench::run(typed),
             Command::Tune(typed) => tune::run(typed),
             Command::Agent(typed) => agent::run(typed),
             Command::Completions(typed) => pages::completions(typed.shell),

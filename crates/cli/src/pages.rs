@@ -76,6 +76,7 @@ mod tests {
                 "haul-key",
                 "haul-serve",
                 "haul-probe",
+                "haul-bench",
                 "haul-tune",
                 "haul-completions"
             ]

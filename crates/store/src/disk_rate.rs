@@ -3,18 +3,17 @@
 //! Make a file without a name -> write blocks from several threads, flush -> read them back -> let go. The kernel frees the file
 //! when its last descriptor closes, also after kill -9.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use haul_sys::file;
-use rustix::fs::OFlags;
 
 use crate::limits::{DISK_RATE_BLOCK_BYTES, DISK_RATE_BLOCKS_IN_FLIGHT, DISK_RATE_BYTES, DISK_RATE_TIME};
+use crate::scratch;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,51 +28,35 @@ pub struct DiskRate {
 
 /// Measures it: at most 3 s, 1 GiB and a quarter of the free room each way (`limits.rs`).
 pub fn disk_rate(directory: &Path) -> io::Result<DiskRate> {
+    disk_rate_within(directory, DISK_RATE_BYTES, DISK_RATE_TIME)
+}
+
+/// Measures it with at most so many bytes and so long each way, and a quarter of the free room.
+pub fn disk_rate_within(directory: &Path, bytes: u64, time: Duration) -> io::Result<DiskRate> {
     let (file, direct) = nameless(directory)?;
     let stat = rustix::fs::fstatvfs(&file)?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     // Never more than a quarter of what is free: others write there, too.
-    let bytes = DISK_RATE_BYTES.min(free / 4) / DISK_RATE_BLOCK_BYTES * DISK_RATE_BLOCK_BYTES;
+    let bytes = bytes.min(free / 4) / DISK_RATE_BLOCK_BYTES * DISK_RATE_BLOCK_BYTES;
     if bytes == 0 {
         return Err(io::ErrorKind::StorageFull.into());
     }
-    let (written, write_bytes_per_s) = pass(&file, bytes, |block, offset| {
+    let (written, write_bytes_per_s) = pass(&file, bytes, time, |block, offset| {
         file::write_all_at(file.as_fd(), block, offset)?;
         Ok(block.len())
     })?;
     file::drop_cache(file.as_fd(), 0, written);
-    let (_, read_bytes_per_s) = pass(&file, written, |block, offset| file::read_full_at(file.as_fd(), block, offset))?;
+    let read = |block: &mut [u8], offset| file::read_full_at(file.as_fd(), block, offset);
+    let (_, read_bytes_per_s) = pass(&file, written, time, read)?;
     Ok(DiskRate { write_bytes_per_s, read_bytes_per_s, direct })
 }
 
 /// A file that vanishes by itself, opened past the page cache where that is possible.
 fn nameless(directory: &Path) -> io::Result<(File, bool)> {
-    match open_nameless(directory, OFlags::DIRECT) {
+    match scratch::direct_in_directory(directory) {
         Ok(file) => Ok((file, true)),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            Ok((open_nameless(directory, OFlags::empty())?, false))
-        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok((scratch::in_directory(directory)?, false)),
         Err(error) => Err(error),
-    }
-}
-
-fn open_nameless(directory: &Path, flags: OFlags) -> io::Result<File> {
-    let open = |path: &Path, more: OFlags, new: bool| {
-        let flags = (flags | more).bits().cast_signed();
-        OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).custom_flags(flags).open(path)
-    };
-    match open(directory, OFlags::TMPFILE, false) {
-        // Network and stacked file systems have no such files: then it has a name for a moment.
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            let path = directory.join(format!(".haul-disk-rate.{}", std::process::id()));
-            let file = open(&path, OFlags::empty(), true);
-            // Where O_DIRECT is refused the name may have been made by then.
-            if file.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::InvalidInput) {
-                let _ = std::fs::remove_file(&path);
-            }
-            file
-        }
-        result => result,
     }
 }
 
@@ -81,6 +64,7 @@ fn open_nameless(directory: &Path, flags: OFlags) -> io::Result<File> {
 fn pass(
     file: &File,
     bytes: u64,
+    time: Duration,
     move_block: impl Fn(&mut [u8], u64) -> io::Result<usize> + Sync,
 ) -> io::Result<(u64, u64)> {
     let start = Instant::now();
@@ -90,7 +74,7 @@ fn pass(
         let aligned = memory.as_ptr().align_offset(ALIGNMENT);
         let block = &mut memory[aligned..aligned + DISK_RATE_BLOCK_BYTES as usize];
         let mut moved = 0;
-        while start.elapsed() < DISK_RATE_TIME {
+        while start.elapsed() < time {
             let offset = next.fetch_add(DISK_RATE_BLOCK_BYTES, Ordering::Relaxed);
             if offset >= bytes {
                 break;

@@ -9,6 +9,7 @@
 //!   channel      the control channel and the one queue of events of each session
 //!   probe        what the path carries, both ways; without files
 //!   pump         how the bytes of a file cross this host: sendfile, splice, io_uring, direct, copy
+//!   bench        how fast each of those ways is, on this host alone
 //!   tune         what this host should be set to for a path; apart from any job
 //!   own_files    where keys and what is remembered are kept, and how
 //!   watch        what happens -> events, report
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+pub mod bench;
 mod channel;
 mod convert;
 mod coordinate;
