@@ -291,6 +291,7 @@ fn split_lines(bytes: &[u8], from0: bool) -> Vec<Vec<u8>> {
 pub fn endpoint_text(endpoint: &Endpoint) -> Vec<u8> {
     let mut text = match &endpoint.place {
         Place::Local => Vec::new(),
+        made_up @ (Place::Zero { .. } | Place::Null) => made_up.to_string().into_bytes(),
         Place::Ssh { user, host, port } => {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
             let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();

@@ -20,8 +20,8 @@ use crate::error::{Error, Fault};
 use crate::event::Observer;
 use crate::lanes::{Dialler, LaneTerms, Redialler};
 use crate::probe;
-use crate::receiver::{self, ReceiverJob};
-use crate::sender::{self, SenderJob};
+use crate::receiver::{self, ReceiverJob, Target};
+use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, LaneKeeper};
 use crate::watch::{Ends, Watch};
 
@@ -198,6 +198,7 @@ fn run_role(
     let result = match role {
         Role::Sender { sources } => {
             let confine = grant.root.clone();
+            let sources = Sources::Paths(sources);
             let job = SenderJob { sources, confine, expand_globs: true, remembers: false, selection, carriage };
             sender::run(job, events, channel, watch, keeper, aside)
         }
@@ -210,7 +211,8 @@ fn run_role(
         // A key that may only read may probe both ways, too: what it sends goes nowhere, and its time is bounded.
         Role::Probe { time_ms } => return probe::serve(time_ms, carriage, events, channel, watch, keeper, aside),
         Role::Receiver { target } => {
-            let job = ReceiverJob { target, confine: grant.root.clone(), asked_for: None, selection, carriage };
+            let (target, confine) = (Target::Path(target), grant.root.clone());
+            let job = ReceiverJob { target, confine, asked_for: None, selection, carriage };
             receiver::run(job, events, channel, watch, keeper, aside)
         }
     };

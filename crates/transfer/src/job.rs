@@ -36,6 +36,13 @@ pub struct Endpoint {
 pub enum Place {
     /// This machine.
     Local,
+    /// A file of so many zeros, made where the copy is started. Only a source; the path is empty.
+    Zero {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Nowhere: what arrives where the copy is started is verified and let go. Only a target; the path is empty.
+    Null,
     /// Reached through the system's `ssh` program, which interprets `host` (aliases of `~/.ssh/config` work).
     Ssh {
         /// Login name, when given.
@@ -221,9 +228,9 @@ impl Default for Carriage {
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Place {
-    /// True when the tree lives on this machine.
-    pub fn is_local(&self) -> bool {
-        matches!(self, Place::Local)
+    /// True when no other machine is needed to get there.
+    pub fn is_here(&self) -> bool {
+        matches!(self, Place::Local | Place::Zero { .. } | Place::Null)
     }
 }
 
@@ -231,6 +238,8 @@ impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Place::Local => f.write_str("this machine"),
+            Place::Zero { bytes } => write!(f, "zero:{bytes}"),
+            Place::Null => f.write_str("null:"),
             Place::Ssh { user: Some(user), host, .. } => write!(f, "{user}@{host}"),
             Place::Ssh { user: None, host, .. } => f.write_str(host),
             Place::Haul { host, port } => write!(f, "haul://{host}:{port}"),

@@ -180,6 +180,76 @@ fn files(root: &Path) -> Vec<(PathBuf, String)> {
     found
 }
 
+/// A whole job as the command line starts one.
+fn run(source: Endpoint, target: Endpoint, change: impl FnOnce(&mut Job)) -> Result<Report, Error> {
+    let selection = Selection::default();
+    let mut job = Job {
+        sources: vec![source],
+        target,
+        selection,
+        carriage: Carriage { timeout: Duration::from_secs(20), ..Carriage::default() },
+        ssh: SshOptions::default(),
+    };
+    change(&mut job);
+    crate::run(&job, Arc::new(Witness::default()))
+}
+
+fn made_up(place: Place) -> Endpoint {
+    Endpoint { place, path: Vec::new() }
+}
+
+const ZEROS: u64 = 21_000_001;
+
+#[test]
+fn zeros_become_a_file_that_holds_them() {
+    let bench = Bench::new();
+    let report = run(made_up(Place::Zero { bytes: ZEROS }), bench.job().target, |_| {}).unwrap();
+    let got = std::fs::read(bench.to().join("zero")).unwrap();
+    assert!(got.len() as u64 == ZEROS && got.iter().all(|byte| *byte == 0));
+    assert_eq!((report.files_moved, report.bytes_moved), (1, ZEROS), "they travel; they are not only told");
+}
+
+#[test]
+fn a_tree_that_goes_nowhere_is_verified_whole_and_nothing_is_made() {
+    let bench = Bench::with_tree();
+    let before = files(bench.directory.path());
+    let report = run(bench.job().sources.remove(0), made_up(Place::Null), |_| {}).unwrap();
+    assert_eq!((report.files_moved, report.failed), (201, 0));
+    let all = run(bench.job().sources.remove(0), bench.job().target, |_| {}).unwrap();
+    assert_eq!(report.root_blake3, all.root_blake3, "every byte was hashed as in a real copy");
+    std::fs::remove_dir_all(bench.to()).unwrap();
+    assert_eq!(files(bench.directory.path()), before);
+}
+
+#[test]
+fn zeros_go_nowhere_and_a_bit_that_flips_is_still_found() {
+    let job = Job {
+        sources: vec![made_up(Place::Zero { bytes: ZEROS })],
+        target: made_up(Place::Null),
+        ..Bench::new().job()
+    };
+    let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
+    let lanes = vec![Lane::Flip(300_000).pair(), Lane::Good.pair()];
+    let ends = coordinate::here_over(&job, &watch, false, lanes).unwrap();
+    let report = watch.report(&ends, Default::default(), false).unwrap();
+    assert_eq!((report.files_moved, report.failed, report.bytes_moved), (1, 0, ZEROS));
+    assert!(ends.receiver.arrived_bytes > ZEROS, "the spoilt chunk came twice");
+}
+
+#[test]
+fn what_is_made_up_stands_on_its_own_side_only() {
+    let bench = Bench::new();
+    let refused = |source, target, change: fn(&mut Job)| {
+        let error = run(source, target, change).unwrap_err();
+        assert!(error.fault == Fault::Usage && error.hint.is_some(), "{error:?}");
+    };
+    let zero = || made_up(Place::Zero { bytes: 1 });
+    refused(made_up(Place::Null), bench.job().target, |_| {});
+    refused(bench.job().target, zero(), |_| {});
+    refused(zero(), made_up(Place::Null), |job| job.selection.delete = true);
+    refused(zero(), made_up(Place::Null), |job| job.sources.push(made_up(Place::Zero { bytes: 2 })));
+}
+
 #[test]
 fn a_lane_that_dies_hands_its_chunks_to_the_others() {
     let bench = Bench::with_tree();

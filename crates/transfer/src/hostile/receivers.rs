@@ -37,7 +37,7 @@ impl Source {
         path.push(b'/');
         let job = SenderJob {
             remembers: false,
-            sources: vec![path],
+            sources: sender::Sources::Paths(vec![path]),
             confine: None,
             expand_globs: false,
             selection: wire::Selection::default(),

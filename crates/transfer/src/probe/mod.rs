@@ -108,7 +108,7 @@ pub struct Way {
 /// Probes the path to a host and back.
 pub fn run(request: &Request, observer: Arc<dyn Observer>) -> Result<Found, Error> {
     let time_ms = u32::try_from(request.time.as_millis()).ok().filter(|ms| (1..=MAX_PROBE_MS).contains(ms));
-    let Some(time_ms) = time_ms.filter(|_| !request.place.is_local()) else {
+    let Some(time_ms) = time_ms.filter(|_| !request.place.is_here()) else {
         return Err(Error::new(Fault::Usage, "a probe needs another host and 1 ms to 60 s"));
     };
     let _ = haul_sys::process::raise_open_file_limit();

@@ -262,6 +262,25 @@ impl Incoming {
         }
     }
 
+    /// Enters a proof of data that is let go. Returns whether it counts, and the file's BLAKE3 when it was the last one missing.
+    pub(super) fn let_go(&self, verified: Verified, bytes: u64) -> (bool, Option<Hash>) {
+        if self.large().is_none() {
+            let first = self.claim_arrival();
+            return (first, first.then_some(verified.hash()));
+        }
+        match self.record(verified, bytes) {
+            Progressed::Void => (false, None),
+            Progressed::Waiting | Progressed::Checkpoint => (true, None),
+            Progressed::Complete => (true, Some(self.file_hash())),
+        }
+    }
+
+    /// The BLAKE3 of a large file that is complete.
+    fn file_hash(&self) -> Hash {
+        let large = session::lock(self.large().expect("only large files come in chunks"));
+        large.ledger.file_hash().expect("asked for only when complete")
+    }
+
     /// Flushes the data, then enters into the journal what was verified before the flush began: the journal never claims
     /// more than the disk holds.
     pub(super) fn checkpoint(&self) -> Result<(), StoreError> {
@@ -294,10 +313,7 @@ impl Incoming {
     /// Gives the complete file its final name. Returns its BLAKE3.
     pub(super) fn publish(&self, tree: &TargetTree, metadata: &Metadata, flush: bool) -> Result<Hash, StoreError> {
         let part = self.part(tree)?;
-        let hash = {
-            let large = session::lock(self.large().expect("only large files come in chunks"));
-            large.ledger.file_hash().expect("published only when complete")
-        };
+        let hash = self.file_hash();
         part.set_size(self.identity.size)?;
         part.commit(metadata, flush)?;
         Ok(hash)

@@ -50,6 +50,8 @@ enum Sink {
     Chunk(Arc<Part>),
     /// A whole file; made at the first block unless all of it is in that block.
     Whole(Option<Arc<Part>>),
+    /// Verified and let go.
+    Null,
     /// Nobody wants it (any more).
     Nowhere,
 }
@@ -131,10 +133,12 @@ impl Lane<'_> {
         let mut failed = None;
         let sink = if !incoming.wants(header.chunk) {
             Sink::Nowhere
+        } else if self.shared.lets_go() {
+            Sink::Null
         } else if layout.is_whole() {
             Sink::Whole(None)
         } else {
-            match incoming.part(&self.shared.tree) {
+            match incoming.part(self.shared.tree()) {
                 Ok(part) => Sink::Chunk(part),
                 Err(error) => {
                     failed = Some(error);
@@ -204,6 +208,16 @@ impl Lane<'_> {
         let receipt = Receipt { index: arrival.header.index, chunk, data_bytes: arrival.data_bytes };
         match arrival.sink {
             Sink::Nowhere => {}
+            Sink::Null => {
+                let incoming = arrival.incoming;
+                let (counts, blake3) = incoming.let_go(verified, arrival.data_bytes);
+                if counts {
+                    self.shared.receipt(receipt);
+                }
+                if let Some(blake3) = blake3 {
+                    self.shared.settle(incoming.index, OutcomeKind::Copied { blake3 });
+                }
+            }
             Sink::Chunk(part) => {
                 let incoming = arrival.incoming;
                 if let Some((start, length)) = incoming.layout.range(chunk) {
@@ -224,7 +238,7 @@ impl Lane<'_> {
                 let part = match part {
                     Some(part) => Ok(part),
                     // Empty, or one hole.
-                    None => incoming.whole_part(&self.shared.tree),
+                    None => incoming.whole_part(self.shared.tree()),
                 };
                 let sized = part.and_then(|part| {
                     // The last write did not reach the end when the file ends in a hole, or was longer before.
@@ -307,10 +321,10 @@ impl Arrival {
             return;
         }
         let result = match &mut self.sink {
-            Sink::Nowhere => Ok(()),
+            Sink::Null | Sink::Nowhere => Ok(()),
             Sink::Chunk(part) => part.write_at(data, self.offset),
             Sink::Whole(Some(part)) => part.write_at(data, self.offset),
-            Sink::Whole(none) => match self.incoming.whole_part(&shared.tree) {
+            Sink::Whole(none) => match self.incoming.whole_part(shared.tree()) {
                 Ok(part) => none.insert(part).write_at(data, self.offset),
                 Err(error) => Err(error),
             },
@@ -322,7 +336,7 @@ impl Arrival {
         let result = match &self.sink {
             Sink::Chunk(part) => part.punch(self.offset, length),
             Sink::Whole(Some(part)) => part.punch(self.offset, length),
-            Sink::Whole(None) | Sink::Nowhere => Ok(()),
+            Sink::Whole(None) | Sink::Null | Sink::Nowhere => Ok(()),
         };
         self.failed = self.failed.take().or(result.err());
     }

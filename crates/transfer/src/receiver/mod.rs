@@ -35,9 +35,17 @@ use state::Shared;
 /// A sender opens its sources within this time, or within the session's own limit where that is longer.
 const BEGIN_DEADLINE: Duration = Duration::from_secs(60);
 
+/// Where a receiver puts what arrives.
+pub(crate) enum Target {
+    /// What this path means.
+    Path(Vec<u8>),
+    /// Files are verified and let go; nothing is made.
+    Nowhere,
+}
+
 /// What a receiver has to do.
 pub(crate) struct ReceiverJob {
-    pub(crate) target: Vec<u8>,
+    pub(crate) target: Target,
     /// The target lies beneath this directory (a daemon's client).
     pub(crate) confine: Option<PathBuf>,
     /// The first names that were asked for; a sender that brings others is refused. `None`: any.
@@ -163,6 +171,9 @@ fn open_target(
     watch: &Arc<Watch>,
     events: &Events,
 ) -> Result<Shared, Error> {
+    let Target::Path(path) = &job.target else {
+        return Shared::new(None, None, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender());
+    };
     let options = TargetOptions {
         confine: job.confine.clone(),
         home: std::env::var_os("HOME").map(PathBuf::from),
@@ -172,8 +183,8 @@ fn open_target(
         xattrs: job.selection.xattrs,
         acls: job.selection.acls,
     };
-    let (tree, rename_to) = TargetTree::open(&job.target, &options).map_err(|error| convert::store_error(&error))?;
-    Shared::new(tree, rename_to, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
+    let (tree, rename_to) = TargetTree::open(path, &options).map_err(|error| convert::store_error(&error))?;
+    Shared::new(Some(tree), rename_to, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
 }
 
 struct Session<'a> {

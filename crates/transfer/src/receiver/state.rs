@@ -71,7 +71,8 @@ struct State {
 }
 
 pub(super) struct Shared {
-    pub(super) tree: TargetTree,
+    /// `None`: nothing is made, and what arrives is let go.
+    tree: Option<TargetTree>,
     pub(super) job: ReceiverJob,
     pub(super) rules: Rules,
     pub(super) filter: Filter,
@@ -91,7 +92,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        tree: TargetTree,
+        tree: Option<TargetTree>,
         rename_to: Option<Vec<u8>>,
         job: ReceiverJob,
         outbox: Arc<Outbox>,
@@ -128,6 +129,19 @@ impl Shared {
             arrived_bytes: AtomicU64::new(0),
             done: AtomicU64::new(0),
         })
+    }
+
+    /// Whether what arrives is verified and let go.
+    pub(super) fn lets_go(&self) -> bool {
+        self.tree.is_none()
+    }
+
+    /// Where files are made.
+    ///
+    /// # Panics
+    /// When what arrives is let go: then nobody has anything to make.
+    pub(super) fn tree(&self) -> &TargetTree {
+        self.tree.as_ref().expect("nothing is made where what arrives is let go")
     }
 
     /// Where an item goes: its path, or the new name of the single file.
@@ -272,7 +286,7 @@ impl Shared {
 
     /// Removes parts that nobody will go on with, unless this job makes none.
     pub(super) fn sweep(&self, sweep: impl FnOnce(&TargetTree) -> bool) -> bool {
-        !self.job.selection.dry_run && !self.job.selection.inplace && sweep(&self.tree)
+        !self.job.selection.dry_run && !self.job.selection.inplace && self.tree.as_ref().is_some_and(sweep)
     }
 
     /// A name changed in the root of the tree.
@@ -290,7 +304,7 @@ impl Shared {
         let dirty: Vec<Vec<u8>> = self.lock().dirty.drain().collect();
         if self.job.selection.flush {
             for directory in dirty {
-                self.tree.flush_dir(&directory).map_err(|error| convert::store_error(&error))?;
+                self.tree().flush_dir(&directory).map_err(|error| convert::store_error(&error))?;
             }
         }
         Ok(())

@@ -25,9 +25,17 @@ use crate::tuning::Tuning;
 use crate::watch::Watch;
 use state::Shared;
 
+/// What a sender reads.
+pub(crate) enum Sources {
+    /// What stands at these paths.
+    Paths(Vec<Vec<u8>>),
+    /// One file of so many zeros.
+    Zeros(u64),
+}
+
 /// What a sender has to do.
 pub(crate) struct SenderJob {
-    pub(crate) sources: Vec<Vec<u8>>,
+    pub(crate) sources: Sources,
     /// All sources lie beneath this directory (a daemon's client).
     pub(crate) confine: Option<PathBuf>,
     /// Sources come from afar: wildcards are ours to expand.
@@ -227,6 +235,12 @@ impl<'a> Session<'a> {
 }
 
 fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Arc<SourceSet>, Error> {
+    let paths = match &job.sources {
+        Sources::Paths(paths) => paths,
+        Sources::Zeros(bytes) => {
+            return SourceSet::zeros(*bytes).map(Arc::new).map_err(|error| convert::store_error(&error));
+        }
+    };
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let options = ResolveOptions {
         expand_globs: job.expand_globs,
@@ -234,7 +248,7 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Arc<Sour
         home,
         follow_links: job.selection.follow_links,
     };
-    let (sources, missing) = SourceSet::resolve_lossy(&job.sources, &options);
+    let (sources, missing) = SourceSet::resolve_lossy(paths, &options);
     if sources.is_empty() {
         return Err(match missing.first() {
             Some(error) => convert::store_error(error),
