@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use haul_transfer::pump::SendRoute;
 
-use crate::bench::flags::Bench;
+use crate::bench::flags::{Bench, send_route};
 use crate::rate;
 pub use crate::reach::{Connections, PortRange, Reach, parse_port};
 use crate::reach::{TRAVEL, parse_port_range, whole};
@@ -161,6 +162,10 @@ pub struct Cp {
     /// Cipher of the data connections; without it, what both CPUs do well
     #[arg(long, value_name = "NAME", help_heading = TRAVEL)]
     pub cipher: Option<CipherName>,
+    /// How the sender gets bytes from a file into a connection: sendfile, splice, uring-splice, mmap, copy, uring-copy; what the
+    /// kernel refuses is said once, and copied. TLS can only copy
+    #[arg(long, value_name = "NAME", value_parser = send_route, conflicts_with = "compress", help_heading = TRAVEL)]
+    pub route: Option<SendRoute>,
     /// Compress the data on its way
     #[arg(short = 'z', visible_short_alias = 'C', long, help_heading = TRAVEL)]
     pub compress: bool,

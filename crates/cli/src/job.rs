@@ -87,6 +87,7 @@ fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
             CipherName::Chacha20 => Cipher::Chacha20Poly1305,
         }),
         compress: typed.compress,
+        route: typed.route,
         timeout: typed.timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs),
         through_here: typed.through_here,
         lanes_over_ssh: typed.lanes_over_ssh,

@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::pump::SendRoute;
+
 /// One copy job: any number of sources, one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -136,6 +138,8 @@ pub struct Carriage {
     pub congestion_control: Option<String>,
     /// Bytes that one lane may have under way; `None` follows from the path.
     pub window_bytes: Option<u64>,
+    /// How the sender gets bytes from a file into a connection; `None` takes what is cheapest.
+    pub route: Option<SendRoute>,
 }
 
 /// IPv4 or IPv6.
@@ -220,6 +224,7 @@ impl Default for Carriage {
             family: None,
             congestion_control: None,
             window_bytes: None,
+            route: None,
         }
     }
 }

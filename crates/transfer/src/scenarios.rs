@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haul_net::Stream;
+use haul_net::{Identity, Stream};
 use proptest::prelude::*;
 
 use crate::event::{Event, Observer, Report};
 use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
+use crate::pump::SendRoute;
 use crate::watch::Watch;
 use crate::{Error, Fault, coordinate};
 
@@ -199,6 +200,63 @@ fn made_up(place: Place) -> Endpoint {
 }
 
 const ZEROS: u64 = 21_000_001;
+
+/// Copies by a route over these lanes; returns how the report and the events tell it.
+fn copied_by(route: SendRoute, bench: &Bench, lanes: Vec<(Stream, Stream)>) -> (Report, Vec<Event>) {
+    let mut job = bench.job();
+    job.carriage.route = Some(route);
+    let witness = Arc::new(Witness::default());
+    let watch = Arc::new(Watch::new(Arc::clone(&witness) as Arc<dyn Observer>));
+    let ends = coordinate::here_over(&job, &watch, false, lanes).unwrap();
+    let report = watch.report(&ends, Default::default(), false).unwrap();
+    let events = witness.events.lock().unwrap().clone();
+    (report, events)
+}
+
+fn warnings(events: &[Event]) -> Vec<&str> {
+    fn text(event: &Event) -> Option<&str> {
+        match event {
+            Event::Warning { text } => Some(text),
+            _ => None,
+        }
+    }
+    events.iter().filter_map(text).collect()
+}
+
+#[test]
+fn every_route_copies_the_same_tree_and_finds_the_flipped_bit() {
+    for (route, name) in SendRoute::ALL {
+        let bench = Bench::with_tree();
+        let lanes = vec![Lane::Flip(300_000).pair(), Lane::Good.pair()];
+        let (report, events) = copied_by(route, &bench, lanes);
+        bench.assert_equal();
+        assert_eq!((report.files_moved, report.failed, report.unverified), (201, 0, 0), "{name}");
+        let reason = "asked for".to_owned();
+        assert!(events.contains(&Event::Chose { what: "route", choice: name.into(), reason }), "{name}: {events:?}");
+        if !warnings(&events).is_empty() {
+            eprintln!("{name} is refused here: {:?}", warnings(&events));
+        }
+    }
+}
+
+#[test]
+fn a_route_that_tls_refuses_is_dropped_once_for_all_lanes_and_the_copy_goes_on() {
+    let bench = Bench::with_tree();
+    let (_, events) = copied_by(SendRoute::Sendfile, &bench, (0..3).map(|_| encrypted()).collect());
+    bench.assert_equal();
+    let warnings = warnings(&events);
+    assert!(warnings.len() == 1 && warnings[0].contains("sendfile") && warnings[0].contains("copy"), "{warnings:?}");
+}
+
+/// A lane as between two machines.
+fn encrypted() -> (Stream, Stream) {
+    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (here, there) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let ciphers = [haul_net::Cipher::Aes128Gcm];
+    let server = std::thread::spawn(move || haul_net::server(far, &there, |_| true, &[haul_net::Cipher::Aes128Gcm]));
+    let near = haul_net::client(near, &here, |_| true, &ciphers).unwrap().0;
+    (near, server.join().unwrap().unwrap().0)
+}
 
 #[test]
 fn zeros_become_a_file_that_holds_them() {

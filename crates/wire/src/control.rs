@@ -241,6 +241,9 @@ pub struct Carriage {
     pub window_bytes: Option<u64>,
     /// Number of lanes, when the user says so.
     pub lanes: Option<u16>,
+    /// How the sender gets bytes from a file into a connection, when the user says so: 1 splice, 2 sendfile, 3 splice by io_uring,
+    /// 4 mmap, 5 copy, 6 copy by io_uring. A number that is unknown is as none.
+    pub route: Option<u8>,
     /// What an earlier job found of this path, in this direction.
     pub path: Option<KnownPath>,
 }

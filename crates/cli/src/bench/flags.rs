@@ -134,7 +134,7 @@ fn named<R: Copy>(all: &[(R, &'static str)], text: &str) -> Result<R, String> {
     found.ok_or_else(|| format!("one of {}", all.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ")))
 }
 
-fn send_route(text: &str) -> Result<SendRoute, String> {
+pub fn send_route(text: &str) -> Result<SendRoute, String> {
     named(&SendRoute::ALL, text)
 }
 

@@ -92,7 +92,7 @@ impl Sending<'_> {
         let mut tap = hasher.map(|hasher| |bytes: &[u8]| _ = hasher.update(bytes));
         let tap: Option<Tap<'_>> = tap.as_mut().map(|tap| tap as Tap<'_>);
         // Further bytes follow, or the end, which sends what waits.
-        pump.send(stream, self.plan.source.as_fd(), at, len, true, tap).map_err(|error| match error {
+        pump.send(stream, self.plan.source.as_fd(), at, len, true, tap).map_err(|failed| match failed.why {
             SendError::Lane(error) => lane_error(error),
             SendError::Source(error) => Error::new(Fault::FileIo, "cannot read the source").because(error),
             SendError::Ended => Error::new(Fault::FileIo, "the source became shorter while it was read"),

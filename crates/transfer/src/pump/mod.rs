@@ -17,7 +17,7 @@ mod send;
 
 pub use receive::{ReceiveError, ReceivePump, Target};
 pub use route::{Dropped, ReceiveRoute, Routes, SendRoute};
-pub use send::{SendError, SendPump};
+pub use send::{SendError, SendFailed, SendPump};
 
 /// Shown every byte that passes, in order.
 pub type Tap<'a> = &'a mut dyn FnMut(&[u8]);

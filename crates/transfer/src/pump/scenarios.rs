@@ -152,9 +152,10 @@ fn a_source_that_ends_early_is_told_whatever_the_way() {
         file.set_len(500_000).unwrap();
         let mut pump = SendPump::new(Arc::new(Routes::new(&[route], SendRoute::Copy)), BLOCK);
         let result = pump.send(&mut near, file.as_fd(), 0, LENGTH as u64, true, None);
-        assert!(matches!(result, Err(SendError::Ended)), "{name}: {result:?}");
+        let Err(SendFailed { sent_bytes, why: SendError::Ended }) = result else { panic!("{name}: {result:?}") };
         near.finish_write().unwrap();
         let got = reader.join().unwrap().unwrap();
+        assert_eq!(got as u64, sent_bytes, "{name}: whoever frames the range has to know");
         match route {
             // Of a mapping the kernel still has the zeros to the end of the last page; and of the call that fails there it may
             // let go what it had already taken. So nobody may count on what came before the end.
@@ -174,7 +175,8 @@ fn a_connection_that_is_gone_is_no_fault_of_the_file() {
         let mut pump = SendPump::new(Arc::new(Routes::new(&[route], SendRoute::Copy)), BLOCK);
         // The first bytes may still find room in the socket.
         let result = (0..100).find_map(|_| pump.send(&mut near, file.as_fd(), 0, LENGTH as u64, false, None).err());
-        assert!(matches!(result, Some(SendError::Lane(_))), "{name}: {result:?}");
+        let lane = matches!(result, Some(SendFailed { why: SendError::Lane(_), .. }));
+        assert!(lane, "{name}: {result:?}");
     }
 }
 

@@ -23,6 +23,15 @@ pub struct SendPump {
     shown: Box<[u8]>,
 }
 
+/// A range that was not sent to its end.
+#[derive(Debug)]
+pub struct SendFailed {
+    /// So much of it was.
+    pub sent_bytes: u64,
+    /// What happened then.
+    pub why: SendError,
+}
+
 /// Why a range was not sent to its end.
 #[derive(Debug)]
 pub enum SendError {
@@ -56,33 +65,47 @@ impl SendPump {
         &mut self,
         stream: &mut Stream,
         file: BorrowedFd<'_>,
-        mut offset: u64,
+        offset: u64,
         len: u64,
+        more: bool,
+        tap: Option<Tap<'_>>,
+    ) -> Result<(), SendFailed> {
+        self.follow_routes();
+        let mut at = offset;
+        let range = self.range(stream, file, &mut at, offset.saturating_add(len), more, tap);
+        range.map_err(|why| SendFailed { sent_bytes: at - offset, why })
+    }
+
+    /// Sends what lies between `offset`, which moves, and `end`.
+    fn range(
+        &mut self,
+        stream: &mut Stream,
+        file: BorrowedFd<'_>,
+        offset: &mut u64,
+        end: u64,
         more: bool,
         mut tap: Option<Tap<'_>>,
     ) -> Result<(), SendError> {
-        self.follow_routes();
-        let end = offset.saturating_add(len);
         let mut mapping = None;
-        while offset < end {
-            let block = usize::try_from(end - offset).unwrap_or(usize::MAX).min(self.block_bytes);
+        while *offset < end {
+            let block = usize::try_from(end - *offset).unwrap_or(usize::MAX).min(self.block_bytes);
             // Only what copies through a buffer of ours shows that buffer; the others are read once more, from the page cache.
             let copies = stream.clear_socket().is_none() || matches!(self.mechanism, Mechanism::Copy(_));
             let block = match &mut tap {
-                Some(tap) if !copies => self.show(file, offset, block.min(TAP_BYTES), *tap)?,
+                Some(tap) if !copies => self.show(file, *offset, block.min(TAP_BYTES), *tap)?,
                 _ => block,
             };
-            let block_end = offset + block as u64;
-            while offset < block_end {
-                let left = usize::try_from(block_end - offset).expect("at most a block");
+            let block_end = *offset + block as u64;
+            while *offset < block_end {
+                let left = usize::try_from(block_end - *offset).expect("at most a block");
                 let more = more || block_end < end;
                 let tap: Option<Tap<'_>> = match &mut tap {
                     Some(tap) if copies => Some(&mut **tap),
                     _ => None,
                 };
-                match self.piece(stream, file, offset, left, end, more, tap, &mut mapping) {
+                match self.piece(stream, file, *offset, left, end, more, tap, &mut mapping) {
                     Ok(0) => return Err(SendError::Ended),
-                    Ok(sent) => offset += sent as u64,
+                    Ok(sent) => *offset += sent as u64,
                     Err(Failed::Route(why)) => {
                         if !self.routes.drop_route(self.mechanism.route(), &why) {
                             return Err(SendError::Source(why));

@@ -17,6 +17,7 @@ use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, Encoding, Trailer, UnitHe
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::convert;
+use crate::pump::{SendError, SendFailed, SendPump};
 use crate::stopwatch::{Stopwatch, Waiting};
 use crate::zeros::ZEROS;
 
@@ -31,6 +32,7 @@ pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Re
         start: 0,
         filled: 0,
         compressor: compressor(shared.job.carriage.compress)?,
+        pump: shared.pump(),
         watch: Stopwatch::start(),
     };
     let result = lane.run(number);
@@ -68,6 +70,8 @@ struct Lane<'a> {
     start: usize,
     filled: usize,
     compressor: Option<(zstd::bulk::Compressor<'static>, Vec<u8>)>,
+    /// Moves the blocks past the buffer, by a route that was asked for.
+    pump: Option<SendPump>,
     watch: Stopwatch,
 }
 
@@ -174,7 +178,13 @@ impl Lane<'_> {
                 hasher.update(&ZEROS[..size]);
                 self.append(&block_header(size, Encoding::Zeros));
             } else {
-                self.data_block(open, offset, size, &mut hasher)?;
+                if self.shared.pace(size as u64) {
+                    self.watch.lap(Waiting::Rate);
+                }
+                match self.pump.take() {
+                    Some(pump) => self.routed_block(pump, open, offset, size, &mut hasher)?,
+                    None => self.data_block(open, offset, size, &mut hasher)?,
+                }
             }
             if self.filled - self.start >= SEND_BYTES {
                 self.send()?;
@@ -190,9 +200,6 @@ impl Lane<'_> {
 
     /// Reads one block straight into the buffer behind its header.
     fn data_block(&mut self, open: &SourceFile, offset: u64, size: usize, hasher: &mut UnitHasher) -> Result<(), Stop> {
-        if self.shared.pace(size as u64) {
-            self.watch.lap(Waiting::Rate);
-        }
         self.align_next_block();
         let at = self.filled + BLOCK_HEADER_BYTES;
         let data = &mut self.buffer[at..at + size];
@@ -211,6 +218,38 @@ impl Lane<'_> {
         self.buffer[self.filled..at].copy_from_slice(&block_header(wire_bytes, encoding));
         self.filled = at + wire_bytes;
         Ok(())
+    }
+
+    /// Sends one block past the buffer. Its header has said how long it is: should the file end before, zeros stand for the rest, and the
+    /// unit is void.
+    fn routed_block(
+        &mut self,
+        mut pump: SendPump,
+        open: &SourceFile,
+        offset: u64,
+        size: usize,
+        hasher: &mut UnitHasher,
+    ) -> Result<(), Stop> {
+        self.append(&block_header(size, Encoding::Plain));
+        self.send()?;
+        let mut tap = |bytes: &[u8]| hasher.update(bytes);
+        let sent = pump.send(&mut self.stream, open.as_fd(), offset, size as u64, true, Some(&mut tap));
+        self.shared.count_move();
+        self.watch.lap(Waiting::Network);
+        if self.shared.keeps_route() {
+            self.pump = Some(pump);
+        }
+        let Err(SendFailed { sent_bytes, why }) = sent else { return Ok(()) };
+        let why = match why {
+            SendError::Lane(error) => return Err(Stop::Lane(error)),
+            SendError::Ended => changed(),
+            SendError::Source(error) => {
+                Stop::Source(format!("cannot read at byte {}: {error}", offset + sent_bytes), FailureKind::Io)
+            }
+        };
+        let missing = size - usize::try_from(sent_bytes).expect("at most a block");
+        self.append(&ZEROS[..missing]);
+        Err(why)
     }
 
     /// Moves the little that waits so far that the data of the next block begins with a cache line.

@@ -20,6 +20,7 @@ use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSum
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
+use crate::pump::SendRoute;
 use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
 use crate::tuning::Tuning;
 use crate::watch::Watch;
@@ -78,6 +79,7 @@ struct Session<'a> {
     tuning: Tuning,
     /// The last count of [`Shared::moved`], and when it changed.
     moved: (u64, Instant),
+    route_told: bool,
 }
 
 impl<'a> Session<'a> {
@@ -91,7 +93,7 @@ impl<'a> Session<'a> {
         walk::start(Arc::clone(&shared), walk_options)
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
         let lanes = Lanes::new(events.sender(), Arc::clone(watch));
-        Ok(Self { shared, lanes, channel, watch, clock, tuning, moved: (0, Instant::now()) })
+        Ok(Self { shared, lanes, channel, watch, clock, tuning, moved: (0, Instant::now()), route_told: false })
     }
 
     fn until_summary(
@@ -119,6 +121,7 @@ impl<'a> Session<'a> {
                 SessionEvent::LaneUp(stream, lane) => {
                     let shared = Arc::clone(&self.shared);
                     self.tuning.lane_up(lane, stream.probe(), session::peer_of(&stream));
+                    self.tell_route(stream.cipher().is_some());
                     self.shared.rest(self.tuning.resting());
                     self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
                 }
@@ -138,6 +141,21 @@ impl<'a> Session<'a> {
                 SessionEvent::Wake => {}
             }
         }
+    }
+
+    /// Which way the bytes take through this host, once it is known what the lanes are.
+    fn tell_route(&mut self, encrypted: bool) {
+        if std::mem::replace(&mut self.route_told, true) {
+            return;
+        }
+        let asked = state::asked_route(&self.shared.job.carriage);
+        let (route, reason) = match (asked, encrypted) {
+            (Some(route), _) => (route, "asked for"),
+            (None, true) => (SendRoute::Copy, "TLS in user space sees every byte"),
+            (None, false) => (SendRoute::Copy, "every byte is read to hash it: not copying it then saves nothing"),
+        };
+        let (what, choice, reason) = ("route".to_owned(), route.name().to_owned(), reason.to_owned());
+        self.shared.notice(Notice::Chose { what, choice, reason });
     }
 
     /// Lets the lanes follow the path. More lanes are brought by whoever dials.
