@@ -159,7 +159,8 @@ pub struct Cp {
     #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_window, allow_hyphen_values = true)]
     #[arg(help_heading = TRAVEL)]
     pub window: Window,
-    /// Cipher of the data connections; without it, what both CPUs do well
+    /// Cipher of the data connections; without it, what both CPUs do well. With 'none' everybody on the way can read the data; a change
+    /// there is still found. A daemon has to allow it
     #[arg(long, value_name = "NAME", help_heading = TRAVEL)]
     pub cipher: Option<CipherName>,
     /// How the sender gets bytes from a file into a connection: sendfile, splice, uring-splice, mmap, copy, uring-copy; what the
@@ -365,6 +366,7 @@ The list of authorised keys has a line for each key: what it may do, its directo
 'haul key show' prints it at the client, and a name for the log. Paths with spaces stand in quotes.
   ro root=/data/public ed25519:KEY bob@lab
   rw root=\"/data/new sets\" ed25519:KEY alice@laptop
+'rw clear' (or 'ro clear') also lets the key ask for --cipher none.
 haul://HOST/x is then x in that directory, and nothing outside of it can be reached. The list is read
 again when it changes. The daemon acts with the rights of the account that runs it: one of its own is
 better than root.";
@@ -521,6 +523,7 @@ pub enum CipherName {
     Aes256Gcm,
     #[value(name = "chacha20", alias = "chacha20-poly1305")]
     Chacha20,
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -47,6 +47,7 @@ pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wir
     wire::Carriage {
         rate_bytes_per_s: carriage.rate_bytes_per_s,
         ciphers: ciphers.iter().map(|cipher| cipher_number(*cipher)).collect(),
+        clear: carriage.clear,
         compress: carriage.compress,
         timeout_ms: u32::try_from(carriage.timeout.as_millis()).unwrap_or(u32::MAX),
         congestion_control: carriage.congestion_control.clone(),

@@ -38,6 +38,11 @@ pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
     let watch = Arc::new(Watch::new(observer));
     let target = &job.target.place;
     check_made_up(job)?;
+    if job.carriage.clear && !source.is_here() && !target.is_here() {
+        // Should they have to run through here, neither end could prove to the other what it sent.
+        return Err(Error::new(Fault::Usage, "data connections between two other hosts are always encrypted")
+            .try_this("leave --cipher none out, or run haul on one of the two"));
+    }
     let ends = match (source.is_here(), target.is_here()) {
         (true, true) => here(job, &watch, hash_kept),
         (true, false) => with_remote(job, target, Side::Sender, &watch, hash_kept),
@@ -234,7 +239,8 @@ fn session_with(
     let port = door.as_ref().map(haul_net::listen::Door::port);
     let carriage = convert::carriage(&job.carriage, &[]);
     let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(direction));
-    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage));
+    let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
+    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear);
     let (to_plan, mut aside) = dial_answers();
     let mut keeper = if job.selection.dry_run {
         crate::lanes::Keeper::default()

@@ -41,6 +41,8 @@ pub struct Grant {
     pub root: Option<PathBuf>,
     /// It may only read.
     pub read_only: bool,
+    /// It may have data connections that are not encrypted.
+    pub clear: bool,
 }
 
 /// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell.
@@ -134,6 +136,12 @@ pub fn serve_control(
     if let Some(visit) = &visit {
         visit.on_role(&start.role);
     }
+    if start.carriage.clear && !grant.clear {
+        let error = Error::new(Fault::Authentication, "the daemon encrypts all data connections of this key")
+            .try_this("leave --cipher none out, or ask its operator for `clear` beside your key");
+        session::abort(&channel, &error);
+        return Err(error);
+    }
     let ciphers = convert::ciphers(&start.carriage.ciphers);
     let terms = LaneTerms {
         session: start.session,
@@ -145,7 +153,8 @@ pub fn serve_control(
         memory: None,
         events: events.sender(),
     };
-    let expecting = desk.expect(start.session, terms.peer_key, events.sender(), convert::wanted(&terms.carriage));
+    let (wanted, clear) = (convert::wanted(&terms.carriage), terms.carriage.clear);
+    let expecting = desk.expect(start.session, terms.peer_key, events.sender(), wanted, clear);
     drop(awaited);
     let redialler = Arc::new(Mutex::new(None));
     let mut dials = 0;

@@ -122,6 +122,8 @@ pub struct Carriage {
     pub rate_bytes_per_s: Option<u64>,
     /// TLS 1.3 cipher; `None` takes what both CPUs do well.
     pub cipher: Option<Cipher>,
+    /// Do not encrypt the data connections (`--cipher none`): who listens can read, but not change what arrives.
+    pub clear: bool,
     /// Compress data on the wire (`-z`).
     pub compress: bool,
     /// Ports the listening side may use for the lanes.
@@ -216,6 +218,7 @@ impl Default for Carriage {
             lanes: None,
             rate_bytes_per_s: None,
             cipher: None,
+            clear: false,
             compress: false,
             port_range: None,
             timeout: DEFAULT_TIMEOUT,

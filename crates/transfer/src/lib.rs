@@ -21,6 +21,8 @@
 mod agent;
 pub mod bench;
 mod channel;
+#[cfg(test)]
+mod clear_lanes;
 mod convert;
 mod coordinate;
 mod desk;

@@ -231,6 +231,8 @@ pub struct Carriage {
     pub rate_bytes_per_s: Option<u64>,
     /// Acceptable TLS ciphers, best first: 1 AES-128-GCM, 2 AES-256-GCM, 3 ChaCha20-Poly1305.
     pub ciphers: Vec<u8>,
+    /// Lanes become clear after their hello: what they carry is authenticated and verified, but everybody can read it.
+    pub clear: bool,
     /// Compress on the wire.
     pub compress: bool,
     /// Silence after which the peer is taken for dead, in milliseconds.

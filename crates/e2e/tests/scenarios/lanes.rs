@@ -186,6 +186,18 @@ fn every_cipher_carries_the_data() {
 }
 
 #[test]
+fn lanes_in_the_clear_carry_the_data_whoever_dials_and_through_ssh() {
+    needs!(Nftables, Haul);
+    Lanes::new().go(&["--cipher", "none", "--lanes", "3"], "direct");
+    Lanes::new().go(&["--cipher", "none", "--lanes-over-ssh"], "ssh");
+    let lanes = Lanes::new();
+    lanes.lab.alpha().close_ports_but(&[lanes.ssh_port()], Manner::Reject);
+    lanes.go(&["--cipher", "none"], "direct, reversed");
+    let run = Lanes::new().push(&["--cipher", "none"]).run().expect(code::OK);
+    assert_eq!(run.report()["cipher"], "none (clear, authenticated)", "{run}");
+}
+
+#[test]
 fn zeros_are_sent_and_what_goes_nowhere_is_verified_without_a_disk() {
     needs!(Namespaces, Haul);
     let lanes = Lanes::new();

@@ -164,7 +164,7 @@ fn over_lanes(
     let port = door.as_ref().map(haul_net::listen::Door::port);
     let carriage = convert::carriage(&job.carriage, &[]);
     let lanes = coordinate::lane_terms(&remote, job, id, &identity, &carriage, None);
-    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage));
+    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage), false);
     let (to_plan, mut aside) = coordinate::dial_answers();
     let mut keeper = coordinate::lane_plan(&remote, job, lanes, port, to_plan, record, watch).start();
     let Remote { channel, events, .. } = remote;

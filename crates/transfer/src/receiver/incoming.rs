@@ -15,6 +15,8 @@ use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::session;
 
+use super::claim::Claims;
+
 /// Data written since the last checkpoint that starts the next one: what a power cut costs of one file at most.
 const CHECKPOINT_BYTES: u64 = 256 << 20;
 
@@ -38,6 +40,8 @@ pub(super) struct Incoming {
     whole: Mutex<Whole>,
     /// How often data of it did not verify.
     spoilt: AtomicU32,
+    /// Which lane writes which chunk.
+    pub(super) claims: Claims,
 }
 
 /// A file that travels whole. When its lane dies it comes once more over another, maybe before the end of the first was
@@ -120,6 +124,7 @@ impl Incoming {
             large,
             whole: Mutex::default(),
             spoilt: AtomicU32::new(0),
+            claims: Claims::default(),
         }
     }
 
@@ -138,6 +143,7 @@ impl Incoming {
             large: None,
             whole: Mutex::default(),
             spoilt: AtomicU32::new(0),
+            claims: Claims::default(),
         }
     }
 
@@ -202,6 +208,11 @@ impl Incoming {
         let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
         whole.part = Some(Arc::clone(&part));
         Ok(part)
+    }
+
+    /// The file that a whole file is written to, where a lane has made it.
+    pub(super) fn whole_part_made(&self) -> Option<Arc<Part>> {
+        session::lock(&self.whole).part.clone()
     }
 
     /// A whole file verified. False when it had done so before.

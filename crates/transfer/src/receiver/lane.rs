@@ -7,16 +7,19 @@
 use std::io;
 use std::sync::Arc;
 
-use haul_engine::integrity::{self, Hash, UnitHasher};
+use haul_engine::integrity::{self, Hash, LaneTags, Tag, UnitHasher};
 use haul_net::Stream;
 use haul_store::{Part, StoreError};
 use haul_wire::control::{Control, OutcomeKind, Receipt};
-use haul_wire::lane::{BlockHeader, Encoding, Trailer, UnitHeader, UnitKind};
+use haul_wire::lane::{
+    BlockHeader, Encoding, TAG_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES, UnitHeader, UnitKind,
+};
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::stopwatch::{Stopwatch, Waiting};
 use crate::zeros::ZEROS;
 
+use super::claim::Claimed;
 use super::incoming::{Incoming, Progressed};
 use super::input::Input;
 use super::settle;
@@ -24,8 +27,14 @@ use super::state::{Shared, Task};
 
 /// Takes units until the sender ends the lane (`Ok`), or the connection fails.
 pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
-    let mut lane =
-        Lane { input: Input::new(stream), shared, pending: Vec::new(), decompressor: None, watch: Stopwatch::start() };
+    let mut lane = Lane {
+        tags: stream.tag_keys().map(|keys| LaneTags::new(keys.receive)),
+        input: Input::new(stream),
+        shared,
+        pending: Vec::new(),
+        decompressor: None,
+        watch: Stopwatch::start(),
+    };
     let result = lane.run();
     // What arrived whole and verified is kept, whatever became of the connection.
     lane.publish_pending();
@@ -38,6 +47,8 @@ const MAX_PENDING: usize = 64;
 
 struct Lane<'a> {
     input: Input,
+    /// On a clear lane.
+    tags: Option<LaneTags>,
     shared: &'a Arc<Shared>,
     pending: Vec<(Arc<Incoming>, Arc<Part>, Hash)>,
     decompressor: Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
@@ -66,6 +77,8 @@ struct Arrival {
     end: u64,
     data_bytes: u64,
     punch: bool,
+    /// The right to write the chunk.
+    claim: Claimed,
     /// The first error of the target; the rest of the unit is drained.
     failed: Option<StoreError>,
 }
@@ -76,8 +89,7 @@ impl Lane<'_> {
             if !self.pending.is_empty() && (self.pending.len() >= MAX_PENDING || !self.input.has_input()) {
                 self.publish_pending();
             }
-            let header = self.input.array()?;
-            let header = UnitHeader::decode(&header).ok_or_else(|| broken("unknown unit"))?;
+            let header = self.header()?;
             self.watch.lap_next_unit(header.kind == UnitKind::End);
             match header.kind {
                 UnitKind::End => return Ok(()),
@@ -97,7 +109,7 @@ impl Lane<'_> {
             }
             self.block(block, &mut arrival)?;
         }
-        let trailer = Trailer::decode(&self.input.array()?).ok_or_else(|| broken("unknown trailer"))?;
+        let trailer = self.trailer()?;
         self.watch.lap(Waiting::Network);
         let finished = self.finish(arrival, trailer);
         // Starting the write-back waits while the queue of a slow disk is full.
@@ -111,7 +123,7 @@ impl Lane<'_> {
         if self.block_header()? != BlockHeader::LAST {
             return Err(broken("a hash with data"));
         }
-        let trailer = Trailer::decode(&self.input.array()?).ok_or_else(|| broken("unknown trailer"))?;
+        let trailer = self.trailer()?;
         if let (Some(result), Trailer::Complete(hash)) = (wanted, trailer) {
             self.shared.receipt(Receipt { index: header.index, chunk: header.chunk, data_bytes: 0 });
             self.shared.settle(header.index, result.with_hash(hash));
@@ -131,12 +143,14 @@ impl Lane<'_> {
             return Err(broken("wrong kind of unit"));
         }
         let mut failed = None;
+        // First: what the lane before did with the chunk is over then.
+        let claim = Claimed::take(&incoming, header.chunk);
         let sink = if !incoming.wants(header.chunk) {
             Sink::Nowhere
         } else if self.shared.lets_go() {
             Sink::Null
         } else if layout.is_whole() {
-            Sink::Whole(None)
+            Sink::Whole(incoming.whole_part_made())
         } else {
             match incoming.part(self.shared.tree()) {
                 Ok(part) => Sink::Chunk(part),
@@ -146,10 +160,11 @@ impl Lane<'_> {
                 }
             }
         };
-        let punch = incoming.inplace || incoming.is_stale();
+        // On a clear lane anything may have been written before it was found to be wrong, also where a hole belongs.
+        let punch = incoming.inplace || incoming.is_stale() || self.tags.is_some();
         let hasher = UnitHasher::new(&layout, header.chunk);
         let end = offset + length;
-        Ok(Some(Arrival { incoming, header, hasher, sink, offset, end, data_bytes: 0, punch, failed }))
+        Ok(Some(Arrival { incoming, header, hasher, sink, offset, end, data_bytes: 0, punch, claim, failed }))
     }
 
     fn block(&mut self, block: BlockHeader, arrival: &mut Arrival) -> io::Result<()> {
@@ -210,7 +225,8 @@ impl Lane<'_> {
             Sink::Nowhere => {}
             Sink::Null => {
                 let incoming = arrival.incoming;
-                let (counts, blake3) = incoming.let_go(verified, arrival.data_bytes);
+                let entered = arrival.claim.while_held(|| incoming.let_go(verified, arrival.data_bytes));
+                let Some((counts, blake3)) = entered else { return Ok(()) };
                 if counts {
                     self.shared.receipt(receipt);
                 }
@@ -223,7 +239,8 @@ impl Lane<'_> {
                 if let Some((start, length)) = incoming.layout.range(chunk) {
                     part.start_writeback(start, length);
                 }
-                let progressed = incoming.record(verified, arrival.data_bytes);
+                let recorded = arrival.claim.while_held(|| incoming.record(verified, arrival.data_bytes));
+                let progressed = recorded.unwrap_or(Progressed::Void);
                 if !matches!(progressed, Progressed::Void) {
                     self.shared.receipt(receipt);
                 }
@@ -249,8 +266,8 @@ impl Lane<'_> {
                     Ok(part)
                 });
                 match sized {
-                    // It came a second time, after the end of its first lane: the first was in time.
-                    Ok(_) if !incoming.claim_arrival() => {}
+                    // It came a second time, after the end of its first lane: the other is in time.
+                    Ok(_) if arrival.claim.while_held(|| incoming.claim_arrival()) != Some(true) => {}
                     Ok(part) => {
                         self.shared.receipt(receipt);
                         self.pending.push((incoming, part, verified.hash()));
@@ -292,8 +309,7 @@ impl Lane<'_> {
         loop {
             let block = self.block_header()?;
             if block == BlockHeader::LAST {
-                let _: [u8; haul_wire::lane::TRAILER_BYTES] = self.input.array()?;
-                return Ok(());
+                return self.trailer().map(drop);
             }
             if block.encoding != Encoding::Zeros {
                 self.input.fill(block.bytes as usize)?;
@@ -301,6 +317,24 @@ impl Lane<'_> {
                 self.shared.add_arrived(u64::from(block.bytes));
             }
         }
+    }
+
+    /// What a clear lane says is believed only with its tag: nothing is written before.
+    fn header(&mut self) -> io::Result<UnitHeader> {
+        let header: [u8; UNIT_HEADER_BYTES] = self.input.array()?;
+        if let Some(tags) = &mut self.tags {
+            let tag = tags.header(&header);
+            prove(tag, &mut self.input)?;
+        }
+        UnitHeader::decode(&header).ok_or_else(|| broken("unknown unit"))
+    }
+
+    fn trailer(&mut self) -> io::Result<Trailer> {
+        let trailer: [u8; TRAILER_BYTES] = self.input.array()?;
+        if let Some(tags) = &self.tags {
+            prove(tags.trailer(&trailer), &mut self.input)?;
+        }
+        Trailer::decode(&trailer).ok_or_else(|| broken("unknown trailer"))
     }
 
     fn block_header(&mut self) -> io::Result<BlockHeader> {
@@ -320,26 +354,32 @@ impl Arrival {
         if self.failed.is_some() {
             return;
         }
-        let result = match &mut self.sink {
+        let (sink, incoming, offset) = (&mut self.sink, &self.incoming, self.offset);
+        let result = self.claim.while_held(|| match sink {
             Sink::Null | Sink::Nowhere => Ok(()),
-            Sink::Chunk(part) => part.write_at(data, self.offset),
-            Sink::Whole(Some(part)) => part.write_at(data, self.offset),
-            Sink::Whole(none) => match self.incoming.whole_part(shared.tree()) {
-                Ok(part) => none.insert(part).write_at(data, self.offset),
+            Sink::Chunk(part) => part.write_at(data, offset),
+            Sink::Whole(Some(part)) => part.write_at(data, offset),
+            Sink::Whole(none) => match incoming.whole_part(shared.tree()) {
+                Ok(part) => none.insert(part).write_at(data, offset),
                 Err(error) => Err(error),
             },
-        };
-        self.failed = result.err();
+        });
+        self.failed = result.and_then(Result::err);
     }
 
     fn punch_hole(&mut self, length: u64) {
-        let result = match &self.sink {
+        let result = self.claim.while_held(|| match &self.sink {
             Sink::Chunk(part) => part.punch(self.offset, length),
             Sink::Whole(Some(part)) => part.punch(self.offset, length),
             Sink::Whole(None) | Sink::Null | Sink::Nowhere => Ok(()),
-        };
-        self.failed = self.failed.take().or(result.err());
+        });
+        self.failed = self.failed.take().or(result.and_then(Result::err));
     }
+}
+
+fn prove(expected: Tag, input: &mut Input) -> io::Result<()> {
+    let tag: [u8; TAG_BYTES] = input.array()?;
+    if expected.is(tag) { Ok(()) } else { Err(broken("it was changed on its way")) }
 }
 
 /// Bounded by the size of a block, whatever the compressed bytes claim.

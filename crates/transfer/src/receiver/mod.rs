@@ -7,6 +7,7 @@
 //!                   hard links, times of directories, deletions, parts that nobody will go on with
 //! ```
 
+mod claim;
 mod decide;
 mod incoming;
 mod input;

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_engine::integrity::UnitHasher;
+use haul_engine::integrity::{LaneTags, UnitHasher};
 use haul_engine::schedule::Unit;
 use haul_net::Stream;
 use haul_store::{SourceFile, StoreError};
@@ -26,6 +26,7 @@ use super::state::{self, Shared, SourceItem};
 /// Carries units until the session is finished (`Ok`) or the connection fails.
 pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Result<()> {
     let mut lane = Lane {
+        tags: stream.tag_keys().map(|keys| LaneTags::new(keys.send)),
         stream,
         shared,
         buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
@@ -64,6 +65,8 @@ const WORTH_COMPRESSING: usize = 16;
 
 struct Lane<'a> {
     stream: Stream,
+    /// On a clear lane.
+    tags: Option<LaneTags>,
     shared: &'a Arc<Shared>,
     buffer: Box<[u8]>,
     /// What waits to be sent stands in `buffer[start..filled]`.
@@ -118,7 +121,7 @@ impl Lane<'_> {
                 self.unit(unit, &file)?;
             }
         }
-        self.append(&UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 }.encode());
+        self.append_header(UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 });
         self.send()?;
         self.stream.finish_write()
     }
@@ -141,7 +144,7 @@ impl Lane<'_> {
             return self.hash_only(unit, file, &open);
         }
         let kind = if file.layout.is_whole() { UnitKind::Whole } else { UnitKind::Chunk };
-        self.append(&UnitHeader { kind, index: unit.index, chunk: unit.chunk }.encode());
+        self.append_header(UnitHeader { kind, index: unit.index, chunk: unit.chunk });
         let trailer = match self.blocks(unit, file, &open) {
             Ok(hash) => Trailer::Complete(hash),
             Err(Stop::Lane(error)) => return Err(error),
@@ -151,7 +154,7 @@ impl Lane<'_> {
             }
         };
         self.append(&BlockHeader::LAST.encode());
-        self.append(&trailer.encode());
+        self.append_trailer(trailer);
         if self.filled - self.start >= SEND_BYTES { self.send() } else { Ok(()) }
     }
 
@@ -161,9 +164,9 @@ impl Lane<'_> {
             Err(error) => return self.withdraw(file, error.to_string(), FailureKind::Io),
         };
         self.watch.lap(Waiting::Storage);
-        self.append(&UnitHeader { kind: UnitKind::Hash, index: unit.index, chunk: unit.chunk }.encode());
+        self.append_header(UnitHeader { kind: UnitKind::Hash, index: unit.index, chunk: unit.chunk });
         self.append(&BlockHeader::LAST.encode());
-        self.append(&Trailer::Complete(hash).encode());
+        self.append_trailer(Trailer::Complete(hash));
         if self.filled - self.start >= SEND_BYTES { self.send() } else { Ok(()) }
     }
 
@@ -272,6 +275,22 @@ impl Lane<'_> {
             self.shared.failure.set(error);
             lane_error
         })
+    }
+
+    fn append_header(&mut self, header: UnitHeader) {
+        let header = header.encode();
+        self.append(&header);
+        if let Some(tag) = self.tags.as_mut().map(|tags| tags.header(&header)) {
+            self.append(tag.bytes());
+        }
+    }
+
+    fn append_trailer(&mut self, trailer: Trailer) {
+        let trailer = trailer.encode();
+        self.append(&trailer);
+        if let Some(tag) = self.tags.as_ref().map(|tags| tags.trailer(&trailer)) {
+            self.append(tag.bytes());
+        }
     }
 
     fn append(&mut self, bytes: &[u8]) {
