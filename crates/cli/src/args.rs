@@ -13,6 +13,7 @@ use crate::bench::flags::{Bench, send_route};
 use crate::rate;
 pub use crate::reach::{Connections, PortRange, Reach, parse_port};
 use crate::reach::{TRAVEL, parse_port_range, whole};
+use crate::record::Record;
 
 /// Moves large data sets between machines: as simply as scp, at the speed of the wire.
 #[derive(Debug, Parser)]
@@ -39,6 +40,8 @@ pub enum Command {
     Probe(Box<Probe>),
     /// Measures how fast each way of moving bytes is on this host, and what it costs
     Bench(Box<Bench>),
+    /// Records a stream into a file, past the page cache, and says whether the disk kept up
+    Record(Record),
     /// Shows what this host should be set to for a rate and a round trip, and why; sets it on request
     Tune(Tune),
     /// The far side of a copy; started over ssh, never by hand

@@ -22,6 +22,7 @@ mod probe;
 mod progress;
 mod rate;
 mod reach;
+mod record;
 mod report;
 mod serve;
 mod signals;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
             Command::Serve(typed) => serve::run(typed),
             Command::Probe(typed) => probe::run(typed),
             Command::Bench(typed) => bench::run(typed),
+            Command::Record(typed) => record::run(typed),
             Command::Tune(typed) => tune::run(typed),
             Command::Agent(typed) => agent::run(typed),
             Command::Completions(typed) => pages::completions(typed.shell),

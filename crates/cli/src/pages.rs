@@ -77,6 +77,7 @@ mod tests {
                 "haul-serve",
                 "haul-probe",
                 "haul-bench",
+                "haul-record",
                 "haul-tune",
                 "haul-completions"
             ]

@@ -50,6 +50,18 @@ impl DirectFile {
         self.refused.load(Ordering::Relaxed)
     }
 
+    /// Writes all of `data`, from a multiple of the alignment on: past the page cache what ends at one, through it the ragged end, and all
+    /// where direct writes are refused. Memory that is not aligned is refused, too.
+    pub fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let direct = if self.is_refused() { 0 } else { data.len() / self.alignment_bytes * self.alignment_bytes };
+        let (direct, ragged) = data.split_at(direct);
+        match crate::file::write_all_at(self.direct(), direct, offset) {
+            Ok(()) => {}
+            Err(error) => self.write_plainly(direct, offset, error)?,
+        }
+        crate::file::write_all_at(self.plain(), ragged, offset + direct.len() as u64)
+    }
+
     /// Does a write that was begun past the page cache and failed with `error`, where that helps.
     pub(crate) fn write_plainly(&self, data: &[u8], offset: u64, error: io::Error) -> io::Result<()> {
         if error.raw_os_error() != Some(libc::EINVAL) {
@@ -148,6 +160,11 @@ mod tests {
         let mut got = vec![1; 3 * alignment];
         assert_eq!(crate::file::read_full_at(file.as_fd(), &mut got, 0).unwrap(), got.len());
         assert!(got[..alignment].iter().all(|b| *b == 0) && got[alignment..].iter().all(|b| *b == 9));
+        buffer[..alignment].fill(8);
+        direct.write_all_at(&buffer[..alignment + 3], 0).unwrap();
+        assert_eq!(crate::file::read_full_at(file.as_fd(), &mut got, 0).unwrap(), got.len());
+        assert!(got[..alignment].iter().all(|b| *b == 8) && got[alignment..].iter().all(|b| *b == 9), "with its end");
+        assert!(!direct.is_refused());
         let refused = || io::Error::from_raw_os_error(libc::EINVAL);
         let full = || io::Error::from_raw_os_error(libc::ENOSPC);
         assert_eq!(direct.write_plainly(b"x", 0, full()).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
@@ -155,7 +172,7 @@ mod tests {
         direct.write_plainly(b"ragged", 1, refused()).unwrap();
         assert_eq!(
             (crate::file::read_full_at(file.as_fd(), &mut got[..8], 0).unwrap(), &got[..8]),
-            (8, &b"\0ragged\0"[..])
+            (8, &b"\x08ragged\x08"[..])
         );
         assert!(direct.is_refused());
     }

@@ -9,6 +9,7 @@
 //!   channel      the control channel and the one queue of events of each session
 //!   probe        what the path carries, both ways; without files
 //!   pump         how the bytes of a file cross this host: sendfile, splice, io_uring, direct, copy
+//!   record       a stream that should not be held up, into a file
 //!   bench        how fast each of those ways is, on this host alone
 //!   tune         what this host should be set to for a path; apart from any job
 //!   own_files    where keys and what is remembered are kept, and how
@@ -41,6 +42,7 @@ mod own_files;
 pub mod probe;
 pub mod pump;
 mod receiver;
+pub mod record;
 mod relay;
 mod remote;
 #[cfg(test)]

@@ -147,7 +147,7 @@ fn block(text: &str) -> Result<usize, String> {
     if (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&bytes) { Ok(bytes) } else { Err("from 4K to 64M".to_owned()) }
 }
 
-fn interval(text: &str) -> Result<f64, String> {
+pub fn interval(text: &str) -> Result<f64, String> {
     let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
     seconds.ok_or_else(|| "seconds from 0.1 to 60".to_owned())
 }

@@ -2,7 +2,7 @@
 
 pub mod flags;
 mod json;
-mod text;
+pub mod text;
 
 use std::ffi::OsStr;
 use std::io::Write as _;

@@ -28,6 +28,7 @@ use crate::job::Cipher;
 use crate::pump::{Dropped, ReceiveRoute, SendRoute};
 pub use alone::{disk, memory};
 use lane::{Receiving, Sending};
+pub(crate) use prepare::disk_error;
 
 /// What the disk alone does.
 pub type Disk = DiskRate;

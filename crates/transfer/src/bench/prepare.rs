@@ -247,7 +247,7 @@ fn encrypted(near: TcpStream, far: TcpStream, cipher: haul_net::Cipher) -> Resul
     })
 }
 
-pub(super) fn disk_error(act: &str, path: &Path, error: io::Error) -> Error {
+pub(crate) fn disk_error(act: &str, path: &Path, error: io::Error) -> Error {
     let fault = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::Space,
         _ => Fault::FileIo,
