@@ -7,10 +7,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use haul_transfer::pump::SendRoute;
 
+use crate::bench::flags::{Bench, send_route};
 use crate::rate;
 pub use crate::reach::{Connections, PortRange, Reach, parse_port};
 use crate::reach::{TRAVEL, parse_port_range, whole};
+use crate::record::Record;
 
 /// Moves large data sets between machines: as simply as scp, at the speed of the wire.
 #[derive(Debug, Parser)]
@@ -35,6 +38,10 @@ pub enum Command {
     Serve(Serve),
     /// Measures what the path to a host carries, both ways, and says what would help; copies nothing
     Probe(Box<Probe>),
+    /// Measures how fast each way of moving bytes is on this host, and what it costs
+    Bench(Box<Bench>),
+    /// Records a stream into a file, past the page cache, and says whether the disk kept up
+    Record(Record),
     /// Shows what this host should be set to for a rate and a round trip, and why; sets it on request
     Tune(Tune),
     /// The far side of a copy; started over ssh, never by hand
@@ -158,9 +165,14 @@ pub struct Cp {
     #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_window, allow_hyphen_values = true)]
     #[arg(help_heading = TRAVEL)]
     pub window: Window,
-    /// Cipher of the data connections; without it, what both CPUs do well
+    /// Cipher of the data connections; without it, what both CPUs do well. With 'none' everybody on the way can read the data; a change
+    /// there is still found. A daemon has to allow it
     #[arg(long, value_name = "NAME", help_heading = TRAVEL)]
     pub cipher: Option<CipherName>,
+    /// How the sender gets bytes from a file into a connection: sendfile, splice, uring-splice, mmap, copy, uring-copy; what the
+    /// kernel refuses is said once, and copied. TLS can only copy
+    #[arg(long, value_name = "NAME", value_parser = send_route, conflicts_with = "compress", help_heading = TRAVEL)]
+    pub route: Option<SendRoute>,
     /// Compress the data on its way
     #[arg(short = 'z', visible_short_alias = 'C', long, help_heading = TRAVEL)]
     pub compress: bool,
@@ -360,6 +372,7 @@ The list of authorised keys has a line for each key: what it may do, its directo
 'haul key show' prints it at the client, and a name for the log. Paths with spaces stand in quotes.
   ro root=/data/public ed25519:KEY bob@lab
   rw root=\"/data/new sets\" ed25519:KEY alice@laptop
+'rw clear' (or 'ro clear') also lets the key ask for --cipher none.
 haul://HOST/x is then x in that directory, and nothing outside of it can be reached. The list is read
 again when it changes. The daemon acts with the rights of the account that runs it: one of its own is
 better than root.";
@@ -516,6 +529,7 @@ pub enum CipherName {
     Aes256Gcm,
     #[value(name = "chacha20", alias = "chacha20-poly1305")]
     Chacha20,
+    None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -577,6 +591,7 @@ NAMES
   host:path and host:~/path start at the home directory there, host:/path at the root.
   ssh://[user@]host[:port]/path starts at the home directory too, ssh://host//path at the root.
   haul://host[:port]/path starts at the directory which that daemon (port 7632) offers to your key.
+  zero:10G is a file of so many zeros to copy from; null: verifies what arrives here and lets it go.
   A local name with a colon needs a slash before it: ./a:b. An IPv6 address needs brackets: [::1]:path.
   Wildcards in a remote source are expanded there; put them in quotes. '--' ends the options.
   All sources must be on one machine. Between two remote hosts the data goes directly, unless -3.

@@ -4,6 +4,7 @@
 //! user@host:path   host:path   [v6]:path   user@[v6]:path      as in scp; a relative path starts at the home directory
 //! ssh://[user@]host[:port]/path      relative to the home directory, as in scp://; ssh://host//path is absolute
 //! haul://host[:port]/path            a daemon; relative to the directory it offers to the key
+//! zero:SIZE, null:                   a file of zeros to copy from, and nowhere to copy to; both here
 //! anything else                      here; a name with a colon needs ./ in front, as in scp
 //! ```
 //! Everything after the host is bytes. A URI's path may hold %HH for any byte but NUL.
@@ -14,6 +15,7 @@ use std::os::unix::ffi::OsStrExt;
 use haul_transfer::{Endpoint, Error, Fault, Place};
 
 use crate::printable::printable;
+use crate::rate;
 
 /// What was typed, as an endpoint.
 pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
@@ -23,6 +25,9 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
     }
     if bytes.contains(&0) {
         return Err(refused(bytes, "it contains a NUL byte", "no file name can"));
+    }
+    if let Some(place) = made_up(bytes)? {
+        return Ok(Endpoint { place, path: Vec::new() });
     }
     if let Some((scheme, rest)) = split_scheme(bytes) {
         return match scheme {
@@ -40,6 +45,25 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
         None => Ok(Endpoint { place: Place::Local, path: bytes.to_vec() }),
     }
 }
+
+/// `zero:SIZE` and `null:`. A host of such a name is reached by its other forms: `ssh://null/`, `null:.`.
+fn made_up(bytes: &[u8]) -> Result<Option<Place>, Error> {
+    if bytes == b"null:" {
+        return Ok(Some(Place::Null));
+    }
+    let Some(size) = bytes.strip_prefix(b"zero:").filter(|size| size.first().is_some_and(u8::is_ascii_digit)) else {
+        return Ok(None);
+    };
+    let size = std::str::from_utf8(size).map_err(|_| "it is no number".to_owned());
+    match size.and_then(rate::parse_size) {
+        Ok(bytes) if bytes <= ZERO_BYTES_MAX => Ok(Some(Place::Zero { bytes })),
+        Ok(_) => Err(refused(bytes, "it is larger than any file here may be", "zero:1T")),
+        Err(why) => Err(refused(bytes, &why, "zero:10G is 10 GiB of zeros; a path on a host named zero: zero:./NAME")),
+    }
+}
+
+/// 1 PiB: ten days at 10 Gbit/s. Chunks of larger files are tested no further.
+const ZERO_BYTES_MAX: u64 = 1 << 50;
 
 /// scp's rule, with its treatment of `[v6]:`. The first colon parts host and path, unless a slash stands before it.
 fn find_colon(bytes: &[u8]) -> Option<usize> {
@@ -258,6 +282,7 @@ mod tests {
                 let path = printable(path);
                 match place {
                     Place::Local => format!("local {path}"),
+                    made_up @ (Place::Zero { .. } | Place::Null) => format!("{made_up} {path}"),
                     Place::Ssh { user, host, port } => format!("ssh {user:?} {host} {port:?} {path}"),
                     Place::Haul { host, port } => format!("haul {host} {port} {path}"),
                 }
@@ -301,6 +326,16 @@ mod tests {
             (b"user@[fe80::1%eth0]:p/q", "ssh Some(\"user\") fe80::1%eth0 None p/q"),
             (b"[user@host]:p", "ssh Some(\"user\") host None p"),
             (b"[host]:", "ssh None host None ."),
+            (b"null:", "null: "),
+            (b"null:.", "ssh None null None ."),
+            (b"./null:", "local ./null:"),
+            (b"zero:2K", "zero:2048 "),
+            (b"zero:0", "zero:0 "),
+            (b"zero:", "ssh None zero None ."),
+            (b"zero:path", "ssh None zero None path"),
+            (b"zero:./1G", "ssh None zero None ./1G"),
+            (b"zero:1024T", "zero:1125899906842624 "),
+            (b"zero:1025T", "refused: it is larger than any file here may be"),
             (b"ssh://host", "ssh None host None ."),
             (b"ssh://host/", "ssh None host None ."),
             (b"ssh://host/rel", "ssh None host None rel"),

@@ -79,6 +79,11 @@ pub fn of_report(report: &Report) -> &'static Exit {
     })
 }
 
+/// The row of a recording that went to its end.
+pub fn of_recording(overruns: u64) -> &'static Exit {
+    named(if overruns > 0 { "partial" } else { "ok" })
+}
+
 /// The name that JSON gives an exit code.
 pub fn name_of_code(code: u8) -> &'static str {
     EXITS.iter().find(|exit| exit.code == code).map_or("unknown", |exit| exit.name)

@@ -82,12 +82,15 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
 fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
     Carriage {
         rate_bytes_per_s: typed.rate.or(typed.bwlimit.and_then(|limit| limit.0)).or(typed.scp_limit),
-        cipher: typed.cipher.map(|name| match name {
-            CipherName::Aes128Gcm => Cipher::Aes128Gcm,
-            CipherName::Aes256Gcm => Cipher::Aes256Gcm,
-            CipherName::Chacha20 => Cipher::Chacha20Poly1305,
+        cipher: typed.cipher.and_then(|name| match name {
+            CipherName::Aes128Gcm => Some(Cipher::Aes128Gcm),
+            CipherName::Aes256Gcm => Some(Cipher::Aes256Gcm),
+            CipherName::Chacha20 => Some(Cipher::Chacha20Poly1305),
+            CipherName::None => None,
         }),
+        clear: typed.cipher == Some(CipherName::None),
         compress: typed.compress,
+        route: typed.route,
         timeout: typed.timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs),
         through_here: typed.through_here,
         lanes_over_ssh: typed.lanes_over_ssh,
@@ -292,6 +295,7 @@ fn split_lines(bytes: &[u8], from0: bool) -> Vec<Vec<u8>> {
 pub fn endpoint_text(endpoint: &Endpoint) -> Vec<u8> {
     let mut text = match &endpoint.place {
         Place::Local => Vec::new(),
+        made_up @ (Place::Zero { .. } | Place::Null) => made_up.to_string().into_bytes(),
         Place::Ssh { user, host, port } => {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
             let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();

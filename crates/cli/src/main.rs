@@ -4,6 +4,7 @@
 
 mod agent;
 mod args;
+mod bench;
 mod copy;
 mod endpoint;
 mod failure;
@@ -21,6 +22,7 @@ mod probe;
 mod progress;
 mod rate;
 mod reach;
+mod record;
 mod report;
 mod serve;
 mod signals;
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),
             Command::Probe(typed) => probe::run(typed),
+            Command::Bench(typed) => bench::run(typed),
+            Command::Record(typed) => record::run(typed),
             Command::Tune(typed) => tune::run(typed),
             Command::Agent(typed) => agent::run(typed),
             Command::Completions(typed) => pages::completions(typed.shell),

@@ -76,6 +76,8 @@ mod tests {
                 "haul-key",
                 "haul-serve",
                 "haul-probe",
+                "haul-bench",
+                "haul-record",
                 "haul-tune",
                 "haul-completions"
             ]

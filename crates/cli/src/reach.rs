@@ -82,7 +82,7 @@ fn parse_lanes(text: &str) -> Result<Lanes, String> {
 }
 
 /// TCP_CA_NAME_MAX of Linux is 16, with the closing NUL.
-fn parse_congestion_control(text: &str) -> Result<String, String> {
+pub fn parse_congestion_control(text: &str) -> Result<String, String> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     match text.len() {
         1..=15 if text.bytes().all(plain) => Ok(text.to_owned()),

@@ -129,7 +129,9 @@ fn lanes(report: &Report) -> String {
     if !report.lane_path.is_empty() {
         let _ = write!(text, " {}", printable(&report.lane_path));
     }
-    if !report.cipher.is_empty() && !report.cipher.starts_with("none") {
+    if report.cipher.contains("clear") {
+        text.push_str(" in the clear");
+    } else if !report.cipher.is_empty() && !report.cipher.starts_with("none") {
         let _ = write!(text, " {}", printable(&report.cipher));
     }
     text

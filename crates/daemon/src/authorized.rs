@@ -3,8 +3,9 @@
 //! ```text
 //!   # access  directory                 key               a name for the log
 //!   ro        root=/data/public         ed25519:<64 hex>  bob@lab
-//!   rw        root="/data/new sets"     ed25519:<64 hex>  alice@laptop
+//!   rw clear  root="/data/new sets"     ed25519:<64 hex>  alice@laptop
 //! ```
+//! `clear` lets a client that asks for it have data connections that are authenticated, but not encrypted; control is always encrypted.
 //! Within quotes `\"`, `\\` and `\xHH` stand for one byte. The key comes last of what counts, so a line that was cut off
 //! grants nothing. At the start a line that is not understood is an error; in a list that changes while the daemon runs,
 //! it is left out and logged, and the others hold.
@@ -98,7 +99,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Authorized)>, String> {
     if rest.is_empty() || rest.starts_with(b"#") {
         return Ok(None);
     }
-    let (mut read_only, mut root) = (None, None);
+    let (mut read_only, mut root, mut clear) = (None, None, false);
     loop {
         let (word, after) = split_word(rest)?;
         match word.as_slice() {
@@ -106,6 +107,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Authorized)>, String> {
             b"ro" | b"rw" if read_only.is_some() => return Err("it says more than once ro or rw".into()),
             b"ro" => read_only = Some(true),
             b"rw" => read_only = Some(false),
+            b"clear" => clear = true,
             _ if word.starts_with(b"root=") && root.is_some() => return Err("it has more than one root".into()),
             _ if word.starts_with(b"root=") => root = Some(directory(&word[b"root=".len()..])?),
             _ if word.starts_with(b"ed25519:") => {
@@ -114,11 +116,11 @@ fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Authorized)>, String> {
                 let read_only = read_only.ok_or("it says neither ro nor rw before the key")?;
                 let root = root.ok_or("it names no directory, root=/DIR, before the key")?;
                 let comment = String::from_utf8_lossy(after.trim_ascii()).into_owned();
-                return Ok(Some((key, Authorized { grant: Grant { root: Some(root), read_only }, comment })));
+                return Ok(Some((key, Authorized { grant: Grant { root: Some(root), read_only, clear }, comment })));
             }
             other => {
                 let word = crate::log::escaped(other);
-                return Err(format!("'{word}' is none of ro, rw, root=/DIR and ed25519:KEY"));
+                return Err(format!("'{word}' is none of ro, rw, clear, root=/DIR and ed25519:KEY"));
             }
         }
         rest = after;
@@ -329,6 +331,14 @@ mod tests {
     }
 
     #[test]
+    fn clear_lanes_are_granted_by_word_only() {
+        let clear = |line: String| List::parse(line.as_bytes()).0.get(&KEY).map(|found| found.grant.clear);
+        assert_eq!(clear(format!("rw root=/data {KEY} clear")), Some(false), "a name grants nothing");
+        assert_eq!(clear(format!("rw clear root=/data {KEY}")), Some(true));
+        assert_eq!(clear(format!("clear ro root=/data {KEY}")), Some(true));
+    }
+
+    #[test]
     fn lines_that_grant_nothing() {
         for line in ["", "   ", "# ro root=/ ", "\t#"] {
             assert_eq!(granted(line.as_bytes()), Ok(None), "{line}");
@@ -375,7 +385,7 @@ mod tests {
         assert_eq!(list.len(), 2);
         assert_eq!(
             bad.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["line 2: 'nonsense' is none of ro, rw, root=/DIR and ed25519:KEY"]
+            ["line 2: 'nonsense' is none of ro, rw, clear, root=/DIR and ed25519:KEY"]
         );
         let (list, bad) = List::parse(format!("ro root=/a {KEY}\nrw root=/b {KEY}\nro root=/c {KEY}").as_bytes());
         assert!(list.is_empty());

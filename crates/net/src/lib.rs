@@ -30,6 +30,6 @@ pub use identity::{Identity, PublicKey};
 pub use listen::{Admit, Deliver, Door, Listener};
 pub use policy::{Applied, NetworkClass, Wanted};
 pub use record::BROKE_OFF;
-pub use stream::{Probe, ReadHalf, ShutdownHandle, Stream, WriteHalf};
+pub use stream::{Probe, ReadHalf, ShutdownHandle, Stream, TagKeys, WriteHalf};
 pub use tls::{Cipher, client, preferred_ciphers, server};
 pub use transport::{Pipes, Transport};

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, UnboundKey};
+use aws_lc_rs::hmac;
 use rustls::ConnectionTrafficSecrets;
 
 use crate::limits;
@@ -55,6 +56,12 @@ impl KeySchedule {
     }
 }
 
+/// Bytes of a key that tags are made with.
+pub(crate) const TAG_KEY_BYTES: usize = 32;
+
+/// What else the traffic keys are used for has another label, or none.
+const TAG_KEY_LABEL: &[u8] = b"haul clear lane tags";
+
 /// The key of one direction and the number of the next record under it.
 pub(crate) struct RecordKey {
     key: LessSafeKey,
@@ -75,6 +82,23 @@ impl RecordKey {
         let mut iv_bytes = [0; aead::NONCE_LEN];
         iv_bytes.copy_from_slice(iv.as_ref());
         Ok(RecordKey { key: LessSafeKey::new(key), iv: iv_bytes, next_record })
+    }
+
+    /// A key for what follows in the clear, bound to this direction of this connection: HMAC-SHA256 of the IV under the traffic key, which
+    /// the key does not tell. Both ends come to the same.
+    pub(crate) fn tag_key(secrets: &ConnectionTrafficSecrets) -> io::Result<[u8; TAG_KEY_BYTES]> {
+        let (key, iv) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv }
+            | ConnectionTrafficSecrets::Aes256Gcm { key, iv }
+            | ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (key, iv),
+            _ => return Err(io::Error::other("unknown cipher")),
+        };
+        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key.as_ref()));
+        context.update(TAG_KEY_LABEL);
+        context.update(iv.as_ref());
+        let mut tag_key = [0; TAG_KEY_BYTES];
+        tag_key.copy_from_slice(context.sign().as_ref());
+        Ok(tag_key)
     }
 
     /// The nonce of the next record. Each is given out once: the number only grows, and a new key starts anew.
@@ -153,6 +177,11 @@ impl Sealer {
             self.seal_open_record()?;
         }
         self.send(link)
+    }
+
+    /// Nothing waits to be sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.broken && self.sealed_bytes == 0 && self.open_bytes == 0
     }
 
     /// Sends all that was written and the mark that nothing follows, without which the peer reports a truncation.
@@ -282,6 +311,12 @@ impl Opener {
                 if filled > 0 { Ok(filled) } else { Err(error) }
             }
         }
+    }
+
+    /// What was read ahead and not opened, where nothing that was opened is left to be taken.
+    pub(crate) fn read_ahead(&self) -> Option<&[u8]> {
+        let is_clean = self.plain.is_empty() && !self.ended && self.broken.is_none();
+        is_clean.then(|| &self.input[self.closed.clone()])
     }
 
     /// Would `read` return without waiting for the peer?

@@ -90,6 +90,40 @@ fn both_ends_pinned_get_through_with_each_cipher() {
 }
 
 #[test]
+fn a_stream_that_becomes_clear_goes_on_at_the_same_byte_with_keys_of_its_own() {
+    let mut keys = Vec::new();
+    for ahead in [0, 1, 100_000] {
+        let (near, far) = tcp_pair();
+        let (mut near, mut far) = tls_pair(near, far, Cipher::Aes128Gcm);
+        assert!(near.tag_keys().is_none(), "TLS needs no others");
+        near.write_all(b"hello").unwrap();
+        near.flush().unwrap();
+        let mut near = near.into_clear().unwrap();
+        // What the far end reads ahead before it becomes clear must not be lost.
+        near.write_all(&pattern(ahead)).unwrap();
+        let mut hello = [0; 5];
+        far.read_exact(&mut hello).unwrap();
+        let far = far.into_clear().unwrap();
+        let (ours, theirs) = (near.tag_keys().unwrap(), far.tag_keys().unwrap());
+        assert!(ours.send == theirs.receive && ours.receive == theirs.send && ours.send != ours.receive);
+        keys.push(ours.send);
+        assert_eq!(near.cipher_name(), "none (clear, authenticated)");
+        let whole = [pattern(ahead), pattern(300_000)].concat();
+        thread::scope(|scope| {
+            scope.spawn(|| near.write_all(&pattern(300_000)).and_then(|()| near.finish_write()).unwrap());
+            let mut received = Vec::new();
+            let mut far = far;
+            far.read_to_end(&mut received).unwrap();
+            assert!(received == whole, "{} of {} bytes", received.len(), whole.len());
+        });
+    }
+    keys.dedup();
+    assert_eq!(keys.len(), 3, "each connection has keys of its own");
+    let (near, _far) = tcp_pair();
+    assert!(Stream::plain_tcp(near).into_clear().is_err(), "nobody proved anything on it");
+}
+
+#[test]
 fn the_best_common_cipher_is_agreed_on_and_none_is_an_error() {
     let (near, far) = tcp_pair();
     let (client, _server) = shake(near, far, None, None, [&ALL_CIPHERS, &[Cipher::Aes256Gcm]]);

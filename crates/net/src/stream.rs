@@ -4,6 +4,7 @@
 //! hands every write to the kernel. The two directions share no lock: a reader that waits for the peer never holds up a
 //! writer, nor the other way round.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +18,7 @@ use haul_sys::socket;
 use haul_sys::tcp_info::{self, TcpInfo};
 
 use crate::limits;
-use crate::record::{Opener, Sealer};
+use crate::record::{Opener, Sealer, TAG_KEY_BYTES};
 use crate::tls::Cipher;
 use crate::transport::{Link, Pipes, Transport};
 
@@ -26,12 +27,26 @@ pub struct Stream {
     read: ReadHalf,
     write: WriteHalf,
     cipher: Option<Cipher>,
+    /// Of the TLS connection that this is or was.
+    tag_keys: Option<TagKeys>,
+}
+
+/// With these the two ends of a TLS connection can prove to each other what they say after it has become clear: they belong to this
+/// connection, and only who shook hands has them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TagKeys {
+    /// For what this end sends.
+    pub send: [u8; TAG_KEY_BYTES],
+    /// For what this end receives.
+    pub receive: [u8; TAG_KEY_BYTES],
 }
 
 /// The reading half of a [`Stream`].
 pub struct ReadHalf {
     link: Arc<Link>,
     opener: Option<Opener>,
+    /// Clear bytes that were read while the stream was TLS: they come first.
+    early: VecDeque<u8>,
 }
 
 /// The writing half of a [`Stream`]; over TLS `flush` sends.
@@ -80,18 +95,51 @@ impl Stream {
 
     pub(crate) fn over(link: Arc<Link>) -> Stream {
         Stream {
-            read: ReadHalf { link: Arc::clone(&link), opener: None },
+            read: ReadHalf { link: Arc::clone(&link), opener: None, early: VecDeque::new() },
             write: WriteHalf { link, sealer: None },
             cipher: None,
+            tag_keys: None,
         }
     }
 
-    pub(crate) fn over_tls(link: Arc<Link>, opener: Opener, sealer: Sealer, cipher: Cipher) -> Stream {
+    pub(crate) fn over_tls(
+        link: Arc<Link>,
+        opener: Opener,
+        sealer: Sealer,
+        cipher: Cipher,
+        tag_keys: TagKeys,
+    ) -> Stream {
         let mut stream = Stream::over(link);
         stream.read.opener = Some(opener);
         stream.write.sealer = Some(sealer);
         stream.cipher = Some(cipher);
+        stream.tag_keys = Some(tag_keys);
         stream
+    }
+
+    /// Goes on without TLS from here; the peer must do so at the same byte of each direction. Nothing protects what follows: whoever asks
+    /// for this proves it by [`Stream::tag_keys`].
+    ///
+    /// Fails on a stream that is no TLS, and while bytes of TLS are still to be sent or taken.
+    pub fn into_clear(self) -> io::Result<Stream> {
+        let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+        let (Some(opener), Some(sealer)) = (&self.read.opener, &self.write.sealer) else {
+            return Err(refused("the stream is clear already"));
+        };
+        if !sealer.is_empty() {
+            return Err(refused("bytes wait to be sent under TLS"));
+        }
+        let early = opener.read_ahead().ok_or_else(|| refused("bytes of TLS wait to be taken"))?;
+        let early = VecDeque::from(early.to_vec());
+        let mut stream = Stream::over(self.read.link);
+        stream.read.early = early;
+        stream.tag_keys = self.tag_keys;
+        Ok(stream)
+    }
+
+    /// What proves bytes on a stream that was TLS and is clear now; `None` on all others.
+    pub fn tag_keys(&self) -> Option<&TagKeys> {
+        self.tag_keys.as_ref().filter(|_| self.cipher.is_none())
     }
 
     /// A handle that ends this connection from another thread.
@@ -137,11 +185,11 @@ impl Stream {
         self.read.link.tcp()
     }
 
-    /// The socket of a clear stream, for sendfile and splice; None over TLS and pipes.
+    /// The socket of a clear stream, for sendfile and splice; None over TLS and pipes, and while bytes that were read ahead wait here.
     pub fn clear_socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         match self.cipher {
-            None => self.read.link.socket_fd(),
-            Some(_) => None,
+            None if self.read.early.is_empty() => self.read.link.socket_fd(),
+            _ => None,
         }
     }
 
@@ -152,7 +200,11 @@ impl Stream {
 
     /// The cipher in use, in the words of a report.
     pub fn cipher_name(&self) -> &'static str {
-        self.cipher.map_or("none", Cipher::name)
+        match self.cipher {
+            Some(cipher) => cipher.name(),
+            None if self.tag_keys.is_some() => "none (clear, authenticated)",
+            None => "none",
+        }
     }
 
     /// Sends what was written and tells the peer that nothing follows. Reading goes on.
@@ -196,13 +248,16 @@ impl Write for Stream {
 impl ReadHalf {
     /// Would a read return without waiting for the peer?
     pub fn has_input(&self) -> bool {
-        self.opener.as_ref().is_some_and(Opener::has_input) || poll::readable_now(self.link.input_fd())
+        !self.early.is_empty()
+            || self.opener.as_ref().is_some_and(Opener::has_input)
+            || poll::readable_now(self.link.input_fd())
     }
 }
 
 impl Read for ReadHalf {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
         match &mut self.opener {
+            None if !self.early.is_empty() => self.early.read(target),
             None => self.link.read(target),
             Some(opener) => opener.read(&self.link, target),
         }

@@ -28,7 +28,7 @@ use crate::error::NetError;
 use crate::identity::{Identity, PublicKey};
 use crate::limits;
 use crate::record::{KeySchedule, NextSecrets, Opener, RecordKey, Sealer};
-use crate::stream::Stream;
+use crate::stream::{Stream, TagKeys};
 use crate::transport::{Link, Transport};
 
 /// The ciphers of TLS 1.3.
@@ -270,11 +270,15 @@ fn established(
 ) -> Result<(Stream, PublicKey), NetError> {
     let peer = gate.admitted().ok_or_else(|| handshake_error("the peer showed no key"))?;
     let schedule = KeySchedule::new(kernel);
+    let tag_keys = TagKeys {
+        send: RecordKey::tag_key(&secrets.tx.1).map_err(handshake_error)?,
+        receive: RecordKey::tag_key(&secrets.rx.1).map_err(handshake_error)?,
+    };
     let receive = RecordKey::new(secrets.rx).map_err(handshake_error)?;
     let send = RecordKey::new(secrets.tx).map_err(handshake_error)?;
     let opener = Opener::new(receive, Arc::clone(&schedule), &early.plain, &early.closed);
     let sealer = Sealer::new(send, schedule);
-    Ok((Stream::over_tls(link, opener, sealer, cipher), peer))
+    Ok((Stream::over_tls(link, opener, sealer, cipher, tag_keys), peer))
 }
 
 /// What rustls wants next.

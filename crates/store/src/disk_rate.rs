@@ -3,18 +3,17 @@
 //! Make a file without a name -> write blocks from several threads, flush -> read them back -> let go. The kernel frees the file
 //! when its last descriptor closes, also after kill -9.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use haul_sys::file;
-use rustix::fs::OFlags;
 
 use crate::limits::{DISK_RATE_BLOCK_BYTES, DISK_RATE_BLOCKS_IN_FLIGHT, DISK_RATE_BYTES, DISK_RATE_TIME};
+use crate::scratch;
 
 /// What was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,11 +28,16 @@ pub struct DiskRate {
 
 /// Measures it: at most 3 s, 1 GiB and a quarter of the free room each way (`limits.rs`), and what a disk has then in a cache of its own.
 pub fn disk_rate(directory: &Path) -> io::Result<DiskRate> {
+    disk_rate_within(directory, DISK_RATE_BYTES, DISK_RATE_TIME)
+}
+
+/// Measures it with at most so many bytes and so long each way, and a quarter of the free room.
+pub fn disk_rate_within(directory: &Path, bytes: u64, time: Duration) -> io::Result<DiskRate> {
     let (file, direct) = nameless(directory)?;
     let stat = rustix::fs::fstatvfs(&file)?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     // Never more than a quarter of what is free: others write there, too.
-    let bytes = DISK_RATE_BYTES.min(free / 4) / DISK_RATE_BLOCK_BYTES * DISK_RATE_BLOCK_BYTES;
+    let bytes = bytes.min(free / 4) / DISK_RATE_BLOCK_BYTES * DISK_RATE_BLOCK_BYTES;
     if bytes == 0 {
         return Err(io::ErrorKind::StorageFull.into());
     }
@@ -41,44 +45,22 @@ pub fn disk_rate(directory: &Path) -> io::Result<DiskRate> {
     let to_medium = Writing {
         write: |block: &[u8], offset| file::write_all_at(file, block, offset),
         // Past the page cache there is nothing to write back.
-        write_back: |offset, len| if direct { Ok(()) } else { file::write_back(file, offset, len) },
+        write_back: |offset, len| if direct { Ok(()) } else { file::wait_writeback(file, offset, len) },
         flush: || file::flush_data(file),
     };
-    let (written, write_bytes_per_s) = to_medium.pass(bytes)?;
+    let (written, write_bytes_per_s) = to_medium.pass(bytes, time)?;
     file::drop_cache(file, 0, written);
     let read = |block: &mut [u8], offset| file::read_full_at(file, block, offset);
-    let (_, read_bytes_per_s) = pass(written, read, || Ok(()))?;
+    let (_, read_bytes_per_s) = pass(written, time, read, || Ok(()))?;
     Ok(DiskRate { write_bytes_per_s, read_bytes_per_s, direct })
 }
 
 /// A file that vanishes by itself, opened past the page cache where that is possible.
 fn nameless(directory: &Path) -> io::Result<(File, bool)> {
-    match open_nameless(directory, OFlags::DIRECT) {
+    match scratch::direct_in_directory(directory) {
         Ok(file) => Ok((file, true)),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            Ok((open_nameless(directory, OFlags::empty())?, false))
-        }
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok((scratch::in_directory(directory)?, false)),
         Err(error) => Err(error),
-    }
-}
-
-fn open_nameless(directory: &Path, flags: OFlags) -> io::Result<File> {
-    let open = |path: &Path, more: OFlags, new: bool| {
-        let flags = (flags | more).bits().cast_signed();
-        OpenOptions::new().read(true).write(true).create_new(new).mode(0o600).custom_flags(flags).open(path)
-    };
-    match open(directory, OFlags::TMPFILE, false) {
-        // Network and stacked file systems have no such files: then it has a name for a moment.
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            let path = directory.join(format!(".haul-disk-rate.{}", std::process::id()));
-            let file = open(&path, OFlags::empty(), true);
-            // Where O_DIRECT is refused the name may have been made by then.
-            if file.as_ref().err().is_none_or(|error| error.kind() == io::ErrorKind::InvalidInput) {
-                let _ = std::fs::remove_file(&path);
-            }
-            file
-        }
-        result => result,
     }
 }
 
@@ -97,14 +79,14 @@ where
 {
     /// Each block is written back before the next one is taken: memory is faster than a disk, and in the time that is given it would
     /// take more than the disk brings away in minutes.
-    fn pass(self, bytes: u64) -> io::Result<(u64, u64)> {
+    fn pass(self, bytes: u64, time: Duration) -> io::Result<(u64, u64)> {
         let Self { write, write_back, flush } = self;
         let to_medium = |block: &mut [u8], offset| {
             write(block, offset)?;
             write_back(offset, block.len() as u64)?;
             Ok(block.len())
         };
-        pass(bytes, to_medium, flush)
+        pass(bytes, time, to_medium, flush)
     }
 }
 
@@ -112,6 +94,7 @@ where
 /// and the rate.
 fn pass(
     bytes: u64,
+    time: Duration,
     move_block: impl Fn(&mut [u8], u64) -> io::Result<usize> + Sync,
     end: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<(u64, u64)> {
@@ -122,7 +105,7 @@ fn pass(
         let aligned = memory.as_ptr().align_offset(ALIGNMENT);
         let block = &mut memory[aligned..aligned + DISK_RATE_BLOCK_BYTES as usize];
         let mut moved = 0;
-        while start.elapsed() < DISK_RATE_TIME {
+        while start.elapsed() < time {
             let offset = next.fetch_add(DISK_RATE_BLOCK_BYTES, Ordering::Relaxed);
             if offset >= bytes {
                 break;
@@ -174,7 +157,7 @@ mod tests {
             },
         };
         let bytes = 64 * DISK_RATE_BLOCK_BYTES;
-        assert_eq!(writing.pass(bytes).unwrap().0, bytes);
+        assert_eq!(writing.pass(bytes, DISK_RATE_TIME).unwrap().0, bytes);
         let most = cache.lock().unwrap().1;
         assert!(most <= DISK_RATE_BLOCKS_IN_FLIGHT as u64 * DISK_RATE_BLOCK_BYTES, "{most}");
     }

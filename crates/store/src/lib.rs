@@ -24,13 +24,14 @@ mod parents;
 mod part;
 mod pattern;
 mod resolve;
+pub mod scratch;
 mod source;
 mod sweep;
 mod tree;
 mod typed;
 mod walk;
 
-pub use disk_rate::{DiskRate, disk_rate};
+pub use disk_rate::{DiskRate, disk_rate, disk_rate_within};
 pub use error::{Result, StoreError, printable};
 pub use filter::Filter;
 pub use meta::{FileId, Kind, Metadata, Stat, Time};

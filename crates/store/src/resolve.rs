@@ -87,6 +87,7 @@ fn resolve_literal(typed: &Typed, path: &[u8], follow_links: bool) -> io::Result
             root: Arc::new(root),
             name: Vec::new(),
             is_dir: true,
+            nameless: false,
             stat,
             shared: false,
             typed: path.to_vec(),
@@ -99,7 +100,8 @@ fn resolve_literal(typed: &Typed, path: &[u8], follow_links: bool) -> io::Result
     let is_dir = stat.kind == Kind::Directory;
     // The descriptor that was looked at becomes the root, so nothing can change in between.
     let root = if is_dir { entry } else { typed.open(parent, directory)? };
-    Ok(Source { root: Arc::new(root), name: name.to_vec(), is_dir, stat, shared: false, typed: path.to_vec() })
+    let (root, name, typed) = (Arc::new(root), name.to_vec(), path.to_vec());
+    Ok(Source { root, name, is_dir, nameless: false, stat, shared: false, typed })
 }
 
 /// The same source twice (a wildcard and a name, say) is taken once. Two different ones with one name would overwrite

@@ -9,11 +9,12 @@ use haul_sys::file;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::{Result, StoreError, refusal};
+use crate::error::{Context, Result, StoreError, refusal};
 use crate::meta::{Kind, Stat};
 use crate::name::{check_path, split};
 use crate::parents::Parents;
 use crate::resolve::ResolveOptions;
+use crate::scratch;
 use crate::walk::{Walk, WalkOptions};
 
 /// The resolved sources of a job.
@@ -33,6 +34,8 @@ pub(crate) struct Source {
     /// First component at the target; empty when the contents go straight into the target's root.
     pub name: Vec<u8>,
     pub is_dir: bool,
+    /// `root` is the file itself, which stands in no directory.
+    pub nameless: bool,
     pub stat: Stat,
     /// Other sources add to the same target directories, so none of them may decide what is extraneous there.
     pub shared: bool,
@@ -67,6 +70,19 @@ impl SourceSet {
         SourceSet { sources, links, typed_alone, parents: Parents::default() }
     }
 
+    /// One file of so many zeros, named `zero`, that stands nowhere. It is a hole of a file in memory and takes none; it counts as full, so
+    /// that its zeros travel.
+    pub fn zeros(bytes: u64) -> Result<SourceSet> {
+        let typed = format!("zero:{bytes}").into_bytes();
+        let made = scratch::in_memory(bytes).and_then(|file| Ok((Stat::of_fd(&file)?, file)));
+        let (stat, file) = made.context("make", &typed)?;
+        let stat = Stat { blocks: bytes.div_ceil(BLOCK_BYTES), mode: 0o644, ..stat };
+        let root = Arc::new(OwnedFd::from(file));
+        let name = b"zero".to_vec();
+        let source = Source { root, name, is_dir: false, nameless: true, stat, shared: false, typed };
+        Ok(SourceSet::new(vec![source], true, &ResolveOptions::default()))
+    }
+
     /// Exactly one path was given, and it is not a directory: the target may be its new name.
     pub fn is_single_file(&self) -> bool {
         self.typed_alone && self.sources.len() == 1 && !self.sources[0].is_dir
@@ -97,6 +113,9 @@ impl SourceSet {
             return Err(Errno::NOENT.into());
         }
         let root = source.root.as_fd();
+        if source.nameless {
+            return root.try_clone_to_owned();
+        }
         match self.links {
             SourceLinks::Followed => {
                 let flags = FILE_FLAGS & !OFlags::NOFOLLOW;
@@ -160,6 +179,9 @@ impl AsFd for SourceFile {
         self.fd.as_fd()
     }
 }
+
+/// What `st_blocks` counts in: stat(2).
+const BLOCK_BYTES: u64 = 512;
 
 /// Non-blocking, because the name may have become a FIFO since it was listed.
 pub(crate) const FILE_FLAGS: OFlags =

@@ -208,6 +208,9 @@ impl Walk {
         let source = &set.sources[self.next_source - 1];
         self.path.clear();
         self.source_path.clear();
+        if source.nameless {
+            return self.yield_nameless(source);
+        }
         if !source.is_dir {
             self.visit(source.root.as_fd(), &source.name, Hint::Unknown, None);
             return;
@@ -226,6 +229,19 @@ impl Walk {
         let open = || rustix::fs::openat(&source.root, ".", DIRECTORY_FLAGS, Mode::empty());
         let opened = rustix::io::retry_on_intr(open);
         self.enter(opened.map_err(io::Error::from), &source.stat, listed);
+    }
+
+    fn yield_nameless(&mut self, source: &Source) {
+        if self.filter.selects(&source.name, false) {
+            self.pending.push_back(Found::Entry(FoundEntry {
+                source: (self.next_source - 1) as u32,
+                path: source.name.clone(),
+                source_path: source.name.clone(),
+                stat: source.stat.clone(),
+                kind: EntryKind::File,
+                xattrs: Vec::new(),
+            }));
+        }
     }
 
     /// Visits the next name of the directory on top of the stack, or leaves it.

@@ -143,6 +143,24 @@ fn several_sources_one_missing_and_one_file() {
 }
 
 #[test]
+fn zeros_are_one_file_that_is_full_and_takes_no_room() {
+    let set = Arc::new(SourceSet::zeros(3 << 40).unwrap());
+    assert!(set.is_single_file());
+    assert_eq!(lines(&set, WalkOptions::default()), ["f zero"]);
+    let found = set.walk(WalkOptions::default()).find_map(entry).unwrap();
+    assert_eq!((found.stat.size, found.stat.blocks * 512), (3 << 40, 3 << 40), "so that its zeros are sent");
+    let file = set.open(found.source, &found.source_path).unwrap();
+    assert_eq!(file.stat().unwrap().size, 3 << 40);
+    let mut got = vec![1; 100_000];
+    assert_eq!(file.read_at(&mut got, (3 << 40) - 70_000).unwrap(), 70_000, "up to its end");
+    assert!(got[..70_000].iter().all(|byte| *byte == 0));
+    assert_eq!(file.stat().unwrap().blocks, 0, "reading makes no page of it");
+    assert!(set.open(0, b"other").is_err());
+    let none = WalkOptions { filter: Filter::new(&[(false, b"zero".to_vec())]).unwrap(), ..WalkOptions::default() };
+    assert!(lines(&set, none).is_empty());
+}
+
+#[test]
 fn wildcards_expand_only_when_no_such_name_exists() {
     let dir = tree();
     let options = ResolveOptions { expand_globs: true, ..Default::default() };

@@ -88,17 +88,34 @@ pub fn start_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) {
     let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
-/// Writes a range of the page cache to the medium, and waits for it (sync_file_range(2)). Neither its metadata nor what a disk keeps in a
-/// cache of its own: [`flush_data`] does that.
-pub fn write_back(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
-    let (Ok(offset), Ok(len)) = (offset.try_into(), len.try_into()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    // SAFETY: the descriptor is open as long as it is borrowed; the call touches no memory of ours.
-    match unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, all) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+/// Waits until a range is written out, beginning where the kernel has not. This bounds how much is dirty; it is no flush: neither the
+/// file's metadata nor the disk's own cache is. Source: sync_file_range(2).
+pub fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let (offset, len) = (i64::try_from(offset).map_err(invalid)?, i64::try_from(len).map_err(invalid)?);
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    loop {
+        // SAFETY: no memory is passed; the descriptor is borrowed and so open for the length of the call.
+        if unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, flags) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Reserves room for `[0, len)` without changing the size, so that writing neither fragments nor runs out. Returns false where the
+/// file system cannot.
+pub fn reserve(file: BorrowedFd<'_>, len: u64) -> io::Result<bool> {
+    if len == 0 {
+        return Ok(true);
+    }
+    match rustix::io::retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, len)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -187,6 +204,26 @@ mod tests {
         assert!(punch(file.as_fd(), 4 << 20, 65536).unwrap());
         assert_eq!(next_data(file.as_fd(), 0, 8 << 20).unwrap(), None);
         assert_eq!(file.metadata().unwrap().len(), 8 << 20);
+    }
+
+    #[test]
+    fn room_is_reserved_without_growing_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        match reserve(file.as_fd(), 1 << 20).unwrap() {
+            true => {
+                let stat = rustix::fs::fstat(&file).unwrap();
+                assert!(stat.st_blocks * 512 >= 1 << 20 && stat.st_size == 0, "{stat:?}");
+            }
+            false => eprintln!("skipped: the file system of the temporary directory reserves no room"),
+        }
+    }
+
+    #[test]
+    fn a_range_is_written_out_on_request() {
+        let file = tempfile::tempfile().unwrap();
+        write_all_at(file.as_fd(), &[1; 65536], 0).unwrap();
+        wait_writeback(file.as_fd(), 0, 65536).unwrap();
+        assert!(wait_writeback(file.as_fd(), u64::MAX, 1).is_err());
     }
 
     #[test]

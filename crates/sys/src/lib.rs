@@ -1,15 +1,23 @@
 //! What Linux offers: one file per facility, safe functions out. The only crate with `unsafe`.
 
+pub mod affinity;
 pub mod beneath;
 pub mod clock;
+pub mod direct;
+pub mod discard;
 pub mod file;
 #[cfg(any(test, feature = "intercept"))]
 pub mod intercept;
+pub mod mapping;
 pub mod namespace;
 pub mod poll;
 pub mod process;
 pub mod schedule;
+pub mod sendfile;
 pub mod socket;
+pub mod splice;
 pub mod tcp_info;
 pub mod tun;
+pub mod uring;
+pub mod usage;
 pub mod xattr;

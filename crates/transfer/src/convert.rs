@@ -15,6 +15,7 @@ use haul_wire::summary::{self, HeldBy, HostLimits};
 use crate::error::{Error, Fault};
 use crate::event::PathNow;
 use crate::job::{Carriage, Cipher, Selection};
+use crate::pump::SendRoute;
 
 pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selection {
     let rule =
@@ -47,11 +48,13 @@ pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wir
     wire::Carriage {
         rate_bytes_per_s: carriage.rate_bytes_per_s,
         ciphers: ciphers.iter().map(|cipher| cipher_number(*cipher)).collect(),
+        clear: carriage.clear,
         compress: carriage.compress,
         timeout_ms: u32::try_from(carriage.timeout.as_millis()).unwrap_or(u32::MAX),
         congestion_control: carriage.congestion_control.clone(),
         window_bytes: carriage.window_bytes,
         lanes: carriage.lanes,
+        route: carriage.route.map(route_number),
         path: None,
         cpus: 0,
     }
@@ -117,6 +120,22 @@ fn cipher_number(cipher: haul_net::Cipher) -> u8 {
 pub(crate) fn ciphers(numbers: &[u8]) -> Vec<haul_net::Cipher> {
     let all = [haul_net::Cipher::Aes128Gcm, haul_net::Cipher::Aes256Gcm, haul_net::Cipher::Chacha20Poly1305];
     numbers.iter().filter_map(|n| all.into_iter().find(|cipher| cipher_number(*cipher) == *n)).collect()
+}
+
+fn route_number(route: SendRoute) -> u8 {
+    match route {
+        SendRoute::Splice => 1,
+        SendRoute::Sendfile => 2,
+        SendRoute::RingSplice => 3,
+        SendRoute::Map => 4,
+        SendRoute::Copy => 5,
+        SendRoute::RingCopy => 6,
+    }
+}
+
+/// The route of a peer's number.
+pub(crate) fn route(number: u8) -> Option<SendRoute> {
+    SendRoute::ALL.into_iter().map(|(route, _)| route).find(|route| route_number(*route) == number)
 }
 
 pub(crate) fn address(ip: IpAddr) -> Address {

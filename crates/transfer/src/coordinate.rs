@@ -20,10 +20,10 @@ use crate::far::{self, PING_EVERY};
 use crate::job::{Endpoint, Job, Place};
 use crate::known_paths::{self, Direction, PathName};
 use crate::lanes::{LanePlan, LaneRecord, LaneTerms};
-use crate::receiver::{self, ReceiverJob};
+use crate::receiver::{self, ReceiverJob, Target};
 use crate::relay;
 use crate::remote::{self, Between, Remote};
-use crate::sender::{self, SenderJob};
+use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, NoKeeper};
 use crate::watch::{self, Ends, Watch};
 
@@ -36,11 +36,18 @@ pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
     let source = &job.sources.first().ok_or_else(|| Error::new(Fault::Usage, "no source was named"))?.place;
     let hash_kept = observer.wants_manifest();
     let watch = Arc::new(Watch::new(observer));
-    let ends = match (source, &job.target.place) {
-        (Place::Local, Place::Local) => here(job, &watch, hash_kept),
-        (Place::Local, place) => with_remote(job, place, Side::Sender, &watch, hash_kept),
-        (place, Place::Local) => with_remote(job, place, Side::Receiver, &watch, hash_kept),
-        (source, target) => relay::run(job, source, target, &watch, hash_kept),
+    let target = &job.target.place;
+    check_made_up(job)?;
+    if job.carriage.clear && !source.is_here() && !target.is_here() {
+        // Should they have to run through here, neither end could prove to the other what it sent.
+        return Err(Error::new(Fault::Usage, "data connections between two other hosts are always encrypted")
+            .try_this("leave --cipher none out, or run haul on one of the two"));
+    }
+    let ends = match (source.is_here(), target.is_here()) {
+        (true, true) => here(job, &watch, hash_kept),
+        (true, false) => with_remote(job, target, Side::Sender, &watch, hash_kept),
+        (false, true) => with_remote(job, source, Side::Receiver, &watch, hash_kept),
+        (false, false) => relay::run(job, source, target, &watch, hash_kept),
     };
     // Ctrl-C reaches ssh as well: whatever broke by that, the person knows why.
     let ends = ends.map_err(|error| if watch.interrupted() { session::interrupted() } else { error })?;
@@ -68,6 +75,40 @@ pub(crate) fn source_paths(job: &Job) -> Vec<Vec<u8>> {
     job.sources.iter().map(|Endpoint { path, .. }| path.clone()).collect()
 }
 
+/// Zeros only come, and nowhere is only gone to.
+fn check_made_up(job: &Job) -> Result<(), Error> {
+    let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
+    if let Place::Zero { .. } = job.target.place {
+        return refused("zero: is a source, and no target", "null: takes everything; a directory named so is ./zero:");
+    }
+    if job.sources.iter().any(|source| source.place == Place::Null) {
+        return refused("null: is a target, and no source", "zero:1G is a source of zeros; a file named so is ./null:");
+    }
+    if job.sources.len() > 1 && job.sources.iter().any(|source| matches!(source.place, Place::Zero { .. })) {
+        return refused("zero: is the only source of a copy", "one file of the whole size");
+    }
+    if job.target.place == Place::Null && job.selection.delete {
+        return refused("there is nothing to delete at null:", "leave --delete out");
+    }
+    Ok(())
+}
+
+/// What a sender on this machine reads.
+fn sources_here(job: &Job) -> Sources {
+    match job.sources.first() {
+        Some(Endpoint { place: Place::Zero { bytes }, .. }) => Sources::Zeros(*bytes),
+        _ => Sources::Paths(source_paths(job)),
+    }
+}
+
+/// What a receiver on this machine writes to.
+fn target_here(job: &Job) -> Target {
+    match job.target.place {
+        Place::Null => Target::Nowhere,
+        _ => Target::Path(job.target.path.clone()),
+    }
+}
+
 /// Both sides on this machine: two roles in one process, lanes over socket pairs.
 fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
     refuse_into_itself(job)?;
@@ -79,6 +120,9 @@ fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
 
 /// A directory copied into itself would find its own copy, for ever.
 fn refuse_into_itself(job: &Job) -> Result<(), Error> {
+    if job.target.place != Place::Local {
+        return Ok(());
+    }
     let path_of = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
     let target = path_of(&job.target.path);
     // What does not exist yet lies where its nearest existing ancestor does.
@@ -123,7 +167,7 @@ pub(crate) fn here_over(
     let selection = convert::selection(&job.selection, hash_kept);
     let carriage = convert::carriage(&job.carriage, &[]);
     let receiver_job = ReceiverJob {
-        target: job.target.path.clone(),
+        target: target_here(job),
         confine: None,
         asked_for: None,
         selection: selection.clone(),
@@ -131,7 +175,7 @@ pub(crate) fn here_over(
         checkpoint_bytes,
     };
     let sender_job = SenderJob {
-        sources: source_paths(job),
+        sources: sources_here(job),
         confine: None,
         expand_globs: false,
         remembers: false,
@@ -199,7 +243,8 @@ fn session_with(
     let port = door.as_ref().map(haul_net::listen::Door::port);
     let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(direction));
-    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage));
+    let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
+    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear);
     let (to_plan, mut aside) = dial_answers();
     let mut keeper = if job.selection.dry_run {
         crate::lanes::Keeper::default()
@@ -211,13 +256,13 @@ fn session_with(
     let selection = convert::selection(&job.selection, hash_kept);
     let result = match side {
         Side::Sender => {
-            let sources = source_paths(job);
+            let sources = sources_here(job);
             let job = SenderJob { sources, confine: None, expand_globs: false, remembers: true, selection, carriage };
             sender::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
         Side::Receiver => {
             let asked_for = receiver::names_of(&source_paths(job));
-            let target = job.target.path.clone();
+            let target = target_here(job);
             let checkpoint_bytes = receiver::CHECKPOINT_BYTES;
             let job = ReceiverJob { target, confine: None, asked_for, selection, carriage, checkpoint_bytes };
             receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)

@@ -30,6 +30,8 @@ struct Expected {
     keys: Vec<PublicKey>,
     events: SyncSender<SessionEvent>,
     wanted: Wanted,
+    /// Its lanes become clear behind their hello.
+    clear: bool,
 }
 
 /// Keys whose lanes one session takes: the initiator's, and those of hosts that it names. A copy between two hosts names one.
@@ -72,7 +74,7 @@ impl Desk {
         let Some(expected) = sessions.get(&hello.session).filter(|expected| expected.keys.contains(key)) else {
             return false;
         };
-        let events = expected.events.clone();
+        let (events, clear) = (expected.events.clone(), expected.clear);
         let mut applied = stream.tcp().map_or(Vec::new(), |tcp| policy::apply(tcp, &expected.wanted, NEAR_RTT_US));
         drop(sessions);
         // One lane speaks for all: they are asked for the same.
@@ -80,6 +82,11 @@ impl Desk {
         if !applied.is_empty() && events.send(SessionEvent::FallsShort(applied)).is_err() {
             return false;
         }
+        let stream = match clear {
+            true => stream.into_clear(),
+            false => Ok(stream),
+        };
+        let Ok(stream) = stream else { return false };
         stream.set_deadline(None).is_ok() && events.send(SessionEvent::LaneUp(stream, hello.lane)).is_ok()
     }
 
@@ -95,8 +102,9 @@ impl Desk {
         key: PublicKey,
         events: SyncSender<SessionEvent>,
         wanted: Wanted,
+        clear: bool,
     ) -> Expecting {
-        let expected = Expected { keys: vec![key], events, wanted };
+        let expected = Expected { keys: vec![key], events, wanted, clear };
         session::lock(&self.sessions).insert(id, expected);
         self.changed.notify_all();
         Expecting { desk: Arc::clone(self), id }
@@ -162,7 +170,7 @@ mod tests {
     fn a_key_is_expected_as_long_as_its_session_lives() {
         let desk = Arc::new(Desk::default());
         let (events, _receiver) = mpsc::sync_channel(1);
-        let expecting = desk.expect([0; 16], KEY, events, Wanted::default());
+        let expecting = desk.expect([0; 16], KEY, events, Wanted::default(), false);
         assert!(desk.expects_key(&KEY));
         drop(expecting);
         assert!(!desk.expects_key(&KEY));
@@ -175,7 +183,7 @@ mod tests {
         let early = Arc::clone(&desk);
         let lane = std::thread::spawn(move || early.expects_key(&KEY));
         let (events, _receiver) = mpsc::sync_channel(1);
-        let _expecting = desk.expect([0; 16], KEY, events, Wanted::default());
+        let _expecting = desk.expect([0; 16], KEY, events, Wanted::default(), false);
         drop(awaited);
         assert!(lane.join().unwrap());
     }

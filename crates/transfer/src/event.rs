@@ -23,7 +23,7 @@ pub enum Event {
     },
     /// An automatic choice with its reason: route of the lanes, number of lanes, cipher, congestion control, chunk size.
     Chose {
-        /// What was chosen about: `lanes`, `cipher`, `congestion control`, `lane path`.
+        /// What was chosen about: `lanes`, `cipher`, `congestion control`, `lane path`, `route`.
         what: &'static str,
         /// The choice.
         choice: String,

@@ -20,8 +20,8 @@ use crate::error::{Error, Fault};
 use crate::event::Observer;
 use crate::lanes::{Dialler, LaneTerms, Redialler};
 use crate::probe;
-use crate::receiver::{self, ReceiverJob};
-use crate::sender::{self, SenderJob};
+use crate::receiver::{self, ReceiverJob, Target};
+use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, LaneKeeper};
 use crate::tuning;
 use crate::watch::{Ends, Watch};
@@ -42,6 +42,8 @@ pub struct Grant {
     pub root: Option<PathBuf>,
     /// It may only read.
     pub read_only: bool,
+    /// It may have data connections that are not encrypted.
+    pub clear: bool,
 }
 
 /// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell.
@@ -135,6 +137,12 @@ pub fn serve_control(
     if let Some(visit) = &visit {
         visit.on_role(&start.role);
     }
+    if start.carriage.clear && !grant.clear {
+        let error = Error::new(Fault::Authentication, "the daemon encrypts all data connections of this key")
+            .try_this("leave --cipher none out, or ask its operator for `clear` beside your key");
+        session::abort(&channel, &error);
+        return Err(error);
+    }
     let ciphers = convert::ciphers(&start.carriage.ciphers);
     let terms = LaneTerms {
         session: start.session,
@@ -146,7 +154,8 @@ pub fn serve_control(
         memory: None,
         events: events.sender(),
     };
-    let expecting = desk.expect(start.session, terms.peer_key, events.sender(), convert::wanted(&terms.carriage));
+    let (wanted, clear) = (convert::wanted(&terms.carriage), terms.carriage.clear);
+    let expecting = desk.expect(start.session, terms.peer_key, events.sender(), wanted, clear);
     drop(awaited);
     let redialler = Arc::new(Mutex::new(None));
     let mut dials = 0;
@@ -199,6 +208,7 @@ fn run_role(
     let result = match role {
         Role::Sender { sources } => {
             let confine = grant.root.clone();
+            let sources = Sources::Paths(sources);
             let job = SenderJob { sources, confine, expand_globs: true, remembers: false, selection, carriage };
             sender::run(job, events, channel, watch, keeper, aside)
         }
@@ -211,7 +221,7 @@ fn run_role(
         // A key that may only read may probe both ways, too: what it sends goes nowhere, and its time is bounded.
         Role::Probe { time_ms } => return probe::serve(time_ms, carriage, events, channel, watch, keeper, aside),
         Role::Receiver { target } => {
-            let confine = grant.root.clone();
+            let (target, confine) = (Target::Path(target), grant.root.clone());
             let checkpoint_bytes = receiver::CHECKPOINT_BYTES;
             let job = ReceiverJob { target, confine, asked_for: None, selection, carriage, checkpoint_bytes };
             receiver::run(job, events, channel, watch, keeper, aside)

@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::pump::SendRoute;
+
 /// One copy job: any number of sources, one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -36,6 +38,13 @@ pub struct Endpoint {
 pub enum Place {
     /// This machine.
     Local,
+    /// A file of so many zeros, made where the copy is started. Only a source; the path is empty.
+    Zero {
+        /// Its size.
+        bytes: u64,
+    },
+    /// Nowhere: what arrives where the copy is started is verified and let go. Only a target; the path is empty.
+    Null,
     /// Reached through the system's `ssh` program, which interprets `host` (aliases of `~/.ssh/config` work).
     Ssh {
         /// Login name, when given.
@@ -115,6 +124,8 @@ pub struct Carriage {
     pub rate_bytes_per_s: Option<u64>,
     /// TLS 1.3 cipher; `None` takes what both CPUs do well.
     pub cipher: Option<Cipher>,
+    /// Do not encrypt the data connections (`--cipher none`): who listens can read, but not change what arrives.
+    pub clear: bool,
     /// Compress data on the wire (`-z`).
     pub compress: bool,
     /// Ports the listening side may use for the lanes.
@@ -131,6 +142,8 @@ pub struct Carriage {
     pub congestion_control: Option<String>,
     /// Bytes that one lane may have under way; `None` follows from the path.
     pub window_bytes: Option<u64>,
+    /// How the sender gets bytes from a file into a connection; `None` takes what is cheapest.
+    pub route: Option<SendRoute>,
 }
 
 /// IPv4 or IPv6.
@@ -208,6 +221,7 @@ impl Default for Carriage {
             lanes: None,
             rate_bytes_per_s: None,
             cipher: None,
+            clear: false,
             compress: false,
             port_range: None,
             timeout: DEFAULT_TIMEOUT,
@@ -216,6 +230,7 @@ impl Default for Carriage {
             family: None,
             congestion_control: None,
             window_bytes: None,
+            route: None,
         }
     }
 }
@@ -224,9 +239,9 @@ impl Default for Carriage {
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Place {
-    /// True when the tree lives on this machine.
-    pub fn is_local(&self) -> bool {
-        matches!(self, Place::Local)
+    /// True when no other machine is needed to get there.
+    pub fn is_here(&self) -> bool {
+        matches!(self, Place::Local | Place::Zero { .. } | Place::Null)
     }
 }
 
@@ -234,6 +249,8 @@ impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Place::Local => f.write_str("this machine"),
+            Place::Zero { bytes } => write!(f, "zero:{bytes}"),
+            Place::Null => f.write_str("null:"),
             Place::Ssh { user: Some(user), host, .. } => write!(f, "{user}@{host}"),
             Place::Ssh { user: None, host, .. } => f.write_str(host),
             Place::Haul { host, port } => write!(f, "haul://{host}:{port}"),

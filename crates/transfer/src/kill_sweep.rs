@@ -23,9 +23,9 @@ use crate::convert;
 use crate::coordinate;
 use crate::far::PING_EVERY;
 use crate::job::Job;
-use crate::receiver::{self, ReceiverJob};
+use crate::receiver::{self, ReceiverJob, Target};
 use crate::scenarios::{Bench, files, is_part, run_here};
-use crate::sender::{self, SenderJob};
+use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, NoKeeper};
 use crate::watch::Watch;
 
@@ -98,13 +98,13 @@ fn run_side(killed_side: Killed, job: &Job, control: UnixStream, lanes: Vec<Unix
     let mut aside = |message| Err(session::unexpected(&message));
     match killed_side {
         Killed::Sender => {
-            let sources = coordinate::source_paths(job);
+            let sources = Sources::Paths(coordinate::source_paths(job));
             let (confine, expand_globs, remembers) = (None, false, false);
             let job = SenderJob { sources, confine, expand_globs, remembers, selection, carriage };
             sender::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)
         }
         Killed::Receiver | Killed::Both => {
-            let target = job.target.path.clone();
+            let target = Target::Path(job.target.path.clone());
             let (confine, asked_for, checkpoint_bytes) = (None, None, CHECKPOINT_BYTES);
             let job = ReceiverJob { target, confine, asked_for, selection, carriage, checkpoint_bytes };
             receiver::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)

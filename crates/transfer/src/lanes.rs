@@ -44,6 +44,8 @@ const DIALLING_AT_ONCE: u16 = 32;
 /// ssh sessions opened at the same time: sshd begins to refuse at ten that are not logged in yet (MaxStartups).
 const SSH_AT_ONCE: u16 = 3;
 
+const CIPHER_REASON: &str = "what both processors do well, or asked for";
+
 /// What the lanes of a session have in common.
 #[derive(Clone)]
 pub(crate) struct LaneTerms {
@@ -177,6 +179,9 @@ pub(crate) fn greet(
     let hello = Hello::Lane(LaneHello { session: terms.session, lane });
     let said = stream.write_all(&hello.encode()).and_then(|()| stream.flush());
     said.map_err(|cause| NetError::Io { what: "cannot greet", cause })?;
+    if terms.carriage.clear {
+        return stream.into_clear().map_err(|cause| NetError::Io { what: "cannot go on in the clear", cause });
+    }
     Ok(stream)
 }
 
@@ -408,7 +413,9 @@ impl LanePlan {
 
     fn record_cipher(&self, name: &'static str) {
         *session::lock(&self.record.cipher) = name.to_owned();
-        self.tell_chose("cipher", name.to_owned(), "what both processors do well, or asked for");
+        let clear = self.terms.carriage.clear;
+        let reason = if clear { "asked for: everybody on the way can read the data" } else { CIPHER_REASON };
+        self.tell_chose("cipher", name.to_owned(), reason);
     }
 
     fn tell_path(&self, path: &str, reason: &str) {

@@ -8,6 +8,9 @@
 //!   sender       walk, read, hash, send              receiver   decide, verify, write, settle
 //!   channel      the control channel and the one queue of events of each session
 //!   probe        what the path carries, both ways; without files
+//!   pump         how the bytes of a file cross this host: sendfile, splice, io_uring, direct, copy
+//!   record       a stream that should not be held up, into a file
+//!   bench        how fast each of those ways is, on this host alone
 //!   tune         what this host should be set to for a path; apart from any job
 //!   own_files    where keys and what is remembered are kept, and how
 //!   watch        what happens -> events, report
@@ -19,7 +22,10 @@
 mod agent;
 #[cfg(test)]
 mod bad_disk;
+pub mod bench;
 mod channel;
+#[cfg(test)]
+mod clear_lanes;
 mod convert;
 mod coordinate;
 mod desk;
@@ -38,7 +44,9 @@ mod lanes;
 pub mod manifest_file;
 mod own_files;
 pub mod probe;
+pub mod pump;
 mod receiver;
+pub mod record;
 mod relay;
 mod remote;
 #[cfg(test)]

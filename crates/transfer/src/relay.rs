@@ -424,7 +424,7 @@ impl Route {
         side.outbox.send(Control::Admit { key: identity.public().0 });
         let desk = Arc::new(Desk::default());
         let door = agent::open_door(identity, &desk, job.carriage.port_range);
-        let expecting = desk.expect(self.id, view.key, events.sender(), convert::wanted(&carriage));
+        let expecting = desk.expect(self.id, view.key, events.sender(), convert::wanted(&carriage), false);
         let terms = crate::lanes::LaneTerms {
             session: self.id,
             identity: Arc::clone(identity),

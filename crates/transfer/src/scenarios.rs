@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use haul_net::Stream;
+use haul_net::{Identity, Stream};
 use proptest::prelude::*;
 
 use crate::event::{Event, Observer, Report};
 use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
+use crate::pump::SendRoute;
 use crate::receiver::CHECKPOINT_BYTES;
 use crate::watch::Watch;
 use crate::{Error, Fault, coordinate};
@@ -207,6 +208,133 @@ pub(crate) fn files(root: &Path) -> Vec<(PathBuf, String)> {
     }
     found.sort();
     found
+}
+
+/// A whole job as the command line starts one.
+fn run(source: Endpoint, target: Endpoint, change: impl FnOnce(&mut Job)) -> Result<Report, Error> {
+    let selection = Selection::default();
+    let mut job = Job {
+        sources: vec![source],
+        target,
+        selection,
+        carriage: Carriage { timeout: Duration::from_secs(20), ..Carriage::default() },
+        ssh: SshOptions::default(),
+    };
+    change(&mut job);
+    crate::run(&job, Arc::new(Witness::default()))
+}
+
+fn made_up(place: Place) -> Endpoint {
+    Endpoint { place, path: Vec::new() }
+}
+
+const ZEROS: u64 = 21_000_001;
+
+/// Copies by a route over these lanes; returns how the report and the events tell it.
+fn copied_by(route: SendRoute, bench: &Bench, lanes: Vec<(Stream, Stream)>) -> (Report, Vec<Event>) {
+    let mut job = bench.job();
+    job.carriage.route = Some(route);
+    let witness = Arc::new(Witness::default());
+    let watch = Arc::new(Watch::new(Arc::clone(&witness) as Arc<dyn Observer>));
+    let ends = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES).unwrap();
+    let report = watch.report(&ends, Default::default(), false).unwrap();
+    let events = witness.events.lock().unwrap().clone();
+    (report, events)
+}
+
+fn warnings(events: &[Event]) -> Vec<&str> {
+    fn text(event: &Event) -> Option<&str> {
+        match event {
+            Event::Warning { text } => Some(text),
+            _ => None,
+        }
+    }
+    events.iter().filter_map(text).collect()
+}
+
+#[test]
+fn every_route_copies_the_same_tree_and_finds_the_flipped_bit() {
+    for (route, name) in SendRoute::ALL {
+        let bench = Bench::with_tree();
+        let lanes = vec![Lane::Flip(300_000).pair(), Lane::Good.pair()];
+        let (report, events) = copied_by(route, &bench, lanes);
+        bench.assert_equal();
+        assert_eq!((report.files_moved, report.failed, report.unverified), (201, 0, 0), "{name}");
+        let reason = "asked for".to_owned();
+        assert!(events.contains(&Event::Chose { what: "route", choice: name.into(), reason }), "{name}: {events:?}");
+        if !warnings(&events).is_empty() {
+            eprintln!("{name} is refused here: {:?}", warnings(&events));
+        }
+    }
+}
+
+#[test]
+fn a_route_that_tls_refuses_is_dropped_once_for_all_lanes_and_the_copy_goes_on() {
+    let bench = Bench::with_tree();
+    let (_, events) = copied_by(SendRoute::Sendfile, &bench, (0..3).map(|_| encrypted()).collect());
+    bench.assert_equal();
+    let warnings = warnings(&events);
+    assert!(warnings.len() == 1 && warnings[0].contains("sendfile") && warnings[0].contains("copy"), "{warnings:?}");
+}
+
+/// A lane as between two machines.
+fn encrypted() -> (Stream, Stream) {
+    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let (here, there) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let ciphers = [haul_net::Cipher::Aes128Gcm];
+    let server = std::thread::spawn(move || haul_net::server(far, &there, |_| true, &[haul_net::Cipher::Aes128Gcm]));
+    let near = haul_net::client(near, &here, |_| true, &ciphers).unwrap().0;
+    (near, server.join().unwrap().unwrap().0)
+}
+
+#[test]
+fn zeros_become_a_file_that_holds_them() {
+    let bench = Bench::new();
+    let report = run(made_up(Place::Zero { bytes: ZEROS }), bench.job().target, |_| {}).unwrap();
+    let got = std::fs::read(bench.to().join("zero")).unwrap();
+    assert!(got.len() as u64 == ZEROS && got.iter().all(|byte| *byte == 0));
+    assert_eq!((report.files_moved, report.bytes_moved), (1, ZEROS), "they travel; they are not only told");
+}
+
+#[test]
+fn a_tree_that_goes_nowhere_is_verified_whole_and_nothing_is_made() {
+    let bench = Bench::with_tree();
+    let before = files(&bench.root);
+    let report = run(bench.job().sources.remove(0), made_up(Place::Null), |_| {}).unwrap();
+    assert_eq!((report.files_moved, report.failed), (201, 0));
+    let all = run(bench.job().sources.remove(0), bench.job().target, |_| {}).unwrap();
+    assert_eq!(report.root_blake3, all.root_blake3, "every byte was hashed as in a real copy");
+    std::fs::remove_dir_all(bench.to()).unwrap();
+    assert_eq!(files(&bench.root), before);
+}
+
+#[test]
+fn zeros_go_nowhere_and_a_bit_that_flips_is_still_found() {
+    let job = Job {
+        sources: vec![made_up(Place::Zero { bytes: ZEROS })],
+        target: made_up(Place::Null),
+        ..Bench::new().job()
+    };
+    let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
+    let lanes = vec![Lane::Flip(300_000).pair(), Lane::Good.pair()];
+    let ends = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES).unwrap();
+    let report = watch.report(&ends, Default::default(), false).unwrap();
+    assert_eq!((report.files_moved, report.failed, report.bytes_moved), (1, 0, ZEROS));
+    assert!(ends.receiver.arrived_bytes > ZEROS, "the spoilt chunk came twice");
+}
+
+#[test]
+fn what_is_made_up_stands_on_its_own_side_only() {
+    let bench = Bench::new();
+    let refused = |source, target, change: fn(&mut Job)| {
+        let error = run(source, target, change).unwrap_err();
+        assert!(error.fault == Fault::Usage && error.hint.is_some(), "{error:?}");
+    };
+    let zero = || made_up(Place::Zero { bytes: 1 });
+    refused(made_up(Place::Null), bench.job().target, |_| {});
+    refused(bench.job().target, zero(), |_| {});
+    refused(zero(), made_up(Place::Null), |job| job.selection.delete = true);
+    refused(zero(), made_up(Place::Null), |job| job.sources.push(made_up(Place::Zero { bytes: 2 })));
 }
 
 #[test]

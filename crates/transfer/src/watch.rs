@@ -375,7 +375,7 @@ fn tally_error(fault: TallyFault) -> Error {
 
 /// The names of choices are ours; a peer's other words are not passed on.
 fn chosen(what: &str) -> &'static str {
-    ["lanes", "cipher", "congestion control", "lane path", "chunk size"]
+    ["lanes", "cipher", "congestion control", "lane path", "chunk size", "route"]
         .into_iter()
         .find(|known| *known == what)
         .unwrap_or("other")

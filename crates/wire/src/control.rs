@@ -233,6 +233,8 @@ pub struct Carriage {
     pub rate_bytes_per_s: Option<u64>,
     /// Acceptable TLS ciphers, best first: 1 AES-128-GCM, 2 AES-256-GCM, 3 ChaCha20-Poly1305.
     pub ciphers: Vec<u8>,
+    /// Lanes become clear after their hello: what they carry is authenticated and verified, but everybody can read it.
+    pub clear: bool,
     /// Compress on the wire.
     pub compress: bool,
     /// Silence after which the peer is taken for dead, in milliseconds.
@@ -243,6 +245,9 @@ pub struct Carriage {
     pub window_bytes: Option<u64>,
     /// Number of lanes, when the user says so.
     pub lanes: Option<u16>,
+    /// How the sender gets bytes from a file into a connection, when the user says so: 1 splice, 2 sendfile, 3 splice by io_uring,
+    /// 4 mmap, 5 copy, 6 copy by io_uring. A number that is unknown is as none.
+    pub route: Option<u8>,
     /// What an earlier job found of this path, in this direction.
     pub path: Option<KnownPath>,
     /// Processors of the smaller of the two hosts, as the initiator knows them; 0: it does not.

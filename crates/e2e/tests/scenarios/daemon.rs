@@ -109,6 +109,27 @@ fn a_key_that_may_only_read_cannot_write() {
 }
 
 #[test]
+fn lanes_in_the_clear_are_for_keys_that_may_have_them() {
+    needs!(Namespaces, Haul);
+    let file = |daemon: &Daemon| {
+        let file = daemon.lab.data("home").join("file");
+        plant::file(&file, 20 << 20, 5);
+        file
+    };
+    let strict = Daemon::start("rw");
+    let refused = strict.cp().args(["--cipher", "none"]).arg(file(&strict)).arg(strict.url("file")).run();
+    refused.expect(code::AUTHENTICATION).says(&["encrypts all data connections"]);
+    assert!(names_below(&strict.offered).is_empty());
+    let lenient = Daemon::start("rw clear");
+    let planted = file(&lenient);
+    let run = lenient.cp().args(["--cipher", "none"]).arg(&planted).arg(lenient.url("file")).run().expect(code::OK);
+    assert_same(&planted, &lenient.offered.join("file"), Facets::PLAIN);
+    assert_eq!(run.report()["cipher"], "none (clear, authenticated)", "{run}");
+    let run = lenient.cp().arg(&planted).arg(lenient.url("again")).run().expect(code::OK);
+    assert!(run.report()["cipher"] != "none (clear, authenticated)", "the word alone makes nothing clear\n{run}");
+}
+
+#[test]
 fn a_key_sees_only_its_directory() {
     needs!(Namespaces, Haul);
     let daemon = Daemon::start("rw");

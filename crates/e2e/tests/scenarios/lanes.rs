@@ -186,6 +186,29 @@ fn every_cipher_carries_the_data() {
 }
 
 #[test]
+fn lanes_in_the_clear_carry_the_data_whoever_dials_and_through_ssh() {
+    needs!(Nftables, Haul);
+    Lanes::new().go(&["--cipher", "none", "--lanes", "3"], "direct");
+    Lanes::new().go(&["--cipher", "none", "--lanes-over-ssh"], "ssh");
+    let lanes = Lanes::new();
+    lanes.lab.alpha().close_ports_but(&[lanes.ssh_port()], Manner::Reject);
+    lanes.go(&["--cipher", "none"], "direct, reversed");
+    let run = Lanes::new().push(&["--cipher", "none"]).run().expect(code::OK);
+    assert_eq!(run.report()["cipher"], "none (clear, authenticated)", "{run}");
+}
+
+#[test]
+fn zeros_are_sent_and_what_goes_nowhere_is_verified_without_a_disk() {
+    needs!(Namespaces, Haul);
+    let lanes = Lanes::new();
+    let there = lanes.lab.data("alpha").join("zeros");
+    let run = lanes.lab.cp().arg("zero:50M").arg(at("alpha", &there)).run().expect(code::OK);
+    assert_eq!(std::fs::read(&there).expect("it is there"), vec![0; 50 << 20], "{run}");
+    let run = lanes.lab.cp().arg(at("alpha", &there)).arg("null:").run().expect(code::OK);
+    assert_eq!((run.count("bytes_moved"), run.count("files_moved")), (50 << 20, 1), "{run}");
+}
+
+#[test]
 fn compression_and_rates_are_honoured() {
     needs!(Namespaces, Haul);
     let lanes = Lanes::new();

@@ -9,13 +9,18 @@ use crate::far::{self, Grant, Ports};
 
 /// A far side that was given its role.
 fn far_side() -> Peer {
+    far_side_asked(carriage(20_000))
+}
+
+/// A far side that was given its role, to be carried out like this.
+fn far_side_asked(carriage: wire::Carriage) -> Peer {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().to_owned().into_os_string().into_encoded_bytes();
     let (ours, theirs) = Stream::plain_pair().unwrap();
     let (lane, _) = Stream::plain_pair().unwrap();
     let end = std::thread::spawn(move || {
         let identity = Arc::new(Identity::generate().unwrap());
-        let grant = Grant { root: Some(dir.path().to_owned()), read_only: false };
+        let grant = Grant { root: Some(dir.path().to_owned()), read_only: false, clear: false };
         far::serve_control(theirs, &identity, &Arc::new(Desk::default()), Ports::default(), &grant, None)
     });
     let (mut input, control) = ours.split();
@@ -31,13 +36,7 @@ fn far_side() -> Peer {
     peer.hears(|message| matches!(message, Control::AgentHello(_)).then_some(()));
     let selection = wire::Selection { make_target: true, ..wire::Selection::default() };
     let role = Role::Receiver { target };
-    peer.says(&Control::Start(Start {
-        session: [3; 16],
-        peer_key: [4; 32],
-        role,
-        selection,
-        carriage: carriage(20_000),
-    }));
+    peer.says(&Control::Start(Start { session: [3; 16], peer_key: [4; 32], role, selection, carriage }));
     peer
 }
 
@@ -59,4 +58,12 @@ fn a_far_side_does_not_admit_keys_without_end() {
         peer.says(&Control::Admit { key: [key; 32] });
     }
     peer.broke_the_protocol("unexpected message Admit");
+}
+
+#[test]
+fn lanes_in_the_clear_are_refused_to_whom_they_are_not_granted() {
+    let peer = far_side_asked(wire::Carriage { clear: true, ..carriage(20_000) });
+    let error = peer.ended().unwrap_err();
+    assert_eq!(error.fault, Fault::Authentication, "{error:?}");
+    assert!(error.hint.unwrap().contains("`clear`"));
 }

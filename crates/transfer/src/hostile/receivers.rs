@@ -1,6 +1,9 @@
 //! A real sender, and receivers that would harm it.
 
+use std::io::Read as _;
+
 use haul_wire::control::{Answer, ChunkRange, FailureKind, Outcome, Receipt, ReceiverSummary, SenderSummary, Wanted};
+use haul_wire::lane::{BLOCK_HEADER_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::MIN_CHUNK_BYTES;
 
 use super::*;
@@ -18,7 +21,7 @@ const CHUNKS: u32 = 3;
 /// A directory with a large and a small file that a sender offers.
 struct Source {
     /// Goes with the test.
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     peer: Peer,
 }
 
@@ -29,6 +32,10 @@ impl Source {
     }
 
     fn with_limit(timeout_ms: u32) -> Self {
+        Self::of(carriage(timeout_ms))
+    }
+
+    fn of(carriage: wire::Carriage) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let size = usize::try_from(MIN_CHUNK_BYTES).unwrap() * CHUNKS as usize;
         std::fs::write(dir.path().join("large"), vec![5; size]).unwrap();
@@ -37,17 +44,17 @@ impl Source {
         path.push(b'/');
         let job = SenderJob {
             remembers: false,
-            sources: vec![path],
+            sources: sender::Sources::Paths(vec![path]),
             confine: None,
             expand_globs: false,
             selection: wire::Selection::default(),
-            carriage: carriage(timeout_ms),
+            carriage,
         };
         let peer = Peer::facing(move |events, channel, watch| {
             sender::run(job, events, channel, watch, &mut NoKeeper, &mut aside).map(drop)
         });
         peer.hears(|message| matches!(message, Control::EndOfManifest).then_some(()));
-        Self { _dir: dir, peer }
+        Self { dir, peer }
     }
 
     fn answers(&mut self, index: u64, wanted: Wanted) {
@@ -152,6 +159,55 @@ fn a_chunk_that_is_wanted_again_and_again_is_given_up() {
     };
     assert_eq!((withdrawn.index, withdrawn.kind), (LARGE, FailureKind::Unverified));
     assert!(withdrawn.retry.is_none());
+}
+
+/// A header has promised a block that the file does not have any more; the lane carries other files all the same.
+#[test]
+fn a_file_that_is_cut_while_it_is_handed_on_is_withdrawn_and_the_lane_goes_on() {
+    // Sendfile, mmap, and the copy that reads whole blocks.
+    for route in [Some(2), Some(4), None] {
+        let mut source = Source::of(wire::Carriage { route, ..carriage(20_000) });
+        let left = usize::try_from(MIN_CHUNK_BYTES).unwrap() + 100_000;
+        std::fs::File::options()
+            .write(true)
+            .open(source.dir.path().join("large"))
+            .unwrap()
+            .set_len(left as u64)
+            .unwrap();
+        source.answers(LARGE, Wanted::Chunks(vec![ChunkRange { first: 1, count: 1 }]));
+        let withdrawn = source.peer.hears(|message| match message {
+            Control::Withdraw(withdrawn) => Some(withdrawn),
+            _ => None,
+        });
+        assert_eq!((withdrawn.index, withdrawn.kind), (LARGE, FailureKind::Changed), "{route:?}");
+        source.answers(SMALL, Wanted::All);
+        let (header, trailer, _) = next_unit(&mut source.peer.lane);
+        assert_eq!((header.index, header.chunk, trailer), (LARGE, 1, Trailer::Void), "{route:?}");
+        let (header, trailer, data) = next_unit(&mut source.peer.lane);
+        assert_eq!((header.index, data.as_slice()), (SMALL, &b"small"[..]), "{route:?}");
+        assert_eq!(trailer, Trailer::Complete(*blake3::hash(b"small").as_bytes()));
+    }
+}
+
+/// Reads one unit off a lane.
+fn next_unit(lane: &mut Stream) -> (UnitHeader, Trailer, Vec<u8>) {
+    let mut header = [0; UNIT_HEADER_BYTES];
+    lane.read_exact(&mut header).unwrap();
+    let mut data = Vec::new();
+    loop {
+        let mut word = [0; BLOCK_HEADER_BYTES];
+        lane.read_exact(&mut word).unwrap();
+        let block = BlockHeader::decode(word).unwrap();
+        if block == BlockHeader::LAST {
+            break;
+        }
+        let start = data.len();
+        data.resize(start + block.bytes as usize, 0);
+        lane.read_exact(&mut data[start..]).unwrap();
+    }
+    let mut trailer = [0; TRAILER_BYTES];
+    lane.read_exact(&mut trailer).unwrap();
+    (UnitHeader::decode(&header).unwrap(), Trailer::decode(&trailer).unwrap(), data)
 }
 
 #[test]

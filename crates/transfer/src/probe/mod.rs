@@ -108,7 +108,7 @@ pub struct Way {
 /// Probes the path to a host and back.
 pub fn run(request: &Request, observer: Arc<dyn Observer>) -> Result<Found, Error> {
     let time_ms = u32::try_from(request.time.as_millis()).ok().filter(|ms| (1..=MAX_PROBE_MS).contains(ms));
-    let Some(time_ms) = time_ms.filter(|_| !request.place.is_local()) else {
+    let Some(time_ms) = time_ms.filter(|_| !request.place.is_here()) else {
         return Err(Error::new(Fault::Usage, "a probe needs another host and 1 ms to 60 s"));
     };
     let _ = haul_sys::process::raise_open_file_limit();
@@ -165,7 +165,7 @@ fn over_lanes(
     let port = door.as_ref().map(haul_net::listen::Door::port);
     let carriage = wire::Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let lanes = coordinate::lane_terms(&remote, job, id, &identity, &carriage, None);
-    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage));
+    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage), false);
     let (to_plan, mut aside) = coordinate::dial_answers();
     let mut keeper = coordinate::lane_plan(&remote, job, lanes, port, to_plan, record, watch).start();
     let Remote { channel, events, .. } = remote;

@@ -65,6 +65,10 @@ impl Decider {
             self.check_order(&item)?;
         }
         let index = self.shared.open_item(&item)?;
+        if self.shared.lets_go() {
+            self.let_go(index, item, is_retry);
+            return Ok(());
+        }
         let item = Arc::new(item);
         let path = self.shared.target_path(&item);
         let fresh = !is_retry && self.enter_name(&item);
@@ -85,6 +89,18 @@ impl Decider {
             ItemKind::Skipped { .. } | ItemKind::Failed { .. } => self.shared.settle(index, OutcomeKind::Nothing),
         }
         Ok(())
+    }
+
+    /// Files are sent and verified; of all else nothing is left to do.
+    fn let_go(&self, index: u64, item: Item, is_retry: bool) {
+        let shared = &self.shared;
+        let ItemKind::File { identity, .. } = item.kind else { return shared.settle(index, OutcomeKind::Nothing) };
+        if shared.job.selection.dry_run {
+            return shared.settle(index, OutcomeKind::WouldCopy);
+        }
+        let path = shared.target_path(&item);
+        shared.expect(Arc::new(Incoming::new(index, Arc::new(item), path, identity, false, is_retry)));
+        shared.outbox.answer(Answer { index, wanted: Wanted::All });
     }
 
     /// When all is settled: what [`Shared::sweep`] does at the ends of directories, for files outside of them.
@@ -211,7 +227,7 @@ impl Decider {
     ) {
         let shared = &self.shared;
         if !ChunkLayout::of(identity.size).is_whole() && !shared.job.selection.dry_run {
-            shared.tree.remove_left_journal(&path);
+            shared.tree().remove_left_journal(&path);
         }
         if hash.is_some() || !shared.job.selection.hash_kept || shared.job.selection.dry_run {
             return shared.settle(index, kept.outcome(hash));
@@ -231,7 +247,7 @@ impl Decider {
     ) {
         let shared = &self.shared;
         if !shared.job.selection.dry_run
-            && let Err(error) = shared.tree.set_metadata(&path, &shared.metadata(item))
+            && let Err(error) = shared.tree().set_metadata(&path, &shared.metadata(item))
         {
             return shared.fail_item(index, &error);
         }
@@ -254,7 +270,7 @@ impl Decider {
         let mut incoming = Incoming::new(index, Arc::clone(item), path, identity, selection.inplace, is_retry);
         let mut wanted = Wanted::All;
         if !incoming.layout.is_whole() && !selection.no_resume {
-            match shared.tree.resume_part(&incoming.path, selection.inplace) {
+            match shared.tree().resume_part(&incoming.path, selection.inplace) {
                 Ok(Some((part, journal))) => {
                     if incoming.resume(part, &journal) {
                         wanted = Wanted::Chunks(incoming.missing());
@@ -277,7 +293,7 @@ impl Decider {
         let made = if shared.job.selection.dry_run {
             self.stat(path, parent_fresh).map(|stat| stat.is_none())
         } else {
-            shared.tree.make_dir(path)
+            shared.tree().make_dir(path)
         };
         let names = shared.job.selection.delete.then(HashSet::new);
         let fresh = matches!(made, Ok(true));
@@ -325,7 +341,7 @@ impl Decider {
             };
             return shared.settle(index, result);
         }
-        match shared.tree.make_symlink(path, target, &shared.metadata(item)) {
+        match shared.tree().make_symlink(path, target, &shared.metadata(item)) {
             Ok(true) => {
                 shared.name_changed(path);
                 shared.settle(index, OutcomeKind::Made);
@@ -336,11 +352,11 @@ impl Decider {
     }
 
     fn stat(&self, path: &[u8], fresh: bool) -> Result<Option<Stat>, StoreError> {
-        if fresh { Ok(None) } else { self.shared.tree.stat(path) }
+        if fresh { Ok(None) } else { self.shared.tree().stat(path) }
     }
 
     fn hash(&self, path: &[u8], size: u64) -> Option<[u8; 32]> {
-        let file = self.shared.tree.open_file(path).ok()?;
+        let file = self.shared.tree().open_file(path).ok()?;
         crate::hash::whole_file(&file, size).ok()
     }
 }

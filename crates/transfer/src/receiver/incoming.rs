@@ -15,6 +15,8 @@ use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::session;
 
+use super::claim::Claims;
+
 /// And time: on a slow path a checkpoint comes sooner. Files that take less never have a journal.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
@@ -35,6 +37,8 @@ pub(super) struct Incoming {
     whole: Mutex<Whole>,
     /// How often data of it did not verify.
     spoilt: AtomicU32,
+    /// Which lane writes which chunk.
+    pub(super) claims: Claims,
 }
 
 /// A file that travels whole. When its lane dies it comes once more over another, maybe before the end of the first was
@@ -117,6 +121,7 @@ impl Incoming {
             large,
             whole: Mutex::default(),
             spoilt: AtomicU32::new(0),
+            claims: Claims::default(),
         }
     }
 
@@ -135,6 +140,7 @@ impl Incoming {
             large: None,
             whole: Mutex::default(),
             spoilt: AtomicU32::new(0),
+            claims: Claims::default(),
         }
     }
 
@@ -200,6 +206,11 @@ impl Incoming {
         let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
         whole.part = Some(Arc::clone(&part));
         Ok(Some(part))
+    }
+
+    /// The file that a whole file is written to, where a lane has made it.
+    pub(super) fn whole_part_made(&self) -> Option<Arc<Part>> {
+        session::lock(&self.whole).part.clone()
     }
 
     /// A whole file verified. False when it had done so before; else `receipt` is told before anybody can learn of it.
@@ -274,6 +285,25 @@ impl Incoming {
                 }
             }
         }
+    }
+
+    /// Enters a proof of data that is let go; of what counts, `receipt` is told. Returns the file's BLAKE3 when it was the last one
+    /// missing.
+    pub(super) fn let_go(&self, verified: Verified, bytes: u64, receipt: impl FnOnce()) -> Option<Hash> {
+        if self.large().is_none() {
+            return self.claim_arrival(receipt).then_some(verified.hash());
+        }
+        // Without a file there is nothing to write down for a later run.
+        match self.record(verified, bytes, u64::MAX, receipt) {
+            Progressed::Complete => Some(self.file_hash()),
+            Progressed::Void | Progressed::Waiting | Progressed::Checkpoint => None,
+        }
+    }
+
+    /// The BLAKE3 of a large file that is complete.
+    fn file_hash(&self) -> Hash {
+        let large = session::lock(self.large().expect("only large files come in chunks"));
+        large.ledger.file_hash().expect("asked for only when complete")
     }
 
     /// Flushes the data, then enters into the journal what was verified before the flush began: the journal never claims

@@ -7,16 +7,19 @@
 use std::io;
 use std::sync::Arc;
 
-use haul_engine::integrity::{self, Hash, UnitHasher};
+use haul_engine::integrity::{self, Hash, LaneTags, Tag, UnitHasher};
 use haul_net::Stream;
 use haul_store::{Part, StoreError};
 use haul_wire::control::{Control, OutcomeKind, Receipt};
-use haul_wire::lane::{BlockHeader, Encoding, Trailer, UnitHeader, UnitKind};
+use haul_wire::lane::{
+    BlockHeader, Encoding, TAG_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES, UnitHeader, UnitKind,
+};
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::stopwatch::{Stopwatch, Waiting};
 use crate::zeros::ZEROS;
 
+use super::claim::Claimed;
 use super::incoming::{Incoming, Progressed};
 use super::input::Input;
 use super::settle;
@@ -24,8 +27,14 @@ use super::state::{Shared, Task};
 
 /// Takes units until the sender ends the lane (`Ok`), or the connection fails.
 pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
-    let mut lane =
-        Lane { input: Input::new(stream), shared, pending: Vec::new(), decompressor: None, watch: Stopwatch::start() };
+    let mut lane = Lane {
+        tags: stream.tag_keys().map(|keys| LaneTags::new(keys.receive)),
+        input: Input::new(stream),
+        shared,
+        pending: Vec::new(),
+        decompressor: None,
+        watch: Stopwatch::start(),
+    };
     let result = lane.run();
     // What arrived whole and verified is kept, whatever became of the connection.
     lane.publish_pending();
@@ -38,6 +47,8 @@ const MAX_PENDING: usize = 64;
 
 struct Lane<'a> {
     input: Input,
+    /// On a clear lane.
+    tags: Option<LaneTags>,
     shared: &'a Arc<Shared>,
     pending: Vec<(Arc<Incoming>, Arc<Part>, Hash)>,
     decompressor: Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
@@ -50,6 +61,8 @@ enum Sink {
     Chunk(Arc<Part>),
     /// A whole file; made at the first block unless all of it is in that block.
     Whole(Option<Arc<Part>>),
+    /// Verified and let go.
+    Null,
     /// Nobody wants it (any more).
     Nowhere,
 }
@@ -64,6 +77,8 @@ struct Arrival {
     end: u64,
     data_bytes: u64,
     punch: bool,
+    /// The right to write the chunk.
+    claim: Claimed,
     /// The first error of the target; the rest of the unit is drained.
     failed: Option<StoreError>,
 }
@@ -74,8 +89,7 @@ impl Lane<'_> {
             if !self.pending.is_empty() && (self.pending.len() >= MAX_PENDING || !self.input.has_input()) {
                 self.publish_pending();
             }
-            let header = self.input.array()?;
-            let header = UnitHeader::decode(&header).ok_or_else(|| broken("unknown unit"))?;
+            let header = self.header()?;
             self.watch.lap_next_unit(header.kind == UnitKind::End);
             match header.kind {
                 UnitKind::End => return Ok(()),
@@ -95,7 +109,7 @@ impl Lane<'_> {
             }
             self.block(block, &mut arrival)?;
         }
-        let trailer = Trailer::decode(&self.input.array()?).ok_or_else(|| broken("unknown trailer"))?;
+        let trailer = self.trailer()?;
         self.watch.lap(Waiting::Network);
         let finished = self.finish(arrival, trailer);
         // Starting the write-back waits while the queue of a slow disk is full.
@@ -109,7 +123,7 @@ impl Lane<'_> {
         if self.block_header()? != BlockHeader::LAST {
             return Err(broken("a hash with data"));
         }
-        let trailer = Trailer::decode(&self.input.array()?).ok_or_else(|| broken("unknown trailer"))?;
+        let trailer = self.trailer()?;
         if let (Some(result), Trailer::Complete(hash)) = (wanted, trailer) {
             self.shared.receipt(Receipt { index: header.index, chunk: header.chunk, data_bytes: 0 });
             self.shared.settle(header.index, result.with_hash(hash));
@@ -129,12 +143,16 @@ impl Lane<'_> {
             return Err(broken("wrong kind of unit"));
         }
         let mut failed = None;
+        // First: what the lane before did with the chunk is over then.
+        let claim = Claimed::take(&incoming, header.chunk);
         let sink = if !incoming.wants(header.chunk) {
             Sink::Nowhere
+        } else if self.shared.lets_go() {
+            Sink::Null
         } else if layout.is_whole() {
-            Sink::Whole(None)
+            Sink::Whole(incoming.whole_part_made())
         } else {
-            match incoming.part(&self.shared.tree) {
+            match incoming.part(self.shared.tree()) {
                 Ok(part) => part.map_or(Sink::Nowhere, Sink::Chunk),
                 Err(error) => {
                     failed = Some(error);
@@ -142,10 +160,11 @@ impl Lane<'_> {
                 }
             }
         };
-        let punch = incoming.inplace || incoming.is_stale();
+        // On a clear lane anything may have been written before it was found to be wrong, also where a hole belongs.
+        let punch = incoming.inplace || incoming.is_stale() || self.tags.is_some();
         let hasher = UnitHasher::new(&layout, header.chunk);
         let end = offset + length;
-        Ok(Some(Arrival { incoming, header, hasher, sink, offset, end, data_bytes: 0, punch, failed }))
+        Ok(Some(Arrival { incoming, header, hasher, sink, offset, end, data_bytes: 0, punch, claim, failed }))
     }
 
     fn block(&mut self, block: BlockHeader, arrival: &mut Arrival) -> io::Result<()> {
@@ -204,6 +223,14 @@ impl Lane<'_> {
         let receipt = Receipt { index: arrival.header.index, chunk, data_bytes: arrival.data_bytes };
         match arrival.sink {
             Sink::Nowhere => {}
+            Sink::Null => {
+                let incoming = arrival.incoming;
+                let tell = || self.shared.receipt(receipt);
+                let let_go = || incoming.let_go(verified, arrival.data_bytes, tell);
+                if let Some(blake3) = arrival.claim.while_held(let_go).flatten() {
+                    self.shared.settle(incoming.index, OutcomeKind::Copied { blake3 });
+                }
+            }
             Sink::Chunk(part) => {
                 let incoming = arrival.incoming;
                 if let Some((start, length)) = incoming.layout.range(chunk) {
@@ -211,7 +238,8 @@ impl Lane<'_> {
                 }
                 let checkpoint_bytes = self.shared.job.checkpoint_bytes;
                 let tell = || self.shared.receipt(receipt);
-                match incoming.record(verified, arrival.data_bytes, checkpoint_bytes, tell) {
+                let record = || incoming.record(verified, arrival.data_bytes, checkpoint_bytes, tell);
+                match arrival.claim.while_held(record).unwrap_or(Progressed::Void) {
                     Progressed::Waiting | Progressed::Void => {}
                     Progressed::Checkpoint => self.shared.queue(Task::Checkpoint(incoming)),
                     Progressed::Complete => self.shared.queue(Task::Publish(incoming)),
@@ -222,7 +250,7 @@ impl Lane<'_> {
                 let part = match part {
                     Some(part) => Ok(Some(part)),
                     // Empty, or one hole.
-                    None => incoming.whole_part(&self.shared.tree),
+                    None => incoming.whole_part(self.shared.tree()),
                 };
                 let sized = part.and_then(|part| {
                     let Some(part) = part else { return Ok(None) };
@@ -234,10 +262,14 @@ impl Lane<'_> {
                     Ok(Some(part))
                 });
                 match sized {
-                    // It was given up, or came a second time, after the end of its first lane: the first was in time.
+                    // It was given up, or came a second time, after the end of its first lane: the other is in time.
                     Ok(None) => {}
-                    Ok(_) if !incoming.claim_arrival(|| self.shared.receipt(receipt)) => {}
-                    Ok(Some(part)) => self.pending.push((incoming, part, verified.hash())),
+                    Ok(Some(part)) => {
+                        let arrived = || incoming.claim_arrival(|| self.shared.receipt(receipt));
+                        if arrival.claim.while_held(arrived) == Some(true) {
+                            self.pending.push((incoming, part, verified.hash()));
+                        }
+                    }
                     Err(error) => self.shared.fail(&incoming, &error),
                 }
             }
@@ -275,8 +307,7 @@ impl Lane<'_> {
         loop {
             let block = self.block_header()?;
             if block == BlockHeader::LAST {
-                let _: [u8; haul_wire::lane::TRAILER_BYTES] = self.input.array()?;
-                return Ok(());
+                return self.trailer().map(drop);
             }
             if block.encoding != Encoding::Zeros {
                 self.input.fill(block.bytes as usize)?;
@@ -284,6 +315,24 @@ impl Lane<'_> {
                 self.shared.add_arrived(u64::from(block.bytes));
             }
         }
+    }
+
+    /// What a clear lane says is believed only with its tag: nothing is written before.
+    fn header(&mut self) -> io::Result<UnitHeader> {
+        let header: [u8; UNIT_HEADER_BYTES] = self.input.array()?;
+        if let Some(tags) = &mut self.tags {
+            let tag = tags.header(&header);
+            prove(tag, &mut self.input)?;
+        }
+        UnitHeader::decode(&header).ok_or_else(|| broken("unknown unit"))
+    }
+
+    fn trailer(&mut self) -> io::Result<Trailer> {
+        let trailer: [u8; TRAILER_BYTES] = self.input.array()?;
+        if let Some(tags) = &self.tags {
+            prove(tags.trailer(&trailer), &mut self.input)?;
+        }
+        Trailer::decode(&trailer).ok_or_else(|| broken("unknown trailer"))
     }
 
     fn block_header(&mut self) -> io::Result<BlockHeader> {
@@ -303,30 +352,36 @@ impl Arrival {
         if self.failed.is_some() {
             return;
         }
-        let result = match &mut self.sink {
-            Sink::Nowhere => Ok(()),
-            Sink::Chunk(part) => part.write_at(data, self.offset),
-            Sink::Whole(Some(part)) => part.write_at(data, self.offset),
-            Sink::Whole(none) => match self.incoming.whole_part(&shared.tree) {
-                Ok(Some(part)) => none.insert(part).write_at(data, self.offset),
+        let (sink, incoming, offset) = (&mut self.sink, &self.incoming, self.offset);
+        let result = self.claim.while_held(|| match sink {
+            Sink::Null | Sink::Nowhere => Ok(()),
+            Sink::Chunk(part) => part.write_at(data, offset),
+            Sink::Whole(Some(part)) => part.write_at(data, offset),
+            Sink::Whole(none) => match incoming.whole_part(shared.tree()) {
+                Ok(Some(part)) => none.insert(part).write_at(data, offset),
                 Ok(None) => {
-                    self.sink = Sink::Nowhere;
+                    *sink = Sink::Nowhere;
                     Ok(())
                 }
                 Err(error) => Err(error),
             },
-        };
-        self.failed = result.err();
+        });
+        self.failed = result.and_then(Result::err);
     }
 
     fn punch_hole(&mut self, length: u64) {
-        let result = match &self.sink {
+        let result = self.claim.while_held(|| match &self.sink {
             Sink::Chunk(part) => part.punch(self.offset, length),
             Sink::Whole(Some(part)) => part.punch(self.offset, length),
-            Sink::Whole(None) | Sink::Nowhere => Ok(()),
-        };
-        self.failed = self.failed.take().or(result.err());
+            Sink::Whole(None) | Sink::Null | Sink::Nowhere => Ok(()),
+        });
+        self.failed = self.failed.take().or(result.and_then(Result::err));
     }
+}
+
+fn prove(expected: Tag, input: &mut Input) -> io::Result<()> {
+    let tag: [u8; TAG_BYTES] = input.array()?;
+    if expected.is(tag) { Ok(()) } else { Err(broken("it was changed on its way")) }
 }
 
 /// Bounded by the size of a block, whatever the compressed bytes claim.

@@ -7,6 +7,7 @@
 //!                   hard links, times of directories, deletions, parts that nobody will go on with
 //! ```
 
+mod claim;
 mod decide;
 mod incoming;
 mod input;
@@ -37,10 +38,17 @@ const BEGIN_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Data written since the last checkpoint that starts the next one: what a power cut costs of one file at most.
 pub(crate) const CHECKPOINT_BYTES: u64 = 256 << 20;
+/// Where a receiver puts what arrives.
+pub(crate) enum Target {
+    /// What this path means.
+    Path(Vec<u8>),
+    /// Files are verified and let go; nothing is made.
+    Nowhere,
+}
 
 /// What a receiver has to do.
 pub(crate) struct ReceiverJob {
-    pub(crate) target: Vec<u8>,
+    pub(crate) target: Target,
     /// The target lies beneath this directory (a daemon's client).
     pub(crate) confine: Option<PathBuf>,
     /// The first names that were asked for; a sender that brings others is refused. `None`: any.
@@ -168,6 +176,9 @@ fn open_target(
     watch: &Arc<Watch>,
     events: &Events,
 ) -> Result<Shared, Error> {
+    let Target::Path(path) = &job.target else {
+        return Shared::new(None, None, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender());
+    };
     let options = TargetOptions {
         confine: job.confine.clone(),
         home: std::env::var_os("HOME").map(PathBuf::from),
@@ -177,8 +188,8 @@ fn open_target(
         xattrs: job.selection.xattrs,
         acls: job.selection.acls,
     };
-    let (tree, rename_to) = TargetTree::open(&job.target, &options).map_err(|error| convert::store_error(&error))?;
-    Shared::new(tree, rename_to, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
+    let (tree, rename_to) = TargetTree::open(path, &options).map_err(|error| convert::store_error(&error))?;
+    Shared::new(Some(tree), rename_to, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
 }
 
 struct Session<'a> {

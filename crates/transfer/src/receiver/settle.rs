@@ -76,12 +76,12 @@ pub(super) fn keeping_directory_times<T>(
         return act();
     }
     let directory = super::state::parent(&incoming.path);
-    let before = shared.tree.stat(directory)?;
+    let before = shared.tree().stat(directory)?;
     let result = act()?;
     if let Some(stat) = before {
         let metadata =
             haul_store::Metadata { mode: None, mtime: Some(stat.mtime), owner: None, group: None, xattrs: None };
-        shared.tree.set_metadata(directory, &metadata)?;
+        shared.tree().set_metadata(directory, &metadata)?;
     }
     Ok(result)
 }
@@ -91,7 +91,7 @@ fn hard_link(shared: &Shared, index: u64, item: &Item, path: &[u8]) {
     if shared.job.selection.dry_run {
         return shared.settle(index, OutcomeKind::Made);
     }
-    match shared.tree.make_hard_link(path, first.as_bytes()) {
+    match shared.tree().make_hard_link(path, first.as_bytes()) {
         Ok(true) => {
             shared.name_changed(path);
             shared.settle(index, OutcomeKind::Made);
@@ -116,7 +116,7 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     }
     if dirty
         && shared.job.selection.flush
-        && let Err(error) = shared.tree.flush_dir(&end.path)
+        && let Err(error) = shared.tree().flush_dir(&end.path)
     {
         shared.failed_aside(&end.path, &error);
     }
@@ -144,7 +144,7 @@ fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
         shared.notice_in_time(Notice::Deleted { path });
     };
     let spare = |path: &[u8], is_dir: bool| !shared.filter.selects(path, is_dir) || stays();
-    for error in shared.tree.delete_extraneous(&end.path, &mut keep, &spare, dry_run, &mut deleted) {
+    for error in shared.tree().delete_extraneous(&end.path, &mut keep, &spare, dry_run, &mut deleted) {
         shared.failed_aside(&error.path.clone(), &error);
     }
     if beyond.get() > 0 {
@@ -157,13 +157,13 @@ fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
 }
 
 fn set_directory_metadata(shared: &Shared, path: &[u8], directory: &Item) -> Result<(), StoreError> {
-    let Some(stat) = shared.tree.stat(path)? else { return Ok(()) };
+    let Some(stat) = shared.tree().stat(path)? else { return Ok(()) };
     if !matches!(stat.kind, haul_store::Kind::Directory) {
         return Ok(());
     }
     let standing = convert::standing(&stat);
     if compare::metadata_differs(&directory.attributes, &standing, &shared.rules) {
-        shared.tree.set_metadata(path, &shared.metadata(directory))?;
+        shared.tree().set_metadata(path, &shared.metadata(directory))?;
     }
     Ok(())
 }

@@ -71,7 +71,8 @@ struct State {
 }
 
 pub(super) struct Shared {
-    pub(super) tree: TargetTree,
+    /// `None`: nothing is made, and what arrives is let go.
+    tree: Option<TargetTree>,
     pub(super) job: ReceiverJob,
     pub(super) rules: Rules,
     pub(super) filter: Filter,
@@ -93,7 +94,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        tree: TargetTree,
+        tree: Option<TargetTree>,
         rename_to: Option<Vec<u8>>,
         job: ReceiverJob,
         outbox: Arc<Outbox>,
@@ -131,6 +132,19 @@ impl Shared {
             deletions: AtomicU64::new(0),
             done: AtomicU64::new(0),
         })
+    }
+
+    /// Whether what arrives is verified and let go.
+    pub(super) fn lets_go(&self) -> bool {
+        self.tree.is_none()
+    }
+
+    /// Where files are made.
+    ///
+    /// # Panics
+    /// When what arrives is let go: then nobody has anything to make.
+    pub(super) fn tree(&self) -> &TargetTree {
+        self.tree.as_ref().expect("nothing is made where what arrives is let go")
     }
 
     /// Where an item goes: its path, or the new name of the single file.
@@ -280,7 +294,7 @@ impl Shared {
 
     /// Removes parts that nobody will go on with, unless this job makes none.
     pub(super) fn sweep(&self, sweep: impl FnOnce(&TargetTree) -> bool) -> bool {
-        !self.job.selection.dry_run && !self.job.selection.inplace && sweep(&self.tree)
+        !self.job.selection.dry_run && !self.job.selection.inplace && self.tree.as_ref().is_some_and(sweep)
     }
 
     /// A name changed in the root of the tree.
@@ -298,7 +312,7 @@ impl Shared {
         let dirty: Vec<Vec<u8>> = self.lock().dirty.drain().collect();
         if self.job.selection.flush {
             for directory in dirty {
-                self.tree.flush_dir(&directory).map_err(|error| convert::store_error(&error))?;
+                self.tree().flush_dir(&directory).map_err(|error| convert::store_error(&error))?;
             }
         }
         Ok(())
@@ -430,6 +444,7 @@ mod tests {
     use haul_wire::manifest::{Attributes, Identity, ItemKind};
 
     use super::*;
+    use crate::receiver::Target;
 
     #[test]
     fn a_receipt_that_comes_after_its_file_failed_on_another_lane_is_not_told() {
@@ -437,11 +452,12 @@ mod tests {
         let target = dir.path().as_os_str().as_encoded_bytes().to_vec();
         let (tree, _) = TargetTree::open(&target, &haul_store::TargetOptions::default()).unwrap();
         let (selection, carriage) = (Selection::default(), Carriage::default());
+        let target = Target::Path(target);
         let job = ReceiverJob { target, confine: None, asked_for: None, selection, carriage, checkpoint_bytes: 1 };
         let outbox = Arc::new(Outbox::default());
         let (events, _heard) = std::sync::mpsc::sync_channel(16);
         let watch = Arc::new(Watch::silent());
-        let shared = Shared::new(tree, None, job, Arc::clone(&outbox), watch, events).unwrap();
+        let shared = Shared::new(Some(tree), None, job, Arc::clone(&outbox), watch, events).unwrap();
         let identity = Identity { size: 3 << 20, mtime: Default::default(), ctime: Default::default(), inode: 1 };
         let kind = ItemKind::File { identity, sparse: false, blake3: None };
         let path = RelPath::new(b"file".to_vec()).unwrap();

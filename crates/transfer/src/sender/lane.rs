@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use haul_engine::integrity::UnitHasher;
+use haul_engine::integrity::{LaneTags, UnitHasher};
 use haul_engine::schedule::Unit;
 use haul_net::Stream;
 use haul_store::{SourceFile, StoreError};
@@ -17,6 +17,7 @@ use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, Encoding, Trailer, UnitHe
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::convert;
+use crate::pump::{SendError, SendFailed, SendPump};
 use crate::stopwatch::{Stopwatch, Waiting};
 use crate::zeros::ZEROS;
 
@@ -25,12 +26,14 @@ use super::state::{self, Shared, SourceItem};
 /// Carries units until the session is finished (`Ok`) or the connection fails.
 pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Result<()> {
     let mut lane = Lane {
+        tags: stream.tag_keys().map(|keys| LaneTags::new(keys.send)),
         stream,
         shared,
         buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
         start: 0,
         filled: 0,
         compressor: compressor(shared.job.carriage.compress)?,
+        pump: shared.pump(),
         watch: Stopwatch::start(),
     };
     let result = lane.run(number);
@@ -62,12 +65,16 @@ const WORTH_COMPRESSING: usize = 16;
 
 struct Lane<'a> {
     stream: Stream,
+    /// On a clear lane.
+    tags: Option<LaneTags>,
     shared: &'a Arc<Shared>,
     buffer: Box<[u8]>,
     /// What waits to be sent stands in `buffer[start..filled]`.
     start: usize,
     filled: usize,
     compressor: Option<(zstd::bulk::Compressor<'static>, Vec<u8>)>,
+    /// Moves the blocks past the buffer, by a route that was asked for.
+    pump: Option<SendPump>,
     watch: Stopwatch,
 }
 
@@ -114,7 +121,7 @@ impl Lane<'_> {
                 self.unit(unit, &file)?;
             }
         }
-        self.append(&UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 }.encode());
+        self.append_header(UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 });
         self.send()?;
         self.stream.finish_write()
     }
@@ -137,7 +144,7 @@ impl Lane<'_> {
             return self.hash_only(unit, file, &open);
         }
         let kind = if file.layout.is_whole() { UnitKind::Whole } else { UnitKind::Chunk };
-        self.append(&UnitHeader { kind, index: unit.index, chunk: unit.chunk }.encode());
+        self.append_header(UnitHeader { kind, index: unit.index, chunk: unit.chunk });
         let trailer = match self.blocks(unit, file, &open) {
             Ok(hash) => Trailer::Complete(hash),
             Err(Stop::Lane(error)) => return Err(error),
@@ -147,7 +154,7 @@ impl Lane<'_> {
             }
         };
         self.append(&BlockHeader::LAST.encode());
-        self.append(&trailer.encode());
+        self.append_trailer(trailer);
         if self.filled - self.start >= SEND_BYTES { self.send() } else { Ok(()) }
     }
 
@@ -157,9 +164,9 @@ impl Lane<'_> {
             Err(error) => return self.withdraw(file, error.to_string(), FailureKind::Io),
         };
         self.watch.lap(Waiting::Storage);
-        self.append(&UnitHeader { kind: UnitKind::Hash, index: unit.index, chunk: unit.chunk }.encode());
+        self.append_header(UnitHeader { kind: UnitKind::Hash, index: unit.index, chunk: unit.chunk });
         self.append(&BlockHeader::LAST.encode());
-        self.append(&Trailer::Complete(hash).encode());
+        self.append_trailer(Trailer::Complete(hash));
         if self.filled - self.start >= SEND_BYTES { self.send() } else { Ok(()) }
     }
 
@@ -174,7 +181,13 @@ impl Lane<'_> {
                 hasher.update(&ZEROS[..size]);
                 self.append(&block_header(size, Encoding::Zeros));
             } else {
-                self.data_block(open, offset, size, &mut hasher)?;
+                if self.shared.pace(size as u64) {
+                    self.watch.lap(Waiting::Rate);
+                }
+                match self.pump.take() {
+                    Some(pump) => self.routed_block(pump, open, offset, size, &mut hasher)?,
+                    None => self.data_block(open, offset, size, &mut hasher)?,
+                }
             }
             if self.filled - self.start >= SEND_BYTES {
                 self.send()?;
@@ -190,9 +203,6 @@ impl Lane<'_> {
 
     /// Reads one block straight into the buffer behind its header.
     fn data_block(&mut self, open: &SourceFile, offset: u64, size: usize, hasher: &mut UnitHasher) -> Result<(), Stop> {
-        if self.shared.pace(size as u64) {
-            self.watch.lap(Waiting::Rate);
-        }
         self.align_next_block();
         let at = self.filled + BLOCK_HEADER_BYTES;
         let data = &mut self.buffer[at..at + size];
@@ -211,6 +221,38 @@ impl Lane<'_> {
         self.buffer[self.filled..at].copy_from_slice(&block_header(wire_bytes, encoding));
         self.filled = at + wire_bytes;
         Ok(())
+    }
+
+    /// Sends one block past the buffer. Its header has said how long it is: should the file end before, zeros stand for the rest, and the
+    /// unit is void.
+    fn routed_block(
+        &mut self,
+        mut pump: SendPump,
+        open: &SourceFile,
+        offset: u64,
+        size: usize,
+        hasher: &mut UnitHasher,
+    ) -> Result<(), Stop> {
+        self.append(&block_header(size, Encoding::Plain));
+        self.send()?;
+        let mut tap = |bytes: &[u8]| hasher.update(bytes);
+        let sent = pump.send(&mut self.stream, open.as_fd(), offset, size as u64, true, Some(&mut tap));
+        self.shared.count_move();
+        self.watch.lap(Waiting::Network);
+        if self.shared.keeps_route() {
+            self.pump = Some(pump);
+        }
+        let Err(SendFailed { sent_bytes, why }) = sent else { return Ok(()) };
+        let why = match why {
+            SendError::Lane(error) => return Err(Stop::Lane(error)),
+            SendError::Ended => changed(),
+            SendError::Source(error) => {
+                Stop::Source(format!("cannot read at byte {}: {error}", offset + sent_bytes), FailureKind::Io)
+            }
+        };
+        let missing = size - usize::try_from(sent_bytes).expect("at most a block");
+        self.append(&ZEROS[..missing]);
+        Err(why)
     }
 
     /// Moves the little that waits so far that the data of the next block begins with a cache line.
@@ -233,6 +275,22 @@ impl Lane<'_> {
             self.shared.failure.set(error);
             lane_error
         })
+    }
+
+    fn append_header(&mut self, header: UnitHeader) {
+        let header = header.encode();
+        self.append(&header);
+        if let Some(tag) = self.tags.as_mut().map(|tags| tags.header(&header)) {
+            self.append(tag.bytes());
+        }
+    }
+
+    fn append_trailer(&mut self, trailer: Trailer) {
+        let trailer = trailer.encode();
+        self.append(&trailer);
+        if let Some(tag) = self.tags.as_ref().map(|tags| tags.trailer(&trailer)) {
+            self.append(tag.bytes());
+        }
     }
 
     fn append(&mut self, bytes: &[u8]) {

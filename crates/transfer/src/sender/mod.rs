@@ -20,6 +20,7 @@ use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSum
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
+use crate::pump::SendRoute;
 use crate::receiver::CHECKPOINT_BYTES;
 use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
 use crate::tuning::Tuning;
@@ -29,10 +30,17 @@ use state::Shared;
 /// A disk is read and flushed at least so fast: what the far side may take to compare or flush a file besides the usual limit. A
 /// checkpoint's 256 MiB are four minutes.
 const LEAST_STORAGE_BYTES_PER_S: u64 = 1 << 20;
+/// What a sender reads.
+pub(crate) enum Sources {
+    /// What stands at these paths.
+    Paths(Vec<Vec<u8>>),
+    /// One file of so many zeros.
+    Zeros(u64),
+}
 
 /// What a sender has to do.
 pub(crate) struct SenderJob {
-    pub(crate) sources: Vec<Vec<u8>>,
+    pub(crate) sources: Sources,
     /// All sources lie beneath this directory (a daemon's client).
     pub(crate) confine: Option<PathBuf>,
     /// Sources come from afar: wildcards are ours to expand.
@@ -75,6 +83,7 @@ struct Session<'a> {
     tuning: Tuning,
     /// The last count of [`Shared::moved`], and when it changed.
     moved: (u64, Instant),
+    route_told: bool,
 }
 
 impl<'a> Session<'a> {
@@ -88,7 +97,7 @@ impl<'a> Session<'a> {
         walk::start(Arc::clone(&shared), walk_options)
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
         let lanes = Lanes::new(events.sender(), Arc::clone(watch));
-        Ok(Self { shared, lanes, channel, watch, clock, tuning, moved: (0, Instant::now()) })
+        Ok(Self { shared, lanes, channel, watch, clock, tuning, moved: (0, Instant::now()), route_told: false })
     }
 
     fn until_summary(
@@ -116,6 +125,7 @@ impl<'a> Session<'a> {
                 SessionEvent::LaneUp(stream, lane) => {
                     let shared = Arc::clone(&self.shared);
                     self.tuning.lane_up(lane, stream.probe(), session::peer_of(&stream));
+                    self.tell_route(stream.cipher().is_some());
                     self.shared.rest(self.tuning.resting());
                     self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
                 }
@@ -135,6 +145,21 @@ impl<'a> Session<'a> {
                 SessionEvent::Wake => {}
             }
         }
+    }
+
+    /// Which way the bytes take through this host, once it is known what the lanes are.
+    fn tell_route(&mut self, encrypted: bool) {
+        if std::mem::replace(&mut self.route_told, true) {
+            return;
+        }
+        let asked = state::asked_route(&self.shared.job.carriage);
+        let (route, reason) = match (asked, encrypted) {
+            (Some(route), _) => (route, "asked for"),
+            (None, true) => (SendRoute::Copy, "TLS in user space sees every byte"),
+            (None, false) => (SendRoute::Copy, "every byte is read to hash it: not copying it then saves nothing"),
+        };
+        let (what, choice, reason) = ("route".to_owned(), route.name().to_owned(), reason.to_owned());
+        self.shared.notice(Notice::Chose { what, choice, reason });
     }
 
     /// Lets the lanes follow the path. More lanes are brought by whoever dials.
@@ -255,6 +280,12 @@ impl<'a> Session<'a> {
 }
 
 fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Arc<SourceSet>, Error> {
+    let paths = match &job.sources {
+        Sources::Paths(paths) => paths,
+        Sources::Zeros(bytes) => {
+            return SourceSet::zeros(*bytes).map(Arc::new).map_err(|error| convert::store_error(&error));
+        }
+    };
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let options = ResolveOptions {
         expand_globs: job.expand_globs,
@@ -262,7 +293,7 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Arc<Sour
         home,
         follow_links: job.selection.follow_links,
     };
-    let (sources, missing) = SourceSet::resolve_lossy(&job.sources, &options);
+    let (sources, missing) = SourceSet::resolve_lossy(paths, &options);
     if sources.is_empty() {
         return Err(match missing.first() {
             Some(error) => convert::store_error(error),

@@ -11,12 +11,14 @@ use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::{Retry, Scheduler, Unit};
 use haul_engine::window::Window;
 use haul_store::{SourceFile, SourceSet};
-use haul_wire::control::{ChunkRange, Control, FailureKind, LaneTime, Withdraw};
+use haul_wire::control::{Carriage, ChunkRange, Control, FailureKind, LaneTime, Notice, Withdraw};
+use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind, Packer};
 
 use crate::channel::Outbox;
 use crate::convert;
 use crate::error::{Error, Fault};
+use crate::pump::{Dropped, Routes, SendPump, SendRoute};
 use crate::session::{self, Failure};
 use crate::stopwatch;
 use crate::watch::Watch;
@@ -97,6 +99,9 @@ pub(super) struct Shared {
     time: Mutex<LaneTime>,
     /// Counts writes of lanes, receipts and outcomes.
     moved: AtomicU64,
+    /// The route that was asked for, and what is left of it. `None`: the lanes copy through their own buffers.
+    routes: Option<(SendRoute, Arc<Routes<SendRoute>>)>,
+    route_refused: AtomicBool,
 }
 
 /// Whole files that a lane takes at once, so that the lock is not taken for each.
@@ -105,6 +110,9 @@ const UNITS_AT_ONCE: usize = 16;
 impl Shared {
     pub(super) fn new(sources: Arc<SourceSet>, job: SenderJob, outbox: Arc<Outbox>, watch: Arc<Watch>) -> Self {
         let bucket = job.carriage.rate_bytes_per_s.map(|rate| Mutex::new(TokenBucket::new(rate, 0)));
+        // The lanes' own way to copy sends many small files at once.
+        let asked = asked_route(&job.carriage).filter(|route| *route != SendRoute::Copy);
+        let routes = asked.map(|route| (route, Arc::new(Routes::new(&[route], SendRoute::Copy))));
         let state = State {
             window: Window::default(),
             packer: Packer::default(),
@@ -127,7 +135,37 @@ impl Shared {
             started: Instant::now(),
             time: Mutex::default(),
             moved: AtomicU64::new(0),
+            routes,
+            route_refused: AtomicBool::new(false),
         }
+    }
+
+    /// What moves the blocks of one lane, where that is not the lane itself.
+    pub(super) fn pump(&self) -> Option<SendPump> {
+        let (_, routes) = self.routes.as_ref()?;
+        (routes.current() != SendRoute::Copy).then(|| SendPump::new(Arc::clone(routes), BLOCK_BYTES))
+    }
+
+    /// Whether the route that was asked for is still in use. When it was refused that is said, once.
+    pub(super) fn keeps_route(&self) -> bool {
+        let Some((asked, routes)) = &self.routes else { return false };
+        if routes.current() == *asked {
+            return true;
+        }
+        if !self.route_refused.swap(true, Ordering::Relaxed) {
+            for dropped in routes.dropped() {
+                let Dropped { route, instead, why } = dropped;
+                let text = format!("the route {route} cannot be used ({why}): {instead} is used instead");
+                self.notice(Notice::Warning { text: convert::bounded(text) });
+            }
+        }
+        false
+    }
+
+    /// Tells whoever watches, here and at the other end.
+    pub(super) fn notice(&self, notice: Notice) {
+        self.watch.on_notice(notice.clone());
+        self.outbox.send(Control::Notice(notice));
     }
 
     /// Something moved: a lane wrote, a receipt or an outcome came.
@@ -428,6 +466,11 @@ impl State {
         }
         open.file.as_ref().ok_or_else(|| broken("it asks for an item that has no data"))
     }
+}
+
+/// The route that was asked for. What is compressed can only be copied.
+pub(super) fn asked_route(carriage: &Carriage) -> Option<SendRoute> {
+    carriage.route.and_then(convert::route).filter(|_| !carriage.compress)
 }
 
 fn source_item(item: &Item, index: u64, source: u32, source_path: Vec<u8>, is_retry: bool) -> Option<Arc<SourceItem>> {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use haul_store::{Filter, Found, FoundEntry, WalkOptions, printable};
-use haul_wire::control::{self as wire, Control, Notice};
+use haul_wire::control::{self as wire, Notice};
 use haul_wire::manifest::{Attributes, Item, ItemKind};
 use haul_wire::path::RelPath;
 
@@ -108,9 +108,7 @@ fn aside(shared: &Shared, path: Vec<u8>, kind: ItemKind, attributes: Attributes)
 }
 
 fn tell_failed(shared: &Shared, path: Vec<u8>, why: String) {
-    let notice = Notice::Failed { path, why };
-    shared.watch.on_notice(notice.clone());
-    shared.outbox.send(Control::Notice(notice));
+    shared.notice(Notice::Failed { path, why });
 }
 
 fn hash_source(shared: &Shared, source: u32, path: &[u8], size: u64) -> Result<[u8; 32], String> {

@@ -1,0 +1,159 @@
+//! What can be typed after `haul bench`; letters as in iperf3.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use haul_transfer::bench::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, LANES_MAX};
+use haul_transfer::pump::{ReceiveRoute, SendRoute};
+
+use crate::rate;
+use crate::reach::whole;
+
+/// `haul bench`
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Bench {
+    /// What is sent: 'zero', 'memory' (noise, as much as --size), or a file
+    #[arg(long, value_name = "zero|memory|FILE", default_value = "zero", value_hint = ValueHint::FilePath)]
+    pub source: OsString,
+    /// Where it goes: 'discard', 'memory', or a directory, for a file without a name that is gone at the end
+    #[arg(long, value_name = "discard|memory|DIR", default_value = "discard", value_hint = ValueHint::DirPath)]
+    pub sink: OsString,
+    /// How it is sent: sendfile, splice, uring-splice, mmap, copy, uring-copy; without it what is cheapest
+    #[arg(long, value_name = "NAME", value_parser = send_route, conflicts_with = "zero_copy")]
+    pub route: Option<SendRoute>,
+    /// How it is received: splice, direct, copy; into nothing: discard, null, copy; without it what is cheapest
+    #[arg(long, value_name = "NAME", value_parser = receive_route)]
+    pub receive_route: Option<ReceiveRoute>,
+    /// The same as --route sendfile
+    #[arg(short = 'Z', long = "zerocopy")]
+    pub zero_copy: bool,
+    /// Bytes in one call: 4K to 64M
+    #[arg(short = 'l', long, value_name = "SIZE", default_value = "256K", value_parser = block)]
+    pub length: usize,
+    /// Where the next block is read: always at the same place, or behind the last one
+    #[arg(long, value_name = "WHERE", default_value = "moving")]
+    pub offset: WhichOffset,
+    /// Connections, each with a thread at either end: 1 to 256
+    #[arg(short = 'P', long = "lanes", visible_alias = "parallel", value_name = "N", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(LANES_MAX)))]
+    pub lanes: u16,
+    /// Cipher of the connections
+    #[arg(long, value_name = "NAME", default_value = "none")]
+    pub cipher: LaneCipher,
+    /// Hash each chunk at both ends (BLAKE3) and compare
+    #[arg(long)]
+    pub verify: bool,
+    /// End after so many seconds: 1 to 86400; 10 without -n
+    #[arg(short = 't', long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub time: Option<u32>,
+    /// End after so many bytes, such as 10G, rounded up to whole chunks of 4M
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = rate::parse_size, conflicts_with = "time")]
+    pub bytes: Option<u64>,
+    /// Seconds between two lines: 0.1 to 60
+    #[arg(short = 'i', long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    pub interval: f64,
+    /// The accepting end sends
+    #[arg(short = 'R', long)]
+    pub reverse: bool,
+    /// Congestion control; without it cubic or reno, as for a copy inside this host
+    #[arg(short = 'C', long = "cc", visible_alias = "congestion", value_name = "NAME")]
+    #[arg(value_parser = crate::reach::parse_congestion_control)]
+    pub cc: Option<String>,
+    /// Bind the sending threads to processor N, the receiving to M
+    #[arg(short = 'A', long, value_name = "N,M", value_parser = processors)]
+    pub affinity: Option<(usize, usize)>,
+    /// Of a source or sink in memory; a timed run to a disk goes round in a file of this size
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = rate::parse_size)]
+    pub size: u64,
+    /// Drop the source file from the page cache first
+    #[arg(long)]
+    pub cold: bool,
+    /// Measure only the disk below DIR: past the page cache, several blocks on their way (at most -n, or 1G, and -t, or 3 s, each way)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(conflicts_with_all = OF_A_RUN, conflicts_with_all = ["memory", "lanes"])]
+    pub disk: Option<PathBuf>,
+    /// Measure only copying from memory to memory, with -P threads (for -t, or 3 s)
+    #[arg(long, conflicts_with_all = OF_A_RUN, conflicts_with = "bytes")]
+    pub memory: bool,
+    /// One JSON object on standard output, as docs/json.md describes it
+    #[arg(short = 'J', long)]
+    pub json: bool,
+}
+
+/// `--offset`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhichOffset {
+    Fixed,
+    Moving,
+}
+
+/// `--cipher`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LaneCipher {
+    None,
+    #[value(name = "aes128-gcm")]
+    Aes128Gcm,
+    #[value(name = "aes256-gcm")]
+    Aes256Gcm,
+    #[value(name = "chacha20", alias = "chacha20-poly1305")]
+    Chacha20,
+}
+
+/// What means nothing where no bytes run from end to end.
+const OF_A_RUN: [&str; 15] = [
+    "source",
+    "sink",
+    "route",
+    "receive_route",
+    "zero_copy",
+    "length",
+    "offset",
+    "cipher",
+    "verify",
+    "interval",
+    "reverse",
+    "cc",
+    "affinity",
+    "size",
+    "cold",
+];
+
+const HELP: &str = "\
+Both ends are this host, over loopback, with the connections, ciphers and routes of a copy. A line each second is what was received;
+the end says what each side used of the processors for 10^9 bytes. What the path to another host carries is 'haul probe'.
+
+  haul bench                                          zeros to nowhere: the most this host can
+  haul bench --source FILE --sink DIR --verify        a file to a disk, hashed at both ends
+  haul bench --source FILE --route copy -A 0,1        read and write, each side on its own processor
+  haul bench --disk DIR; haul bench --memory          the limits beside which these figures stand";
+
+fn named<R: Copy>(all: &[(R, &'static str)], text: &str) -> Result<R, String> {
+    let found = all.iter().find(|(_, name)| *name == text).map(|(route, _)| *route);
+    found.ok_or_else(|| format!("one of {}", all.iter().map(|(_, name)| *name).collect::<Vec<_>>().join(", ")))
+}
+
+pub fn send_route(text: &str) -> Result<SendRoute, String> {
+    named(&SendRoute::ALL, text)
+}
+
+fn receive_route(text: &str) -> Result<ReceiveRoute, String> {
+    named(&ReceiveRoute::ALL, text)
+}
+
+fn block(text: &str) -> Result<usize, String> {
+    let bytes = usize::try_from(rate::parse_size(text)?).unwrap_or(usize::MAX);
+    if (BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&bytes) { Ok(bytes) } else { Err("from 4K to 64M".to_owned()) }
+}
+
+pub fn interval(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
+    seconds.ok_or_else(|| "seconds from 0.1 to 60".to_owned())
+}
+
+fn processors(text: &str) -> Result<(usize, usize), String> {
+    let number = |text: &str| whole(text).and_then(|n| usize::try_from(n).ok());
+    let pair = text.split_once(',').and_then(|(sender, receiver)| Some((number(sender)?, number(receiver)?)));
+    pair.ok_or_else(|| "two numbers of processors, such as 0,1".to_owned())
+}

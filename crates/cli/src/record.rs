@@ -1,0 +1,259 @@
+//! `haul record`: a stream into a file, and whether the disk kept up with it.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+use haul_transfer::bench::Interval;
+use haul_transfer::record::{
+    self, BUFFER_BYTES_MAX, BUFFER_BYTES_UNIT, BUFFERS_MAX, Input, Recorded, Request, Watcher,
+};
+use serde::Serialize;
+
+use crate::bench::text;
+use crate::figures::{bytes, counted, duration, rate as rate_text};
+use crate::json::{JsonLines, SCHEMA, seconds};
+use crate::printable::printable;
+use crate::{bench, failure, rate, signals};
+
+/// `haul record`
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub struct Record {
+    /// The file to record to; it must not be there yet
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Record the first TCP connection to this address instead of standard input; it is clear, and anybody's who gets there
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Reserve this much room first
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = rate::parse_size)]
+    pub reserve: u64,
+    /// End after so many bytes; without it, with the stream
+    #[arg(short = 'n', long, value_name = "SIZE", value_parser = rate::parse_size)]
+    pub bytes: Option<u64>,
+    /// Buffers between stream and disk: 2 to 1024
+    #[arg(long, value_name = "N", default_value = "64")]
+    #[arg(value_parser = clap::value_parser!(u16).range(2..=BUFFERS_MAX as i64))]
+    pub buffers: u16,
+    /// Size of each: a multiple of 64K up to 64M
+    #[arg(short = 'l', long, value_name = "SIZE", default_value = "4M", value_parser = buffer)]
+    pub length: usize,
+    /// Seconds between two lines: 0.1 to 60
+    #[arg(short = 'i', long, value_name = "SECONDS", default_value = "1", value_parser = bench::flags::interval)]
+    pub interval: f64,
+    /// One JSON object on standard output, as docs/json.md describes it
+    #[arg(short = 'J', long)]
+    pub json: bool,
+}
+
+const HELP: &str = "\
+The buffers are all that stands between the stream and the disk: 64 of 4 MiB carry 300 MB/s over 0.9 s in which the disk does nothing.
+When none is free the stream is held up: that is an overrun. Overruns are counted, and the exit status is then 23: the recording is whole if
+the stream could wait, and else it is not.
+
+  haul record --listen 10.0.0.1:5000 --reserve 100G scan.vdif
+  instrument | haul record -n 10G scan.vdif";
+
+fn buffer(text: &str) -> Result<usize, String> {
+    let bytes = usize::try_from(rate::parse_size(text)?).unwrap_or(usize::MAX);
+    let fits = bytes > 0 && bytes <= BUFFER_BYTES_MAX && bytes.is_multiple_of(BUFFER_BYTES_UNIT);
+    if fits { Ok(bytes) } else { Err("a multiple of 64K up to 64M".to_owned()) }
+}
+
+/// Records, and says how it went.
+pub fn run(typed: &Record) -> ExitCode {
+    let person = Person { interrupted: signals::watch(), lines: !typed.json };
+    match record::run(&request(typed), &person) {
+        Ok(recorded) => {
+            let said = if typed.json { object(&recorded) } else { summary(typed, &recorded) };
+            // Who closed the pipe has read enough.
+            let _ = std::io::stdout().lock().write_all(said.as_bytes());
+            status(&recorded)
+        }
+        Err(error) => {
+            if typed.json {
+                JsonLines::new(Box::new(std::io::stdout())).error(&error);
+            } else {
+                eprint!("{}", failure::text(&error));
+            }
+            ExitCode::from(failure::of_fault(error.fault).code)
+        }
+    }
+}
+
+fn request(typed: &Record) -> Request {
+    Request {
+        input: typed.listen.map_or(Input::Stdin, Input::Listen),
+        path: typed.file.clone(),
+        reserve_bytes: typed.reserve,
+        bytes: typed.bytes,
+        buffers: typed.buffers.into(),
+        buffer_bytes: typed.length,
+        interval: Duration::from_secs_f64(typed.interval),
+    }
+}
+
+/// A stream that is ended by a signal ends well: it may have no other end.
+fn status(recorded: &Recorded) -> ExitCode {
+    ExitCode::from(failure::of_recording(recorded.overruns).code)
+}
+
+fn summary(typed: &Record, recorded: &Recorded) -> String {
+    let mean = recorded.bytes as f64 / recorded.elapsed.as_secs_f64().max(1e-6);
+    let path = printable(typed.file.as_os_str().as_bytes());
+    let mut text = format!(
+        "\n{path}: {} in {} ({}), on the disk {} later, by the route {}\n",
+        bytes(recorded.bytes),
+        duration(recorded.elapsed),
+        rate_text(mean),
+        duration(recorded.flush),
+        recorded.route,
+    );
+    let size = bytes(recorded.buffer_bytes as u64);
+    let _ =
+        writeln!(text, "at most {} of {} buffers of {size} waited for the disk", recorded.high_water, recorded.buffers);
+    let overruns = counted(recorded.overruns, "overrun", "overruns");
+    let _ = match recorded.overruns {
+        0 => writeln!(text, "no overrun"),
+        _ => writeln!(text, "{overruns}: the stream was held up for {}", duration(recorded.held_up)),
+    };
+    text
+}
+
+fn object(recorded: &Recorded) -> String {
+    let line = Line {
+        event: "record",
+        schema: SCHEMA,
+        version: env!("CARGO_PKG_VERSION"),
+        bytes: recorded.bytes,
+        elapsed_s: seconds(recorded.elapsed),
+        flush_s: seconds(recorded.flush),
+        rate_bytes_per_s: (recorded.bytes as f64 / recorded.elapsed.as_secs_f64().max(1e-6)) as u64,
+        route: recorded.route,
+        buffers: recorded.buffers,
+        buffer_bytes: recorded.buffer_bytes,
+        high_water: recorded.high_water,
+        overruns: recorded.overruns,
+        held_up_s: seconds(recorded.held_up),
+        interrupted: recorded.interrupted,
+    };
+    let mut text = serde_json::to_string(&line).expect("plain numbers and words");
+    text.push('\n');
+    text
+}
+
+#[derive(Serialize)]
+struct Line {
+    event: &'static str,
+    schema: u32,
+    version: &'static str,
+    bytes: u64,
+    elapsed_s: f64,
+    flush_s: f64,
+    rate_bytes_per_s: u64,
+    route: &'static str,
+    buffers: usize,
+    buffer_bytes: usize,
+    high_water: usize,
+    overruns: u64,
+    held_up_s: f64,
+    interrupted: bool,
+}
+
+/// Who looks on.
+struct Person {
+    interrupted: Arc<AtomicBool>,
+    lines: bool,
+}
+
+impl Watcher for Person {
+    fn on_listening(&self, address: SocketAddr) {
+        if self.lines {
+            let _ = writeln!(std::io::stdout().lock(), "listening on {address}");
+        }
+    }
+
+    fn on_interval(&self, interval: &Interval) {
+        if self.lines {
+            let _ = std::io::stdout().lock().write_all(text::line(interval).as_bytes());
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::args::{Command, Typed};
+
+    fn typed(line: &[&str]) -> Result<Record, String> {
+        let args = ["haul", "record"].iter().chain(line).map(OsString::from);
+        let (typed, _) = Typed::parse_from(args).map_err(|error| error.to_string())?;
+        let Command::Record(record) = typed.command else { panic!("no recording") };
+        Ok(record)
+    }
+
+    fn recorded() -> Recorded {
+        Recorded {
+            bytes: 18_000_000_000,
+            elapsed: Duration::from_secs(60),
+            flush: Duration::from_millis(120),
+            route: "direct",
+            buffers: 64,
+            buffer_bytes: 4 << 20,
+            high_water: 17,
+            overruns: 2,
+            held_up: Duration::from_millis(1_500),
+            interrupted: false,
+        }
+    }
+
+    #[test]
+    fn what_is_typed_is_what_is_asked() {
+        let asked =
+            request(&typed(&["--listen", "[::1]:5000", "--reserve", "1G", "-n", "1M", "-l", "64K", "x"]).unwrap());
+        let input = Input::Listen("[::1]:5000".parse().unwrap());
+        assert_eq!((asked.input, asked.reserve_bytes, asked.bytes), (input, 1 << 30, Some(1 << 20)));
+        assert_eq!((asked.buffers, asked.buffer_bytes, asked.interval), (64, 64 << 10, Duration::from_secs(1)));
+        for bad in
+            [&["x", "--buffers", "1"][..], &["x", "-l", "5000"], &["x", "-l", "0"], &["x", "--listen", "5000"], &[]]
+        {
+            assert!(typed(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn overruns_are_said_and_are_no_success() {
+        let typed = typed(&["scan\x1b.vdif"]).unwrap();
+        let text = summary(&typed, &recorded());
+        assert!(text.contains("2 overruns: the stream was held up for 1.5") && !text.contains('\x1b'), "{text}");
+        assert!(text.contains("at most 17 of 64 buffers of 4.00 MiB"), "{text}");
+        assert_eq!(format!("{:?}", status(&recorded())), format!("{:?}", ExitCode::from(23)));
+        let well = Recorded { overruns: 0, ..recorded() };
+        assert_eq!(format!("{:?}", status(&well)), format!("{:?}", ExitCode::SUCCESS));
+        assert!(summary(&typed, &well).contains("no overrun"));
+    }
+
+    #[test]
+    fn every_field_is_documented() {
+        let documentation = include_str!("../../../docs/json.md");
+        let whole = documentation.split("\n## ").find(|part| part.contains("`haul record`")).expect("its part");
+        let object: serde_json::Value = serde_json::from_str(&object(&recorded())).unwrap();
+        for field in object.as_object().unwrap().keys() {
+            assert!(whole.contains(&format!("`{field}`")), "{field}");
+        }
+    }
+}

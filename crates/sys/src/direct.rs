@@ -1,0 +1,179 @@
+//! Past the page cache: `O_DIRECT` (open(2)), and memory that it can write from.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+
+/// A file that is open twice: past the page cache, and through it for what cannot go past it.
+#[derive(Debug)]
+pub struct DirectFile {
+    direct: OwnedFd,
+    plain: OwnedFd,
+    alignment_bytes: usize,
+    refused: AtomicBool,
+}
+
+impl DirectFile {
+    /// Opens a file that is open for writing once more, past the page cache. `EINVAL` where the file system has no direct I/O.
+    /// Needs `/proc`.
+    pub fn of(file: BorrowedFd<'_>) -> io::Result<DirectFile> {
+        // A descriptor of its own: the flag belongs to the open file, and other threads write ragged ends through the first.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+        let direct = rustix::io::retry_on_intr(|| rustix::fs::open(&path, flags, Mode::empty()))?;
+        let alignment_bytes = alignment_bytes(direct.as_fd());
+        Ok(DirectFile { direct, plain: file.try_clone_to_owned()?, alignment_bytes, refused: AtomicBool::new(false) })
+    }
+
+    /// What is written past the page cache must begin and end at multiples of this, in the file and in memory.
+    pub fn alignment_bytes(&self) -> usize {
+        self.alignment_bytes
+    }
+
+    /// The descriptor past the page cache.
+    pub fn direct(&self) -> BorrowedFd<'_> {
+        self.direct.as_fd()
+    }
+
+    /// The descriptor through the page cache.
+    pub fn plain(&self) -> BorrowedFd<'_> {
+        self.plain.as_fd()
+    }
+
+    /// A direct write was refused after all (and done through the page cache): some file systems say so only then.
+    pub fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Writes all of `data`, from a multiple of the alignment on: past the page cache what ends at one, through it the ragged end, and all
+    /// where direct writes are refused. Memory that is not aligned is refused, too.
+    pub fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        let direct = if self.is_refused() { 0 } else { data.len() / self.alignment_bytes * self.alignment_bytes };
+        let (direct, ragged) = data.split_at(direct);
+        match crate::file::write_all_at(self.direct(), direct, offset) {
+            Ok(()) => {}
+            Err(error) => self.write_plainly(direct, offset, error)?,
+        }
+        crate::file::write_all_at(self.plain(), ragged, offset + direct.len() as u64)
+    }
+
+    /// Does a write that was begun past the page cache and failed with `error`, where that helps.
+    pub(crate) fn write_plainly(&self, data: &[u8], offset: u64, error: io::Error) -> io::Result<()> {
+        if error.raw_os_error() != Some(libc::EINVAL) {
+            return Err(error);
+        }
+        self.refused.store(true, Ordering::Relaxed);
+        crate::file::write_all_at(self.plain(), data, offset)
+    }
+}
+
+/// As the file system says (Linux 6.1, statx(2)), else a page, which suits all disks.
+fn alignment_bytes(file: BorrowedFd<'_>) -> usize {
+    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
+    let told = told.filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+    let wanted = told.map_or(0, |stat| stat.stx_dio_mem_align.max(stat.stx_dio_offset_align));
+    usize::try_from(wanted).unwrap_or(0).max(MEMORY_ALIGNMENT)
+}
+
+/// Bytes that begin at a page.
+pub struct AlignedBuffer {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the memory belongs to the buffer alone, like that of a `Box<[u8]>`.
+unsafe impl Send for AlignedBuffer {}
+// SAFETY: as above; a shared reference only reads.
+unsafe impl Sync for AlignedBuffer {}
+
+impl AlignedBuffer {
+    /// `len` zeros.
+    ///
+    /// # Panics
+    /// When `len` is 0 or more than half of the address space.
+    pub fn new(len: usize) -> AlignedBuffer {
+        assert!(len > 0, "a buffer holds something");
+        let layout = Layout::from_size_align(len, MEMORY_ALIGNMENT).expect("a length that fits into memory");
+        // SAFETY: the layout is not empty.
+        let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else { handle_alloc_error(layout) };
+        AlignedBuffer { start, layout }
+    }
+}
+
+impl Deref for AlignedBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` has `layout.size()` initialised bytes, which live as long as `self` and are borrowed with it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl DerefMut for AlignedBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and the borrow is the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl Drop for AlignedBuffer {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout, and freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+impl std::fmt::Debug for AlignedBuffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AlignedBuffer({} bytes)", self.len())
+    }
+}
+
+/// A page, and a multiple of every block of a disk.
+const MEMORY_ALIGNMENT: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aligned_memory_is_written_past_the_page_cache() {
+        let file = tempfile::tempfile().unwrap();
+        let direct = match DirectFile::of(file.as_fd()) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                eprintln!("skipped: the file system of the temporary directory has no direct I/O");
+                return;
+            }
+            direct => direct.unwrap(),
+        };
+        let alignment = direct.alignment_bytes();
+        assert!(alignment >= 4096 && alignment.is_power_of_two(), "{alignment}");
+        let mut buffer = AlignedBuffer::new(2 * alignment);
+        assert_eq!(buffer.as_ptr().align_offset(4096), 0);
+        buffer.fill(9);
+        crate::file::write_all_at(direct.direct(), &buffer, alignment as u64).unwrap();
+        let mut got = vec![1; 3 * alignment];
+        assert_eq!(crate::file::read_full_at(file.as_fd(), &mut got, 0).unwrap(), got.len());
+        assert!(got[..alignment].iter().all(|b| *b == 0) && got[alignment..].iter().all(|b| *b == 9));
+        buffer[..alignment].fill(8);
+        direct.write_all_at(&buffer[..alignment + 3], 0).unwrap();
+        assert_eq!(crate::file::read_full_at(file.as_fd(), &mut got, 0).unwrap(), got.len());
+        assert!(got[..alignment].iter().all(|b| *b == 8) && got[alignment..].iter().all(|b| *b == 9), "with its end");
+        assert!(!direct.is_refused());
+        let refused = || io::Error::from_raw_os_error(libc::EINVAL);
+        let full = || io::Error::from_raw_os_error(libc::ENOSPC);
+        assert_eq!(direct.write_plainly(b"x", 0, full()).unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        assert!(!direct.is_refused());
+        direct.write_plainly(b"ragged", 1, refused()).unwrap();
+        assert_eq!(
+            (crate::file::read_full_at(file.as_fd(), &mut got[..8], 0).unwrap(), &got[..8]),
+            (8, &b"\x08ragged\x08"[..])
+        );
+        assert!(direct.is_refused());
+    }
+}

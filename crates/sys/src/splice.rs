@@ -1,0 +1,208 @@
+//! Pages handed on inside the kernel, through a pipe: `splice(2)`.
+//!
+//! ```text
+//! file   --fill_from_file-->    Pipe --drain_to_socket--> socket
+//! socket --fill_from_socket-->  Pipe --drain_to_file-->   file, /dev/null
+//! ```
+//! One thread fills and drains, so a pipe is only filled while it is empty: otherwise the thread could wait for itself.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+/// A pipe that one thread moves pages through.
+#[derive(Debug)]
+pub struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+    capacity_bytes: usize,
+    held_bytes: usize,
+}
+
+impl Pipe {
+    /// Makes a pipe for `wanted_bytes`; read [`Pipe::capacity_bytes`] for what was granted: without privileges at most
+    /// `/proc/sys/fs/pipe-max-size`, and the usual 64 KiB where even that is refused (pipe(7)).
+    pub fn new(wanted_bytes: usize) -> io::Result<Pipe> {
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+        // The user's pipes together may be over a soft limit (EPERM), or the size over the largest: smaller works, too.
+        let mut wanted = wanted_bytes.max(SMALLEST_BYTES);
+        while rustix::pipe::fcntl_setpipe_size(&write, wanted).is_err() && wanted > SMALLEST_BYTES {
+            wanted = (wanted / 2).max(SMALLEST_BYTES);
+        }
+        let capacity_bytes = rustix::pipe::fcntl_getpipe_size(&write)?;
+        Ok(Pipe { read, write, capacity_bytes, held_bytes: 0 })
+    }
+
+    /// What it holds at most when every page is full.
+    pub fn capacity_bytes(&self) -> usize {
+        self.capacity_bytes
+    }
+
+    /// What it holds now.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Takes at most `len` bytes of a file from `offset` on; 0 at its end. The pipe must be empty.
+    pub fn fill_from_file(&mut self, file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
+        let mut at = offset;
+        self.fill(file, Some(&mut at), len)
+    }
+
+    /// Takes what has arrived at a socket, at most `len` bytes, and waits for the first; 0 when the peer has ended. The pipe
+    /// must be empty.
+    pub fn fill_from_socket(&mut self, socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
+        self.fill(socket, None, len)
+    }
+
+    fn fill(&mut self, from: BorrowedFd<'_>, mut at: Option<&mut u64>, len: usize) -> io::Result<usize> {
+        self.check_empty()?;
+        let len = len.min(self.capacity_bytes);
+        let taken = rustix::io::retry_on_intr(|| {
+            rustix::pipe::splice(from, at.as_deref_mut(), &self.write, None, len, SpliceFlags::MOVE)
+        })?;
+        self.held_bytes = taken;
+        Ok(taken)
+    }
+
+    /// Hands all it holds to a socket. `more` says that further bytes follow at once, so that the last segment waits for them.
+    pub fn drain_to_socket(&mut self, socket: BorrowedFd<'_>, more: bool) -> io::Result<()> {
+        let flags = if more { SpliceFlags::MOVE | SpliceFlags::MORE } else { SpliceFlags::MOVE };
+        while self.held_bytes > 0 {
+            self.drain(socket, None, flags)?;
+        }
+        Ok(())
+    }
+
+    /// Hands all it holds to a file, at `offset`.
+    pub fn drain_to_file(&mut self, file: BorrowedFd<'_>, offset: u64) -> io::Result<()> {
+        let mut at = offset;
+        while self.held_bytes > 0 {
+            self.drain(file, Some(&mut at), SpliceFlags::MOVE)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of all it holds into a device that takes everything and has no offsets, such as `/dev/null`.
+    pub fn drain_to_device(&mut self, device: BorrowedFd<'_>) -> io::Result<()> {
+        while self.held_bytes > 0 {
+            self.drain(device, None, SpliceFlags::MOVE)?;
+        }
+        Ok(())
+    }
+
+    /// Copies what it holds into `buffer`, at most its length, and keeps the rest.
+    ///
+    /// The way out when the other end of a splice refuses: what was taken from a socket must not be lost.
+    pub fn read_out(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = buffer.len().min(self.held_bytes);
+        let taken = rustix::io::retry_on_intr(|| rustix::io::read(&self.read, &mut buffer[..wanted]))?;
+        self.held_bytes -= taken;
+        Ok(taken)
+    }
+
+    fn drain(&mut self, to: BorrowedFd<'_>, mut at: Option<&mut u64>, flags: SpliceFlags) -> io::Result<()> {
+        let held = self.held_bytes;
+        let moved =
+            rustix::io::retry_on_intr(|| rustix::pipe::splice(&self.read, None, to, at.as_deref_mut(), held, flags))?;
+        if moved == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.held_bytes -= moved;
+        Ok(())
+    }
+
+    pub(crate) fn check_empty(&self) -> io::Result<()> {
+        match self.held_bytes {
+            0 => Ok(()),
+            _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "the pipe still holds bytes")),
+        }
+    }
+
+    /// For io_uring, which does the same two calls: what lies in the pipe after them.
+    pub(crate) fn set_held(&mut self, held_bytes: usize) {
+        self.held_bytes = held_bytes;
+    }
+
+    pub(crate) fn ends(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
+        (self.read.as_fd(), self.write.as_fd())
+    }
+}
+
+/// A page: the least a pipe has.
+const SMALLEST_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_file_reaches_another_file_over_a_connection_without_a_buffer_of_ours() {
+        let content: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8).collect();
+        let source = tempfile::tempfile().unwrap();
+        let target = tempfile::tempfile().unwrap();
+        crate::file::write_all_at(source.as_fd(), &content, 0).unwrap();
+        let (near, far) = connected();
+        let (mut out, mut back) = (Pipe::new(1 << 20).unwrap(), Pipe::new(1 << 20).unwrap());
+        let (mut sent, mut written) = (0, 0);
+        while written < content.len() {
+            if sent < content.len() {
+                let taken = out.fill_from_file(source.as_fd(), sent as u64, 65_536).unwrap();
+                out.drain_to_socket(near.as_fd(), false).unwrap();
+                sent += taken;
+            }
+            let taken = back.fill_from_socket(far.as_fd(), 65_536).unwrap();
+            back.drain_to_file(target.as_fd(), written as u64).unwrap();
+            written += taken;
+        }
+        assert_eq!(out.fill_from_file(source.as_fd(), content.len() as u64, 10).unwrap(), 0, "the end of the file");
+        let mut got = vec![0; content.len()];
+        crate::file::read_full_at(target.as_fd(), &mut got, 0).unwrap();
+        assert!(got == content, "changed on the way");
+        drop(near);
+        assert_eq!(back.fill_from_socket(far.as_fd(), 10).unwrap(), 0, "the end of the stream");
+    }
+
+    #[test]
+    fn a_full_pipe_refuses_instead_of_waiting_for_itself() {
+        let source = tempfile::tempfile().unwrap();
+        crate::file::write_all_at(source.as_fd(), &[7; 8192], 0).unwrap();
+        let mut pipe = Pipe::new(4096).unwrap();
+        let held = pipe.fill_from_file(source.as_fd(), 0, 8192).unwrap();
+        assert_eq!((held, pipe.capacity_bytes()), (4096, 4096));
+        assert_eq!(pipe.fill_from_file(source.as_fd(), 0, 1).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let mut rescued = [0; 8192];
+        assert_eq!(pipe.read_out(&mut rescued).unwrap(), 4096);
+        assert_eq!((pipe.held_bytes(), &rescued[..4096]), (0, &[7; 4096][..]));
+        assert_eq!(pipe.read_out(&mut rescued).unwrap(), 0, "nothing left, and no wait for it");
+    }
+
+    #[test]
+    fn what_is_not_wanted_goes_to_the_null_device() {
+        let null = std::fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
+        let (mut near, far) = connected();
+        near.write_all(&[1; 1000]).unwrap();
+        drop(near);
+        let mut pipe = Pipe::new(65_536).unwrap();
+        let mut gone = 0;
+        loop {
+            match pipe.fill_from_socket(far.as_fd(), 65_536).unwrap() {
+                0 => break,
+                n => gone += n,
+            }
+            pipe.drain_to_device(null.as_fd()).unwrap();
+        }
+        assert_eq!(gone, 1000);
+        assert_eq!((&far).read(&mut [0; 1]).unwrap(), 0);
+    }
+}

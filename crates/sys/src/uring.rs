@@ -1,0 +1,493 @@
+//! Several requests with one call, and writes that go on while this thread works: `io_uring(7)`.
+//!
+//! ```text
+//! SpliceRing: file -> pipe -> socket, two linked requests
+//! SendRing:   file -> buffer -> socket, two linked requests
+//! WriteRing:  buffers filled by this thread -> files, past the page cache, several on their way at once
+//! ```
+//! Many containers forbid io_uring (`EPERM` or `ENOSYS` when a ring is made); some operators do by `kernel.io_uring_disabled`.
+//! The kernel uses memory of a request until its completion was seen: buffers belong to the ring, and are given up rather than freed should
+//! the kernel ever refuse to tell.
+
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+
+use crate::direct::{AlignedBuffer, DirectFile};
+use crate::splice::Pipe;
+
+/// A ring and how many of its requests the kernel still works on.
+struct Requests {
+    ring: IoUring,
+    in_flight: usize,
+    /// A submission failed: what stands in the queue must never be submitted.
+    broken: bool,
+}
+
+impl Requests {
+    fn new(entries: u32) -> io::Result<Requests> {
+        Ok(Requests { ring: IoUring::new(entries)?, in_flight: 0, broken: false })
+    }
+
+    /// Hands requests to the kernel.
+    ///
+    /// # Safety
+    /// What the requests point to must stay valid until their completions were taken.
+    unsafe fn submit(&mut self, requests: &[squeue::Entry]) -> io::Result<()> {
+        if self.broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        // SAFETY: the caller keeps what the requests point to.
+        unsafe { self.ring.submission().push_multiple(requests) }.map_err(|_| io::Error::other("the ring is full"))?;
+        let mut left = requests.len();
+        while left > 0 {
+            match self.ring.submit() {
+                // Zero requests taken of several would be for ever.
+                Ok(0) => break,
+                Ok(taken) => {
+                    self.in_flight += taken;
+                    left = left.saturating_sub(taken);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.broken = true;
+                    return Err(error);
+                }
+            }
+        }
+        self.broken = left > 0;
+        if self.broken { Err(io::Error::other("the kernel took no request")) } else { Ok(()) }
+    }
+
+    /// Waits for a completion: the name of its request and what came of it.
+    fn wait(&mut self) -> io::Result<(u64, io::Result<usize>)> {
+        // Waiting submits what stands in the queue, too; `in_flight` does not count it.
+        if self.broken {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if self.in_flight == 0 {
+            return Err(io::Error::other("no request is on its way"));
+        }
+        loop {
+            let done: Option<cqueue::Entry> = self.ring.completion().next();
+            if let Some(done) = done {
+                self.in_flight -= 1;
+                let result = usize::try_from(done.result());
+                return Ok((done.user_data(), result.map_err(|_| io::Error::from_raw_os_error(-done.result()))));
+            }
+            match self.ring.submitter().submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Two linked requests, named 0 and 1: what came of each.
+    ///
+    /// # Safety
+    /// As for `submit`. When this fails, that may be until the ring is gone.
+    unsafe fn pair(&mut self, first: squeue::Entry, second: squeue::Entry) -> io::Result<[io::Result<usize>; 2]> {
+        // An earlier pair was given up: its completions would be taken for those of this one.
+        if self.in_flight > 0 {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let requests = [first.flags(squeue::Flags::IO_LINK).user_data(0), second.user_data(1)];
+        // SAFETY: as the caller says.
+        unsafe { self.submit(&requests) }?;
+        let mut results = [Ok(0), Ok(0)];
+        for _ in 0..2 {
+            let (name, result) = self.wait()?;
+            results[usize::from(name == 1)] = result;
+        }
+        Ok(results)
+    }
+
+    /// Waits until nothing is on its way; false when that cannot be known.
+    fn settle(&mut self) -> bool {
+        while self.in_flight > 0 {
+            if self.wait().is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// A file to a socket through a pipe, both steps with one call.
+pub struct SpliceRing {
+    requests: Requests,
+    pipe: Pipe,
+}
+
+impl SpliceRing {
+    /// With a pipe of this size, as far as it is granted.
+    pub fn new(pipe_bytes: usize) -> io::Result<SpliceRing> {
+        Ok(SpliceRing { requests: Requests::new(2)?, pipe: Pipe::new(pipe_bytes)? })
+    }
+
+    /// Sends at most `len` bytes of a file from `offset` on; returns how many, 0 at its end. `more` as in
+    /// [`Pipe::drain_to_socket`].
+    pub fn send_from_file(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        more: bool,
+    ) -> io::Result<usize> {
+        self.pipe.check_empty()?;
+        let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let len = u32::try_from(len.min(self.pipe.capacity_bytes())).map_err(invalid)?;
+        let offset = i64::try_from(offset).map_err(invalid)?;
+        let (out, into) = self.pipe.ends();
+        let flags = libc::SPLICE_F_MOVE | if more { libc::SPLICE_F_MORE } else { 0 };
+        let fill = opcode::Splice::new(fd(file), offset, fd(into), NO_OFFSET, len).flags(libc::SPLICE_F_MOVE);
+        let drain = opcode::Splice::new(fd(out), NO_OFFSET, fd(socket), NO_OFFSET, len).flags(flags);
+        // SAFETY: the requests point to no memory.
+        let [filled, drained] = unsafe { self.requests.pair(fill.build(), drain.build()) }?;
+        let filled = filled?;
+        let drained = match drained {
+            Ok(drained) => drained,
+            // The first took less than it was asked for, which ends the link: the rest of the way without the ring.
+            Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => 0,
+            Err(error) => {
+                self.pipe.set_held(filled);
+                return Err(error);
+            }
+        };
+        self.pipe.set_held(filled.saturating_sub(drained));
+        self.pipe.drain_to_socket(socket, more).map_err(cut_short)?;
+        Ok(filled)
+    }
+}
+
+/// A file to a socket through a buffer, both steps with one call.
+pub struct SendRing {
+    requests: Requests,
+    buffer: ManuallyDrop<AlignedBuffer>,
+}
+
+impl SendRing {
+    /// With one buffer of this size.
+    pub fn new(buffer_bytes: usize) -> io::Result<SendRing> {
+        Ok(SendRing { requests: Requests::new(2)?, buffer: ManuallyDrop::new(AlignedBuffer::new(buffer_bytes)) })
+    }
+
+    /// Sends at most `len` bytes of a file from `offset` on; returns how many, 0 at its end.
+    pub fn send_from_file(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        let len =
+            u32::try_from(len.min(self.buffer.len())).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let start = self.buffer.as_mut_ptr();
+        let read = opcode::Read::new(fd(file), start, len).offset(offset);
+        let send = opcode::Send::new(fd(socket), start, len).flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL);
+        // SAFETY: the buffer belongs to `self`, nobody else touches it, and `drop` frees it only when nothing is on its way.
+        let [read, sent] = unsafe { self.requests.pair(read.build(), send.build()) }?;
+        let read = read?;
+        let sent = match sent {
+            Ok(sent) => sent,
+            // A read that found the end of the file ends the link.
+            Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => 0,
+            Err(error) => return Err(error),
+        };
+        let mut rest =
+            self.buffer[..read].get(sent..).ok_or_else(|| io::Error::other("more was sent than was read"))?;
+        while !rest.is_empty() {
+            let send = || rustix::net::send(socket, rest, rustix::net::SendFlags::NOSIGNAL);
+            let taken = rustix::io::retry_on_intr(send).map_err(|error| cut_short(error.into()))?;
+            rest = &rest[taken..];
+        }
+        Ok(read)
+    }
+}
+
+impl Drop for SendRing {
+    fn drop(&mut self) {
+        if self.requests.settle() {
+            // SAFETY: dropped once, here, and the kernel is done with it.
+            unsafe { ManuallyDrop::drop(&mut self.buffer) };
+        }
+    }
+}
+
+/// Writes files past the page cache from several buffers: while the kernel writes some, the others are filled.
+pub struct WriteRing {
+    requests: Requests,
+    buffers: ManuallyDrop<Vec<AlignedBuffer>>,
+    states: Vec<State>,
+    registered: bool,
+    /// Writes on their way at once, at most, so far.
+    in_flight_max: usize,
+}
+
+/// One buffer of a [`WriteRing`], to be filled.
+#[derive(Debug)]
+pub struct Slot(usize);
+
+enum State {
+    Free,
+    /// A [`Slot`] is out.
+    Filling,
+    Writing {
+        file: Arc<DirectFile>,
+        offset: u64,
+        len: usize,
+    },
+}
+
+impl WriteRing {
+    /// With so many buffers of this size, a multiple of a page.
+    pub fn new(buffers: usize, buffer_bytes: usize) -> io::Result<WriteRing> {
+        let entries = u32::try_from(buffers).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let requests = Requests::new(entries.max(1))?;
+        let mut buffers: Vec<AlignedBuffer> = (0..buffers).map(|_| AlignedBuffer::new(buffer_bytes)).collect();
+        let places: Vec<libc::iovec> = buffers
+            .iter_mut()
+            .map(|buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() })
+            .collect();
+        // SAFETY: the buffers live, at their places, until the ring is gone (`drop`). A registered buffer is pinned once instead of at
+        // each write; where the user may pin no memory (RLIMIT_MEMLOCK) they are pinned at each write.
+        let registered = unsafe { requests.ring.submitter().register_buffers(&places) }.is_ok();
+        let states = buffers.iter().map(|_| State::Free).collect();
+        Ok(WriteRing { requests, buffers: ManuallyDrop::new(buffers), states, registered, in_flight_max: 0 })
+    }
+
+    /// A buffer that nobody uses; waits for a write to end when all are in use. Errors of writes show here and in
+    /// [`WriteRing::finish`].
+    pub fn slot(&mut self) -> io::Result<Slot> {
+        loop {
+            if let Some(free) = self.states.iter().position(|state| matches!(state, State::Free)) {
+                self.states[free] = State::Filling;
+                return Ok(Slot(free));
+            }
+            self.reap()?;
+        }
+    }
+
+    /// Gives a buffer back unwritten.
+    pub fn give_back(&mut self, slot: Slot) {
+        self.states[slot.0] = State::Free;
+    }
+
+    /// The bytes of a buffer.
+    ///
+    /// # Panics
+    /// When the slot is of another ring.
+    pub fn bytes_mut(&mut self, slot: &Slot) -> &mut [u8] {
+        assert!(matches!(self.states[slot.0], State::Filling), "a slot of another ring");
+        &mut self.buffers[slot.0]
+    }
+
+    /// Begins to write the first `len` bytes of a buffer at `offset`; both multiples of the file's alignment.
+    ///
+    /// # Panics
+    /// When the slot is of another ring, or `len` more than a buffer.
+    pub fn write(&mut self, slot: Slot, file: &Arc<DirectFile>, len: usize, offset: u64) -> io::Result<()> {
+        assert!(matches!(self.states[slot.0], State::Filling), "a slot of another ring");
+        let bytes = &self.buffers[slot.0][..len];
+        let size = u32::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+        let request = if self.registered {
+            let index = u16::try_from(slot.0).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+            opcode::WriteFixed::new(fd(file.direct()), bytes.as_ptr(), size, index).offset(offset).build()
+        } else {
+            opcode::Write::new(fd(file.direct()), bytes.as_ptr(), size).offset(offset).build()
+        };
+        self.states[slot.0] = State::Writing { file: Arc::clone(file), offset, len };
+        // SAFETY: the buffer belongs to `self`, `bytes_mut` gives it to nobody in this state, and `drop` frees it only when nothing is on
+        // its way.
+        unsafe { self.requests.submit(&[request.user_data(slot.0 as u64)]) }?;
+        self.in_flight_max = self.in_flight_max.max(self.requests.in_flight);
+        Ok(())
+    }
+
+    /// Waits until all writes have ended.
+    pub fn finish(&mut self) -> io::Result<()> {
+        while self.requests.in_flight > 0 {
+            self.reap()?;
+        }
+        Ok(())
+    }
+
+    /// How many writes were on their way at once, at most.
+    pub fn in_flight_max(&self) -> usize {
+        self.in_flight_max
+    }
+
+    fn reap(&mut self) -> io::Result<()> {
+        let (name, result) = self.requests.wait()?;
+        let index = usize::try_from(name).unwrap_or(usize::MAX);
+        let state = self.states.get_mut(index).map(|state| std::mem::replace(state, State::Free));
+        let Some(State::Writing { file, offset, len }) = state else {
+            return Err(io::Error::other("a completion without a request"));
+        };
+        let data = &self.buffers[index][..len];
+        match result {
+            Ok(written) if written == len => Ok(()),
+            // Rare: a signal, or a full disk, whose error shows now.
+            Ok(written) => crate::file::write_all_at(file.plain(), &data[written..], offset + written as u64),
+            Err(error) => file.write_plainly(data, offset, error),
+        }
+    }
+}
+
+impl Drop for WriteRing {
+    fn drop(&mut self) {
+        if self.requests.settle() {
+            let _ = self.requests.ring.submitter().unregister_buffers();
+            // SAFETY: dropped once, here, and the kernel is done with them.
+            unsafe { ManuallyDrop::drop(&mut self.buffers) };
+        }
+    }
+}
+
+/// Whether this process may make rings; the error says why not.
+pub fn available() -> io::Result<()> {
+    Requests::new(1).map(drop)
+}
+
+/// Some of a range has left: whoever sent all of it another way now would send that part twice. So this is no `EINVAL` any more, but a
+/// connection that failed.
+fn cut_short(error: io::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, error)
+}
+
+fn fd(of: BorrowedFd<'_>) -> types::Fd {
+    types::Fd(of.as_raw_fd())
+}
+
+/// Pipes and sockets have none.
+const NO_OFFSET: i64 = -1;
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read as _, Write as _};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    /// None, with a word, where rings are forbidden.
+    fn allowed() -> Option<()> {
+        match available() {
+            Ok(()) => Some(()),
+            Err(error) => {
+                eprintln!("skipped: no io_uring here: {error}");
+                None
+            }
+        }
+    }
+
+    fn content() -> Vec<u8> {
+        (0..300_000u32).map(|n| (n % 251) as u8).collect()
+    }
+
+    fn file_of(content: &[u8]) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        file
+    }
+
+    /// Sends all of a file by `send` (offset in, bytes out) and returns what arrived.
+    fn sent(mut send: impl FnMut(BorrowedFd<'_>, u64) -> usize) -> Vec<u8> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        let reader = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            far.read_to_end(&mut got).map(|_| got)
+        });
+        let mut offset = 0;
+        loop {
+            match send(near.as_fd(), offset) {
+                0 => break,
+                n => offset += n as u64,
+            }
+        }
+        drop(near);
+        reader.join().unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_file_is_spliced_to_its_end() {
+        let Some(()) = allowed() else { return };
+        let file = file_of(&content());
+        let mut ring = SpliceRing::new(65_536).unwrap();
+        // The last piece is shorter than what is asked for, which breaks the link.
+        let got = sent(|socket, offset| ring.send_from_file(socket, file.as_fd(), offset, 65_536, true).unwrap());
+        assert!(got == content(), "{} bytes", got.len());
+    }
+
+    #[test]
+    fn a_file_is_read_and_sent_to_its_end() {
+        let Some(()) = allowed() else { return };
+        let file = file_of(&content());
+        let mut ring = SendRing::new(65_536).unwrap();
+        let got = sent(|socket, offset| ring.send_from_file(socket, file.as_fd(), offset, 100_000).unwrap());
+        assert!(got == content(), "{} bytes", got.len());
+    }
+
+    #[test]
+    fn more_blocks_than_buffers_are_written_where_they_belong() {
+        let Some(()) = allowed() else { return };
+        let file = tempfile::tempfile().unwrap();
+        let Ok(direct) = DirectFile::of(file.as_fd()).map(Arc::new) else {
+            eprintln!("skipped: the file system of the temporary directory has no direct I/O");
+            return;
+        };
+        let mut ring = WriteRing::new(2, 8192).unwrap();
+        for block in 0..9u64 {
+            let slot = ring.slot().unwrap();
+            ring.bytes_mut(&slot).fill(block as u8 + 1);
+            // Backwards, so that the order is not what makes it right.
+            ring.write(slot, &direct, 8192, (8 - block) * 8192).unwrap();
+        }
+        ring.finish().unwrap();
+        assert!((1..=2).contains(&ring.in_flight_max()));
+        let mut got = vec![0; 9 * 8192];
+        crate::file::read_full_at(file.as_fd(), &mut got, 0).unwrap();
+        for (at, block) in got.chunks(8192).enumerate() {
+            assert!(block.iter().all(|byte| usize::from(*byte) == 9 - at), "block {at}");
+        }
+    }
+
+    #[test]
+    fn what_may_not_go_past_the_page_cache_goes_through_it() {
+        let Some(()) = allowed() else { return };
+        let file = tempfile::tempfile().unwrap();
+        let Ok(direct) = DirectFile::of(file.as_fd()).map(Arc::new) else { return };
+        let mut ring = WriteRing::new(1, 4096).unwrap();
+        let slot = ring.slot().unwrap();
+        ring.bytes_mut(&slot).fill(5);
+        ring.write(slot, &direct, 100, 1).unwrap();
+        ring.finish().unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 101);
+        let slot = ring.slot().unwrap();
+        ring.give_back(slot);
+        ring.slot().unwrap();
+    }
+
+    #[test]
+    fn a_write_that_fails_is_told_and_its_buffer_is_free_again() {
+        let Some(()) = allowed() else { return };
+        let Ok(full) = File::options().read(true).write(true).open("/dev/full") else { return };
+        let Ok(direct) = DirectFile::of(full.as_fd()).map(Arc::new) else {
+            eprintln!("skipped: /dev/full is not opened past the page cache");
+            return;
+        };
+        let mut ring = WriteRing::new(1, 4096).unwrap();
+        let slot = ring.slot().unwrap();
+        ring.write(slot, &direct, 4096, 0).unwrap();
+        assert_eq!(ring.finish().unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        ring.slot().unwrap();
+    }
+}

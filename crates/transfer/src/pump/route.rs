@@ -1,0 +1,153 @@
+//! The ways there are, by name, and what is left of them.
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// How a range of a file gets into a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendRoute {
+    /// File to pipe to socket: pages are handed on (splice(2)).
+    Splice,
+    /// File to socket: pages are handed on (sendfile(2)).
+    Sendfile,
+    /// As `Splice`, both steps in one call of io_uring.
+    RingSplice,
+    /// The socket copies out of a mapping of the file.
+    Map,
+    /// Read into a buffer, write out of it. Always possible, and all there is over TLS in user space.
+    Copy,
+    /// As `Copy`, both steps in one call of io_uring.
+    RingCopy,
+}
+
+/// How what arrives gets into a file, or is let go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiveRoute {
+    /// Socket to pipe to file (splice(2)): one copy, into the page cache.
+    Splice,
+    /// Into aligned buffers, and from there past the page cache, several writes on their way at once (O_DIRECT, io_uring).
+    Direct,
+    /// Read into a buffer, write out of it. Always possible.
+    Copy,
+    /// Let go without looking at it (MSG_TRUNC). Only where there is no file.
+    Discard,
+    /// Spliced to `/dev/null`. Only where there is no file.
+    Null,
+}
+
+impl SendRoute {
+    /// All, with the name of each.
+    pub const ALL: [(SendRoute, &'static str); 6] = [
+        (SendRoute::Splice, "splice"),
+        (SendRoute::Sendfile, "sendfile"),
+        (SendRoute::RingSplice, "uring-splice"),
+        (SendRoute::Map, "mmap"),
+        (SendRoute::Copy, "copy"),
+        (SendRoute::RingCopy, "uring-copy"),
+    ];
+
+    /// Its name in flags, reports and JSON.
+    pub fn name(self) -> &'static str {
+        name(&Self::ALL, self)
+    }
+}
+
+impl ReceiveRoute {
+    /// All, with the name of each.
+    pub const ALL: [(ReceiveRoute, &'static str); 5] = [
+        (ReceiveRoute::Splice, "splice"),
+        (ReceiveRoute::Direct, "direct"),
+        (ReceiveRoute::Copy, "copy"),
+        (ReceiveRoute::Discard, "discard"),
+        (ReceiveRoute::Null, "null"),
+    ];
+
+    /// Its name in flags, reports and JSON.
+    pub fn name(self) -> &'static str {
+        name(&Self::ALL, self)
+    }
+
+    /// Whether it ends in a file; the others end nowhere.
+    pub fn fills_file(self) -> bool {
+        matches!(self, ReceiveRoute::Splice | ReceiveRoute::Direct | ReceiveRoute::Copy)
+    }
+}
+
+fn name<R: PartialEq>(all: &[(R, &'static str)], route: R) -> &'static str {
+    all.iter().find(|(known, _)| *known == route).map_or("unknown", |(_, name)| name)
+}
+
+impl From<SendRoute> for &'static str {
+    fn from(route: SendRoute) -> &'static str {
+        route.name()
+    }
+}
+
+impl From<ReceiveRoute> for &'static str {
+    fn from(route: ReceiveRoute) -> &'static str {
+        route.name()
+    }
+}
+
+/// Routes in order of preference, shared by the lanes of a job. The last one always works and is never dropped.
+#[derive(Debug)]
+pub struct Routes<R> {
+    list: Vec<R>,
+    current: AtomicUsize,
+    dropped: Mutex<Vec<Dropped>>,
+}
+
+/// A route that the kernel refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Its name.
+    pub route: &'static str,
+    /// What took its place.
+    pub instead: &'static str,
+    /// What the kernel said.
+    pub why: String,
+}
+
+impl<R: Copy + PartialEq + Into<&'static str>> Routes<R> {
+    /// `preferred`, the best first, and then the one that always works.
+    pub fn new(preferred: &[R], last: R) -> Routes<R> {
+        let mut list: Vec<R> = preferred.iter().copied().filter(|route| *route != last).collect();
+        list.push(last);
+        Routes { list, current: AtomicUsize::new(0), dropped: Mutex::default() }
+    }
+
+    /// The one to use now.
+    pub fn current(&self) -> R {
+        self.list[self.current.load(Ordering::Acquire)]
+    }
+
+    /// Gives up a route that was refused. Only the first lane that says so counts. False when there is none left to try instead.
+    pub(super) fn drop_route(&self, refused: R, why: &io::Error) -> bool {
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = self.current.load(Ordering::Acquire);
+        if self.list[at] != refused {
+            return true;
+        }
+        let Some(next) = self.list.get(at + 1) else { return false };
+        dropped.push(Dropped { route: refused.into(), instead: (*next).into(), why: why.to_string() });
+        self.current.store(at + 1, Ordering::Release);
+        true
+    }
+
+    /// What was given up so far, each once.
+    pub fn dropped(&self) -> Vec<Dropped> {
+        self.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Whether an error says that the kernel, the file system or the operator does not allow a way at all, so that another may do.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, NotSeekable, OutOfMemory, PermissionDenied, Unsupported};
+    // OutOfMemory: the user may pin no (more) memory, which rings and pipes need.
+    matches!(error.kind(), InvalidInput | Unsupported | PermissionDenied | NotSeekable | OutOfMemory)
+        || error.raw_os_error() == Some(NO_SUCH_DEVICE)
+}
+
+/// ENODEV: the file system has no mappings (mmap(2)).
+const NO_SUCH_DEVICE: i32 = 19;

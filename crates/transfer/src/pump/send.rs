@@ -1,0 +1,284 @@
+//! A range of a file into a connection.
+
+use std::io::{self, Write as _};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use haul_net::Stream;
+use haul_sys::file;
+use haul_sys::mapping::Mapping;
+use haul_sys::sendfile;
+use haul_sys::splice::Pipe;
+use haul_sys::uring::{SendRing, SpliceRing};
+
+use super::route::is_refusal;
+use super::{Routes, SendRoute, TAP_BYTES, Tap};
+
+/// Sends ranges of files into one connection. Belongs to one lane.
+pub struct SendPump {
+    routes: Arc<Routes<SendRoute>>,
+    mechanism: Mechanism,
+    block_bytes: usize,
+    /// What a tap is shown from, where the route itself does not see the bytes.
+    shown: Box<[u8]>,
+}
+
+/// A range that was not sent to its end.
+#[derive(Debug)]
+pub struct SendFailed {
+    /// So much of it was.
+    pub sent_bytes: u64,
+    /// What happened then.
+    pub why: SendError,
+}
+
+/// Why a range was not sent to its end.
+#[derive(Debug)]
+pub enum SendError {
+    /// The file could not be read.
+    Source(io::Error),
+    /// The file ended before the range.
+    Ended,
+    /// The connection failed.
+    Lane(io::Error),
+}
+
+enum Mechanism {
+    Splice(Pipe),
+    Sendfile,
+    RingSplice(Box<SpliceRing>),
+    Map,
+    Copy(Box<[u8]>),
+    RingCopy(Box<SendRing>),
+}
+
+impl SendPump {
+    /// Moves blocks of this size, as far as the route allows.
+    pub fn new(routes: Arc<Routes<SendRoute>>, block_bytes: usize) -> SendPump {
+        let mechanism = Mechanism::first(&routes, block_bytes);
+        SendPump { routes, mechanism, block_bytes, shown: Box::default() }
+    }
+
+    /// Sends `len` bytes from `offset` of the file on. `more` says that further bytes follow at once; the caller flushes when
+    /// none do.
+    pub fn send(
+        &mut self,
+        stream: &mut Stream,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+        more: bool,
+        tap: Option<Tap<'_>>,
+    ) -> Result<(), SendFailed> {
+        self.follow_routes();
+        let mut at = offset;
+        let range = self.range(stream, file, &mut at, offset.saturating_add(len), more, tap);
+        range.map_err(|why| SendFailed { sent_bytes: at - offset, why })
+    }
+
+    /// Sends what lies between `offset`, which moves, and `end`.
+    fn range(
+        &mut self,
+        stream: &mut Stream,
+        file: BorrowedFd<'_>,
+        offset: &mut u64,
+        end: u64,
+        more: bool,
+        mut tap: Option<Tap<'_>>,
+    ) -> Result<(), SendError> {
+        let mut mapping = None;
+        while *offset < end {
+            let block = usize::try_from(end - *offset).unwrap_or(usize::MAX).min(self.block_bytes);
+            // Only what copies through a buffer of ours shows that buffer; the others are read once more, from the page cache.
+            let copies = stream.clear_socket().is_none() || matches!(self.mechanism, Mechanism::Copy(_));
+            let block = match &mut tap {
+                Some(tap) if !copies => self.show(file, *offset, block.min(TAP_BYTES), *tap)?,
+                _ => block,
+            };
+            let block_end = *offset + block as u64;
+            while *offset < block_end {
+                let left = usize::try_from(block_end - *offset).expect("at most a block");
+                let more = more || block_end < end;
+                let tap: Option<Tap<'_>> = match &mut tap {
+                    Some(tap) if copies => Some(&mut **tap),
+                    _ => None,
+                };
+                match self.piece(stream, file, *offset, left, end, more, tap, &mut mapping) {
+                    Ok(0) => return Err(SendError::Ended),
+                    Ok(sent) => *offset += sent as u64,
+                    Err(Failed::Route(why)) => {
+                        if !self.routes.drop_route(self.mechanism.route(), &why) {
+                            return Err(SendError::Source(why));
+                        }
+                        self.follow_routes();
+                    }
+                    Err(Failed::Send(error)) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Another lane may have found that a route is refused.
+    fn follow_routes(&mut self) {
+        if self.mechanism.route() != self.routes.current() {
+            self.mechanism = Mechanism::first(&self.routes, self.block_bytes);
+        }
+    }
+
+    fn show(&mut self, file: BorrowedFd<'_>, offset: u64, len: usize, tap: Tap<'_>) -> Result<usize, SendError> {
+        if self.shown.is_empty() {
+            self.shown = vec![0; TAP_BYTES].into_boxed_slice();
+        }
+        let read = file::read_full_at(file, &mut self.shown[..len], offset).map_err(SendError::Source)?;
+        if read == 0 {
+            return Err(SendError::Ended);
+        }
+        tap(&self.shown[..read]);
+        Ok(read)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one call of one loop")]
+    fn piece(
+        &mut self,
+        stream: &mut Stream,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        end: u64,
+        more: bool,
+        tap: Option<Tap<'_>>,
+        mapping: &mut Option<(u64, Mapping)>,
+    ) -> Result<usize, Failed> {
+        let Some(socket) = stream.clear_socket() else {
+            let Mechanism::Copy(buffer) = &mut self.mechanism else {
+                let why = "the connection is encrypted in user space";
+                return Err(Failed::Route(io::Error::new(io::ErrorKind::Unsupported, why)));
+            };
+            return copied(stream, file, offset, len, buffer, tap);
+        };
+        match &mut self.mechanism {
+            Mechanism::Sendfile => sendfile::send_from_file(socket, file, offset, len).map_err(failed),
+            Mechanism::Splice(pipe) => {
+                let taken = pipe.fill_from_file(file, offset, len).map_err(failed)?;
+                match pipe.drain_to_socket(socket, more) {
+                    Ok(()) => Ok(taken),
+                    // Nothing has left yet: another way can begin here.
+                    Err(error) if is_refusal(&error) && pipe.held_bytes() == taken => Err(Failed::Route(error)),
+                    Err(error) => Err(Failed::Send(SendError::Lane(error))),
+                }
+            }
+            Mechanism::RingSplice(ring) => ring.send_from_file(socket, file, offset, len, more).map_err(failed),
+            Mechanism::RingCopy(ring) => ring.send_from_file(socket, file, offset, len).map_err(failed),
+            Mechanism::Map => {
+                let window = match mapping.take() {
+                    Some((start, window)) if offset < start + window.bytes() as u64 => (start, window),
+                    _ => {
+                        let bytes = usize::try_from(end - offset).unwrap_or(usize::MAX).min(MAPPED_BYTES);
+                        (offset, Mapping::of_file(file, offset, bytes).map_err(failed)?)
+                    }
+                };
+                let at = usize::try_from(offset - window.0).expect("within the window");
+                let sent = window.1.send(socket, at, len, more).map_err(|error| match error.raw_os_error() {
+                    Some(BAD_ADDRESS) => Failed::Send(SendError::Ended),
+                    _ => failed(error),
+                });
+                *mapping = Some(window);
+                sent
+            }
+            Mechanism::Copy(buffer) => copied(stream, file, offset, len, buffer, tap),
+        }
+    }
+}
+
+enum Failed {
+    /// The way is refused.
+    Route(io::Error),
+    Send(SendError),
+}
+
+fn copied(
+    stream: &mut Stream,
+    file: BorrowedFd<'_>,
+    offset: u64,
+    len: usize,
+    buffer: &mut [u8],
+    tap: Option<Tap<'_>>,
+) -> Result<usize, Failed> {
+    // What is looked at three times (read, hash, write) should still be near.
+    let len = if tap.is_some() { len.min(TAP_BYTES) } else { len };
+    let len = len.min(buffer.len());
+    let read = file::read_full_at(file, &mut buffer[..len], offset).map_err(|e| Failed::Send(SendError::Source(e)))?;
+    if let Some(tap) = tap {
+        tap(&buffer[..read]);
+    }
+    stream.write_all(&buffer[..read]).map_err(|error| Failed::Send(SendError::Lane(error)))?;
+    Ok(read)
+}
+
+/// One call reads and sends: whose error is it?
+fn failed(error: io::Error) -> Failed {
+    use io::ErrorKind as Kind;
+    let of_connection = [
+        Kind::BrokenPipe,
+        Kind::ConnectionReset,
+        Kind::ConnectionAborted,
+        Kind::NotConnected,
+        Kind::TimedOut,
+        Kind::WouldBlock,
+        Kind::HostUnreachable,
+        Kind::NetworkUnreachable,
+        Kind::NetworkDown,
+    ];
+    match error.kind() {
+        _ if is_refusal(&error) => Failed::Route(error),
+        kind if of_connection.contains(&kind) => Failed::Send(SendError::Lane(error)),
+        _ => Failed::Send(SendError::Source(error)),
+    }
+}
+
+impl Mechanism {
+    /// That of the best route that can be set up.
+    fn first(routes: &Routes<SendRoute>, block_bytes: usize) -> Mechanism {
+        loop {
+            let route = routes.current();
+            match Mechanism::of(route, block_bytes) {
+                Ok(mechanism) => return mechanism,
+                Err(error) if routes.drop_route(route, &error) => {}
+                Err(_) => return Mechanism::copy(block_bytes),
+            }
+        }
+    }
+
+    fn of(route: SendRoute, block_bytes: usize) -> io::Result<Mechanism> {
+        Ok(match route {
+            SendRoute::Splice => Mechanism::Splice(Pipe::new(block_bytes)?),
+            SendRoute::Sendfile => Mechanism::Sendfile,
+            SendRoute::RingSplice => Mechanism::RingSplice(Box::new(SpliceRing::new(block_bytes)?)),
+            SendRoute::Map => Mechanism::Map,
+            SendRoute::Copy => Mechanism::copy(block_bytes),
+            SendRoute::RingCopy => Mechanism::RingCopy(Box::new(SendRing::new(block_bytes)?)),
+        })
+    }
+
+    fn copy(block_bytes: usize) -> Mechanism {
+        Mechanism::Copy(vec![0; block_bytes].into_boxed_slice())
+    }
+
+    fn route(&self) -> SendRoute {
+        match self {
+            Mechanism::Splice(_) => SendRoute::Splice,
+            Mechanism::Sendfile => SendRoute::Sendfile,
+            Mechanism::RingSplice(_) => SendRoute::RingSplice,
+            Mechanism::Map => SendRoute::Map,
+            Mechanism::Copy(_) => SendRoute::Copy,
+            Mechanism::RingCopy(_) => SendRoute::RingCopy,
+        }
+    }
+}
+
+/// Mapped at a time: making a mapping costs as much as copying a few pages, and an address space is large.
+const MAPPED_BYTES: usize = 64 << 20;
+
+/// EFAULT: the file is shorter than the mapping by now.
+const BAD_ADDRESS: i32 = 14;

@@ -1,0 +1,111 @@
+//! Which lane may write a chunk: the one that brought it last.
+//!
+//! A sender that gives up a lane sends its chunk over another while the first lane's thread may still have blocks of it. On a clear lane
+//! those may be anybody's, so they must not reach the file once the other lane has begun, and least of all once it is done: whoever takes the
+//! claim ends the one before, and waits until the write that it is in is over.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use crate::session;
+
+use super::incoming::Incoming;
+
+/// The claims on the chunks of one file; at most one for each lane.
+#[derive(Default)]
+pub(super) struct Claims(Mutex<BTreeMap<u32, Arc<Claim>>>);
+
+#[derive(Default)]
+struct Claim {
+    ended: Mutex<bool>,
+}
+
+/// The claim of one lane on a chunk, until it is dropped.
+pub(super) struct Claimed {
+    incoming: Arc<Incoming>,
+    chunk: u32,
+    claim: Arc<Claim>,
+}
+
+impl Claimed {
+    /// Takes the claim, from another lane if need be.
+    pub(super) fn take(incoming: &Arc<Incoming>, chunk: u32) -> Self {
+        let claim = Arc::new(Claim::default());
+        let before = session::lock(&incoming.claims.0).insert(chunk, Arc::clone(&claim));
+        if let Some(before) = before {
+            *session::lock(&before.ended) = true;
+        }
+        Self { incoming: Arc::clone(incoming), chunk, claim }
+    }
+
+    /// Does this unless another lane has the chunk by now; none has it before this is done.
+    pub(super) fn while_held<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        let ended = session::lock(&self.claim.ended);
+        (!*ended).then(act)
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        let mut claims = session::lock(&self.incoming.claims.0);
+        if claims.get(&self.chunk).is_some_and(|claim| Arc::ptr_eq(claim, &self.claim)) {
+            claims.remove(&self.chunk);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_wire::RelPath;
+    use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
+
+    use super::*;
+
+    fn incoming() -> Arc<Incoming> {
+        let time = Time::default();
+        let identity = Identity { size: 10 << 20, mtime: time, ctime: time, inode: 1 };
+        let kind = ItemKind::File { identity, sparse: false, blake3: None };
+        let item = Item { path: RelPath::new(b"file".to_vec()).unwrap(), kind, attributes: Attributes::default() };
+        Arc::new(Incoming::new(0, Arc::new(item), b"file".to_vec(), identity, false, false))
+    }
+
+    #[test]
+    fn a_lane_that_was_given_up_writes_no_more_once_another_has_its_chunk() {
+        let incoming = incoming();
+        let first = Claimed::take(&incoming, 3);
+        assert_eq!(first.while_held(|| 1), Some(1));
+        let second = Claimed::take(&incoming, 3);
+        assert_eq!(first.while_held(|| 1), None);
+        drop(first);
+        assert_eq!(second.while_held(|| 2), Some(2), "the end of the first takes nothing from the second");
+        assert_eq!(Claimed::take(&incoming, 4).while_held(|| 3), Some(3));
+        drop(second);
+        assert!(session::lock(&incoming.claims.0).is_empty(), "nothing is kept of lanes that are done");
+    }
+
+    #[test]
+    fn the_other_lane_waits_until_a_write_that_has_begun_is_over() {
+        let incoming = incoming();
+        let first = Claimed::take(&incoming, 0);
+        let (begun, goes_on) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let (written, taken) = (Arc::clone(&order), Arc::clone(&order));
+        let writer = std::thread::spawn(move || {
+            first.while_held(|| {
+                begun.0.send(()).unwrap();
+                goes_on.1.recv().unwrap();
+                written.lock().unwrap().push("written");
+            })
+        });
+        begun.1.recv().unwrap();
+        let other = std::thread::spawn(move || {
+            let claim = Claimed::take(&incoming, 0);
+            taken.lock().unwrap().push("taken");
+            drop(claim);
+        });
+        goes_on.0.send(()).unwrap();
+        assert_eq!(writer.join().unwrap(), Some(()));
+        other.join().unwrap();
+        assert_eq!(*order.lock().unwrap(), ["written", "taken"]);
+    }
+}
