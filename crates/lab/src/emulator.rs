@@ -136,11 +136,9 @@ impl Emulated {
     pub fn run(mut self, clock: LabClock, stop: &AtomicBool) -> io::Result<()> {
         // Waits end at their time, not up to 50 us later (prctl(2), PR_SET_TIMERSLACK). Without it the lab is less exact.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        // Before the tools that are measured, where that may be: else a time slice of theirs is delay of the link. A nice value would
-        // count only among the threads of our own session where the kernel groups them by session (sched(7), autogroup).
-        if haul_sys::schedule::run_before_others().is_err() {
-            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), limits::MOST_URGENT);
-        }
+        // Before the tools that are measured, where that may be: else a time slice of theirs is delay of the link. Not SCHED_RR: on an idle
+        // machine the kernel moves such a thread to another processor at each wake-up, which costs 0.07 ms.
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), limits::MOST_URGENT);
         let mut spare = Spare::default();
         let mut scratch = vec![0; limits::DEVICE_READ_BYTES];
         let mut told = clock.now();

@@ -12,7 +12,6 @@ pub mod mapping;
 pub mod namespace;
 pub mod poll;
 pub mod process;
-pub mod schedule;
 pub mod sendfile;
 pub mod socket;
 pub mod splice;
