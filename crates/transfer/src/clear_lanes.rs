@@ -148,11 +148,14 @@ fn a_bit_that_flips_on_a_clear_lane_is_found_and_the_chunk_is_sent_again() {
     for (what, at) in places {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("file"), content()).unwrap();
-        let lanes = vec![OnTheWay::flipping(at, 0x40).lane(true), OnTheWay::default().lane(true)];
+        let way = OnTheWay::flipping(at, 0x40);
+        let lanes = vec![way.lane(true), OnTheWay::default().lane(true)];
         let (copy, report, arrived_bytes) = copied(dir.path(), lanes);
         assert!(std::fs::read(copy).unwrap() == content(), "a flipped bit of: {what}");
         assert_eq!((report.files_moved, report.failed, report.unverified), (1, 0, 0), "{what}");
-        if matches!(what, "data" | "verdict" | "hash" | "tag of the trailer") {
+        // The other lane may have been so quick that this one never came so far.
+        let was_flipped = way.seen.lock().unwrap().len() > at;
+        if was_flipped && matches!(what, "data" | "verdict" | "hash" | "tag of the trailer") {
             assert!(arrived_bytes > content().len() as u64, "{what}: the chunk comes twice");
         }
     }
