@@ -40,24 +40,33 @@ impl UnitHasher {
 }
 
 /// Proves on a clear lane what its sender says of a unit, by a key that only the two ends have: keyed BLAKE3 over which unit of the lane it
-/// is, and over its header or trailer. What lies between them is proved by the hash in the trailer.
+/// is, and over its header, the header of each of its blocks, or its trailer. The data itself is proved by the hash in the trailer.
 ///
-/// Each unit has its number, so that nothing can be said twice, left out or moved, and a header is believed before its first byte is written.
+/// Each unit and each block has its number, so that nothing can be said twice, left out or moved. A header is believed before its first byte is
+/// written, and a length before anybody waits for so many bytes: a longer one than was sent would be waited for without end.
 pub struct LaneTags {
     key: [u8; 32],
     units: u64,
+    blocks: u64,
 }
 
 impl LaneTags {
     /// For a lane from its first unit on.
     pub fn new(key: [u8; 32]) -> Self {
-        Self { key, units: 0 }
+        Self { key, units: 0, blocks: 0 }
     }
 
     /// The tag of the header of the next unit.
     pub fn header(&mut self, header: &[u8]) -> Tag {
         self.units += 1;
+        self.blocks = 0;
         self.tag(b"header", header)
+    }
+
+    /// The tag of the header of the next block of the unit that was begun last.
+    pub fn block(&mut self, header: &[u8]) -> Tag {
+        self.blocks += 1;
+        self.tag(b"block", header)
     }
 
     /// The tag of the trailer of the unit that was begun last.
@@ -67,8 +76,8 @@ impl LaneTags {
 
     fn tag(&self, what: &[u8], bytes: &[u8]) -> Tag {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        // The number has a fixed length and the two words differ in their first letter: no two inputs read the same.
-        hasher.update(&self.units.to_le_bytes()).update(what).update(bytes);
+        // The numbers have a fixed length and the words differ in their first letter: no two inputs read the same.
+        hasher.update(&self.units.to_le_bytes()).update(&self.blocks.to_le_bytes()).update(what).update(bytes);
         Tag(hasher.finalize())
     }
 }

@@ -125,8 +125,8 @@ fn copied(directory: &Path, lanes: Vec<(Stream, Stream)>) -> (PathBuf, Report, u
 const HEADER_TAG: usize = UNIT_HEADER_BYTES;
 const FIRST_BLOCK: usize = HEADER_TAG + TAG_BYTES;
 const BLOCKS: usize = MIN_CHUNK_BYTES as usize / BLOCK_BYTES;
-const LAST_BLOCK: usize = FIRST_BLOCK + BLOCKS * (BLOCK_HEADER_BYTES + BLOCK_BYTES);
-const TRAILER: usize = LAST_BLOCK + BLOCK_HEADER_BYTES;
+const LAST_BLOCK: usize = FIRST_BLOCK + BLOCKS * (BLOCK_HEADER_BYTES + TAG_BYTES + BLOCK_BYTES);
+const TRAILER: usize = LAST_BLOCK + BLOCK_HEADER_BYTES + TAG_BYTES;
 const TRAILER_TAG: usize = TRAILER + TRAILER_BYTES;
 
 #[test]
@@ -138,6 +138,7 @@ fn a_bit_that_flips_on_a_clear_lane_is_found_and_the_chunk_is_sent_again() {
         ("tag of the header", HEADER_TAG + 31),
         ("length of a block", FIRST_BLOCK + 1),
         ("encoding of a block", FIRST_BLOCK + 3),
+        ("tag of a block", FIRST_BLOCK + BLOCK_HEADER_BYTES),
         ("data", 300_000),
         ("last block", LAST_BLOCK),
         ("verdict", TRAILER),

@@ -8,8 +8,8 @@
 //! ```
 //! The hash follows the data because it is computed while the data moves.
 //!
-//! After the hello a lane may become clear, when both ends were told so. Then [`TAG_BYTES`] of proof follow each header of a unit and each
-//! trailer.
+//! After the hello a lane may become clear, when both ends were told so. Then [`TAG_BYTES`] of proof follow each header of a unit
+//! or block, and each trailer.
 
 use crate::PROTOCOL_VERSION;
 use crate::limits::{BLOCK_BYTES, MAX_LANES};
@@ -225,7 +225,7 @@ const ENCODING_SHIFT: u32 = 30;
 /// Bytes of an encoded trailer, after the zero block header.
 pub const TRAILER_BYTES: usize = 1 + 32;
 
-/// Bytes that follow headers and trailers on a clear lane.
+/// Bytes that follow headers (of units and blocks) and trailers on a clear lane.
 pub const TAG_BYTES: usize = 32;
 
 /// How a unit ended.

@@ -12,7 +12,8 @@ use haul_net::Stream;
 use haul_store::{Part, StoreError};
 use haul_wire::control::{Control, OutcomeKind, Receipt};
 use haul_wire::lane::{
-    BlockHeader, Encoding, TAG_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES, UnitHeader, UnitKind,
+    BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES, UnitHeader,
+    UnitKind,
 };
 use haul_wire::limits::BLOCK_BYTES;
 
@@ -336,7 +337,12 @@ impl Lane<'_> {
     }
 
     fn block_header(&mut self) -> io::Result<BlockHeader> {
-        BlockHeader::decode(self.input.array()?).ok_or_else(|| broken("a block is too long"))
+        let header: [u8; BLOCK_HEADER_BYTES] = self.input.array()?;
+        if let Some(tags) = &mut self.tags {
+            let tag = tags.block(&header);
+            prove(tag, &mut self.input)?;
+        }
+        BlockHeader::decode(header).ok_or_else(|| broken("a block is too long"))
     }
 }
 

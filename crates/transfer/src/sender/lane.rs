@@ -13,7 +13,7 @@ use haul_engine::schedule::Unit;
 use haul_net::Stream;
 use haul_store::{SourceFile, StoreError};
 use haul_wire::control::FailureKind;
-use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, Encoding, Trailer, UnitHeader, UnitKind};
+use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, Trailer, UnitHeader, UnitKind};
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::convert;
@@ -153,7 +153,7 @@ impl Lane<'_> {
                 Trailer::Void
             }
         };
-        self.append(&BlockHeader::LAST.encode());
+        self.append_block_header(BlockHeader::LAST.encode());
         self.append_trailer(trailer);
         if self.filled - self.start >= SEND_BYTES { self.send() } else { Ok(()) }
     }
@@ -165,7 +165,7 @@ impl Lane<'_> {
         };
         self.watch.lap(Waiting::Storage);
         self.append_header(UnitHeader { kind: UnitKind::Hash, index: unit.index, chunk: unit.chunk });
-        self.append(&BlockHeader::LAST.encode());
+        self.append_block_header(BlockHeader::LAST.encode());
         self.append_trailer(Trailer::Complete(hash));
         if self.filled - self.start >= SEND_BYTES { self.send() } else { Ok(()) }
     }
@@ -179,7 +179,7 @@ impl Lane<'_> {
             let size = usize::try_from((end - offset).min(BLOCK_BYTES as u64)).expect("at most a block");
             if file.sparse && is_hole(open, offset, size)? {
                 hasher.update(&ZEROS[..size]);
-                self.append(&block_header(size, Encoding::Zeros));
+                self.append_block_header(block_header(size, Encoding::Zeros));
             } else {
                 if self.shared.pace(size as u64) {
                     self.watch.lap(Waiting::Rate);
@@ -204,7 +204,7 @@ impl Lane<'_> {
     /// Reads one block straight into the buffer behind its header.
     fn data_block(&mut self, open: &SourceFile, offset: u64, size: usize, hasher: &mut UnitHasher) -> Result<(), Stop> {
         self.align_next_block();
-        let at = self.filled + BLOCK_HEADER_BYTES;
+        let at = self.filled + self.block_header_bytes();
         let data = &mut self.buffer[at..at + size];
         let read = open
             .read_at(data, offset)
@@ -218,7 +218,7 @@ impl Lane<'_> {
             Some((compressor, packed)) => compress(compressor, packed, data),
             None => (size, Encoding::Plain),
         };
-        self.buffer[self.filled..at].copy_from_slice(&block_header(wire_bytes, encoding));
+        self.append_block_header(block_header(wire_bytes, encoding));
         self.filled = at + wire_bytes;
         Ok(())
     }
@@ -233,7 +233,7 @@ impl Lane<'_> {
         size: usize,
         hasher: &mut UnitHasher,
     ) -> Result<(), Stop> {
-        self.append(&block_header(size, Encoding::Plain));
+        self.append_block_header(block_header(size, Encoding::Plain));
         self.send()?;
         let mut tap = |bytes: &[u8]| hasher.update(bytes);
         let sent = pump.send(&mut self.stream, open.as_fd(), offset, size as u64, true, Some(&mut tap));
@@ -261,7 +261,7 @@ impl Lane<'_> {
         if pending > MOVED_AT_MOST_BYTES {
             return;
         }
-        let place = pending + BLOCK_HEADER_BYTES;
+        let place = pending + self.block_header_bytes();
         let shift = self.buffer[place..].as_ptr().align_offset(CACHE_LINE_BYTES);
         let start = if shift < CACHE_LINE_BYTES { shift } else { 0 };
         self.buffer.copy_within(self.start..self.filled, start);
@@ -283,6 +283,18 @@ impl Lane<'_> {
         if let Some(tag) = self.tags.as_mut().map(|tags| tags.header(&header)) {
             self.append(tag.bytes());
         }
+    }
+
+    fn append_block_header(&mut self, header: [u8; BLOCK_HEADER_BYTES]) {
+        self.append(&header);
+        if let Some(tag) = self.tags.as_mut().map(|tags| tags.block(&header)) {
+            self.append(tag.bytes());
+        }
+    }
+
+    /// What stands before the data of a block.
+    fn block_header_bytes(&self) -> usize {
+        BLOCK_HEADER_BYTES + if self.tags.is_some() { TAG_BYTES } else { 0 }
     }
 
     fn append_trailer(&mut self, trailer: Trailer) {
