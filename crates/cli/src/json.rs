@@ -16,13 +16,14 @@ use crate::limit;
 /// Writes each event as a line.
 pub struct JsonLines {
     started: Instant,
-    out: Mutex<Box<dyn Write + Send>>,
+    /// `None` after the last line: a job that is over may still have a thread that was about to connect a lane.
+    out: Mutex<Option<Box<dyn Write + Send>>>,
 }
 
 impl JsonLines {
     /// Writes to `out` and counts time from now.
     pub fn new(out: Box<dyn Write + Send>) -> Self {
-        Self { started: Instant::now(), out: Mutex::new(out) }
+        Self { started: Instant::now(), out: Mutex::new(Some(out)) }
     }
 
     /// The first line.
@@ -41,21 +42,28 @@ impl JsonLines {
     /// The last line of a job that went to its end.
     pub fn report(&self, report: &Report, exit_code: u8) {
         self.write(&Line::Report(Box::new(of_report(report, exit_code))), true);
+        self.end();
     }
 
     /// The last line of a job that did not.
     pub fn error(&self, error: &Error) {
         self.write(&Line::Error(of_error(error)), true);
+        self.end();
     }
 
     fn write(&self, line: &Line, flush: bool) {
         let text = render(line, self.started.elapsed());
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(out) = out.as_mut() else { return };
         // A reader that went away does not end the job.
         let _ = out.write_all(text.as_bytes());
         if flush {
             let _ = out.flush();
         }
+    }
+
+    fn end(&self) {
+        *self.out.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
@@ -462,6 +470,32 @@ mod tests {
 
     use super::*;
     use crate::report::tests::report;
+
+    /// What was written, for whoever looks later.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn nothing_follows_the_report() {
+        let (kept, late) = (Kept::default(), Event::Connecting { place: "host-b".into() });
+        let lines = JsonLines::new(Box::new(kept.clone()));
+        lines.on_event(&late);
+        lines.report(&report(), 0);
+        lines.on_event(&late);
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(text.lines().last().unwrap().contains(r#""event":"report""#), "{text}");
+    }
 
     /// Every kind of line once, with every field set.
     fn all_lines() -> Vec<Line> {
