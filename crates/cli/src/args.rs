@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use haul_transfer::Cipher;
 use haul_transfer::pump::SendRoute;
 
 use crate::bench::flags::{Bench, send_route};
@@ -530,6 +531,18 @@ pub enum CipherName {
     #[value(name = "chacha20", alias = "chacha20-poly1305")]
     Chacha20,
     None,
+}
+
+impl CipherName {
+    /// What it names; `None` for connections in the clear.
+    pub fn cipher(self) -> Option<Cipher> {
+        match self {
+            CipherName::Aes128Gcm => Some(Cipher::Aes128Gcm),
+            CipherName::Aes256Gcm => Some(Cipher::Aes256Gcm),
+            CipherName::Chacha20 => Some(Cipher::Chacha20Poly1305),
+            CipherName::None => None,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

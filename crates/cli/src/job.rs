@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_transfer::job::DEFAULT_TIMEOUT;
-use haul_transfer::{Carriage, Cipher, Endpoint, Error, Family, Fault, FilterRule, Job, Place, Selection, SshOptions};
+use haul_transfer::{Carriage, Endpoint, Error, Family, Fault, FilterRule, Job, Place, Selection, SshOptions};
 
 use crate::args::{CipherName, Connections, Cp, Filter, Reach, VerifyWhere};
 use crate::endpoint;
@@ -82,12 +82,7 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
 fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
     Carriage {
         rate_bytes_per_s: typed.rate.or(typed.bwlimit.and_then(|limit| limit.0)).or(typed.scp_limit),
-        cipher: typed.cipher.and_then(|name| match name {
-            CipherName::Aes128Gcm => Some(Cipher::Aes128Gcm),
-            CipherName::Aes256Gcm => Some(Cipher::Aes256Gcm),
-            CipherName::Chacha20 => Some(Cipher::Chacha20Poly1305),
-            CipherName::None => None,
-        }),
+        cipher: typed.cipher.and_then(CipherName::cipher),
         clear: typed.cipher == Some(CipherName::None),
         compress: typed.compress,
         route: typed.route,

@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::bench::text;
 use crate::figures::{bytes, counted, duration, rate as rate_text};
-use crate::json::{JsonLines, SCHEMA, seconds};
+use crate::json::{SCHEMA, seconds};
 use crate::printable::printable;
 use crate::{bench, failure, rate, signals};
 
@@ -78,14 +78,7 @@ pub fn run(typed: &Record) -> ExitCode {
             let _ = std::io::stdout().lock().write_all(said.as_bytes());
             status(&recorded)
         }
-        Err(error) => {
-            if typed.json {
-                JsonLines::new(Box::new(std::io::stdout())).error(&error);
-            } else {
-                eprint!("{}", failure::text(&error));
-            }
-            ExitCode::from(failure::of_fault(error.fault).code)
-        }
+        Err(error) => failure::ended(&error, typed.json),
     }
 }
 

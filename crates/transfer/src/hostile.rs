@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use haul_engine::integrity::UnitHasher;
 use haul_engine::plan::ChunkLayout;
-use haul_net::{Stream, WriteHalf};
+use haul_net::{ReadHalf, Stream, WriteHalf};
 use haul_wire::RelPath;
 use haul_wire::codec;
 use haul_wire::control::{self as wire, Control, OutcomeKind};
@@ -71,16 +71,8 @@ impl Peer {
             assert!(events.sender().try_send(SessionEvent::LaneUp(their_lane, 0)).is_ok());
             real(events, &channel, &Arc::new(Watch::new(Arc::new(Deaf))))
         });
-        let (mut input, control) = ours.split();
-        let (sender, heard) = channel();
-        std::thread::spawn(move || {
-            let mut buffer = Vec::new();
-            while let Ok(Some(message)) = read_message(&mut input, &mut buffer) {
-                let _ = sender.send(Some(message));
-            }
-            let _ = sender.send(None);
-        });
-        Self::new(control, heard, lane, end)
+        let (input, control) = ours.split();
+        Self::new(control, heard(input), lane, end)
     }
 
     fn new(
@@ -181,6 +173,19 @@ impl Peer {
         assert_eq!(error.fault, Fault::Protocol, "{error:?}");
         assert!(error.cause.as_deref().unwrap_or_default().contains(why), "{error:?}");
     }
+}
+
+/// What the other end says from now on; `None` is the last.
+fn heard(mut input: ReadHalf) -> Receiver<Option<Control>> {
+    let (sender, heard) = channel();
+    std::thread::spawn(move || {
+        let mut buffer = Vec::new();
+        while let Ok(Some(message)) = read_message(&mut input, &mut buffer) {
+            let _ = sender.send(Some(message));
+        }
+        let _ = sender.send(None);
+    });
+    heard
 }
 
 fn frame(message: &Control) -> Vec<u8> {

@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use haul_transfer::bench::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, LANES_MAX};
 use haul_transfer::pump::{ReceiveRoute, SendRoute};
 
+use crate::args::CipherName;
 use crate::rate;
 use crate::reach::whole;
 
@@ -41,7 +42,7 @@ pub struct Bench {
     pub lanes: u16,
     /// Cipher of the connections
     #[arg(long, value_name = "NAME", default_value = "none")]
-    pub cipher: LaneCipher,
+    pub cipher: CipherName,
     /// Hash each chunk at both ends (BLAKE3) and compare
     #[arg(long)]
     pub verify: bool,
@@ -87,18 +88,6 @@ pub struct Bench {
 pub enum WhichOffset {
     Fixed,
     Moving,
-}
-
-/// `--cipher`
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LaneCipher {
-    None,
-    #[value(name = "aes128-gcm")]
-    Aes128Gcm,
-    #[value(name = "aes256-gcm")]
-    Aes256Gcm,
-    #[value(name = "chacha20", alias = "chacha20-poly1305")]
-    Chacha20,
 }
 
 /// What means nothing where no bytes run from end to end.

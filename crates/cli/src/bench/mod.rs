@@ -14,11 +14,10 @@ use std::time::Duration;
 
 use haul_transfer::bench::{self, Amount, Interval, Offset, Request, Sink, Source, Watcher};
 use haul_transfer::pump::SendRoute;
-use haul_transfer::{Cipher, Error, Fault};
+use haul_transfer::{Error, Fault};
 
-use crate::json::JsonLines;
 use crate::{failure, signals};
-use flags::{Bench, LaneCipher, WhichOffset};
+use flags::{Bench, WhichOffset};
 
 /// Measures, and says what was found.
 pub fn run(typed: &Bench) -> ExitCode {
@@ -29,14 +28,7 @@ pub fn run(typed: &Bench) -> ExitCode {
             // What was measured until then stands; but it is not what was asked for.
             if interrupted { ExitCode::from(failure::of_fault(Fault::Interrupted).code) } else { ExitCode::SUCCESS }
         }
-        Err(error) => {
-            if typed.json {
-                JsonLines::new(Box::new(std::io::stdout())).error(&error);
-            } else {
-                eprint!("{}", failure::text(&error));
-            }
-            ExitCode::from(failure::of_fault(error.fault).code)
-        }
+        Err(error) => failure::ended(&error, typed.json),
     }
 }
 
@@ -96,12 +88,7 @@ fn request(typed: &Bench) -> Request {
             WhichOffset::Moving => Offset::Moving,
         },
         lanes: typed.lanes,
-        cipher: match typed.cipher {
-            LaneCipher::None => None,
-            LaneCipher::Aes128Gcm => Some(Cipher::Aes128Gcm),
-            LaneCipher::Aes256Gcm => Some(Cipher::Aes256Gcm),
-            LaneCipher::Chacha20 => Some(Cipher::Chacha20Poly1305),
-        },
+        cipher: typed.cipher.cipher(),
         verify: typed.verify,
         amount: match typed.bytes {
             Some(bytes) => Amount::Bytes(bytes),

@@ -16,7 +16,6 @@ use haul_transfer::{Carriage, Error, Event, Fault, Observer, PathNow, Place};
 
 use crate::args::Probe;
 use crate::figures::{bits, bytes, latency};
-use crate::json::JsonLines;
 use crate::printable::printable;
 use crate::{endpoint, failure, job, signals};
 
@@ -35,14 +34,7 @@ pub fn run(typed: &Probe) -> ExitCode {
             let _ = std::io::stdout().lock().write_all(said.as_bytes());
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            if typed.json {
-                JsonLines::new(Box::new(std::io::stdout())).error(&error);
-            } else {
-                eprint!("{}", failure::text(&error));
-            }
-            ExitCode::from(failure::of_fault(error.fault).code)
-        }
+        Err(error) => failure::ended(&error, typed.json),
     }
 }
 

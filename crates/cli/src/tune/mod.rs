@@ -11,7 +11,6 @@ use haul_transfer::{Error, Fault};
 
 use crate::args::{Tune, TuneFormat};
 use crate::failure;
-use crate::json::JsonLines;
 
 /// Looks, says, and on request sets or puts back.
 pub fn run(typed: &Tune) -> ExitCode {
@@ -21,14 +20,7 @@ pub fn run(typed: &Tune) -> ExitCode {
             let _ = std::io::stdout().lock().write_all(said.as_bytes());
             ExitCode::SUCCESS
         }
-        Err(error) => {
-            if typed.json {
-                JsonLines::new(Box::new(std::io::stdout())).error(&error);
-            } else {
-                eprint!("{}", failure::text(&error));
-            }
-            ExitCode::from(failure::of_fault(error.fault).code)
-        }
+        Err(error) => failure::ended(&error, typed.json),
     }
 }
 

@@ -23,16 +23,8 @@ fn far_side_asked(carriage: wire::Carriage) -> Peer {
         let grant = Grant { root: Some(dir.path().to_owned()), read_only: false, clear: false };
         far::serve_control(theirs, &identity, &Arc::new(Desk::default()), Ports::default(), &grant, None)
     });
-    let (mut input, control) = ours.split();
-    let (sender, heard) = channel();
-    std::thread::spawn(move || {
-        let mut buffer = Vec::new();
-        while let Ok(Some(message)) = read_message(&mut input, &mut buffer) {
-            let _ = sender.send(Some(message));
-        }
-        let _ = sender.send(None);
-    });
-    let mut peer = Peer::new(control, heard, lane, end);
+    let (input, control) = ours.split();
+    let mut peer = Peer::new(control, heard(input), lane, end);
     peer.hears(|message| matches!(message, Control::AgentHello(_)).then_some(()));
     let selection = wire::Selection { make_target: true, ..wire::Selection::default() };
     let role = Role::Receiver { target };
