@@ -604,7 +604,8 @@ NAMES
   host:path and host:~/path start at the home directory there, host:/path at the root.
   ssh://[user@]host[:port]/path starts at the home directory too, ssh://host//path at the root.
   haul://host[:port]/path starts at the directory which that daemon (port 7632) offers to your key.
-  zero:10G is a file of so many zeros to copy from; null: verifies what arrives here and lets it go.
+  zero:10G is a file of so many zeros to copy from; null: verifies what arrives here and lets it go, as
+  /dev/null does at either end.
   A local name with a colon needs a slash before it: ./a:b. An IPv6 address needs brackets: [::1]:path.
   Wildcards in a remote source are expanded there; put them in quotes. '--' ends the options.
   All sources must be on one machine. Between two remote hosts the data goes directly, unless -3.

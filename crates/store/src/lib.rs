@@ -39,5 +39,5 @@ pub use name::{journal_name, name_hash, parse_haul_name, part_name};
 pub use part::Part;
 pub use resolve::ResolveOptions;
 pub use source::{SourceFile, SourceSet};
-pub use tree::{TargetOptions, TargetTree};
+pub use tree::{TargetOptions, TargetTree, is_null_device};
 pub use walk::{EntryKind, Found, FoundEntry, Walk, WalkOptions};

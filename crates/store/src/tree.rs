@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use haul_sys::beneath::{self, Links};
 use haul_sys::{file, process};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::attributes::Namespaces;
@@ -58,10 +58,25 @@ pub(crate) struct Settings {
     pub user: u32,
 }
 
+/// The typed path is the null device (null(4)), which takes everything and keeps nothing.
+pub fn is_null_device(path: &[u8], options: &TargetOptions) -> Result<bool> {
+    let typed = Typed::new(options.confine.as_deref(), options.home.as_deref())?;
+    let Ok(entry) = typed.open(&typed.expand(path), OFlags::PATH | OFlags::NOFOLLOW) else { return Ok(false) };
+    let stat = rustix::fs::fstat(&entry).context("look at", path)?;
+    let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+    Ok(is_device && (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev)) == NULL_DEVICE)
+}
+
+/// Why such a target is refused.
+const NO_FILE: &str = "it is a device, a FIFO or a socket, which a file would replace";
+/// Major and minor number (null(4)).
+const NULL_DEVICE: (u32, u32) = (1, 3);
+
 impl TargetTree {
     /// Opens the target of a job, by cp's rule: an existing directory is the tree; so is a path that ends in a slash,
     /// and any path that is to hold more than one file. Else the path is the new name of the single file, which is
-    /// returned, and its parent is the tree.
+    /// returned, and its parent is the tree. Fails where that name is a device, a FIFO or a socket, which a file would replace:
+    /// see [`is_null_device`] for the one that is a target.
     pub fn open(path: &[u8], options: &TargetOptions) -> Result<(TargetTree, Option<Vec<u8>>)> {
         let typed = Typed::new(options.confine.as_deref(), options.home.as_deref())?;
         let expanded = typed.expand(path);
@@ -82,6 +97,11 @@ impl TargetTree {
         let (parent, name) = parent_and_name(&expanded);
         check_new_path(name).context("write", path)?;
         let root = open_or_make(&typed, parent, options).context("open target directory", parent)?;
+        if let Some(root) = &root
+            && Stat::of_name(root.as_fd(), name).is_ok_and(|there| there.kind == Kind::Special)
+        {
+            return Err(StoreError::new("write", path, refusal(io::ErrorKind::AlreadyExists, NO_FILE)));
+        }
         Ok((tree(root, parent), Some(name.to_vec())))
     }
 

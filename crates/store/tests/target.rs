@@ -60,6 +60,13 @@ fn the_typed_path_is_a_directory_or_a_new_name_by_cps_rule() {
     assert!(dir.path().join("sub/deeper").is_dir());
     // The user may type a path through links.
     assert_eq!(TargetTree::open(&at("alias"), &one).unwrap().1, None);
+    // What is no file is not replaced by one.
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+    let error = TargetTree::open(&at("socket"), &one).unwrap_err();
+    assert!(error.to_string().contains("which a file would replace"), "{error}");
+    assert!(!haul_store::is_null_device(&at("socket"), &one).unwrap());
+    assert!(haul_store::is_null_device(b"/dev/null", &one).unwrap());
+    assert!(!haul_store::is_null_device(b"/dev/zero", &one).unwrap());
 }
 
 #[test]

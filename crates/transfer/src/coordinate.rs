@@ -88,7 +88,7 @@ fn check_made_up(job: &Job) -> Result<(), Error> {
         return refused("zero: is the only source of a copy", "one file of the whole size");
     }
     if job.target.place == Place::Null && job.selection.delete {
-        return refused("there is nothing to delete at null:", "leave --delete out");
+        return Err(receiver::nothing_to_delete("null:"));
     }
     Ok(())
 }

@@ -309,6 +309,18 @@ fn a_tree_that_goes_nowhere_is_verified_whole_and_nothing_is_made() {
 }
 
 #[test]
+fn the_null_device_is_nowhere_and_not_replaced() {
+    let bench = Bench::with_tree();
+    let null = Endpoint { place: Place::Local, path: b"/dev/null".to_vec() };
+    let report = run(bench.job().sources.remove(0), null.clone(), |_| {}).unwrap();
+    assert_eq!((report.files_moved, report.failed), (201, 0));
+    let device = std::fs::symlink_metadata("/dev/null").unwrap().file_type();
+    assert!(std::os::unix::fs::FileTypeExt::is_char_device(&device));
+    let error = run(bench.job().sources.remove(0), null, |job| job.selection.delete = true).unwrap_err();
+    assert_eq!((error.fault, error.hint.as_deref()), (Fault::Usage, Some("leave --delete out")));
+}
+
+#[test]
 fn zeros_go_nowhere_and_a_bit_that_flips_is_still_found() {
     let job = Job {
         sources: vec![made_up(Place::Zero { bytes: ZEROS })],

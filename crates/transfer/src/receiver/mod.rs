@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use haul_store::{TargetOptions, TargetTree};
+use haul_store::{StoreError, TargetOptions, TargetTree};
 use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
 use haul_wire::limits::MAX_LANES;
 use haul_wire::manifest::Packer;
@@ -176,9 +176,10 @@ fn open_target(
     watch: &Arc<Watch>,
     events: &Events,
 ) -> Result<Shared, Error> {
-    let Target::Path(path) = &job.target else {
-        return Shared::new(None, None, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender());
+    let shared = |tree, name, job| {
+        Shared::new(tree, name, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
     };
+    let Target::Path(path) = &job.target else { return shared(None, None, job) };
     let options = TargetOptions {
         confine: job.confine.clone(),
         home: std::env::var_os("HOME").map(PathBuf::from),
@@ -188,8 +189,20 @@ fn open_target(
         xattrs: job.selection.xattrs,
         acls: job.selection.acls,
     };
-    let (tree, rename_to) = TargetTree::open(path, &options).map_err(|error| convert::store_error(&error))?;
-    Shared::new(Some(tree), rename_to, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
+    let failed = |error: StoreError| convert::store_error(&error);
+    if haul_store::is_null_device(path, &options).map_err(failed)? {
+        if job.selection.delete {
+            return Err(nothing_to_delete(&haul_store::printable(path)));
+        }
+        return shared(None, None, job);
+    }
+    let (tree, rename_to) = TargetTree::open(path, &options).map_err(failed)?;
+    shared(Some(tree), rename_to, job)
+}
+
+/// Where nothing is kept.
+pub(crate) fn nothing_to_delete(target: &str) -> Error {
+    Error::new(Fault::Usage, format!("there is nothing to delete at {target}")).try_this("leave --delete out")
 }
 
 struct Session<'a> {
