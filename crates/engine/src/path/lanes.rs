@@ -156,7 +156,8 @@ impl LaneCount {
             if steady_rate(estimator) < scaled(capacity, SUFFICES) {
                 self.plenty_since_us = None;
             } else if !pacer.is_draining() {
-                self.settle(at_us, estimator, needed);
+                let covering = lanes_that_cover(step, bytes_in(steady_rate(estimator), levels.rtt_us));
+                self.settle(at_us, estimator, needed.max(covering));
             }
         } else if held && levels.queueing_us <= levels.high_us && !pacer.is_draining() {
             self.grow(at_us, estimator, now.rate_bytes_per_s, "windows are smaller than the path: more of them");
@@ -314,6 +315,17 @@ fn is_ramp_short_of_lanes(step: &Step, estimator: &Estimator, levels: Levels, la
         && step.has_more_work
         && levels.queueing_us <= levels.low_us
         && filled.count() > usize::from(lanes / 2)
+}
+
+/// So many of the first lanes have windows for these bytes; all that there can be, when not even all have. Lanes that a bound holds do
+/// not widen theirs (RFC 7661): where others rest they would first take many round trips to.
+fn lanes_that_cover(step: &Step, bytes: u64) -> u16 {
+    let mut left = bytes;
+    let covering = step.lanes.iter().position(|lane| {
+        left = left.saturating_sub(lane.cwnd_bytes);
+        left == 0
+    });
+    covering.and_then(|at| u16::try_from(at + 1).ok()).unwrap_or(AUTO_LANES_MAX)
 }
 
 /// More than a tenth of the lanes had nothing under way.

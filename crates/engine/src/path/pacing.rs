@@ -28,6 +28,9 @@ pub(super) struct Pacer {
     /// The queue that stands now: since when, and what was delivered.
     standing_us: u64,
     standing_delivered_bytes: u64,
+    /// The link at work: since when its queue has not been empty, and what was delivered.
+    busy_us: u64,
+    busy_delivered_bytes: u64,
     /// Times that restraint did not help, since it last did.
     suspicion: u8,
     calm_since_us: u64,
@@ -92,6 +95,8 @@ impl Pacer {
             state,
             standing_us: 0,
             standing_delivered_bytes: 0,
+            busy_us: 0,
+            busy_delivered_bytes: 0,
             suspicion: 0,
             calm_since_us: 0,
             retry_us: RETRY_US_MIN,
@@ -180,6 +185,7 @@ impl Pacer {
     /// Takes a step in that tells nothing about the path. What was known before it holds; what was being found out is looked for anew.
     pub(super) fn on_disturbed_step(&mut self, at_us: u64, estimator: &Estimator) {
         (self.standing_us, self.standing_delivered_bytes) = (0, 0);
+        (self.busy_us, self.busy_delivered_bytes) = (0, 0);
         match &mut self.state {
             State::Draining(_) => self.state = State::Free,
             State::Holding(hold) if !hold.remembered => {
@@ -199,6 +205,17 @@ impl Pacer {
         } else {
             (self.standing_us, self.standing_delivered_bytes) = (0, 0);
         }
+        if levels.queueing_us > levels.low_us && may_be_ours(estimator) {
+            self.busy_us = self.busy_us.saturating_add(step.us);
+            self.busy_delivered_bytes = self.busy_delivered_bytes.saturating_add(step.delivered_bytes);
+        } else {
+            (self.busy_us, self.busy_delivered_bytes) = (0, 0);
+        }
+    }
+
+    /// What the link delivered while it had a queue, which is all it carries. `None` as long as that was too short to tell.
+    fn link_bytes_per_s(&self) -> Option<u64> {
+        (self.busy_us >= BUSY_US_MIN).then(|| per_second(self.busy_delivered_bytes, self.busy_us))
     }
 
     /// While a queue stands the link sends as fast as it can, so what is delivered meanwhile is what it carries, also when the
@@ -258,6 +275,7 @@ impl Pacer {
         } else if !estimator.is_source_limited() {
             drain.full_bytes_per_s = drain.full_bytes_per_s.max(estimator.now.rate_bytes_per_s);
         }
+        drain.full_bytes_per_s = drain.full_bytes_per_s.max(self.link_bytes_per_s().unwrap_or(0));
         self.state = State::Draining(drain);
         if estimator.is_source_limited() {
             // Our own part of the queue goes, whether we hold back or not; what stays is not ours, and tells nothing.
@@ -448,6 +466,8 @@ const QUEUE_HIGH_US_MAX: u32 = 20_000;
 const STANDING_US_MIN: u64 = 150_000;
 /// Lanes that losses keep slow do not meet for longer than a queue is short.
 const MEETING_US_MAX: u32 = QUEUE_HIGH_US_MIN;
+/// Three samples: the acknowledgements of many lanes come in bursts.
+const BUSY_US_MIN: u64 = 250_000;
 /// Five samples: once the ramp is over a queue grows slowly, and a busy host delays what comes back for some of them.
 const STANDING_STEADY_US_MIN: u64 = 450_000;
 /// Three samples.
