@@ -473,7 +473,7 @@ const STANDING_STEADY_US_MIN: u64 = 450_000;
 /// Three samples.
 const LEAST_US: u64 = 250_000;
 /// Share of the capacity that is asked for: 2 % drain a queue of 10 ms in half a second.
-const BELOW_CAPACITY: f64 = 0.98;
+const BELOW_CAPACITY: f64 = 0.99;
 /// Shares while a queue drains; below, an error in the estimate would leave the link empty for a round trip.
 const DRAIN_LEAST: f64 = 0.80;
 const DRAIN_MOST: f64 = 0.95;
