@@ -81,6 +81,14 @@ fn needed_at(estimator: &Estimator, rate_bytes_per_s: u64, rtt_us: u32, suffers_
     u16::try_from(lanes).unwrap_or(u16::MAX).clamp(1, AUTO_LANES_MAX)
 }
 
+/// Lanes of which each has a window worth the name on a path of this rate. With more of them their packets meet in front of the link,
+/// which looks like a queue that no restraint makes shorter: 8 lanes on 20 Mbit/s x 20 ms, that is of 4 packets each, for 6 ms.
+fn holds_lanes(estimator: &Estimator, rate_bytes_per_s: u64) -> u16 {
+    let least_bytes = LEAST_SEGMENTS * u64::from(estimator.mss_bytes.max(1));
+    let lanes = bytes_in(rate_bytes_per_s, u64::from(estimator.now.rtt_min_us)) / least_bytes;
+    u16::try_from(lanes).unwrap_or(AUTO_LANES_MAX)
+}
+
 /// What one lane of cubic reaches under random loss: a mean window of 1.054 (rtt / p)^(3/4) segments (RFC 9438, section 5.1; rtt
 /// in seconds), or that of Reno, 1.22 / sqrt(p), where that is more: cubic is at least as fast.
 pub(super) fn cubic_bytes_per_s(loss_ppm: u32, rtt_us: u32, mss_bytes: u32) -> u64 {
@@ -125,6 +133,14 @@ impl LaneCount {
             if lanes > self.lanes {
                 let reason = "windows will soon be full, and no queue stands: more of them";
                 self.change(step.at_us, estimator, now.rate_bytes_per_s, lanes, reason);
+            }
+        }
+        if let Some(capacity) = pacer.capacity_bytes_per_s().filter(|_| !pacer.is_remembered()) {
+            let most =
+                holds_lanes(estimator, capacity).max(needed(estimator, capacity, suffers_loss)).max(FAR_LANES_MIN);
+            if most < self.lanes {
+                (self.lanes, self.reason) = (most, "the path holds few packets: those of more lanes would only meet");
+                self.trial = None;
             }
         }
         if step.at_us < self.next_us {
@@ -375,6 +391,8 @@ const RAMP_FACTOR: u16 = 4;
 const SHORT_QUEUE_WINDOW_BYTES: u64 = 750_000;
 /// So that no window has to be full all the time.
 const SPARE: f64 = 1.25;
+/// A lane sends packets in pairs (tcp_min_tso_segs), and finds a loss by three that follow it (RFC 5681): four pairs.
+const LEAST_SEGMENTS: u64 = 8;
 /// A far path has at least two lanes: one of them always has data while the other waits for its disk or repairs a loss.
 const FAR_LANES_MIN: u16 = 2;
 /// Decisions are a round trip apart, at least this.

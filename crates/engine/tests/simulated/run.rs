@@ -35,6 +35,8 @@ pub struct Setting {
     pub supply_every_us: u64,
     /// What arrives behind a gap is acknowledged when that is closed, as the kernel's `bytes_acked` has it.
     pub gaps: bool,
+    /// Lanes send packets in pairs, and those of different lanes meet in front of a busy link, also where no window fills a queue.
+    pub pairs: bool,
     /// See [`Flow::in_flight_most`].
     pub in_flight_most: f64,
     /// So many bytes are to be sent in all.
@@ -74,6 +76,7 @@ impl Setting {
             outage: None,
             supply_every_us: 0,
             gaps: false,
+            pairs: false,
             in_flight_most: f64::INFINITY,
             job_bytes: f64::INFINITY,
             supplies: Vec::new(),
@@ -317,8 +320,9 @@ impl Runner {
         let connected = lanes.filter(|(_, flow)| flow.starts_us <= self.world.now_us);
         let mut lanes: Vec<LaneReading> =
             connected.map(|(lane, flow)| reading(lane, flow, self.setting.gaps.then_some(now_us))).collect();
+        let meeting_us = if self.setting.pairs { self.meeting_us() } else { 0 };
         for lane in &mut lanes {
-            lane.rtt_us += (self.world.uniform() * f64::from(self.setting.jitter_us)) as u32;
+            lane.rtt_us += meeting_us + (self.world.uniform() * f64::from(self.setting.jitter_us)) as u32;
         }
         let sample = Sample { at_us: now_us, lanes, has_more_work: self.world.left_bytes > 0.0 };
         if let Some(advice) = self.tuner.on_sample(&sample)
@@ -341,6 +345,15 @@ impl Runner {
             lanes: given.map_or(0, |advice| advice.lanes),
             bound: given.and_then(|advice| advice.pacing_bytes_per_s),
         }
+    }
+
+    /// 1.3 packets of each lane are in the queue, as measured with 1 and with 8 lanes of real kernels on 20 Mbit/s x 20 ms.
+    fn meeting_us(&self) -> u32 {
+        let link = &self.world.link;
+        let busy = self.world.flows.iter().filter(|flow| flow.in_flight > MSS).count();
+        let in_flight: f64 = self.world.flows.iter().map(|flow| flow.in_flight).sum();
+        let used = (in_flight * 1e6 / (link.bytes_per_s * link.rtt_us as f64)).min(1.0);
+        (1.3e6 * busy as f64 * MSS / link.bytes_per_s * used * used) as u32
     }
 
     fn carry_out(&mut self, advice: &Advice) {
