@@ -13,12 +13,12 @@ fn any_time() -> impl Strategy<Value = u32> {
 
 prop_compose! {
     fn any_reading()(
-        lane in 0u16..70, times in (any_time(), any_time(), any_time()), sizes in prop::array::uniform10(any_size())
+        lane in 0u16..70, in_slow_start: bool, times in (any_time(), any_time(), any_time()), sizes in prop::array::uniform10(any_size())
     ) -> LaneReading {
         let [cwnd_bytes, acked_bytes, sent_bytes, resent_bytes, unsent_bytes, busy_us, receive, send, peer, buffer] = sizes;
         LaneReading {
             lane, rtt_us: times.0, rtt_min_us: times.1, mss_bytes: times.2,
-            cwnd_bytes, acked_bytes, delivered_bytes: acked_bytes, sent_bytes, resent_bytes, unsent_bytes, busy_us,
+            cwnd_bytes, in_slow_start, acked_bytes, delivered_bytes: acked_bytes, sent_bytes, resent_bytes, unsent_bytes, busy_us,
             receive_window_limited_us: receive, send_buffer_limited_us: send,
             peer_window_bytes: peer, send_buffer_bytes: buffer,
         }

@@ -19,6 +19,8 @@ pub struct TcpInfo {
     pub rtt_us: u32,
     /// Mean deviation of the round-trip time.
     pub rtt_var_us: u32,
+    /// Slow start ends here, in segments (RFC 5681).
+    pub snd_ssthresh: u32,
     /// Congestion window, in segments.
     pub snd_cwnd: u32,
     /// Segments sent again.
@@ -90,6 +92,7 @@ fn parse(raw: &[u8]) -> Option<TcpInfo> {
         path_mtu_bytes: u32_at(60)?,
         rtt_us: u32_at(68)?,
         rtt_var_us: u32_at(72)?,
+        snd_ssthresh: u32_at(76)?,
         snd_cwnd: u32_at(80)?,
         total_retrans: u32_at(100)?,
         pacing_rate_bytes_per_s: u64_at(104),
@@ -124,6 +127,7 @@ mod tests {
         far.read_exact(&mut [0; 1000]).unwrap();
         let info = tcp_info(&near).unwrap();
         assert!(info.snd_cwnd > 0 && info.snd_mss_bytes > 0, "{info:?}");
+        assert!(info.snd_cwnd < info.snd_ssthresh, "it has only begun: {info:?}");
         assert!(info.path_mtu_bytes > info.snd_mss_bytes, "{info:?}");
         assert!(info.bytes_sent.is_none_or(|bytes| bytes == 1000), "{info:?}");
         assert_eq!(tcp_info(&far).unwrap().bytes_received, Some(1000));

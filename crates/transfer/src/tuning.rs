@@ -254,6 +254,7 @@ fn reading(lane: &mut Lane) -> Option<LaneReading> {
         rtt_min_us: info.rtt_min_us.unwrap_or(info.rtt_us),
         mss_bytes: info.snd_mss_bytes,
         cwnd_bytes: u64::from(info.snd_cwnd) * mss_bytes,
+        in_slow_start: info.snd_cwnd < info.snd_ssthresh,
         acked_bytes,
         delivered_bytes: info.delivered.map_or(acked_bytes, |segments| delivered.up_to(segments, info.snd_mss_bytes)),
         sent_bytes: info.bytes_sent.unwrap_or(0),

@@ -18,6 +18,8 @@ pub struct LaneReading {
     pub mss_bytes: u32,
     /// Congestion window.
     pub cwnd_bytes: u64,
+    /// The congestion window doubles each round trip (RFC 5681).
+    pub in_slow_start: bool,
     /// Bytes the peer has acknowledged: all before them arrived.
     pub acked_bytes: u64,
     /// Bytes that arrived, those behind a gap too (`tcpi_delivered`), counted as full segments. Where nothing tells it, the above.

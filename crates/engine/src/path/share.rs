@@ -43,11 +43,13 @@ fn has_data(lane: &LaneReading) -> bool {
     lane.unsent_bytes > 0 || in_flight_bytes > u64::from(lane.mss_bytes)
 }
 
-/// What a lane's window may let it send before the next sample: slow start doubles each round trip, and paces to twice the window.
+/// What a lane's window may let it send before the next sample: slow start doubles each round trip, and paces to twice the window;
+/// later it grows by little, and a lane that is held by it leaves its part to others.
 fn reach(lane: &LaneReading) -> u64 {
     let rtt_us = u64::from(lane.rtt_us.max(1));
     let doublings = (SAMPLE_US / rtt_us).min(DOUBLINGS_MAX);
-    per_second(lane.cwnd_bytes.saturating_mul(2 << doublings), rtt_us)
+    let grown_bytes = if lane.in_slow_start { lane.cwnd_bytes.saturating_mul(2) } else { lane.cwnd_bytes / 4 * 5 };
+    per_second(grown_bytes.saturating_mul(1 << doublings), rtt_us)
 }
 
 /// Between two samples.
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     fn lane(cwnd_bytes: u64, unsent_bytes: u64) -> LaneReading {
-        LaneReading { cwnd_bytes, unsent_bytes, rtt_us: 200_000, ..LaneReading::default() }
+        LaneReading { cwnd_bytes, unsent_bytes, rtt_us: 200_000, in_slow_start: true, ..LaneReading::default() }
     }
 
     #[test]
@@ -75,6 +77,13 @@ mod tests {
         let (old, new) = (lane(2_000_000, 1), lane(16_000, 1));
         // A new lane reaches twice 16 kB / 200 ms.
         assert_eq!(bound_per_lane(10_000_000, &[old, old, new, new]), (10_000_000 - 2 * 160_000) / 2);
+    }
+
+    #[test]
+    fn what_lanes_that_lost_cannot_use_goes_to_the_others() {
+        let (wide, narrow) = (lane(2_000_000, 1), LaneReading { in_slow_start: false, ..lane(400_000, 1) });
+        // A narrow lane reaches a quarter more than 400 kB / 200 ms.
+        assert_eq!(bound_per_lane(12_000_000, &[wide, wide, narrow, narrow]), (12_000_000 - 2 * 2_500_000) / 2);
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Control {
 pub struct Flow {
     pub control: Control,
     pub cwnd: f64,
-    ssthresh: f64,
+    pub ssthresh: f64,
     pub in_flight: f64,
     /// Lost, known to be, and not sent again yet.
     pub to_repeat: f64,

@@ -386,6 +386,7 @@ fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReadin
         rtt_min_us: flow.rtt_min_us as u32,
         mss_bytes: MSS as u32,
         cwnd_bytes: flow.cwnd as u64,
+        in_slow_start: flow.cwnd < flow.ssthresh,
         acked_bytes: with_gaps_at_us.map_or(flow.acked, |now_us| flow.acked_in_order(now_us)) as u64,
         delivered_bytes: flow.acked as u64,
         sent_bytes: flow.sent as u64,
