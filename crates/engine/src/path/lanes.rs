@@ -413,7 +413,7 @@ const GAINED: f64 = 1.05;
 const GAINED_MUCH: f64 = 1.5;
 /// Fewer lanes may cost 3 %: less is chance.
 const HARMED: f64 = 0.97;
-/// Lanes that do not deliver this share of the capacity (98 % are asked for) are not too many; otherwise each trial would begin
+/// Lanes that do not deliver this share of the capacity (99 % are asked for) are not too many; otherwise each trial would begin
 /// where the last one did harm.
 const SUFFICES: f64 = 0.96;
 const STEADY_US_MIN: u64 = 1_000_000;
