@@ -31,6 +31,8 @@ pub(super) struct LaneCount {
     /// What we gave up did not stay free.
     pub(super) others_took: bool,
     plenty_since_us: Option<u64>,
+    /// The pacer has known a capacity.
+    measured_since_us: Option<u64>,
     /// How long the next verdict against more lanes holds: longer each time.
     verdict_us: u64,
 }
@@ -112,6 +114,7 @@ impl LaneCount {
             yield_us: 0,
             others_took: false,
             plenty_since_us: None,
+            measured_since_us: None,
             verdict_us: VERDICT_US,
         }
     }
@@ -135,14 +138,7 @@ impl LaneCount {
                 self.change(step.at_us, estimator, now.rate_bytes_per_s, lanes, reason);
             }
         }
-        if let Some(capacity) = pacer.capacity_bytes_per_s().filter(|_| !pacer.is_remembered()) {
-            let most =
-                holds_lanes(estimator, capacity).max(needed(estimator, capacity, suffers_loss)).max(FAR_LANES_MIN);
-            if most < self.lanes {
-                (self.lanes, self.reason) = (most, "the path holds few packets: those of more lanes would only meet");
-                self.trial = None;
-            }
-        }
+        self.leave_those_that_only_meet(step.at_us, estimator, pacer, suffers_loss);
         if step.at_us < self.next_us {
             return;
         }
@@ -200,6 +196,21 @@ impl LaneCount {
             && bytes_in(now.rate_bytes_per_s, levels.rtt_us) / u64::from(self.lanes.max(1)) > SLOW_WINDOW_BYTES
         {
             self.grow(at_us, estimator, now.rate_bytes_per_s, "large windows grow slowly: more lanes");
+        }
+    }
+
+    /// A path that holds few packets has few lanes. What is measured beside others at the start may be far too little; by the time that
+    /// the pacer takes to find them out it would have left the capacity.
+    fn leave_those_that_only_meet(&mut self, at_us: u64, estimator: &Estimator, pacer: &Pacer, suffers_loss: bool) {
+        let Some(capacity) = pacer.capacity_bytes_per_s().filter(|_| !pacer.is_remembered()) else {
+            self.measured_since_us = None;
+            return;
+        };
+        let since_us = *self.measured_since_us.get_or_insert(at_us);
+        let most = holds_lanes(estimator, capacity).max(needed(estimator, capacity, suffers_loss)).max(FAR_LANES_MIN);
+        if most < self.lanes && at_us.saturating_sub(since_us) > FOUND_OUT_US + 2 * u64::from(estimator.now.rtt_us) {
+            (self.lanes, self.reason) = (most, "the path holds few packets: those of more lanes would only meet");
+            self.trial = None;
         }
     }
 
@@ -393,6 +404,8 @@ const SHORT_QUEUE_WINDOW_BYTES: u64 = 750_000;
 const SPARE: f64 = 1.25;
 /// A lane sends packets in pairs (tcp_min_tso_segs), and finds a loss by three that follow it (RFC 5681): four pairs.
 const LEAST_SEGMENTS: u64 = 8;
+/// And two round trips: then the pacer knows whether a queue is ours.
+const FOUND_OUT_US: u64 = 1_200_000;
 /// A far path has at least two lanes: one of them always has data while the other waits for its disk or repairs a loss.
 const FAR_LANES_MIN: u16 = 2;
 /// Decisions are a round trip apart, at least this.
