@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use haul_e2e::compare::names_below;
+use haul_e2e::memory::peak_resident_bytes;
 use haul_e2e::{Facets, Outcome, Run, Running, assert_same, code, contents_of, eventually, needs, plant};
 use rustix::process::Signal;
 
@@ -329,6 +330,54 @@ fn strangers_at_the_address_of_the_client_delay_it_and_no_more() {
     stage.cp().args(["file", &stage.url("file")]).run().expect(code::OK);
     drop(strangers);
 }
+
+/// How many come; `HAUL_STRANGERS=1000000` for an afternoon.
+fn strangers() -> u32 {
+    std::env::var("HAUL_STRANGERS").map_or(5_000, |count| count.parse().expect("HAUL_STRANGERS is a number"))
+}
+
+/// `count` connections one after the other from many addresses, each with other nonsense; most are reset, which leaves no port waiting.
+fn flood(target: SocketAddrV4, count: u32) {
+    let words = [
+        &b""[..],
+        b"GET / HTTP/1.0\r\n\r\n",
+        &[0xff; 3000],
+        &[0x16, 3, 1, 0x40, 0, 1],
+        &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0],
+    ];
+    for (at, words) in (0..count).zip(words.into_iter().cycle()) {
+        let [_, _, high, low] = at.to_be_bytes();
+        let mut stranger = connect_from(Ipv4Addr::new(127, 200, high & 7, low.max(1)), target);
+        // It may be closed before all is said.
+        let _ = stranger.write_all(words);
+        if at % 16 != 0 {
+            let at_once = Some(Duration::ZERO);
+            rustix::net::sockopt::set_socket_linger(&stranger, at_once).expect("a socket");
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_strangers_leaves_memory_flat_and_a_copy_unharmed() {
+    needs!(Haul);
+    let stage = Stage::new("rw");
+    plant::file(&stage.at("file"), 64 << 20, 1);
+    let daemon = stage.daemon.as_ref().expect("it runs").id();
+    let peak = || peak_resident_bytes(daemon).expect("it runs");
+    let copy = |name: &str| stage.cp().args(["--rate", "20MB", "file", &stage.url(name)]);
+    copy("before").run().expect(code::OK);
+    flood(stage.address, strangers() / 10);
+    let before = peak();
+    let running = copy("meanwhile").start();
+    flood(stage.address, strangers());
+    running.wait().expect(code::OK);
+    let grown = peak().saturating_sub(before);
+    assert!(grown < FLAT_BYTES, "{grown} bytes more after {} strangers", strangers());
+    assert_same(&stage.at("file"), &stage.at("offered/meanwhile"), Facets::PLAIN);
+}
+
+/// Two copies do not need the same to the page; a connection that stays, a few hundred bytes each, would be megabytes.
+const FLAT_BYTES: u64 = 4 << 20;
 
 #[test]
 fn a_signal_ends_the_daemon_and_its_sessions_and_the_copy_goes_on_later() {
