@@ -1,5 +1,5 @@
 //! The settle thread: checkpoints and final names of large files, and what has to wait for its turn in the manifest.
-//! Lanes never wait for a flush of a large file.
+//! Lanes do not wait for a flush of a large file, unless too much would pile up behind it.
 
 use std::cell::Cell;
 use std::io;
@@ -23,7 +23,11 @@ impl Settler {
         std::thread::Builder::new().name("settle".into()).spawn(move || run(&shared)).map(Self)
     }
 
-    pub(super) fn join(self) {
+    /// Waits for its end, where `is_lost` does not say that it waits for a disk that does not answer.
+    pub(super) fn join(self, is_lost: bool) {
+        if is_lost && !self.0.is_finished() {
+            return;
+        }
         // A panic was reported by the panic hook; the session ends by its timeout.
         let _ = self.0.join();
     }
@@ -32,11 +36,8 @@ impl Settler {
 fn run(shared: &Shared) {
     while let Some(task) = shared.next_task() {
         match task {
-            Task::Checkpoint(incoming) => {
-                if let Err(error) = incoming.checkpoint() {
-                    shared.fail(&incoming, &error);
-                }
-            }
+            Task::Checkpoint(incoming) => checkpoint(shared, &incoming),
+            Task::Relieve => relieve(shared),
             Task::Publish(incoming) => publish(shared, &incoming),
             Task::InOrder(index, InOrder::HardLink(item, path)) => hard_link(shared, index, &item, &path),
             Task::InOrder(index, InOrder::DirectoryEnd(end)) => {
@@ -47,14 +48,35 @@ fn run(shared: &Shared) {
     }
     for incoming in shared.unfinished() {
         // The session failed; what cannot be kept is sent again.
-        let _ = incoming.checkpoint();
+        let _ = incoming.checkpoint(&shared.exposure);
+    }
+}
+
+fn checkpoint(shared: &Shared, incoming: &Incoming) {
+    if let Err(error) = shared.storage.during(|| incoming.checkpoint(&shared.exposure)) {
+        shared.fail(incoming, &error);
+    }
+    // Who waits for it sees that it goes on.
+    shared.count_done();
+}
+
+/// Checkpoints of the files with the most to lose, until none is due.
+fn relieve(shared: &Shared) {
+    while shared.exposure.is_still_due() {
+        let open = shared.unfinished().into_iter().filter(|incoming| incoming.fresh_bytes() > 0);
+        let most = open.max_by_key(|incoming| incoming.fresh_bytes());
+        // None: what was fresh has just become complete, or was given up, and by now no checkpoint is due.
+        if let Some(incoming) = most {
+            checkpoint(shared, &incoming);
+        }
     }
 }
 
 fn publish(shared: &Shared, incoming: &Incoming) {
     let metadata = shared.metadata(&incoming.item);
-    let published =
-        keeping_directory_times(shared, incoming, || incoming.publish(&metadata, shared.job.selection.flush));
+    let published = keeping_directory_times(shared, incoming, || {
+        shared.storage.during(|| incoming.publish(&metadata, shared.job.selection.flush, &shared.exposure))
+    });
     match published {
         Ok(None) => {}
         Ok(Some(blake3)) => {
@@ -141,6 +163,7 @@ fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
     };
     let mut deleted = |path: Vec<u8>| {
         any = true;
+        shared.count_done();
         shared.notice_in_time(Notice::Deleted { path });
     };
     let spare = |path: &[u8], is_dir: bool| !shared.filter.selects(path, is_dir) || stays();
