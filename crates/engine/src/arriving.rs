@@ -54,9 +54,10 @@ pub enum Progressed {
 pub struct Resumed {
     /// The file, with what its journal vouches for.
     pub file: Arriving,
-    /// So many bytes of the journal are good and are to be kept: a torn record at its end would hide those that are appended behind
-    /// it. `None`: the journal claims more than is there, and the next checkpoint writes it anew.
-    pub keep_bytes: Option<u64>,
+    /// So many bytes of the journal are good. The rest is to be cut off, for good, before anything is written to the part: a torn record
+    /// at its end would hide those that are appended behind it. 0 when the journal claims more than is there: once the part
+    /// has grown again nobody could tell, and the next checkpoint writes the journal anew.
+    pub keep_bytes: u64,
 }
 
 impl Arriving {
@@ -96,7 +97,7 @@ impl Arriving {
         let within = |chunk: u32| layout.range(chunk).is_some_and(|(start, length)| start + length <= part_bytes);
         let records: Vec<(u32, Hash)> = records.into_iter().filter(|(chunk, _)| within(*chunk)).collect();
         let intact = records.len() == claimed;
-        let keep_bytes = intact.then_some((HEADER_BYTES + records.len() * RECORD_BYTES) as u64);
+        let keep_bytes = if intact { (HEADER_BYTES + records.len() * RECORD_BYTES) as u64 } else { 0 };
         let ledger = Ledger::resume(layout, records, intact);
         let file = Self::with(identity, ledger, intact.then_some(header), now_us);
         Some(Resumed { file, keep_bytes })
@@ -267,6 +268,22 @@ mod tests {
         let steps: Vec<Step> = core::iter::from_fn(|| second.next_step()).collect();
         assert!(matches!(&steps[..], [Step::Flush, Step::Append(_)]), "{steps:?}");
         assert!(file.begin_checkpoint((7, 8), 0, &mut at_risk).is_none(), "nothing new");
+    }
+
+    #[test]
+    fn a_journal_that_claims_more_than_is_there_is_not_kept() {
+        let identity = file(3).identity;
+        let header = Header { identity, chunk_bytes: MIN_CHUNK_BYTES, part: (7, 8) };
+        let journal = [header.encode(), journal::encode_records(&header, &[(0, [1; 32]), (2, [2; 32])])].concat();
+        let resume = |part, bytes| Arriving::resume(identity, part, bytes, &journal, 0);
+        assert_eq!(resume((7, 8), 3 * MIN_CHUNK_BYTES).unwrap().keep_bytes, journal.len() as u64);
+        assert!(resume((7, 9), 3 * MIN_CHUNK_BYTES).is_none(), "another part");
+        let mut short = resume((7, 8), MIN_CHUNK_BYTES).unwrap();
+        assert_eq!((short.keep_bytes, short.file.wants(0), short.file.wants(2)), (0, false, true));
+        let mut at_risk = AtRisk::new(100);
+        let mut checkpoint = short.file.begin_checkpoint((7, 8), 0, &mut at_risk).unwrap();
+        let steps: Vec<Step> = core::iter::from_fn(|| checkpoint.next_step()).collect();
+        assert!(matches!(&steps[..], [Step::Flush, Step::BeginJournal(_), Step::Append(_)]), "{steps:?}");
     }
 
     #[test]

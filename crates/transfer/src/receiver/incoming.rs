@@ -132,7 +132,7 @@ impl Incoming {
     pub(super) fn resume(&mut self, part: Part, journal: &[u8]) -> bool {
         let resumed = Arriving::resume(self.identity, part.id(), part.opened_stat().size, journal, now_us(self.opened));
         let Some(Resumed { file, keep_bytes }) = resumed else { return false };
-        if keep_bytes.is_some_and(|bytes| part.journal_keep(bytes).is_err()) {
+        if part.journal_keep(keep_bytes).is_err() {
             return false;
         }
         self.large = Some(Mutex::new(Large { part: Some(Arc::new(part)), file, stale: true }));
