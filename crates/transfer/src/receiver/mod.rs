@@ -335,7 +335,7 @@ impl Session<'_> {
     }
 
     fn summarise(&mut self) -> Result<(), Error> {
-        self.decider.sweep_loose();
+        self.decider.end_loose();
         self.shared.flush_remaining_directories()?;
         // The lanes are idle now; their time is entered when they end, so the summary is taken from what they told so far.
         self.channel.outbox().send(Control::Summary(self.shared.summary()));

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
 use haul_engine::compare;
 use haul_store::{StoreError, parse_haul_name};
@@ -130,7 +131,7 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
         return;
     }
     let swept = !end.fresh && shared.sweep(|tree| tree.sweep_parts(&end.path));
-    let dirty = shared.take_dirty(&end.path) || deleted || swept;
+    let dirty = shared.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));
     if let Some(directory) = &end.directory
         && let Err(error) = set_directory_metadata(shared, &end.path, directory)
     {
@@ -143,6 +144,22 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
         shared.failed_aside(&end.path, &error);
     }
 }
+
+/// Whether the names of a directory may have changed in an earlier run that did not come to flush them: what that run brought is kept by
+/// this one, and an exit with 0 speaks for it, too. What cannot be told has changed.
+pub(super) fn changed_lately(shared: &Shared, path: &[u8]) -> bool {
+    let Ok(Some(stat)) = shared.tree().stat(path) else { return true };
+    let changed = u64::try_from(stat.id.ctime.s).map_or(SystemTime::UNIX_EPOCH, |s| {
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(s)).unwrap_or(SystemTime::UNIX_EPOCH)
+    });
+    // A time ahead of our clock is the server's.
+    !SystemTime::now().duration_since(changed).is_ok_and(|ago| ago > WRITTEN_BY_ITSELF)
+}
+
+/// What nobody flushed is on the medium after so long: kernels write back after 30 s (`vm.dirty_expire_centisecs`), journals of file
+/// systems commit within 5 to 30. The rest is for clocks that differ. Without this limit a copy that finds all there would flush every
+/// directory, which takes milliseconds each.
+const WRITTEN_BY_ITSELF: Duration = Duration::from_secs(600);
 
 /// rsync's `--delete`: what the source does not have goes, unless a filter excludes it from the job. Part files of names
 /// that the source has are kept: they hold what a later run goes on with.

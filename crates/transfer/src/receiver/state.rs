@@ -126,6 +126,11 @@ impl Shared {
         self.tree.is_none()
     }
 
+    /// Whether this job makes anything.
+    pub(super) fn makes_files(&self) -> bool {
+        self.tree.is_some() && !self.job.selection.dry_run
+    }
+
     /// Where files are made.
     ///
     /// # Panics
