@@ -45,6 +45,8 @@ struct Open<F> {
     /// The target said what it wants of it.
     answered: bool,
     settled: bool,
+    /// It took the place of one that changed.
+    is_retry: bool,
     /// What the target confirmed of it.
     confirmed_bytes: u64,
 }
@@ -66,9 +68,19 @@ impl<F: Offered + Clone> Sending<F> {
         self.window.next_index()
     }
 
-    /// Offers the next item. A retry (see [`Sending::withdraw`]) need not wait for room.
+    /// Offers the next item.
     pub fn push(&mut self, file: Option<F>, weight_bytes: usize) -> u64 {
-        self.window.push(Open { file, answered: false, settled: false, confirmed_bytes: 0 }, weight_bytes)
+        self.offer(file, weight_bytes, false)
+    }
+
+    /// Offers an item in its new state (see [`Sending::withdraw`]). It need not wait for room.
+    pub fn push_retry(&mut self, file: Option<F>, weight_bytes: usize) -> u64 {
+        self.offer(file, weight_bytes, true)
+    }
+
+    fn offer(&mut self, file: Option<F>, weight_bytes: usize, is_retry: bool) -> u64 {
+        let open = Open { file, answered: false, settled: false, is_retry, confirmed_bytes: 0 };
+        self.window.push(open, weight_bytes)
     }
 
     /// The walk is over: nothing follows but retries.
@@ -166,6 +178,9 @@ impl<F: Offered + Clone> Sending<F> {
         open.file = None;
         if failed {
             self.scheduler.forget(index);
+        } else {
+            // A unit that went twice, because its lane died before its receipt came, has no second one.
+            self.scheduler.settled(index);
         }
         let mut gone = 0;
         while self.window.front().is_some_and(|open| open.settled) {
@@ -190,9 +205,13 @@ impl<F: Offered + Clone> Sending<F> {
         self.walk_done || !self.window.is_empty()
     }
 
-    /// Whether the walk is over and every item has its outcome.
-    pub fn is_finished(&self) -> bool {
-        self.walk_done && self.window.is_empty()
+    /// The target said that all is done. True when it is; false when what it cannot know yet is open: a retry that was on its way
+    /// while it said so. It will say so again.
+    pub fn on_summary(&self) -> Result<bool, Broken> {
+        if self.walk_done && self.open().all(|open| open.settled || open.is_retry) {
+            return Ok(self.window.is_empty());
+        }
+        Err(Broken("it ended with items open"))
     }
 
     /// Items without an outcome, or behind one without.
@@ -217,5 +236,62 @@ impl<F: Offered + Clone> Sending<F> {
 
     fn open(&self) -> impl Iterator<Item = &Open<F>> {
         (self.window.first_index()..self.window.next_index()).filter_map(|index| self.window.get(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of so many bytes.
+    #[derive(Clone, Debug)]
+    struct File(u64);
+
+    impl Offered for File {
+        fn layout(&self) -> ChunkLayout {
+            ChunkLayout::of(self.0)
+        }
+    }
+
+    #[test]
+    fn an_end_that_crosses_a_retry_is_not_the_end() {
+        let mut sending = Sending::default();
+        let file = sending.push(Some(File(1)), 1);
+        assert_eq!(sending.on_summary(), Err(Broken("it ended with items open")), "it is still listed");
+        sending.walk_done();
+        assert!(sending.on_summary().is_err(), "it has no outcome");
+        // It changed when a lane was lost; of what the lane had brought the outcome is on its way.
+        assert!(sending.withdraw(file) && !sending.withdraw(file));
+        let retry = sending.push_retry(Some(File(2)), 1);
+        sending.settle(file, false).unwrap();
+        assert_eq!(sending.on_summary(), Ok(false));
+        sending.settle(retry, false).unwrap();
+        assert_eq!(sending.on_summary(), Ok(true));
+    }
+
+    #[test]
+    fn a_unit_that_goes_again_after_its_receipt_is_not_awaited_for_ever() {
+        let mut sending = Sending::default();
+        let index = sending.push(Some(File(1)), 1);
+        sending.want(index, &Wanted::All).unwrap();
+        let first = sending.take(0, 1)[0].0;
+        sending.lane_died(0);
+        assert_eq!(sending.on_receipt(first), None, "it is queued again");
+        assert_eq!(sending.take(1, 1)[0].0, first);
+        sending.settle(index, false).unwrap();
+        assert!(!sending.has_work() && sending.flying() == 0);
+    }
+
+    #[test]
+    fn what_is_confirmed_and_open_may_have_to_be_flushed() {
+        let mut sending = Sending::default();
+        let index = sending.push(Some(File(3 << 20)), 1);
+        sending.want(index, &Wanted::All).unwrap();
+        let [(first, _)] = &sending.take(0, 16)[..] else { panic!("one chunk of a large file") };
+        assert_eq!(sending.on_receipt(*first), Some(0));
+        assert_eq!(sending.on_receipt(*first), None, "a second receipt counts for nothing");
+        assert_eq!((sending.confirmed_open_bytes(), sending.largest_open_bytes()), (1 << 20, 3 << 20));
+        sending.settle(index, false).unwrap();
+        assert_eq!(sending.confirmed_open_bytes(), 0);
     }
 }

@@ -119,10 +119,7 @@ fn run_session(
         progress,
         storage_is_lost: false,
     };
-    let sender = session
-        .until_complete(&events, keeper, aside)
-        .and_then(|()| session.summarise())
-        .and_then(|()| session.until_bye(&events));
+    let sender = session.until_end(&events, keeper, aside);
     if sender.is_err() {
         // The sender learns of it only after the lanes were joined: they must not wait for it, nor for the disk.
         session.lanes.cut_all();
@@ -226,6 +223,22 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
+    /// A file that changed at the last moment may come once more while we say that all is done: then we say so again.
+    fn until_end(
+        &mut self,
+        events: &Events,
+        keeper: &mut dyn LaneKeeper,
+        aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+    ) -> Result<SenderSummary, Error> {
+        loop {
+            self.until_complete(events, keeper, aside)?;
+            self.summarise()?;
+            if let Some(summary) = self.until_bye(events)? {
+                return Ok(summary);
+            }
+        }
+    }
+
     fn until_complete(
         &mut self,
         events: &Events,
@@ -342,19 +355,27 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn until_bye(&mut self, events: &Events) -> Result<SenderSummary, Error> {
+    /// `None`: there is something to do after all.
+    fn until_bye(&mut self, events: &Events) -> Result<Option<SenderSummary>, Error> {
         let start = Instant::now();
         loop {
             self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
             if start.elapsed() > self.clock.timeout() {
                 // As if it had left: nobody keeps a session by never saying good-bye.
-                return Ok(SenderSummary::default());
+                return Ok(Some(SenderSummary::default()));
             }
             match events.next(TICK) {
-                Some(SessionEvent::Control(Control::Bye(summary))) => return Ok(summary),
+                Some(SessionEvent::Control(Control::Bye(summary))) => return Ok(Some(summary)),
+                Some(SessionEvent::Control(Control::Withdraw(withdraw))) if withdraw.retry.is_some() => {
+                    self.on_withdraw(withdraw)?;
+                    return Ok(None);
+                }
+                Some(SessionEvent::LaneDown(end)) => {
+                    self.lanes.ended(&end);
+                }
                 Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
                 // All is verified and flushed: a sender that leaves without a word does not change that.
-                Some(SessionEvent::ControlEnded(_)) => return Ok(SenderSummary::default()),
+                Some(SessionEvent::ControlEnded(_)) => return Ok(Some(SenderSummary::default())),
                 Some(_) | None => {}
             }
         }

@@ -112,10 +112,9 @@ impl<'a> Session<'a> {
             let Some(event) = events.next(TICK) else { continue };
             match event {
                 SessionEvent::Control(Control::Summary(summary)) => {
-                    if !self.shared.is_finished() {
-                        return Err(Error::new(Fault::Protocol, "the far side ended with items open"));
+                    if self.shared.on_summary()? {
+                        return Ok(summary);
                     }
-                    return Ok(summary);
                 }
                 SessionEvent::Control(message) => self.on_message(message, aside)?,
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),

@@ -303,7 +303,7 @@ impl Shared {
                 let weight = item.weight_bytes();
                 let index = state.items.next_index();
                 let retry = source_item(&item, index, file.source, file.source_path.clone(), true);
-                state.items.push(retry, weight);
+                state.items.push_retry(retry, weight);
                 Some(packed)
             }
             None => None,
@@ -358,9 +358,10 @@ impl Shared {
         self.lock().items.confirmed_open_bytes()
     }
 
-    /// Whether the walk is over and every item has its outcome.
-    pub(super) fn is_finished(&self) -> bool {
-        self.lock().items.is_finished()
+    /// The target said that all is flushed; false: of what it knew by then.
+    pub(super) fn on_summary(&self) -> Result<bool, Error> {
+        let told = self.lock().items.on_summary();
+        told.map_err(|Broken(_)| Error::new(Fault::Protocol, "the far side ended with items open"))
     }
 
     /// Whether the session is over for the lanes.
