@@ -7,7 +7,11 @@
 //!   integrity  data as it passes                      -> proof that a chunk is what the source read
 //!   ledger     proofs                                 -> what is missing; the file's BLAKE3
 //!   journal    the ledger                             <-> bytes on disk
+//!   arriving   proofs, time                           -> checkpoints step by step, a complete file
+//!   at_risk    what is verified and not yet safe      -> when a checkpoint is due, when arriving waits
 //!   window     items in manifest order                -> what may be settled now
+//!   sending    answers, receipts, outcomes            -> units for lanes; what may be offered
+//!   receiving  items, outcomes                        -> what data belongs to; whose turn has come
 //!   tally      both streams of a session              -> totals, what to tell the user
 //!   tune       a host, a rate, a round trip         -> what it should be set to, with the arithmetic
 //!   attribute  where lane time went                   -> what limited the transfer
@@ -21,6 +25,8 @@
 
 extern crate alloc;
 
+pub mod arriving;
+pub mod at_risk;
 pub mod attribute;
 pub mod compare;
 pub mod integrity;
@@ -29,8 +35,10 @@ pub mod ledger;
 pub mod pace;
 pub mod path;
 pub mod plan;
+pub mod receiving;
 pub mod remedy;
 pub mod schedule;
+pub mod sending;
 pub mod tally;
 pub mod tune;
 pub mod window;

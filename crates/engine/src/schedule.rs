@@ -105,9 +105,14 @@ impl Scheduler {
         lost
     }
 
-    /// Nothing more of this file: it failed, changed, or is complete.
+    /// Nothing more of this file: it failed, or changed.
     pub fn forget(&mut self, index: u64) {
         self.queue.retain(|(queued, _)| *queued != index);
+        self.settled(index);
+    }
+
+    /// The file is complete: receipts for units that are still under way will not come. What is queued of it nobody will carry.
+    pub fn settled(&mut self, index: u64) {
         let all = Unit { index, chunk: 0 }..=Unit { index, chunk: u32::MAX };
         let units: Vec<Unit> = self.flying.range(all.clone()).map(|(unit, _)| *unit).collect();
         for unit in units {

@@ -21,6 +21,8 @@ mod record;
 #[cfg(test)]
 mod scenarios;
 pub mod stream;
+#[cfg(test)]
+mod tampering;
 pub mod tls;
 mod transport;
 

@@ -34,6 +34,8 @@ pub struct Part {
     opened: Stat,
     journal: Mutex<Option<OwnedFd>>,
     has_journal: AtomicBool,
+    /// Its temporary name may be that of another part by now. Held while names change.
+    discarded: Mutex<bool>,
     /// The first failed flush, as its error number. After it the kernel may report success for data that is lost.
     flush_error: AtomicI32,
 }
@@ -47,9 +49,14 @@ impl TargetTree {
             self.within_parent(path, |dir, name| {
                 let current_name = if inplace { name.to_vec() } else { part_name(name) };
                 let (fd, opened) = open_new(dir, &current_name, inplace, self.settings.user)?;
-                // Of an earlier part: it would describe content that this one does not have.
-                unlink_if_there(dir, &journal_name(name))?;
-                Ok(self.part(fd, opened, dir, path, current_name, inplace, None))
+                let had_journal = unlink_if_there(dir, &journal_name(name))?;
+                let part = self.part(fd, opened, dir, path, current_name, inplace, None);
+                // Of an earlier part: it describes content that this one does not have. On file systems that flush a file without the
+                // names that changed before (btrfs), a power cut could bring it back beside new data.
+                if had_journal {
+                    part.flush_parent()?;
+                }
+                Ok(part)
             })
         });
         made.context("write", path)
@@ -107,6 +114,7 @@ impl TargetTree {
             opened,
             has_journal: AtomicBool::new(journal.is_some()),
             journal: Mutex::new(journal),
+            discarded: Mutex::new(false),
             flush_error: AtomicI32::new(0),
         }
     }
@@ -243,17 +251,24 @@ impl Part {
         appended().context("append to the journal of", &self.path)
     }
 
-    /// Keeps only the first bytes of a resumed journal: a torn record at its end would hide all that follow.
+    /// Keeps only the first bytes of a resumed journal, and waits until the rest is gone from the medium: a torn record at its end would
+    /// hide all that follow, and what it claims wrongly could pass for true once the part has grown.
     pub fn journal_keep(&self, len: u64) -> Result<()> {
-        match self.journal().as_ref() {
-            Some(fd) => file::set_size(fd.as_fd(), len).context("cut the journal of", &self.path),
-            None => Ok(()),
-        }
+        let journal = self.journal();
+        let Some(fd) = journal.as_ref() else { return Ok(()) };
+        let cut = || -> io::Result<()> {
+            if Stat::of_fd(fd)?.size != len {
+                file::set_size(fd.as_fd(), len)?;
+                file::flush_data(fd.as_fd())?;
+            }
+            Ok(())
+        };
+        cut().context("cut the journal of", &self.path)
     }
 
     /// Finishes the file: metadata, flush if asked, rename over the final name, removal of the journal. The directory
     /// is not flushed, see [`TargetTree::flush_dir`]. Without a mode in `meta` the user's umask decides, in place the
-    /// mode stays.
+    /// mode stays. Fails when the part was discarded meanwhile: its temporary name may be that of another one.
     pub fn commit(&self, meta: &Metadata, flush: bool) -> Result<()> {
         let default_mode = (!self.inplace).then_some(0o666 & !self.settings.umask);
         let meta = Metadata { mode: meta.mode.or(default_mode), ..meta.clone() };
@@ -267,6 +282,11 @@ impl Part {
         }
         // What the file system knows to be lost must not get a name, whether or not anybody asked for the medium.
         file::check_close(self.fd.as_fd()).context("close", &self.path)?;
+        let discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
+        if *discarded {
+            let given_up = refusal(io::ErrorKind::NotFound, "it was given up meanwhile");
+            return Err(StoreError::new("rename to", &self.path, given_up));
+        }
         if !self.inplace {
             let name = split(&self.path).1;
             rustix::fs::renameat(&self.parent, &self.current_name, &self.parent, name)
@@ -277,6 +297,8 @@ impl Part {
 
     /// Gives the file up: removes part and journal. A file written in place stays as it is.
     pub fn discard(&self) -> Result<()> {
+        let mut discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
+        *discarded = true;
         let journal = self.remove_journal();
         // Only if the name is still ours: after a commit it may be somebody else's.
         if !self.inplace && is_still_there(&self.parent, &self.current_name, &self.opened) {
@@ -290,7 +312,7 @@ impl Part {
             return Ok(());
         }
         *self.journal() = None;
-        unlink_if_there(&self.parent, &self.journal_name())
+        unlink_if_there(&self.parent, &self.journal_name()).map(drop)
     }
 
     fn journal_name(&self) -> Vec<u8> {
@@ -397,9 +419,11 @@ fn lock(fd: &OwnedFd) -> io::Result<()> {
     }
 }
 
-fn unlink_if_there(dir: &Arc<OwnedFd>, name: &[u8]) -> io::Result<()> {
+/// False when it was not there.
+fn unlink_if_there(dir: &Arc<OwnedFd>, name: &[u8]) -> io::Result<bool> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }

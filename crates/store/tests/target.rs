@@ -181,6 +181,23 @@ fn a_new_part_takes_nothing_over_from_an_old_one() {
 }
 
 #[test]
+fn a_discarded_part_never_names_what_took_its_place() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let old = tree.new_part(b"file", false).unwrap();
+    old.write_at(b"of the old version", 0).unwrap();
+    // The source changed; a lane that had brought all of the old version is still about to name it.
+    old.discard().unwrap();
+    let new = tree.new_part(b"file", false).unwrap();
+    new.write_at(b"half of the ne", 0).unwrap();
+    assert!(old.commit(&Metadata::default(), false).is_err());
+    assert!(!root.join("file").exists(), "half a file has the final name");
+    new.write_at(b"w version", 14).unwrap();
+    new.commit(&Metadata::default(), false).unwrap();
+    assert_eq!(fs::read(root.join("file")).unwrap(), b"half of the new version");
+}
+
+#[test]
 fn parts_that_nobody_will_go_on_with_are_swept() {
     let (dir, tree) = setup();
     let root = dir.path().join("root");

@@ -413,6 +413,23 @@ fn data_is_flushed_before_it_has_a_name_and_names_before_the_job_ends() {
     assert_eq!(renamed, 7, "{log:#?}");
 }
 
+#[test]
+fn what_an_earlier_run_named_is_flushed_before_the_next_one_ends() {
+    let bench = varied();
+    assert_eq!(run(job_of(&bench))().unwrap().failed, 0);
+    // As if that run had died before it came to flush the directories.
+    let mut flushed = Vec::new();
+    let note = |_, stopped: &Stopped| {
+        flushed.push(path_of(stopped));
+        Verdict::Proceed
+    };
+    let Some((result, _)) = under(&[Call::Flush], note, run(job_of(&bench))) else { return };
+    assert_eq!(result.unwrap().files_moved, 0, "all is there");
+    for directory in ["", "d0", "d1"] {
+        assert!(flushed.iter().any(|path| *path == bench.to().join(directory)), "{directory:?}: {flushed:?}");
+    }
+}
+
 /// Whether this is the unfinished file for a final name.
 fn is_part_of(path: &Path, name: &str) -> bool {
     use std::os::unix::ffi::OsStrExt;

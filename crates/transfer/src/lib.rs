@@ -53,6 +53,8 @@ mod remote;
 mod scenarios;
 mod sender;
 mod session;
+#[cfg(test)]
+mod slow_disk;
 mod ssh;
 mod stopwatch;
 pub mod tune;

@@ -23,6 +23,15 @@ pub(crate) const TICK: Duration = Duration::from_millis(50);
 /// How often the running totals are told.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
+/// A disk is read and flushed at least so fast: what a side may take to compare or flush a file besides the usual limit. A
+/// checkpoint's 256 MiB are four minutes.
+const LEAST_STORAGE_BYTES_PER_S: u64 = 1 << 20;
+
+/// What the slowest disk takes for so many bytes.
+pub(crate) fn time_to_store(bytes: u64) -> Duration {
+    Duration::from_secs(bytes / LEAST_STORAGE_BYTES_PER_S)
+}
+
 /// How long the last messages may take.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -250,7 +259,11 @@ impl Lanes {
         drop(self.running.ended.wait_timeout_while(count, FAREWELL, |count| *count > 0));
         self.cut_all();
         drop(self.events);
-        for thread in self.threads {
+        // One that waits for a disk that does not answer ends when that does: the session does not.
+        let count = lock(&self.running.count);
+        let left = self.running.ended.wait_timeout_while(count, FAREWELL, |count| *count > 0);
+        let all_ended = *left.unwrap_or_else(PoisonError::into_inner).0 == 0;
+        for thread in self.threads.into_iter().filter(|thread| all_ended || thread.is_finished()) {
             // It caught its own panic.
             let _ = thread.join();
         }

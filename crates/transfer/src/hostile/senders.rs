@@ -553,6 +553,28 @@ fn a_sender_that_only_lives_is_not_waited_for() {
 }
 
 #[test]
+fn a_file_that_changed_at_the_last_moment_crosses_the_word_that_all_is_done() {
+    let mut target = Target::open();
+    target.announces(&[file("file", 3)]);
+    target.peer.is_asked_for(0);
+    target.peer.sends(&unit(UnitKind::Whole, 0, 0, 3, b"old"));
+    target.peer.says(&Control::EndOfManifest);
+    target.peer.hears(|message| matches!(message, Control::Summary(_)).then_some(()));
+    // The sender takes the lane for lost, and finds the file changed before it hears what became of it.
+    let retry = Some(target.packer.pack(&file("file", 5)));
+    let why = "it changed while it was read".to_owned();
+    target.peer.says(&Control::Withdraw(Withdraw { index: 0, why, kind: FailureKind::Changed, retry }));
+    target.peer.is_asked_for(1);
+    target.peer.sends(&unit(UnitKind::Whole, 1, 0, 5, b"newer"));
+    assert!(matches!(target.peer.outcome_of(1), OutcomeKind::Copied { .. }));
+    assert_eq!(target.read("file").unwrap(), b"newer");
+    target.peer.hears(|message| matches!(message, Control::Summary(_)).then_some(()));
+    target.peer.sends(&UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 }.encode());
+    target.peer.says(&Control::Bye(SenderSummary::default()));
+    target.peer.ended().unwrap();
+}
+
+#[test]
 fn a_sender_that_never_says_good_bye_is_not_waited_for() {
     let mut target = Target::of(|job| job.carriage.timeout_ms = SHORT_MS);
     target.peer.says(&Control::EndOfManifest);

@@ -15,6 +15,7 @@ use crate::convert;
 use crate::error::{Error, Fault};
 
 use super::incoming::{Incoming, KeptAs};
+use super::settle;
 use super::state::{DirectoryEnd, InOrder, Shared, Task, shown};
 
 /// Walks along with the manifest.
@@ -103,14 +104,15 @@ impl Decider {
         shared.outbox.answer(Answer { index, wanted: Wanted::All });
     }
 
-    /// When all is settled: what [`Shared::sweep`] does at the ends of directories, for files outside of them.
-    pub(super) fn sweep_loose(&self) {
+    /// When all is settled: what is done at the ends of directories, for files outside of them.
+    pub(super) fn end_loose(&self) {
         let swept = match &self.loose {
             Loose::None => false,
             Loose::One(path) => self.shared.sweep(|tree| tree.sweep_part_of(path)),
             Loose::Many => self.shared.sweep(|tree| tree.sweep_parts(b"")),
         };
-        if swept {
+        let stands = self.shared.makes_files() && !matches!(self.loose, Loose::None);
+        if swept || (stands && settle::changed_lately(&self.shared, b"")) {
             self.shared.root_changed();
         }
     }

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+pub(super) use haul_engine::arriving::Progressed;
+use haul_engine::arriving::{Arriving, Resumed, Step};
 use haul_engine::integrity::{Hash, Verified};
-use haul_engine::journal::{self, HEADER_BYTES, Header, RECORD_BYTES};
-use haul_engine::ledger::{Ledger, Recorded};
 use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::MAX_TRIES;
 use haul_store::{Metadata, Part, StoreError, TargetTree};
@@ -16,9 +16,7 @@ use haul_wire::manifest::{Identity, Item, ItemKind};
 use crate::session;
 
 use super::claim::Claims;
-
-/// And time: on a slow path a checkpoint comes sooner. Files that take less never have a journal.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
+use super::exposure::Exposure;
 
 pub(super) struct Incoming {
     pub(super) index: u64,
@@ -37,6 +35,8 @@ pub(super) struct Incoming {
     whole: Mutex<Whole>,
     /// How often data of it did not verify.
     spoilt: AtomicU32,
+    /// Since then its time counts.
+    opened: Instant,
     /// Which lane writes which chunk.
     pub(super) claims: Claims,
 }
@@ -52,16 +52,9 @@ struct Whole {
 
 struct Large {
     part: Option<Arc<Part>>,
-    ledger: Ledger,
-    /// The journal on disk has this header.
-    journal: Option<Header>,
-    unjournaled_bytes: u64,
-    checkpoint_at: Instant,
-    checkpoint_queued: bool,
+    file: Arriving,
     /// Holes have to be punched: the part held other data before.
     stale: bool,
-    /// Given up: whatever still arrives is void.
-    dead: bool,
 }
 
 /// How a file that is kept counts once its hash is known.
@@ -86,18 +79,6 @@ impl KeptAs {
     }
 }
 
-/// What a verified chunk leads to.
-pub(super) enum Progressed {
-    /// Nothing yet.
-    Waiting,
-    /// A checkpoint is due.
-    Checkpoint,
-    /// The file is complete.
-    Complete,
-    /// The chunk was there, or the file was given up.
-    Void,
-}
-
 impl Incoming {
     pub(super) fn new(
         index: u64,
@@ -108,7 +89,8 @@ impl Incoming {
         is_retry: bool,
     ) -> Self {
         let layout = ChunkLayout::of(identity.size);
-        let large = (!layout.is_whole()).then(|| Mutex::new(Large::new(Ledger::new(layout), None, inplace)));
+        let file = || Mutex::new(Large { part: None, file: Arriving::new(identity, 0), stale: inplace });
+        let large = (!layout.is_whole()).then(file);
         Self {
             index,
             item,
@@ -121,6 +103,7 @@ impl Incoming {
             large,
             whole: Mutex::default(),
             spoilt: AtomicU32::new(0),
+            opened: Instant::now(),
             claims: Claims::default(),
         }
     }
@@ -140,48 +123,32 @@ impl Incoming {
             large: None,
             whole: Mutex::default(),
             spoilt: AtomicU32::new(0),
+            opened: Instant::now(),
             claims: Claims::default(),
         }
     }
 
     /// Goes on with the part of an earlier run, when its journal is about this very file.
     pub(super) fn resume(&mut self, part: Part, journal: &[u8]) -> bool {
-        let Some((header, records)) = journal::decode(journal) else { return false };
-        let belongs = header.identity == self.identity
-            && header.chunk_bytes == self.layout.chunk_bytes()
-            && header.part == part.id();
-        if !belongs {
+        let resumed = Arriving::resume(self.identity, part.id(), part.opened_stat().size, journal, now_us(self.opened));
+        let Some(Resumed { file, keep_bytes }) = resumed else { return false };
+        if part.journal_keep(keep_bytes).is_err() {
             return false;
         }
-        // A disk that lied about a flush before a power cut leaves less than the journal says.
-        let there = part.opened_stat().size;
-        let claimed = records.len();
-        let within = |chunk: u32| self.layout.range(chunk).is_some_and(|(start, length)| start + length <= there);
-        let records: Vec<(u32, Hash)> = records.into_iter().filter(|(chunk, _)| within(*chunk)).collect();
-        let intact = records.len() == claimed;
-        // A torn record at the end would hide those that are appended behind it.
-        let valid_bytes = (HEADER_BYTES + records.len() * RECORD_BYTES) as u64;
-        if intact && part.journal_keep(valid_bytes).is_err() {
-            return false;
-        }
-        let ledger = Ledger::resume(self.layout, records, intact);
-        let mut large = Large::new(ledger, Some(Arc::new(part)), true);
-        // A journal that claimed too much is written anew by the next checkpoint.
-        large.journal = intact.then_some(header);
-        self.large = Some(Mutex::new(large));
+        self.large = Some(Mutex::new(Large { part: Some(Arc::new(part)), file, stale: true }));
         true
     }
 
     /// What has to be sent; empty when an earlier run had verified all of it.
     pub(super) fn missing(&self) -> Vec<ChunkRange> {
-        self.large().map_or_else(Vec::new, |large| session::lock(large).ledger.missing_ranges())
+        self.large().map_or_else(Vec::new, |large| session::lock(large).file.missing())
     }
 
     /// The file that chunks are written to, made when the first arrives. `None` once the file is finished or given up: another
     /// part would take the place of what is kept for a later run.
     pub(super) fn part(&self, tree: &TargetTree) -> Result<Option<Arc<Part>>, StoreError> {
         let mut large = session::lock(self.large().expect("only large files come in chunks"));
-        if large.dead || large.part.is_some() {
+        if large.file.is_dead() || large.part.is_some() {
             return Ok(large.part.clone());
         }
         let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
@@ -226,10 +193,7 @@ impl Incoming {
     /// Whether data for this chunk is still of use.
     pub(super) fn wants(&self, chunk: u32) -> bool {
         match self.large() {
-            Some(large) => {
-                let large = session::lock(large);
-                !large.dead && large.ledger.is_missing(chunk)
-            }
+            Some(large) => session::lock(large).file.wants(chunk),
             None => !session::lock(&self.whole).arrived,
         }
     }
@@ -253,111 +217,94 @@ impl Incoming {
         self.spoilt.fetch_add(1, Ordering::Relaxed) < most
     }
 
-    /// Enters a proof; a checkpoint is due after so many bytes, or some time. Of what counts, `receipt` is told before another
-    /// lane can complete the file, so that its outcome comes after all receipts.
+    /// Enters a proof. Of what counts, `receipt` is told before another lane can complete the file, so that its outcome comes after all
+    /// receipts.
     pub(super) fn record(
         &self,
         verified: Verified,
         bytes: u64,
-        checkpoint_bytes: u64,
+        exposure: &Exposure,
         receipt: impl FnOnce(),
     ) -> Progressed {
         let mut large = session::lock(self.large().expect("only large files come in chunks"));
-        if large.dead {
-            return Progressed::Void;
-        }
-        large.unjournaled_bytes += bytes;
-        let recorded = large.ledger.record(verified);
-        if recorded != Recorded::Duplicate {
-            receipt();
-        }
-        match recorded {
-            Recorded::Duplicate => Progressed::Void,
-            Recorded::Complete => Progressed::Complete,
-            Recorded::Partial => {
-                let due =
-                    large.unjournaled_bytes >= checkpoint_bytes || large.checkpoint_at.elapsed() >= CHECKPOINT_EVERY;
-                if due && !large.checkpoint_queued {
-                    large.checkpoint_queued = true;
-                    Progressed::Checkpoint
-                } else {
-                    Progressed::Waiting
-                }
-            }
-        }
+        exposure.change(|at_risk| large.file.record(verified, bytes, now_us(self.opened), Some(at_risk), receipt))
     }
 
     /// Enters a proof of data that is let go; of what counts, `receipt` is told. Returns the file's BLAKE3 when it was the last one
     /// missing.
     pub(super) fn let_go(&self, verified: Verified, bytes: u64, receipt: impl FnOnce()) -> Option<Hash> {
-        if self.large().is_none() {
+        let Some(large) = self.large() else {
             return self.claim_arrival(receipt).then_some(verified.hash());
-        }
-        // Without a file there is nothing to write down for a later run.
-        match self.record(verified, bytes, u64::MAX, receipt) {
-            Progressed::Complete => Some(self.file_hash()),
+        };
+        // Without a file there is nothing to write down for a later run, and nothing to lose.
+        let mut large = session::lock(large);
+        match large.file.record(verified, bytes, 0, None, receipt) {
+            Progressed::Complete => large.file.complete(),
             Progressed::Void | Progressed::Waiting | Progressed::Checkpoint => None,
         }
     }
 
-    /// The BLAKE3 of a large file that is complete.
-    fn file_hash(&self) -> Hash {
-        let large = session::lock(self.large().expect("only large files come in chunks"));
-        large.ledger.file_hash().expect("asked for only when complete")
+    /// Data bytes that are verified and that no checkpoint has taken.
+    pub(super) fn fresh_bytes(&self) -> u64 {
+        self.large().map_or(0, |large| session::lock(large).file.fresh_bytes())
     }
 
-    /// Flushes the data, then enters into the journal what was verified before the flush began: the journal never claims
-    /// more than the disk holds.
-    pub(super) fn checkpoint(&self) -> Result<(), StoreError> {
+    /// Makes what is verified safe, as far as it is not.
+    pub(super) fn checkpoint(&self, exposure: &Exposure) -> Result<(), StoreError> {
         let Some(large) = self.large() else { return Ok(()) };
-        let (part, chunks, journal) = {
+        let (part, mut checkpoint) = {
             let mut large = session::lock(large);
-            large.checkpoint_queued = false;
-            large.unjournaled_bytes = 0;
-            large.checkpoint_at = Instant::now();
-            let Some(part) = large.part.clone().filter(|_| !large.dead) else { return Ok(()) };
-            (part, large.ledger.take_unjournaled(), large.journal)
+            let Some(part) = large.part.clone() else { return Ok(()) };
+            let now_us = now_us(self.opened);
+            let begun = exposure.change(|at_risk| large.file.begin_checkpoint(part.id(), now_us, at_risk));
+            let Some(checkpoint) = begun else { return Ok(()) };
+            (part, checkpoint)
         };
-        if chunks.is_empty() {
-            return Ok(());
-        }
-        part.flush()?;
-        let header = match journal {
-            Some(header) => header,
-            None => {
-                let header =
-                    Header { identity: self.identity, chunk_bytes: self.layout.chunk_bytes(), part: part.id() };
-                part.journal_start(&header.encode())?;
-                session::lock(large).journal = Some(header);
-                header
+        let result = loop {
+            let done = match checkpoint.next_step() {
+                None => break Ok(()),
+                Some(Step::Flush) => part.flush(),
+                Some(Step::BeginJournal(header)) => {
+                    part.journal_start(&header).map(|()| session::lock(large).file.journal_begun(&checkpoint))
+                }
+                Some(Step::Append(records)) => part.journal_append(&records),
+            };
+            if done.is_err() {
+                break done;
             }
         };
-        part.journal_append(&journal::encode_records(&header, &chunks))
+        exposure.change(|at_risk| at_risk.end(checkpoint.bytes()));
+        result
     }
 
     /// Gives the complete file its final name. Returns its BLAKE3; `None` when the file failed since it became complete, by a
     /// checkpoint for example.
-    pub(super) fn publish(&self, metadata: &Metadata, flush: bool) -> Result<Option<Hash>, StoreError> {
+    pub(super) fn publish(
+        &self,
+        metadata: &Metadata,
+        flush: bool,
+        exposure: &Exposure,
+    ) -> Result<Option<Hash>, StoreError> {
         let (part, hash) = {
             let large = session::lock(self.large().expect("only large files come in chunks"));
-            let Some(part) = large.part.clone() else { return Ok(None) };
-            (part, large.ledger.file_hash().expect("published only when complete"))
+            let (Some(part), Some(hash)) = (large.part.clone(), large.file.complete()) else { return Ok(None) };
+            (part, hash)
         };
         part.set_size(self.identity.size)?;
         part.commit(metadata, flush)?;
         // A lane may queue its checkpoint only after another one has completed the file: it would begin a new journal.
         let mut large = session::lock(self.large().expect("only large files come in chunks"));
         large.part = None;
-        large.dead = true;
+        exposure.change(|at_risk| large.file.end(at_risk));
         Ok(Some(hash))
     }
 
     /// Nothing more of this file; its part is thrown away when it is of no use to a later run.
-    pub(super) fn abandon(&self, keep_part: bool) {
+    pub(super) fn abandon(&self, keep_part: bool, exposure: &Exposure) {
         let part = match self.large() {
             Some(large) => {
                 let mut large = session::lock(large);
-                large.dead = true;
+                exposure.change(|at_risk| large.file.end(at_risk));
                 large.part.take()
             }
             None => {
@@ -385,19 +332,9 @@ impl Incoming {
     }
 }
 
-impl Large {
-    fn new(ledger: Ledger, part: Option<Arc<Part>>, stale: bool) -> Self {
-        Self {
-            part,
-            ledger,
-            journal: None,
-            unjournaled_bytes: 0,
-            checkpoint_at: Instant::now(),
-            checkpoint_queued: false,
-            stale,
-            dead: false,
-        }
-    }
+/// Time since then in microseconds.
+fn now_us(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -410,7 +347,7 @@ mod tests {
     use super::*;
 
     /// A file of three chunks, all of them verified, in an empty directory.
-    fn complete() -> (tempfile::TempDir, TargetTree, Incoming) {
+    fn complete() -> (tempfile::TempDir, TargetTree, Incoming, Exposure) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().as_os_str().as_encoded_bytes();
         let (tree, _) = TargetTree::open(root, &TargetOptions::default()).unwrap();
@@ -421,6 +358,7 @@ mod tests {
         let path = RelPath::new(b"file".to_vec()).unwrap();
         let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
         let incoming = Incoming::new(0, item, b"file".to_vec(), identity, false, false);
+        let exposure = Exposure::new(u64::MAX);
         let part = incoming.part(&tree).unwrap().unwrap();
         part.write_at(&data, 0).unwrap();
         for chunk in 0..incoming.layout.count() {
@@ -428,9 +366,9 @@ mod tests {
             let mut hasher = UnitHasher::new(&incoming.layout, chunk);
             hasher.update(&data[start as usize..][..length as usize]);
             let hash = hasher.finish();
-            incoming.record(integrity::verify(chunk, hash, hash).unwrap(), length, u64::MAX, || ());
+            incoming.record(integrity::verify(chunk, hash, hash).unwrap(), length, &exposure, || ());
         }
-        (dir, tree, incoming)
+        (dir, tree, incoming, exposure)
     }
 
     fn names(dir: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
@@ -442,22 +380,22 @@ mod tests {
 
     #[test]
     fn a_checkpoint_that_comes_after_the_end_begins_no_journal() {
-        let (dir, _, incoming) = complete();
-        assert!(incoming.publish(&Metadata::default(), false).unwrap().is_some());
+        let (dir, _, incoming, exposure) = complete();
+        assert!(incoming.publish(&Metadata::default(), false, &exposure).unwrap().is_some());
         // Its lane was slower than the one that brought the last chunk.
-        incoming.checkpoint().unwrap();
+        incoming.checkpoint(&exposure).unwrap();
         assert_eq!(names(&dir), ["file"]);
     }
 
     #[test]
     fn a_complete_file_whose_checkpoint_failed_gets_no_name_and_keeps_its_part() {
-        let (dir, tree, incoming) = complete();
-        incoming.checkpoint().unwrap();
+        let (dir, tree, incoming, exposure) = complete();
+        incoming.checkpoint(&exposure).unwrap();
         let before = names(&dir);
         assert_eq!(before.len(), 2, "a part and its journal");
         // What a failed checkpoint does while the final name is queued already, and another unit is on its way.
-        incoming.abandon(true);
-        assert!(incoming.publish(&Metadata::default(), false).unwrap().is_none());
+        incoming.abandon(true, &exposure);
+        assert!(incoming.publish(&Metadata::default(), false, &exposure).unwrap().is_none());
         assert!(incoming.part(&tree).unwrap().is_none());
         assert_eq!(names(&dir), before);
         let sizes: Vec<u64> = before.iter().map(|name| dir.path().join(name).metadata().unwrap().len()).collect();

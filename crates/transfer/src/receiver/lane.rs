@@ -90,6 +90,7 @@ impl Lane<'_> {
             if !self.pending.is_empty() && (self.pending.len() >= MAX_PENDING || !self.input.has_input()) {
                 self.publish_pending();
             }
+            self.await_room();
             let header = self.header()?;
             self.watch.lap_next_unit(header.kind == UnitKind::End);
             match header.kind {
@@ -98,6 +99,15 @@ impl Lane<'_> {
                 UnitKind::Hash => self.hash_only(header)?,
             }
             self.shared.add_time(&self.watch.take());
+        }
+    }
+
+    /// Waits while so much has arrived that is not safe that a death would cost more than an interval.
+    fn await_room(&mut self) {
+        if self.shared.exposure.is_full() {
+            self.publish_pending();
+            self.shared.exposure.await_room();
+            self.watch.lap(Waiting::Storage);
         }
     }
 
@@ -237,13 +247,15 @@ impl Lane<'_> {
                 if let Some((start, length)) = incoming.layout.range(chunk) {
                     part.start_writeback(start, length);
                 }
-                let checkpoint_bytes = self.shared.job.checkpoint_bytes;
-                let tell = || self.shared.receipt(receipt);
-                let record = || incoming.record(verified, arrival.data_bytes, checkpoint_bytes, tell);
+                let (exposure, tell) = (&self.shared.exposure, || self.shared.receipt(receipt));
+                let record = || incoming.record(verified, arrival.data_bytes, exposure, tell);
                 match arrival.claim.while_held(record).unwrap_or(Progressed::Void) {
                     Progressed::Waiting | Progressed::Void => {}
                     Progressed::Checkpoint => self.shared.queue(Task::Checkpoint(incoming)),
                     Progressed::Complete => self.shared.queue(Task::Publish(incoming)),
+                }
+                if exposure.becomes_due() {
+                    self.shared.queue(Task::Relieve);
                 }
             }
             Sink::Whole(part) => {
@@ -290,7 +302,8 @@ impl Lane<'_> {
         let mut outcomes = Vec::with_capacity(self.pending.len());
         for (incoming, part, blake3) in self.pending.drain(..) {
             let metadata = shared.metadata(&incoming.item);
-            let published = settle::keeping_directory_times(shared, &incoming, || part.commit(&metadata, flush));
+            let commit = || shared.storage.during(|| part.commit(&metadata, flush));
+            let published = settle::keeping_directory_times(shared, &incoming, commit);
             match published {
                 Ok(()) => {
                     shared.name_changed(&incoming.path);
@@ -361,10 +374,9 @@ impl Arrival {
         let (sink, incoming, offset) = (&mut self.sink, &self.incoming, self.offset);
         let result = self.claim.while_held(|| match sink {
             Sink::Null | Sink::Nowhere => Ok(()),
-            Sink::Chunk(part) => part.write_at(data, offset),
-            Sink::Whole(Some(part)) => part.write_at(data, offset),
+            Sink::Chunk(part) | Sink::Whole(Some(part)) => shared.storage.during(|| part.write_at(data, offset)),
             Sink::Whole(none) => match incoming.whole_part(shared.tree()) {
-                Ok(Some(part)) => none.insert(part).write_at(data, offset),
+                Ok(Some(part)) => shared.storage.during(|| none.insert(part).write_at(data, offset)),
                 Ok(None) => {
                     *sink = Sink::Nowhere;
                     Ok(())

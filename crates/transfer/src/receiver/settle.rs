@@ -1,10 +1,11 @@
 //! The settle thread: checkpoints and final names of large files, and what has to wait for its turn in the manifest.
-//! Lanes never wait for a flush of a large file.
+//! Lanes do not wait for a flush of a large file, unless too much would pile up behind it.
 
 use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
 
 use haul_engine::compare;
 use haul_store::{StoreError, parse_haul_name};
@@ -23,7 +24,11 @@ impl Settler {
         std::thread::Builder::new().name("settle".into()).spawn(move || run(&shared)).map(Self)
     }
 
-    pub(super) fn join(self) {
+    /// Waits for its end, where `is_lost` does not say that it waits for a disk that does not answer.
+    pub(super) fn join(self, is_lost: bool) {
+        if is_lost && !self.0.is_finished() {
+            return;
+        }
         // A panic was reported by the panic hook; the session ends by its timeout.
         let _ = self.0.join();
     }
@@ -32,11 +37,8 @@ impl Settler {
 fn run(shared: &Shared) {
     while let Some(task) = shared.next_task() {
         match task {
-            Task::Checkpoint(incoming) => {
-                if let Err(error) = incoming.checkpoint() {
-                    shared.fail(&incoming, &error);
-                }
-            }
+            Task::Checkpoint(incoming) => checkpoint(shared, &incoming),
+            Task::Relieve => relieve(shared),
             Task::Publish(incoming) => publish(shared, &incoming),
             Task::InOrder(index, InOrder::HardLink(item, path)) => hard_link(shared, index, &item, &path),
             Task::InOrder(index, InOrder::DirectoryEnd(end)) => {
@@ -47,14 +49,35 @@ fn run(shared: &Shared) {
     }
     for incoming in shared.unfinished() {
         // The session failed; what cannot be kept is sent again.
-        let _ = incoming.checkpoint();
+        let _ = incoming.checkpoint(&shared.exposure);
+    }
+}
+
+fn checkpoint(shared: &Shared, incoming: &Incoming) {
+    if let Err(error) = shared.storage.during(|| incoming.checkpoint(&shared.exposure)) {
+        shared.fail(incoming, &error);
+    }
+    // Who waits for it sees that it goes on.
+    shared.count_done();
+}
+
+/// Checkpoints of the files with the most to lose, until none is due.
+fn relieve(shared: &Shared) {
+    while shared.exposure.is_still_due() {
+        let open = shared.unfinished().into_iter().filter(|incoming| incoming.fresh_bytes() > 0);
+        let most = open.max_by_key(|incoming| incoming.fresh_bytes());
+        // None: what was fresh has just become complete, or was given up, and by now no checkpoint is due.
+        if let Some(incoming) = most {
+            checkpoint(shared, &incoming);
+        }
     }
 }
 
 fn publish(shared: &Shared, incoming: &Incoming) {
     let metadata = shared.metadata(&incoming.item);
-    let published =
-        keeping_directory_times(shared, incoming, || incoming.publish(&metadata, shared.job.selection.flush));
+    let published = keeping_directory_times(shared, incoming, || {
+        shared.storage.during(|| incoming.publish(&metadata, shared.job.selection.flush, &shared.exposure))
+    });
     match published {
         Ok(None) => {}
         Ok(Some(blake3)) => {
@@ -108,7 +131,7 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
         return;
     }
     let swept = !end.fresh && shared.sweep(|tree| tree.sweep_parts(&end.path));
-    let dirty = shared.take_dirty(&end.path) || deleted || swept;
+    let dirty = shared.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));
     if let Some(directory) = &end.directory
         && let Err(error) = set_directory_metadata(shared, &end.path, directory)
     {
@@ -121,6 +144,22 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
         shared.failed_aside(&end.path, &error);
     }
 }
+
+/// Whether the names of a directory may have changed in an earlier run that did not come to flush them: what that run brought is kept by
+/// this one, and an exit with 0 speaks for it, too. What cannot be told has changed.
+pub(super) fn changed_lately(shared: &Shared, path: &[u8]) -> bool {
+    let Ok(Some(stat)) = shared.tree().stat(path) else { return true };
+    let changed = u64::try_from(stat.id.ctime.s).map_or(SystemTime::UNIX_EPOCH, |s| {
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(s)).unwrap_or(SystemTime::UNIX_EPOCH)
+    });
+    // A time ahead of our clock is the server's.
+    !SystemTime::now().duration_since(changed).is_ok_and(|ago| ago > WRITTEN_BY_ITSELF)
+}
+
+/// What nobody flushed is on the medium after so long: kernels write back after 30 s (`vm.dirty_expire_centisecs`), journals of file
+/// systems commit within 5 to 30. The rest is for clocks that differ. Without this limit a copy that finds all there would flush every
+/// directory, which takes milliseconds each.
+const WRITTEN_BY_ITSELF: Duration = Duration::from_secs(600);
 
 /// rsync's `--delete`: what the source does not have goes, unless a filter excludes it from the job. Part files of names
 /// that the source has are kept: they hold what a later run goes on with.
@@ -141,6 +180,7 @@ fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
     };
     let mut deleted = |path: Vec<u8>| {
         any = true;
+        shared.count_done();
         shared.notice_in_time(Notice::Deleted { path });
     };
     let spare = |path: &[u8], is_dir: bool| !shared.filter.selects(path, is_dir) || stays();

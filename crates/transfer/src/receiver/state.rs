@@ -6,7 +6,8 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_engine::compare::Rules;
-use haul_engine::window::{Overflow, Window};
+use haul_engine::receiving::Receiving;
+use haul_engine::window::Overflow;
 use haul_store::{Filter, Metadata, StoreError, TargetTree, printable};
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
 use haul_wire::manifest::Item;
@@ -19,19 +20,9 @@ use crate::stopwatch;
 use crate::watch::Watch;
 
 use super::ReceiverJob;
+use super::exposure::Exposure;
 use super::incoming::Incoming;
-
-/// An item without its outcome.
-pub(super) enum Phase {
-    /// Being decided about.
-    Deciding,
-    /// Data is on its way.
-    Data(Arc<Incoming>),
-    /// Waits for its turn in the manifest.
-    InOrder(InOrder),
-    /// Has its outcome; waits for those before it to leave the window.
-    Settled,
-}
+use super::storage::Storage;
 
 /// What is done only when everything before it is settled.
 #[derive(Clone)]
@@ -55,18 +46,17 @@ pub(super) struct DirectoryEnd {
 /// Work for the settle thread.
 pub(super) enum Task {
     Checkpoint(Arc<Incoming>),
+    /// Too much is at risk: checkpoints of the files with the most.
+    Relieve,
     Publish(Arc<Incoming>),
     InOrder(u64, InOrder),
 }
 
 struct State {
-    window: Window<Phase>,
+    items: Receiving<Arc<Incoming>, InOrder>,
     tasks: VecDeque<Task>,
     /// Directories in which a name changed since they were last flushed.
     dirty: HashSet<Vec<u8>>,
-    in_order_at: Option<u64>,
-    manifest_done: bool,
-    wanted: u64,
     finished: bool,
 }
 
@@ -88,8 +78,10 @@ pub(super) struct Shared {
     arrived_bytes: AtomicU64,
     /// Entries that `--delete` has taken so far.
     deletions: AtomicU64,
-    /// Counts chunks that verified and items that have their outcome.
+    /// Counts chunks that verified, items that have their outcome, checkpoints and deletions.
     done: AtomicU64,
+    pub(super) exposure: Exposure,
+    pub(super) storage: Storage,
 }
 
 impl Shared {
@@ -105,18 +97,13 @@ impl Shared {
         let rules: Vec<(bool, Vec<u8>)> = job.selection.rules.iter().map(|r| (r.include, r.pattern.clone())).collect();
         let filter = Filter::new(&rules)
             .map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))?;
-        let state = State {
-            window: Window::default(),
-            tasks: VecDeque::new(),
-            dirty: HashSet::new(),
-            in_order_at: None,
-            manifest_done: false,
-            wanted: 0,
-            finished: false,
-        };
+        let state =
+            State { items: Receiving::default(), tasks: VecDeque::new(), dirty: HashSet::new(), finished: false };
         Ok(Self {
             rules: convert::rules(&job.selection, privileged),
             tree,
+            exposure: Exposure::new(job.checkpoint_bytes),
+            storage: Storage::default(),
             job,
             filter,
             failure: Failure::default(),
@@ -137,6 +124,11 @@ impl Shared {
     /// Whether what arrives is verified and let go.
     pub(super) fn lets_go(&self) -> bool {
         self.tree.is_none()
+    }
+
+    /// Whether this job makes anything.
+    pub(super) fn makes_files(&self) -> bool {
+        self.tree.is_some() && !self.job.selection.dry_run
     }
 
     /// Where files are made.
@@ -162,8 +154,7 @@ impl Shared {
     /// Opens the next item of the manifest.
     pub(super) fn open_item(&self, item: &Item) -> Result<u64, Error> {
         self.watch.on_item(item)?;
-        let mut state = self.lock();
-        state.window.push_checked(Phase::Deciding, item.weight_bytes()).map_err(|Overflow| {
+        self.lock().items.open(item.weight_bytes()).map_err(|Overflow| {
             Error::new(Fault::Protocol, "the far side broke the protocol")
                 .because("it keeps more items open than agreed")
         })
@@ -171,36 +162,26 @@ impl Shared {
 
     /// Data of this item is asked for.
     pub(super) fn expect(&self, incoming: Arc<Incoming>) {
-        let mut state = self.lock();
-        state.wanted += 1;
-        let index = incoming.index;
-        if let Some(phase) = state.window.get_mut(index) {
-            *phase = Phase::Data(incoming);
-        }
+        self.lock().items.expect(incoming.index, incoming);
     }
 
     /// The item waits for its turn.
     pub(super) fn in_order(&self, index: u64, what: InOrder) {
         let mut state = self.lock();
-        if let Some(phase) = state.window.get_mut(index) {
-            *phase = Phase::InOrder(what);
-        }
+        state.items.in_order(index, what);
         self.queue_front(&mut state);
     }
 
     /// The file that data on a lane belongs to; `None` when it is not awaited (any more).
     pub(super) fn incoming(&self, index: u64) -> Option<Arc<Incoming>> {
-        match self.lock().window.get(index) {
-            Some(Phase::Data(incoming)) => Some(Arc::clone(incoming)),
-            _ => None,
-        }
+        self.lock().items.data(index).cloned()
     }
 
     /// A chunk, or a whole file, verified. Once the item has its outcome nobody may speak of it any more: its file failed
     /// meanwhile on another lane.
     pub(super) fn receipt(&self, receipt: Receipt) {
         let state = self.lock();
-        if !matches!(state.window.get(receipt.index), Some(Phase::Data(_))) {
+        if state.items.data(receipt.index).is_none() {
             return;
         }
         self.done.fetch_add(1, Ordering::Relaxed);
@@ -219,11 +200,8 @@ impl Shared {
     pub(super) fn settle_all(&self, outcomes: impl Iterator<Item = (u64, OutcomeKind)>) {
         let mut state = self.lock();
         for (index, result) in outcomes {
-            let Some(phase) = state.window.get_mut(index) else { continue };
-            match std::mem::replace(phase, Phase::Settled) {
-                Phase::Settled => continue,
-                Phase::Data(_) => state.wanted -= 1,
-                Phase::Deciding | Phase::InOrder(_) => {}
+            if !state.items.settle(index) {
+                continue;
             }
             self.done.fetch_add(1, Ordering::Relaxed);
             let outcome = Outcome { index, result };
@@ -237,23 +215,11 @@ impl Shared {
 
     /// Lets settled items go; what waits for its turn at the front gets it.
     fn queue_front(&self, state: &mut State) {
-        loop {
-            let index = state.window.first_index();
-            match state.window.front() {
-                Some(Phase::Settled) => {
-                    state.window.pop_front();
-                }
-                Some(Phase::InOrder(what)) if state.in_order_at != Some(index) => {
-                    let what = what.clone();
-                    state.in_order_at = Some(index);
-                    state.tasks.push_back(Task::InOrder(index, what));
-                    self.work.notify_one();
-                    break;
-                }
-                _ => break,
-            }
+        if let Some((index, what)) = state.items.next_in_order() {
+            state.tasks.push_back(Task::InOrder(index, what));
+            self.work.notify_one();
         }
-        if state.manifest_done && state.window.is_empty() {
+        if state.items.is_complete() {
             // The loop looks anyway at its next tick; a full queue wakes it as well.
             let _ = self.events.try_send(SessionEvent::Wake);
         }
@@ -277,14 +243,7 @@ impl Shared {
 
     /// Large files that are not complete: their progress is worth a last checkpoint.
     pub(super) fn unfinished(&self) -> Vec<Arc<Incoming>> {
-        let state = self.lock();
-        let first = state.window.first_index();
-        (first..state.window.next_index())
-            .filter_map(|index| match state.window.get(index) {
-                Some(Phase::Data(incoming)) => Some(Arc::clone(incoming)),
-                _ => None,
-            })
-            .collect()
+        self.lock().items.all_data().cloned().collect()
     }
 
     /// A name changed in the directory of `path`.
@@ -320,7 +279,7 @@ impl Shared {
 
     /// The file cannot be written.
     pub(super) fn fail(&self, incoming: &Incoming, error: &StoreError) {
-        incoming.abandon(true);
+        incoming.abandon(true, &self.exposure);
         self.fail_item(incoming.index, error);
     }
 
@@ -335,7 +294,7 @@ impl Shared {
 
     /// Data of this file does not verify, again and again.
     pub(super) fn unverified(&self, incoming: &Incoming) {
-        incoming.abandon(true);
+        incoming.abandon(true, &self.exposure);
         let why = format!("the data of {} does not verify, however often it is sent", shown(&incoming.path));
         self.settle(incoming.index, OutcomeKind::Failed { why: convert::bounded(why), kind: FailureKind::Unverified });
     }
@@ -343,7 +302,7 @@ impl Shared {
     /// What arrived of this file is void: the source changed, or gave up.
     pub(super) fn abandon(&self, index: u64) {
         if let Some(incoming) = self.incoming(index) {
-            incoming.abandon(false);
+            incoming.abandon(false, &self.exposure);
         }
     }
 
@@ -368,13 +327,12 @@ impl Shared {
     }
 
     pub(super) fn manifest_done(&self) {
-        self.lock().manifest_done = true;
+        self.lock().items.end_of_manifest();
     }
 
     /// Whether every item has its outcome and none will follow.
     pub(super) fn is_complete(&self) -> bool {
-        let state = self.lock();
-        state.manifest_done && state.window.is_empty()
+        self.lock().items.is_complete()
     }
 
     /// Whether one more entry may be deleted; it counts from now on.
@@ -388,7 +346,7 @@ impl Shared {
 
     /// Whether data is awaited.
     pub(super) fn has_work(&self) -> bool {
-        self.lock().wanted > 0
+        self.lock().items.has_work()
     }
 
     pub(super) fn finish(&self) {
@@ -402,6 +360,11 @@ impl Shared {
 
     pub(super) fn add_arrived(&self, bytes: u64) {
         self.arrived_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Something was finished that is neither a chunk nor an item.
+    pub(super) fn count_done(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Payload that arrived, and what was finished with it.

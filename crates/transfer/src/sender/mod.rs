@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_store::{ResolveOptions, SourceSet, StoreError};
-use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary, Wanted};
+use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
 
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
@@ -27,9 +27,6 @@ use crate::tuning::Tuning;
 use crate::watch::Watch;
 use state::Shared;
 
-/// A disk is read and flushed at least so fast: what the far side may take to compare or flush a file besides the usual limit. A
-/// checkpoint's 256 MiB are four minutes.
-const LEAST_STORAGE_BYTES_PER_S: u64 = 1 << 20;
 /// What a sender reads.
 pub(crate) enum Sources {
     /// What stands at these paths.
@@ -115,10 +112,9 @@ impl<'a> Session<'a> {
             let Some(event) = events.next(TICK) else { continue };
             match event {
                 SessionEvent::Control(Control::Summary(summary)) => {
-                    if !self.shared.is_finished() {
-                        return Err(Error::new(Fault::Protocol, "the far side ended with items open"));
+                    if self.shared.on_summary()? {
+                        return Ok(summary);
                     }
-                    return Ok(summary);
                 }
                 SessionEvent::Control(message) => self.on_message(message, aside)?,
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
@@ -197,6 +193,11 @@ impl<'a> Session<'a> {
         if !has_work {
             return self.check_decisions(waited);
         }
+        // It takes nothing while too much of what it confirmed is not safe on its disk.
+        let unsafe_bytes = self.shared.confirmed_open_bytes().min(CHECKPOINT_BYTES);
+        if waited <= timeout + session::time_to_store(unsafe_bytes) {
+            return Ok(());
+        }
         Err(Error::new(Fault::Timeout, format!("no data has moved for {} s", timeout.as_secs()))
             .because("the far side is alive, but takes nothing and confirms nothing")
             .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
@@ -206,8 +207,7 @@ impl<'a> Session<'a> {
     fn check_decisions(&self, waited: Duration) -> Result<(), Error> {
         let largest = self.shared.largest_open_bytes();
         let bytes = if self.shared.job.selection.checksum { largest } else { largest.min(CHECKPOINT_BYTES) };
-        let limit = self.clock.timeout() + Duration::from_secs(bytes / LEAST_STORAGE_BYTES_PER_S);
-        if waited <= limit {
+        if waited <= self.clock.timeout() + session::time_to_store(bytes) {
             return Ok(());
         }
         Err(Error::new(Fault::Timeout, format!("the far side has decided nothing for {} s", waited.as_secs()))
@@ -223,11 +223,7 @@ impl<'a> Session<'a> {
         match message {
             Control::Answers(answers) => {
                 for answer in answers {
-                    match answer.wanted {
-                        Wanted::All => self.shared.want_all(answer.index)?,
-                        Wanted::Hash => self.shared.want_hash(answer.index)?,
-                        Wanted::Chunks(ranges) => self.shared.want_chunks(answer.index, &ranges)?,
-                    }
+                    self.shared.want(answer.index, &answer.wanted)?;
                 }
             }
             Control::Receipts(receipts) => {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use haul_engine::pace::TokenBucket;
 use haul_engine::plan::ChunkLayout;
-use haul_engine::schedule::{Retry, Scheduler, Unit};
-use haul_engine::window::Window;
+use haul_engine::schedule::{Retry, Unit};
+use haul_engine::sending::{Broken, Offered, Sending};
 use haul_store::{SourceFile, SourceSet};
-use haul_wire::control::{Carriage, ChunkRange, Control, FailureKind, LaneTime, Notice, Withdraw};
+use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wanted, Withdraw};
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind, Packer};
 
@@ -59,25 +59,15 @@ impl SourceItem {
     }
 }
 
-struct Open {
-    /// `None` for what has no data to send.
-    file: Option<Arc<SourceItem>>,
-    /// The target said what it wants of it.
-    answered: bool,
-    settled: bool,
-}
-
-impl Open {
-    fn new(file: Option<Arc<SourceItem>>) -> Self {
-        Self { file, answered: false, settled: false }
+impl Offered for SourceItem {
+    fn layout(&self) -> ChunkLayout {
+        self.layout
     }
 }
 
 struct State {
-    window: Window<Open>,
+    items: Sending<Arc<SourceItem>>,
     packer: Packer,
-    scheduler: Scheduler,
-    walk_done: bool,
     finished: bool,
     /// Lanes that the path does not need now.
     resting: Vec<u16>,
@@ -114,10 +104,8 @@ impl Shared {
         let asked = asked_route(&job.carriage).filter(|route| *route != SendRoute::Copy);
         let routes = asked.map(|route| (route, Arc::new(Routes::new(&[route], SendRoute::Copy))));
         let state = State {
-            window: Window::default(),
+            items: Sending::default(),
             packer: Packer::default(),
-            scheduler: Scheduler::default(),
-            walk_done: false,
             finished: false,
             resting: Vec::new(),
             receipts: BTreeMap::new(),
@@ -184,7 +172,7 @@ impl Shared {
         let state = self.lock();
         let mut state = self
             .room
-            .wait_while(state, |state| !state.finished && !state.window.has_room(weight))
+            .wait_while(state, |state| !state.finished && !state.items.has_room(weight))
             .unwrap_or_else(PoisonError::into_inner);
         if state.finished {
             return Ok(false);
@@ -192,8 +180,8 @@ impl Shared {
         self.watch.on_item(&item)?;
         let packed = state.packer.pack(&item);
         let weight_on_wire = item.weight_bytes();
-        let file = source_item(&item, state.window.next_index(), source, source_path, false);
-        state.window.push(Open::new(file), weight);
+        let file = source_item(&item, state.items.next_index(), source, source_path, false);
+        state.items.push(file, weight);
         self.outbox.item(packed, weight_on_wire);
         Ok(true)
     }
@@ -201,42 +189,16 @@ impl Shared {
     /// The walk is over.
     pub(super) fn walk_done(&self) {
         let mut state = self.lock();
-        state.walk_done = true;
+        state.items.walk_done();
         self.watch.on_end_of_manifest();
         self.outbox.send(Control::EndOfManifest);
     }
 
-    /// All of a file is wanted.
-    pub(super) fn want_all(&self, index: u64) -> Result<(), Error> {
+    /// The target said what it wants of a file.
+    pub(super) fn want(&self, index: u64, wanted: &Wanted) -> Result<(), Error> {
         let mut state = self.lock();
-        let count = state.answer(index)?.layout.count();
-        state.scheduler.want(index, ChunkRange { first: 0, count });
-        self.work.notify_all();
-        Ok(())
-    }
-
-    /// Only the hash of a file is wanted.
-    pub(super) fn want_hash(&self, index: u64) -> Result<(), Error> {
-        let mut state = self.lock();
-        state.answer(index)?.hash_only.store(true, Ordering::Relaxed);
-        state.scheduler.want(index, ChunkRange { first: 0, count: 1 });
-        self.work.notify_all();
-        Ok(())
-    }
-
-    /// Some chunks of a file are wanted.
-    pub(super) fn want_chunks(&self, index: u64, ranges: &[ChunkRange]) -> Result<(), Error> {
-        let mut state = self.lock();
-        let count = state.answer(index)?.layout.count();
-        let mut next = 0;
-        for range in ranges {
-            let end = range.first.checked_add(range.count).filter(|end| *end <= count);
-            match end {
-                Some(end) if range.first >= next && range.count > 0 => next = end,
-                _ => return Err(broken("it asks for chunks that do not exist")),
-            }
-            state.scheduler.want(index, *range);
-        }
+        let file = state.items.want(index, wanted).map_err(broken)?;
+        file.hash_only.store(matches!(wanted, Wanted::Hash), Ordering::Relaxed);
         self.work.notify_all();
         Ok(())
     }
@@ -244,22 +206,20 @@ impl Shared {
     /// A chunk is verified at the target.
     pub(super) fn on_receipt(&self, index: u64, chunk: u32) {
         self.count_move();
-        let (mut state, unit) = (self.lock(), Unit { index, chunk });
-        if let Some(lane) = state.scheduler.lane_of(unit) {
+        let mut state = self.lock();
+        if let Some(lane) = state.items.on_receipt(Unit { index, chunk }) {
             state.receipts.insert(lane, Instant::now());
         }
-        state.scheduler.receipt(unit);
     }
 
     /// A chunk did not verify.
     pub(super) fn again(&self, index: u64, chunk: u32) -> Result<(), Error> {
         let mut state = self.lock();
-        match state.scheduler.again(Unit { index, chunk }) {
+        match state.items.again(Unit { index, chunk }) {
             Retry::Queued => self.work.notify_all(),
             Retry::GiveUp => {
                 let why = format!("chunk {chunk} did not verify in {} tries", haul_engine::schedule::MAX_TRIES);
                 let withdraw = Withdraw { index, why, kind: FailureKind::Unverified, retry: None };
-                state.scheduler.forget(index);
                 self.outbox.send(Control::Withdraw(withdraw));
             }
             // The file failed or the lane died meanwhile.
@@ -272,19 +232,7 @@ impl Shared {
     pub(super) fn settle(&self, index: u64, failed: bool) -> Result<(), Error> {
         self.count_move();
         let mut state = self.lock();
-        let open = state.window.get_mut(index).ok_or_else(|| broken("it settles an item that is not open"))?;
-        open.settled = true;
-        // The descriptor is not needed any more, even while the item waits for others before it.
-        open.file = None;
-        if failed {
-            state.scheduler.forget(index);
-        }
-        let mut gone = 0;
-        while state.window.front().is_some_and(|open| open.settled) {
-            state.window.pop_front();
-            gone += 1;
-        }
-        if gone > 0 {
+        if state.items.settle(index, failed).map_err(broken)? > 0 {
             self.room.notify_all();
         }
         Ok(())
@@ -292,7 +240,7 @@ impl Shared {
 
     /// A lane died; its units go to the others.
     pub(super) fn lane_died(&self, lane: u16) {
-        if !self.lock().scheduler.lane_died(lane).is_empty() {
+        if self.lock().items.lane_died(lane) {
             self.work.notify_all();
         }
     }
@@ -304,27 +252,14 @@ impl Shared {
             state = self
                 .work
                 .wait_while(state, |state| {
-                    !state.finished && (state.scheduler.is_drained() || state.resting.contains(&lane))
+                    !state.finished && (state.items.is_drained() || state.resting.contains(&lane))
                 })
                 .unwrap_or_else(PoisonError::into_inner);
         }
         if state.finished || state.resting.contains(&lane) {
             return None;
         }
-        let mut units = Vec::new();
-        while units.len() < UNITS_AT_ONCE {
-            let Some(unit) = state.scheduler.take(lane) else { break };
-            // An item that was settled meanwhile needs no data.
-            let Some(file) = state.window.get(unit.index).and_then(|open| open.file.clone()) else {
-                state.scheduler.receipt(unit);
-                continue;
-            };
-            let large = !file.layout.is_whole();
-            units.push((unit, file));
-            if large {
-                break;
-            }
-        }
+        let units = state.items.take(lane, UNITS_AT_ONCE);
         (!units.is_empty()).then_some(units)
     }
 
@@ -349,7 +284,7 @@ impl Shared {
 
     /// Whether units wait that no lane has taken.
     pub(super) fn has_waiting_units(&self) -> bool {
-        !self.lock().scheduler.is_drained()
+        !self.lock().items.is_drained()
     }
 
     /// A wanted file cannot be sent as announced. When it changed, its new state takes the next place in the manifest,
@@ -357,20 +292,18 @@ impl Shared {
     pub(super) fn withdraw(&self, file: &SourceItem, why: String, kind: FailureKind) -> Result<(), Error> {
         let fresh = (kind == FailureKind::Changed && !file.is_retry).then(|| self.fresh_item(file)).flatten();
         let mut state = self.lock();
-        match state.window.get_mut(file.index) {
-            // Withdrawn already by another lane, or settled.
-            None | Some(Open { file: None, .. }) => return Ok(()),
-            Some(open) => open.file = None,
+        // Otherwise withdrawn already by another lane, or settled.
+        if !state.items.withdraw(file.index) {
+            return Ok(());
         }
-        state.scheduler.forget(file.index);
         let retry = match fresh {
             Some(item) => {
                 self.watch.on_item(&item)?;
                 let packed = state.packer.pack(&item);
                 let weight = item.weight_bytes();
-                let index = state.window.next_index();
+                let index = state.items.next_index();
                 let retry = source_item(&item, index, file.source, file.source_path.clone(), true);
-                state.window.push(Open::new(retry), weight);
+                state.items.push_retry(retry, weight);
                 Some(packed)
             }
             None => None,
@@ -407,28 +340,28 @@ impl Shared {
 
     /// Whether data is wanted that has no receipt.
     pub(super) fn has_work(&self) -> bool {
-        let state = self.lock();
-        !state.scheduler.is_drained() || state.scheduler.flying() > 0
+        self.lock().items.has_work()
     }
 
     /// Whether the target has something to say: what becomes of an item, or that all is flushed.
     pub(super) fn awaits_word(&self) -> bool {
-        let state = self.lock();
-        state.walk_done || !state.window.is_empty()
+        self.lock().items.awaits_word()
     }
 
     /// Bytes of the largest file whose outcome is awaited.
     pub(super) fn largest_open_bytes(&self) -> u64 {
-        let state = self.lock();
-        let indexes = state.window.first_index()..state.window.next_index();
-        let files = indexes.filter_map(|index| state.window.get(index)?.file.as_ref());
-        files.map(|file| file.identity.size).max().unwrap_or(0)
+        self.lock().items.largest_open_bytes()
     }
 
-    /// Whether the walk is over and every item has its outcome.
-    pub(super) fn is_finished(&self) -> bool {
-        let state = self.lock();
-        state.walk_done && state.window.is_empty()
+    /// Bytes that the target confirmed of files whose outcome is awaited: it may have to flush them.
+    pub(super) fn confirmed_open_bytes(&self) -> u64 {
+        self.lock().items.confirmed_open_bytes()
+    }
+
+    /// The target said that all is flushed; false: of what it knew by then.
+    pub(super) fn on_summary(&self) -> Result<bool, Error> {
+        let told = self.lock().items.on_summary();
+        told.map_err(|Broken(_)| Error::new(Fault::Protocol, "the far side ended with items open"))
     }
 
     /// Whether the session is over for the lanes.
@@ -456,18 +389,6 @@ impl Shared {
     }
 }
 
-impl State {
-    /// The file that an answer is about. There is one answer to an item: with more, the queue would grow without bound.
-    fn answer(&mut self, index: u64) -> Result<&Arc<SourceItem>, Error> {
-        let open = self.window.get_mut(index).filter(|open| !open.settled);
-        let open = open.ok_or_else(|| broken("it asks for an item that is not open"))?;
-        if std::mem::replace(&mut open.answered, true) {
-            return Err(broken("it asks for an item twice"));
-        }
-        open.file.as_ref().ok_or_else(|| broken("it asks for an item that has no data"))
-    }
-}
-
 /// The route that was asked for. What is compressed can only be copied.
 pub(super) fn asked_route(carriage: &Carriage) -> Option<SendRoute> {
     carriage.route.and_then(convert::route).filter(|_| !carriage.compress)
@@ -489,7 +410,7 @@ fn source_item(item: &Item, index: u64, source: u32, source_path: Vec<u8>, is_re
     }))
 }
 
-fn broken(why: &str) -> Error {
+fn broken(Broken(why): Broken) -> Error {
     Error::new(Fault::Protocol, "the far side broke the protocol").because(why)
 }
 

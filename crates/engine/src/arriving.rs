@@ -1,0 +1,315 @@
+//! A file that arrives in chunks: what of it is verified, when it is made safe, when it is complete, when it is given up.
+//!
+//! ```text
+//!   proofs -> ledger -> checkpoint: flush, begin the journal, append to it -> ... -> complete: its final name
+//! ```
+//! A [`Checkpoint`] says step by step what is to be done at the disk, so that the order is decided here and nowhere else.
+
+use alloc::vec::Vec;
+
+use haul_wire::control::ChunkRange;
+use haul_wire::manifest::Identity;
+
+use crate::at_risk::AtRisk;
+use crate::integrity::{Hash, Verified};
+use crate::journal::{self, HEADER_BYTES, Header, RECORD_BYTES};
+use crate::ledger::{Ledger, Recorded};
+use crate::plan::ChunkLayout;
+
+/// On a slow path a checkpoint comes after so much time, in microseconds. Files that take less may never have a journal.
+const CHECKPOINT_EVERY_US: u64 = 1_000_000;
+
+/// The state of one such file. Time is in microseconds since any fixed start.
+#[derive(Debug)]
+pub struct Arriving {
+    identity: Identity,
+    ledger: Ledger,
+    /// The journal on disk has this header.
+    journal: Option<Header>,
+    /// Data bytes that no checkpoint has taken.
+    fresh_bytes: u64,
+    /// Data bytes that the final flush has to take: the file is complete.
+    last_bytes: u64,
+    checkpoint_at_us: u64,
+    checkpoint_queued: bool,
+    /// Given up, or finished: whatever still arrives is void.
+    dead: bool,
+}
+
+/// What a verified chunk leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progressed {
+    /// Nothing yet.
+    Waiting,
+    /// A checkpoint of this file is due.
+    Checkpoint,
+    /// The file is complete.
+    Complete,
+    /// The chunk was there, or the file was given up.
+    Void,
+}
+
+/// What an earlier run left, taken up again.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The file, with what its journal vouches for.
+    pub file: Arriving,
+    /// So many bytes of the journal are good. The rest is to be cut off, for good, before anything is written to the part: a torn record
+    /// at its end would hide those that are appended behind it. 0 when the journal claims more than is there: once the part
+    /// has grown again nobody could tell, and the next checkpoint writes the journal anew.
+    pub keep_bytes: u64,
+}
+
+impl Arriving {
+    /// A file of which nothing is there.
+    pub fn new(identity: Identity, now_us: u64) -> Self {
+        Self::with(identity, Ledger::new(ChunkLayout::of(identity.size)), None, now_us)
+    }
+
+    fn with(identity: Identity, ledger: Ledger, journal: Option<Header>, now_us: u64) -> Self {
+        Self {
+            identity,
+            ledger,
+            journal,
+            fresh_bytes: 0,
+            last_bytes: 0,
+            checkpoint_at_us: now_us,
+            checkpoint_queued: false,
+            dead: false,
+        }
+    }
+
+    /// Goes on with the part of an earlier run (its device and inode, and its size in bytes), when its journal is about this very file.
+    pub fn resume(
+        identity: Identity,
+        part: (u64, u64),
+        part_bytes: u64,
+        journal: &[u8],
+        now_us: u64,
+    ) -> Option<Resumed> {
+        let (header, records) = journal::decode(journal)?;
+        let layout = ChunkLayout::of(identity.size);
+        if header.identity != identity || header.chunk_bytes != layout.chunk_bytes() || header.part != part {
+            return None;
+        }
+        // A disk that lied about a flush before a power cut leaves less than the journal says.
+        let claimed = records.len();
+        let within = |chunk: u32| layout.range(chunk).is_some_and(|(start, length)| start + length <= part_bytes);
+        let records: Vec<(u32, Hash)> = records.into_iter().filter(|(chunk, _)| within(*chunk)).collect();
+        let intact = records.len() == claimed;
+        let keep_bytes = if intact { (HEADER_BYTES + records.len() * RECORD_BYTES) as u64 } else { 0 };
+        let ledger = Ledger::resume(layout, records, intact);
+        let file = Self::with(identity, ledger, intact.then_some(header), now_us);
+        Some(Resumed { file, keep_bytes })
+    }
+
+    /// What has to be sent; empty when an earlier run had verified all of it.
+    pub fn missing(&self) -> Vec<ChunkRange> {
+        self.ledger.missing_ranges()
+    }
+
+    /// Whether data for this chunk is still of use.
+    pub fn wants(&self, chunk: u32) -> bool {
+        !self.dead && self.ledger.is_missing(chunk)
+    }
+
+    /// Whether it was given up, or has its final name.
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// Data bytes that no checkpoint has taken.
+    pub fn fresh_bytes(&self) -> u64 {
+        self.fresh_bytes
+    }
+
+    /// Enters a proof for a chunk of so many bytes of data. Of what counts, `receipt` is told before another lane can complete the
+    /// file, so that its outcome comes after all receipts. Where nothing is kept, nothing is at risk.
+    pub fn record(
+        &mut self,
+        verified: Verified,
+        bytes: u64,
+        now_us: u64,
+        at_risk: Option<&mut AtRisk>,
+        receipt: impl FnOnce(),
+    ) -> Progressed {
+        if self.dead {
+            return Progressed::Void;
+        }
+        let recorded = self.ledger.record(verified);
+        if recorded == Recorded::Duplicate {
+            return Progressed::Void;
+        }
+        receipt();
+        let complete = recorded == Recorded::Complete;
+        let Some(at_risk) = at_risk else {
+            return if complete { Progressed::Complete } else { Progressed::Waiting };
+        };
+        at_risk.enter(bytes);
+        self.fresh_bytes += bytes;
+        if complete {
+            // Its final flush takes what no checkpoint has taken.
+            self.last_bytes = core::mem::take(&mut self.fresh_bytes);
+            at_risk.begin(self.last_bytes);
+            return Progressed::Complete;
+        }
+        let due = now_us.saturating_sub(self.checkpoint_at_us) >= CHECKPOINT_EVERY_US;
+        if due && !core::mem::replace(&mut self.checkpoint_queued, true) {
+            return Progressed::Checkpoint;
+        }
+        Progressed::Waiting
+    }
+
+    /// Takes what a checkpoint makes safe: what was verified before its flush begins. `None` when there is nothing. `part` is the
+    /// device and inode of the part.
+    pub fn begin_checkpoint(&mut self, part: (u64, u64), now_us: u64, at_risk: &mut AtRisk) -> Option<Checkpoint> {
+        self.checkpoint_queued = false;
+        self.checkpoint_at_us = now_us;
+        if self.dead || !self.ledger.has_unjournaled() {
+            return None;
+        }
+        let bytes = core::mem::take(&mut self.fresh_bytes);
+        at_risk.begin(bytes);
+        let chunk_bytes = self.ledger.layout().chunk_bytes();
+        let header = self.journal.unwrap_or(Header { identity: self.identity, chunk_bytes, part });
+        let begins = self.journal.is_none();
+        Some(Checkpoint { header, begins, chunks: self.ledger.take_unjournaled(), bytes, turn: 0 })
+    }
+
+    /// The journal of this checkpoint has begun.
+    pub fn journal_begun(&mut self, checkpoint: &Checkpoint) {
+        self.journal = Some(checkpoint.header);
+    }
+
+    /// The BLAKE3 of the file, when it is complete and was not given up.
+    pub fn complete(&self) -> Option<Hash> {
+        if self.dead { None } else { self.ledger.file_hash() }
+    }
+
+    /// Nothing more of this file: it was given up, or has its final name.
+    pub fn end(&mut self, at_risk: &mut AtRisk) {
+        self.dead = true;
+        let fresh_bytes = core::mem::take(&mut self.fresh_bytes);
+        at_risk.begin(fresh_bytes);
+        at_risk.end(fresh_bytes + core::mem::take(&mut self.last_bytes));
+    }
+}
+
+/// What has to be done so that the journal may claim some chunks, in this order: the journal never claims more than the disk holds.
+#[derive(Debug)]
+pub struct Checkpoint {
+    header: Header,
+    begins: bool,
+    chunks: Vec<(u32, Hash)>,
+    bytes: u64,
+    turn: u8,
+}
+
+/// One step of a checkpoint. When it fails, the file fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Flush the data of the part.
+    Flush,
+    /// Begin a journal with this header, and flush it and its directory. Then [`Arriving::journal_begun`] is told.
+    BeginJournal(Vec<u8>),
+    /// Append these records, and flush them.
+    Append(Vec<u8>),
+}
+
+impl Checkpoint {
+    /// What comes next; `None` when all is done.
+    pub fn next_step(&mut self) -> Option<Step> {
+        loop {
+            self.turn += 1;
+            match self.turn {
+                1 => return Some(Step::Flush),
+                2 if self.begins => return Some(Step::BeginJournal(self.header.encode())),
+                2 => {}
+                3 => return Some(Step::Append(journal::encode_records(&self.header, &self.chunks))),
+                _ => return None,
+            }
+        }
+    }
+
+    /// Data bytes that are at risk until it is done: [`AtRisk::end`] is told then, or when it failed.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_wire::limits::MIN_CHUNK_BYTES;
+
+    use super::*;
+    use crate::integrity;
+
+    fn file(chunks: u64) -> Arriving {
+        let time = Default::default();
+        Arriving::new(Identity { size: chunks * MIN_CHUNK_BYTES, mtime: time, ctime: time, inode: 1 }, 0)
+    }
+
+    fn proof(chunk: u32) -> Verified {
+        integrity::verify(chunk, [chunk as u8; 32], [chunk as u8; 32]).unwrap()
+    }
+
+    #[test]
+    fn a_checkpoint_flushes_before_its_journal_claims_anything() {
+        let (mut file, mut at_risk) = (file(3), AtRisk::new(100));
+        file.record(proof(1), 10, 0, Some(&mut at_risk), || ());
+        let mut first = file.begin_checkpoint((7, 8), 0, &mut at_risk).unwrap();
+        let steps: Vec<Step> = core::iter::from_fn(|| first.next_step()).collect();
+        let [Step::Flush, Step::BeginJournal(header), Step::Append(records)] = &steps[..] else { panic!("{steps:?}") };
+        let (_, claimed) = journal::decode(&[header.clone(), records.clone()].concat()).unwrap();
+        assert_eq!(claimed, [(1, [1; 32])]);
+        file.journal_begun(&first);
+        file.record(proof(0), 10, 0, Some(&mut at_risk), || ());
+        let mut second = file.begin_checkpoint((7, 8), 0, &mut at_risk).unwrap();
+        let steps: Vec<Step> = core::iter::from_fn(|| second.next_step()).collect();
+        assert!(matches!(&steps[..], [Step::Flush, Step::Append(_)]), "{steps:?}");
+        assert!(file.begin_checkpoint((7, 8), 0, &mut at_risk).is_none(), "nothing new");
+    }
+
+    #[test]
+    fn a_journal_that_claims_more_than_is_there_is_not_kept() {
+        let identity = file(3).identity;
+        let header = Header { identity, chunk_bytes: MIN_CHUNK_BYTES, part: (7, 8) };
+        let journal = [header.encode(), journal::encode_records(&header, &[(0, [1; 32]), (2, [2; 32])])].concat();
+        let resume = |part, bytes| Arriving::resume(identity, part, bytes, &journal, 0);
+        assert_eq!(resume((7, 8), 3 * MIN_CHUNK_BYTES).unwrap().keep_bytes, journal.len() as u64);
+        assert!(resume((7, 9), 3 * MIN_CHUNK_BYTES).is_none(), "another part");
+        let mut short = resume((7, 8), MIN_CHUNK_BYTES).unwrap();
+        assert_eq!((short.keep_bytes, short.file.wants(0), short.file.wants(2)), (0, false, true));
+        let mut at_risk = AtRisk::new(100);
+        let mut checkpoint = short.file.begin_checkpoint((7, 8), 0, &mut at_risk).unwrap();
+        let steps: Vec<Step> = core::iter::from_fn(|| checkpoint.next_step()).collect();
+        assert!(matches!(&steps[..], [Step::Flush, Step::BeginJournal(_), Step::Append(_)]), "{steps:?}");
+    }
+
+    #[test]
+    fn time_brings_one_checkpoint_at_a_time() {
+        let (mut file, mut at_risk) = (file(5), AtRisk::new(u64::MAX));
+        let record = |file: &mut Arriving, chunk, now_us, at_risk: &mut AtRisk| {
+            file.record(proof(chunk), 1, now_us, Some(at_risk), || ())
+        };
+        assert_eq!(record(&mut file, 0, CHECKPOINT_EVERY_US - 1, &mut at_risk), Progressed::Waiting);
+        assert_eq!(record(&mut file, 1, CHECKPOINT_EVERY_US, &mut at_risk), Progressed::Checkpoint);
+        assert_eq!(record(&mut file, 2, CHECKPOINT_EVERY_US, &mut at_risk), Progressed::Waiting, "one is queued");
+        assert!(file.begin_checkpoint((7, 8), CHECKPOINT_EVERY_US, &mut at_risk).is_some());
+        assert_eq!(record(&mut file, 3, CHECKPOINT_EVERY_US + 1, &mut at_risk), Progressed::Waiting);
+        assert_eq!(record(&mut file, 3, 9 * CHECKPOINT_EVERY_US, &mut at_risk), Progressed::Void, "it is there");
+    }
+
+    #[test]
+    fn what_ends_is_no_longer_at_risk() {
+        let (mut file, mut at_risk) = (file(2), AtRisk::new(100));
+        file.record(proof(0), 10, 0, Some(&mut at_risk), || ());
+        let checkpoint = file.begin_checkpoint((7, 8), 0, &mut at_risk).unwrap();
+        assert_eq!(file.record(proof(1), 20, 0, Some(&mut at_risk), || ()), Progressed::Complete);
+        assert_eq!(at_risk.bytes(), 30);
+        file.end(&mut at_risk);
+        at_risk.end(checkpoint.bytes());
+        assert_eq!(at_risk, AtRisk::new(100));
+        assert_eq!(file.record(proof(0), 10, 0, Some(&mut at_risk), || ()), Progressed::Void);
+    }
+}

@@ -1,0 +1,142 @@
+//! The receiver's side of a session: the open items in the order of the manifest, and what becomes of each.
+//!
+//! ```text
+//!   item -> deciding -+-> data is on its way -+-> settled -> gone, in the order of the manifest
+//!                     +-> waits for its turn -+
+//!                     `-----------------------'
+//! ```
+
+use crate::window::{Overflow, Window};
+
+/// The open items. `D` is a file whose data is on its way, `O` what is done only when everything before it is settled, as the caller
+/// keeps them.
+#[derive(Debug)]
+pub struct Receiving<D, O> {
+    window: Window<Phase<D, O>>,
+    /// The item whose turn has come, and that was given out.
+    in_order_at: Option<u64>,
+    manifest_done: bool,
+    wanted: u64,
+}
+
+#[derive(Debug)]
+enum Phase<D, O> {
+    Deciding,
+    Data(D),
+    InOrder(O),
+    /// Has its outcome; waits for those before it to leave the window.
+    Settled,
+}
+
+impl<D, O> Default for Receiving<D, O> {
+    fn default() -> Self {
+        Self { window: Window::default(), in_order_at: None, manifest_done: false, wanted: 0 }
+    }
+}
+
+impl<D, O: Clone> Receiving<D, O> {
+    /// Opens the next item of the manifest and gives its index. Fails when the sender keeps more open than agreed.
+    pub fn open(&mut self, weight_bytes: usize) -> Result<u64, Overflow> {
+        self.window.push_checked(Phase::Deciding, weight_bytes)
+    }
+
+    /// Data of this item is asked for.
+    pub fn expect(&mut self, index: u64, data: D) {
+        self.wanted += 1;
+        if let Some(phase) = self.window.get_mut(index) {
+            *phase = Phase::Data(data);
+        }
+    }
+
+    /// The item waits for its turn.
+    pub fn in_order(&mut self, index: u64, what: O) {
+        if let Some(phase) = self.window.get_mut(index) {
+            *phase = Phase::InOrder(what);
+        }
+    }
+
+    /// The file that data on a lane belongs to; `None` when it is not awaited (any more). Nobody may speak of its chunks then.
+    pub fn data(&self, index: u64) -> Option<&D> {
+        match self.window.get(index) {
+            Some(Phase::Data(data)) => Some(data),
+            _ => None,
+        }
+    }
+
+    /// The item has its outcome. False when it had one before: the second is void.
+    pub fn settle(&mut self, index: u64) -> bool {
+        let Some(phase) = self.window.get_mut(index) else { return false };
+        match core::mem::replace(phase, Phase::Settled) {
+            Phase::Settled => return false,
+            Phase::Data(_) => self.wanted -= 1,
+            Phase::Deciding | Phase::InOrder(_) => {}
+        }
+        true
+    }
+
+    /// Lets settled items go. Returns what waits at the front, once, when its turn has come.
+    pub fn next_in_order(&mut self) -> Option<(u64, O)> {
+        loop {
+            let index = self.window.first_index();
+            match self.window.front() {
+                Some(Phase::Settled) => {
+                    self.window.pop_front();
+                }
+                Some(Phase::InOrder(what)) if self.in_order_at != Some(index) => {
+                    let what = what.clone();
+                    self.in_order_at = Some(index);
+                    return Some((index, what));
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    /// The files whose data is on its way.
+    pub fn all_data(&self) -> impl Iterator<Item = &D> {
+        (self.window.first_index()..self.window.next_index()).filter_map(|index| self.data(index))
+    }
+
+    /// No items follow but retries.
+    pub fn end_of_manifest(&mut self) {
+        self.manifest_done = true;
+    }
+
+    /// Whether every item has its outcome and none will follow.
+    pub fn is_complete(&self) -> bool {
+        self.manifest_done && self.window.is_empty()
+    }
+
+    /// Whether data is awaited.
+    pub fn has_work(&self) -> bool {
+        self.wanted > 0
+    }
+
+    /// Items without an outcome, or behind one without.
+    pub fn open_items(&self) -> usize {
+        self.window.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_its_turn_gets_it_once_and_an_outcome_counts_once() {
+        let mut receiving: Receiving<&str, &str> = Receiving::default();
+        let [file, end, last] = [(); 3].map(|()| receiving.open(1).unwrap());
+        receiving.expect(file, "file");
+        receiving.in_order(end, "end");
+        assert!(receiving.settle(last));
+        receiving.end_of_manifest();
+        assert_eq!(receiving.next_in_order(), None, "the file before it is not settled");
+        assert!(receiving.has_work() && receiving.settle(file) && !receiving.settle(file));
+        assert_eq!((receiving.has_work(), receiving.data(file)), (false, None));
+        assert_eq!(receiving.next_in_order(), Some((end, "end")));
+        assert_eq!(receiving.next_in_order(), None, "its turn came");
+        assert!(receiving.settle(end) && !receiving.is_complete());
+        assert_eq!(receiving.next_in_order(), None);
+        assert!(receiving.is_complete());
+    }
+}

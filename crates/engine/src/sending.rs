@@ -1,0 +1,297 @@
+//! The sender's side of a session: which items are open, what the target wants of them, which unit a lane carries next.
+//!
+//! ```text
+//!   item -> open -> answer: wanted -> taken by a lane -> receipt -> ... -> outcome: settled -> gone, in the order of the manifest
+//!                                       `-> lane died, data was bad: wanted again
+//! ```
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use haul_wire::control::{ChunkRange, Wanted};
+
+use crate::plan::ChunkLayout;
+use crate::schedule::{Retry, Scheduler, Unit};
+use crate::window::Window;
+
+/// A file that is offered, as the caller keeps it.
+pub trait Offered {
+    /// How it is cut.
+    fn layout(&self) -> ChunkLayout;
+}
+
+impl<F: Offered> Offered for Arc<F> {
+    fn layout(&self) -> ChunkLayout {
+        F::layout(self)
+    }
+}
+
+/// The target said what makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Broken(pub &'static str);
+
+/// The open items, and the queue of what is wanted of them.
+#[derive(Debug)]
+pub struct Sending<F> {
+    window: Window<Open<F>>,
+    scheduler: Scheduler,
+    walk_done: bool,
+}
+
+#[derive(Debug)]
+struct Open<F> {
+    /// `None` for what has no data to send (any more).
+    file: Option<F>,
+    /// The target said what it wants of it.
+    answered: bool,
+    settled: bool,
+    /// It took the place of one that changed.
+    is_retry: bool,
+    /// What the target confirmed of it.
+    confirmed_bytes: u64,
+}
+
+impl<F> Default for Sending<F> {
+    fn default() -> Self {
+        Self { window: Window::default(), scheduler: Scheduler::default(), walk_done: false }
+    }
+}
+
+impl<F: Offered + Clone> Sending<F> {
+    /// Whether an item of this weight may be offered now.
+    pub fn has_room(&self, weight_bytes: usize) -> bool {
+        self.window.has_room(weight_bytes)
+    }
+
+    /// The index that the next item gets.
+    pub fn next_index(&self) -> u64 {
+        self.window.next_index()
+    }
+
+    /// Offers the next item.
+    pub fn push(&mut self, file: Option<F>, weight_bytes: usize) -> u64 {
+        self.offer(file, weight_bytes, false)
+    }
+
+    /// Offers an item in its new state (see [`Sending::withdraw`]). It need not wait for room.
+    pub fn push_retry(&mut self, file: Option<F>, weight_bytes: usize) -> u64 {
+        self.offer(file, weight_bytes, true)
+    }
+
+    fn offer(&mut self, file: Option<F>, weight_bytes: usize, is_retry: bool) -> u64 {
+        let open = Open { file, answered: false, settled: false, is_retry, confirmed_bytes: 0 };
+        self.window.push(open, weight_bytes)
+    }
+
+    /// The walk is over: nothing follows but retries.
+    pub fn walk_done(&mut self) {
+        self.walk_done = true;
+    }
+
+    /// The target said what it wants of an item, once: with more answers, the queue would grow without bound. Returns the file.
+    pub fn want(&mut self, index: u64, wanted: &Wanted) -> Result<&F, Broken> {
+        let open = self.window.get_mut(index).filter(|open| !open.settled);
+        let open = open.ok_or(Broken("it asks for an item that is not open"))?;
+        if core::mem::replace(&mut open.answered, true) {
+            return Err(Broken("it asks for an item twice"));
+        }
+        let file = open.file.as_ref().ok_or(Broken("it asks for an item that has no data"))?;
+        let count = file.layout().count();
+        match wanted {
+            Wanted::All => self.scheduler.want(index, ChunkRange { first: 0, count }),
+            Wanted::Hash => self.scheduler.want(index, ChunkRange { first: 0, count: 1 }),
+            Wanted::Chunks(ranges) => {
+                let mut next = 0;
+                for range in ranges {
+                    let end = range.first.checked_add(range.count).filter(|end| *end <= count);
+                    match end {
+                        Some(end) if range.first >= next && range.count > 0 => next = end,
+                        _ => return Err(Broken("it asks for chunks that do not exist")),
+                    }
+                    self.scheduler.want(index, *range);
+                }
+            }
+        }
+        Ok(file)
+    }
+
+    /// Units for a lane, at most so many; one chunk of a large file is enough.
+    pub fn take(&mut self, lane: u16, most: usize) -> Vec<(Unit, F)> {
+        let mut units = Vec::new();
+        while units.len() < most {
+            let Some(unit) = self.scheduler.take(lane) else { break };
+            // An item that was settled meanwhile needs no data.
+            let Some(file) = self.window.get(unit.index).and_then(|open| open.file.clone()) else {
+                self.scheduler.receipt(unit);
+                continue;
+            };
+            let large = !file.layout().is_whole();
+            units.push((unit, file));
+            if large {
+                break;
+            }
+        }
+        units
+    }
+
+    /// A unit is verified at the target. Returns the lane that carried it, when one did.
+    pub fn on_receipt(&mut self, unit: Unit) -> Option<u16> {
+        let lane = self.scheduler.lane_of(unit);
+        if self.scheduler.receipt(unit)
+            && let Some(open) = self.window.get_mut(unit.index)
+            && let Some((_, bytes)) = open.file.as_ref().and_then(|file| file.layout().range(unit.chunk))
+        {
+            open.confirmed_bytes += bytes;
+        }
+        lane
+    }
+
+    /// The data of a unit did not verify. When it is given up, so is its file.
+    pub fn again(&mut self, unit: Unit) -> Retry {
+        let retry = self.scheduler.again(unit);
+        if retry == Retry::GiveUp {
+            self.scheduler.forget(unit.index);
+        }
+        retry
+    }
+
+    /// A lane died: its units go to the others. True when there were any.
+    pub fn lane_died(&mut self, lane: u16) -> bool {
+        !self.scheduler.lane_died(lane).is_empty()
+    }
+
+    /// A wanted file cannot be sent as announced. False when it was withdrawn already, or is settled.
+    pub fn withdraw(&mut self, index: u64) -> bool {
+        match self.window.get_mut(index) {
+            None | Some(Open { file: None, .. }) => return false,
+            Some(open) => open.file = None,
+        }
+        self.scheduler.forget(index);
+        true
+    }
+
+    /// An item has its outcome. Returns how many items are gone by that: so many others have room.
+    pub fn settle(&mut self, index: u64, failed: bool) -> Result<usize, Broken> {
+        let open = self.window.get_mut(index).ok_or(Broken("it settles an item that is not open"))?;
+        open.settled = true;
+        // What the caller keeps of it is not needed any more, even while the item waits for others before it.
+        open.file = None;
+        if failed {
+            self.scheduler.forget(index);
+        } else {
+            // A unit that went twice, because its lane died before its receipt came, has no second one.
+            self.scheduler.settled(index);
+        }
+        let mut gone = 0;
+        while self.window.front().is_some_and(|open| open.settled) {
+            self.window.pop_front();
+            gone += 1;
+        }
+        Ok(gone)
+    }
+
+    /// Whether no unit waits for a lane.
+    pub fn is_drained(&self) -> bool {
+        self.scheduler.is_drained()
+    }
+
+    /// Whether data is wanted that has no receipt.
+    pub fn has_work(&self) -> bool {
+        !self.scheduler.is_drained() || self.scheduler.flying() > 0
+    }
+
+    /// Whether the target has something to say: what becomes of an item, or that all is flushed.
+    pub fn awaits_word(&self) -> bool {
+        self.walk_done || !self.window.is_empty()
+    }
+
+    /// The target said that all is done. True when it is; false when what it cannot know yet is open: a retry that was on its way
+    /// while it said so. It will say so again.
+    pub fn on_summary(&self) -> Result<bool, Broken> {
+        if self.walk_done && self.open().all(|open| open.settled || open.is_retry) {
+            return Ok(self.window.is_empty());
+        }
+        Err(Broken("it ended with items open"))
+    }
+
+    /// Items without an outcome, or behind one without.
+    pub fn open_items(&self) -> usize {
+        self.window.len()
+    }
+
+    /// Units that lanes carry.
+    pub fn flying(&self) -> usize {
+        self.scheduler.flying()
+    }
+
+    /// Bytes of the largest file whose outcome is awaited.
+    pub fn largest_open_bytes(&self) -> u64 {
+        self.open().filter_map(|open| Some(open.file.as_ref()?.layout().size())).max().unwrap_or(0)
+    }
+
+    /// Bytes that the target confirmed of files whose outcome is awaited: it may have to flush them.
+    pub fn confirmed_open_bytes(&self) -> u64 {
+        self.open().filter(|open| open.file.is_some()).map(|open| open.confirmed_bytes).sum()
+    }
+
+    fn open(&self) -> impl Iterator<Item = &Open<F>> {
+        (self.window.first_index()..self.window.next_index()).filter_map(|index| self.window.get(index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file of so many bytes.
+    #[derive(Clone, Debug)]
+    struct File(u64);
+
+    impl Offered for File {
+        fn layout(&self) -> ChunkLayout {
+            ChunkLayout::of(self.0)
+        }
+    }
+
+    #[test]
+    fn an_end_that_crosses_a_retry_is_not_the_end() {
+        let mut sending = Sending::default();
+        let file = sending.push(Some(File(1)), 1);
+        assert_eq!(sending.on_summary(), Err(Broken("it ended with items open")), "it is still listed");
+        sending.walk_done();
+        assert!(sending.on_summary().is_err(), "it has no outcome");
+        // It changed when a lane was lost; of what the lane had brought the outcome is on its way.
+        assert!(sending.withdraw(file) && !sending.withdraw(file));
+        let retry = sending.push_retry(Some(File(2)), 1);
+        sending.settle(file, false).unwrap();
+        assert_eq!(sending.on_summary(), Ok(false));
+        sending.settle(retry, false).unwrap();
+        assert_eq!(sending.on_summary(), Ok(true));
+    }
+
+    #[test]
+    fn a_unit_that_goes_again_after_its_receipt_is_not_awaited_for_ever() {
+        let mut sending = Sending::default();
+        let index = sending.push(Some(File(1)), 1);
+        sending.want(index, &Wanted::All).unwrap();
+        let first = sending.take(0, 1)[0].0;
+        sending.lane_died(0);
+        assert_eq!(sending.on_receipt(first), None, "it is queued again");
+        assert_eq!(sending.take(1, 1)[0].0, first);
+        sending.settle(index, false).unwrap();
+        assert!(!sending.has_work() && sending.flying() == 0);
+    }
+
+    #[test]
+    fn what_is_confirmed_and_open_may_have_to_be_flushed() {
+        let mut sending = Sending::default();
+        let index = sending.push(Some(File(3 << 20)), 1);
+        sending.want(index, &Wanted::All).unwrap();
+        let [(first, _)] = &sending.take(0, 16)[..] else { panic!("one chunk of a large file") };
+        assert_eq!(sending.on_receipt(*first), Some(0));
+        assert_eq!(sending.on_receipt(*first), None, "a second receipt counts for nothing");
+        assert_eq!((sending.confirmed_open_bytes(), sending.largest_open_bytes()), (1 << 20, 3 << 20));
+        sending.settle(index, false).unwrap();
+        assert_eq!(sending.confirmed_open_bytes(), 0);
+    }
+}

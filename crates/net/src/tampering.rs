@@ -1,0 +1,140 @@
+//! A carrier that knows what TLS records are, and repeats, drops, moves, cuts and edits them.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+
+use crate::identity::Identity;
+use crate::scenarios::{tcp_pair, tls_pair};
+use crate::stream::Stream;
+use crate::tls::{self, Cipher};
+
+/// What becomes of one record.
+#[derive(Clone, Debug)]
+enum Tampering {
+    Nothing,
+    Repeated,
+    Dropped,
+    /// It comes after the one behind it.
+    Moved,
+    /// The carrier ends the connection before it.
+    Cut,
+    /// This one, of another connection, takes its place.
+    Replaced(Vec<u8>),
+    /// Each of these bytes is written over the other, in the first place where they stand.
+    Edited(&'static [u8], &'static [u8]),
+}
+
+/// Well past the handshake, and before the end of what is sent.
+const AT: usize = 10;
+
+/// Of 16 KiB at most, these are two dozen records.
+const BYTES: usize = 400_000;
+
+/// Header of a record: type, version, length (RFC 8446, section 5.1).
+const HEADER_BYTES: usize = 5;
+
+fn next_record(from: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut record = vec![0; HEADER_BYTES];
+    from.read_exact(&mut record).ok()?;
+    let length = usize::from(u16::from_be_bytes([record[3], record[4]]));
+    record.resize(HEADER_BYTES + length, 0);
+    from.read_exact(&mut record[HEADER_BYTES..]).ok()?;
+    Some(record)
+}
+
+/// Passes records on, but for one. Returns that one as it came.
+fn carry(mut from: TcpStream, mut to: TcpStream, at: usize, tampering: Tampering) -> Vec<u8> {
+    let mut seen = Vec::new();
+    for number in 0.. {
+        let Some(record) = next_record(&mut from) else { break };
+        let out = match (&tampering, number == at) {
+            (Tampering::Cut, true) => break,
+            (Tampering::Repeated, true) => [record.clone(), record.clone()].concat(),
+            (Tampering::Dropped, true) => Vec::new(),
+            (Tampering::Moved, true) => match next_record(&mut from) {
+                Some(next) => [next, record.clone()].concat(),
+                None => record.clone(),
+            },
+            (Tampering::Replaced(other), true) => other.clone(),
+            (Tampering::Edited(what, by), true) => edited(&record, what, by),
+            _ => record.clone(),
+        };
+        if number == at {
+            seen = record;
+        }
+        if to.write_all(&out).is_err() {
+            break;
+        }
+    }
+    drop(to.shutdown(Shutdown::Write));
+    seen
+}
+
+fn edited(record: &[u8], what: &[u8], by: &[u8]) -> Vec<u8> {
+    let at = record.windows(what.len()).position(|window| window == what).expect("it stands in the record");
+    [&record[..at], by, &record[at + by.len()..]].concat()
+}
+
+/// Both ends of a connection whose first direction is tampered with, and the thread that says what the record was.
+fn tampered(at: usize, tampering: Tampering) -> (TcpStream, TcpStream, thread::JoinHandle<Vec<u8>>) {
+    let (near, carrier_in) = tcp_pair();
+    let (carrier_out, far) = tcp_pair();
+    let (back_in, back_out) = (carrier_out.try_clone().unwrap(), carrier_in.try_clone().unwrap());
+    let carrier = thread::spawn(move || carry(carrier_in, carrier_out, at, tampering));
+    thread::spawn(move || carry(back_in, back_out, usize::MAX, Tampering::Nothing));
+    (near, far, carrier)
+}
+
+fn content() -> Vec<u8> {
+    (0..BYTES).map(|at| (at * 31 + at / 251) as u8).collect()
+}
+
+/// What arrives when the carrier does this to record [`AT`], and that record.
+fn arrives_despite(tampering: Tampering) -> (io::Result<()>, Vec<u8>, Vec<u8>) {
+    let (near, far, carrier) = tampered(AT, tampering);
+    let (mut near, mut far): (Stream, Stream) = tls_pair(near, far, Cipher::Aes128Gcm);
+    let writer = thread::spawn(move || near.write_all(&content()).and_then(|()| near.finish_write()));
+    let mut received = Vec::new();
+    let end = far.read_to_end(&mut received).map(drop);
+    drop(far);
+    drop(writer.join());
+    (end, received, carrier.join().unwrap())
+}
+
+#[test]
+fn a_record_that_is_repeated_dropped_or_moved_ends_the_connection() {
+    let (end, received, of_another) = arrives_despite(Tampering::Nothing);
+    assert!(end.is_ok() && received == content(), "an honest carrier: {end:?}");
+    let replaced = Tampering::Replaced(of_another);
+    for tampering in [Tampering::Repeated, Tampering::Dropped, Tampering::Moved, replaced] {
+        let what = format!("{tampering:?}");
+        let (end, received, _) = arrives_despite(tampering);
+        assert_eq!(end.unwrap_err().kind(), io::ErrorKind::InvalidData, "{what:.20}");
+        assert!(received.len() < BYTES && content().starts_with(&received), "{what:.20}");
+    }
+}
+
+#[test]
+fn a_connection_that_is_cut_is_not_taken_for_its_end() {
+    let (end, received, _) = arrives_despite(Tampering::Cut);
+    assert_eq!(end.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    assert!(!received.is_empty() && received.len() < BYTES && content().starts_with(&received));
+}
+
+#[test]
+fn offers_that_are_edited_on_the_way_end_the_handshake() {
+    // The two ciphers of the offer change places, so that the server takes the other; or the version is an older one (RFC 8446,
+    // sections 4.1.2 and 4.2.1: the extension 43, with two bytes of length, one of the list's, and TLS 1.3).
+    let ciphers = Tampering::Edited(&[0x13, 0x01, 0x13, 0x02], &[0x13, 0x02, 0x13, 0x01]);
+    let version = Tampering::Edited(&[0, 43, 0, 3, 2, 3, 4], &[0, 43, 0, 3, 2, 3, 3]);
+    for tampering in [ciphers, version] {
+        let what = format!("{tampering:?}");
+        let (near, far, _carrier) = tampered(0, tampering);
+        let (client, server) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+        let both = [Cipher::Aes128Gcm, Cipher::Aes256Gcm];
+        let server_end = thread::spawn(move || tls::server(far, &server, |_| true, &both).map(drop));
+        assert!(tls::client(near, &client, |_| true, &both).is_err(), "{what}: the client goes on");
+        assert!(server_end.join().unwrap().is_err(), "{what}: the server goes on");
+    }
+}

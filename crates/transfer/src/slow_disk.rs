@@ -1,0 +1,147 @@
+//! Whole jobs on a disk whose flush takes its time, or never comes back: what piles up behind it is bounded, and it is named.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
+use haul_wire::limits::MIN_CHUNK_BYTES;
+
+use crate::bad_disk::path_of;
+use crate::event::Report;
+use crate::job::Job;
+use crate::scenarios::{Bench, run_here};
+use crate::{Error, Fault};
+
+const LANES: u16 = 2;
+
+const CHECKPOINT_BYTES: u64 = 4 << 20;
+
+/// Many times what may pile up.
+const FILE_BYTES: usize = 40_000_000;
+
+/// Lanes that have not asked the disk for anything for so long wait for it.
+const STILL: Duration = Duration::from_millis(500);
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A job on a thread under watch.
+struct Run {
+    watcher: Watcher,
+    worker: std::thread::JoinHandle<Result<Report, Error>>,
+}
+
+impl Run {
+    /// `None` where the host does not let us watch.
+    fn start(job: Job) -> Option<Self> {
+        let (sender, receiver) = sync_channel::<io::Result<Watcher>>(1);
+        let worker = std::thread::spawn(move || {
+            sender.send(watch_this_thread(&[Call::Write, Call::Flush])).unwrap();
+            run_here(&job, LANES, CHECKPOINT_BYTES)
+        });
+        match receiver.recv().unwrap() {
+            Ok(watcher) => Some(Self { watcher, worker }),
+            Err(error) => {
+                assert!(std::env::var_os("CI").is_none(), "this host does not let us watch system calls: {error}");
+                eprintln!("skipped: this host does not let us watch system calls: {error}");
+                None
+            }
+        }
+    }
+
+    /// Lets the job go on until it asks for the first flush of a part.
+    fn until_flush(&self) -> (Stopped, u64) {
+        let mut written = 0;
+        loop {
+            let stopped = self.next().expect("it comes to a checkpoint");
+            match stopped.call() {
+                Call::Flush if is_part(&stopped) => return (stopped, written),
+                _ => written += self.proceed(stopped),
+            }
+        }
+    }
+
+    /// Lets all but the flush go on until the job wants nothing more, and returns what was written.
+    fn until_still(&self) -> u64 {
+        let end = Instant::now() + PATIENCE;
+        let mut written = 0;
+        while let Some(stopped) = self.watcher.next(STILL).unwrap() {
+            assert!(Instant::now() < end, "it writes without end");
+            written += self.proceed(stopped);
+        }
+        written
+    }
+
+    fn until_end(self) -> (Watcher, Result<Report, Error>) {
+        while !self.worker.is_finished() {
+            if let Some(stopped) = self.watcher.next(Duration::from_millis(1)).unwrap() {
+                self.proceed(stopped);
+            }
+        }
+        (self.watcher, self.worker.join().unwrap())
+    }
+
+    fn next(&self) -> Option<Stopped> {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end && !self.worker.is_finished() {
+            if let Some(stopped) = self.watcher.next(STILL).unwrap() {
+                return Some(stopped);
+            }
+        }
+        None
+    }
+
+    /// Bytes that this writes to a part.
+    fn proceed(&self, stopped: Stopped) -> u64 {
+        let bytes = if stopped.call() == Call::Write && is_part(&stopped) { stopped.bytes() as u64 } else { 0 };
+        self.watcher.answer(stopped, Verdict::Proceed).unwrap();
+        bytes
+    }
+}
+
+fn is_part(stopped: &Stopped) -> bool {
+    path_of(stopped).extension().is_some_and(|extension| extension == "part")
+}
+
+fn bench() -> Bench {
+    let bench = Bench::new();
+    bench.write("large", FILE_BYTES);
+    bench
+}
+
+#[test]
+fn lanes_wait_while_a_flush_holds_up_a_whole_interval() {
+    let bench = bench();
+    let Some(run) = Run::start(bench.job()) else { return };
+    let (flush, before) = run.until_flush();
+    let behind = run.until_still();
+    // A chunk may be under way on each lane when the interval is full.
+    let most = CHECKPOINT_BYTES + u64::from(LANES) * MIN_CHUNK_BYTES;
+    assert!(
+        before + behind <= most,
+        "{} bytes are at risk while a flush is waited for, more than {most}",
+        before + behind
+    );
+    assert!(behind > 0, "lanes wait for a flush that has only begun");
+    run.watcher.answer(flush, Verdict::Proceed).unwrap();
+    let (_watcher, result) = run.until_end();
+    assert_eq!(result.unwrap().failed, 0);
+    bench.assert_equal();
+}
+
+#[test]
+fn a_flush_that_never_comes_back_is_named_and_ends_the_job() {
+    let bench = bench();
+    let mut job = bench.job();
+    job.carriage.timeout = Duration::from_secs(1);
+    let Some(run) = Run::start(job) else { return };
+    let (flush, _) = run.until_flush();
+    let (watcher, result) = run.until_end();
+    let error = result.unwrap_err();
+    assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+    assert!(error.what.contains("the storage of the target has not answered"), "{error:?}");
+    watcher.answer(flush, Verdict::Proceed).unwrap();
+    let standing: Vec<PathBuf> = std::fs::read_dir(bench.to()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!standing.contains(&bench.to().join("large")), "{standing:?}");
+}
