@@ -5,6 +5,8 @@
 //!   plan       a file, a path                         -> chunks, lanes
 //!   schedule   answers, lanes, deaths of lanes        -> the next unit for a lane
 //!   integrity  data as it passes                      -> proof that a chunk is what the source read
+//!   zeros      where a hole stands                    -> its hash, from a table
+//!   front_to_back  a file as it is read, less holes   -> its BLAKE3
 //!   ledger     proofs                                 -> what is missing; the file's BLAKE3
 //!   journal    the ledger                             <-> bytes on disk
 //!   window     items in manifest order                -> what may be settled now
@@ -23,6 +25,7 @@ extern crate alloc;
 
 pub mod attribute;
 pub mod compare;
+pub mod front_to_back;
 pub mod integrity;
 pub mod journal;
 pub mod ledger;
@@ -34,3 +37,4 @@ pub mod schedule;
 pub mod tally;
 pub mod tune;
 pub mod window;
+pub mod zeros;
