@@ -55,6 +55,7 @@ mod sender;
 mod session;
 mod ssh;
 mod stopwatch;
+mod stripes;
 pub mod tune;
 mod tuning;
 pub mod verify;

@@ -42,7 +42,7 @@ enum Lane {
 /// Remembers events; interrupts when asked to.
 #[derive(Default)]
 pub(crate) struct Witness {
-    events: Mutex<Vec<Event>>,
+    pub(crate) events: Mutex<Vec<Event>>,
     interrupt_at_bytes: Option<u64>,
     interrupted: AtomicBool,
 }

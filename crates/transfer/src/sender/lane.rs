@@ -5,6 +5,7 @@
 //! A lane that fails ends; the scheduler gives its units without receipt to the others.
 
 use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -197,9 +198,9 @@ impl Lane<'_> {
                 if self.shared.pace(size as u64) {
                     self.watch.lap(Waiting::Rate);
                 }
-                match self.pump.take() {
-                    Some(pump) => self.routed_block(pump, open, offset, size, &mut hasher)?,
-                    None => self.data_block(open, offset, size, &mut hasher)?,
+                match (open.single(), self.pump.take()) {
+                    (Some(fd), Some(pump)) => self.routed_block(pump, fd, offset, size, &mut hasher)?,
+                    _ => self.data_block(open, offset, size, &mut hasher)?,
                 }
             }
             if self.filled - self.start >= SEND_BYTES {
@@ -238,7 +239,7 @@ impl Lane<'_> {
     fn routed_block(
         &mut self,
         mut pump: SendPump,
-        open: &SourceFile,
+        open: BorrowedFd<'_>,
         offset: u64,
         size: usize,
         hasher: &mut UnitHasher,
@@ -246,7 +247,7 @@ impl Lane<'_> {
         self.append_block_header(block_header(size, Encoding::Plain));
         self.send()?;
         let mut tap = |bytes: &[u8]| hasher.update(bytes);
-        let sent = pump.send(&mut self.stream, open.as_fd(), offset, size as u64, true, Some(&mut tap));
+        let sent = pump.send(&mut self.stream, open, offset, size as u64, true, Some(&mut tap));
         self.shared.count_move();
         self.watch.lap(Waiting::Network);
         if self.shared.keeps_route() {
