@@ -30,7 +30,8 @@ fn findings(root: &Path) -> Vec<String> {
     findings
 }
 
-fn root() -> PathBuf {
+/// The directory of the repository.
+pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().expect("xtask lies in the repository").to_owned()
 }

@@ -143,6 +143,9 @@ pub struct Cp {
     /// Where data is verified: 'wire' compares BLAKE3 of what was read and what arrived
     #[arg(long, value_name = "WHERE", default_value = "wire", help_heading = WRITE)]
     pub verify: VerifyWhere,
+    /// Where the stripes of stripes:INDEX are looked for; once for each directory, in any order
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = WRITE)]
+    pub stripe_dir: Vec<PathBuf>,
     /// Write path, size, time and BLAKE3 of every file to FILE, for 'haul verify'
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "dry_run", help_heading = WRITE)]
     pub manifest_out: Option<PathBuf>,
@@ -604,8 +607,9 @@ NAMES
   host:path and host:~/path start at the home directory there, host:/path at the root.
   ssh://[user@]host[:port]/path starts at the home directory too, ssh://host//path at the root.
   haul://host[:port]/path starts at the directory which that daemon (port 7632) offers to your key.
-  zero:10G is a file of so many zeros to copy from; null: verifies what arrives here and lets it go, as
-  /dev/null does at either end.
+  zero:10G is a file of so many zeros to copy from; null: verifies what arrives here and lets it
+  go, as /dev/null does at either end. stripes:FILE.stripes is a recording of 'haul record
+  --stripe-dir', read as one file.
   A local name with a colon needs a slash before it: ./a:b. An IPv6 address needs brackets: [::1]:path.
   Wildcards in a remote source are expanded there; put them in quotes. '--' ends the options.
   All sources must be on one machine. Between two remote hosts the data goes directly, unless -3.

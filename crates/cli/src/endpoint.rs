@@ -4,6 +4,7 @@
 //! user@host:path   host:path   [v6]:path   user@[v6]:path      as in scp; a relative path starts at the home directory
 //! ssh://[user@]host[:port]/path      relative to the home directory, as in scp://; ssh://host//path is absolute
 //! haul://host[:port]/path            a daemon; relative to the directory it offers to the key
+//! stripes:INDEX                      a striped recording to copy from as one file, here; INDEX is what haul record --stripe-dir left
 //! zero:SIZE, null:                   a file of zeros to copy from, and nowhere to copy to; both here
 //! anything else                      here; a name with a colon needs ./ in front, as in scp
 //! ```
@@ -25,6 +26,10 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
     }
     if bytes.contains(&0) {
         return Err(refused(bytes, "it contains a NUL byte", "no file name can"));
+    }
+    if let Some(path) = bytes.strip_prefix(b"stripes:").filter(|path| !path.is_empty()) {
+        // The directories come with a flag.
+        return Ok(Endpoint { place: Place::Stripes { directories: Vec::new() }, path: path.to_vec() });
     }
     if let Some(place) = made_up(bytes)? {
         return Ok(Endpoint { place, path: Vec::new() });
@@ -282,7 +287,7 @@ mod tests {
                 let path = printable(path);
                 match place {
                     Place::Local => format!("local {path}"),
-                    made_up @ (Place::Zero { .. } | Place::Null) => format!("{made_up} {path}"),
+                    made_up @ (Place::Zero { .. } | Place::Stripes { .. } | Place::Null) => format!("{made_up} {path}"),
                     Place::Ssh { user, host, port } => format!("ssh {user:?} {host} {port:?} {path}"),
                     Place::Haul { host, port } => format!("haul {host} {port} {path}"),
                 }
@@ -309,6 +314,8 @@ mod tests {
             (b"\xff\xfe", r"local \xff\xfe"),
             (b"a//b", "local a//b"),
             (b"dir/http://x", "local dir/http://x"),
+            (b"stripes:dir/scan.stripes", "stripes: dir/scan.stripes"),
+            (b"stripes:", "ssh None stripes None ."),
             (b"host:path", "ssh None host None path"),
             (b"host:/abs/dir/", "ssh None host None /abs/dir/"),
             (b"host:", "ssh None host None ."),

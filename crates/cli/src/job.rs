@@ -18,7 +18,15 @@ use crate::reach::{parse_jump, parse_port};
 
 /// The job that `haul cp` was asked for. Reads the lists it names.
 pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
-    let (sources, target) = endpoints(&typed.paths)?;
+    let (mut sources, target) = endpoints(&typed.paths)?;
+    match sources.first_mut() {
+        Some(Endpoint { place: Place::Stripes { directories }, .. }) => directories.clone_from(&typed.stripe_dir),
+        _ if !typed.stripe_dir.is_empty() => {
+            return Err(usage("--stripe-dir says where a striped recording stands, and there is none to copy")
+                .try_this("haul cp --stripe-dir DIR1 --stripe-dir DIR2 stripes:FILE.stripes DST"));
+        }
+        _ => {}
+    }
     if typed.verify == VerifyWhere::Disk {
         return Err(usage("--verify disk is not built yet").try_this(
             "the default compares what was read with what arrived; 'haul verify' reads a finished tree again",
@@ -290,7 +298,7 @@ fn split_lines(bytes: &[u8], from0: bool) -> Vec<Vec<u8>> {
 pub fn endpoint_text(endpoint: &Endpoint) -> Vec<u8> {
     let mut text = match &endpoint.place {
         Place::Local => Vec::new(),
-        made_up @ (Place::Zero { .. } | Place::Null) => made_up.to_string().into_bytes(),
+        made_up @ (Place::Zero { .. } | Place::Stripes { .. } | Place::Null) => made_up.to_string().into_bytes(),
         Place::Ssh { user, host, port } => {
             let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
             let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
@@ -531,6 +539,10 @@ mod tests {
         assert!(typed(&["h1:a", "b", "c"]).unwrap_err().contains("one is on h1, another on this machine"));
         assert!(typed(&["a"]).unwrap_err().contains("no target"));
         assert!(typed(&[]).unwrap_err().contains("nothing to copy"));
+        assert!(typed(&["--stripe-dir", "d", "a", "c"]).unwrap_err().contains("striped recording"));
+        let job = typed(&["--stripe-dir", "d", "--stripe-dir", "e", "stripes:i", "c"]).unwrap();
+        let Place::Stripes { directories } = &job.sources[0].place else { panic!("no recording") };
+        assert_eq!(directories, &[PathBuf::from("d"), PathBuf::from("e")]);
         let dashes = typed(&["--", "-r", "h:-p"]).unwrap();
         assert_eq!(dashes.sources[0].path, b"-r");
         assert!(typed(&["h1:a", "h2:b", "-3"]).unwrap().carriage.through_here);

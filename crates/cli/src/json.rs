@@ -445,7 +445,8 @@ pub fn named(path: &[u8]) -> Named {
     Named { path: String::from_utf8_lossy(path).into_owned(), path_hex }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// In small letters.
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -8,9 +8,14 @@
 use blake3::hazmat::{self, HasherExt, Mode};
 
 use crate::plan::ChunkLayout;
+use crate::zeros;
 
 /// A BLAKE3 hash or chaining value.
 pub type Hash = [u8; 32];
+
+/// Stands in a ledger and a journal for the hash of a chunk that is a hole: with its neighbours it makes a block that the table of [`zeros`] has.
+/// No data hashes to it, but by a chance of 2^-256.
+const HOLE: Hash = [0; 32];
 
 /// Hashes the data of one unit as it passes.
 pub struct UnitHasher {
@@ -126,6 +131,12 @@ pub fn verify(chunk: u32, computed: Hash, claimed: Hash) -> Result<Verified, Mis
     if computed == claimed { Ok(Verified { chunk, hash: computed }) } else { Err(Mismatch) }
 }
 
+/// A chunk that the source says is a hole needs no more proof than that: the zeros are what was said. `None` where the source has to send a hash,
+/// because ours would have to be computed: see [`zeros::blocks_around`].
+pub fn hole(layout: &ChunkLayout, chunk: u32) -> Option<Verified> {
+    zeros::blocks_around(layout, chunk).map(|_| Verified { chunk, hash: HOLE })
+}
+
 /// The file's BLAKE3 from the hashes of all its chunks, in order. For a whole file that is the one hash itself.
 ///
 /// # Panics
@@ -135,28 +146,44 @@ pub fn file_hash(layout: &ChunkLayout, hashes: &[Hash]) -> Hash {
     if layout.is_whole() {
         return hashes[0];
     }
-    let (left, right) = halves(layout.size(), layout.chunk_bytes(), hashes);
-    *hazmat::merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
+    let chunks = Chunks { offset: 0, length: layout.size(), chunk_bytes: layout.chunk_bytes(), hashes };
+    let (left, right) = chunks.halves();
+    *hazmat::merge_subtrees_root(&left.subtree(), &right.subtree(), Mode::Hash).as_bytes()
 }
 
-fn halves(length: u64, chunk_bytes: u64, hashes: &[Hash]) -> (Hash, Hash) {
-    let left = hazmat::left_subtree_len(length);
-    let split = usize::try_from(left / chunk_bytes).expect("chunk counts fit");
-    let (left_hashes, right_hashes) = hashes.split_at(split);
-    (subtree(left, chunk_bytes, left_hashes), subtree(length - left, chunk_bytes, right_hashes))
+/// Neighbouring chunks that are a subtree.
+struct Chunks<'a> {
+    offset: u64,
+    length: u64,
+    chunk_bytes: u64,
+    hashes: &'a [Hash],
 }
 
-/// Depth is at most 16: there are at most 65,536 chunks.
-fn subtree(length: u64, chunk_bytes: u64, hashes: &[Hash]) -> Hash {
-    if let [only] = hashes {
-        return *only;
+impl Chunks<'_> {
+    fn halves(&self) -> (Self, Self) {
+        let left = hazmat::left_subtree_len(self.length);
+        let split = usize::try_from(left / self.chunk_bytes).expect("chunk counts fit");
+        let (left_hashes, right_hashes) = self.hashes.split_at(split);
+        let right = Self { offset: self.offset + left, length: self.length - left, hashes: right_hashes, ..*self };
+        (Self { length: left, hashes: left_hashes, ..*self }, right)
     }
-    let (left, right) = halves(length, chunk_bytes, hashes);
-    hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
+
+    /// Its chaining value. Depth is at most 16: there are at most 65,536 chunks.
+    fn subtree(&self) -> Hash {
+        if self.hashes.iter().all(|hash| *hash == HOLE) {
+            return zeros::subtree(self.offset, self.length);
+        }
+        if let [only] = self.hashes {
+            return *only;
+        }
+        let (left, right) = self.halves();
+        hazmat::merge_subtrees_non_root(&left.subtree(), &right.subtree(), Mode::Hash)
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
     use alloc::vec::Vec;
 
     use super::*;
@@ -180,6 +207,31 @@ mod tests {
                 .collect();
             assert_eq!(file_hash(&layout, &hashes), *blake3::hash(&data).as_bytes(), "size {size}");
         }
+    }
+
+    /// Chunks of 1 MiB of a file of 200 MiB: the hash of the file is that of its bytes, also where only part of a block came as a hole.
+    #[test]
+    fn holes_and_data_merge_into_the_hash_of_the_file() {
+        const CHUNK: usize = 1 << 20;
+        let layout = ChunkLayout::of(200 * CHUNK as u64);
+        for holes in [&[(0, 64)][..], &[(64, 192)], &[(0, 192)], &[(3, 5), (64, 100), (130, 131)]] {
+            let is_hole = |chunk: u32| holes.iter().any(|(start, end)| (*start..*end).contains(&chunk));
+            let mut plain = blake3::Hasher::new();
+            let hashes: Vec<Hash> = (0..layout.count())
+                .map(|chunk| {
+                    let data = vec![if is_hole(chunk) { 0 } else { chunk as u8 }; CHUNK];
+                    plain.update(&data);
+                    if is_hole(chunk) {
+                        return hole(&layout, chunk).expect("in whole blocks").hash();
+                    }
+                    let mut hasher = UnitHasher::new(&layout, chunk);
+                    hasher.update(&data);
+                    hasher.finish()
+                })
+                .collect();
+            assert_eq!(file_hash(&layout, &hashes), *plain.finalize().as_bytes(), "{holes:?}");
+        }
+        assert!(hole(&layout, 192).is_none(), "the last block is not whole");
     }
 
     #[test]

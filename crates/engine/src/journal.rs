@@ -13,7 +13,7 @@ use haul_wire::manifest::{Identity, Time};
 
 use crate::integrity::Hash;
 
-const MAGIC: [u8; 8] = *b"HAULJNL1";
+const MAGIC: [u8; 8] = *b"HAULJNL2";
 
 /// Bytes of an encoded [`Header`]: magic, size, two times, inode, chunk size, device, inode, crc.
 pub const HEADER_BYTES: usize = 8 + 8 + 12 + 12 + 8 + 8 + 8 + 8 + 4;

@@ -5,6 +5,8 @@
 //!   plan       a file, a path                         -> chunks, lanes
 //!   schedule   answers, lanes, deaths of lanes        -> the next unit for a lane
 //!   integrity  data as it passes                      -> proof that a chunk is what the source read
+//!   zeros      where a hole stands                    -> its hash, from a table
+//!   front_to_back  a file as it is read, less holes   -> its BLAKE3
 //!   ledger     proofs                                 -> what is missing; the file's BLAKE3
 //!   journal    the ledger                             <-> bytes on disk
 //!   arriving   proofs, time                           -> checkpoints step by step, a complete file
@@ -29,6 +31,7 @@ pub mod arriving;
 pub mod at_risk;
 pub mod attribute;
 pub mod compare;
+pub mod front_to_back;
 pub mod integrity;
 pub mod journal;
 pub mod ledger;
@@ -42,3 +45,4 @@ pub mod sending;
 pub mod tally;
 pub mod tune;
 pub mod window;
+pub mod zeros;

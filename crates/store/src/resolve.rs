@@ -14,7 +14,7 @@ use crate::error::{Context, Result, StoreError, refusal};
 use crate::glob;
 use crate::meta::{Kind, Stat};
 use crate::pattern::has_wildcard;
-use crate::source::{Source, SourceSet};
+use crate::source::{Alone, Source, SourceSet};
 use crate::typed::{Typed, means_contents, parent_and_name};
 
 /// How typed source paths are understood.
@@ -87,7 +87,7 @@ fn resolve_literal(typed: &Typed, path: &[u8], follow_links: bool) -> io::Result
             root: Arc::new(root),
             name: Vec::new(),
             is_dir: true,
-            nameless: false,
+            alone: Alone::No,
             stat,
             shared: false,
             typed: path.to_vec(),
@@ -101,7 +101,7 @@ fn resolve_literal(typed: &Typed, path: &[u8], follow_links: bool) -> io::Result
     // The descriptor that was looked at becomes the root, so nothing can change in between.
     let root = if is_dir { entry } else { typed.open(parent, directory)? };
     let (root, name, typed) = (Arc::new(root), name.to_vec(), path.to_vec());
-    Ok(Source { root, name, is_dir, nameless: false, stat, shared: false, typed })
+    Ok(Source { root, name, is_dir, alone: Alone::No, stat, shared: false, typed })
 }
 
 /// The same source twice (a wildcard and a name, say) is taken once. Two different ones with one name would overwrite

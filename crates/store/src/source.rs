@@ -15,6 +15,7 @@ use crate::name::{check_path, split};
 use crate::parents::Parents;
 use crate::resolve::ResolveOptions;
 use crate::scratch;
+use crate::striped::Striped;
 use crate::walk::{Walk, WalkOptions};
 
 /// The resolved sources of a job.
@@ -34,13 +35,30 @@ pub(crate) struct Source {
     /// First component at the target; empty when the contents go straight into the target's root.
     pub name: Vec<u8>,
     pub is_dir: bool,
-    /// `root` is the file itself, which stands in no directory.
-    pub nameless: bool,
+    /// Whether it is a file that stands in no directory, or in several.
+    pub alone: Alone,
     pub stat: Stat,
     /// Other sources add to the same target directories, so none of them may decide what is extraneous there.
     pub shared: bool,
     /// For messages.
     pub typed: Vec<u8>,
+}
+
+/// A file that is not opened by its name.
+#[derive(Debug)]
+pub(crate) enum Alone {
+    /// It is an ordinary source.
+    No,
+    /// `root` is the file itself.
+    Nameless,
+    /// It stands in pieces; `root` is of no use.
+    Striped(Arc<Striped>),
+}
+
+impl Source {
+    pub(crate) fn is_alone(&self) -> bool {
+        !matches!(self.alone, Alone::No)
+    }
 }
 
 /// What symbolic links beneath a source mean.
@@ -57,7 +75,13 @@ pub(crate) enum SourceLinks {
 /// A regular file that is open for reading.
 #[derive(Debug)]
 pub struct SourceFile {
-    fd: OwnedFd,
+    content: Content,
+}
+
+#[derive(Debug)]
+enum Content {
+    One(OwnedFd),
+    Striped(Arc<Striped>),
 }
 
 impl SourceSet {
@@ -79,13 +103,30 @@ impl SourceSet {
         let stat = Stat { blocks: bytes.div_ceil(BLOCK_BYTES), mode: 0o644, ..stat };
         let root = Arc::new(OwnedFd::from(file));
         let name = b"zero".to_vec();
-        let source = Source { root, name, is_dir: false, nameless: true, stat, shared: false, typed };
-        Ok(SourceSet::new(vec![source], true, &ResolveOptions::default()))
+        Ok(SourceSet::alone(Source { root, name, is_dir: false, alone: Alone::Nameless, stat, shared: false, typed }))
+    }
+
+    /// One file that stands in pieces, as if it stood under this name.
+    pub fn striped(striped: Striped, name: &str) -> Result<SourceSet> {
+        let made = scratch::in_memory(0).and_then(|root| Ok((striped.stat()?, root)));
+        let (stat, root) = made.context("look at", name.as_bytes())?;
+        let (root, name) = (Arc::new(OwnedFd::from(root)), name.as_bytes().to_vec());
+        let (alone, typed) = (Alone::Striped(Arc::new(striped)), name.clone());
+        Ok(SourceSet::alone(Source { root, name, is_dir: false, alone, stat, shared: false, typed }))
+    }
+
+    fn alone(source: Source) -> SourceSet {
+        SourceSet::new(vec![source], true, &ResolveOptions::default())
     }
 
     /// Exactly one path was given, and it is not a directory: the target may be its new name.
     pub fn is_single_file(&self) -> bool {
         self.typed_alone && self.sources.len() == 1 && !self.sources[0].is_dir
+    }
+
+    /// What the file is called where [`SourceSet::is_single_file`]; else the name of the first source.
+    pub fn name_of_single_file(&self) -> &[u8] {
+        self.sources.first().map_or(b"", |source| &source.name)
     }
 
     /// Nothing was found.
@@ -100,9 +141,16 @@ impl SourceSet {
 
     /// Opens a regular file that the walk found, by its `source` and `source_path`.
     pub fn open(&self, source: u32, source_path: &[u8]) -> Result<SourceFile> {
-        self.open_fd(source, source_path)
-            .and_then(SourceFile::new)
-            .map_err(|error| StoreError::new("open", source_path, error))
+        self.open_file(source, source_path).map_err(|error| StoreError::new("open", source_path, error))
+    }
+
+    fn open_file(&self, number: u32, path: &[u8]) -> io::Result<SourceFile> {
+        match self.sources.get(number as usize) {
+            Some(Source { alone: Alone::Striped(striped), name, .. }) if path == *name => {
+                Ok(SourceFile { content: Content::Striped(Arc::clone(striped)) })
+            }
+            _ => self.open_fd(number, path).and_then(SourceFile::new),
+        }
     }
 
     fn open_fd(&self, number: u32, path: &[u8]) -> io::Result<OwnedFd> {
@@ -113,7 +161,7 @@ impl SourceSet {
             return Err(Errno::NOENT.into());
         }
         let root = source.root.as_fd();
-        if source.nameless {
+        if source.is_alone() {
             return root.try_clone_to_owned();
         }
         match self.links {
@@ -138,50 +186,60 @@ impl SourceFile {
     /// Accepts only regular files: reading a FIFO would hang, reading a device would never end.
     pub(crate) fn new(fd: OwnedFd) -> io::Result<SourceFile> {
         match Stat::of_fd(&fd)?.kind {
-            Kind::File => Ok(SourceFile { fd }),
+            Kind::File => Ok(SourceFile { content: Content::One(fd) }),
             _ => Err(refusal(io::ErrorKind::InvalidInput, "it is not a regular file")),
         }
     }
 
     /// What the file is now; compare with what the walk saw to notice a change.
     pub fn stat(&self) -> io::Result<Stat> {
-        Stat::of_fd(&self.fd)
+        match &self.content {
+            Content::One(fd) => Stat::of_fd(fd),
+            Content::Striped(striped) => striped.stat(),
+        }
     }
 
     /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        file::read_full_at(self.fd.as_fd(), buffer, offset)
+        match &self.content {
+            Content::One(fd) => file::read_full_at(fd.as_fd(), buffer, offset),
+            Content::Striped(striped) => striped.read_at(buffer, offset),
+        }
     }
 
     /// The next `[start, end)` that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
     pub fn next_data(&self, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
-        file::next_data(self.fd.as_fd(), offset, end)
+        match &self.content {
+            Content::One(fd) => file::next_data(fd.as_fd(), offset, end),
+            Content::Striped(_) => Ok((offset < end).then_some((offset, end))),
+        }
     }
 
     /// Tells the kernel that the file will be read from front to back.
     pub fn advise_sequential(&self) {
-        file::advise_sequential(self.fd.as_fd());
+        if let Some(fd) = self.single() {
+            file::advise_sequential(fd);
+        }
     }
 
     /// Drops clean pages of a range from the cache, so that the next read comes from the medium.
     pub fn drop_cache(&self, offset: u64, len: u64) {
-        file::drop_cache(self.fd.as_fd(), offset, len);
+        if let Some(fd) = self.single() {
+            file::drop_cache(fd, offset, len);
+        }
     }
 
-    /// The descriptor, for routes that move bytes inside the kernel.
-    pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-impl AsFd for SourceFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// The descriptor, for routes that move bytes inside the kernel; `None` for a file that stands in pieces.
+    pub fn single(&self) -> Option<BorrowedFd<'_>> {
+        match &self.content {
+            Content::One(fd) => Some(fd.as_fd()),
+            Content::Striped(_) => None,
+        }
     }
 }
 
 /// What `st_blocks` counts in: stat(2).
-const BLOCK_BYTES: u64 = 512;
+pub(crate) const BLOCK_BYTES: u64 = 512;
 
 /// Non-blocking, because the name may have become a FIFO since it was listed.
 pub(crate) const FILE_FLAGS: OFlags =

@@ -208,8 +208,8 @@ impl Walk {
         let source = &set.sources[self.next_source - 1];
         self.path.clear();
         self.source_path.clear();
-        if source.nameless {
-            return self.yield_nameless(source);
+        if source.is_alone() {
+            return self.yield_alone(source);
         }
         if !source.is_dir {
             self.visit(source.root.as_fd(), &source.name, Hint::Unknown, None);
@@ -231,7 +231,7 @@ impl Walk {
         self.enter(opened.map_err(io::Error::from), &source.stat, listed);
     }
 
-    fn yield_nameless(&mut self, source: &Source) {
+    fn yield_alone(&mut self, source: &Source) {
         if self.filter.selects(&source.name, false) {
             self.pending.push_back(Found::Entry(FoundEntry {
                 source: (self.next_source - 1) as u32,

@@ -124,6 +124,13 @@ pub fn advise_sequential(file: BorrowedFd<'_>) {
     let _ = rustix::fs::fadvise(file, 0, None, Advice::Sequential);
 }
 
+/// Has the kernel begin to read a range, without waiting.
+pub fn will_need(file: BorrowedFd<'_>, offset: u64, len: u64) {
+    if let Some(len) = std::num::NonZeroU64::new(len) {
+        let _ = rustix::fs::fadvise(file, offset, Some(len), Advice::WillNeed);
+    }
+}
+
 /// Drops clean pages of a range from the cache, so that the next read comes from the medium.
 pub fn drop_cache(file: BorrowedFd<'_>, offset: u64, len: u64) {
     if let Some(len) = std::num::NonZeroU64::new(len) {

@@ -20,6 +20,7 @@ use crate::far::{self, PING_EVERY};
 use crate::job::{Endpoint, Job, Place};
 use crate::known_paths::{self, Direction, PathName};
 use crate::lanes::{LanePlan, LaneRecord, LaneTerms};
+use crate::pump::SendRoute;
 use crate::receiver::{self, ReceiverJob, Target};
 use crate::relay;
 use crate::remote::{self, Between, Remote};
@@ -75,7 +76,7 @@ pub(crate) fn source_paths(job: &Job) -> Vec<Vec<u8>> {
     job.sources.iter().map(|Endpoint { path, .. }| path.clone()).collect()
 }
 
-/// Zeros only come, and nowhere is only gone to.
+/// Zeros and striped recordings only come, and nowhere is only gone to.
 fn check_made_up(job: &Job) -> Result<(), Error> {
     let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
     if let Place::Zero { .. } = job.target.place {
@@ -87,6 +88,17 @@ fn check_made_up(job: &Job) -> Result<(), Error> {
     if job.sources.len() > 1 && job.sources.iter().any(|source| matches!(source.place, Place::Zero { .. })) {
         return refused("zero: is the only source of a copy", "one file of the whole size");
     }
+    if let Place::Stripes { .. } = job.target.place {
+        return refused("stripes: is a source, and no target", "haul record --stripe-dir makes such a recording");
+    }
+    if let Some(Endpoint { place: Place::Stripes { .. }, .. }) = job.sources.first() {
+        if job.sources.len() > 1 {
+            return refused("stripes: is the only source of a copy", "copy the recordings one after the other");
+        }
+        if job.carriage.route.is_some_and(|route| route != SendRoute::Copy) {
+            return refused("a striped recording is read and copied", "leave --route out");
+        }
+    }
     if job.target.place == Place::Null && job.selection.delete {
         return Err(receiver::nothing_to_delete("null:"));
     }
@@ -97,6 +109,9 @@ fn check_made_up(job: &Job) -> Result<(), Error> {
 fn sources_here(job: &Job) -> Sources {
     match job.sources.first() {
         Some(Endpoint { place: Place::Zero { bytes }, .. }) => Sources::Zeros(*bytes),
+        Some(Endpoint { place: Place::Stripes { directories }, path }) => {
+            Sources::Stripes { index: PathBuf::from(OsStr::from_bytes(path)), directories: directories.clone() }
+        }
         _ => Sources::Paths(source_paths(job)),
     }
 }

@@ -213,6 +213,14 @@ fn file(path: &str, size: u64) -> Item {
     item(path, ItemKind::File { identity, sparse: false, blake3: None })
 }
 
+fn sparse(path: &str, size: u64) -> Item {
+    let mut item = file(path, size);
+    if let ItemKind::File { sparse, .. } = &mut item.kind {
+        *sparse = true;
+    }
+    item
+}
+
 /// A unit with its true hash, in blocks as an honest sender makes them.
 fn unit(kind: UnitKind, index: u64, chunk: u32, size: u64, data: &[u8]) -> Vec<u8> {
     let mut hasher = UnitHasher::new(&ChunkLayout::of(size), chunk);

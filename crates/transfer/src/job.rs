@@ -43,6 +43,11 @@ pub enum Place {
         /// Its size.
         bytes: u64,
     },
+    /// A recording that is striped over directories, read as one file where the copy is started. Only a source; the path is that of its index.
+    Stripes {
+        /// Where its stripes are looked for, in any order.
+        directories: Vec<PathBuf>,
+    },
     /// Nowhere: what arrives where the copy is started is verified and let go. Only a target; the path is empty.
     Null,
     /// Reached through the system's `ssh` program, which interprets `host` (aliases of `~/.ssh/config` work).
@@ -241,7 +246,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 impl Place {
     /// True when no other machine is needed to get there.
     pub fn is_here(&self) -> bool {
-        matches!(self, Place::Local | Place::Zero { .. } | Place::Null)
+        matches!(self, Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null)
     }
 }
 
@@ -250,6 +255,7 @@ impl std::fmt::Display for Place {
         match self {
             Place::Local => f.write_str("this machine"),
             Place::Zero { bytes } => write!(f, "zero:{bytes}"),
+            Place::Stripes { .. } => f.write_str("stripes:"),
             Place::Null => f.write_str("null:"),
             Place::Ssh { user: Some(user), host, .. } => write!(f, "{user}@{host}"),
             Place::Ssh { user: None, host, .. } => f.write_str(host),

@@ -57,6 +57,7 @@ mod session;
 mod slow_disk;
 mod ssh;
 mod stopwatch;
+mod stripes;
 pub mod tune;
 mod tuning;
 pub mod verify;

@@ -57,7 +57,9 @@ pub(crate) struct Remote {
 pub(crate) fn connect(place: &Place, job: &Job, watch: &Watch, direction: Option<Direction>) -> Result<Remote, Error> {
     watch.tell(&Event::Connecting { place: place.to_string() });
     match place {
-        Place::Local | Place::Zero { .. } | Place::Null => unreachable!("this machine is not reached, it is here"),
+        Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null => {
+            unreachable!("this machine is not reached, it is here")
+        }
         Place::Ssh { .. } => connect_ssh(place, job, watch),
         Place::Haul { host, port } => connect_daemon(place, host, *port, job, watch, direction),
     }

@@ -4,6 +4,7 @@
 //! changes what passes. The lanes are clear here, so that a changed byte reaches the hashes instead of failing in TLS.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -41,7 +42,7 @@ enum Lane {
 /// Remembers events; interrupts when asked to.
 #[derive(Default)]
 pub(crate) struct Witness {
-    events: Mutex<Vec<Event>>,
+    pub(crate) events: Mutex<Vec<Event>>,
     interrupt_at_bytes: Option<u64>,
     interrupted: AtomicBool,
 }
@@ -399,6 +400,32 @@ fn an_interrupted_job_goes_on_where_it_was() {
 
     let again = crate::run(&job, Arc::new(Witness::default())).unwrap();
     assert_eq!((again.bytes_moved, again.files_kept), (0, 1));
+}
+
+#[test]
+fn a_file_with_holes_has_the_hash_of_its_bytes_also_when_its_copy_was_interrupted() {
+    const MIB: u64 = 1 << 20;
+    let bench = Bench::new();
+    bench.write("data", 20_000_000);
+    let data = std::fs::read(bench.from().join("data")).unwrap();
+    std::fs::remove_file(bench.from().join("data")).unwrap();
+    let disk = std::fs::File::create(bench.from().join("disk")).unwrap();
+    disk.set_len(400 * MIB + 7).unwrap();
+    for at in [70 * MIB, 210 * MIB] {
+        disk.write_all_at(&data, at).unwrap();
+    }
+    let blake3 = blake3::hash(&std::fs::read(bench.from().join("disk")).unwrap());
+    let line = format!("{blake3}  {} disk\n", 400 * MIB + 7);
+
+    let mut job = bench.job();
+    job.carriage.rate_bytes_per_s = Some(20_000_000);
+    let witness = Arc::new(Witness { interrupt_at_bytes: Some(25_000_000), ..Witness::default() });
+    assert_eq!(crate::run(&job, witness).unwrap_err().fault, Fault::Interrupted);
+    job.carriage.rate_bytes_per_s = None;
+    let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    bench.assert_equal();
+    assert_eq!(report.root_blake3, *blake3::hash(line.as_bytes()).as_bytes());
+    assert!(report.bytes_moved < 20_000_000, "{} bytes: the first half was there", report.bytes_moved);
 }
 
 #[test]

@@ -19,6 +19,7 @@ use haul_store::{TargetOptions, TargetTree};
 
 use crate::error::{Error, Fault};
 use crate::event::ManifestLine;
+use crate::hash::{self, Found};
 use crate::manifest_file::{ReadError, Reader, Trailer, escape};
 
 /// What to check.
@@ -209,26 +210,16 @@ impl Check<'_> {
         if found != line.size {
             return Ok(differs(found));
         }
-        let mut hasher = blake3::Hasher::new();
-        let mut total = 0;
-        // One byte more than listed is enough to know that a file grew; reading on might never end.
-        while total <= line.size {
-            if self.stopped() {
-                return Ok(None);
-            }
-            let read = file.read_at(buffer, total)?;
-            if read == 0 {
-                break;
-            }
-            hasher.update(&buffer[..read]);
-            total += read as u64;
-            self.bytes.fetch_add(read as u64, Ordering::Relaxed);
+        let read = hash::front_to_back(&file, line.size, buffer, |bytes| {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
             self.progress();
-        }
-        if total != line.size {
-            return Ok(differs(total));
-        }
-        Ok((*hasher.finalize().as_bytes() != line.blake3).then_some(Finding::Altered))
+            !self.stopped()
+        })?;
+        Ok(match read {
+            Found::Stopped => None,
+            Found::OtherSize(found) => differs(found),
+            Found::All(hash) => (hash != line.blake3).then_some(Finding::Altered),
+        })
     }
 
     /// Walks the tree and tells every regular file whose path was not listed, except the manifest itself.

@@ -122,6 +122,8 @@ pub enum UnitKind {
     Hash,
     /// Nothing follows on this lane.
     End,
+    /// One chunk of a larger file that is a hole, with the whole blocks of 64 MiB around it: no data, and no hash in the trailer either.
+    Hole,
 }
 
 /// Header of a unit.
@@ -144,6 +146,7 @@ impl UnitHeader {
             UnitKind::Chunk => 2,
             UnitKind::Hash => 3,
             UnitKind::End => 4,
+            UnitKind::Hole => 5,
         };
         out[4..8].copy_from_slice(&self.chunk.to_le_bytes());
         out[8..16].copy_from_slice(&self.index.to_le_bytes());
@@ -157,6 +160,7 @@ impl UnitHeader {
             2 => UnitKind::Chunk,
             3 => UnitKind::Hash,
             4 => UnitKind::End,
+            5 => UnitKind::Hole,
             _ => return None,
         };
         if bytes[1..4] != [0; 3] || bytes[16..20] != [0; 4] {
@@ -270,7 +274,7 @@ mod tests {
     fn headers_survive_the_wire() {
         let hello = LaneHello { session: [7; 16], lane: 3 };
         assert_eq!(LaneHello::decode(&hello.encode()), Some(hello));
-        for kind in [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End] {
+        for kind in [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End, UnitKind::Hole] {
             let header = UnitHeader { kind, index: u64::MAX - 3, chunk: 77 };
             assert_eq!(UnitHeader::decode(&header.encode()), Some(header));
         }

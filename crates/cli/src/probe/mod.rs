@@ -60,7 +60,9 @@ fn place(typed: &OsStr) -> Result<Place, Error> {
             .try_this("haul probe user@host, ssh://user@host:port or haul://host:port")
     };
     match found.place {
-        Place::Local | Place::Zero { .. } | Place::Null => Err(refused("it reads as a local name")),
+        Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null => {
+            Err(refused("it reads as a local name"))
+        }
         _ if found.path != b"." => Err(refused("a probe has no path: it reads and writes no file")),
         place => Ok(place),
     }

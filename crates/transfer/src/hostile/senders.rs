@@ -186,8 +186,12 @@ fn units_that_do_not_fit_their_file_cost_the_lane_and_publish_nothing() {
     let too_long_a_block = [whole(0).encode().to_vec(), (BLOCK_BYTES as u32 + 1).to_le_bytes().to_vec()].concat();
     let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
     assert!(bomb.len() < BLOCK_BYTES);
+    let hole = |index, blocks| unit_of(UnitHeader { kind: UnitKind::Hole, index, chunk: 0 }, blocks, complete);
     let cases = [
         ("a header of no kind", no_header),
+        ("a hole that is a whole file", hole(0, &[])),
+        ("a hole whose hash nobody knows", hole(1, &[])),
+        ("a hole with data", hole(2, &[(Encoding::Plain, &zeros)])),
         ("a chunk of a whole file", unit_of(UnitHeader { kind: UnitKind::Chunk, index: 0, chunk: 0 }, &[], complete)),
         (
             "the whole of a file in chunks",
@@ -210,11 +214,12 @@ fn units_that_do_not_fit_their_file_cost_the_lane_and_publish_nothing() {
     ];
     for (what, bytes) in cases {
         let mut target = Target::open();
-        target.announces(&[file("small", 100), file("large", LARGE)]);
-        target.peer.is_asked_for(1);
+        target.announces(&[file("small", 100), file("large", LARGE), sparse("sparse", 64 << 20)]);
+        target.peer.is_asked_for(2);
         target.peer.sends(&bytes);
         target.loses_its_lane();
-        assert!(target.read("small").is_none() && target.read("large").is_none(), "{what}");
+        let published = ["small", "large", "sparse"].into_iter().find(|name| target.read(name).is_some());
+        assert_eq!(published, None, "{what}");
         target.assert_outside_is_untouched();
         drop(target.peer.control);
         target.peer.lane.shutdown_handle().shutdown();

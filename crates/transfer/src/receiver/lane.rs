@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::Arc;
 
-use haul_engine::integrity::{self, Hash, LaneTags, Tag, UnitHasher};
+use haul_engine::integrity::{self, Hash, LaneTags, Tag, UnitHasher, Verified};
 use haul_net::Stream;
 use haul_store::{Part, StoreError};
 use haul_wire::control::{Control, OutcomeKind, Receipt};
@@ -96,6 +96,7 @@ impl Lane<'_> {
             match header.kind {
                 UnitKind::End => return Ok(()),
                 UnitKind::Whole | UnitKind::Chunk => self.unit(header)?,
+                UnitKind::Hole => self.hole_unit(header)?,
                 UnitKind::Hash => self.hash_only(header)?,
             }
             self.shared.add_time(&self.watch.take());
@@ -126,6 +127,34 @@ impl Lane<'_> {
         // Starting the write-back waits while the queue of a slow disk is full.
         self.watch.lap(Waiting::Storage);
         finished
+    }
+
+    /// A chunk that is a hole, and whose hash nobody computes.
+    fn hole_unit(&mut self, header: UnitHeader) -> io::Result<()> {
+        let Some(mut arrival) = self.arrival(header)? else { return self.drain() };
+        let layout = arrival.incoming.layout;
+        let hole =
+            integrity::hole(&layout, header.chunk).ok_or_else(|| broken("a hole where its hash is not known"))?;
+        if self.block_header()? != BlockHeader::LAST {
+            return Err(broken("a hole with data"));
+        }
+        let trailer = self.trailer()?;
+        self.watch.lap(Waiting::Network);
+        if trailer == Trailer::Void {
+            return Ok(());
+        }
+        while arrival.offset < arrival.end {
+            // Where holes are not wanted they are written, a block at a time; else one call makes all of it.
+            let most = if self.shared.job.selection.sparse { u64::MAX } else { ZEROS.len() as u64 };
+            let length = most.min(arrival.end - arrival.offset);
+            self.make_hole(length, &mut arrival);
+        }
+        match &arrival.failed {
+            Some(error) => self.shared.fail(&arrival.incoming, error),
+            None => self.deliver(arrival, hole),
+        }
+        self.watch.lap(Waiting::Storage);
+        Ok(())
     }
 
     /// The source's hash of a file that is kept.
@@ -203,13 +232,18 @@ impl Lane<'_> {
     fn hole(&mut self, length: usize, arrival: &mut Arrival) -> io::Result<()> {
         arrival.room_for(length)?;
         arrival.hasher.update(&ZEROS[..length]);
-        if !self.shared.job.selection.sparse {
-            arrival.write(&ZEROS[..length], self.shared);
-        } else if arrival.punch {
-            arrival.punch_hole(length as u64);
-        }
-        arrival.offset += length as u64;
+        self.make_hole(length as u64, arrival);
         Ok(())
+    }
+
+    /// Zeros of at most a block where holes are not wanted.
+    fn make_hole(&self, length: u64, arrival: &mut Arrival) {
+        if !self.shared.job.selection.sparse {
+            arrival.write(&ZEROS[..usize::try_from(length).expect("at most a block")], self.shared);
+        } else if arrival.punch {
+            arrival.punch_hole(length);
+        }
+        arrival.offset += length;
     }
 
     fn finish(&mut self, arrival: Arrival, trailer: Trailer) -> io::Result<()> {
@@ -223,14 +257,19 @@ impl Lane<'_> {
             return Err(broken("a unit is shorter than its chunk"));
         }
         let chunk = arrival.header.chunk;
-        let Ok(verified) = integrity::verify(chunk, arrival.hasher.finish(), claimed) else {
-            if arrival.incoming.spoilt() {
+        match integrity::verify(chunk, arrival.hasher.finish(), claimed) {
+            Ok(verified) => self.deliver(arrival, verified),
+            Err(_) if arrival.incoming.spoilt() => {
                 self.shared.outbox.send(Control::Again { index: arrival.header.index, chunk });
-            } else {
-                self.shared.unverified(&arrival.incoming);
             }
-            return Ok(());
-        };
+            Err(_) => self.shared.unverified(&arrival.incoming),
+        }
+        Ok(())
+    }
+
+    /// Enters what was written and is verified, and tells of it.
+    fn deliver(&mut self, arrival: Arrival, verified: Verified) {
+        let chunk = verified.chunk();
         let receipt = Receipt { index: arrival.header.index, chunk, data_bytes: arrival.data_bytes };
         match arrival.sink {
             Sink::Nowhere => {}
@@ -244,7 +283,8 @@ impl Lane<'_> {
             }
             Sink::Chunk(part) => {
                 let incoming = arrival.incoming;
-                if let Some((start, length)) = incoming.layout.range(chunk) {
+                // Where nothing was written the call still costs: ext4 begins a transaction while anything of the file is dirty.
+                if let Some((start, length)) = incoming.layout.range(chunk).filter(|_| arrival.data_bytes > 0) {
                     part.start_writeback(start, length);
                 }
                 let (exposure, tell) = (&self.shared.exposure, || self.shared.receipt(receipt));
@@ -287,7 +327,6 @@ impl Lane<'_> {
                 }
             }
         }
-        Ok(())
     }
 
     /// Gives whole files their final names. The write-back of all is started before the first is waited for.

@@ -9,24 +9,32 @@
 //! none is, the stream is held up: that is an overrun, counted with its time, and the report says how full the ring was at most. The room is
 //! reserved before. Where the file system has no direct writes, each buffer is written out and dropped from the page cache before the next
 //! but one: what is dirty is bounded all the same, and the kernel never has a reason to freeze the writer.
+//!
+//! A striped recording goes to several directories in turn, buffer by buffer, each with a writer of its own ([`striped`]).
 
 mod ring;
 #[cfg(test)]
 mod scenarios;
+mod striped;
 
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use haul_store::stripe_bytes;
 use haul_sys::file;
 use haul_sys::poll::{self, Interest};
 
 use crate::bench::{Interval, disk_error};
 use crate::error::{Error, Fault};
+use crate::stripes::STRIPES_MAX;
 use ring::Filling;
+use striped::Striping;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +43,8 @@ pub struct Request {
     pub input: Input,
     /// The file, which must not be there yet.
     pub path: PathBuf,
+    /// Stripes it over these directories; then `path` has an index beside it, and is no file itself. Empty: it is one file.
+    pub stripe_directories: Vec<PathBuf>,
     /// Room to reserve; what is left of it is given back at the end. 0: none.
     pub reserve_bytes: u64,
     /// Ends after so many bytes; `None`: with the stream.
@@ -79,6 +89,8 @@ pub struct Recorded {
     pub held_up: Duration,
     /// It was ended by [`Watcher::interrupted`].
     pub interrupted: bool,
+    /// Of a striped recording: its index, and the BLAKE3 of all of it.
+    pub striped: Option<(PathBuf, [u8; 32])>,
 }
 
 /// Who looks on.
@@ -114,19 +126,18 @@ const LOOK_ROUND: Duration = Duration::from_millis(100);
 /// Records until the stream ends.
 pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Recorded, Error> {
     check(request)?;
-    let target = create(request)?;
+    let targets = Targets::create(request)?;
     match request.input {
         Input::Stdin => {
             // A descriptor of our own: what the standard library reads ahead nobody could wait for.
             let stream = io::stdin().as_fd().try_clone_to_owned();
             let stream = stream.map_err(|error| Error::new(Fault::Network, "cannot read the stream").because(error))?;
-            record(request, File::from(stream), target, watcher)
+            record(request, File::from(stream), targets, watcher)
         }
         Input::Listen(address) => match accept(address, watcher) {
-            Ok(stream) => record(request, File::from(OwnedFd::from(stream)), target, watcher),
+            Ok(stream) => record(request, File::from(OwnedFd::from(stream)), targets, watcher),
             Err(error) => {
-                // Empty: of use to nobody.
-                let _ = std::fs::remove_file(&request.path);
+                targets.remove();
                 Err(error)
             }
         },
@@ -145,24 +156,87 @@ fn check(request: &Request) -> Result<(), Error> {
     if request.buffers * bytes > RING_BYTES_MAX {
         return refused(format!("a ring of {} buffers of {bytes} bytes", request.buffers), "8 GiB in all at most");
     }
+    if request.stripe_directories.len() > STRIPES_MAX {
+        return refused(format!("{} directories", request.stripe_directories.len()), "64 at most");
+    }
+    // One that is filled and one that is written, for each disk: else they would wait for each other.
+    if request.buffers < 2 * request.stripe_directories.len() {
+        let what =
+            format!("a ring of {} buffers for {} directories", request.buffers, request.stripe_directories.len());
+        return refused(what, "two for each directory at least: --buffers");
+    }
     if request.interval.is_zero() {
         return refused("no time between two readings".into(), "0.1 to 60 s");
     }
     Ok(())
 }
 
-fn create(request: &Request) -> Result<File, Error> {
-    let made = File::options().read(true).write(true).create_new(true).open(&request.path);
-    let target = made.map_err(|error| {
-        let hint = "a recording takes the place of nothing: name a file that is not there";
-        disk_error("make", &request.path, error).try_this(hint)
-    })?;
-    if let Err(error) = file::reserve(target.as_fd(), request.reserve_bytes) {
-        // Empty: of use to nobody.
-        let _ = std::fs::remove_file(&request.path);
-        return Err(disk_error("reserve room for", &request.path, error));
+/// The files that are written to.
+struct Targets {
+    files: Vec<(PathBuf, File)>,
+    striped: Option<Striping>,
+}
+
+impl Targets {
+    /// Makes them, with room for what is to be reserved. What was made goes again when something fails.
+    fn create(request: &Request) -> Result<Targets, Error> {
+        let mut targets = Targets { files: Vec::new(), striped: None };
+        let made = match request.stripe_directories.is_empty() {
+            true => targets.create_file(request.path.clone(), request.reserve_bytes),
+            false => targets.create_striped(request),
+        };
+        match made {
+            Ok(()) => Ok(targets),
+            Err(error) => {
+                targets.remove();
+                Err(error)
+            }
+        }
     }
-    Ok(target)
+
+    fn create_striped(&mut self, request: &Request) -> Result<(), Error> {
+        let striping = Striping::begin(request)?;
+        let stripes = request.stripe_directories.len() as u64;
+        let paths = striping.stripe_paths(&request.stripe_directories);
+        self.striped = Some(striping);
+        for (number, path) in (0u64..).zip(paths) {
+            let reserve = stripe_bytes(request.reserve_bytes, request.buffer_bytes as u64, stripes, number);
+            self.create_file(path, reserve)?;
+        }
+        Ok(())
+    }
+
+    fn create_file(&mut self, path: PathBuf, reserve_bytes: u64) -> Result<(), Error> {
+        let made = File::options().read(true).write(true).create_new(true).open(&path);
+        let file = made.map_err(|error| {
+            let hint = "a recording takes the place of nothing: name a file that is not there";
+            disk_error("make", &path, error).try_this(hint)
+        })?;
+        let reserved = file::reserve(file.as_fd(), reserve_bytes);
+        self.files.push((path.clone(), file));
+        reserved.map(drop).map_err(|error| disk_error("reserve room for", &path, error))
+    }
+
+    /// They are empty: of use to nobody.
+    fn remove(&self) {
+        for (path, _) in &self.files {
+            let _ = std::fs::remove_file(path);
+        }
+        if let Some(striping) = &self.striped {
+            striping.remove();
+        }
+    }
+
+    /// Gives back what was reserved and is not needed; then all of it is on the medium, its length, too.
+    fn finish(&self, bytes: u64, block_bytes: u64) -> Result<(), Error> {
+        let stripes = self.files.len() as u64;
+        for (number, (path, file)) in (0u64..).zip(&self.files) {
+            let length = stripe_bytes(bytes, block_bytes, stripes, number);
+            let finished = file.set_len(length).and_then(|()| file.sync_all());
+            finished.map_err(|error| disk_error("write", path, error))?;
+        }
+        Ok(())
+    }
 }
 
 /// The first connection.
@@ -182,23 +256,48 @@ fn accept(address: SocketAddr, watcher: &dyn Watcher) -> Result<TcpStream, Error
     Err(Error::new(Fault::Interrupted, "interrupted before the stream came"))
 }
 
-fn record(request: &Request, stream: File, target: File, watcher: &dyn Watcher) -> Result<Recorded, Error> {
-    let write_failed = |error| disk_error("write", &request.path, error);
-    let (mut filling, writing) = ring::new(request.buffers, request.buffer_bytes);
+fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn Watcher) -> Result<Recorded, Error> {
+    let (mut filling, writing) = ring::new(request.buffers, request.buffer_bytes, targets.files.len());
+    let progress: Vec<_> = writing.iter().map(ring::Writing::written).collect();
+    let mut hasher = targets.striped.is_some().then(blake3::Hasher::new);
     let result = std::thread::scope(|scope| {
-        let target = &target;
-        let writer = std::thread::Builder::new().name("write".into()).spawn_scoped(scope, move || writing.run(target));
-        let writer = writer.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
-        let read = read_all(request, &stream, &mut filling, watcher);
+        let files = &targets.files;
+        let writers = writing.into_iter().zip(files).map(|(writing, (path, file))| {
+            start(scope, "write", move || writing.run(file).map_err(|error| disk_error("write", path, error)))
+        });
+        let writers: Result<Vec<_>, Error> = writers.collect();
+        let (ends, ended) = sync_channel(0);
+        let flusher = targets
+            .striped
+            .as_ref()
+            .map(|striping| start(scope, "flush", move || striping.keep_index(files, &progress, &ended)));
+        let (writers, flusher) = match writers.and_then(|writers| Ok((writers, flusher.transpose()?))) {
+            Ok(started) => started,
+            Err(error) => {
+                // Those that were started wait for what to write.
+                filling.end();
+                return Err(error);
+            }
+        };
+        let read = read_all(request, &stream, &mut filling, hasher.as_mut(), watcher);
         let stands = filling.end();
-        let route = writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map_err(write_failed)?;
+        let routes: Vec<Result<&'static str, Error>> = writers.into_iter().map(joined).collect();
+        drop(ends);
+        let flushed = flusher.map_or(Ok(()), joined);
+        let routes = routes.into_iter().collect::<Result<Vec<_>, _>>()?;
+        flushed?;
+        let route = if routes.iter().all(|route| *route == "direct") { "direct" } else { "copy" };
         Ok((read, stands, route))
     });
     let (Read { bytes, elapsed, broken }, stands, route) = result?;
     let start = Instant::now();
-    // What was reserved and is not needed goes back; then all of it is on the medium, its length, too. That holds for what came of a stream
-    // that broke off as well.
-    target.set_len(bytes).and_then(|()| target.sync_all()).map_err(write_failed)?;
+    // That holds for what came of a stream that broke off as well.
+    targets.finish(bytes, request.buffer_bytes as u64)?;
+    let blake3 = hasher.map(|hasher| *hasher.finalize().as_bytes());
+    let striped = match targets.striped.take().zip(blake3) {
+        Some((striping, blake3)) => Some((striping.end(bytes, blake3)?, blake3)),
+        None => None,
+    };
     if let Some(error) = broken {
         let what = format!("the stream broke off after {bytes} bytes, which are recorded");
         return Err(Error::new(Fault::Network, what).because(error));
@@ -214,7 +313,21 @@ fn record(request: &Request, stream: File, target: File, watcher: &dyn Watcher) 
         overruns: stands.overruns,
         held_up: stands.held_up,
         interrupted: watcher.interrupted(),
+        striped,
     })
+}
+
+fn start<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, Error> {
+    let started = std::thread::Builder::new().name(name.into()).spawn_scoped(scope, run);
+    started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// What was read.
@@ -225,7 +338,13 @@ struct Read {
 }
 
 /// Fills buffers until the stream ends or breaks off, or enough came, or somebody had enough, or the writer is gone (which says itself why).
-fn read_all(request: &Request, stream: &File, ring: &mut Filling, watcher: &dyn Watcher) -> Read {
+fn read_all(
+    request: &Request,
+    stream: &File,
+    ring: &mut Filling,
+    mut hasher: Option<&mut blake3::Hasher>,
+    watcher: &dyn Watcher,
+) -> Read {
     let limit = request.bytes.unwrap_or(u64::MAX);
     let mut read = Read { bytes: 0, elapsed: Duration::ZERO, broken: None };
     let mut clock: Option<Clock> = None;
@@ -245,6 +364,9 @@ fn read_all(request: &Request, stream: &File, ring: &mut Filling, watcher: &dyn 
             clock.look(read.bytes + filled as u64, watcher);
         }
         read.bytes += filled as u64;
+        if let Some(hasher) = &mut hasher {
+            hasher.update(&buffer[..filled]);
+        }
         if filled > 0 && !ring.full(buffer, filled) {
             break;
         }

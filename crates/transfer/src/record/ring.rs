@@ -1,10 +1,10 @@
-//! The buffers between the stream and the disk, and who has them.
+//! The buffers between the stream and the disks, and who has them. They go to the writers in turn, one writer for each stripe.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::{Duration, Instant};
 
@@ -14,16 +14,26 @@ use haul_sys::file;
 /// The end that fills.
 pub(super) struct Filling {
     free: Receiver<AlignedBuffer>,
-    full: Option<SyncSender<(AlignedBuffer, usize)>>,
-    waiting: Arc<AtomicUsize>,
+    /// To each writer; none once nothing follows.
+    full: Vec<SyncSender<(AlignedBuffer, usize)>>,
+    /// Buffers that were handed over.
+    handed_over: usize,
+    shared: Arc<Shared>,
     stands: Stands,
+}
+
+#[derive(Default)]
+struct Shared {
+    waiting: AtomicUsize,
+    failed: AtomicBool,
 }
 
 /// The end that writes.
 pub(super) struct Writing {
     free: SyncSender<AlignedBuffer>,
     full: Receiver<(AlignedBuffer, usize)>,
-    waiting: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
+    written: Arc<AtomicU64>,
 }
 
 /// How it went with the ring.
@@ -37,23 +47,31 @@ pub(super) struct Stands {
     pub held_up: Duration,
 }
 
-/// A ring of so many buffers of this size, all free, and every page of them touched: the first touch of memory is dear.
-pub(super) fn new(buffers: usize, buffer_bytes: usize) -> (Filling, Writing) {
+/// A ring of so many buffers of this size for so many writers, all free, and every page of them touched: the first touch of memory is dear.
+pub(super) fn new(buffers: usize, buffer_bytes: usize, writers: usize) -> (Filling, Vec<Writing>) {
     let (free, to_fill) = sync_channel(buffers);
-    let (full, to_write) = sync_channel(buffers);
     for _ in 0..buffers {
         let mut buffer = AlignedBuffer::new(buffer_bytes);
         buffer.fill(0xa5);
         free.send(buffer).expect("the other end is in this function");
     }
-    let waiting = Arc::new(AtomicUsize::new(0));
-    let filling = Filling { free: to_fill, full: Some(full), waiting: Arc::clone(&waiting), stands: Stands::default() };
-    (filling, Writing { free, full: to_write, waiting })
+    let shared = Arc::new(Shared::default());
+    let (full, writing) = (0..writers)
+        .map(|_| {
+            let (full, to_write) = sync_channel(buffers);
+            let (free, shared) = (free.clone(), Arc::clone(&shared));
+            (full, Writing { free, full: to_write, shared, written: Arc::default() })
+        })
+        .unzip();
+    (Filling { free: to_fill, full, handed_over: 0, shared, stands: Stands::default() }, writing)
 }
 
 impl Filling {
-    /// A free buffer. When there is none the stream is held up until there is, which is an overrun; `None` when the writer is gone.
+    /// A free buffer. When there is none the stream is held up until there is, which is an overrun; `None` when a disk has failed.
     pub fn free(&mut self) -> Option<AlignedBuffer> {
+        if self.shared.failed.load(Ordering::Acquire) {
+            return None;
+        }
         match self.free.try_recv() {
             Ok(buffer) => Some(buffer),
             Err(TryRecvError::Disconnected) => None,
@@ -69,44 +87,76 @@ impl Filling {
         Some(buffer)
     }
 
-    /// Hands over a buffer with so many bytes; only the last one may hold less than it could. False when the writer is gone.
+    /// Hands over a buffer with so many bytes; only the last one may hold less than it could. False when a disk has failed.
     pub fn full(&mut self, buffer: AlignedBuffer, bytes: usize) -> bool {
-        let waiting = self.waiting.fetch_add(1, Ordering::AcqRel) + 1;
+        let waiting = self.shared.waiting.fetch_add(1, Ordering::AcqRel) + 1;
         self.stands.high_water = self.stands.high_water.max(waiting);
-        self.full.as_ref().is_some_and(|full| full.send((buffer, bytes)).is_ok())
+        let writer = self.handed_over % self.full.len().max(1);
+        self.handed_over += 1;
+        let taken = self.full.get(writer).is_some_and(|full| full.send((buffer, bytes)).is_ok());
+        taken && !self.shared.failed.load(Ordering::Acquire)
     }
 
     /// Nothing follows.
     pub fn end(&mut self) -> Stands {
-        self.full = None;
+        self.full.clear();
         self.stands
     }
 }
 
 impl Writing {
-    /// Writes what comes, one buffer behind the other, until nothing follows; returns the name of the route. After an error it is gone, and
-    /// whoever fills the ring notices.
+    /// Bytes that it has written so far: they are not surely on the disk.
+    pub fn written(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.written)
+    }
+
+    /// Writes what comes, one buffer behind the other, until nothing follows; returns the name of the route. After an error it only gives the
+    /// buffers back: whoever fills them would wait for those in its queue, and notices.
     pub fn run(self, target: &File) -> io::Result<&'static str> {
-        let direct = DirectFile::of(target.as_fd()).ok();
-        let mut offset = 0;
-        let mut before = None;
+        let mut stripe = Stripe { target, direct: DirectFile::of(target.as_fd()).ok(), offset: 0, before: None };
+        let mut result = Ok(());
         while let Ok((buffer, bytes)) = self.full.recv() {
-            let data = &buffer[..bytes];
-            match &direct {
-                Some(direct) if !direct.is_refused() => direct.write_all_at(data, offset)?,
-                _ => {
-                    file::write_all_at(target.as_fd(), data, offset)?;
-                    let len = bytes as u64;
-                    file::start_writeback(target.as_fd(), offset, len);
-                    bound_dirty(target, before.replace((offset, len)))?;
-                }
+            if result.is_ok() {
+                result = stripe.append(&buffer[..bytes]);
+                self.written.store(stripe.offset, Ordering::Release);
+                self.shared.waiting.fetch_sub(1, Ordering::AcqRel);
             }
-            offset += bytes as u64;
-            self.waiting.fetch_sub(1, Ordering::AcqRel);
+            if result.is_err() {
+                self.shared.failed.store(true, Ordering::Release);
+            }
             // Nobody fills any more: then nobody waits for it either.
             let _ = self.free.send(buffer);
         }
-        Ok(if direct.is_some_and(|direct| !direct.is_refused()) { "direct" } else { "copy" })
+        result.map(|()| if stripe.is_direct() { "direct" } else { "copy" })
+    }
+}
+
+/// What one writer writes.
+struct Stripe<'a> {
+    target: &'a File,
+    direct: Option<DirectFile>,
+    offset: u64,
+    /// The write before, where it went through the page cache.
+    before: Option<(u64, u64)>,
+}
+
+impl Stripe<'_> {
+    fn append(&mut self, data: &[u8]) -> io::Result<()> {
+        let len = data.len() as u64;
+        match &self.direct {
+            Some(direct) if !direct.is_refused() => direct.write_all_at(data, self.offset)?,
+            _ => {
+                file::write_all_at(self.target.as_fd(), data, self.offset)?;
+                file::start_writeback(self.target.as_fd(), self.offset, len);
+                bound_dirty(self.target, self.before.replace((self.offset, len)))?;
+            }
+        }
+        self.offset += len;
+        Ok(())
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct.as_ref().is_some_and(|direct| !direct.is_refused())
     }
 }
 
@@ -124,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_writer_that_falls_behind_is_an_overrun_and_the_ring_says_how_full_it_was() {
-        let (mut filling, writing) = new(2, 65_536);
+        let (mut filling, mut writing) = new(2, 65_536, 1);
+        let writing = writing.remove(0);
         for _ in 0..2 {
             let buffer = filling.free().unwrap();
             assert!(filling.full(buffer, 65_536));
@@ -144,11 +195,30 @@ mod tests {
     #[test]
     fn a_disk_that_fails_ends_the_filling() {
         let Ok(full) = File::options().read(true).write(true).open("/dev/full") else { return };
-        let (mut filling, writing) = new(2, 65_536);
+        let (mut filling, mut writing) = new(2, 65_536, 1);
+        let writing = writing.remove(0);
         let writer = std::thread::spawn(move || writing.run(&full));
         let buffers =
             (0..100).take_while(|_| filling.free().is_some_and(|buffer| filling.full(buffer, 65_536))).count();
         assert!(buffers < 100, "it filled on for ever");
+        filling.end();
         assert_eq!(writer.join().unwrap().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+
+    /// All buffers wait for the disk that fails: the one that works has none to give back.
+    #[test]
+    fn one_disk_of_two_that_fails_ends_the_filling() {
+        let Ok(full) = File::options().read(true).write(true).open("/dev/full") else { return };
+        let (mut filling, mut writing) = new(2, 65_536, 2);
+        let well = tempfile::tempfile().unwrap();
+        let (fails, works) = (writing.remove(0), writing.remove(0));
+        let fails = std::thread::spawn(move || fails.run(&full));
+        let works = std::thread::spawn(move || works.run(&well));
+        let buffers =
+            (0..100).take_while(|_| filling.free().is_some_and(|buffer| filling.full(buffer, 65_536))).count();
+        assert!(buffers < 100, "it filled on for ever");
+        filling.end();
+        assert_eq!(fails.join().unwrap().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        works.join().unwrap().unwrap();
     }
 }

@@ -1,10 +1,14 @@
 //! Streams that come over loopback, and what is recorded of them.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, atomic::AtomicBool, atomic::Ordering};
+use std::sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering};
 
 use super::*;
+use crate::event::{Event, Report};
+use crate::job::{Endpoint, Place};
+use crate::scenarios::{Bench, Witness};
 
 struct Onlooker {
     listening: Mutex<Option<Sender<SocketAddr>>>,
@@ -36,6 +40,7 @@ fn request(directory: &std::path::Path) -> Request {
     Request {
         input: Input::Listen("127.0.0.1:0".parse().unwrap()),
         path: directory.join("stream"),
+        stripe_directories: Vec::new(),
         reserve_bytes: 0,
         bytes: None,
         buffers: 4,
@@ -137,8 +142,133 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_cannot_begin() {
         Request { buffer_bytes: 1000, ..request(dir.path()) },
         Request { interval: Duration::ZERO, ..request(dir.path()) },
         Request { buffers: 1024, buffer_bytes: 64 << 20, ..request(dir.path()) },
+        Request { buffers: 5, stripe_directories: vec![dir.path().to_owned(); 3], ..request(dir.path()) },
+        Request { buffers: 256, stripe_directories: vec![dir.path().to_owned(); 65], ..request(dir.path()) },
     ] {
         assert_eq!(recorded(&bad, |_, _| {}).0.unwrap_err().fault, Fault::Usage);
         assert!(!bad.path.exists());
     }
+}
+
+/// A place with three directories to stripe over.
+struct Disks {
+    root: tempfile::TempDir,
+    directories: Vec<PathBuf>,
+}
+
+const BLOCK: usize = 128 << 10;
+
+impl Disks {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let directories: Vec<PathBuf> = (0..3).map(|number| root.path().join(format!("disk{number}"))).collect();
+        directories.iter().for_each(|directory| std::fs::create_dir(directory).unwrap());
+        Self { root, directories }
+    }
+
+    fn request(&self) -> Request {
+        Request { stripe_directories: self.directories.clone(), buffers: 6, ..request(self.root.path()) }
+    }
+
+    fn index(&self) -> PathBuf {
+        self.root.path().join("stream.stripes")
+    }
+
+    fn stripe(&self, number: usize) -> PathBuf {
+        self.directories[number].join(format!("stream.stripe-{number}"))
+    }
+
+    fn records(&self, content: &[u8]) -> Recorded {
+        recorded(&self.request(), |mut stream, _| stream.write_all(content).unwrap()).0.unwrap()
+    }
+
+    /// What `haul cp stripes:INDEX DIR/` makes of it, with the directories in another order: how it went, what was warned of or failed, and the
+    /// file.
+    fn copied(&self, index: &Path) -> (Result<Report, Error>, String, Option<Vec<u8>>) {
+        let bench = Bench::new();
+        let mut job = bench.job();
+        let directories = self.directories.iter().rev().cloned().collect();
+        let path = index.as_os_str().as_encoded_bytes().to_vec();
+        job.sources = vec![Endpoint { place: Place::Stripes { directories }, path }];
+        let witness = Arc::new(Witness::default());
+        let report = crate::run(&job, witness.clone());
+        let said = witness.events.lock().unwrap().iter().filter_map(said).collect::<Vec<_>>().join("\n");
+        (report, said, std::fs::read(bench.to().join("stream")).ok())
+    }
+}
+
+fn said(event: &Event) -> Option<String> {
+    match event {
+        Event::Warning { text } => Some(text.clone()),
+        Event::Failed { why, .. } => Some(why.clone()),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_striped_recording_is_read_back_as_one_file_and_its_hash_is_compared() {
+    for bytes in [0, 1, BLOCK, 4 * BLOCK, 3_000_001] {
+        let disks = Disks::new();
+        let found = disks.records(&content(bytes));
+        let blake3 = *blake3::hash(&content(bytes)).as_bytes();
+        assert_eq!((found.bytes, found.striped), (bytes as u64, Some((disks.index(), blake3))));
+        assert!(!disks.root.path().join("stream").exists(), "only its index and its stripes are there");
+        let (report, said, file) = disks.copied(&disks.index());
+        assert_eq!((report.unwrap().files_moved, said.as_str()), (1, ""));
+        assert!(file.unwrap() == content(bytes), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn stripes_that_do_not_hold_what_was_recorded_are_told() {
+    let disks = Disks::new();
+    disks.records(&content(5 * BLOCK));
+    let mut stripe = std::fs::read(disks.stripe(1)).unwrap();
+    stripe[77] ^= 4;
+    std::fs::write(disks.stripe(1), stripe).unwrap();
+    let (report, said, _) = disks.copied(&disks.index());
+    assert_eq!(report.unwrap().failed, 1);
+    assert!(said.contains("not what was recorded"), "{said}");
+
+    std::fs::File::options().write(true).open(disks.stripe(1)).unwrap().set_len(BLOCK as u64).unwrap();
+    let error = disks.copied(&disks.index()).0.unwrap_err();
+    assert!(error.what.contains("stream.stripe-1"), "{error:?}");
+    std::fs::remove_file(disks.stripe(1)).unwrap();
+    assert!(disks.copied(&disks.index()).0.unwrap_err().what.contains("stream.stripe-1"));
+}
+
+#[test]
+fn of_a_recording_that_was_cut_off_what_was_flushed_is_read_and_that_is_said() {
+    let disks = Disks::new();
+    let cut_off = disks.root.path().join("cut-off.stripes");
+    let flushed = format!("\"bytes\": {}", 5 * BLOCK);
+    let (found, _) = recorded(&disks.request(), |mut stream, _| {
+        stream.write_all(&content(5 * BLOCK)).unwrap();
+        // The stream pauses; a power cut now would leave this index.
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while !std::fs::read_to_string(disks.index()).unwrap().contains(&flushed) {
+            assert!(std::time::Instant::now() < deadline, "what was written is never entered");
+            std::thread::yield_now();
+        }
+        std::fs::copy(disks.index(), &cut_off).unwrap();
+        stream.write_all(&content(100)).unwrap();
+    });
+    assert_eq!(found.unwrap().bytes, 5 * BLOCK as u64 + 100);
+    let (report, said, file) = disks.copied(&cut_off);
+    assert_eq!(report.unwrap().failed, 0);
+    assert!(said.contains("interrupted") && said.contains(&(5 * BLOCK).to_string()), "{said}");
+    assert!(file.unwrap() == content(5 * BLOCK));
+}
+
+#[test]
+fn a_stripe_replaces_nothing_and_nothing_is_left_of_a_striped_recording_that_cannot_begin() {
+    let disks = Disks::new();
+    std::fs::write(disks.stripe(1), "there before").unwrap();
+    let error = recorded(&disks.request(), |_, _| {}).0.unwrap_err();
+    assert!(error.fault == Fault::FileIo && error.hint.is_some(), "{error:?}");
+    assert_eq!(std::fs::read(disks.stripe(1)).unwrap(), b"there before");
+    assert!(!disks.stripe(0).exists() && !disks.index().exists());
+    let missing = Request { stripe_directories: vec![disks.root.path().join("no-disk")], ..disks.request() };
+    assert!(recorded(&missing, |_, _| {}).0.is_err());
+    assert!(!disks.index().exists());
 }

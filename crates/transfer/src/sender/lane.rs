@@ -5,11 +5,13 @@
 //! A lane that fails ends; the scheduler gives its units without receipt to the others.
 
 use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_engine::integrity::{LaneTags, UnitHasher};
 use haul_engine::schedule::Unit;
+use haul_engine::zeros;
 use haul_net::Stream;
 use haul_store::{SourceFile, StoreError};
 use haul_wire::control::FailureKind;
@@ -59,6 +61,9 @@ const SEND_BYTES: usize = BLOCK_BYTES;
 
 /// Level 1 compresses at about 500 MB/s a core and gains most of what higher levels gain on scientific data.
 const ZSTD_LEVEL: i32 = 1;
+
+/// In the trailer of a hole.
+const NO_HASH: [u8; 32] = [0; 32];
 
 /// Blocks that shrink by less than a sixteenth travel as they are.
 const WORTH_COMPRESSING: usize = 16;
@@ -143,9 +148,18 @@ impl Lane<'_> {
         if file.hash_only.load(Ordering::Relaxed) {
             return self.hash_only(unit, file, &open);
         }
-        let kind = if file.layout.is_whole() { UnitKind::Whole } else { UnitKind::Chunk };
+        let is_hole = is_hole(unit, file, &open);
+        let kind = match is_hole {
+            Ok(true) => UnitKind::Hole,
+            _ if file.layout.is_whole() => UnitKind::Whole,
+            _ => UnitKind::Chunk,
+        };
         self.append_header(UnitHeader { kind, index: unit.index, chunk: unit.chunk });
-        let trailer = match self.blocks(unit, file, &open) {
+        let sent = is_hole.and_then(|is_hole| match is_hole {
+            true => check_unchanged(file, &open).map(|()| NO_HASH),
+            false => self.blocks(unit, file, &open),
+        });
+        let trailer = match sent {
             Ok(hash) => Trailer::Complete(hash),
             Err(Stop::Lane(error)) => return Err(error),
             Err(Stop::Source(why, kind)) => {
@@ -177,16 +191,16 @@ impl Lane<'_> {
         let mut hasher = UnitHasher::new(&file.layout, unit.chunk);
         while offset < end {
             let size = usize::try_from((end - offset).min(BLOCK_BYTES as u64)).expect("at most a block");
-            if file.sparse && is_hole(open, offset, size)? {
+            if file.sparse && has_no_data(open, offset, offset + size as u64)? {
                 hasher.update(&ZEROS[..size]);
                 self.append_block_header(block_header(size, Encoding::Zeros));
             } else {
                 if self.shared.pace(size as u64) {
                     self.watch.lap(Waiting::Rate);
                 }
-                match self.pump.take() {
-                    Some(pump) => self.routed_block(pump, open, offset, size, &mut hasher)?,
-                    None => self.data_block(open, offset, size, &mut hasher)?,
+                match (open.single(), self.pump.take()) {
+                    (Some(fd), Some(pump)) => self.routed_block(pump, fd, offset, size, &mut hasher)?,
+                    _ => self.data_block(open, offset, size, &mut hasher)?,
                 }
             }
             if self.filled - self.start >= SEND_BYTES {
@@ -194,10 +208,7 @@ impl Lane<'_> {
             }
             offset += size as u64;
         }
-        let stat = open.stat().map_err(|error| Stop::Source(error.to_string(), FailureKind::Io))?;
-        if convert::identity(&stat) != file.identity {
-            return Err(changed());
-        }
+        check_unchanged(file, open)?;
         Ok(hasher.finish())
     }
 
@@ -228,7 +239,7 @@ impl Lane<'_> {
     fn routed_block(
         &mut self,
         mut pump: SendPump,
-        open: &SourceFile,
+        open: BorrowedFd<'_>,
         offset: u64,
         size: usize,
         hasher: &mut UnitHasher,
@@ -236,7 +247,7 @@ impl Lane<'_> {
         self.append_block_header(block_header(size, Encoding::Plain));
         self.send()?;
         let mut tap = |bytes: &[u8]| hasher.update(bytes);
-        let sent = pump.send(&mut self.stream, open.as_fd(), offset, size as u64, true, Some(&mut tap));
+        let sent = pump.send(&mut self.stream, open, offset, size as u64, true, Some(&mut tap));
         self.shared.count_move();
         self.watch.lap(Waiting::Network);
         if self.shared.keeps_route() {
@@ -346,10 +357,21 @@ fn block_header(bytes: usize, encoding: Encoding) -> [u8; BLOCK_HEADER_BYTES] {
     BlockHeader { bytes: u32::try_from(bytes).expect("at most a block"), encoding }.encode()
 }
 
-fn is_hole(open: &SourceFile, offset: u64, size: usize) -> Result<bool, Stop> {
-    let end = offset + size as u64;
-    let data = open.next_data(offset, end).map_err(|error| Stop::Source(error.to_string(), FailureKind::Io))?;
+/// Whether a unit is a hole together with what lies around it, so that nobody has to compute its hash.
+fn is_hole(unit: Unit, file: &SourceItem, open: &SourceFile) -> Result<bool, Stop> {
+    let blocks = zeros::blocks_around(&file.layout, unit.chunk).filter(|_| file.sparse);
+    blocks.map_or(Ok(false), |(start, end)| has_no_data(open, start, end))
+}
+
+fn has_no_data(open: &SourceFile, start: u64, end: u64) -> Result<bool, Stop> {
+    let data = open.next_data(start, end).map_err(|error| Stop::Source(error.to_string(), FailureKind::Io))?;
     Ok(data.is_none())
+}
+
+/// What was sent of a file counts when it is still the same as when it was listed.
+fn check_unchanged(file: &SourceItem, open: &SourceFile) -> Result<(), Stop> {
+    let stat = open.stat().map_err(|error| Stop::Source(error.to_string(), FailureKind::Io))?;
+    if convert::identity(&stat) == file.identity { Ok(()) } else { Err(changed()) }
 }
 
 fn changed() -> Stop {

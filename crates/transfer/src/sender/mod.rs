@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use haul_engine::integrity::Hash;
 use haul_store::{ResolveOptions, SourceSet, StoreError};
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
 
@@ -23,6 +24,7 @@ use crate::error::{Error, Fault};
 use crate::pump::SendRoute;
 use crate::receiver::CHECKPOINT_BYTES;
 use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
+use crate::stripes::{self, Recording};
 use crate::tuning::Tuning;
 use crate::watch::Watch;
 use state::Shared;
@@ -33,6 +35,8 @@ pub(crate) enum Sources {
     Paths(Vec<Vec<u8>>),
     /// One file of so many zeros.
     Zeros(u64),
+    /// A striped recording.
+    Stripes { index: PathBuf, directories: Vec<PathBuf> },
 }
 
 /// What a sender has to do.
@@ -81,11 +85,13 @@ struct Session<'a> {
     /// The last count of [`Shared::moved`], and when it changed.
     moved: (u64, Instant),
     route_told: bool,
+    /// What the only file has to hash to: it was hashed when it was recorded.
+    recorded: Option<Hash>,
 }
 
 impl<'a> Session<'a> {
     fn begin(job: SenderJob, events: &Events, channel: &'a Channel, watch: &'a Arc<Watch>) -> Result<Self, Error> {
-        let sources = resolve(&job, channel, watch)?;
+        let (sources, recorded) = resolve(&job, channel, watch)?;
         channel.outbox().send(Control::Begin { single_file: sources.is_single_file() });
         let clock = Clock::new(job.carriage.timeout_ms);
         let tuning = if job.remembers { Tuning::remembering(&job.carriage) } else { Tuning::new(&job.carriage) };
@@ -94,7 +100,17 @@ impl<'a> Session<'a> {
         walk::start(Arc::clone(&shared), walk_options)
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
         let lanes = Lanes::new(events.sender(), Arc::clone(watch));
-        Ok(Self { shared, lanes, channel, watch, clock, tuning, moved: (0, Instant::now()), route_told: false })
+        Ok(Self {
+            shared,
+            lanes,
+            channel,
+            watch,
+            clock,
+            tuning,
+            moved: (0, Instant::now()),
+            route_told: false,
+            recorded,
+        })
     }
 
     fn until_summary(
@@ -235,6 +251,7 @@ impl<'a> Session<'a> {
             Control::Outcomes(outcomes) => {
                 for outcome in outcomes {
                     self.watch.on_outcome(&outcome)?;
+                    self.check_recorded(&outcome.result);
                     let failed = matches!(outcome.result, OutcomeKind::Failed { .. });
                     self.shared.settle(outcome.index, failed)?;
                 }
@@ -257,6 +274,21 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Disks lose data, and stripes of two recordings may have come together: what was sent, and verified, need not be what was recorded.
+    fn check_recorded(&self, result: &OutcomeKind) {
+        let (Some(recorded), OutcomeKind::Copied { blake3 }) = (self.recorded, result) else { return };
+        if recorded != *blake3 {
+            let hex = |hash| blake3::Hash::from_bytes(hash).to_hex();
+            let why = format!(
+                "what the stripes hold is not what was recorded: it hashes to {}, the recording to {}",
+                hex(*blake3),
+                hex(recorded)
+            );
+            let path = self.shared.sources.name_of_single_file().to_vec();
+            self.shared.notice(Notice::Failed { path, why });
+        }
+    }
+
     /// Lets the lanes finish, or cuts them, and collects where their time went.
     fn end(
         mut self,
@@ -275,11 +307,22 @@ impl<'a> Session<'a> {
     }
 }
 
-fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Arc<SourceSet>, Error> {
+/// The sources, and what the only file among them has to hash to, where that is known.
+fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<(Arc<SourceSet>, Option<Hash>), Error> {
     let paths = match &job.sources {
         Sources::Paths(paths) => paths,
         Sources::Zeros(bytes) => {
-            return SourceSet::zeros(*bytes).map(Arc::new).map_err(|error| convert::store_error(&error));
+            let zeros = SourceSet::zeros(*bytes).map_err(|error| convert::store_error(&error))?;
+            return Ok((Arc::new(zeros), None));
+        }
+        Sources::Stripes { index, directories } => {
+            let Recording { sources, blake3, warning } = stripes::open(index, directories)?;
+            if let Some(text) = warning {
+                let notice = Notice::Warning { text: convert::bounded(text) };
+                watch.on_notice(notice.clone());
+                channel.outbox().send(Control::Notice(notice));
+            }
+            return Ok((Arc::new(sources), blake3));
         }
     };
     let home = std::env::var_os("HOME").map(PathBuf::from);
@@ -302,5 +345,5 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Arc<Sour
         watch.on_notice(notice.clone());
         channel.outbox().send(Control::Notice(notice));
     }
-    Ok(Arc::new(sources))
+    Ok((Arc::new(sources), None))
 }

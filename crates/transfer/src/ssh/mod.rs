@@ -59,7 +59,7 @@ impl SshTarget {
                 options: options.clone(),
                 family,
             }),
-            Place::Local | Place::Zero { .. } | Place::Null | Place::Haul { .. } => None,
+            Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null | Place::Haul { .. } => None,
         }
     }
 

@@ -1,0 +1,134 @@
+//! The BLAKE3 of a file that is read from front to back, and whose holes are not read.
+//!
+//! Blocks of 64 MiB are subtrees of the file's BLAKE3 tree. A finished block is merged with those before it as soon as something follows it, so that
+//! what is kept is one value for each level of the tree.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use blake3::hazmat::{self, HasherExt, Mode};
+
+use crate::integrity::Hash;
+use crate::zeros::{self, BLOCK_BYTES};
+
+/// Hashes a file as it is read.
+pub struct FileHasher {
+    /// Subtrees to the left of the block that is being filled, largest first.
+    left: Vec<Hash>,
+    /// Blocks in them.
+    blocks: u64,
+    block: Block,
+}
+
+enum Block {
+    /// So many bytes of it were seen.
+    Data(Box<blake3::Hasher>, u64),
+    Zeros,
+}
+
+impl Default for FileHasher {
+    fn default() -> Self {
+        Self { left: Vec::new(), blocks: 0, block: Block::Data(Box::default(), 0) }
+    }
+}
+
+impl FileHasher {
+    /// Takes the next bytes.
+    pub fn update(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            self.begin_block_if_full();
+            let Block::Data(hasher, seen) = &mut self.block else { unreachable!("a block of zeros is full") };
+            let room = usize::try_from(BLOCK_BYTES - *seen).unwrap_or(usize::MAX);
+            let (now, later) = data.split_at(data.len().min(room));
+            hasher.update(now);
+            *seen += now.len() as u64;
+            data = later;
+        }
+    }
+
+    /// Takes a block of [`BLOCK_BYTES`] zeros.
+    ///
+    /// # Panics
+    /// When it does not begin at a multiple of [`BLOCK_BYTES`].
+    pub fn skip_block(&mut self) {
+        self.begin_block_if_full();
+        assert!(matches!(self.block, Block::Data(_, 0)), "blocks are aligned");
+        self.block = Block::Zeros;
+    }
+
+    /// The file's BLAKE3.
+    pub fn finish(mut self) -> Hash {
+        let Some(first) = self.left.first().copied() else {
+            let hasher = match self.block {
+                Block::Data(hasher, _) => *hasher,
+                // The table has nothing for what is a whole file.
+                Block::Zeros => zeros::hashed(0, BLOCK_BYTES),
+            };
+            return *hasher.finalize().as_bytes();
+        };
+        let mut right = self.value();
+        for left in self.left.drain(1..).rev() {
+            right = hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash);
+        }
+        *hazmat::merge_subtrees_root(&first, &right, Mode::Hash).as_bytes()
+    }
+
+    fn begin_block_if_full(&mut self) {
+        if matches!(self.block, Block::Data(_, seen) if seen < BLOCK_BYTES) {
+            return;
+        }
+        let mut value = self.value();
+        self.blocks += 1;
+        // As many subtrees are complete with this block as its number can be halved.
+        for _ in 0..self.blocks.trailing_zeros() {
+            let left = self.left.pop().expect("an even number of blocks is a subtree and its neighbour");
+            value = hazmat::merge_subtrees_non_root(&left, &value, Mode::Hash);
+        }
+        self.left.push(value);
+        let mut hasher = Box::<blake3::Hasher>::default();
+        hasher.set_input_offset(self.blocks * BLOCK_BYTES);
+        self.block = Block::Data(hasher, 0);
+    }
+
+    /// The chaining value of the last block. It is not empty: another begins only for what follows.
+    fn value(&self) -> Hash {
+        match &self.block {
+            Block::Data(hasher, _) => hasher.finalize_non_root(),
+            Block::Zeros => zeros::subtree(self.blocks * BLOCK_BYTES, BLOCK_BYTES),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        // A case is up to 400 MB of hashing, twice.
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn a_file_with_holes_has_the_hash_of_its_bytes(
+            blocks in proptest::collection::vec(any::<bool>(), 0..6), tail in 0usize..3_000_000, piece in 100_000usize..5_000_000
+        ) {
+            let zeros = vec![0; BLOCK_BYTES as usize];
+            let data: Vec<u8> = (0..BLOCK_BYTES as usize).map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8).collect();
+            let (mut with_holes, mut plain) = (FileHasher::default(), blake3::Hasher::new());
+            for (is_hole, bytes) in blocks.iter().map(|is_hole| (*is_hole, if *is_hole { &zeros } else { &data })) {
+                plain.update(bytes);
+                if is_hole {
+                    with_holes.skip_block();
+                } else {
+                    bytes.chunks(piece).for_each(|piece| with_holes.update(piece));
+                }
+            }
+            plain.update(&data[..tail]);
+            data[..tail].chunks(piece).for_each(|piece| with_holes.update(piece));
+            prop_assert_eq!(with_holes.finish(), *plain.finalize().as_bytes());
+        }
+    }
+}
