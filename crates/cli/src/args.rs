@@ -140,7 +140,8 @@ pub struct Cp {
     /// Do not wait until the target's storage holds the data; a power cut can then lose files reported as copied
     #[arg(long, help_heading = WRITE)]
     pub no_flush: bool,
-    /// Where data is verified: 'wire' compares BLAKE3 of what was read and what arrived
+    /// Where data is verified: 'wire' compares BLAKE3 of what was read and what arrived; 'disk' also reads it back from the target's
+    /// medium, past the page cache, before it gets its name, and sends again what is not there
     #[arg(long, value_name = "WHERE", default_value = "wire", help_heading = WRITE)]
     pub verify: VerifyWhere,
     /// Write path, size, time and BLAKE3 of every file to FILE, for 'haul verify'
@@ -548,7 +549,6 @@ impl CipherName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VerifyWhere {
     Wire,
-    #[value(hide = true)]
     Disk,
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::file;
+use haul_sys::medium::Medium;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -192,6 +193,17 @@ impl Part {
         })
     }
 
+    /// Opens the content once more, to read back what the medium holds of it: past the page cache, where the file system lets us.
+    pub fn medium(&self) -> Result<Medium> {
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let direct =
+            rustix::io::retry_on_intr(|| rustix::fs::openat(&self.parent, &self.current_name, flags, Mode::empty()));
+        // Whatever stands in the way, the open descriptor can be read; under the name may be another file by now.
+        let direct = direct.ok().filter(|direct| Stat::of_fd(direct).is_ok_and(|now| now.is_same_inode(&self.opened)));
+        let plain = self.fd.as_fd().try_clone_to_owned();
+        plain.and_then(|plain| Medium::new(plain, direct)).context("read back", &self.path)
+    }
+
     /// Device and inode, which the journal remembers.
     pub fn id(&self) -> (u64, u64) {
         (self.opened.id.dev, self.opened.id.ino)
@@ -255,6 +267,12 @@ impl Part {
     /// is not flushed, see [`TargetTree::flush_dir`]. Without a mode in `meta` the user's umask decides, in place the
     /// mode stays.
     pub fn commit(&self, meta: &Metadata, flush: bool) -> Result<()> {
+        self.prepare(meta, flush)?;
+        self.give_name()
+    }
+
+    /// The first half of [`Part::commit`]: everything but the name.
+    pub fn prepare(&self, meta: &Metadata, flush: bool) -> Result<()> {
         let default_mode = (!self.inplace).then_some(0o666 & !self.settings.umask);
         let meta = Metadata { mode: meta.mode.or(default_mode), ..meta.clone() };
         // Writing has changed the time, so only the mode of what was seen at the start still holds.
@@ -266,7 +284,11 @@ impl Part {
             self.flush()?;
         }
         // What the file system knows to be lost must not get a name, whether or not anybody asked for the medium.
-        file::check_close(self.fd.as_fd()).context("close", &self.path)?;
+        file::check_close(self.fd.as_fd()).context("close", &self.path)
+    }
+
+    /// The second half of [`Part::commit`]: the final name.
+    pub fn give_name(&self) -> Result<()> {
         if !self.inplace {
             let name = split(&self.path).1;
             rustix::fs::renameat(&self.parent, &self.current_name, &self.parent, name)

@@ -221,6 +221,11 @@ impl Stopped {
         self.args[3]
     }
 
+    /// Whether it opens a file past the page cache (`openat` with `O_DIRECT`).
+    pub fn opens_past_the_cache(&self) -> bool {
+        self.number == libc::SYS_openat && self.args[2] & libc::O_DIRECT as u64 != 0
+    }
+
     /// The new name that a rename gives, in its directory; empty for other calls.
     pub fn new_name(&self) -> Vec<u8> {
         if self.call != Call::Rename {

@@ -9,6 +9,7 @@ pub mod file;
 #[cfg(any(test, feature = "intercept"))]
 pub mod intercept;
 pub mod mapping;
+pub mod medium;
 pub mod namespace;
 pub mod poll;
 pub mod process;

@@ -32,17 +32,17 @@ const WRITING: [Call; 10] = [
     Call::SetTimes,
 ];
 
-const LANES: u16 = 2;
+pub(crate) const LANES: u16 = 2;
 
 /// So small that the large file comes to some checkpoints.
-const CHECKPOINT_BYTES: u64 = 1 << 20;
+pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 20;
 
 /// A disk that neither fails nor answers within this time is a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
+pub(crate) const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
 const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
-const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 const EROFS: i32 = rustix::io::Errno::ROFS.raw_os_error();
 const EINTR: i32 = rustix::io::Errno::INTR.raw_os_error();
 
@@ -84,7 +84,10 @@ pub(crate) fn under<T: Send + 'static>(
 
 /// A job that meets every operation: directories, small files, one in chunks, links.
 fn varied() -> Bench {
-    let bench = Bench::new();
+    fill(Bench::new())
+}
+
+pub(crate) fn fill(bench: Bench) -> Bench {
     bench.write("a-large", 5_000_000);
     for number in 0..6 {
         bench.write(&format!("d{}/small{number}", number % 2), number * 1000);
@@ -94,7 +97,7 @@ fn varied() -> Bench {
     bench
 }
 
-fn job_of(bench: &Bench) -> Job {
+pub(crate) fn job_of(bench: &Bench) -> Job {
     let mut job = bench.job();
     job.selection.hard_links = true;
     job
@@ -106,7 +109,7 @@ fn run(job: Job) -> impl FnOnce() -> Result<Report, Error> + Send + 'static {
 
 /// Nothing wrong under a final name; equal, when it says so.
 #[track_caller]
-fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &str) {
+pub(crate) fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &str) {
     if bench.to().exists() {
         let right = files(&bench.from());
         let wrong: Vec<PathBuf> = files(&bench.to())
@@ -123,7 +126,7 @@ fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &str) {
 
 /// The same command on a good disk brings the rest and leaves nothing behind.
 #[track_caller]
-fn goes_on(bench: &Bench, job: &Job, what: &str) {
+pub(crate) fn goes_on(bench: &Bench, job: &Job, what: &str) {
     let report = run_here(job, LANES, CHECKPOINT_BYTES).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(report.failed, 0, "{what}: {:?}", report.failures);
     bench.assert_equal();
@@ -414,7 +417,7 @@ fn data_is_flushed_before_it_has_a_name_and_names_before_the_job_ends() {
 }
 
 /// Whether this is the unfinished file for a final name.
-fn is_part_of(path: &Path, name: &str) -> bool {
+pub(crate) fn is_part_of(path: &Path, name: &str) -> bool {
     use std::os::unix::ffi::OsStrExt;
     path.file_name().is_some_and(|found| found.as_bytes() == haul_store::part_name(name.as_bytes()))
 }

@@ -22,6 +22,8 @@
 mod agent;
 #[cfg(test)]
 mod bad_disk;
+#[cfg(test)]
+mod bad_medium;
 pub mod bench;
 mod channel;
 #[cfg(test)]

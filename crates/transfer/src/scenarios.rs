@@ -46,6 +46,12 @@ pub(crate) struct Witness {
     interrupted: AtomicBool,
 }
 
+impl Witness {
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.events.lock().unwrap().clone()
+    }
+}
+
 impl Observer for Witness {
     fn on_event(&self, event: &Event) {
         if let (Event::Progress(progress), Some(limit)) = (event, self.interrupt_at_bytes)
@@ -65,7 +71,15 @@ impl Bench {
     pub(crate) fn new() -> Self {
         // In memory, where there is such a place: these tests are about order, not about a medium.
         let memory = Path::new("/dev/shm");
-        let directory = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap();
+        Self::within(if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap())
+    }
+
+    /// On the disk of the temporary directory, where that is one.
+    pub(crate) fn on_disk() -> Self {
+        Self::within(tempfile::tempdir().unwrap())
+    }
+
+    fn within(directory: tempfile::TempDir) -> Self {
         std::fs::create_dir(directory.path().join("from")).unwrap();
         Self { root: directory.path().to_owned(), _directory: Some(directory) }
     }
@@ -137,7 +151,17 @@ impl Bench {
 
 /// Both sides in this process.
 pub(crate) fn run_here(job: &Job, lanes: u16, checkpoint_bytes: u64) -> Result<Report, Error> {
-    let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
+    run_watched(job, lanes, checkpoint_bytes, &Arc::default())
+}
+
+/// [`run_here`], with its events.
+pub(crate) fn run_watched(
+    job: &Job,
+    lanes: u16,
+    checkpoint_bytes: u64,
+    witness: &Arc<Witness>,
+) -> Result<Report, Error> {
+    let watch = Arc::new(Watch::new(Arc::clone(witness) as Arc<dyn Observer>));
     let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
     let ends = coordinate::here_over(job, &watch, false, lanes, checkpoint_bytes)?;
     Ok(watch.report(&ends, Default::default(), false).unwrap())

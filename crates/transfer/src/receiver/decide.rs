@@ -282,9 +282,16 @@ impl Decider {
         }
         let incoming = Arc::new(incoming);
         shared.expect(Arc::clone(&incoming));
+        let resumed = incoming.resumed().filter(|_| shared.verifies_disk());
         match wanted {
-            Wanted::Chunks(ranges) if ranges.is_empty() => shared.queue(Task::Publish(incoming)),
+            Wanted::Chunks(ranges) if ranges.is_empty() && resumed.is_none() => {
+                shared.queue(Task::Publish(Arc::clone(&incoming)));
+            }
+            Wanted::Chunks(ranges) if ranges.is_empty() => {}
             wanted => shared.outbox.answer(Answer { index, wanted }),
+        }
+        if let Some(flushed) = resumed {
+            shared.queue_rereads(&incoming, flushed);
         }
     }
 

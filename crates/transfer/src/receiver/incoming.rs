@@ -1,5 +1,6 @@
 //! A file whose data is on its way.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use haul_engine::integrity::{Hash, Verified};
 use haul_engine::journal::{self, HEADER_BYTES, Header, RECORD_BYTES};
 use haul_engine::ledger::{Ledger, Recorded};
 use haul_engine::plan::ChunkLayout;
-use haul_engine::schedule::MAX_TRIES;
+use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES};
 use haul_store::{Metadata, Part, StoreError, TargetTree};
 use haul_wire::control::{ChunkRange, OutcomeKind};
 use haul_wire::manifest::{Identity, Item, ItemKind};
@@ -48,6 +49,8 @@ struct Whole {
     part: Option<Arc<Part>>,
     arrived: bool,
     stale: bool,
+    /// How often the medium did not give it back.
+    lost: u8,
 }
 
 struct Large {
@@ -62,6 +65,8 @@ struct Large {
     stale: bool,
     /// Given up: whatever still arrives is void.
     dead: bool,
+    /// Chunks that the medium did not give back, and how often; at most [`MAX_REPAIRS`] times in all.
+    lost: BTreeMap<u32, u8>,
 }
 
 /// How a file that is kept counts once its hash is known.
@@ -95,6 +100,23 @@ pub(super) enum Progressed {
     /// The file is complete.
     Complete,
     /// The chunk was there, or the file was given up.
+    Void,
+}
+
+/// What a checkpoint has flushed.
+pub(super) struct Flushed {
+    pub(super) part: Arc<Part>,
+    pub(super) chunks: Vec<(u32, Hash)>,
+}
+
+/// What becomes of a chunk that the medium does not give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// It has to come again.
+    Again,
+    /// It was lost so often that the file is given up.
+    TooOften,
+    /// It is awaited anyway, or nothing of the file is of use any more.
     Void,
 }
 
@@ -307,21 +329,25 @@ impl Incoming {
     }
 
     /// Flushes the data, then enters into the journal what was verified before the flush began: the journal never claims
-    /// more than the disk holds.
-    pub(super) fn checkpoint(&self) -> Result<(), StoreError> {
-        let Some(large) = self.large() else { return Ok(()) };
-        let (part, chunks, journal) = {
+    /// more than the disk holds. Returns what was flushed.
+    pub(super) fn checkpoint(&self) -> Result<Option<Flushed>, StoreError> {
+        let Some(large) = self.large() else { return Ok(None) };
+        let (part, chunks, journal, complete) = {
             let mut large = session::lock(large);
             large.checkpoint_queued = false;
             large.unjournaled_bytes = 0;
             large.checkpoint_at = Instant::now();
-            let Some(part) = large.part.clone().filter(|_| !large.dead) else { return Ok(()) };
-            (part, large.ledger.take_unjournaled(), large.journal)
+            let Some(part) = large.part.clone().filter(|_| !large.dead) else { return Ok(None) };
+            (part, large.ledger.take_unjournaled(), large.journal, large.ledger.missing() == 0)
         };
         if chunks.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         part.flush()?;
+        // Of a file that took less than the time to the first checkpoint there is none.
+        if complete && journal.is_none() {
+            return Ok(Some(Flushed { part, chunks }));
+        }
         let header = match journal {
             Some(header) => header,
             None => {
@@ -332,16 +358,80 @@ impl Incoming {
                 header
             }
         };
-        part.journal_append(&journal::encode_records(&header, &chunks))
+        part.journal_append(&journal::encode_records(&header, &chunks))?;
+        Ok(Some(Flushed { part, chunks }))
     }
 
-    /// Gives the complete file its final name. Returns its BLAKE3; `None` when the file failed since it became complete, by a
-    /// checkpoint for example.
+    /// What an earlier run has left, to be read back like what this one brings.
+    pub(super) fn resumed(&self) -> Option<Flushed> {
+        let large = session::lock(self.large()?);
+        let part = large.part.clone()?;
+        let chunks: Vec<_> = large.ledger.present().collect();
+        (!chunks.is_empty()).then_some(Flushed { part, chunks })
+    }
+
+    /// Enters the proof that the medium gives a chunk back. True when all of the file is there now.
+    pub(super) fn found_on_medium(&self, verified: Verified) -> bool {
+        let mut large = session::lock(self.large().expect("only large files come in chunks"));
+        !large.dead && large.ledger.found_on_medium(verified) && large.ledger.is_on_medium()
+    }
+
+    /// The medium does not give a chunk back: it is missing again, and the journal no longer claims it. Only for the thread that
+    /// makes the checkpoints.
+    pub(super) fn lose(&self, chunk: u32) -> Result<Lost, StoreError> {
+        let large = self.large().expect("only large files come in chunks");
+        let (part, journal, again) = {
+            let mut large = session::lock(large);
+            let Some(part) = large.part.clone().filter(|_| !large.dead) else { return Ok(Lost::Void) };
+            if !large.ledger.lose(chunk) {
+                return Ok(Lost::Void);
+            }
+            large.stale = true;
+            let times = large.lost.entry(chunk).or_default();
+            *times = times.saturating_add(1);
+            let once_too_often = *times >= MAX_TRIES;
+            let all: u32 = large.lost.values().map(|times| u32::from(*times)).sum();
+            let journal = large.journal.map(|header| (header, large.ledger.journaled()));
+            (part, journal, !once_too_often && all <= MAX_REPAIRS)
+        };
+        if let Some((header, chunks)) = journal {
+            part.journal_start(&header.encode())?;
+            part.journal_append(&journal::encode_records(&header, &chunks))?;
+        }
+        Ok(if again { Lost::Again } else { Lost::TooOften })
+    }
+
+    /// The medium does not give a whole file back.
+    pub(super) fn lose_whole(&self) -> Lost {
+        let mut whole = session::lock(&self.whole);
+        if !whole.arrived || whole.part.is_none() {
+            return Lost::Void;
+        }
+        whole.lost = whole.lost.saturating_add(1);
+        if whole.lost >= MAX_TRIES {
+            return Lost::TooOften;
+        }
+        (whole.arrived, whole.stale) = (false, true);
+        Lost::Again
+    }
+
+    /// Whether a chunk had its receipt before the medium lost it.
+    pub(super) fn was_lost(&self, chunk: u32) -> bool {
+        match self.large() {
+            Some(large) => session::lock(large).lost.contains_key(&chunk),
+            None => session::lock(&self.whole).lost > 0,
+        }
+    }
+
+    /// Gives the complete file its final name. Returns its BLAKE3; `None` when the file failed or lost a chunk since it became complete,
+    /// by a checkpoint for example.
     pub(super) fn publish(&self, metadata: &Metadata, flush: bool) -> Result<Option<Hash>, StoreError> {
         let (part, hash) = {
             let large = session::lock(self.large().expect("only large files come in chunks"));
             let Some(part) = large.part.clone() else { return Ok(None) };
-            (part, large.ledger.file_hash().expect("published only when complete"))
+            // The medium may have lost a chunk since.
+            let Some(hash) = large.ledger.file_hash() else { return Ok(None) };
+            (part, hash)
         };
         part.set_size(self.identity.size)?;
         part.commit(metadata, flush)?;
@@ -396,6 +486,7 @@ impl Large {
             checkpoint_queued: false,
             stale,
             dead: false,
+            lost: BTreeMap::new(),
         }
     }
 }

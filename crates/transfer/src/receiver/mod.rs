@@ -5,6 +5,7 @@
 //!   lane threads    data -> temporary file, hash -> verified -> receipt; small files: final name
 //!   settle thread   checkpoints and final names of large files; what has to wait for its turn in the manifest:
 //!                   hard links, times of directories, deletions, parts that nobody will go on with
+//!   reread threads  what the checkpoints flushed is read back from the medium (`--verify disk`)
 //! ```
 
 mod claim;
@@ -12,6 +13,7 @@ mod decide;
 mod incoming;
 mod input;
 mod lane;
+mod reread;
 mod settle;
 mod state;
 
@@ -30,6 +32,7 @@ use crate::error::{Error, Fault};
 use crate::session::{self, Clock, LaneKeeper, Lanes, Progress, TICK};
 use crate::watch::Watch;
 use decide::Decider;
+use reread::Rereaders;
 use settle::Settler;
 use state::Shared;
 
@@ -102,6 +105,8 @@ fn run_session(
     let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
     let settler = Settler::start(Arc::clone(&shared))
         .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    let rereaders =
+        Rereaders::start(&shared).map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
     let progress = Progress::new(shared.job.carriage.rate_bytes_per_s, Instant::now());
     let mut session = Session {
         decider: Decider::new(Arc::clone(&shared)),
@@ -125,6 +130,7 @@ fn run_session(
     session.lanes.join();
     session.shared.finish();
     settler.join();
+    rereaders.join();
     let summary = session.shared.summary();
     sender.map(|sender| (sender, summary))
 }

@@ -32,12 +32,16 @@ impl Settler {
 fn run(shared: &Shared) {
     while let Some(task) = shared.next_task() {
         match task {
-            Task::Checkpoint(incoming) => {
-                if let Err(error) = incoming.checkpoint() {
-                    shared.fail(&incoming, &error);
-                }
-            }
+            Task::Checkpoint(incoming) => match incoming.checkpoint() {
+                Ok(Some(flushed)) if shared.verifies_disk() => shared.queue_rereads(&incoming, flushed),
+                Ok(_) => {}
+                Err(error) => shared.fail(&incoming, &error),
+            },
             Task::Publish(incoming) => publish(shared, &incoming),
+            Task::Lost(incoming, chunk) => match incoming.lose(chunk) {
+                Ok(lost) => shared.lost(&incoming, chunk, lost),
+                Err(error) => shared.fail(&incoming, &error),
+            },
             Task::InOrder(index, InOrder::HardLink(item, path)) => hard_link(shared, index, &item, &path),
             Task::InOrder(index, InOrder::DirectoryEnd(end)) => {
                 directory_end(shared, &end);

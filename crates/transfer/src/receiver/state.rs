@@ -1,13 +1,15 @@
 //! What the threads of a receiver share: the open items, the work for the settle thread, what to flush.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_engine::compare::Rules;
+use haul_engine::integrity::Hash;
 use haul_engine::window::{Overflow, Window};
-use haul_store::{Filter, Metadata, StoreError, TargetTree, printable};
+use haul_store::{Filter, Metadata, Part, StoreError, TargetTree, printable};
+use haul_sys::medium::Way;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
 use haul_wire::manifest::Item;
 
@@ -19,7 +21,7 @@ use crate::stopwatch;
 use crate::watch::Watch;
 
 use super::ReceiverJob;
-use super::incoming::Incoming;
+use super::incoming::{Flushed, Incoming, Lost};
 
 /// An item without its outcome.
 pub(super) enum Phase {
@@ -56,12 +58,24 @@ pub(super) struct DirectoryEnd {
 pub(super) enum Task {
     Checkpoint(Arc<Incoming>),
     Publish(Arc<Incoming>),
+    /// The medium does not give this chunk back.
+    Lost(Arc<Incoming>, u32),
     InOrder(u64, InOrder),
+}
+
+/// Work for the threads that read back: a chunk that was flushed, with the hash that it has to have.
+pub(super) struct Reread {
+    pub(super) incoming: Arc<Incoming>,
+    pub(super) part: Arc<Part>,
+    pub(super) chunk: u32,
+    pub(super) hash: Hash,
 }
 
 struct State {
     window: Window<Phase>,
     tasks: VecDeque<Task>,
+    /// Bounded like the ledgers of the files that are open: hardly ever has a chunk two places in it.
+    rereads: VecDeque<Reread>,
     /// Directories in which a name changed since they were last flushed.
     dirty: HashSet<Vec<u8>>,
     in_order_at: Option<u64>,
@@ -84,12 +98,24 @@ pub(super) struct Shared {
     events: SyncSender<SessionEvent>,
     state: Mutex<State>,
     work: Condvar,
+    reread_work: Condvar,
     time: Mutex<LaneTime>,
     arrived_bytes: AtomicU64,
     /// Entries that `--delete` has taken so far.
     deletions: AtomicU64,
     /// Counts chunks that verified and items that have their outcome.
     done: AtomicU64,
+    reread_bytes: AtomicU64,
+    repaired_chunks: AtomicU64,
+    /// What was said of how the medium is read.
+    said: Said,
+}
+
+/// What is said once for a job.
+#[derive(Default)]
+struct Said {
+    way: AtomicBool,
+    cached: AtomicBool,
 }
 
 impl Shared {
@@ -108,6 +134,7 @@ impl Shared {
         let state = State {
             window: Window::default(),
             tasks: VecDeque::new(),
+            rereads: VecDeque::new(),
             dirty: HashSet::new(),
             in_order_at: None,
             manifest_done: false,
@@ -127,10 +154,14 @@ impl Shared {
             events,
             state: Mutex::new(state),
             work: Condvar::new(),
+            reread_work: Condvar::new(),
             time: Mutex::default(),
             arrived_bytes: AtomicU64::new(0),
             deletions: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            reread_bytes: AtomicU64::new(0),
+            repaired_chunks: AtomicU64::new(0),
+            said: Said::default(),
         })
     }
 
@@ -275,6 +306,71 @@ impl Shared {
         if state.finished { None } else { state.tasks.pop_front() }
     }
 
+    /// Whether what was written is read back from the medium before it counts.
+    pub(super) fn verifies_disk(&self) -> bool {
+        self.job.selection.verify_disk && self.tree.is_some()
+    }
+
+    /// Work for the threads that read back.
+    pub(super) fn queue_rereads(&self, incoming: &Arc<Incoming>, flushed: Flushed) {
+        let Flushed { part, chunks } = flushed;
+        let reread = |(chunk, hash)| Reread { incoming: Arc::clone(incoming), part: Arc::clone(&part), chunk, hash };
+        self.lock().rereads.extend(chunks.into_iter().map(reread));
+        self.reread_work.notify_all();
+    }
+
+    /// The next chunk to be read back; `None` when the session is over.
+    pub(super) fn next_reread(&self) -> Option<Reread> {
+        let state = self.lock();
+        let mut state = self
+            .reread_work
+            .wait_while(state, |state| state.rereads.is_empty() && !state.finished)
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.finished { None } else { state.rereads.pop_front() }
+    }
+
+    /// Bytes were read back. The first time it is said how, and once what could not be read from a medium.
+    pub(super) fn add_reread(&self, way: Way, bytes: u64, cached_bytes: u64) {
+        self.reread_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if !self.said.way.swap(true, Ordering::Relaxed) {
+            let (choice, reason) = match way {
+                Way::Direct => ("direct reads", "past the page cache"),
+                Way::Dropped => ("reads after the page cache was emptied", "the file system has no direct reads"),
+                Way::Memory => ("reads from memory", "the target has no medium"),
+            };
+            let (what, choice, reason) = ("verification".to_owned(), choice.to_owned(), reason.to_owned());
+            self.notice(Notice::Chose { what, choice, reason });
+            if way == Way::Memory {
+                let text =
+                    "--verify disk: the target lies in memory (tmpfs), where there is no medium to read back from";
+                self.notice(Notice::Warning { text: text.to_owned() });
+            }
+        }
+        if cached_bytes > 0 && !self.said.cached.swap(true, Ordering::Relaxed) {
+            let text = "--verify disk: the file system of the target has no direct reads and keeps what was written in its cache: \
+                        some of it was compared there, and not on the medium";
+            self.notice(Notice::Warning { text: text.to_owned() });
+        }
+    }
+
+    /// The medium has lost a chunk, or a whole file: the sender sends it again, or the file is given up.
+    pub(super) fn lost(&self, incoming: &Incoming, chunk: u32, lost: Lost) {
+        match lost {
+            Lost::Void => {}
+            Lost::Again => {
+                self.repaired_chunks.fetch_add(1, Ordering::Relaxed);
+                self.outbox.send(Control::Repair { index: incoming.index, chunk });
+            }
+            Lost::TooOften => {
+                let path = shown(&incoming.path);
+                self.give_up(
+                    incoming,
+                    format!("the medium does not give back what was written of {path}, however often"),
+                );
+            }
+        }
+    }
+
     /// Large files that are not complete: their progress is worth a last checkpoint.
     pub(super) fn unfinished(&self) -> Vec<Arc<Incoming>> {
         let state = self.lock();
@@ -335,8 +431,12 @@ impl Shared {
 
     /// Data of this file does not verify, again and again.
     pub(super) fn unverified(&self, incoming: &Incoming) {
-        incoming.abandon(true);
         let why = format!("the data of {} does not verify, however often it is sent", shown(&incoming.path));
+        self.give_up(incoming, why);
+    }
+
+    fn give_up(&self, incoming: &Incoming, why: String) {
+        incoming.abandon(true);
         self.settle(incoming.index, OutcomeKind::Failed { why: convert::bounded(why), kind: FailureKind::Unverified });
     }
 
@@ -394,6 +494,7 @@ impl Shared {
     pub(super) fn finish(&self) {
         self.lock().finished = true;
         self.work.notify_all();
+        self.reread_work.notify_all();
     }
 
     pub(super) fn add_time(&self, lane: &LaneTime) {
@@ -404,14 +505,21 @@ impl Shared {
         self.arrived_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Payload that arrived, and what was finished with it.
+    /// Payload that arrived or was read back, and what was finished with it.
     pub(super) fn moved(&self) -> (u64, u64) {
-        (self.arrived_bytes.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed))
+        let arrived = self.arrived_bytes.load(Ordering::Relaxed);
+        (arrived + self.reread_bytes.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed))
     }
 
     pub(super) fn summary(&self) -> ReceiverSummary {
         let time = *session::lock(&self.time);
-        ReceiverSummary { time, arrived_bytes: self.arrived_bytes.load(Ordering::Relaxed) }
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ReceiverSummary {
+            time,
+            arrived_bytes: count(&self.arrived_bytes),
+            reread_bytes: count(&self.reread_bytes),
+            repaired_chunks: count(&self.repaired_chunks),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -205,7 +205,10 @@ impl<'a> Session<'a> {
     /// Nothing is to be sent, so the far side compares, flushes or deletes: all that it may take longer for is the size of a file.
     fn check_decisions(&self, waited: Duration) -> Result<(), Error> {
         let largest = self.shared.largest_open_bytes();
-        let bytes = if self.shared.job.selection.checksum { largest } else { largest.min(CHECKPOINT_BYTES) };
+        let selection = &self.shared.job.selection;
+        // What an earlier run left is read back as a whole, too.
+        let reads_it_all = selection.checksum || selection.verify_disk;
+        let bytes = if reads_it_all { largest } else { largest.min(CHECKPOINT_BYTES) };
         let limit = self.clock.timeout() + Duration::from_secs(bytes / LEAST_STORAGE_BYTES_PER_S);
         if waited <= limit {
             return Ok(());
@@ -244,6 +247,7 @@ impl<'a> Session<'a> {
                 }
             }
             Control::Again { index, chunk } => self.shared.again(index, chunk)?,
+            Control::Repair { index, chunk } => self.shared.repair(index, chunk)?,
             Control::LaneLost { lane } => {
                 self.lanes.cut(lane);
                 self.shared.lane_died(lane);

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_engine::pace::TokenBucket;
 use haul_engine::plan::ChunkLayout;
-use haul_engine::schedule::{Retry, Scheduler, Unit};
+use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, Scheduler, Unit};
 use haul_engine::window::Window;
 use haul_store::{SourceFile, SourceSet};
 use haul_wire::control::{Carriage, ChunkRange, Control, FailureKind, LaneTime, Notice, Withdraw};
@@ -38,6 +38,8 @@ pub(super) struct SourceItem {
     is_retry: bool,
     /// Only its hash is wanted.
     pub(super) hash_only: AtomicBool,
+    /// How often a chunk of it was sent again because the target's medium had lost it.
+    repairs: AtomicU32,
     /// Kept open while chunks of a large file are carried.
     file: Mutex<Option<Arc<SourceFile>>>,
 }
@@ -257,7 +259,7 @@ impl Shared {
         match state.scheduler.again(Unit { index, chunk }) {
             Retry::Queued => self.work.notify_all(),
             Retry::GiveUp => {
-                let why = format!("chunk {chunk} did not verify in {} tries", haul_engine::schedule::MAX_TRIES);
+                let why = format!("chunk {chunk} did not verify in {MAX_TRIES} tries");
                 let withdraw = Withdraw { index, why, kind: FailureKind::Unverified, retry: None };
                 state.scheduler.forget(index);
                 self.outbox.send(Control::Withdraw(withdraw));
@@ -265,6 +267,29 @@ impl Shared {
             // The file failed or the lane died meanwhile.
             Retry::Unknown => {}
         }
+        Ok(())
+    }
+
+    /// The target's medium does not give back a chunk that had its receipt. A target may say so only where it was to read back, and not
+    /// without end: an honest one gives the file up before.
+    pub(super) fn repair(&self, index: u64, chunk: u32) -> Result<(), Error> {
+        if !self.job.selection.verify_disk {
+            return Err(broken("it reads back what it was not asked to"));
+        }
+        let mut state = self.lock();
+        let open = state.window.get_mut(index).filter(|open| !open.settled);
+        let open = open.ok_or_else(|| broken("it wants chunks again of an item that is not open"))?;
+        // It was withdrawn meanwhile.
+        let Some(file) = &open.file else { return Ok(()) };
+        let count = file.layout.count();
+        if chunk >= count || file.hash_only.load(Ordering::Relaxed) {
+            return Err(broken("it wants chunks again that do not exist"));
+        }
+        if file.repairs.fetch_add(1, Ordering::Relaxed) >= MAX_REPAIRS.min(count.saturating_mul(u32::from(MAX_TRIES))) {
+            return Err(broken("it wants chunks again without end"));
+        }
+        state.scheduler.repair(Unit { index, chunk });
+        self.work.notify_all();
         Ok(())
     }
 
@@ -485,6 +510,7 @@ fn source_item(item: &Item, index: u64, source: u32, source_path: Vec<u8>, is_re
         item: item.clone(),
         is_retry,
         hash_only: AtomicBool::new(false),
+        repairs: AtomicU32::new(0),
         file: Mutex::new(None),
     }))
 }
