@@ -134,6 +134,11 @@ impl Ledger {
         (0u32..).zip(&self.hashes).filter_map(|(chunk, hash)| Some((chunk, (*hash)?)))
     }
 
+    /// What is verified and was not found on the medium yet.
+    pub fn to_be_found(&self) -> Vec<(u32, Hash)> {
+        self.present().filter(|(chunk, _)| !self.was_found(*chunk)).collect()
+    }
+
     /// What a checkpoint has taken, and nobody has lost since.
     pub fn journaled(&self) -> Vec<(u32, Hash)> {
         let waiting: BTreeSet<u32> = self.unjournaled.iter().copied().collect();
@@ -244,6 +249,7 @@ mod tests {
         assert_eq!(ledger.record(proof(2)), Recorded::Complete);
         assert!(!ledger.is_on_medium(), "written again, and not yet read back");
         assert_eq!(ledger.journaled().len(), 2, "and not flushed");
+        assert_eq!(ledger.to_be_found(), [(2, [7; 32])]);
         assert!(ledger.found_on_medium(proof(2)));
         assert!(ledger.is_on_medium());
     }

@@ -332,22 +332,18 @@ impl Incoming {
     /// more than the disk holds. Returns what was flushed.
     pub(super) fn checkpoint(&self) -> Result<Option<Flushed>, StoreError> {
         let Some(large) = self.large() else { return Ok(None) };
-        let (part, chunks, journal, complete) = {
+        let (part, chunks, journal) = {
             let mut large = session::lock(large);
             large.checkpoint_queued = false;
             large.unjournaled_bytes = 0;
             large.checkpoint_at = Instant::now();
             let Some(part) = large.part.clone().filter(|_| !large.dead) else { return Ok(None) };
-            (part, large.ledger.take_unjournaled(), large.journal, large.ledger.missing() == 0)
+            (part, large.ledger.take_unjournaled(), large.journal)
         };
         if chunks.is_empty() {
             return Ok(None);
         }
         part.flush()?;
-        // Of a file that took less than the time to the first checkpoint there is none.
-        if complete && journal.is_none() {
-            return Ok(Some(Flushed { part, chunks }));
-        }
         let header = match journal {
             Some(header) => header,
             None => {
@@ -360,6 +356,25 @@ impl Incoming {
         };
         part.journal_append(&journal::encode_records(&header, &chunks))?;
         Ok(Some(Flushed { part, chunks }))
+    }
+
+    /// [`Incoming::checkpoint`] for a file that is read back before it gets its name. One that is complete before its first checkpoint has
+    /// no journal, like any other that takes so little time; if the session ends before its name, it gets one then.
+    pub(super) fn checkpoint_to_read_back(&self) -> Result<Option<Flushed>, StoreError> {
+        let Some(large) = self.large() else { return Ok(None) };
+        let (part, chunks) = {
+            let large = session::lock(large);
+            let is_short = large.journal.is_none() && large.ledger.missing() == 0;
+            match large.part.clone().filter(|_| is_short && !large.dead) {
+                Some(part) => (part, large.ledger.to_be_found()),
+                None => {
+                    drop(large);
+                    return self.checkpoint();
+                }
+            }
+        };
+        part.flush()?;
+        Ok((!chunks.is_empty()).then_some(Flushed { part, chunks }))
     }
 
     /// What an earlier run has left, to be read back like what this one brings.

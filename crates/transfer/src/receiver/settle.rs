@@ -32,11 +32,16 @@ impl Settler {
 fn run(shared: &Shared) {
     while let Some(task) = shared.next_task() {
         match task {
-            Task::Checkpoint(incoming) => match incoming.checkpoint() {
-                Ok(Some(flushed)) if shared.verifies_disk() => shared.queue_rereads(&incoming, flushed),
-                Ok(_) => {}
+            Task::Checkpoint(incoming) if shared.verifies_disk() => match incoming.checkpoint_to_read_back() {
+                Ok(Some(flushed)) => shared.queue_rereads(&incoming, flushed),
+                Ok(None) => {}
                 Err(error) => shared.fail(&incoming, &error),
             },
+            Task::Checkpoint(incoming) => {
+                if let Err(error) = incoming.checkpoint() {
+                    shared.fail(&incoming, &error);
+                }
+            }
             Task::Publish(incoming) => publish(shared, &incoming),
             Task::Lost(incoming, chunk) => match incoming.lose(chunk) {
                 Ok(lost) => shared.lost(&incoming, chunk, lost),
