@@ -91,6 +91,11 @@ impl TargetTree {
         TargetTree { root, display: display.to_vec(), parents: Parents::default(), settings: Arc::new(settings) }
     }
 
+    /// The root itself; `None` in a dry run into what does not exist.
+    pub fn root_directory(&self) -> Option<BorrowedFd<'_>> {
+        self.root.as_ref().map(AsFd::as_fd)
+    }
+
     /// The root as it may be shown to a person.
     pub fn display_root(&self) -> String {
         printable(&self.display)

@@ -1,5 +1,6 @@
 //! What Linux offers: one file per facility, safe functions out. The only crate with `unsafe`.
 
+pub mod account;
 pub mod affinity;
 pub mod beneath;
 pub mod clock;
@@ -13,6 +14,7 @@ pub mod medium;
 pub mod namespace;
 pub mod poll;
 pub mod process;
+pub mod rights;
 pub mod sendfile;
 pub mod socket;
 pub mod splice;

@@ -47,6 +47,7 @@ impl Source {
         let mut path = dir.path().to_owned().into_os_string().into_encoded_bytes();
         path.push(b'/');
         let job = SenderJob {
+            far: false,
             remembers: false,
             sources: sender::Sources::Paths(vec![path]),
             confine: None,

@@ -56,6 +56,8 @@ pub(crate) struct ReceiverJob {
     pub(crate) confine: Option<PathBuf>,
     /// The first names that were asked for; a sender that brings others is refused. `None`: any.
     pub(crate) asked_for: Option<Vec<Vec<u8>>>,
+    /// It runs for a peer, and gives up what lies outside of its tree.
+    pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
     /// See [`CHECKPOINT_BYTES`].
@@ -103,10 +105,17 @@ fn run_session(
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let single_file = await_begin(&events, channel, watch, &mut clock, aside)?;
     let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
-    let settler = Settler::start(Arc::clone(&shared))
-        .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
-    let rereaders =
-        Rereaders::start(&shared).map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    // Before the threads that work on files.
+    if let Some(notice) = shared.give_up_rights() {
+        shared.notice(notice);
+    }
+    let no_thread = |error: std::io::Error| {
+        // Those that were started end.
+        shared.finish();
+        Error::new(Fault::FileIo, "cannot start a thread").because(error)
+    };
+    let settler = Settler::start(Arc::clone(&shared)).map_err(no_thread)?;
+    let rereaders = Rereaders::start(&shared).map_err(no_thread)?;
     let progress = Progress::new(shared.job.carriage.rate_bytes_per_s, Instant::now());
     let mut session = Session {
         decider: Decider::new(Arc::clone(&shared)),

@@ -10,12 +10,14 @@ use haul_engine::integrity::Hash;
 use haul_engine::window::{Overflow, Window};
 use haul_store::{Filter, Metadata, Part, StoreError, TargetTree, printable};
 use haul_sys::medium::Way;
+use haul_sys::rights::Access;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
 use haul_wire::manifest::Item;
 
 use crate::channel::{Outbox, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
+use crate::rights;
 use crate::session::{self, Failure};
 use crate::stopwatch;
 use crate::watch::Watch;
@@ -163,6 +165,13 @@ impl Shared {
             repaired_chunks: AtomicU64::new(0),
             said: Said::default(),
         })
+    }
+
+    /// Keeps a far side within its tree. What to tell of it.
+    pub(super) fn give_up_rights(&self) -> Option<Notice> {
+        let root = self.tree.as_ref().and_then(TargetTree::root_directory);
+        let trees: Vec<_> = root.into_iter().map(|root| (root, Access::Write)).collect();
+        self.job.far.then(|| rights::stay_within(&trees, self.job.selection.xattrs))
     }
 
     /// Whether what arrives is verified and let go.
@@ -561,7 +570,15 @@ mod tests {
         let (tree, _) = TargetTree::open(&target, &haul_store::TargetOptions::default()).unwrap();
         let (selection, carriage) = (Selection::default(), Carriage::default());
         let target = Target::Path(target);
-        let job = ReceiverJob { target, confine: None, asked_for: None, selection, carriage, checkpoint_bytes: 1 };
+        let job = ReceiverJob {
+            target,
+            confine: None,
+            asked_for: None,
+            far: false,
+            selection,
+            carriage,
+            checkpoint_bytes: 1,
+        };
         let outbox = Arc::new(Outbox::default());
         let (events, _heard) = std::sync::mpsc::sync_channel(16);
         let watch = Arc::new(Watch::silent());

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_store::{ResolveOptions, SourceSet, StoreError};
+use haul_sys::rights::Access;
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary, Wanted};
 
 use crate::channel::{self, Channel, Events, SessionEvent};
@@ -22,6 +23,7 @@ use crate::convert;
 use crate::error::{Error, Fault};
 use crate::pump::SendRoute;
 use crate::receiver::CHECKPOINT_BYTES;
+use crate::rights;
 use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
 use crate::tuning::Tuning;
 use crate::watch::Watch;
@@ -47,6 +49,8 @@ pub(crate) struct SenderJob {
     pub(crate) expand_globs: bool,
     /// What earlier jobs of this host found of the path shall be used.
     pub(crate) remembers: bool,
+    /// It runs for a peer, and gives up what lies outside of its sources.
+    pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
 }
@@ -93,7 +97,12 @@ impl<'a> Session<'a> {
         let clock = Clock::new(job.carriage.timeout_ms);
         let tuning = if job.remembers { Tuning::remembering(&job.carriage) } else { Tuning::new(&job.carriage) };
         let walk_options = walk::options(&job.selection)?;
+        // Before the threads that work on files.
+        let notice = give_up_rights(&job, &sources);
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
+        if let Some(notice) = notice {
+            shared.notice(notice);
+        }
         walk::start(Arc::clone(&shared), walk_options)
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
         let lanes = Lanes::new(events.sender(), Arc::clone(watch));
@@ -281,6 +290,13 @@ impl<'a> Session<'a> {
         let receiver = result?;
         Ok((SenderSummary { time: self.shared.time(), path: self.tuning.summary() }, receiver))
     }
+}
+
+/// Keeps a far side within its sources, unless its links are to be followed wherever they lead. What to tell of it.
+fn give_up_rights(job: &SenderJob, sources: &SourceSet) -> Option<Notice> {
+    let roots = sources.roots().filter(|_| job.far)?;
+    let trees: Vec<_> = roots.into_iter().map(|root| (root, Access::Read)).collect();
+    Some(rights::stay_within(&trees, job.selection.xattrs))
 }
 
 fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Arc<SourceSet>, Error> {
