@@ -11,13 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::file;
 use haul_sys::medium::Medium;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::limits::{MAX_JOURNAL_BYTES, MAX_PART_ATTEMPTS, ZERO_BUFFER_BYTES};
 use crate::meta::{self, Kind, Metadata, Stat};
 use crate::name::{check_new_path, journal_name, part_name, split};
+use crate::placed::TWIN;
 use crate::tree::{Settings, TargetTree};
 
 /// A file being written, locked against other processes. Shared by threads.
@@ -48,6 +49,9 @@ impl TargetTree {
             self.within_parent(path, |dir, name| {
                 let current_name = if inplace { name.to_vec() } else { part_name(name) };
                 let (fd, opened) = open_new(dir, &current_name, inplace, self.settings.user)?;
+                if inplace {
+                    self.settings.check_placed(&opened, path)?;
+                }
                 // Of an earlier part: it would describe content that this one does not have.
                 unlink_if_there(dir, &journal_name(name))?;
                 Ok(self.part(fd, opened, dir, path, current_name, inplace, None))
@@ -290,11 +294,31 @@ impl Part {
     /// The second half of [`Part::commit`]: the final name.
     pub fn give_name(&self) -> Result<()> {
         if !self.inplace {
-            let name = split(&self.path).1;
-            rustix::fs::renameat(&self.parent, &self.current_name, &self.parent, name)
-                .context("rename to", &self.path)?;
+            self.rename().context("rename to", &self.path)?;
         }
         self.remove_journal().context("remove the journal of", &self.path)
+    }
+
+    /// Over the final name, unless another entry of this job stands there: its name and ours are one on this file system.
+    fn rename(&self) -> io::Result<()> {
+        let name = split(&self.path).1;
+        self.settings.placed().note(&self.opened, &self.path);
+        // A name that is free cannot be another's: two that come at once are told apart here.
+        let free = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(&self.parent, &self.current_name, &self.parent, name, free) {
+            Ok(()) => return Ok(()),
+            // Not every file system has such a call.
+            Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Nobody else of this job gives a name between the look and the rename.
+        let placed = self.settings.placed();
+        if let Ok(standing) = Stat::of_name(self.parent.as_fd(), name)
+            && placed.is_twin(&standing, &self.path)
+        {
+            return Err(refusal(io::ErrorKind::AlreadyExists, TWIN));
+        }
+        Ok(rustix::fs::renameat(&self.parent, &self.current_name, &self.parent, name)?)
     }
 
     /// Gives the file up: removes part and journal. A file written in place stays as it is.

@@ -323,6 +323,36 @@ fn a_read_that_hangs_holds_up_its_own_file_only() {
     bench.assert_equal();
 }
 
+#[test]
+fn of_two_names_that_are_one_at_the_target_the_first_stays_and_the_second_fails() {
+    let bench = Bench::new();
+    bench.write("README", 1000);
+    bench.write("readme", 2000);
+    let to = bench.to();
+    let mut first = None;
+    let decide = |_, stopped: &Stopped| {
+        let name = String::from_utf8(stopped.new_name()).unwrap();
+        match &first {
+            None => first = Some(name),
+            // As such a file system shows it: the first file under the second name.
+            Some(first) if *first != name && to.join(first).exists() => {
+                std::fs::rename(to.join(first), to.join(&name)).unwrap();
+            }
+            Some(_) => {}
+        }
+        Verdict::Proceed
+    };
+    let Some((result, _)) = under(&[Call::Rename], decide, run(bench.job())) else { return };
+    let report = result.unwrap();
+    let first = first.unwrap();
+    let second = if first == "README" { "readme" } else { "README" };
+    let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
+    assert_eq!((path.as_slice(), report.failed, report.files_moved), (second.as_bytes(), 1, 1));
+    assert!(why.contains("takes both for one"), "{why}");
+    let (kept, sent) = (std::fs::read(bench.to().join(second)), std::fs::read(bench.from().join(first)));
+    assert_eq!(kept.unwrap(), sent.unwrap());
+}
+
 /// What a job asks of the disk, in this order.
 #[derive(Debug, PartialEq)]
 enum Asked {

@@ -191,7 +191,8 @@ impl Decider {
         is_retry: bool,
     ) {
         let shared = &self.shared;
-        let stat = match self.stat(&path, fresh) {
+        let twin = |stat: &Option<Stat>| stat.as_ref().map_or(Ok(()), |stat| shared.tree().check_twin(stat, &path));
+        let stat = match self.stat(&path, fresh).and_then(|stat| twin(&stat).map(|()| stat)) {
             Ok(stat) => stat,
             Err(error) => return shared.fail_item(index, &error),
         };
@@ -204,6 +205,9 @@ impl Decider {
                 (Existing::File(standing), true) => compare::same_data(&item.attributes, standing, &shared.rules),
                 _ => FileDecision::Send,
             };
+        }
+        if let (FileDecision::Keep | FileDecision::Touch, Some(stat)) = (&decision, &stat) {
+            shared.tree().keep(stat, &path);
         }
         match decision {
             FileDecision::Send | FileDecision::CompareContents => self.want(index, item, path, identity, is_retry),
