@@ -36,6 +36,8 @@ pub enum Call {
     SetMode,
     /// `utimensat`
     SetTimes,
+    /// `flock`
+    Lock,
     Close,
 }
 
@@ -54,6 +56,7 @@ impl Call {
             Call::Truncate => &[libc::SYS_ftruncate],
             Call::SetMode => &[libc::SYS_fchmod],
             Call::SetTimes => &[libc::SYS_utimensat],
+            Call::Lock => &[libc::SYS_flock],
             Call::Close => &[libc::SYS_close],
         }
     }

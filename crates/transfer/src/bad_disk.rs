@@ -44,6 +44,8 @@ pub(crate) const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
 const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
 pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 const EROFS: i32 = rustix::io::Errno::ROFS.raw_os_error();
+const ENOLCK: i32 = rustix::io::Errno::NOLCK.raw_os_error();
+const ESTALE: i32 = rustix::io::Errno::STALE.raw_os_error();
 const EINTR: i32 = rustix::io::Errno::INTR.raw_os_error();
 
 /// Runs `work` on a thread whose `calls` are decided about one by one. Returns what it returned, and how many there were. `None`
@@ -267,6 +269,56 @@ fn a_flush_that_failed_once_is_final_for_its_file() {
     assert!(!bench.to().join("a-large").exists());
     goes_on(&bench, &job_of(&bench), "afterwards");
 }
+
+#[test]
+fn a_file_system_without_locks_is_written_all_the_same() {
+    let bench = varied();
+    let (result, asked) = match under(&[Call::Lock], |_, _| Verdict::Fail(ENOLCK), run(job_of(&bench))) {
+        Some(done) => done,
+        None => return,
+    };
+    assert!(asked > 0, "locks are asked for");
+    assert_eq!(result.unwrap().failed, 0);
+    bench.assert_equal();
+    // An unfinished file is gone on with, too.
+    let bench = varied();
+    let decide = |_, stopped: &Stopped| match stopped.call() {
+        Call::Lock => Verdict::Fail(ENOLCK),
+        _ if is_part_of(&path_of(stopped), "a-large") && stopped.offset() >= 4 << 20 => Verdict::Fail(ENOSPC),
+        _ => Verdict::Proceed,
+    };
+    let Some((result, _)) = under(&[Call::Lock, Call::Write], decide, run(job_of(&bench))) else { return };
+    assert!(result.is_err());
+    let Some((result, _)) = under(&[Call::Lock], |_, _| Verdict::Fail(ENOLCK), run(job_of(&bench))) else { return };
+    let report = result.unwrap();
+    assert!(report.failed == 0 && report.bytes_kept > 0, "{report:?}");
+    bench.assert_equal();
+}
+
+#[test]
+fn a_handle_that_went_stale_costs_its_own_entry_at_most() {
+    let count = {
+        let bench = varied();
+        let Some((_, count)) = under(&HANDLES, |_, _| Verdict::Proceed, run(job_of(&bench))) else { return };
+        count
+    };
+    assert!(count > 20, "only {count} operations");
+    for at in 0..count {
+        let bench = varied();
+        let job = job_of(&bench);
+        let decide = |number, _: &Stopped| if number == at { Verdict::Fail(ESTALE) } else { Verdict::Proceed };
+        let (result, _) = under(&HANDLES, decide, run(job.clone())).expect("it was possible before");
+        let what = format!("operation {at} of {count}");
+        nothing_is_wrong(&bench, &result, &what);
+        if let Ok(report) = &result {
+            assert!(report.failed <= 5, "{what}: {:?}", report.failures);
+        }
+        goes_on(&bench, &job, &what);
+    }
+}
+
+/// What a network file system answers with `ESTALE` when somebody else has removed or replaced what a handle led to.
+const HANDLES: [Call; 4] = [Call::Open, Call::Rename, Call::Flush, Call::MakeDir];
 
 #[test]
 fn an_error_that_comes_only_with_the_close_is_seen() {
