@@ -140,7 +140,8 @@ pub struct Cp {
     /// Do not wait until the target's storage holds the data; a power cut can then lose files reported as copied
     #[arg(long, help_heading = WRITE)]
     pub no_flush: bool,
-    /// Where data is verified: 'wire' compares BLAKE3 of what was read and what arrived
+    /// Where data is verified: 'wire' compares BLAKE3 of what was read and what arrived; 'disk' also reads it back from the target's
+    /// medium, past the page cache, before it gets its name, and sends again what is not there
     #[arg(long, value_name = "WHERE", default_value = "wire", help_heading = WRITE)]
     pub verify: VerifyWhere,
     /// Where the stripes of stripes:INDEX are looked for; once for each directory, in any order
@@ -379,7 +380,8 @@ The list of authorised keys has a line for each key: what it may do, its directo
 'rw clear' (or 'ro clear') also lets the key ask for --cipher none.
 haul://HOST/x is then x in that directory, and nothing outside of it can be reached. The list is read
 again when it changes. The daemon acts with the rights of the account that runs it: one of its own is
-better than root.";
+better than root. As root, 'user=NAME' in a line is the account as which that key's files are read and
+written: rw user=alice root=/data/alice ed25519:KEY alice@laptop";
 
 /// `haul probe`
 #[derive(Debug, Args)]
@@ -551,7 +553,6 @@ impl CipherName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VerifyWhere {
     Wire,
-    #[value(hide = true)]
     Disk,
 }
 

@@ -24,6 +24,7 @@ pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    haul_transfer::hide_memory();
     let view = if typed.json {
         View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(std::io::stdout()))))
     } else {

@@ -28,9 +28,7 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
         _ => {}
     }
     if typed.verify == VerifyWhere::Disk {
-        return Err(usage("--verify disk is not built yet").try_this(
-            "the default compares what was read with what arrived; 'haul verify' reads a finished tree again",
-        ));
+        check_verify_disk(typed, &target)?;
     }
     let mut lists = Lists { from0: typed.from0, stdin_taken_by: None };
     let (ssh, ssh_family) = ssh_options(&typed.reach)?;
@@ -41,6 +39,19 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
             .try_this("name the directory that holds them: haul cp --files-from LIST DIR TARGET"));
     }
     Ok(Job { sources, target, selection, carriage: carriage(typed, ssh_family), ssh })
+}
+
+/// What is not on a medium cannot be read back from it.
+fn check_verify_disk(typed: &Cp, target: &Endpoint) -> Result<(), Error> {
+    if typed.no_flush {
+        return Err(usage("--verify disk and --no-flush exclude each other")
+            .because("only what was flushed can be read back from the medium")
+            .try_this("leave one of the two out"));
+    }
+    if target.place == Place::Null {
+        return Err(usage("--verify disk has nothing to read back from null:").try_this("leave --verify disk out"));
+    }
+    Ok(())
 }
 
 fn endpoints(paths: &[OsString]) -> Result<(Vec<Endpoint>, Endpoint), Error> {
@@ -83,6 +94,7 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
         inplace: typed.inplace,
         no_resume: typed.no_resume,
         flush: !typed.no_flush,
+        verify_disk: typed.verify == VerifyWhere::Disk,
         make_target: true,
     })
 }
@@ -517,7 +529,6 @@ mod tests {
             ("--cc", "../bbr"),
             ("--cc", ""),
             ("--verify", "moon"),
-            ("--verify", "disk"),
             ("-J", "-oProxyCommand=x"),
             ("--haul-path", ""),
         ] {
@@ -525,6 +536,8 @@ mod tests {
         }
         assert_eq!(job(&["--lanes", "256"]).carriage.lanes, Some(256));
         assert_eq!(job(&["--lanes", "auto", "--window", "auto", "--verify", "wire"]).carriage.lanes, None);
+        assert!(job(&["--verify", "disk"]).selection.verify_disk);
+        assert!(refused(&["--verify", "disk", "--no-flush"]).contains("--no-flush"));
         assert_eq!(job(&["--window", "auto"]).carriage.window_bytes, None);
         assert_eq!(job(&["--window", "4M"]).carriage.window_bytes, Some(4 << 20));
         assert_eq!(job(&["--window", "64MB"]).carriage.window_bytes, Some(64_000_000));

@@ -195,6 +195,11 @@ pub struct ReportLine {
     pub bytes_found: u64,
     pub bytes_moved: u64,
     pub bytes_again: u64,
+    // Reports that were kept before there was such a thing have neither.
+    #[serde(default)]
+    pub bytes_reread: u64,
+    #[serde(default)]
+    pub chunks_repaired: u64,
     pub bytes_kept: u64,
     pub elapsed_s: f64,
     pub connected_s: Option<f64>,
@@ -354,6 +359,8 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         bytes_found: r.bytes_found,
         bytes_moved: r.bytes_moved,
         bytes_again: r.bytes_again,
+        bytes_reread: r.bytes_reread,
+        chunks_repaired: r.chunks_repaired,
         bytes_kept: r.bytes_kept,
         elapsed_s: seconds(r.elapsed),
         connected_s: r.connected.map(seconds),

@@ -118,10 +118,19 @@ fn verification(report: &Report) -> String {
     }
     // A digest of nothing would look like a proof of something.
     if report.root_files == 0 {
-        return "verified BLAKE3".to_owned();
+        return format!("verified BLAKE3{}", on_disk(report));
     }
     let root: String = report.root_blake3[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("verified BLAKE3 {root}…")
+    format!("verified BLAKE3 {root}…{}", on_disk(report))
+}
+
+/// What reading back from the medium came to.
+fn on_disk(report: &Report) -> String {
+    match (report.bytes_reread, report.chunks_repaired) {
+        (0, _) => String::new(),
+        (_, 0) => " on disk".to_owned(),
+        (_, repaired) => format!(" on disk ({} written again)", counted(repaired, "chunk", "chunks")),
+    }
 }
 
 fn lanes(report: &Report) -> String {
@@ -164,6 +173,8 @@ pub mod tests {
             bytes_found: 6_012_954_214,
             bytes_moved: 6_012_954_214,
             bytes_again: 0,
+            bytes_reread: 0,
+            chunks_repaired: 0,
             bytes_kept: 0,
             elapsed: Duration::from_millis(12_300),
             connected: Some(Duration::from_millis(250)),
@@ -274,6 +285,16 @@ pub mod tests {
     fn a_dry_run_says_would() {
         let dry = Report { dry_run: true, deleted: 2, files_kept: 10, ..report() };
         insta::assert_snapshot!(closing_line(&dry), @"would copy 1,234 files, 5.60 GiB, make 17 directories and links, delete 2 entries, keep 10 files (dry run, nothing was changed)");
+    }
+
+    #[test]
+    fn what_was_read_back_from_the_medium_is_told() {
+        let disk = Report { bytes_reread: 6_012_954_214, ..report() };
+        assert!(closing_line(&disk).contains("verified BLAKE3 1a1a1a1a… on disk, 4 lanes"));
+        let repaired = Report { chunks_repaired: 2, ..disk };
+        assert!(
+            closing_line(&repaired).contains("verified BLAKE3 1a1a1a1a… on disk (2 chunks written again), 4 lanes")
+        );
     }
 
     #[test]

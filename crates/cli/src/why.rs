@@ -11,7 +11,7 @@ use haul_transfer::{Error, Fault};
 use serde::Serialize;
 
 use crate::args::Why;
-use crate::figures::{bits, bytes, count, duration, latency, parts, percent, rate};
+use crate::figures::{bits, bytes, count, counted, duration, latency, parts, percent, rate};
 use crate::json::{HostLine, Named, ReportLine};
 use crate::kept::{self, Kept};
 use crate::printable::printable;
@@ -207,6 +207,12 @@ fn job(text: &mut String, report: &ReportLine) {
     row(text, "in all", &duration(seconds(elapsed_s)));
     if report.bytes_again > 0 {
         row(text, "moved again", &bytes(report.bytes_again));
+    }
+    if report.bytes_reread > 0 {
+        row(text, "read back", &format!("{} from the medium", bytes(report.bytes_reread)));
+    }
+    if report.chunks_repaired > 0 {
+        row(text, "repaired", &counted(report.chunks_repaired, "chunk", "chunks"));
     }
 }
 

@@ -1,10 +1,11 @@
 //! The list of keys that may come in, one a line, each bound to a directory and to reading or to reading and writing.
 //!
 //! ```text
-//!   # access  directory                 key               a name for the log
-//!   ro        root=/data/public         ed25519:<64 hex>  bob@lab
-//!   rw clear  root="/data/new sets"     ed25519:<64 hex>  alice@laptop
+//!   # access             directory                 key               a name for the log
+//!   ro                   root=/data/public         ed25519:<64 hex>  bob@lab
+//!   rw clear user=alice  root="/data/new sets"     ed25519:<64 hex>  alice@laptop
 //! ```
+//! `user=NAME` is the account as which files are read and written; a daemon that is not root has no other than its own.
 //! `clear` lets a client that asks for it have data connections that are authenticated, but not encrypted; control is always encrypted.
 //! Within quotes `\"`, `\\` and `\xHH` stand for one byte. The key comes last of what counts, so a line that was cut off
 //! grants nothing. At the start a line that is not understood is an error; in a list that changes while the daemon runs,
@@ -99,7 +100,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Authorized)>, String> {
     if rest.is_empty() || rest.starts_with(b"#") {
         return Ok(None);
     }
-    let (mut read_only, mut root, mut clear) = (None, None, false);
+    let (mut read_only, mut root, mut clear, mut user) = (None, None, false, None);
     loop {
         let (word, after) = split_word(rest)?;
         match word.as_slice() {
@@ -110,17 +111,20 @@ fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Authorized)>, String> {
             b"clear" => clear = true,
             _ if word.starts_with(b"root=") && root.is_some() => return Err("it has more than one root".into()),
             _ if word.starts_with(b"root=") => root = Some(directory(&word[b"root=".len()..])?),
+            _ if word.starts_with(b"user=") && user.is_some() => return Err("it has more than one user".into()),
+            _ if word.starts_with(b"user=") => user = Some(account(&word[b"user=".len()..])?),
             _ if word.starts_with(b"ed25519:") => {
                 let text = String::from_utf8_lossy(&word);
                 let key = text.parse().map_err(|error: haul_net::NetError| error.to_string())?;
                 let read_only = read_only.ok_or("it says neither ro nor rw before the key")?;
                 let root = root.ok_or("it names no directory, root=/DIR, before the key")?;
                 let comment = String::from_utf8_lossy(after.trim_ascii()).into_owned();
-                return Ok(Some((key, Authorized { grant: Grant { root: Some(root), read_only, clear }, comment })));
+                let grant = Grant { root: Some(root), read_only, clear, user };
+                return Ok(Some((key, Authorized { grant, comment })));
             }
             other => {
                 let word = crate::log::escaped(other);
-                return Err(format!("'{word}' is none of ro, rw, clear, root=/DIR and ed25519:KEY"));
+                return Err(format!("'{word}' is none of ro, rw, clear, user=NAME, root=/DIR and ed25519:KEY"));
             }
         }
         rest = after;
@@ -165,6 +169,14 @@ fn directory(bytes: &[u8]) -> Result<PathBuf, String> {
         return Err("root must be a full path, root=/DIR".into());
     }
     Ok(path)
+}
+
+/// The name of an account, which is looked up when a session begins.
+fn account(bytes: &[u8]) -> Result<String, String> {
+    match std::str::from_utf8(bytes) {
+        Ok(name) if !name.is_empty() && !name.contains('\0') => Ok(name.to_owned()),
+        _ => Err("user must be the name of an account, user=NAME".into()),
+    }
 }
 
 /// The list as it stands in its file now.
@@ -272,7 +284,7 @@ pub fn check(path: &Path) -> io::Result<Result<List, BadLine>> {
 
 /// Whoever can write the list, or put another in its place, can let himself in.
 fn check_owner(path: &Path, file: &Metadata) -> io::Result<()> {
-    let us = fs::metadata("/proc/self")?.uid();
+    let us = haul_transfer::effective_user();
     let trusted = |uid: u32| uid == us || uid == 0;
     if !trusted(file.uid()) {
         return Err(io::Error::other("it belongs to somebody else"));
@@ -339,6 +351,16 @@ mod tests {
     }
 
     #[test]
+    fn the_account_of_a_key_is_named_once_before_it() {
+        let user = |line: String| List::parse(line.as_bytes()).0.get(&KEY).map(|found| found.grant.user.clone());
+        assert_eq!(user(format!("rw root=/data {KEY} user=bob")), Some(None), "a name grants nothing");
+        assert_eq!(user(format!("rw user=alice root=/data {KEY}")), Some(Some("alice".into())));
+        for bad in ["user=", "user=a user=b", "user=\"a\\x00\"", "user=\"\\xff\""] {
+            assert_eq!(user(format!("rw {bad} root=/data {KEY}")), None, "{bad}");
+        }
+    }
+
+    #[test]
     fn lines_that_grant_nothing() {
         for line in ["", "   ", "# ro root=/ ", "\t#"] {
             assert_eq!(granted(line.as_bytes()), Ok(None), "{line}");
@@ -385,7 +407,7 @@ mod tests {
         assert_eq!(list.len(), 2);
         assert_eq!(
             bad.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            ["line 2: 'nonsense' is none of ro, rw, clear, root=/DIR and ed25519:KEY"]
+            ["line 2: 'nonsense' is none of ro, rw, clear, user=NAME, root=/DIR and ed25519:KEY"]
         );
         let (list, bad) = List::parse(format!("ro root=/a {KEY}\nrw root=/b {KEY}\nro root=/c {KEY}").as_bytes());
         assert!(list.is_empty());

@@ -40,6 +40,7 @@ pub struct Options {
 /// Serves until `stop` says so. What clients need to know is printed to standard output, the log to standard error.
 pub fn serve(options: &Options, stop: &dyn Fn() -> bool) -> Result<(), Error> {
     let log = Arc::new(Log { quiet: options.quiet });
+    haul_transfer::guard_process();
     // More sessions may then be open at once; with the old limit it still works.
     let _ = haul_transfer::raise_open_file_limit();
     let identity = own_identity(options, &log)?;
@@ -60,9 +61,6 @@ pub fn serve(options: &Options, stop: &dyn Fn() -> bool) -> Result<(), Error> {
         refusals: Mutex::default(),
         log: Arc::clone(&log),
     });
-    if haul_transfer::is_root() {
-        log.warn("warning: running as root: clients act as root within their directories");
-    }
     let door = open_door(listener, &house)?;
     if !options.quiet {
         introduce(&house.identity.public(), address, &list);
@@ -218,7 +216,8 @@ fn list_file(options: &Options) -> Result<PathBuf, Error> {
 /// A list with a bad line, or that others may write, is no list to start with. One that is not there yet may come later,
 /// unless it was named.
 fn check_list(path: &Path, options: &Options, log: &Log) -> Result<(), Error> {
-    const LINE: &str = "a line is: ro root=/DIR ed25519:KEY NAME (or rw; what `haul key show` prints at the client)";
+    const LINE: &str = "a line is: ro root=/DIR ed25519:KEY NAME (or rw; what `haul key show` prints at the client; \
+                        as root, user=NAME before it)";
     let failed = |cause: String| {
         Error::new(Fault::Authentication, format!("cannot use the list of keys {}", path.display())).because(cause)
     };
@@ -230,6 +229,9 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<(), Error> {
                     let name = &authorized.comment;
                     log.warn(&format!("warning: {} is no directory (or out of reach), for {name}", root.display()));
                 }
+                if let Some(why) = wrong_user(authorized.grant.user.as_deref()) {
+                    log.warn(&format!("warning: {why}, for {}", authorized.comment));
+                }
             }
             Ok(())
         }
@@ -239,6 +241,20 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<(), Error> {
             Ok(())
         }
         Err(error) => Err(failed(error.to_string())),
+    }
+}
+
+/// What is wrong with the account of a line, as far as it can be seen at the start.
+fn wrong_user(user: Option<&str>) -> Option<String> {
+    let Some(name) = user else {
+        return haul_transfer::is_root()
+            .then(|| "without user=NAME its client acts as root within its directory".into());
+    };
+    match haul_transfer::account_named(name) {
+        Ok(Some(account)) if haul_transfer::is_root() || account.uid == haul_transfer::effective_user() => None,
+        Ok(Some(_)) => Some(format!("only root can act as {}", escaped(name.as_bytes()))),
+        Ok(None) => Some(format!("there is no user {}", escaped(name.as_bytes()))),
+        Err(error) => Some(format!("the user {} cannot be looked up: {error}", escaped(name.as_bytes()))),
     }
 }
 

@@ -143,6 +143,28 @@ fn pushes_pulls_and_runs_again() {
 }
 
 #[test]
+fn what_arrives_is_read_back_from_the_medium_at_whichever_end_writes() {
+    needs!(Haul);
+    let stage = Stage::new("rw");
+    let (source, back) = (stage.at("tree"), stage.at("back"));
+    plant::mixed(&source, 1);
+    plant::file(&source.join("large"), 20 << 20, 2);
+    plant::date(&source, 3);
+    let cp = || stage.cp().args(["--verify", "disk"]);
+    let pushed = cp().arg(contents_of(&source)).arg(stage.url("in")).run().expect(code::OK);
+    assert_same(&source, &stage.at("offered/in"), Facets::PLAIN);
+    let pulled = cp().arg(stage.url("in/")).arg(&back).run().expect(code::OK);
+    assert_same(&source, &back, Facets::PLAIN);
+    for run in [pushed, pulled] {
+        // Holes are read, too.
+        assert!(run.count("bytes_reread") >= run.count("bytes_moved") && run.count("bytes_moved") > 20 << 20, "{run}");
+        assert_eq!(run.count("chunks_repaired"), 0, "{run}");
+    }
+    let wire = stage.cp().arg(stage.url("in/")).arg(stage.at("wire")).run().expect(code::OK);
+    assert_eq!(wire.count("bytes_reread"), 0, "{wire}");
+}
+
+#[test]
 fn nothing_after_the_host_means_the_whole_directory() {
     needs!(Haul);
     let stage = Stage::new("ro");

@@ -181,6 +181,37 @@ impl Arriving {
         self.journal = Some(checkpoint.header);
     }
 
+    /// Whether it is complete and no journal was begun.
+    pub fn is_short(&self) -> bool {
+        !self.dead && self.journal.is_none() && self.ledger.missing() == 0
+    }
+
+    /// A complete file was flushed as it is: nothing of it is at risk but its name.
+    pub fn last_flushed(&mut self, at_risk: &mut AtRisk) {
+        at_risk.end(core::mem::take(&mut self.last_bytes));
+    }
+
+    /// What is verified and was not found on the medium yet, to be read back.
+    pub fn to_be_found(&self) -> Vec<(u32, Hash)> {
+        self.ledger.to_be_found()
+    }
+
+    /// Enters the proof that the medium gives a chunk back. True when all of the file is there now.
+    pub fn found_on_medium(&mut self, verified: Verified) -> bool {
+        !self.dead && self.ledger.found_on_medium(verified) && self.ledger.is_on_medium()
+    }
+
+    /// The medium does not give a chunk back: it is missing again. False when nobody awaits it any more, or it was missing anyway.
+    pub fn lose(&mut self, chunk: u32) -> bool {
+        !self.dead && self.ledger.lose(chunk)
+    }
+
+    /// Header and records of a journal that no longer claims what was lost; `None` where none was begun.
+    pub fn journal_anew(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let header = self.journal?;
+        Some((header.encode(), journal::encode_records(&header, &self.ledger.journaled())))
+    }
+
     /// The BLAKE3 of the file, when it is complete and was not given up.
     pub fn complete(&self) -> Option<Hash> {
         if self.dead { None } else { self.ledger.file_hash() }
@@ -229,6 +260,11 @@ impl Checkpoint {
                 _ => return None,
             }
         }
+    }
+
+    /// What it takes, with the hashes.
+    pub fn chunks(&self) -> &[(u32, Hash)] {
+        &self.chunks
     }
 
     /// Data bytes that are at risk until it is done: [`AtRisk::end`] is told then, or when it failed.

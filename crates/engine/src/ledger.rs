@@ -1,5 +1,6 @@
 //! All chunks of one file with their receipts.
 
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -17,6 +18,10 @@ pub struct Ledger {
     hashes: Vec<Option<Hash>>,
     missing: u32,
     unjournaled: Vec<u32>,
+    /// Which chunks were read back from the medium and found right; empty where nobody reads them back.
+    on_medium: Vec<bool>,
+    /// How many those are.
+    found: u32,
 }
 
 /// What a proof changed.
@@ -34,7 +39,14 @@ impl Ledger {
     /// A file of which nothing is there.
     pub fn new(layout: ChunkLayout) -> Self {
         let count = layout.count();
-        Self { layout, hashes: vec![None; count as usize], missing: count, unjournaled: Vec::new() }
+        Self {
+            layout,
+            hashes: vec![None; count as usize],
+            missing: count,
+            unjournaled: Vec::new(),
+            on_medium: Vec::new(),
+            found: 0,
+        }
     }
 
     /// A file of which an earlier run's journal vouches for some chunks. Records of chunks that do not exist are ignored.
@@ -75,6 +87,62 @@ impl Ledger {
         self.missing -= 1;
         self.unjournaled.push(verified.chunk());
         if self.missing == 0 { Recorded::Complete } else { Recorded::Partial }
+    }
+
+    /// Enters the proof that the medium gives this chunk back. False when it is not verified (any more): it was lost meanwhile.
+    pub fn found_on_medium(&mut self, verified: Verified) -> bool {
+        let chunk = verified.chunk() as usize;
+        if self.hashes[chunk] != Some(verified.hash()) {
+            return false;
+        }
+        if self.on_medium.is_empty() {
+            self.on_medium = vec![false; self.hashes.len()];
+        }
+        let before = core::mem::replace(&mut self.on_medium[chunk], true);
+        self.found += u32::from(!before);
+        true
+    }
+
+    /// Whether the medium gave this chunk back.
+    pub fn was_found(&self, chunk: u32) -> bool {
+        self.on_medium.get(chunk as usize).is_some_and(|found| *found)
+    }
+
+    /// Whether nothing is missing and the medium gives back all of it.
+    pub fn is_on_medium(&self) -> bool {
+        self.missing == 0 && self.found == self.layout.count()
+    }
+
+    /// The medium does not give this chunk back: it is missing again, and a journal that claims it has to be written anew with
+    /// [`Ledger::journaled`]. False when it was missing anyway.
+    pub fn lose(&mut self, chunk: u32) -> bool {
+        let Some(slot) = self.hashes.get_mut(chunk as usize) else { return false };
+        if slot.take().is_none() {
+            return false;
+        }
+        self.missing += 1;
+        if self.was_found(chunk) {
+            self.on_medium[chunk as usize] = false;
+            self.found -= 1;
+        }
+        self.unjournaled.retain(|unjournaled| *unjournaled != chunk);
+        true
+    }
+
+    /// What is verified, in ascending order.
+    pub fn present(&self) -> impl Iterator<Item = (u32, Hash)> + '_ {
+        (0u32..).zip(&self.hashes).filter_map(|(chunk, hash)| Some((chunk, (*hash)?)))
+    }
+
+    /// What is verified and was not found on the medium yet.
+    pub fn to_be_found(&self) -> Vec<(u32, Hash)> {
+        self.present().filter(|(chunk, _)| !self.was_found(*chunk)).collect()
+    }
+
+    /// What a checkpoint has taken, and nobody has lost since.
+    pub fn journaled(&self) -> Vec<(u32, Hash)> {
+        let waiting: BTreeSet<u32> = self.unjournaled.iter().copied().collect();
+        self.present().filter(|(chunk, _)| !waiting.contains(chunk)).collect()
     }
 
     /// Chunks still missing.
@@ -164,6 +232,26 @@ mod tests {
         assert!(!ledger.has_unjournaled());
         ledger.record(proof(2));
         assert_eq!(ledger.take_unjournaled(), [(2, [7; 32])]);
+    }
+
+    #[test]
+    fn a_chunk_that_the_medium_lost_is_missing_until_it_was_read_back() {
+        let mut ledger = Ledger::new(layout(3));
+        (0..3).for_each(|chunk| _ = ledger.record(proof(chunk)));
+        ledger.take_unjournaled();
+        assert!(!ledger.is_on_medium());
+        assert!((0..2).all(|chunk| ledger.found_on_medium(proof(chunk))));
+        assert!(ledger.lose(2));
+        assert!(!ledger.lose(2) && !ledger.lose(99));
+        assert!(!ledger.found_on_medium(proof(2)), "what was read before it was lost");
+        assert_eq!(ledger.missing_ranges(), [ChunkRange { first: 2, count: 1 }]);
+        assert_eq!(ledger.journaled(), [(0, [7; 32]), (1, [7; 32])], "the journal is written anew, without it");
+        assert_eq!(ledger.record(proof(2)), Recorded::Complete);
+        assert!(!ledger.is_on_medium(), "written again, and not yet read back");
+        assert_eq!(ledger.journaled().len(), 2, "and not flushed");
+        assert_eq!(ledger.to_be_found(), [(2, [7; 32])]);
+        assert!(ledger.found_on_medium(proof(2)));
+        assert!(ledger.is_on_medium());
     }
 
     #[test]

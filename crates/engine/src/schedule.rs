@@ -20,6 +20,10 @@ pub struct Unit {
 /// Tries for one unit before its file is given up: the first and two more.
 pub const MAX_TRIES: u8 = 3;
 
+/// Chunks of one file that are sent again because the medium does not give them back, at most: a disk with more bad places than that
+/// is no place for the file. A file has at most [`MAX_TRIES`] for each of its chunks.
+pub const MAX_REPAIRS: u32 = 1024;
+
 /// The queue of a sender.
 #[derive(Debug, Default)]
 pub struct Scheduler {
@@ -93,6 +97,12 @@ impl Scheduler {
         *tries += 1;
         self.put_back(unit);
         Retry::Queued
+    }
+
+    /// The data of this unit arrived and was lost at the target: it is sent once more. How often is for the caller to bound.
+    pub fn repair(&mut self, unit: Unit) {
+        self.flying.remove(&unit);
+        self.put_back(unit);
     }
 
     /// The lane died: its units without receipt go back to the front. Returns them.
@@ -176,6 +186,19 @@ mod tests {
         scheduler.take(0);
         assert_eq!(scheduler.again(unit), Retry::GiveUp);
         assert_eq!(scheduler.take(0), None);
+    }
+
+    #[test]
+    fn a_chunk_that_was_lost_after_its_receipt_is_carried_once_more_and_first() {
+        let mut scheduler = Scheduler::default();
+        scheduler.want(1, chunks(0, 2));
+        let unit = scheduler.take(0).unwrap();
+        assert!(scheduler.receipt(unit));
+        scheduler.repair(unit);
+        assert_eq!(scheduler.take(1), Some(unit));
+        assert!(scheduler.receipt(unit));
+        assert_eq!(scheduler.take(1), Some(Unit { index: 1, chunk: 1 }));
+        assert_eq!(scheduler.take(1), None);
     }
 
     #[test]

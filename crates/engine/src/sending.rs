@@ -155,6 +155,17 @@ impl<F: Offered + Clone> Sending<F> {
         retry
     }
 
+    /// The file of an item that is open; `None` inside when it was withdrawn.
+    pub fn open_file(&self, index: u64) -> Result<Option<&F>, Broken> {
+        let open = self.window.get(index).filter(|open| !open.settled);
+        open.map(|open| open.file.as_ref()).ok_or(Broken("it wants chunks again of an item that is not open"))
+    }
+
+    /// The target has lost the data of a unit after its receipt: it goes once more. How often is for the caller to bound.
+    pub fn repair(&mut self, unit: Unit) {
+        self.scheduler.repair(unit);
+    }
+
     /// A lane died: its units go to the others. True when there were any.
     pub fn lane_died(&mut self, lane: u16) -> bool {
         !self.scheduler.lane_died(lane).is_empty()

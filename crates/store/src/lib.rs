@@ -23,6 +23,7 @@ mod name;
 mod parents;
 mod part;
 mod pattern;
+mod placed;
 mod resolve;
 pub mod scratch;
 mod source;

@@ -42,6 +42,10 @@ pub const MAX_JOURNAL_BYTES: u64 = 64 << 20;
 /// Somebody may remove or replace a part between two of our calls; after this many times it is an attack.
 pub const MAX_PART_ATTEMPTS: u32 = 8;
 
+/// Entries of a job that are remembered to notice two names that are one: twice the items that may be open, so that those which are
+/// under way at once are among them. 32 Ki x about 64 bytes = 2 MiB.
+pub const MAX_PLACED: usize = 32 << 10;
+
 /// Zeros written at a time where holes cannot be made.
 pub const ZERO_BUFFER_BYTES: usize = 64 << 10;
 

@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::file;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use haul_sys::medium::Medium;
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::limits::{MAX_JOURNAL_BYTES, MAX_PART_ATTEMPTS, ZERO_BUFFER_BYTES};
 use crate::meta::{self, Kind, Metadata, Stat};
 use crate::name::{check_new_path, journal_name, part_name, split};
+use crate::placed::TWIN;
 use crate::tree::{Settings, TargetTree};
 
 /// A file being written, locked against other processes. Shared by threads.
@@ -49,6 +51,9 @@ impl TargetTree {
             self.within_parent(path, |dir, name| {
                 let current_name = if inplace { name.to_vec() } else { part_name(name) };
                 let (fd, opened) = open_new(dir, &current_name, inplace, self.settings.user)?;
+                if inplace {
+                    self.settings.check_placed(&opened, path)?;
+                }
                 let had_journal = unlink_if_there(dir, &journal_name(name))?;
                 let part = self.part(fd, opened, dir, path, current_name, inplace, None);
                 // Of an earlier part: it describes content that this one does not have. On file systems that flush a file without the
@@ -200,6 +205,17 @@ impl Part {
         })
     }
 
+    /// Opens the content once more, to read back what the medium holds of it: past the page cache, where the file system lets us.
+    pub fn medium(&self) -> Result<Medium> {
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let direct =
+            rustix::io::retry_on_intr(|| rustix::fs::openat(&self.parent, &self.current_name, flags, Mode::empty()));
+        // Whatever stands in the way, the open descriptor can be read; under the name may be another file by now.
+        let direct = direct.ok().filter(|direct| Stat::of_fd(direct).is_ok_and(|now| now.is_same_inode(&self.opened)));
+        let plain = self.fd.as_fd().try_clone_to_owned();
+        plain.and_then(|plain| Medium::new(plain, direct)).context("read back", &self.path)
+    }
+
     /// Device and inode, which the journal remembers.
     pub fn id(&self) -> (u64, u64) {
         (self.opened.id.dev, self.opened.id.ino)
@@ -268,8 +284,14 @@ impl Part {
 
     /// Finishes the file: metadata, flush if asked, rename over the final name, removal of the journal. The directory
     /// is not flushed, see [`TargetTree::flush_dir`]. Without a mode in `meta` the user's umask decides, in place the
-    /// mode stays. Fails when the part was discarded meanwhile: its temporary name may be that of another one.
+    /// mode stays.
     pub fn commit(&self, meta: &Metadata, flush: bool) -> Result<()> {
+        self.prepare(meta, flush)?;
+        self.give_name()
+    }
+
+    /// The first half of [`Part::commit`]: everything but the name.
+    pub fn prepare(&self, meta: &Metadata, flush: bool) -> Result<()> {
         let default_mode = (!self.inplace).then_some(0o666 & !self.settings.umask);
         let meta = Metadata { mode: meta.mode.or(default_mode), ..meta.clone() };
         // Writing has changed the time, so only the mode of what was seen at the start still holds.
@@ -281,18 +303,55 @@ impl Part {
             self.flush()?;
         }
         // What the file system knows to be lost must not get a name, whether or not anybody asked for the medium.
-        file::check_close(self.fd.as_fd()).context("close", &self.path)?;
+        file::check_close(self.fd.as_fd()).context("close", &self.path)
+    }
+
+    /// The second half of [`Part::commit`]: the final name. Fails when the part was discarded meanwhile: its temporary name may be that of
+    /// another one.
+    pub fn give_name(&self) -> Result<()> {
         let discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
         if *discarded {
             let given_up = refusal(io::ErrorKind::NotFound, "it was given up meanwhile");
             return Err(StoreError::new("rename to", &self.path, given_up));
         }
         if !self.inplace {
-            let name = split(&self.path).1;
-            rustix::fs::renameat(&self.parent, &self.current_name, &self.parent, name)
-                .context("rename to", &self.path)?;
+            self.rename().context("rename to", &self.path)?;
         }
         self.remove_journal().context("remove the journal of", &self.path)
+    }
+
+    /// Over the final name, unless another entry of this job stands there: its name and ours are one on this file system.
+    fn rename(&self) -> io::Result<()> {
+        self.settings.placed().note(&self.opened, &self.path);
+        let renamed = self.rename_noted();
+        if renamed.is_err() {
+            self.settings.placed().forget(&self.opened, &self.path);
+        }
+        renamed
+    }
+
+    fn rename_noted(&self) -> io::Result<()> {
+        let name = split(&self.path).1;
+        // A name that is free cannot be another's: two that come at once are told apart here.
+        let free = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(&self.parent, &self.current_name, &self.parent, name, free) {
+            Ok(()) => return Ok(()),
+            // Not every file system has such a call.
+            Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Nobody else of this job gives a name between the look and the rename.
+        let mut placed = self.settings.placed();
+        let standing = Stat::of_name(self.parent.as_fd(), name).ok();
+        if standing.as_ref().is_some_and(|standing| placed.is_twin(standing, &self.path)) {
+            return Err(refusal(io::ErrorKind::AlreadyExists, TWIN));
+        }
+        rustix::fs::renameat(&self.parent, &self.current_name, &self.parent, name)?;
+        // Its inode is free now.
+        if let Some(standing) = standing {
+            placed.forget(&standing, &self.path);
+        }
+        Ok(())
     }
 
     /// Gives the file up: removes part and journal. A file written in place stays as it is.

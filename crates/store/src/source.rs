@@ -134,6 +134,12 @@ impl SourceSet {
         self.sources.is_empty()
     }
 
+    /// The directories beneath which everything is read; `None` where links are followed wherever they lead.
+    pub fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
+        let beneath = self.links != SourceLinks::Followed;
+        beneath.then(|| self.sources.iter().map(|source| source.root.as_fd()).collect())
+    }
+
     /// Walks all sources in order, each depth first.
     pub fn walk(self: &Arc<Self>, options: WalkOptions) -> Walk {
         Walk::new(self.clone(), options)

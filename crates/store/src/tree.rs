@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use haul_sys::beneath::{self, Links};
 use haul_sys::{file, process};
@@ -18,6 +18,7 @@ use crate::error::{Context, Result, StoreError, printable, refusal};
 use crate::meta::{self, Kind, Metadata, Stat};
 use crate::name::{check_new_path, check_path, part_name, split};
 use crate::parents::Parents;
+use crate::placed::{Placed, TWIN};
 use crate::source::{FILE_FLAGS, SourceFile};
 use crate::typed::{Typed, means_contents, parent_and_name};
 
@@ -56,6 +57,23 @@ pub(crate) struct Settings {
     pub namespaces: Namespaces,
     pub umask: u32,
     pub user: u32,
+    pub placed: Mutex<Placed>,
+}
+
+impl Settings {
+    pub(crate) fn placed(&self) -> MutexGuard<'_, Placed> {
+        self.placed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Refuses an entry that another one of this job stands for already; else this is the entry at this path.
+    pub(crate) fn check_placed(&self, standing: &Stat, path: &[u8]) -> io::Result<()> {
+        let mut placed = self.placed();
+        if placed.is_twin(standing, path) {
+            return Err(refusal(io::ErrorKind::AlreadyExists, TWIN));
+        }
+        placed.note(standing, path);
+        Ok(())
+    }
 }
 
 /// The typed path is the null device (null(4)), which takes everything and keeps nothing.
@@ -107,8 +125,14 @@ impl TargetTree {
 
     fn new(root: Option<OwnedFd>, display: &[u8], options: &TargetOptions) -> TargetTree {
         let namespaces = Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() };
-        let settings = Settings { namespaces, umask: process::umask(), user: process::effective_user() };
+        let (umask, user) = (process::umask(), process::effective_user());
+        let settings = Settings { namespaces, umask, user, placed: Mutex::default() };
         TargetTree { root, display: display.to_vec(), parents: Parents::default(), settings: Arc::new(settings) }
+    }
+
+    /// The root itself; `None` in a dry run into what does not exist.
+    pub fn root_directory(&self) -> Option<BorrowedFd<'_>> {
+        self.root.as_ref().map(AsFd::as_fd)
     }
 
     /// The root as it may be shown to a person.
@@ -146,6 +170,19 @@ impl TargetTree {
         }
     }
 
+    /// Fails when what stands at this path is another entry of this job, whose name the file system takes for the same.
+    pub fn check_twin(&self, standing: &Stat, path: &[u8]) -> Result<()> {
+        if self.settings.placed().is_twin(standing, path) {
+            return Err(StoreError::new("write", path, refusal(io::ErrorKind::AlreadyExists, TWIN)));
+        }
+        Ok(())
+    }
+
+    /// What stands at this path stays, and is this job's from now on.
+    pub fn keep(&self, standing: &Stat, path: &[u8]) {
+        self.settings.placed().note(standing, path);
+    }
+
     /// Makes a directory that only its owner can use until its metadata is set; false when it was there already.
     pub fn make_dir(&self, path: &[u8]) -> Result<bool> {
         let made = check_new_path(path).and_then(|()| {
@@ -153,11 +190,17 @@ impl TargetTree {
                 return self.root().map(|_| false);
             }
             self.within_parent(path, |dir, name| match rustix::fs::mkdirat(dir, name, Mode::RWXU) {
-                Ok(()) => Ok(true),
-                Err(Errno::EXIST) => match Stat::of_name(dir.as_fd(), name)?.kind {
-                    Kind::Directory => Ok(false),
-                    _ => Err(Errno::NOTDIR.into()),
-                },
+                Ok(()) => {
+                    self.settings.placed().note(&Stat::of_name(dir.as_fd(), name)?, path);
+                    Ok(true)
+                }
+                Err(Errno::EXIST) => {
+                    let standing = Stat::of_name(dir.as_fd(), name)?;
+                    if standing.kind != Kind::Directory {
+                        return Err(Errno::NOTDIR.into());
+                    }
+                    self.settings.check_placed(&standing, path).map(|()| false)
+                }
                 Err(error) => Err(error.into()),
             })
         });
@@ -169,13 +212,17 @@ impl TargetTree {
         let make = |dir: &Arc<OwnedFd>, name: &[u8]| {
             let changed = match rustix::fs::symlinkat(target, dir, name) {
                 Ok(()) => true,
-                Err(Errno::EXIST) => self.replace_by_symlink(dir, name, target)?,
+                Err(Errno::EXIST) => {
+                    self.settings.check_placed(&Stat::of_name(dir.as_fd(), name)?, path)?;
+                    self.replace_by_symlink(dir, name, target)?
+                }
                 Err(error) => return Err(error.into()),
             };
             let now = Stat::of_name(dir.as_fd(), name)?;
             if !matches!(now.kind, Kind::Symlink { .. }) {
                 return Err(Errno::STALE.into());
             }
+            self.settings.placed().note(&now, path);
             Ok(meta::apply_to_link(dir.as_fd(), name, &now, meta)? || changed)
         };
         let made = check_new_path(path).and_then(|()| self.within_parent(path, make));

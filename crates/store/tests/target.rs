@@ -463,6 +463,51 @@ fn a_file_never_replaces_a_directory() {
 }
 
 #[test]
+fn two_names_that_are_one_at_the_target_do_not_replace_each_other() {
+    let (dir, tree) = setup();
+    let root = dir.path().join("root");
+    let committed = |tree: &TargetTree, name: &str, words: &[u8]| {
+        let part = tree.new_part(name.as_bytes(), false).unwrap();
+        part.write_at(words, 0).unwrap();
+        part.commit(&Metadata::default(), false)
+    };
+    let refused = |result: Result<(), StoreError>| {
+        let error = result.unwrap_err();
+        assert!(
+            error.source.kind() == std::io::ErrorKind::AlreadyExists && error.to_string().contains("for one"),
+            "{error}"
+        );
+    };
+    // What a file system that takes both for one shows: the first entry under the second name.
+    let fold = |first: &str, second: &str| fs::rename(root.join(first), root.join(second)).unwrap();
+    committed(&tree, "README", b"first").unwrap();
+    fold("README", "readme");
+    refused(committed(&tree, "readme", b"second"));
+    refused(tree.check_twin(&tree.stat(b"readme").unwrap().unwrap(), b"readme"));
+    assert_eq!(fs::read(root.join("readme")).unwrap(), b"first");
+    refused(tree.new_part(b"readme", true).map(drop));
+    tree.make_dir(b"Data").unwrap();
+    fold("Data", "data");
+    refused(tree.make_dir(b"data").map(drop));
+    tree.make_symlink(b"Link", b"there", &Metadata::default()).unwrap();
+    fold("Link", "link");
+    refused(tree.make_symlink(b"link", b"elsewhere", &Metadata::default()).map(drop));
+    // The next run finds the first and keeps it; then the second is refused as before.
+    let tree = open(&root);
+    let standing = tree.stat(b"readme").unwrap().unwrap();
+    tree.keep(&standing, b"README");
+    refused(tree.check_twin(&standing, b"readme"));
+    refused(committed(&tree, "readme", b"second"));
+    assert_eq!(fs::read(root.join("readme")).unwrap(), b"first");
+    // The same name once more is no other name; what was there before the job is replaced.
+    fold("readme", "README");
+    committed(&tree, "README", b"again").unwrap();
+    fs::write(root.join("old"), b"old").unwrap();
+    committed(&tree, "old", b"new").unwrap();
+    assert_eq!(fs::read(root.join("old")).unwrap(), b"new");
+}
+
+#[test]
 fn holes_stay_holes() {
     let (_dir, tree) = setup();
     let part = tree.new_part(b"sparse", false).unwrap();

@@ -42,6 +42,11 @@ pub fn set_size(file: BorrowedFd<'_>, size: u64) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::ftruncate(file, size))?)
 }
 
+/// Its size in bytes.
+pub fn size(file: BorrowedFd<'_>) -> io::Result<u64> {
+    Ok(u64::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0))
+}
+
 /// The next range that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
 ///
 /// File systems that cannot tell report everything as data. The file position moves, which nobody here relies on.

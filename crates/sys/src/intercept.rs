@@ -36,6 +36,8 @@ pub enum Call {
     SetMode,
     /// `utimensat`
     SetTimes,
+    /// `flock`
+    Lock,
     Close,
 }
 
@@ -54,6 +56,7 @@ impl Call {
             Call::Truncate => &[libc::SYS_ftruncate],
             Call::SetMode => &[libc::SYS_fchmod],
             Call::SetTimes => &[libc::SYS_utimensat],
+            Call::Lock => &[libc::SYS_flock],
             Call::Close => &[libc::SYS_close],
         }
     }
@@ -219,6 +222,11 @@ impl Stopped {
     /// Where in the file a read or write begins.
     pub fn offset(&self) -> u64 {
         self.args[3]
+    }
+
+    /// Whether it opens a file past the page cache (`openat` with `O_DIRECT`).
+    pub fn opens_past_the_cache(&self) -> bool {
+        self.number == libc::SYS_openat && self.args[2] & libc::O_DIRECT as u64 != 0
     }
 
     /// The new name that a rename gives, in its directory; empty for other calls.

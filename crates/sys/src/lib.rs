@@ -1,5 +1,6 @@
 //! What Linux offers: one file per facility, safe functions out. The only crate with `unsafe`.
 
+pub mod account;
 pub mod affinity;
 pub mod beneath;
 pub mod clock;
@@ -9,9 +10,11 @@ pub mod file;
 #[cfg(any(test, feature = "intercept"))]
 pub mod intercept;
 pub mod mapping;
+pub mod medium;
 pub mod namespace;
 pub mod poll;
 pub mod process;
+pub mod rights;
 pub mod sendfile;
 pub mod socket;
 pub mod splice;

@@ -17,9 +17,9 @@ pub fn raise_open_file_limit() -> io::Result<Option<u64>> {
     Ok(rustix::process::getrlimit(Resource::Nofile).current)
 }
 
-/// The user that files we make belong to.
+/// The user that files which this thread makes belong to.
 pub fn effective_user() -> u32 {
-    rustix::process::geteuid().as_raw()
+    crate::rights::file_user()
 }
 
 /// True when ownership and privileged attributes can be set.

@@ -14,6 +14,7 @@ use haul_wire::lane::Hello;
 use crate::desk::Desk;
 use crate::error::{Error, Fault};
 use crate::far::{self, Grant, Ports};
+use crate::rights;
 
 /// What `haul agent` was told on its command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +36,7 @@ pub fn agent(options: &AgentOptions) -> u8 {
 }
 
 fn serve(options: &AgentOptions) -> Result<(), Error> {
+    rights::guard_process();
     // More files may then be open at once; with the old limit it still works.
     let _ = haul_sys::process::raise_open_file_limit();
     let identity = Arc::new(Identity::generate().map_err(|error| far::net_error(&error))?);

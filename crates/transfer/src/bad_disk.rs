@@ -32,18 +32,20 @@ const WRITING: [Call; 10] = [
     Call::SetTimes,
 ];
 
-const LANES: u16 = 2;
+pub(crate) const LANES: u16 = 2;
 
 /// So small that the large file comes to some checkpoints.
-const CHECKPOINT_BYTES: u64 = 1 << 20;
+pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 20;
 
 /// A disk that neither fails nor answers within this time is a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
+pub(crate) const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
 const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
-const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 const EROFS: i32 = rustix::io::Errno::ROFS.raw_os_error();
+const ENOLCK: i32 = rustix::io::Errno::NOLCK.raw_os_error();
+const ESTALE: i32 = rustix::io::Errno::STALE.raw_os_error();
 const EINTR: i32 = rustix::io::Errno::INTR.raw_os_error();
 
 /// Runs `work` on a thread whose `calls` are decided about one by one. Returns what it returned, and how many there were. `None`
@@ -84,7 +86,10 @@ pub(crate) fn under<T: Send + 'static>(
 
 /// A job that meets every operation: directories, small files, one in chunks, links.
 fn varied() -> Bench {
-    let bench = Bench::new();
+    fill(Bench::new())
+}
+
+pub(crate) fn fill(bench: Bench) -> Bench {
     bench.write("a-large", 5_000_000);
     for number in 0..6 {
         bench.write(&format!("d{}/small{number}", number % 2), number * 1000);
@@ -94,7 +99,7 @@ fn varied() -> Bench {
     bench
 }
 
-fn job_of(bench: &Bench) -> Job {
+pub(crate) fn job_of(bench: &Bench) -> Job {
     let mut job = bench.job();
     job.selection.hard_links = true;
     job
@@ -106,7 +111,7 @@ fn run(job: Job) -> impl FnOnce() -> Result<Report, Error> + Send + 'static {
 
 /// Nothing wrong under a final name; equal, when it says so.
 #[track_caller]
-fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &str) {
+pub(crate) fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &str) {
     if bench.to().exists() {
         let right = files(&bench.from());
         let wrong: Vec<PathBuf> = files(&bench.to())
@@ -123,7 +128,7 @@ fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, what: &str) {
 
 /// The same command on a good disk brings the rest and leaves nothing behind.
 #[track_caller]
-fn goes_on(bench: &Bench, job: &Job, what: &str) {
+pub(crate) fn goes_on(bench: &Bench, job: &Job, what: &str) {
     let report = run_here(job, LANES, CHECKPOINT_BYTES).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(report.failed, 0, "{what}: {:?}", report.failures);
     bench.assert_equal();
@@ -194,7 +199,7 @@ fn one_failed_operation_is_one_failed_entry_at_most() {
         }
         let report = result.as_ref().unwrap_or_else(|error| panic!("{what} ends the job: {error:?}"));
         // A directory takes along what belongs into it; a first name its second one.
-        assert!(report.failed <= 5, "{what}: {:?}", report.failures);
+        assert!(report.failed <= 6, "{what}: {:?}", report.failures);
     });
 }
 
@@ -266,6 +271,56 @@ fn a_flush_that_failed_once_is_final_for_its_file() {
 }
 
 #[test]
+fn a_file_system_without_locks_is_written_all_the_same() {
+    let bench = varied();
+    let (result, asked) = match under(&[Call::Lock], |_, _| Verdict::Fail(ENOLCK), run(job_of(&bench))) {
+        Some(done) => done,
+        None => return,
+    };
+    assert!(asked > 0, "locks are asked for");
+    assert_eq!(result.unwrap().failed, 0);
+    bench.assert_equal();
+    // An unfinished file is gone on with, too.
+    let bench = varied();
+    let decide = |_, stopped: &Stopped| match stopped.call() {
+        Call::Lock => Verdict::Fail(ENOLCK),
+        _ if is_part_of(&path_of(stopped), "a-large") && stopped.offset() >= 4 << 20 => Verdict::Fail(ENOSPC),
+        _ => Verdict::Proceed,
+    };
+    let Some((result, _)) = under(&[Call::Lock, Call::Write], decide, run(job_of(&bench))) else { return };
+    assert!(result.is_err());
+    let Some((result, _)) = under(&[Call::Lock], |_, _| Verdict::Fail(ENOLCK), run(job_of(&bench))) else { return };
+    let report = result.unwrap();
+    assert!(report.failed == 0 && report.bytes_kept > 0, "{report:?}");
+    bench.assert_equal();
+}
+
+#[test]
+fn a_handle_that_went_stale_costs_its_own_entry_at_most() {
+    let count = {
+        let bench = varied();
+        let Some((_, count)) = under(&HANDLES, |_, _| Verdict::Proceed, run(job_of(&bench))) else { return };
+        count
+    };
+    assert!(count > 20, "only {count} operations");
+    for at in 0..count {
+        let bench = varied();
+        let job = job_of(&bench);
+        let decide = |number, _: &Stopped| if number == at { Verdict::Fail(ESTALE) } else { Verdict::Proceed };
+        let (result, _) = under(&HANDLES, decide, run(job.clone())).expect("it was possible before");
+        let what = format!("operation {at} of {count}");
+        nothing_is_wrong(&bench, &result, &what);
+        if let Ok(report) = &result {
+            assert!(report.failed <= 6, "{what}: {:?}", report.failures);
+        }
+        goes_on(&bench, &job, &what);
+    }
+}
+
+/// What a network file system answers with `ESTALE` when somebody else has removed or replaced what a handle led to.
+const HANDLES: [Call; 4] = [Call::Open, Call::Rename, Call::Flush, Call::MakeDir];
+
+#[test]
 fn an_error_that_comes_only_with_the_close_is_seen() {
     let bench = varied();
     let mut job = job_of(&bench);
@@ -318,6 +373,36 @@ fn a_read_that_hangs_holds_up_its_own_file_only() {
     }
     assert_eq!(worker.join().unwrap().unwrap().failed, 0);
     bench.assert_equal();
+}
+
+#[test]
+fn of_two_names_that_are_one_at_the_target_the_first_stays_and_the_second_fails() {
+    let bench = Bench::new();
+    bench.write("README", 1000);
+    bench.write("readme", 2000);
+    let to = bench.to();
+    let mut first = None;
+    let decide = |_, stopped: &Stopped| {
+        let name = String::from_utf8(stopped.new_name()).unwrap();
+        match &first {
+            None => first = Some(name),
+            // As such a file system shows it: the first file under the second name.
+            Some(first) if *first != name && to.join(first).exists() => {
+                std::fs::rename(to.join(first), to.join(&name)).unwrap();
+            }
+            Some(_) => {}
+        }
+        Verdict::Proceed
+    };
+    let Some((result, _)) = under(&[Call::Rename], decide, run(bench.job())) else { return };
+    let report = result.unwrap();
+    let first = first.unwrap();
+    let second = if first == "README" { "readme" } else { "README" };
+    let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
+    assert_eq!((path.as_slice(), report.failed, report.files_moved), (second.as_bytes(), 1, 1));
+    assert!(why.contains("takes both for one"), "{why}");
+    let (kept, sent) = (std::fs::read(bench.to().join(second)), std::fs::read(bench.from().join(first)));
+    assert_eq!(kept.unwrap(), sent.unwrap());
 }
 
 /// What a job asks of the disk, in this order.
@@ -431,7 +516,7 @@ fn what_an_earlier_run_named_is_flushed_before_the_next_one_ends() {
 }
 
 /// Whether this is the unfinished file for a final name.
-fn is_part_of(path: &Path, name: &str) -> bool {
+pub(crate) fn is_part_of(path: &Path, name: &str) -> bool {
     use std::os::unix::ffi::OsStrExt;
     path.file_name().is_some_and(|found| found.as_bytes() == haul_store::part_name(name.as_bytes()))
 }

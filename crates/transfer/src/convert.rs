@@ -38,6 +38,7 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         inplace: selection.inplace,
         no_resume: selection.no_resume,
         flush: selection.flush,
+        verify_disk: selection.verify_disk,
         make_target: selection.make_target,
         hash_kept,
         max_delete: selection.max_delete,

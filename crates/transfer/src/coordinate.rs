@@ -182,6 +182,7 @@ pub(crate) fn here_over(
     let selection = convert::selection(&job.selection, hash_kept);
     let carriage = convert::carriage(&job.carriage, &[]);
     let receiver_job = ReceiverJob {
+        far: false,
         target: target_here(job),
         confine: None,
         asked_for: None,
@@ -190,6 +191,7 @@ pub(crate) fn here_over(
         checkpoint_bytes,
     };
     let sender_job = SenderJob {
+        far: false,
         sources: sources_here(job),
         confine: None,
         expand_globs: false,
@@ -272,14 +274,23 @@ fn session_with(
     let result = match side {
         Side::Sender => {
             let sources = sources_here(job);
-            let job = SenderJob { sources, confine: None, expand_globs: false, remembers: true, selection, carriage };
+            let job = SenderJob {
+                sources,
+                confine: None,
+                expand_globs: false,
+                remembers: true,
+                far: false,
+                selection,
+                carriage,
+            };
             sender::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
         Side::Receiver => {
             let asked_for = receiver::names_of(&source_paths(job));
             let target = target_here(job);
             let checkpoint_bytes = receiver::CHECKPOINT_BYTES;
-            let job = ReceiverJob { target, confine: None, asked_for, selection, carriage, checkpoint_bytes };
+            let job =
+                ReceiverJob { target, confine: None, asked_for, far: false, selection, carriage, checkpoint_bytes };
             receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
     };

@@ -175,6 +175,10 @@ pub struct Report {
     pub bytes_moved: u64,
     /// Bytes moved more than once: lanes that died, chunks that did not verify.
     pub bytes_again: u64,
+    /// Bytes that were read back from the target's medium; 0 unless that was asked for.
+    pub bytes_reread: u64,
+    /// Chunks that the medium did not give back as they were written, and that were written again.
+    pub chunks_repaired: u64,
     /// Bytes that did not need to move: unchanged files, chunks verified by an earlier run, holes.
     pub bytes_kept: u64,
     /// The whole job, from start to the last flush.

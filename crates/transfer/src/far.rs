@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use haul_engine::remedy::{Asked, Host};
@@ -21,6 +21,7 @@ use crate::event::Observer;
 use crate::lanes::{Dialler, LaneTerms, Redialler};
 use crate::probe;
 use crate::receiver::{self, ReceiverJob, Target};
+use crate::rights;
 use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, LaneKeeper};
 use crate::tuning;
@@ -44,6 +45,8 @@ pub struct Grant {
     pub read_only: bool,
     /// It may have data connections that are not encrypted.
     pub clear: bool,
+    /// The account as which its files are read and written; `None`: that of the daemon.
+    pub user: Option<String>,
 }
 
 /// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell.
@@ -104,7 +107,10 @@ pub(crate) fn hello(identity: &Identity, ports: Ports) -> AgentHello {
 
 /// Processors this process may use.
 pub(crate) fn cpus() -> u16 {
-    std::thread::available_parallelism().map_or(1, |count| u16::try_from(count.get()).unwrap_or(u16::MAX))
+    static COUNT: OnceLock<u16> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        std::thread::available_parallelism().map_or(1, |count| u16::try_from(count.get()).unwrap_or(u16::MAX))
+    })
 }
 
 /// This machine, for the report.
@@ -123,11 +129,13 @@ pub fn serve_control(
     visit: Option<Arc<dyn Visit>>,
 ) -> Result<(), Error> {
     let awaited = desk.await_session();
+    // First: the threads of the session inherit it.
+    let entered = rights::enter(grant);
     let events = Events::new();
     let channel = Channel::open(stream, events.sender(), PING_EVERY)
         .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;
     channel.outbox().send(Control::AgentHello(hello(identity, ports)));
-    let start = match await_start(&events) {
+    let start = match entered.and_then(|()| await_start(&events)) {
         Ok(start) => start,
         Err(error) => {
             session::abort(&channel, &error);
@@ -209,7 +217,8 @@ fn run_role(
         Role::Sender { sources } => {
             let confine = grant.root.clone();
             let sources = Sources::Paths(sources);
-            let job = SenderJob { sources, confine, expand_globs: true, remembers: false, selection, carriage };
+            let (expand_globs, remembers, far) = (true, false, true);
+            let job = SenderJob { sources, confine, expand_globs, remembers, far, selection, carriage };
             sender::run(job, events, channel, watch, keeper, aside)
         }
         Role::Receiver { .. } if grant.read_only => {
@@ -219,11 +228,15 @@ fn run_role(
             Err(error)
         }
         // A key that may only read may probe both ways, too: what it sends goes nowhere, and its time is bounded.
-        Role::Probe { time_ms } => return probe::serve(time_ms, carriage, events, channel, watch, keeper, aside),
+        Role::Probe { time_ms } => {
+            rights::stay_within(&[], false);
+            return probe::serve(time_ms, carriage, events, channel, watch, keeper, aside);
+        }
         Role::Receiver { target } => {
             let (target, confine) = (Target::Path(target), grant.root.clone());
             let checkpoint_bytes = receiver::CHECKPOINT_BYTES;
-            let job = ReceiverJob { target, confine, asked_for: None, selection, carriage, checkpoint_bytes };
+            let (asked_for, far) = (None, true);
+            let job = ReceiverJob { target, confine, asked_for, far, selection, carriage, checkpoint_bytes };
             receiver::run(job, events, channel, watch, keeper, aside)
         }
     };

@@ -107,6 +107,8 @@ pub struct Selection {
     pub no_resume: bool,
     /// Flush files and directories before they count as copied. True by default.
     pub flush: bool,
+    /// Read each chunk back from the target's medium, past the page cache, before its file counts as copied; needs `flush`.
+    pub verify_disk: bool,
     /// Whether missing parent directories of the target are made (true by default, like `mkdir -p`).
     pub make_target: bool,
 }
@@ -215,6 +217,7 @@ impl Default for Selection {
             inplace: false,
             no_resume: false,
             flush: true,
+            verify_disk: false,
             make_target: true,
         }
     }

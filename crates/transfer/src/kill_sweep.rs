@@ -104,13 +104,13 @@ fn run_side(killed_side: Killed, job: &Job, control: UnixStream, lanes: Vec<Unix
         Killed::Sender => {
             let sources = Sources::Paths(coordinate::source_paths(job));
             let (confine, expand_globs, remembers) = (None, false, false);
-            let job = SenderJob { sources, confine, expand_globs, remembers, selection, carriage };
+            let job = SenderJob { sources, confine, expand_globs, remembers, far: false, selection, carriage };
             sender::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)
         }
         Killed::Receiver | Killed::Both => {
             let target = Target::Path(job.target.path.clone());
             let (confine, asked_for, checkpoint_bytes) = (None, None, CHECKPOINT_BYTES);
-            let job = ReceiverJob { target, confine, asked_for, selection, carriage, checkpoint_bytes };
+            let job = ReceiverJob { target, confine, asked_for, far: false, selection, carriage, checkpoint_bytes };
             receiver::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)
         }
     }

@@ -15,6 +15,7 @@
 //!   own_files    where keys and what is remembered are kept, and how
 //!   watch        what happens -> events, report
 //!   far          the far side of a session           agent      the far side over standard input and output
+//!   rights       what a far side gives up before it works for a peer
 //! ```
 
 #![forbid(unsafe_code)]
@@ -22,6 +23,8 @@
 mod agent;
 #[cfg(test)]
 mod bad_disk;
+#[cfg(test)]
+mod bad_medium;
 pub mod bench;
 mod channel;
 #[cfg(test)]
@@ -49,6 +52,7 @@ mod receiver;
 pub mod record;
 mod relay;
 mod remote;
+mod rights;
 #[cfg(test)]
 mod scenarios;
 mod sender;
@@ -72,8 +76,10 @@ pub use far::{Desk, Grant, Ports, Visit, serve_control, turn_away, turn_away_ver
 pub use haul_engine::attribute::{Cause, Limit, Shares};
 pub use haul_engine::plan::NEAR_RTT_US;
 pub use haul_engine::remedy::{Buffer, End, Host, Remedy};
-pub use haul_sys::process::{is_root, raise_open_file_limit};
+pub use haul_sys::account::named as account_named;
+pub use haul_sys::process::{effective_user, is_root, raise_open_file_limit};
 pub use haul_wire::PROTOCOL_VERSION;
 pub use haul_wire::summary::{HostLimits, PathSummary};
 pub use job::{Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions};
 pub use own_files::state_directory;
+pub use rights::{guard_process, hide_memory};

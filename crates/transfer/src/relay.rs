@@ -241,7 +241,10 @@ impl Relay<'_> {
                 return Err(convert::error_of(abort.clone()).at(place));
             }
             (From::Sender, Control::Begin { .. } | Control::LaneLost { .. } | Control::WantLanes { .. })
-            | (From::Receiver, Control::Answers(_) | Control::Again { .. } | Control::LaneLost { .. }) => {}
+            | (
+                From::Receiver,
+                Control::Answers(_) | Control::Again { .. } | Control::Repair { .. } | Control::LaneLost { .. },
+            ) => {}
             (_, other) => return Err(session::unexpected(other)),
         }
         let to = match from {

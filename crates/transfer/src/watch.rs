@@ -269,6 +269,8 @@ impl Watch {
             bytes_found: totals.bytes_found,
             bytes_moved: totals.bytes_moved,
             bytes_again: receiver.arrived_bytes.saturating_sub(totals.bytes_moved),
+            bytes_reread: receiver.reread_bytes,
+            chunks_repaired: receiver.repaired_chunks,
             bytes_kept: totals.bytes_kept,
             elapsed: Duration::from_micros(phases.elapsed_us),
             connected: since_start(phases.connected_us),
@@ -375,7 +377,7 @@ fn tally_error(fault: TallyFault) -> Error {
 
 /// The names of choices are ours; a peer's other words are not passed on.
 fn chosen(what: &str) -> &'static str {
-    ["lanes", "cipher", "congestion control", "lane path", "chunk size", "route"]
+    ["lanes", "cipher", "congestion control", "lane path", "chunk size", "route", "verification", "rights"]
         .into_iter()
         .find(|known| *known == what)
         .unwrap_or("other")

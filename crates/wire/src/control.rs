@@ -11,6 +11,7 @@
 //!       ---- Items ... ----------->         the manifest streams
 //!       <--- Answers, Outcomes ----         what is wanted; what became of each item
 //!       <--- Receipts -------------         chunks that verified (their data came over the lanes)
+//!       <--- Again, Repair --------         chunks that did not, on their way or on the medium
 //!       ---- Withdraw ------------>         a wanted file changed or cannot be read
 //!       ---- EndOfManifest ------->
 //!       <--- Summary --------------         everything resolved and flushed
@@ -109,6 +110,13 @@ pub enum Control {
     Abort(Abort),
     /// Either way: I am alive.
     Ping,
+    /// Receiver to sender: the medium does not give back what was written of this chunk; send it again, though it has its receipt.
+    Repair {
+        /// Manifest index.
+        index: u64,
+        /// Chunk number.
+        chunk: u32,
+    },
 }
 
 /// What an agent says first.
@@ -210,6 +218,8 @@ pub struct Selection {
     pub inplace: bool,
     pub no_resume: bool,
     pub flush: bool,
+    /// What was written is read back from the medium before it counts.
+    pub verify_disk: bool,
     pub make_target: bool,
     /// Ask for the hash of files that are kept, too: a manifest is wanted.
     pub hash_kept: bool,
@@ -437,6 +447,10 @@ pub struct ReceiverSummary {
     pub time: LaneTime,
     /// Payload bytes that arrived, also those that did not verify.
     pub arrived_bytes: u64,
+    /// Bytes that were read back from the medium, repetitions counted.
+    pub reread_bytes: u64,
+    /// Chunks that the medium did not give back as they were written, and that were written again.
+    pub repaired_chunks: u64,
 }
 
 /// The sender's last word.
@@ -575,6 +589,7 @@ impl Control {
             | Control::LaneLost { .. }
             | Control::Summary(_)
             | Control::ProbeArrived(_)
+            | Control::Repair { .. }
             | Control::Ping => Ok(()),
         }
     }

@@ -21,6 +21,7 @@ use crate::{endpoint, failure, job, signals};
 
 /// Measures, and says what was found.
 pub fn run(typed: &Probe) -> ExitCode {
+    haul_transfer::hide_memory();
     let person = Person {
         interrupted: signals::watch(),
         // Standard error of a program's call is for warnings.

@@ -20,7 +20,7 @@ fn far_side_asked(carriage: wire::Carriage) -> Peer {
     let (lane, _) = Stream::plain_pair().unwrap();
     let end = std::thread::spawn(move || {
         let identity = Arc::new(Identity::generate().unwrap());
-        let grant = Grant { root: Some(dir.path().to_owned()), read_only: false, clear: false };
+        let grant = Grant { root: Some(dir.path().to_owned()), read_only: false, ..Grant::default() };
         far::serve_control(theirs, &identity, &Arc::new(Desk::default()), Ports::default(), &grant, None)
     });
     let (input, control) = ours.split();

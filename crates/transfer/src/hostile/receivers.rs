@@ -36,6 +36,10 @@ impl Source {
     }
 
     fn of(carriage: wire::Carriage) -> Self {
+        Self::asked(carriage, wire::Selection::default())
+    }
+
+    fn asked(carriage: wire::Carriage, selection: wire::Selection) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let size = usize::try_from(MIN_CHUNK_BYTES).unwrap() * CHUNKS as usize;
         std::fs::write(dir.path().join("large"), vec![5; size]).unwrap();
@@ -43,11 +47,12 @@ impl Source {
         let mut path = dir.path().to_owned().into_os_string().into_encoded_bytes();
         path.push(b'/');
         let job = SenderJob {
+            far: false,
             remembers: false,
             sources: sender::Sources::Paths(vec![path]),
             confine: None,
             expand_globs: false,
-            selection: wire::Selection::default(),
+            selection,
             carriage,
         };
         let peer = Peer::facing(move |events, channel, watch| {
@@ -98,6 +103,35 @@ fn chunks_that_do_not_exist_are_not_sent() {
         source.answers(LARGE, Wanted::Chunks(ranges));
         source.peer.broke_the_protocol("chunks that do not exist");
     }
+}
+
+#[test]
+fn what_a_medium_lost_is_sent_again_where_that_was_asked_for_and_not_without_end() {
+    let repair = |index, chunk| Control::Repair { index, chunk };
+    let verifying = || {
+        let selection = wire::Selection { verify_disk: true, ..wire::Selection::default() };
+        Source::asked(carriage(20_000), selection)
+    };
+    let mut source = Source::open();
+    source.peer.says(&repair(LARGE, 0));
+    source.peer.broke_the_protocol("not asked to");
+    for (index, chunk, why) in [
+        (99, 0, "not open"),
+        (LARGE, CHUNKS, "do not exist"),
+        (LARGE, u32::MAX, "do not exist"),
+        (SMALL, 1, "do not exist"),
+    ] {
+        let mut source = verifying();
+        source.peer.says(&repair(index, chunk));
+        source.peer.broke_the_protocol(why);
+    }
+    let mut source = verifying();
+    source.settles(SMALL, OutcomeKind::Kept { blake3: None });
+    source.peer.says(&repair(SMALL, 0));
+    source.peer.broke_the_protocol("not open");
+    let mut source = verifying();
+    (0..=CHUNKS * 3).for_each(|_| source.peer.says(&repair(LARGE, 1)));
+    source.peer.broke_the_protocol("without end");
 }
 
 #[test]

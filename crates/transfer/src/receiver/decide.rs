@@ -193,7 +193,8 @@ impl Decider {
         is_retry: bool,
     ) {
         let shared = &self.shared;
-        let stat = match self.stat(&path, fresh) {
+        let twin = |stat: &Option<Stat>| stat.as_ref().map_or(Ok(()), |stat| shared.tree().check_twin(stat, &path));
+        let stat = match self.stat(&path, fresh).and_then(|stat| twin(&stat).map(|()| stat)) {
             Ok(stat) => stat,
             Err(error) => return shared.fail_item(index, &error),
         };
@@ -206,6 +207,9 @@ impl Decider {
                 (Existing::File(standing), true) => compare::same_data(&item.attributes, standing, &shared.rules),
                 _ => FileDecision::Send,
             };
+        }
+        if let (FileDecision::Keep | FileDecision::Touch, Some(stat)) = (&decision, &stat) {
+            shared.tree().keep(stat, &path);
         }
         match decision {
             FileDecision::Send | FileDecision::CompareContents => self.want(index, item, path, identity, is_retry),
@@ -284,9 +288,16 @@ impl Decider {
         }
         let incoming = Arc::new(incoming);
         shared.expect(Arc::clone(&incoming));
+        let resumed = incoming.resumed().filter(|_| shared.verifies_disk());
         match wanted {
-            Wanted::Chunks(ranges) if ranges.is_empty() => shared.queue(Task::Publish(incoming)),
+            Wanted::Chunks(ranges) if ranges.is_empty() && resumed.is_none() => {
+                shared.queue(Task::Publish(Arc::clone(&incoming)));
+            }
+            Wanted::Chunks(ranges) if ranges.is_empty() => {}
             wanted => shared.outbox.answer(Answer { index, wanted }),
+        }
+        if let Some(flushed) = resumed {
+            shared.queue_rereads(&incoming, flushed);
         }
     }
 

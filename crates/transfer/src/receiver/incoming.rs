@@ -1,5 +1,6 @@
 //! A file whose data is on its way.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -8,7 +9,7 @@ pub(super) use haul_engine::arriving::Progressed;
 use haul_engine::arriving::{Arriving, Resumed, Step};
 use haul_engine::integrity::{Hash, Verified};
 use haul_engine::plan::ChunkLayout;
-use haul_engine::schedule::MAX_TRIES;
+use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES};
 use haul_store::{Metadata, Part, StoreError, TargetTree};
 use haul_wire::control::{ChunkRange, OutcomeKind};
 use haul_wire::manifest::{Identity, Item, ItemKind};
@@ -48,6 +49,8 @@ struct Whole {
     part: Option<Arc<Part>>,
     arrived: bool,
     stale: bool,
+    /// How often the medium did not give it back.
+    lost: u8,
 }
 
 struct Large {
@@ -55,6 +58,8 @@ struct Large {
     file: Arriving,
     /// Holes have to be punched: the part held other data before.
     stale: bool,
+    /// Chunks that the medium did not give back, and how often; at most [`MAX_REPAIRS`] times in all.
+    lost: BTreeMap<u32, u8>,
 }
 
 /// How a file that is kept counts once its hash is known.
@@ -79,6 +84,23 @@ impl KeptAs {
     }
 }
 
+/// What a checkpoint has flushed.
+pub(super) struct Flushed {
+    pub(super) part: Arc<Part>,
+    pub(super) chunks: Vec<(u32, Hash)>,
+}
+
+/// What becomes of a chunk that the medium does not give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// It has to come again.
+    Again,
+    /// It was lost so often that the file is given up.
+    TooOften,
+    /// It is awaited anyway, or nothing of the file is of use any more.
+    Void,
+}
+
 impl Incoming {
     pub(super) fn new(
         index: u64,
@@ -89,7 +111,7 @@ impl Incoming {
         is_retry: bool,
     ) -> Self {
         let layout = ChunkLayout::of(identity.size);
-        let file = || Mutex::new(Large { part: None, file: Arriving::new(identity, 0), stale: inplace });
+        let file = || Mutex::new(Large::new(Arriving::new(identity, 0), None, inplace));
         let large = (!layout.is_whole()).then(file);
         Self {
             index,
@@ -135,7 +157,7 @@ impl Incoming {
         if part.journal_keep(keep_bytes).is_err() {
             return false;
         }
-        self.large = Some(Mutex::new(Large { part: Some(Arc::new(part)), file, stale: true }));
+        self.large = Some(Mutex::new(Large::new(file, Some(Arc::new(part)), true)));
         true
     }
 
@@ -249,15 +271,15 @@ impl Incoming {
         self.large().map_or(0, |large| session::lock(large).file.fresh_bytes())
     }
 
-    /// Makes what is verified safe, as far as it is not.
-    pub(super) fn checkpoint(&self, exposure: &Exposure) -> Result<(), StoreError> {
-        let Some(large) = self.large() else { return Ok(()) };
+    /// Makes what is verified safe, as far as it is not. Returns what was flushed.
+    pub(super) fn checkpoint(&self, exposure: &Exposure) -> Result<Option<Flushed>, StoreError> {
+        let Some(large) = self.large() else { return Ok(None) };
         let (part, mut checkpoint) = {
             let mut large = session::lock(large);
-            let Some(part) = large.part.clone() else { return Ok(()) };
+            let Some(part) = large.part.clone() else { return Ok(None) };
             let now_us = now_us(self.opened);
             let begun = exposure.change(|at_risk| large.file.begin_checkpoint(part.id(), now_us, at_risk));
-            let Some(checkpoint) = begun else { return Ok(()) };
+            let Some(checkpoint) = begun else { return Ok(None) };
             (part, checkpoint)
         };
         let result = loop {
@@ -274,11 +296,92 @@ impl Incoming {
             }
         };
         exposure.change(|at_risk| at_risk.end(checkpoint.bytes()));
-        result
+        result.map(|()| Some(Flushed { part, chunks: checkpoint.chunks().to_vec() }))
     }
 
-    /// Gives the complete file its final name. Returns its BLAKE3; `None` when the file failed since it became complete, by a
-    /// checkpoint for example.
+    /// [`Incoming::checkpoint`] for a file that is read back before it gets its name. One that is complete before its first checkpoint has
+    /// no journal, like any other that takes so little time; if the session ends before its name, it gets one then.
+    ///
+    /// Once flushed, a complete file holds nobody up: a chunk that the medium lost must find room when it comes again.
+    pub(super) fn checkpoint_to_read_back(&self, exposure: &Exposure) -> Result<Option<Flushed>, StoreError> {
+        let Some(large) = self.large() else { return Ok(None) };
+        let short = {
+            let large = session::lock(large);
+            large.part.clone().filter(|_| large.file.is_short()).map(|part| (part, large.file.to_be_found()))
+        };
+        let flushed = match short {
+            Some((part, chunks)) => {
+                part.flush()?;
+                (!chunks.is_empty()).then_some(Flushed { part, chunks })
+            }
+            None => self.checkpoint(exposure)?,
+        };
+        let mut large = session::lock(large);
+        exposure.change(|at_risk| large.file.last_flushed(at_risk));
+        Ok(flushed)
+    }
+
+    /// What an earlier run has left, to be read back like what this one brings.
+    pub(super) fn resumed(&self) -> Option<Flushed> {
+        let large = session::lock(self.large()?);
+        let part = large.part.clone()?;
+        let chunks = large.file.to_be_found();
+        (!chunks.is_empty()).then_some(Flushed { part, chunks })
+    }
+
+    /// Enters the proof that the medium gives a chunk back. True when all of the file is there now.
+    pub(super) fn found_on_medium(&self, verified: Verified) -> bool {
+        session::lock(self.large().expect("only large files come in chunks")).file.found_on_medium(verified)
+    }
+
+    /// The medium does not give a chunk back: it is missing again, and the journal no longer claims it. Only for the thread that
+    /// makes the checkpoints.
+    pub(super) fn lose(&self, chunk: u32) -> Result<Lost, StoreError> {
+        let large = self.large().expect("only large files come in chunks");
+        let (part, journal, again) = {
+            let mut large = session::lock(large);
+            let Some(part) = large.part.clone() else { return Ok(Lost::Void) };
+            if !large.file.lose(chunk) {
+                return Ok(Lost::Void);
+            }
+            large.stale = true;
+            let times = large.lost.entry(chunk).or_default();
+            *times = times.saturating_add(1);
+            let once_too_often = *times >= MAX_TRIES;
+            let all: u32 = large.lost.values().map(|times| u32::from(*times)).sum();
+            (part, large.file.journal_anew(), !once_too_often && all <= MAX_REPAIRS)
+        };
+        if let Some((header, records)) = journal {
+            part.journal_start(&header)?;
+            part.journal_append(&records)?;
+        }
+        Ok(if again { Lost::Again } else { Lost::TooOften })
+    }
+
+    /// The medium does not give a whole file back.
+    pub(super) fn lose_whole(&self) -> Lost {
+        let mut whole = session::lock(&self.whole);
+        if !whole.arrived || whole.part.is_none() {
+            return Lost::Void;
+        }
+        whole.lost = whole.lost.saturating_add(1);
+        if whole.lost >= MAX_TRIES {
+            return Lost::TooOften;
+        }
+        (whole.arrived, whole.stale) = (false, true);
+        Lost::Again
+    }
+
+    /// Whether a chunk had its receipt before the medium lost it.
+    pub(super) fn was_lost(&self, chunk: u32) -> bool {
+        match self.large() {
+            Some(large) => session::lock(large).lost.contains_key(&chunk),
+            None => session::lock(&self.whole).lost > 0,
+        }
+    }
+
+    /// Gives the complete file its final name. Returns its BLAKE3; `None` when the file failed or lost a chunk since it became complete,
+    /// by a checkpoint for example.
     pub(super) fn publish(
         &self,
         metadata: &Metadata,
@@ -329,6 +432,12 @@ impl Incoming {
 
     fn large(&self) -> Option<&Mutex<Large>> {
         self.large.as_ref()
+    }
+}
+
+impl Large {
+    fn new(file: Arriving, part: Option<Arc<Part>>, stale: bool) -> Self {
+        Self { part, file, stale, lost: BTreeMap::new() }
     }
 }
 

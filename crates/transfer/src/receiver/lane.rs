@@ -10,6 +10,7 @@ use std::sync::Arc;
 use haul_engine::integrity::{self, Hash, LaneTags, Tag, UnitHasher, Verified};
 use haul_net::Stream;
 use haul_store::{Part, StoreError};
+use haul_sys::direct::AlignedBuffer;
 use haul_wire::control::{Control, OutcomeKind, Receipt};
 use haul_wire::lane::{
     BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES, UnitHeader,
@@ -23,6 +24,7 @@ use crate::zeros::ZEROS;
 use super::claim::Claimed;
 use super::incoming::{Incoming, Progressed};
 use super::input::Input;
+use super::reread::{self, READ_BYTES};
 use super::settle;
 use super::state::{Shared, Task};
 
@@ -34,6 +36,7 @@ pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
         shared,
         pending: Vec::new(),
         decompressor: None,
+        reread_buffer: None,
         watch: Stopwatch::start(),
     };
     let result = lane.run();
@@ -53,6 +56,8 @@ struct Lane<'a> {
     shared: &'a Arc<Shared>,
     pending: Vec<(Arc<Incoming>, Arc<Part>, Hash)>,
     decompressor: Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
+    /// Made when something is read back for the first time.
+    reread_buffer: Option<AlignedBuffer>,
     watch: Stopwatch,
 }
 
@@ -270,7 +275,9 @@ impl Lane<'_> {
     /// Enters what was written and is verified, and tells of it.
     fn deliver(&mut self, arrival: Arrival, verified: Verified) {
         let chunk = verified.chunk();
-        let receipt = Receipt { index: arrival.header.index, chunk, data_bytes: arrival.data_bytes };
+        // Bytes that the medium had lost were counted when they came first.
+        let data_bytes = if arrival.incoming.was_lost(chunk) { 0 } else { arrival.data_bytes };
+        let receipt = Receipt { index: arrival.header.index, chunk, data_bytes };
         match arrival.sink {
             Sink::Nowhere => {}
             Sink::Null => {
@@ -292,6 +299,10 @@ impl Lane<'_> {
                 match arrival.claim.while_held(record).unwrap_or(Progressed::Void) {
                     Progressed::Waiting | Progressed::Void => {}
                     Progressed::Checkpoint => self.shared.queue(Task::Checkpoint(incoming)),
+                    // What is not read back yet comes before the name.
+                    Progressed::Complete if self.shared.verifies_disk() => {
+                        self.shared.queue(Task::Checkpoint(incoming));
+                    }
                     Progressed::Complete => self.shared.queue(Task::Publish(incoming)),
                 }
                 if exposure.becomes_due() {
@@ -338,11 +349,17 @@ impl Lane<'_> {
             }
         }
         let shared = self.shared;
+        if shared.verifies_disk() {
+            self.read_back_pending();
+        }
         let mut outcomes = Vec::with_capacity(self.pending.len());
         for (incoming, part, blake3) in self.pending.drain(..) {
             let metadata = shared.metadata(&incoming.item);
-            let commit = || shared.storage.during(|| part.commit(&metadata, flush));
-            let published = settle::keeping_directory_times(shared, &incoming, commit);
+            let commit = || match shared.verifies_disk() {
+                true => part.give_name(),
+                false => part.commit(&metadata, flush),
+            };
+            let published = settle::keeping_directory_times(shared, &incoming, || shared.storage.during(commit));
             match published {
                 Ok(()) => {
                     shared.name_changed(&incoming.path);
@@ -353,6 +370,29 @@ impl Lane<'_> {
         }
         shared.settle_all(outcomes.into_iter());
         self.watch.lap(Waiting::Storage);
+    }
+
+    /// Flushes whole files and reads them back from the medium. Those that are as they were sent stay; the others come again, or have failed.
+    fn read_back_pending(&mut self) {
+        let shared = self.shared;
+        let buffer = self.reread_buffer.get_or_insert_with(|| AlignedBuffer::new(READ_BYTES));
+        // All are flushed before the first is read: their flushes share the journal commits of the file system.
+        let prepared = |(incoming, part, _): &(Arc<Incoming>, Arc<Part>, Hash)| {
+            part.prepare(&shared.metadata(&incoming.item), true)
+                .inspect_err(|error| shared.fail(incoming, error))
+                .is_ok()
+        };
+        self.pending.retain(prepared);
+        self.pending.retain(|(incoming, part, blake3)| {
+            let found = part.medium().map_err(io::Error::other);
+            let found =
+                found.and_then(|mut medium| reread::read_back(shared, &mut medium, &incoming.layout, 0, buffer));
+            let is_there = found.is_ok_and(|found| found == *blake3);
+            if !is_there {
+                shared.lost(incoming, 0, incoming.lose_whole());
+            }
+            is_there
+        });
     }
 
     /// Reads past a unit that is not awaited any more.

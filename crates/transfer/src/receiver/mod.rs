@@ -5,6 +5,7 @@
 //!   lane threads    data -> temporary file, hash -> verified -> receipt; small files: final name
 //!   settle thread   checkpoints and final names of large files; what has to wait for its turn in the manifest:
 //!                   hard links, times of directories, deletions, parts that nobody will go on with
+//!   reread threads  what the checkpoints flushed is read back from the medium (`--verify disk`)
 //! ```
 
 mod claim;
@@ -13,6 +14,7 @@ mod exposure;
 mod incoming;
 mod input;
 mod lane;
+mod reread;
 mod settle;
 mod state;
 mod storage;
@@ -32,6 +34,7 @@ use crate::error::{Error, Fault};
 use crate::session::{self, Clock, LaneKeeper, Lanes, Progress, TICK};
 use crate::watch::Watch;
 use decide::Decider;
+use reread::Rereaders;
 use settle::Settler;
 use state::Shared;
 
@@ -58,6 +61,8 @@ pub(crate) struct ReceiverJob {
     pub(crate) confine: Option<PathBuf>,
     /// The first names that were asked for; a sender that brings others is refused. `None`: any.
     pub(crate) asked_for: Option<Vec<Vec<u8>>>,
+    /// It runs for a peer, and gives up what lies outside of its tree.
+    pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
     /// See [`CHECKPOINT_BYTES`].
@@ -105,8 +110,17 @@ fn run_session(
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let single_file = await_begin(&events, channel, watch, &mut clock, aside)?;
     let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
-    let settler = Settler::start(Arc::clone(&shared))
-        .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    // Before the threads that work on files.
+    if let Some(notice) = shared.give_up_rights() {
+        shared.notice(notice);
+    }
+    let no_thread = |error: std::io::Error| {
+        // Those that were started end.
+        shared.finish();
+        Error::new(Fault::FileIo, "cannot start a thread").because(error)
+    };
+    let settler = Settler::start(Arc::clone(&shared)).map_err(no_thread)?;
+    let rereaders = Rereaders::start(&shared).map_err(no_thread)?;
     let progress = Progress::new(shared.job.carriage.rate_bytes_per_s, Instant::now());
     let mut session = Session {
         decider: Decider::new(Arc::clone(&shared)),
@@ -129,6 +143,7 @@ fn run_session(
     session.lanes.join();
     session.shared.finish();
     settler.join(session.storage_is_lost);
+    rereaders.join(session.storage_is_lost);
     let summary = session.shared.summary();
     sender.map(|sender| (sender, summary))
 }

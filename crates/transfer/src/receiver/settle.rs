@@ -40,6 +40,10 @@ fn run(shared: &Shared) {
             Task::Checkpoint(incoming) => checkpoint(shared, &incoming),
             Task::Relieve => relieve(shared),
             Task::Publish(incoming) => publish(shared, &incoming),
+            Task::Lost(incoming, chunk) => match shared.storage.during(|| incoming.lose(chunk)) {
+                Ok(lost) => shared.lost(&incoming, chunk, lost),
+                Err(error) => shared.fail(&incoming, &error),
+            },
             Task::InOrder(index, InOrder::HardLink(item, path)) => hard_link(shared, index, &item, &path),
             Task::InOrder(index, InOrder::DirectoryEnd(end)) => {
                 directory_end(shared, &end);
@@ -53,9 +57,16 @@ fn run(shared: &Shared) {
     }
 }
 
-fn checkpoint(shared: &Shared, incoming: &Incoming) {
-    if let Err(error) = shared.storage.during(|| incoming.checkpoint(&shared.exposure)) {
-        shared.fail(incoming, &error);
+fn checkpoint(shared: &Shared, incoming: &Arc<Incoming>) {
+    let reads_back = shared.verifies_disk();
+    let made = shared.storage.during(|| match reads_back {
+        true => incoming.checkpoint_to_read_back(&shared.exposure),
+        false => incoming.checkpoint(&shared.exposure),
+    });
+    match made {
+        Ok(Some(flushed)) if reads_back => shared.queue_rereads(incoming, flushed),
+        Ok(_) => {}
+        Err(error) => shared.fail(incoming, &error),
     }
     // Who waits for it sees that it goes on.
     shared.count_done();

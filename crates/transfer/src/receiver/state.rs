@@ -1,27 +1,31 @@
 //! What the threads of a receiver share: the open items, the work for the settle thread, what to flush.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_engine::compare::Rules;
+use haul_engine::integrity::Hash;
 use haul_engine::receiving::Receiving;
 use haul_engine::window::Overflow;
-use haul_store::{Filter, Metadata, StoreError, TargetTree, printable};
+use haul_store::{Filter, Metadata, Part, StoreError, TargetTree, printable};
+use haul_sys::medium::Way;
+use haul_sys::rights::Access;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
 use haul_wire::manifest::Item;
 
 use crate::channel::{Outbox, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
+use crate::rights;
 use crate::session::{self, Failure};
 use crate::stopwatch;
 use crate::watch::Watch;
 
 use super::ReceiverJob;
 use super::exposure::Exposure;
-use super::incoming::Incoming;
+use super::incoming::{Flushed, Incoming, Lost};
 use super::storage::Storage;
 
 /// What is done only when everything before it is settled.
@@ -49,12 +53,24 @@ pub(super) enum Task {
     /// Too much is at risk: checkpoints of the files with the most.
     Relieve,
     Publish(Arc<Incoming>),
+    /// The medium does not give this chunk back.
+    Lost(Arc<Incoming>, u32),
     InOrder(u64, InOrder),
+}
+
+/// Work for the threads that read back: a chunk that was flushed, with the hash that it has to have.
+pub(super) struct Reread {
+    pub(super) incoming: Arc<Incoming>,
+    pub(super) part: Arc<Part>,
+    pub(super) chunk: u32,
+    pub(super) hash: Hash,
 }
 
 struct State {
     items: Receiving<Arc<Incoming>, InOrder>,
     tasks: VecDeque<Task>,
+    /// Bounded like the ledgers of the files that are open: hardly ever has a chunk two places in it.
+    rereads: VecDeque<Reread>,
     /// Directories in which a name changed since they were last flushed.
     dirty: HashSet<Vec<u8>>,
     finished: bool,
@@ -74,6 +90,7 @@ pub(super) struct Shared {
     events: SyncSender<SessionEvent>,
     state: Mutex<State>,
     work: Condvar,
+    reread_work: Condvar,
     time: Mutex<LaneTime>,
     arrived_bytes: AtomicU64,
     /// Entries that `--delete` has taken so far.
@@ -82,6 +99,17 @@ pub(super) struct Shared {
     done: AtomicU64,
     pub(super) exposure: Exposure,
     pub(super) storage: Storage,
+    reread_bytes: AtomicU64,
+    repaired_chunks: AtomicU64,
+    /// What was said of how the medium is read.
+    said: Said,
+}
+
+/// What is said once for a job.
+#[derive(Default)]
+struct Said {
+    way: AtomicBool,
+    cached: AtomicBool,
 }
 
 impl Shared {
@@ -97,8 +125,13 @@ impl Shared {
         let rules: Vec<(bool, Vec<u8>)> = job.selection.rules.iter().map(|r| (r.include, r.pattern.clone())).collect();
         let filter = Filter::new(&rules)
             .map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))?;
-        let state =
-            State { items: Receiving::default(), tasks: VecDeque::new(), dirty: HashSet::new(), finished: false };
+        let state = State {
+            items: Receiving::default(),
+            tasks: VecDeque::new(),
+            rereads: VecDeque::new(),
+            dirty: HashSet::new(),
+            finished: false,
+        };
         Ok(Self {
             rules: convert::rules(&job.selection, privileged),
             tree,
@@ -114,11 +147,22 @@ impl Shared {
             events,
             state: Mutex::new(state),
             work: Condvar::new(),
+            reread_work: Condvar::new(),
             time: Mutex::default(),
             arrived_bytes: AtomicU64::new(0),
             deletions: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            reread_bytes: AtomicU64::new(0),
+            repaired_chunks: AtomicU64::new(0),
+            said: Said::default(),
         })
+    }
+
+    /// Keeps a far side within its tree. What to tell of it.
+    pub(super) fn give_up_rights(&self) -> Option<Notice> {
+        let root = self.tree.as_ref().and_then(TargetTree::root_directory);
+        let trees: Vec<_> = root.into_iter().map(|root| (root, Access::Write)).collect();
+        self.job.far.then(|| rights::stay_within(&trees, self.job.selection.xattrs))
     }
 
     /// Whether what arrives is verified and let go.
@@ -241,6 +285,71 @@ impl Shared {
         if state.finished { None } else { state.tasks.pop_front() }
     }
 
+    /// Whether what was written is read back from the medium before it counts.
+    pub(super) fn verifies_disk(&self) -> bool {
+        self.job.selection.verify_disk && self.tree.is_some()
+    }
+
+    /// Work for the threads that read back.
+    pub(super) fn queue_rereads(&self, incoming: &Arc<Incoming>, flushed: Flushed) {
+        let Flushed { part, chunks } = flushed;
+        let reread = |(chunk, hash)| Reread { incoming: Arc::clone(incoming), part: Arc::clone(&part), chunk, hash };
+        self.lock().rereads.extend(chunks.into_iter().map(reread));
+        self.reread_work.notify_all();
+    }
+
+    /// The next chunk to be read back; `None` when the session is over.
+    pub(super) fn next_reread(&self) -> Option<Reread> {
+        let state = self.lock();
+        let mut state = self
+            .reread_work
+            .wait_while(state, |state| state.rereads.is_empty() && !state.finished)
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.finished { None } else { state.rereads.pop_front() }
+    }
+
+    /// Bytes were read back. The first time it is said how, and once what could not be read from a medium.
+    pub(super) fn add_reread(&self, way: Way, bytes: u64, cached_bytes: u64) {
+        self.reread_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if !self.said.way.swap(true, Ordering::Relaxed) {
+            let (choice, reason) = match way {
+                Way::Direct => ("direct reads", "past the page cache"),
+                Way::Dropped => ("reads after the page cache was emptied", "the file system has no direct reads"),
+                Way::Memory => ("reads from memory", "the target has no medium"),
+            };
+            let (what, choice, reason) = ("verification".to_owned(), choice.to_owned(), reason.to_owned());
+            self.notice(Notice::Chose { what, choice, reason });
+            if way == Way::Memory {
+                let text =
+                    "--verify disk: the target lies in memory (tmpfs), where there is no medium to read back from";
+                self.notice(Notice::Warning { text: text.to_owned() });
+            }
+        }
+        if cached_bytes > 0 && !self.said.cached.swap(true, Ordering::Relaxed) {
+            let text = "--verify disk: the file system of the target has no direct reads and keeps what was written in its cache: \
+                        some of it was compared there, and not on the medium";
+            self.notice(Notice::Warning { text: text.to_owned() });
+        }
+    }
+
+    /// The medium has lost a chunk, or a whole file: the sender sends it again, or the file is given up.
+    pub(super) fn lost(&self, incoming: &Incoming, chunk: u32, lost: Lost) {
+        match lost {
+            Lost::Void => {}
+            Lost::Again => {
+                self.repaired_chunks.fetch_add(1, Ordering::Relaxed);
+                self.outbox.send(Control::Repair { index: incoming.index, chunk });
+            }
+            Lost::TooOften => {
+                let path = shown(&incoming.path);
+                self.give_up(
+                    incoming,
+                    format!("the medium does not give back what was written of {path}, however often"),
+                );
+            }
+        }
+    }
+
     /// Large files that are not complete: their progress is worth a last checkpoint.
     pub(super) fn unfinished(&self) -> Vec<Arc<Incoming>> {
         self.lock().items.all_data().cloned().collect()
@@ -294,8 +403,12 @@ impl Shared {
 
     /// Data of this file does not verify, again and again.
     pub(super) fn unverified(&self, incoming: &Incoming) {
-        incoming.abandon(true, &self.exposure);
         let why = format!("the data of {} does not verify, however often it is sent", shown(&incoming.path));
+        self.give_up(incoming, why);
+    }
+
+    fn give_up(&self, incoming: &Incoming, why: String) {
+        incoming.abandon(true, &self.exposure);
         self.settle(incoming.index, OutcomeKind::Failed { why: convert::bounded(why), kind: FailureKind::Unverified });
     }
 
@@ -352,6 +465,7 @@ impl Shared {
     pub(super) fn finish(&self) {
         self.lock().finished = true;
         self.work.notify_all();
+        self.reread_work.notify_all();
     }
 
     pub(super) fn add_time(&self, lane: &LaneTime) {
@@ -367,14 +481,21 @@ impl Shared {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Payload that arrived, and what was finished with it.
+    /// Payload that arrived or was read back, and what was finished with it.
     pub(super) fn moved(&self) -> (u64, u64) {
-        (self.arrived_bytes.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed))
+        let arrived = self.arrived_bytes.load(Ordering::Relaxed);
+        (arrived + self.reread_bytes.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed))
     }
 
     pub(super) fn summary(&self) -> ReceiverSummary {
         let time = *session::lock(&self.time);
-        ReceiverSummary { time, arrived_bytes: self.arrived_bytes.load(Ordering::Relaxed) }
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ReceiverSummary {
+            time,
+            arrived_bytes: count(&self.arrived_bytes),
+            reread_bytes: count(&self.reread_bytes),
+            repaired_chunks: count(&self.repaired_chunks),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -416,7 +537,15 @@ mod tests {
         let (tree, _) = TargetTree::open(&target, &haul_store::TargetOptions::default()).unwrap();
         let (selection, carriage) = (Selection::default(), Carriage::default());
         let target = Target::Path(target);
-        let job = ReceiverJob { target, confine: None, asked_for: None, selection, carriage, checkpoint_bytes: 1 };
+        let job = ReceiverJob {
+            target,
+            confine: None,
+            asked_for: None,
+            far: false,
+            selection,
+            carriage,
+            checkpoint_bytes: 1,
+        };
         let outbox = Arc::new(Outbox::default());
         let (events, _heard) = std::sync::mpsc::sync_channel(16);
         let watch = Arc::new(Watch::silent());

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use haul_engine::integrity::Hash;
 use haul_store::{ResolveOptions, SourceSet, StoreError};
+use haul_sys::rights::Access;
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
 
 use crate::channel::{self, Channel, Events, SessionEvent};
@@ -23,6 +24,7 @@ use crate::convert;
 use crate::error::{Error, Fault};
 use crate::pump::SendRoute;
 use crate::receiver::CHECKPOINT_BYTES;
+use crate::rights;
 use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
 use crate::stripes::{self, Recording};
 use crate::tuning::Tuning;
@@ -48,6 +50,8 @@ pub(crate) struct SenderJob {
     pub(crate) expand_globs: bool,
     /// What earlier jobs of this host found of the path shall be used.
     pub(crate) remembers: bool,
+    /// It runs for a peer, and gives up what lies outside of its sources.
+    pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
 }
@@ -96,7 +100,12 @@ impl<'a> Session<'a> {
         let clock = Clock::new(job.carriage.timeout_ms);
         let tuning = if job.remembers { Tuning::remembering(&job.carriage) } else { Tuning::new(&job.carriage) };
         let walk_options = walk::options(&job.selection)?;
+        // Before the threads that work on files.
+        let notice = give_up_rights(&job, &sources);
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
+        if let Some(notice) = notice {
+            shared.notice(notice);
+        }
         walk::start(Arc::clone(&shared), walk_options)
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
         let lanes = Lanes::new(events.sender(), Arc::clone(watch));
@@ -222,7 +231,10 @@ impl<'a> Session<'a> {
     /// Nothing is to be sent, so the far side compares, flushes or deletes: all that it may take longer for is the size of a file.
     fn check_decisions(&self, waited: Duration) -> Result<(), Error> {
         let largest = self.shared.largest_open_bytes();
-        let bytes = if self.shared.job.selection.checksum { largest } else { largest.min(CHECKPOINT_BYTES) };
+        let selection = &self.shared.job.selection;
+        // What an earlier run left is read back as a whole, too.
+        let reads_it_all = selection.checksum || selection.verify_disk;
+        let bytes = if reads_it_all { largest } else { largest.min(CHECKPOINT_BYTES) };
         if waited <= self.clock.timeout() + session::time_to_store(bytes) {
             return Ok(());
         }
@@ -257,6 +269,7 @@ impl<'a> Session<'a> {
                 }
             }
             Control::Again { index, chunk } => self.shared.again(index, chunk)?,
+            Control::Repair { index, chunk } => self.shared.repair(index, chunk)?,
             Control::LaneLost { lane } => {
                 self.lanes.cut(lane);
                 self.shared.lane_died(lane);
@@ -305,6 +318,13 @@ impl<'a> Session<'a> {
         let receiver = result?;
         Ok((SenderSummary { time: self.shared.time(), path: self.tuning.summary() }, receiver))
     }
+}
+
+/// Keeps a far side within its sources, unless its links are to be followed wherever they lead. What to tell of it.
+fn give_up_rights(job: &SenderJob, sources: &SourceSet) -> Option<Notice> {
+    let roots = sources.roots().filter(|_| job.far)?;
+    let trees: Vec<_> = roots.into_iter().map(|root| (root, Access::Read)).collect();
+    Some(rights::stay_within(&trees, job.selection.xattrs))
 }
 
 /// The sources, and what the only file among them has to hash to, where that is known.

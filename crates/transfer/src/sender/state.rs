@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_engine::pace::TokenBucket;
 use haul_engine::plan::ChunkLayout;
-use haul_engine::schedule::{Retry, Unit};
+use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, Unit};
 use haul_engine::sending::{Broken, Offered, Sending};
 use haul_store::{SourceFile, SourceSet};
 use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wanted, Withdraw};
@@ -38,6 +38,8 @@ pub(super) struct SourceItem {
     is_retry: bool,
     /// Only its hash is wanted.
     pub(super) hash_only: AtomicBool,
+    /// How often a chunk of it was sent again because the target's medium had lost it.
+    repairs: AtomicU32,
     /// Kept open while chunks of a large file are carried.
     file: Mutex<Option<Arc<SourceFile>>>,
 }
@@ -218,13 +220,34 @@ impl Shared {
         match state.items.again(Unit { index, chunk }) {
             Retry::Queued => self.work.notify_all(),
             Retry::GiveUp => {
-                let why = format!("chunk {chunk} did not verify in {} tries", haul_engine::schedule::MAX_TRIES);
+                let why = format!("chunk {chunk} did not verify in {MAX_TRIES} tries");
                 let withdraw = Withdraw { index, why, kind: FailureKind::Unverified, retry: None };
                 self.outbox.send(Control::Withdraw(withdraw));
             }
             // The file failed or the lane died meanwhile.
             Retry::Unknown => {}
         }
+        Ok(())
+    }
+
+    /// The target's medium does not give back a chunk that had its receipt. A target may say so only where it was to read back, and not
+    /// without end: an honest one gives the file up before.
+    pub(super) fn repair(&self, index: u64, chunk: u32) -> Result<(), Error> {
+        if !self.job.selection.verify_disk {
+            return Err(broken(Broken("it reads back what it was not asked to")));
+        }
+        let mut state = self.lock();
+        // It was withdrawn meanwhile.
+        let Some(file) = state.items.open_file(index).map_err(broken)? else { return Ok(()) };
+        let count = file.layout.count();
+        if chunk >= count || file.hash_only.load(Ordering::Relaxed) {
+            return Err(broken(Broken("it wants chunks again that do not exist")));
+        }
+        if file.repairs.fetch_add(1, Ordering::Relaxed) >= MAX_REPAIRS.min(count.saturating_mul(u32::from(MAX_TRIES))) {
+            return Err(broken(Broken("it wants chunks again without end")));
+        }
+        state.items.repair(Unit { index, chunk });
+        self.work.notify_all();
         Ok(())
     }
 
@@ -406,6 +429,7 @@ fn source_item(item: &Item, index: u64, source: u32, source_path: Vec<u8>, is_re
         item: item.clone(),
         is_retry,
         hash_only: AtomicBool::new(false),
+        repairs: AtomicU32::new(0),
         file: Mutex::new(None),
     }))
 }

@@ -1,0 +1,279 @@
+//! What a thread or this process gives up for good: privileges, other users' files, trees that it has no business in.
+//!
+//! Credentials, capabilities and Landlock domains belong to a thread in Linux, and threads inherit them from the one that starts them. So the
+//! thread of a session can give up what that session does not need before it starts any other, and the rest of the process stays as it is.
+//! Sources: setfsuid(2), setgroups(2) and its note on threads, capabilities(7), landlock(7).
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use landlock::{
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus,
+};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::DumpableBehavior;
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use crate::account::Account;
+
+/// No program that this process starts gets more rights than it has itself (`PR_SET_NO_NEW_PRIVS`), from this thread on.
+pub fn forbid_new_privileges() -> io::Result<()> {
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+/// Neither a core dump nor a debugger of the same user gets to see what this process holds in memory (`PR_SET_DUMPABLE`).
+pub fn hide_memory() -> io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// From now on this thread, and all that it starts, works on files as this account and has no capability.
+///
+/// Only what concerns files changes (`fsuid`, `fsgid`, groups). A thread that were the user's in every respect could be killed by any program
+/// of that user, and the whole process with it (kill(2)).
+pub fn act_as(account: &Account) -> io::Result<()> {
+    let groups: Vec<_> = account.groups.iter().map(|gid| rustix::process::Gid::from_raw(*gid)).collect();
+    // The raw system call: that of the C library changes all threads.
+    rustix::thread::set_thread_groups(&groups)?;
+    set_file_ids(account.uid, account.gid);
+    keep_capabilities(CapabilitySet::empty())?;
+    // Neither call says whether it did anything.
+    let now = (set_file_user(UNCHANGED), set_file_group(UNCHANGED));
+    if now != (account.uid, account.gid) {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    Ok(())
+}
+
+/// Keeps of this thread's capabilities only those that copying files, and tuning their connections, may need. For a user without any
+/// nothing changes. `attributes`: also extended attributes that only root sees.
+pub fn keep_file_capabilities(attributes: bool) -> io::Result<()> {
+    let mut wanted = CapabilitySet::CHOWN
+        | CapabilitySet::DAC_OVERRIDE
+        | CapabilitySet::DAC_READ_SEARCH
+        | CapabilitySet::FOWNER
+        | CapabilitySet::FSETID
+        | CapabilitySet::SETFCAP
+        | CapabilitySet::SYS_RESOURCE
+        | CapabilitySet::NET_ADMIN;
+    if attributes {
+        wanted |= CapabilitySet::SYS_ADMIN;
+    }
+    keep_capabilities(wanted)
+}
+
+fn keep_capabilities(wanted: CapabilitySet) -> io::Result<()> {
+    let now = rustix::thread::capabilities(None)?;
+    let kept = CapabilitySets {
+        effective: now.effective & wanted,
+        permitted: now.permitted & wanted,
+        inheritable: CapabilitySet::empty(),
+    };
+    Ok(rustix::thread::set_capabilities(None, kept)?)
+}
+
+/// The user as whom this thread works on files.
+pub fn file_user() -> u32 {
+    set_file_user(UNCHANGED)
+}
+
+/// No valid number, so that nothing changes: the calls then only say what holds (setfsuid(2)).
+const UNCHANGED: u32 = u32::MAX;
+
+fn set_file_ids(uid: u32, gid: u32) {
+    // The group first: a user may not choose groups.
+    set_file_group(gid);
+    set_file_user(uid);
+}
+
+/// Returns what held before.
+fn set_file_user(uid: u32) -> u32 {
+    // SAFETY: no memory is passed. The raw system call changes the calling thread alone.
+    let before = unsafe { libc::syscall(libc::SYS_setfsuid, libc::c_long::from(uid)) };
+    // Numbers of users have 32 bits.
+    before as u32
+}
+
+/// Returns what held before.
+fn set_file_group(gid: u32) -> u32 {
+    // SAFETY: as above.
+    let before = unsafe { libc::syscall(libc::SYS_setfsgid, libc::c_long::from(gid)) };
+    before as u32
+}
+
+/// What may be done beneath a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading and listing.
+    Read,
+    /// And making, changing, removing regular files, directories and links.
+    Write,
+}
+
+/// What holds a thread within its trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fence {
+    /// Everything that haul asked for.
+    Whole,
+    /// What an older kernel has of it.
+    Partly,
+    /// Nothing: the kernel has no Landlock, or one that would not let links be made between directories (before Linux 5.19).
+    None,
+}
+
+/// From now on this thread, and all that it starts, opens, makes and removes nothing but what lies beneath these directories, and reads
+/// what the kernel tells of this process and of its network settings. What is open stays open.
+pub fn fence(trees: &[(BorrowedFd<'_>, Access)]) -> io::Result<Fence> {
+    let refused = |error: landlock::RulesetError| io::Error::other(error.to_string());
+    // Without the right to link and rename between directories a kernel forbids all of that.
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::Refer)
+        .map(|ruleset| ruleset.set_compatibility(CompatLevel::BestEffort));
+    let Ok(ruleset) = ruleset else { return Ok(Fence::None) };
+    let mut ruleset = ruleset.handle_access(AccessFs::from_all(KNOWN)).and_then(Ruleset::create).map_err(refused)?;
+    for (directory, access) in trees {
+        ruleset = ruleset.add_rule(PathBeneath::new(directory.as_fd(), rights(*access))).map_err(refused)?;
+    }
+    for told in TOLD_BY_THE_KERNEL {
+        // Where it is not mounted, or not to be seen, there is nothing to read.
+        if let Ok(directory) = PathFd::new(told) {
+            ruleset = ruleset.add_rule(PathBeneath::new(directory, rights(Access::Read))).map_err(refused)?;
+        }
+    }
+    let status = ruleset.restrict_self().map_err(refused)?;
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => Fence::Whole,
+        RulesetStatus::PartiallyEnforced => Fence::Partly,
+        RulesetStatus::NotEnforced => Fence::None,
+    })
+}
+
+/// A directory to be fenced, which need not be readable.
+pub fn directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?)
+}
+
+fn rights(access: Access) -> BitFlags<AccessFs> {
+    let read = AccessFs::ReadFile | AccessFs::ReadDir;
+    match access {
+        Access::Read => read,
+        Access::Write => {
+            read | AccessFs::WriteFile
+                | AccessFs::Truncate
+                | AccessFs::MakeReg
+                | AccessFs::MakeDir
+                | AccessFs::MakeSym
+                | AccessFs::RemoveFile
+                | AccessFs::RemoveDir
+                | AccessFs::Refer
+        }
+    }
+}
+
+/// Everything that Landlock can forbid up to this version, the kernel's own or not.
+const KNOWN: ABI = ABI::V5;
+
+/// The times, limits and descriptors of this process; the limits of its connections.
+const TOLD_BY_THE_KERNEL: [&str; 2] = ["/proc/self", "/proc/sys/net"];
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    /// On a thread of its own, which ends with what it gave up.
+    fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+    }
+
+    #[test]
+    fn a_fenced_thread_stays_in_its_trees_and_so_do_those_that_it_starts() {
+        let (inside, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("secret"), "x").unwrap();
+        fs::create_dir(inside.path().join("sub")).unwrap();
+        let done = apart(|| {
+            let tree = File::open(inside.path()).unwrap();
+            if fence(&[(tree.as_fd(), Access::Write)]).unwrap() == Fence::None {
+                return false;
+            }
+            apart(|| {
+                let denied = |result: io::Result<()>| {
+                    assert_eq!(result.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+                };
+                denied(fs::read(outside.path().join("secret")).map(drop));
+                denied(fs::write(outside.path().join("new"), "x"));
+                denied(fs::remove_file(outside.path().join("secret")));
+                denied(File::open("/etc/passwd").map(drop));
+                fs::write(inside.path().join("new"), "x").unwrap();
+                fs::hard_link(inside.path().join("new"), inside.path().join("sub/second")).unwrap();
+                fs::rename(inside.path().join("new"), inside.path().join("sub/third")).unwrap();
+                std::os::unix::fs::symlink("a", inside.path().join("link")).unwrap();
+                fs::remove_dir_all(inside.path().join("sub")).unwrap();
+                fs::read_to_string("/proc/thread-self/schedstat").map(drop).unwrap();
+            });
+            true
+        });
+        if !done {
+            eprintln!("skipped: this kernel has no Landlock that would do");
+        }
+        // The thread that started it goes where it likes.
+        fs::read(outside.path().join("secret")).unwrap();
+    }
+
+    #[test]
+    fn a_tree_to_be_read_is_not_written() {
+        let inside = tempfile::tempdir().unwrap();
+        fs::write(inside.path().join("file"), "x").unwrap();
+        apart(|| {
+            let tree = File::open(inside.path()).unwrap();
+            if fence(&[(tree.as_fd(), Access::Read)]).unwrap() == Fence::None {
+                return eprintln!("skipped: this kernel has no Landlock that would do");
+            }
+            assert_eq!(fs::read(inside.path().join("file")).unwrap(), b"x");
+            assert!(fs::write(inside.path().join("file"), "y").is_err());
+            assert!(fs::remove_file(inside.path().join("file")).is_err());
+        });
+    }
+
+    #[test]
+    fn a_thread_that_acts_as_an_account_makes_its_files_and_reads_no_others() {
+        if file_user() != 0 {
+            return eprintln!("skipped: only root may act as another user");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        fs::write(dir.path().join("roots"), "x").unwrap();
+        fs::set_permissions(dir.path().join("roots"), fs::Permissions::from_mode(0o600)).unwrap();
+        let account = Account { uid: 12_345, gid: 23_456, groups: vec![23_456] };
+        apart(|| {
+            act_as(&account).unwrap();
+            assert_eq!(file_user(), 12_345);
+            apart(|| {
+                fs::write(dir.path().join("own"), "x").unwrap();
+                let denied = fs::read(dir.path().join("roots")).unwrap_err();
+                assert_eq!(denied.kind(), io::ErrorKind::PermissionDenied);
+                assert!(std::os::unix::fs::chown(dir.path().join("own"), Some(0), None).is_err());
+                assert!(rustix::thread::capabilities(None).unwrap().permitted.is_empty());
+            });
+        });
+        let own = fs::metadata(dir.path().join("own")).unwrap();
+        assert_eq!((own.uid(), own.gid()), (12_345, 23_456));
+        assert_eq!(file_user(), 0, "only that thread");
+        fs::read(dir.path().join("roots")).unwrap();
+    }
+
+    #[test]
+    fn what_copying_needs_no_capability_for_is_given_up() {
+        apart(|| {
+            keep_file_capabilities(false).unwrap();
+            let left = rustix::thread::capabilities(None).unwrap();
+            let gone = CapabilitySet::SYS_ADMIN | CapabilitySet::SYS_PTRACE | CapabilitySet::SETUID;
+            assert!((left.permitted & gone).is_empty() && (left.effective & gone).is_empty());
+        });
+    }
+}
