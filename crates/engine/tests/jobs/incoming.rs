@@ -1,15 +1,17 @@
 //! A file on its way to the target, and what `store` holds of it: the part and its journal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use haul_engine::arriving::{Arriving, Resumed};
+use haul_engine::integrity::{Hash, UnitHasher};
 use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
+use haul_engine::schedule::Unit;
 use haul_wire::control::ChunkRange;
 use haul_wire::manifest::Identity;
 
 use super::disk::{Disk, Flush, Inode, Trouble};
-use super::run::Around;
+use super::run::{Around, Frame};
 use super::source;
 
 pub struct Incoming {
@@ -36,9 +38,57 @@ pub struct Part {
     pub flush_failed: bool,
 }
 
+/// The thread of a lane.
+pub struct Lane {
+    pub number: usize,
+    pub alive: bool,
+    pub frames: VecDeque<Frame>,
+    pub unit: Option<Arrival>,
+    pub pending: Vec<(usize, Part, Hash)>,
+    pub publishing: Vec<(usize, Part, Hash, Flush)>,
+    pub busy: bool,
+}
+
+pub struct Arrival {
+    pub file: Option<usize>,
+    pub unit: Unit,
+    pub next: u64,
+    pub end: u64,
+    pub hasher: Option<UnitHasher>,
+    pub claim: u64,
+    /// Another lane had the claim.
+    pub took_over: bool,
+    /// Where it goes; `None` when nobody wants it.
+    pub part: Option<Part>,
+    pub failed: Option<Trouble>,
+}
+
+impl Lane {
+    pub fn new(number: usize) -> Self {
+        Self {
+            number,
+            alive: true,
+            frames: VecDeque::new(),
+            unit: None,
+            pending: Vec::new(),
+            publishing: Vec::new(),
+            busy: false,
+        }
+    }
+}
+
 impl Incoming {
     pub fn missing(&self) -> Vec<ChunkRange> {
         self.large.as_ref().map_or_else(Vec::new, Arriving::missing)
+    }
+
+    /// A lane is done with a chunk. False when another has taken it by then.
+    pub fn lets_go(&mut self, chunk: u32, claim: u64) -> bool {
+        let held = self.claims.get(&chunk) == Some(&claim);
+        if held {
+            self.claims.remove(&chunk);
+        }
+        held
     }
 
     /// Goes on with the part and journal that stand there.

@@ -17,7 +17,7 @@ use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind, Packer};
 
 use super::disk::{Flush, Trouble};
-use super::incoming::{Incoming, Part, journal_name, judge_journal, part_name};
+use super::incoming::{Arrival, Incoming, Lane, Part, journal_name, judge_journal, part_name};
 use super::run::{Around, Event, Frame};
 use super::source;
 
@@ -59,28 +59,6 @@ enum Work {
     Checkpoint { file: usize, part: Part, checkpoint: Checkpoint, step: Step, flush: Flush, relieving: bool },
     Publish { file: usize, part: Part, hash: Hash, flush: Flush },
     DirectoryEnd(u64),
-}
-
-struct Lane {
-    number: usize,
-    alive: bool,
-    frames: VecDeque<Frame>,
-    unit: Option<Arrival>,
-    pending: Vec<(usize, Part, Hash)>,
-    publishing: Vec<(usize, Part, Hash, Flush)>,
-    busy: bool,
-}
-
-struct Arrival {
-    file: Option<usize>,
-    unit: Unit,
-    next: u64,
-    end: u64,
-    hasher: Option<UnitHasher>,
-    claim: u64,
-    /// Where it goes; `None` when nobody wants it.
-    part: Option<Part>,
-    failed: Option<Trouble>,
 }
 
 impl Receiver {
@@ -459,8 +437,10 @@ impl Receiver {
             return;
         }
         lane.frames.clear();
-        lane.unit = None;
-        let (number, busy) = (lane.number, lane.busy);
+        let (number, busy, arrival) = (lane.number, lane.busy, lane.unit.take());
+        if let Some(arrival) = arrival {
+            self.forsake(&arrival, around);
+        }
         if self.lanes.iter().rposition(|lane| lane.number == number) == Some(serial) {
             around.say_to_sender(Control::LaneLost { lane: number as u16 });
         }
@@ -468,6 +448,22 @@ impl Receiver {
             self.publish(serial, around);
         }
         self.go_on(around);
+    }
+
+    /// The lane died in the middle of a unit. What the lane before it brings of the chunk has become void, and its sender does not know.
+    fn forsake(&mut self, arrival: &Arrival, around: &mut Around) {
+        let Some(file) = arrival.file else { return };
+        let (incoming, Unit { index, chunk }) = (&mut self.files[file], arrival.unit);
+        if !incoming.lets_go(chunk, arrival.claim) {
+            return;
+        }
+        let wanted = match &incoming.large {
+            Some(large) => large.wants(chunk),
+            None => !incoming.arrived,
+        };
+        if arrival.took_over && wanted {
+            around.say_to_sender(Control::Again { index, chunk });
+        }
     }
 
     /// A lane in the place of one that is as good as dead.
@@ -530,14 +526,24 @@ impl Receiver {
 
     fn arrival(&mut self, unit: Unit, around: &mut Around) -> Arrival {
         let claim = around.number();
-        let mut arrival = Arrival { file: None, unit, next: 0, end: 0, hasher: None, claim, part: None, failed: None };
+        let mut arrival = Arrival {
+            file: None,
+            unit,
+            next: 0,
+            end: 0,
+            hasher: None,
+            claim,
+            took_over: false,
+            part: None,
+            failed: None,
+        };
         let Some(file) = self.items.data(unit.index).copied() else { return arrival };
         let incoming = &mut self.files[file];
         let places = source::places(&incoming.layout, unit.chunk);
         (arrival.next, arrival.end) = (places.start, places.end);
         arrival.hasher = Some(UnitHasher::new(&incoming.layout, unit.chunk));
         arrival.file = Some(file);
-        incoming.claims.insert(unit.chunk, claim);
+        arrival.took_over = incoming.claims.insert(unit.chunk, claim).is_some();
         let wanted = match &incoming.large {
             Some(large) => large.wants(unit.chunk),
             None => !incoming.arrived,
@@ -574,7 +580,9 @@ impl Receiver {
 
     fn trailer(&mut self, serial: usize, claimed: Option<Hash>, around: &mut Around) {
         let arrival = self.lanes[serial].unit.take().expect("a unit has begun");
-        let (Some(file), Some(claimed)) = (arrival.file, claimed) else { return };
+        let Some(file) = arrival.file else { return };
+        let held = self.files[file].lets_go(arrival.unit.chunk, arrival.claim);
+        let Some(claimed) = claimed else { return };
         if let Some(trouble) = arrival.failed {
             return self.fail(file, trouble, around);
         }
@@ -595,7 +603,7 @@ impl Receiver {
             return;
         };
         let Some(part) = arrival.part else { return };
-        if incoming.claims.get(&chunk) != Some(&arrival.claim) {
+        if !held {
             return;
         }
         let bytes = incoming.layout.range(chunk).expect("a chunk of it").1;
@@ -663,16 +671,17 @@ impl Receiver {
     }
 }
 
-impl Lane {
-    fn new(number: usize) -> Self {
-        Self {
-            number,
-            alive: true,
-            frames: VecDeque::new(),
-            unit: None,
-            pending: Vec::new(),
-            publishing: Vec::new(),
-            busy: false,
-        }
+impl std::fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let missing = |file: &usize| (self.files[*file].index, self.files[*file].missing());
+        let lane = |lane: &Lane| (lane.number, lane.alive, lane.busy, lane.frames.len(), lane.unit.is_some());
+        f.debug_struct("Receiver")
+            .field("at_risk", &self.at_risk)
+            .field("told", &self.told)
+            .field("tasks", &self.tasks.len())
+            .field("works", &self.work.is_some())
+            .field("missing", &self.items.all_data().map(missing).collect::<Vec<_>>())
+            .field("lanes", &self.lanes.iter().map(lane).collect::<Vec<_>>())
+            .finish_non_exhaustive()
     }
 }

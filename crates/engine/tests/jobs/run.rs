@@ -341,7 +341,7 @@ impl Job {
         let run_ends_us = self.now_us + RUN_MAX_US;
         for _ in 0..EVENTS_MAX {
             let Some(((at_us, _), event)) = self.queue.pop_first() else {
-                panic!("nothing happens any more, and the job is not done");
+                panic!("nothing happens any more, and the job is not done: {sender:?} {receiver:?}");
             };
             assert!(at_us < run_ends_us, "it does not end in an hour");
             self.now_us = at_us;

@@ -25,6 +25,8 @@ pub(super) struct Claimed {
     incoming: Arc<Incoming>,
     chunk: u32,
     claim: Arc<Claim>,
+    /// Another lane had it.
+    took_over: bool,
 }
 
 impl Claimed {
@@ -32,10 +34,17 @@ impl Claimed {
     pub(super) fn take(incoming: &Arc<Incoming>, chunk: u32) -> Self {
         let claim = Arc::new(Claim::default());
         let before = session::lock(&incoming.claims.0).insert(chunk, Arc::clone(&claim));
+        let took_over = before.is_some();
         if let Some(before) = before {
             *session::lock(&before.ended) = true;
         }
-        Self { incoming: Arc::clone(incoming), chunk, claim }
+        Self { incoming: Arc::clone(incoming), chunk, claim, took_over }
+    }
+
+    /// Whether the chunk is lost when this lane does not bring it: what the lane before it brings has become void, though the sender may
+    /// await its receipt. Lanes come in any order, so this may be the one that was given up.
+    pub(super) fn alone_can_bring_it(&self) -> bool {
+        self.took_over && !*session::lock(&self.claim.ended) && self.incoming.wants(self.chunk)
     }
 
     /// Does this unless another lane has the chunk by now; none has it before this is done.
@@ -81,6 +90,17 @@ mod tests {
         assert_eq!(Claimed::take(&incoming, 4).while_held(|| 3), Some(3));
         drop(second);
         assert!(session::lock(&incoming.claims.0).is_empty(), "nothing is kept of lanes that are done");
+    }
+
+    #[test]
+    fn a_lane_that_took_a_chunk_and_dies_leaves_it_to_nobody() {
+        let incoming = incoming();
+        let first = Claimed::take(&incoming, 3);
+        assert!(!first.alone_can_bring_it(), "who sent it knows that its lane is gone");
+        let second = Claimed::take(&incoming, 3);
+        assert!(second.alone_can_bring_it() && !first.alone_can_bring_it());
+        let third = Claimed::take(&incoming, 3);
+        assert!(third.alone_can_bring_it() && !second.alone_can_bring_it());
     }
 
     #[test]

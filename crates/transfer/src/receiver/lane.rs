@@ -119,19 +119,31 @@ impl Lane<'_> {
 
     fn unit(&mut self, header: UnitHeader) -> io::Result<()> {
         let Some(mut arrival) = self.arrival(header)? else { return self.drain() };
-        loop {
-            let block = self.block_header()?;
-            if block == BlockHeader::LAST {
-                break;
+        let trailer = match self.until_trailer(&mut arrival) {
+            Ok(trailer) => trailer,
+            Err(error) => {
+                if arrival.claim.alone_can_bring_it() {
+                    let UnitHeader { index, chunk, .. } = header;
+                    self.shared.outbox.send(Control::Again { index, chunk });
+                }
+                return Err(error);
             }
-            self.block(block, &mut arrival)?;
-        }
-        let trailer = self.trailer()?;
+        };
         self.watch.lap(Waiting::Network);
         let finished = self.finish(arrival, trailer);
         // Starting the write-back waits while the queue of a slow disk is full.
         self.watch.lap(Waiting::Storage);
         finished
+    }
+
+    fn until_trailer(&mut self, arrival: &mut Arrival) -> io::Result<Trailer> {
+        loop {
+            let block = self.block_header()?;
+            if block == BlockHeader::LAST {
+                return self.trailer();
+            }
+            self.block(block, arrival)?;
+        }
     }
 
     /// A chunk that is a hole, and whose hash nobody computes.
