@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, AsRawFd};
 /// One reading of a connection. Counters run from its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
+    /// Time-outs in a row after which the same segment was sent again and not acknowledged.
+    pub timeouts: u8,
     /// Time-out before a retransmission, now.
     pub rto_us: u32,
     /// Largest segment sent.
@@ -87,6 +89,7 @@ fn parse(raw: &[u8]) -> Option<TcpInfo> {
     let u64_at =
         |offset: usize| -> Option<u64> { Some(u64::from_ne_bytes(raw.get(offset..offset + 8)?.try_into().ok()?)) };
     Some(TcpInfo {
+        timeouts: *raw.get(2)?,
         rto_us: u32_at(8)?,
         snd_mss_bytes: u32_at(16)?,
         path_mtu_bytes: u32_at(60)?,

@@ -3,6 +3,7 @@
 //! Runs at the turns of the session's loop, ten times a second: a reading of a lane is one system call. What to do is decided in
 //! `haul_engine::path`; here it is done, and what the kernel refused is told once.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -40,6 +41,31 @@ pub(crate) struct Tuning {
     sampled_at: Instant,
     told_at: Instant,
     was_refused: bool,
+    swallowed: Option<Swallowed>,
+}
+
+/// A segment that was lost three times, with twice the pause each time, is lost by rule and not by chance: at a loss of 5 % that is one of
+/// 8,000.
+const TIMEOUTS_IN_A_ROW: u8 = 3;
+
+/// What a path does not let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Swallowed {
+    /// Payload of the packets that vanish.
+    pub(crate) segment_bytes: u32,
+    /// Others of that size came through before.
+    pub(crate) ever: bool,
+}
+
+impl fmt::Display for Swallowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.ever {
+            return f.write_str("nothing that is sent on the data connections is acknowledged any more");
+        }
+        let bytes = self.segment_bytes;
+        write!(f, "the data connections stand, but no full packet gets through ({bytes} bytes of data): ")?;
+        f.write_str("something on the path drops large packets without a word")
+    }
 }
 
 /// A lane that is sampled.
@@ -93,6 +119,7 @@ impl Tuning {
             sampled_at: now,
             told_at: now,
             was_refused: false,
+            swallowed: None,
         }
     }
 
@@ -141,6 +168,10 @@ impl Tuning {
         if now.duration_since(self.told_at) >= TELL_EVERY {
             self.told_at = now;
             turn.path = Some(path_now(tuner, self.advice.as_ref()));
+            // A cable that is out for a moment looks the same once data had passed.
+            if let Some(swallowed) = self.look_for_swallowed().filter(|swallowed| !swallowed.ever) {
+                turn.notices.push(Notice::Warning { text: swallowed.to_string() });
+            }
         }
         if let Some(advice) = advice {
             self.apply(advice, &mut turn);
@@ -175,6 +206,31 @@ impl Tuning {
         // The name of a home-made congestion control may be one that nobody else would believe.
         let known = tuner.remembered().map(known_path).filter(KnownPath::is_within_limits);
         PathSummary { known, ..tuner.summary() }
+    }
+
+    /// What the path did not let through when it was last looked at, for a peer that is alive on another connection.
+    pub(crate) fn swallowed(&self) -> Option<Swallowed> {
+        self.swallowed
+    }
+
+    /// Looks whether every lane sends the same segment again and again, and nothing is acknowledged. Returns what was not so before.
+    fn look_for_swallowed(&mut self) -> Option<Swallowed> {
+        let infos: Vec<_> = self.lanes.iter().filter_map(|lane| lane.probe.tcp_info()).collect();
+        if infos.is_empty() || infos.iter().any(|info| info.timeouts < TIMEOUTS_IN_A_ROW) {
+            // Lanes that were given up and dialled again say nothing yet.
+            if infos
+                .iter()
+                .any(|info| info.timeouts == 0 && info.bytes_acked.unwrap_or(0) > 2 * u64::from(info.snd_mss_bytes))
+            {
+                self.swallowed = None;
+            }
+            return None;
+        }
+        let segment_bytes = infos.iter().map(|info| info.snd_mss_bytes).max().unwrap_or(0);
+        // The handshake alone comes to a segment, in small packets.
+        let ever = infos.iter().any(|info| info.bytes_acked.unwrap_or(0) > 2 * u64::from(info.snd_mss_bytes));
+        let now = Swallowed { segment_bytes, ever };
+        (self.swallowed.replace(now) != Some(now)).then_some(now)
     }
 
     fn apply(&mut self, advice: Advice, turn: &mut Turn) {

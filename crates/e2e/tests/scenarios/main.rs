@@ -3,6 +3,7 @@
 //! Each test stands alone: it makes its hosts, copies, looks at exit code, report and disk, and leaves nothing behind.
 #![forbid(unsafe_code)]
 
+mod bad_paths;
 mod bootstrap;
 mod daemon;
 mod errors;

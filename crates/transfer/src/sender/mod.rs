@@ -223,9 +223,23 @@ impl<'a> Session<'a> {
         if waited <= timeout + session::time_to_store(unsafe_bytes) {
             return Ok(());
         }
-        Err(Error::new(Fault::Timeout, format!("no data has moved for {} s", timeout.as_secs()))
+        let error = Error::new(Fault::Timeout, format!("no data has moved for {} s", timeout.as_secs()))
             .because("the far side is alive, but takes nothing and confirms nothing")
-            .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
+            .try_this("look at its storage; then run the same command again: what is verified is not sent again");
+        Err(self.with_reason(error))
+    }
+
+    /// A stall, on whichever side it was noticed, with what the lanes of this side know about it.
+    fn with_reason(&self, error: Error) -> Error {
+        match self.tuning.swallowed().filter(|_| error.fault == Fault::Timeout) {
+            None => error,
+            Some(swallowed) if swallowed.ever => error
+                .because(format!("the far side is alive, but {swallowed}"))
+                .try_this("look at firewalls and routes in between; then run the same command again"),
+            Some(swallowed) => error.because(swallowed).try_this(
+                "set net.ipv4.tcp_mtu_probing=1 at the sending host, or a smaller MTU on its interface (ip link set DEV mtu 1280)",
+            ),
+        }
     }
 
     /// Nothing is to be sent, so the far side compares, flushes or deletes: all that it may take longer for is the size of a file.
@@ -281,7 +295,7 @@ impl<'a> Session<'a> {
                 }
                 self.watch.on_notice(notice);
             }
-            Control::Abort(abort) => return Err(convert::error_of(abort)),
+            Control::Abort(abort) => return Err(self.with_reason(convert::error_of(abort))),
             other => aside(other)?,
         }
         Ok(())

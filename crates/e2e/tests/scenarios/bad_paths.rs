@@ -1,0 +1,109 @@
+//! Paths that lose, reorder and double packets, swallow large ones without a word, or forget connections.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use haul_e2e::{Boxed, Facets, Host, Lab, Outcome, assert_same, at, code, needs, plant, scratch};
+
+#[test]
+fn losses_reordering_and_duplicates_on_a_long_path_change_nothing() {
+    needs!(Boxed);
+    let dir = scratch();
+    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    plant::many(&from.join("many"), 60, 20_000, 1);
+    plant::file(&from.join("large"), 6 << 20, 2);
+    plant::date(&from, 3);
+    let path = Boxed {
+        rate: "100Mbit",
+        rtt: "300ms",
+        link: "loss = \"5%\"\nreorder = \"2%\"\nreorder_by = \"20ms\"\nduplicate = \"2%\"\njitter = \"20ms\"",
+        ..Boxed::default()
+    };
+    let mut contents = from.clone().into_os_string();
+    contents.push("/");
+    path.push(&[], contents.as_ref(), &to).expect(code::OK);
+    assert_same(&from, &to, Facets::PLAIN);
+}
+
+/// Packets to this host with more than so many bytes vanish without a word, except those of ssh.
+fn swallow_large(host: &Host, other: &Host, bytes: u32) {
+    let (own, theirs) = (host.ssh_port, other.ssh_port);
+    host.nft(&format!(
+        "table inet hole {{\nchain c {{\ntype filter hook input priority 0;\niifname \"lo\" accept\n\
+         tcp dport {own} accept\ntcp sport {theirs} accept\nmeta length > {bytes} drop\n}}\n}}\n"
+    ));
+}
+
+/// The stall is noticed, and its reason is named, whichever side sends.
+#[track_caller]
+fn names_the_hole(run: &Outcome) {
+    let warned = run.events_named("warning").iter().any(|event| event["text"].to_string().contains("large packets"));
+    assert!(warned, "{run}");
+    run.clone().expect(code::TIMEOUT).says(&["no full packet gets through"]);
+}
+
+#[test]
+fn a_path_that_swallows_large_packets_is_named_and_so_is_what_helps() {
+    needs!(Nftables, Haul);
+    let lab = Lab::pair();
+    let (home, alpha) = (lab.home(), lab.alpha());
+    let (source, there) = (lab.data("home").join("file"), lab.data("alpha").join("file"));
+    plant::file(&source, 8 << 20, 1);
+    swallow_large(alpha, home, 1300);
+    swallow_large(home, alpha, 1300);
+    // What is sent at once is cut into packets before it leaves.
+    for host in [home, alpha] {
+        host.run("ip").args(["link", "set", "eth0", "gso_max_segs", "1"]).run().expect(0);
+    }
+    let cp = || lab.cp().args(["--timeout", "8"]);
+    names_the_hole(&cp().arg(&source).arg(at("alpha", &there)).run());
+    assert!(!there.exists());
+    let theirs = lab.data("alpha").join("theirs");
+    plant::file(&theirs, 8 << 20, 2);
+    names_the_hole(&cp().arg(at("alpha", &theirs)).arg(lab.data("home").join("got")).run());
+    // What the hint says.
+    home.inside(|| fs::write("/proc/sys/net/ipv4/tcp_mtu_probing", "1").expect("root may"));
+    lab.cp().arg(&source).arg(at("alpha", &there)).run().expect(code::OK);
+    assert_same(&source, &there, Facets::CONTENTS);
+}
+
+/// Only what belongs to a connection whose beginning was seen gets in, and who is silent for so long is forgotten.
+fn forget_after(host: &Host, seconds: u32) {
+    host.nft(
+        "table inet memory {\nchain c {\ntype filter hook input priority 0;\niifname \"lo\" accept\n\
+         meta l4proto icmpv6 accept\nct state established accept\ntcp flags & (syn | ack) == syn accept\ndrop\n}\n}\n",
+    );
+    host.inside(|| {
+        let set = |name: &str, value: u32| {
+            fs::write(format!("/proc/sys/net/netfilter/nf_conntrack_{name}"), value.to_string()).expect("root may");
+        };
+        set("tcp_timeout_established", seconds);
+        set("tcp_loose", 0);
+    });
+}
+
+#[test]
+fn a_firewall_that_forgets_silent_connections_does_not_forget_ours() {
+    needs!(Nftables, Haul);
+    let lab = Lab::pair();
+    forget_after(lab.alpha(), 3);
+    let (source, there) = (lab.data("home").join("file"), lab.data("alpha").join("file"));
+    plant::file(&source, 12 << 20, 1);
+    let door = SocketAddr::from((lab.alpha().v4, lab.alpha().ssh_port));
+    let mut silent = lab.home().inside(|| TcpStream::connect(door).expect("it listens"));
+    let mut greeting = [0; 4];
+    silent.read_exact(&mut greeting).expect("sshd speaks first");
+    // One lane moves all of it, slowly; the control connection and the other lane have nothing to say but that they live.
+    let slowly = ["--rate", "1MB", "--lanes", "2", "--timeout", "6"];
+    lab.cp().args(slowly).arg(&source).arg(at("alpha", &there)).run().expect(code::OK);
+    assert_same(&source, &there, Facets::CONTENTS);
+    // The firewall has done what it was made for.
+    silent.set_read_timeout(Some(Duration::from_secs(2))).expect("a socket");
+    silent.write_all(b"no ssh\r\n").expect("nobody says no");
+    let mut rest = Vec::new();
+    let answered = silent.read_to_end(&mut rest);
+    let words = String::from_utf8_lossy(&rest).into_owned();
+    assert!(answered.is_err() && !words.contains("Invalid"), "the connection was not forgotten: {words}");
+}
