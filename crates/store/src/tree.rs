@@ -65,13 +65,18 @@ impl Settings {
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Refuses an entry that another one of this job stands for already; else this is the entry at this path.
-    pub(crate) fn check_placed(&self, standing: &Stat, path: &[u8]) -> io::Result<()> {
-        let mut placed = self.placed();
-        if placed.is_twin(standing, path) {
+    /// Refuses an entry that another one of this job stands for already.
+    pub(crate) fn refuse_twin(&self, standing: &Stat, path: &[u8]) -> io::Result<()> {
+        if self.placed().is_twin(standing, path) {
             return Err(refusal(io::ErrorKind::AlreadyExists, TWIN));
         }
-        placed.note(standing, path);
+        Ok(())
+    }
+
+    /// As above; else this is the entry at this path.
+    pub(crate) fn check_placed(&self, standing: &Stat, path: &[u8]) -> io::Result<()> {
+        self.refuse_twin(standing, path)?;
+        self.placed().note(standing, path);
         Ok(())
     }
 }
@@ -172,10 +177,7 @@ impl TargetTree {
 
     /// Fails when what stands at this path is another entry of this job, whose name the file system takes for the same.
     pub fn check_twin(&self, standing: &Stat, path: &[u8]) -> Result<()> {
-        if self.settings.placed().is_twin(standing, path) {
-            return Err(StoreError::new("write", path, refusal(io::ErrorKind::AlreadyExists, TWIN)));
-        }
-        Ok(())
+        self.settings.refuse_twin(standing, path).context("write", path)
     }
 
     /// What stands at this path stays, and is this job's from now on.
@@ -213,8 +215,14 @@ impl TargetTree {
             let changed = match rustix::fs::symlinkat(target, dir, name) {
                 Ok(()) => true,
                 Err(Errno::EXIST) => {
-                    self.settings.check_placed(&Stat::of_name(dir.as_fd(), name)?, path)?;
-                    self.replace_by_symlink(dir, name, target)?
+                    let standing = Stat::of_name(dir.as_fd(), name)?;
+                    self.settings.refuse_twin(&standing, path)?;
+                    let replaced = self.replace_by_symlink(dir, name, target)?;
+                    if replaced {
+                        // Its inode is free now.
+                        self.settings.placed().forget(&standing, path);
+                    }
+                    replaced
                 }
                 Err(error) => return Err(error.into()),
             };

@@ -499,6 +499,14 @@ fn two_names_that_are_one_at_the_target_do_not_replace_each_other() {
     refused(tree.check_twin(&standing, b"readme"));
     refused(committed(&tree, "readme", b"second"));
     assert_eq!(fs::read(root.join("readme")).unwrap(), b"first");
+    // An inode that a replaced link has left may be that of any other entry.
+    for round in 0..20 {
+        let link = format!("link-{round}");
+        symlink("before", root.join(&link)).unwrap();
+        tree.make_symlink(link.as_bytes(), b"between", &Metadata::default()).unwrap();
+        tree.make_symlink(link.as_bytes(), b"after", &Metadata::default()).unwrap();
+        tree.new_part(format!("new-{round}").as_bytes(), true).unwrap();
+    }
     // The same name once more is no other name; what was there before the job is replaced.
     fold("readme", "README");
     committed(&tree, "README", b"again").unwrap();

@@ -199,7 +199,7 @@ fn one_failed_operation_is_one_failed_entry_at_most() {
         }
         let report = result.as_ref().unwrap_or_else(|error| panic!("{what} ends the job: {error:?}"));
         // A directory takes along what belongs into it; a first name its second one.
-        assert!(report.failed <= 6, "{what}: {:?}", report.failures);
+        assert!(report.failed <= 5, "{what}: {:?}", report.failures);
     });
 }
 
@@ -311,7 +311,7 @@ fn a_handle_that_went_stale_costs_its_own_entry_at_most() {
         let what = format!("operation {at} of {count}");
         nothing_is_wrong(&bench, &result, &what);
         if let Ok(report) = &result {
-            assert!(report.failed <= 6, "{what}: {:?}", report.failures);
+            assert!(report.failed <= 5, "{what}: {:?}", report.failures);
         }
         goes_on(&bench, &job, &what);
     }

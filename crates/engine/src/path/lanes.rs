@@ -5,7 +5,7 @@
 //! or no good.
 
 use super::estimate::{Estimator, Phase, bytes_in, cube_root, scaled, square_root};
-use super::pacing::{Levels, Pacer};
+use super::pacing::{DRAIN_LOOK_US, Levels, Pacer};
 use super::sample::Step;
 use crate::plan::NEAR_RTT_US;
 
@@ -199,8 +199,8 @@ impl LaneCount {
         }
     }
 
-    /// A path that holds few packets has few lanes. What is measured beside others at the start may be far too little; by the time that
-    /// the pacer takes to find them out it would have left the capacity.
+    /// A path that holds few packets has few lanes. What is measured at the start may be far too little, when others fill the queue; so
+    /// it must have held for as long as the pacer takes to find that out.
     fn leave_those_that_only_meet(&mut self, at_us: u64, estimator: &Estimator, pacer: &Pacer, suffers_loss: bool) {
         let Some(capacity) = pacer.capacity_bytes_per_s().filter(|_| !pacer.is_remembered()) else {
             self.measured_since_us = None;
@@ -404,8 +404,8 @@ const SHORT_QUEUE_WINDOW_BYTES: u64 = 750_000;
 const SPARE: f64 = 1.25;
 /// A lane sends packets in pairs (tcp_min_tso_segs), and finds a loss by three that follow it (RFC 5681): four pairs.
 const LEAST_SEGMENTS: u64 = 8;
-/// And two round trips: then the pacer knows whether a queue is ours.
-const FOUND_OUT_US: u64 = 1_200_000;
+/// And two round trips: then the pacer knows whether a queue is ours, and two samples have shown it.
+const FOUND_OUT_US: u64 = DRAIN_LOOK_US + 200_000;
 /// A far path has at least two lanes: one of them always has data while the other waits for its disk or repairs a loss.
 const FAR_LANES_MIN: u16 = 2;
 /// Decisions are a round trip apart, at least this.

@@ -483,7 +483,7 @@ const DRAIN_MOST: f64 = 0.95;
 /// A queue drains in about this time, or four round trips.
 const DRAIN_US_MIN: u64 = 1_000_000;
 /// After two round trips and this time the queue must have become shorter by this share of what we held back.
-const DRAIN_LOOK_US: u64 = 1_000_000;
+pub(super) const DRAIN_LOOK_US: u64 = 1_000_000;
 const DRAIN_LEAST_SHARE: f64 = 0.3;
 const DRAIN_SLACK_US: u64 = 500_000;
 /// A bound is reached from here: pacing and lanes that repair losses fall short of it by some percent.

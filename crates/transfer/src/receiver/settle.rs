@@ -157,9 +157,13 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
 }
 
 /// Whether the names of a directory may have changed in an earlier run that did not come to flush them: what that run brought is kept by
-/// this one, and an exit with 0 speaks for it, too. What cannot be told has changed.
+/// this one, and an exit with 0 speaks for it, too. What cannot be told has changed; what is not there has failed already.
 pub(super) fn changed_lately(shared: &Shared, path: &[u8]) -> bool {
-    let Ok(Some(stat)) = shared.tree().stat(path) else { return true };
+    let stat = match shared.tree().stat(path) {
+        Ok(Some(stat)) => stat,
+        Ok(None) => return false,
+        Err(_) => return true,
+    };
     let changed = u64::try_from(stat.id.ctime.s).map_or(SystemTime::UNIX_EPOCH, |s| {
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(s)).unwrap_or(SystemTime::UNIX_EPOCH)
     });
