@@ -8,9 +8,10 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use haul_transfer::Cipher;
+use haul_transfer::job::WriteRoute;
 use haul_transfer::pump::SendRoute;
 
-use crate::bench::flags::{Bench, send_route};
+use crate::bench::flags::{Bench, send_route, write_route};
 use crate::rate;
 pub use crate::reach::{Connections, PortRange, Reach, parse_port};
 use crate::reach::{TRAVEL, parse_port_range, whole};
@@ -178,6 +179,10 @@ pub struct Cp {
     /// kernel refuses is said once, and copied. TLS can only copy
     #[arg(long, value_name = "NAME", value_parser = send_route, conflicts_with = "compress", help_heading = TRAVEL)]
     pub route: Option<SendRoute>,
+    /// How the receiver writes large files: direct, past the page cache of its host, or copy, through it. Without it, what a short trial
+    /// on that file system finds
+    #[arg(long, value_name = "NAME", value_parser = write_route, help_heading = TRAVEL)]
+    pub write_route: Option<WriteRoute>,
     /// Compress the data on its way
     #[arg(short = 'z', visible_short_alias = 'C', long, help_heading = TRAVEL)]
     pub compress: bool,

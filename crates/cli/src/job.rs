@@ -106,6 +106,7 @@ fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
         clear: typed.cipher == Some(CipherName::None),
         compress: typed.compress,
         route: typed.route,
+        write_route: typed.write_route,
         timeout: typed.timeout.map_or(DEFAULT_TIMEOUT, Duration::from_secs),
         through_here: typed.through_here,
         lanes_over_ssh: typed.lanes_over_ssh,

@@ -60,3 +60,17 @@ pub const DISK_RATE_BLOCK_BYTES: u64 = 4 << 20;
 
 /// One block alone leaves the disk idle between two calls. Memory: 4 x 4 MiB.
 pub const DISK_RATE_BLOCKS_IN_FLIGHT: usize = 4;
+
+/// A larger file goes past the page cache, on its way in and out, where the file system lets it: it would push out of memory what others
+/// need, and be gone from there before anybody comes back to it. On virtual machines new pages are dear, too: 10 GB from disk to disk took
+/// 42 s of processor time in the kernel.
+pub const DIRECT_FROM_BYTES: u64 = 256 << 20;
+
+/// Written to try a way of writing: at 150 MB/s the trial takes a tenth of a second, and a file for which it is made at least two.
+pub const TRIAL_BYTES: u64 = 4 << 20;
+
+/// As a copy writes where blocks wait.
+pub const TRIAL_WRITE_BYTES: usize = 1 << 20;
+
+/// The better of so many counts: what else the host does then only makes slower.
+pub const TRIAL_TURNS: usize = 2;

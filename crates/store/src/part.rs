@@ -7,8 +7,9 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use haul_sys::direct::DirectFile;
 use haul_sys::file;
 use haul_sys::medium::Medium;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
@@ -20,6 +21,7 @@ use crate::meta::{self, Kind, Metadata, Stat};
 use crate::name::{check_new_path, journal_name, part_name, split};
 use crate::placed::TWIN;
 use crate::tree::{Settings, TargetTree};
+use crate::trial::{self, Trial};
 
 /// A file being written, locked against other processes. Shared by threads.
 #[derive(Debug)]
@@ -40,6 +42,9 @@ pub struct Part {
     discarded: Mutex<bool>,
     /// The first failed flush, as its error number. After it the kernel may report success for data that is lost.
     flush_error: AtomicI32,
+    /// Opened when first asked for; none where the file system has no direct I/O.
+    direct: OnceLock<Option<DirectFile>>,
+    allocated: Mutex<bool>,
 }
 
 impl TargetTree {
@@ -121,6 +126,8 @@ impl TargetTree {
             journal: Mutex::new(journal),
             discarded: Mutex::new(false),
             flush_error: AtomicI32::new(0),
+            direct: OnceLock::new(),
+            allocated: Mutex::new(false),
         }
     }
 }
@@ -129,6 +136,35 @@ impl Part {
     /// Writes all of `data` at `offset`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
         file::write_all_at(self.fd.as_fd(), data, offset).context("write", &self.path)
+    }
+
+    /// Whether it can be written past the page cache: the file system does direct I/O, and has not refused it so far.
+    pub fn goes_past_cache(&self) -> bool {
+        self.direct().is_some_and(|direct| !direct.is_refused())
+    }
+
+    /// [`Part::write_at`] past the page cache, as far as the file system lets it: whole blocks of the disk, out of memory that begins at a
+    /// page.
+    pub fn write_past_cache(&self, data: &[u8], offset: u64) -> Result<()> {
+        match self.direct() {
+            Some(direct) if offset.is_multiple_of(direct.alignment_bytes() as u64) => {
+                direct.write_all_at(data, offset).context("write", &self.path)
+            }
+            _ => self.write_at(data, offset),
+        }
+    }
+
+    fn direct(&self) -> Option<&DirectFile> {
+        let open = || DirectFile::new(self.reopen_direct(OFlags::WRONLY)?, self.fd.try_clone().ok()?);
+        self.direct.get_or_init(open).as_ref()
+    }
+
+    /// Opens the content once more, past the page cache: the flag belongs to the open file. Under the name may be another file by now.
+    fn reopen_direct(&self, access: OFlags) -> Option<OwnedFd> {
+        let flags = access | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let open = || rustix::fs::openat(&self.parent, &self.current_name, flags, Mode::empty());
+        let direct = rustix::io::retry_on_intr(open).ok()?;
+        Stat::of_fd(&direct).is_ok_and(|now| now.is_same_inode(&self.opened)).then_some(direct)
     }
 
     /// Reads back what was written; fewer bytes mean the end of the file.
@@ -177,6 +213,28 @@ impl Part {
         Ok(())
     }
 
+    /// Gives the file its size and room for it, the first time, so that writes past the page cache neither extend it nor look for room: on
+    /// ext4 each such write would wait for all others. Where a file system cannot keep room free, only the size is set.
+    pub fn allocate(&self, size: u64) -> Result<()> {
+        let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*allocated {
+            let done = file::reserve(self.fd.as_fd(), size).and_then(|_| file::set_size(self.fd.as_fd(), size));
+            done.context("find room for", &self.path)?;
+            *allocated = true;
+        }
+        Ok(())
+    }
+
+    /// Which file system it is on, also after a restart; `None` where that cannot be told.
+    pub fn file_system_id(&self) -> Option<u64> {
+        rustix::fs::fstatvfs(&self.fd).ok().map(|told| told.f_fsid).filter(|id| *id != 0)
+    }
+
+    /// Measures which way of writing is quicker in its directory.
+    pub fn try_routes(&self) -> Result<Trial> {
+        trial::try_in(self.parent.as_fd()).context("try ways to write beside", &self.path)
+    }
+
     /// Asks the kernel to begin writing a range to the medium. Only a hint; errors show at the flush.
     pub fn start_writeback(&self, offset: u64, len: u64) {
         file::start_writeback(self.fd.as_fd(), offset, len);
@@ -207,11 +265,8 @@ impl Part {
 
     /// Opens the content once more, to read back what the medium holds of it: past the page cache, where the file system lets us.
     pub fn medium(&self) -> Result<Medium> {
-        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let direct =
-            rustix::io::retry_on_intr(|| rustix::fs::openat(&self.parent, &self.current_name, flags, Mode::empty()));
-        // Whatever stands in the way, the open descriptor can be read; under the name may be another file by now.
-        let direct = direct.ok().filter(|direct| Stat::of_fd(direct).is_ok_and(|now| now.is_same_inode(&self.opened)));
+        // Whatever stands in the way, the open descriptor can be read.
+        let direct = self.reopen_direct(OFlags::RDONLY);
         let plain = self.fd.as_fd().try_clone_to_owned();
         plain.and_then(|plain| Medium::new(plain, direct)).context("read back", &self.path)
     }

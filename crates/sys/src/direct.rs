@@ -30,6 +30,14 @@ impl DirectFile {
         Ok(DirectFile { direct, plain: file.try_clone_to_owned()?, alignment_bytes, refused: AtomicBool::new(false) })
     }
 
+    /// A file that was opened twice already, for writing: past the page cache, and through it. `None` unless the kernel says that the file
+    /// system does direct I/O (Linux 6.1, statx(2)): tmpfs takes the flag and copies all the same, and some on the network send a
+    /// request for each write and wait.
+    pub fn new(direct: OwnedFd, plain: OwnedFd) -> Option<DirectFile> {
+        let alignment_bytes = told_alignment_bytes(direct.as_fd())?;
+        Some(DirectFile { direct, plain, alignment_bytes, refused: AtomicBool::new(false) })
+    }
+
     /// What is written past the page cache must begin and end at multiples of this, in the file and in memory.
     pub fn alignment_bytes(&self) -> usize {
         self.alignment_bytes
@@ -74,10 +82,20 @@ impl DirectFile {
 
 /// As the file system says (Linux 6.1, statx(2)), else a page, which suits all disks.
 fn alignment_bytes(file: BorrowedFd<'_>) -> usize {
-    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
-    let told = told.filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
-    let wanted = told.map_or(0, |stat| stat.stx_dio_mem_align.max(stat.stx_dio_offset_align));
-    usize::try_from(wanted).unwrap_or(0).max(MEMORY_ALIGNMENT)
+    told_alignment_bytes(file).unwrap_or(MEMORY_ALIGNMENT)
+}
+
+/// Whether the kernel says that the file can be read and written past the page cache (Linux 6.1, statx(2)).
+pub fn is_possible(file: BorrowedFd<'_>) -> bool {
+    told_alignment_bytes(file).is_some()
+}
+
+/// `None` when the kernel does not say, or says that the file has no direct I/O.
+fn told_alignment_bytes(file: BorrowedFd<'_>) -> Option<usize> {
+    let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let is_told = told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && told.stx_dio_offset_align > 0;
+    let wanted = usize::try_from(told.stx_dio_mem_align.max(told.stx_dio_offset_align)).ok()?;
+    is_told.then(|| wanted.max(MEMORY_ALIGNMENT))
 }
 
 /// Bytes that begin at a page.

@@ -111,7 +111,7 @@ fn read_direct(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64, alignment_b
 }
 
 /// How many bytes of a range the page cache holds, whole pages counted. Source: mincore(2).
-fn resident_bytes(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
+pub fn resident_bytes(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
     let end = crate::file::size(file)?;
     let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX).min(len);
     let Some(len) = NonZeroUsize::new(len) else { return Ok(0) };

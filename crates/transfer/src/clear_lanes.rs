@@ -116,7 +116,7 @@ fn copied(directory: &Path, lanes: Vec<(Stream, Stream)>) -> (PathBuf, Report, u
         ssh: SshOptions::default(),
     };
     let watch = Arc::new(Watch::new(Arc::new(Quiet)));
-    let ends = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES).unwrap();
+    let ends = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
     (directory.join("copy"), report, ends.receiver.arrived_bytes)
 }

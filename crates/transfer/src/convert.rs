@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use haul_engine::attribute::Cause;
 use haul_engine::compare::{Existing, Rules, Standing};
 use haul_net::Wanted;
-use haul_store::{FoundEntry, Kind, Metadata, Stat, StoreError};
+use haul_store::{FoundEntry, Kind, Metadata, Stat, StoreError, WriteRoute};
 use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, FailureKind};
 use haul_wire::limits::MAX_TEXT_BYTES;
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
@@ -56,6 +56,7 @@ pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wir
         window_bytes: carriage.window_bytes,
         lanes: carriage.lanes,
         route: carriage.route.map(route_number),
+        write_route: carriage.write_route.map(write_route_number),
         path: None,
         cpus: 0,
     }
@@ -137,6 +138,18 @@ fn route_number(route: SendRoute) -> u8 {
 /// The route of a peer's number.
 pub(crate) fn route(number: u8) -> Option<SendRoute> {
     SendRoute::ALL.into_iter().map(|(route, _)| route).find(|route| route_number(*route) == number)
+}
+
+fn write_route_number(route: WriteRoute) -> u8 {
+    match route {
+        WriteRoute::Direct => 1,
+        WriteRoute::Copy => 2,
+    }
+}
+
+/// The way of writing of a peer's number.
+pub(crate) fn write_route(number: u8) -> Option<WriteRoute> {
+    WriteRoute::ALL.into_iter().find(|route| write_route_number(*route) == number)
 }
 
 pub(crate) fn address(ip: IpAddr) -> Address {

@@ -21,7 +21,7 @@ use crate::job::{Endpoint, Job, Place};
 use crate::known_paths::{self, Direction, PathName};
 use crate::lanes::{LanePlan, LaneRecord, LaneTerms};
 use crate::pump::SendRoute;
-use crate::receiver::{self, ReceiverJob, Target};
+use crate::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::relay;
 use crate::remote::{self, Between, Remote};
 use crate::sender::{self, SenderJob, Sources};
@@ -130,7 +130,7 @@ fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
     let count = haul_engine::plan::near_lanes(job.carriage.lanes, far::cpus()).lanes;
     let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
-    here_over(job, watch, hash_kept, pairs, receiver::CHECKPOINT_BYTES)
+    here_over(job, watch, hash_kept, pairs, Bounds::default())
 }
 
 /// A directory copied into itself would find its own copy, for ever.
@@ -160,7 +160,7 @@ pub(crate) fn here_over(
     watch: &Arc<Watch>,
     hash_kept: bool,
     lanes: Vec<(Stream, Stream)>,
-    checkpoint_bytes: u64,
+    bounds: Bounds,
 ) -> Result<Ends, Error> {
     let failed = |error: std::io::Error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error);
     let (sender_end, receiver_end) = Stream::plain_pair().map_err(failed)?;
@@ -188,7 +188,7 @@ pub(crate) fn here_over(
         asked_for: None,
         selection: selection.clone(),
         carriage: carriage.clone(),
-        checkpoint_bytes,
+        bounds,
     };
     let sender_job = SenderJob {
         far: false,
@@ -288,9 +288,8 @@ fn session_with(
         Side::Receiver => {
             let asked_for = receiver::names_of(&source_paths(job));
             let target = target_here(job);
-            let checkpoint_bytes = receiver::CHECKPOINT_BYTES;
-            let job =
-                ReceiverJob { target, confine: None, asked_for, far: false, selection, carriage, checkpoint_bytes };
+            let bounds = Bounds::default();
+            let job = ReceiverJob { target, confine: None, asked_for, far: false, selection, carriage, bounds };
             receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
     };

@@ -234,9 +234,9 @@ fn run_role(
         }
         Role::Receiver { target } => {
             let (target, confine) = (Target::Path(target), grant.root.clone());
-            let checkpoint_bytes = receiver::CHECKPOINT_BYTES;
+            let bounds = receiver::Bounds::default();
             let (asked_for, far) = (None, true);
-            let job = ReceiverJob { target, confine, asked_for, far, selection, carriage, checkpoint_bytes };
+            let job = ReceiverJob { target, confine, asked_for, far, selection, carriage, bounds };
             receiver::run(job, events, channel, watch, keeper, aside)
         }
     };

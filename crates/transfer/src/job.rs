@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use crate::pump::SendRoute;
 
+pub use haul_store::WriteRoute;
+
 /// One copy job: any number of sources, one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
@@ -151,6 +153,8 @@ pub struct Carriage {
     pub window_bytes: Option<u64>,
     /// How the sender gets bytes from a file into a connection; `None` takes what is cheapest.
     pub route: Option<SendRoute>,
+    /// How the receiver writes large files; `None` measures, where there is a choice.
+    pub write_route: Option<WriteRoute>,
 }
 
 /// IPv4 or IPv6.
@@ -239,6 +243,7 @@ impl Default for Carriage {
             congestion_control: None,
             window_bytes: None,
             route: None,
+            write_route: None,
         }
     }
 }

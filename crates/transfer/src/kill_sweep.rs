@@ -23,7 +23,7 @@ use crate::convert;
 use crate::coordinate;
 use crate::far::PING_EVERY;
 use crate::job::Job;
-use crate::receiver::{self, ReceiverJob, Target};
+use crate::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::scenarios::{Bench, files, is_part, run_here};
 use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, NoKeeper};
@@ -109,8 +109,9 @@ fn run_side(killed_side: Killed, job: &Job, control: UnixStream, lanes: Vec<Unix
         }
         Killed::Receiver | Killed::Both => {
             let target = Target::Path(job.target.path.clone());
-            let (confine, asked_for, checkpoint_bytes) = (None, None, CHECKPOINT_BYTES);
-            let job = ReceiverJob { target, confine, asked_for, far: false, selection, carriage, checkpoint_bytes };
+            let (confine, asked_for) = (None, None);
+            let bounds = Bounds { checkpoint_bytes: CHECKPOINT_BYTES, ..Bounds::default() };
+            let job = ReceiverJob { target, confine, asked_for, far: false, selection, carriage, bounds };
             receiver::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)
         }
     }

@@ -43,9 +43,12 @@ pub mod job;
 mod kill_sweep;
 pub mod known;
 mod known_paths;
+mod known_routes;
 mod lanes;
 pub mod manifest_file;
 mod own_files;
+#[cfg(test)]
+mod past_cache;
 pub mod probe;
 pub mod pump;
 mod receiver;

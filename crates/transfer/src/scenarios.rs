@@ -17,7 +17,7 @@ use rustix::fs::CWD;
 use crate::event::{Event, Observer, Report};
 use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 use crate::pump::SendRoute;
-use crate::receiver::CHECKPOINT_BYTES;
+use crate::receiver::{Bounds, CHECKPOINT_BYTES};
 use crate::watch::Watch;
 use crate::{Error, Fault, coordinate};
 
@@ -137,7 +137,7 @@ impl Bench {
     fn copy_over(&self, lanes: &[Lane]) -> Result<Report, Error> {
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = lanes.iter().map(|lane| lane.pair()).collect();
-        let ends = coordinate::here_over(&self.job(), &watch, false, lanes, CHECKPOINT_BYTES)?;
+        let ends = coordinate::here_over(&self.job(), &watch, false, lanes, CHECKPOINT_BYTES.into())?;
         Ok(watch.report(&ends, Default::default(), false).unwrap())
     }
 
@@ -151,21 +151,28 @@ impl Bench {
     }
 }
 
+/// A receiver that makes checkpoints as early as this.
+impl From<u64> for Bounds {
+    fn from(checkpoint_bytes: u64) -> Self {
+        Self { checkpoint_bytes, ..Self::default() }
+    }
+}
+
 /// Both sides in this process.
-pub(crate) fn run_here(job: &Job, lanes: u16, checkpoint_bytes: u64) -> Result<Report, Error> {
-    run_watched(job, lanes, checkpoint_bytes, &Arc::default())
+pub(crate) fn run_here(job: &Job, lanes: u16, bounds: impl Into<Bounds>) -> Result<Report, Error> {
+    run_watched(job, lanes, bounds, &Arc::default())
 }
 
 /// [`run_here`], with its events.
 pub(crate) fn run_watched(
     job: &Job,
     lanes: u16,
-    checkpoint_bytes: u64,
+    bounds: impl Into<Bounds>,
     witness: &Arc<Witness>,
 ) -> Result<Report, Error> {
     let watch = Arc::new(Watch::new(Arc::clone(witness) as Arc<dyn Observer>));
     let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
-    let ends = coordinate::here_over(job, &watch, false, lanes, checkpoint_bytes)?;
+    let ends = coordinate::here_over(job, &watch, false, lanes, bounds.into())?;
     Ok(watch.report(&ends, Default::default(), false).unwrap())
 }
 
@@ -262,7 +269,7 @@ fn copied_by(route: SendRoute, bench: &Bench, lanes: Vec<(Stream, Stream)>) -> (
     job.carriage.route = Some(route);
     let witness = Arc::new(Witness::default());
     let watch = Arc::new(Watch::new(Arc::clone(&witness) as Arc<dyn Observer>));
-    let ends = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES).unwrap();
+    let ends = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
     let events = witness.events.lock().unwrap().clone();
     (report, events)
@@ -355,7 +362,7 @@ fn zeros_go_nowhere_and_a_bit_that_flips_is_still_found() {
     };
     let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
     let lanes = vec![Lane::Flip(300_000).pair(), Lane::Good.pair()];
-    let ends = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES).unwrap();
+    let ends = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
     assert_eq!((report.files_moved, report.failed, report.bytes_moved), (1, 0, ZEROS));
     assert!(ends.receiver.arrived_bytes > ZEROS, "the spoilt chunk came twice");
@@ -399,7 +406,7 @@ fn without_any_lane_left_the_job_ends_in_time_and_says_so() {
     job.carriage.timeout = Duration::from_millis(300);
     let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
     let lanes = vec![Lane::Cut(1_000_000).pair()];
-    let error = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES).unwrap_err();
+    let error = coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
     let unfinished = files(&bench.to()).into_iter().filter(|(path, _)| path.ends_with("large"));
     assert_eq!(unfinished.count(), 0, "nothing half-written under a final name");
@@ -559,7 +566,7 @@ proptest! {
         job.carriage.timeout = Duration::from_millis(500);
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = vec![Lane::Flip(at).pair(), Lane::Good.pair()];
-        match coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES) {
+        match coordinate::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()) {
             Ok(_) => bench.assert_equal(),
             Err(error) => {
                 prop_assert_eq!(error.fault, Fault::Timeout, "{:?}", error);

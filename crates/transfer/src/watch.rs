@@ -377,10 +377,20 @@ fn tally_error(fault: TallyFault) -> Error {
 
 /// The names of choices are ours; a peer's other words are not passed on.
 fn chosen(what: &str) -> &'static str {
-    ["lanes", "cipher", "congestion control", "lane path", "chunk size", "route", "verification", "rights"]
-        .into_iter()
-        .find(|known| *known == what)
-        .unwrap_or("other")
+    [
+        "lanes",
+        "cipher",
+        "congestion control",
+        "lane path",
+        "chunk size",
+        "route",
+        "write route",
+        "verification",
+        "rights",
+    ]
+    .into_iter()
+    .find(|known| *known == what)
+    .unwrap_or("other")
 }
 
 /// What bears on the speed of a job.

@@ -258,6 +258,9 @@ pub struct Carriage {
     /// How the sender gets bytes from a file into a connection, when the user says so: 1 splice, 2 sendfile, 3 splice by io_uring,
     /// 4 mmap, 5 copy, 6 copy by io_uring. A number that is unknown is as none.
     pub route: Option<u8>,
+    /// How the receiver writes large files, when the user says so: 1 past the page cache, 2 through it. A number that is unknown is as
+    /// none.
+    pub write_route: Option<u8>,
     /// What an earlier job found of this path, in this direction.
     pub path: Option<KnownPath>,
     /// Processors of the smaller of the two hosts, as the initiator knows them; 0: it does not.

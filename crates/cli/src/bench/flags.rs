@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use haul_transfer::bench::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, LANES_MAX};
+use haul_transfer::job::WriteRoute;
 use haul_transfer::pump::{ReceiveRoute, SendRoute};
 
 use crate::args::CipherName;
@@ -125,6 +126,11 @@ fn named<R: Copy>(all: &[(R, &'static str)], text: &str) -> Result<R, String> {
 
 pub fn send_route(text: &str) -> Result<SendRoute, String> {
     named(&SendRoute::ALL, text)
+}
+
+/// The way to write of this name.
+pub fn write_route(text: &str) -> Result<WriteRoute, String> {
+    named(&WriteRoute::ALL.map(|route| (route, route.name())), text)
 }
 
 fn receive_route(text: &str) -> Result<ReceiveRoute, String> {

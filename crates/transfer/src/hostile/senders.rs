@@ -44,7 +44,7 @@ impl Target {
             asked_for: None,
             selection: wire::Selection { flush: true, make_target: true, ..wire::Selection::default() },
             carriage: carriage(20_000),
-            checkpoint_bytes: receiver::CHECKPOINT_BYTES,
+            bounds: receiver::Bounds::default(),
         };
         change(&mut job);
         let peer = Peer::facing(move |events, channel, watch| {
@@ -329,7 +329,7 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
                 asked_for: None,
                 selection: wire::Selection { make_target: true, ..wire::Selection::default() },
                 carriage: carriage(20_000),
-                checkpoint_bytes: receiver::CHECKPOINT_BYTES,
+                bounds: receiver::Bounds::default(),
             };
             let events = Events::new();
             let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();

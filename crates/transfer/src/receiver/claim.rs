@@ -5,7 +5,7 @@
 //! claim ends the one before, and waits until the write that it is in is over.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::session;
 
@@ -17,7 +17,20 @@ pub(super) struct Claims(Mutex<BTreeMap<u32, Arc<Claim>>>);
 
 #[derive(Default)]
 struct Claim {
-    ended: Mutex<bool>,
+    /// Held for reading by whoever writes: a chunk that goes past the page cache has several writers.
+    ended: RwLock<bool>,
+}
+
+impl Claim {
+    /// Ends it, once the writes that have begun are over.
+    fn end(&self) {
+        *self.ended.write().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    fn unless_ended<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner);
+        (!*ended).then(act)
+    }
 }
 
 /// The claim of one lane on a chunk, until it is dropped.
@@ -36,7 +49,7 @@ impl Claimed {
         let before = session::lock(&incoming.claims.0).insert(chunk, Arc::clone(&claim));
         let took_over = before.is_some();
         if let Some(before) = before {
-            *session::lock(&before.ended) = true;
+            before.end();
         }
         Self { incoming: Arc::clone(incoming), chunk, claim, took_over }
     }
@@ -44,13 +57,12 @@ impl Claimed {
     /// Whether the chunk is lost when this lane does not bring it: what the lane before it brings has become void, though the sender may
     /// await its receipt. Lanes come in any order, so this may be the one that was given up.
     pub(super) fn alone_can_bring_it(&self) -> bool {
-        self.took_over && !*session::lock(&self.claim.ended) && self.incoming.wants(self.chunk)
+        self.took_over && self.claim.unless_ended(|| self.incoming.wants(self.chunk)) == Some(true)
     }
 
     /// Does this unless another lane has the chunk by now; none has it before this is done.
     pub(super) fn while_held<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
-        let ended = session::lock(&self.claim.ended);
-        (!*ended).then(act)
+        self.claim.unless_ended(act)
     }
 }
 

@@ -10,7 +10,7 @@ use haul_engine::arriving::{Arriving, Resumed, Step};
 use haul_engine::integrity::{Hash, Verified};
 use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES};
-use haul_store::{Metadata, Part, StoreError, TargetTree};
+use haul_store::{DIRECT_FROM_BYTES, Metadata, Part, StoreError, TargetTree};
 use haul_wire::control::{ChunkRange, OutcomeKind};
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
@@ -285,7 +285,7 @@ impl Incoming {
         let result = loop {
             let done = match checkpoint.next_step() {
                 None => break Ok(()),
-                Some(Step::Flush) => part.flush(),
+                Some(Step::Flush) => part.flush().map(|()| self.leave_cache(&part)),
                 Some(Step::BeginJournal(header)) => {
                     part.journal_start(&header).map(|()| session::lock(large).file.journal_begun(&checkpoint))
                 }
@@ -425,8 +425,15 @@ impl Incoming {
         }
     }
 
+    /// What is flushed of a large file leaves the page cache, which belongs to others.
+    fn leave_cache(&self, part: &Part) {
+        if self.identity.size >= DIRECT_FROM_BYTES {
+            part.drop_cache(0, self.identity.size);
+        }
+    }
+
     /// How much space a file with holes takes is known only when it is there.
-    fn sparse(&self) -> bool {
+    pub(super) fn sparse(&self) -> bool {
         matches!(self.item.kind, ItemKind::File { sparse: true, .. })
     }
 

@@ -21,12 +21,13 @@ use haul_wire::limits::BLOCK_BYTES;
 use crate::stopwatch::{Stopwatch, Waiting};
 use crate::zeros::ZEROS;
 
+use super::behind;
 use super::claim::Claimed;
-use super::incoming::{Incoming, Progressed};
+use super::incoming::Incoming;
 use super::input::Input;
 use super::reread::{self, READ_BYTES};
 use super::settle;
-use super::state::{Shared, Task};
+use super::state::Shared;
 
 /// Takes units until the sender ends the lane (`Ok`), or the connection fails.
 pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
@@ -65,6 +66,8 @@ struct Lane<'a> {
 enum Sink {
     /// A chunk of a large file.
     Chunk(Arc<Part>),
+    /// A chunk that others write, past the page cache.
+    Behind(Arc<behind::Chunk>),
     /// A whole file; made at the first block unless all of it is in that block.
     Whole(Option<Arc<Part>>),
     /// Verified and let go.
@@ -84,7 +87,7 @@ struct Arrival {
     data_bytes: u64,
     punch: bool,
     /// The right to write the chunk.
-    claim: Claimed,
+    claim: Arc<Claimed>,
     /// The first error of the target; the rest of the unit is drained.
     failed: Option<StoreError>,
 }
@@ -201,7 +204,7 @@ impl Lane<'_> {
         }
         let mut failed = None;
         // First: what the lane before did with the chunk is over then.
-        let claim = Claimed::take(&incoming, header.chunk);
+        let claim = Arc::new(self.shared.storage.during(|| Claimed::take(&incoming, header.chunk)));
         let sink = if !incoming.wants(header.chunk) {
             Sink::Nowhere
         } else if self.shared.lets_go() {
@@ -210,7 +213,15 @@ impl Lane<'_> {
             Sink::Whole(incoming.whole_part_made())
         } else {
             match incoming.part(self.shared.tree()) {
-                Ok(part) => part.map_or(Sink::Nowhere, Sink::Chunk),
+                Ok(None) => Sink::Nowhere,
+                Ok(Some(part)) => match self.shared.goes_past_cache(&incoming, &part) {
+                    Ok(true) => Sink::Behind(behind::Chunk::new(Arc::clone(&incoming), part, Arc::clone(&claim))),
+                    Ok(false) => Sink::Chunk(part),
+                    Err(error) => {
+                        failed = Some(error);
+                        Sink::Nowhere
+                    }
+                },
                 Err(error) => {
                     failed = Some(error);
                     Sink::Nowhere
@@ -306,21 +317,9 @@ impl Lane<'_> {
                 if let Some((start, length)) = incoming.layout.range(chunk).filter(|_| arrival.data_bytes > 0) {
                     part.start_writeback(start, length);
                 }
-                let (exposure, tell) = (&self.shared.exposure, || self.shared.receipt(receipt));
-                let record = || incoming.record(verified, arrival.data_bytes, exposure, tell);
-                match arrival.claim.while_held(record).unwrap_or(Progressed::Void) {
-                    Progressed::Waiting | Progressed::Void => {}
-                    Progressed::Checkpoint => self.shared.queue(Task::Checkpoint(incoming)),
-                    // What is not read back yet comes before the name.
-                    Progressed::Complete if self.shared.verifies_disk() => {
-                        self.shared.queue(Task::Checkpoint(incoming));
-                    }
-                    Progressed::Complete => self.shared.queue(Task::Publish(incoming)),
-                }
-                if exposure.becomes_due() {
-                    self.shared.queue(Task::Relieve);
-                }
+                self.shared.deliver_chunk(&incoming, &arrival.claim, verified, receipt, arrival.data_bytes);
             }
+            Sink::Behind(chunk) => chunk.verified(verified, receipt, arrival.data_bytes, self.shared),
             Sink::Whole(part) => {
                 let incoming = arrival.incoming;
                 let part = match part {
@@ -458,13 +457,22 @@ impl Arrival {
         Ok(())
     }
 
-    fn write(&mut self, data: &[u8], shared: &Shared) {
+    fn write(&mut self, data: &[u8], shared: &Arc<Shared>) {
         if self.failed.is_some() {
+            return;
+        }
+        if let Sink::Behind(chunk) = &self.sink {
+            match shared.behind.write(chunk, data, self.offset, shared) {
+                Ok(true) => {}
+                // The session is over.
+                Ok(false) => self.sink = Sink::Nowhere,
+                Err(error) => self.failed = Some(StoreError::new("write", &self.incoming.path, error)),
+            }
             return;
         }
         let (sink, incoming, offset) = (&mut self.sink, &self.incoming, self.offset);
         let result = self.claim.while_held(|| match sink {
-            Sink::Null | Sink::Nowhere => Ok(()),
+            Sink::Null | Sink::Nowhere | Sink::Behind(_) => Ok(()),
             Sink::Chunk(part) | Sink::Whole(Some(part)) => shared.storage.during(|| part.write_at(data, offset)),
             Sink::Whole(none) => match incoming.whole_part(shared.tree()) {
                 Ok(Some(part)) => shared.storage.during(|| none.insert(part).write_at(data, offset)),
@@ -481,6 +489,7 @@ impl Arrival {
     fn punch_hole(&mut self, length: u64) {
         let result = self.claim.while_held(|| match &self.sink {
             Sink::Chunk(part) => part.punch(self.offset, length),
+            Sink::Behind(chunk) => chunk.part.punch(self.offset, length),
             Sink::Whole(Some(part)) => part.punch(self.offset, length),
             Sink::Whole(None) | Sink::Null | Sink::Nowhere => Ok(()),
         });

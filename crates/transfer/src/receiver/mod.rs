@@ -8,6 +8,7 @@
 //!   reread threads  what the checkpoints flushed is read back from the medium (`--verify disk`)
 //! ```
 
+mod behind;
 mod claim;
 mod decide;
 mod exposure;
@@ -18,12 +19,13 @@ mod reread;
 mod settle;
 mod state;
 mod storage;
+mod write_route;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use haul_store::{StoreError, TargetOptions, TargetTree};
+use haul_store::{DIRECT_FROM_BYTES, StoreError, TargetOptions, TargetTree};
 use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
 use haul_wire::limits::MAX_LANES;
 use haul_wire::manifest::Packer;
@@ -65,8 +67,22 @@ pub(crate) struct ReceiverJob {
     pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
+    pub(crate) bounds: Bounds,
+}
+
+/// From where on a receiver does what; tests have smaller ones.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
     /// See [`CHECKPOINT_BYTES`].
     pub(crate) checkpoint_bytes: u64,
+    /// See [`DIRECT_FROM_BYTES`].
+    pub(crate) past_cache_from_bytes: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { checkpoint_bytes: CHECKPOINT_BYTES, past_cache_from_bytes: DIRECT_FROM_BYTES }
+    }
 }
 
 /// The names under which these sources arrive; `None` when they cannot be known beforehand: contents of a directory, or a
@@ -138,9 +154,12 @@ fn run_session(
         // The sender learns of it only after the lanes were joined: they must not wait for it, nor for the disk.
         session.lanes.cut_all();
         session.shared.exposure.end();
+        session.shared.behind.end();
     }
     drop(events);
     session.lanes.join();
+    // Before what is not safe yet is written down.
+    session.shared.behind.join(session.storage_is_lost);
     session.shared.finish();
     settler.join(session.storage_is_lost);
     rereaders.join(session.storage_is_lost);
@@ -308,7 +327,7 @@ impl Session<'_> {
 
     /// Nothing comes while our own disk has something to do: for as long as the limit, and what a checkpoint takes on the slowest disk.
     fn check_storage(&mut self, since: Instant) -> Result<(), Error> {
-        let bytes = self.shared.job.checkpoint_bytes.min(CHECKPOINT_BYTES);
+        let bytes = self.shared.job.bounds.checkpoint_bytes.min(CHECKPOINT_BYTES);
         if since.elapsed() <= self.clock.timeout() + session::time_to_store(bytes) {
             return Ok(());
         }

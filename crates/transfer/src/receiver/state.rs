@@ -6,10 +6,10 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_engine::compare::Rules;
-use haul_engine::integrity::Hash;
+use haul_engine::integrity::{Hash, Verified};
 use haul_engine::receiving::Receiving;
 use haul_engine::window::Overflow;
-use haul_store::{Filter, Metadata, Part, StoreError, TargetTree, printable};
+use haul_store::{Filter, Metadata, Part, StoreError, TargetTree, WriteRoute, printable};
 use haul_sys::medium::Way;
 use haul_sys::rights::Access;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
@@ -24,9 +24,12 @@ use crate::stopwatch;
 use crate::watch::Watch;
 
 use super::ReceiverJob;
+use super::behind::Behind;
+use super::claim::Claimed;
 use super::exposure::Exposure;
-use super::incoming::{Flushed, Incoming, Lost};
+use super::incoming::{Flushed, Incoming, Lost, Progressed};
 use super::storage::Storage;
+use super::write_route::WriteRoutes;
 
 /// What is done only when everything before it is settled.
 #[derive(Clone)]
@@ -99,6 +102,8 @@ pub(super) struct Shared {
     done: AtomicU64,
     pub(super) exposure: Exposure,
     pub(super) storage: Storage,
+    pub(super) behind: Behind,
+    write_routes: WriteRoutes,
     reread_bytes: AtomicU64,
     repaired_chunks: AtomicU64,
     /// What was said of how the medium is read.
@@ -135,8 +140,10 @@ impl Shared {
         Ok(Self {
             rules: convert::rules(&job.selection, privileged),
             tree,
-            exposure: Exposure::new(job.checkpoint_bytes),
+            exposure: Exposure::new(job.bounds.checkpoint_bytes),
             storage: Storage::default(),
+            behind: Behind::default(),
+            write_routes: WriteRoutes::new(job.carriage.write_route.and_then(convert::write_route)),
             job,
             filter,
             failure: Failure::default(),
@@ -233,6 +240,49 @@ impl Shared {
             self.failure.set(error);
         }
         self.outbox.receipt(receipt);
+    }
+
+    /// Enters a chunk that was written and is verified, and tells of it.
+    pub(super) fn deliver_chunk(
+        &self,
+        incoming: &Arc<Incoming>,
+        claim: &Claimed,
+        verified: Verified,
+        receipt: Receipt,
+        data_bytes: u64,
+    ) {
+        let record = || incoming.record(verified, data_bytes, &self.exposure, || self.receipt(receipt));
+        match claim.while_held(record).unwrap_or(Progressed::Void) {
+            Progressed::Waiting | Progressed::Void => {}
+            Progressed::Checkpoint => self.queue(Task::Checkpoint(Arc::clone(incoming))),
+            // What is not read back yet comes before the name.
+            Progressed::Complete if self.verifies_disk() => self.queue(Task::Checkpoint(Arc::clone(incoming))),
+            Progressed::Complete => self.queue(Task::Publish(Arc::clone(incoming))),
+        }
+        if self.exposure.becomes_due() {
+            self.queue(Task::Relieve);
+        }
+    }
+
+    /// Whether a file is written past the page cache; it has room on the disk then. Without a flush nobody waits for the disk: then memory
+    /// is faster.
+    pub(super) fn goes_past_cache(&self, incoming: &Incoming, part: &Part) -> Result<bool, StoreError> {
+        let is_large = incoming.identity.size >= self.job.bounds.past_cache_from_bytes && self.job.selection.flush;
+        if !is_large && !self.write_routes.is_forced() {
+            return Ok(false);
+        }
+        if !part.goes_past_cache() {
+            self.write_routes.refused(self);
+            return Ok(false);
+        }
+        if self.write_routes.choose(part, self) == WriteRoute::Copy {
+            return Ok(false);
+        }
+        // What is there already has room, or is a hole that may stay one.
+        if !incoming.sparse() && !incoming.inplace {
+            part.allocate(incoming.identity.size)?;
+        }
+        Ok(true)
     }
 
     /// The item has its outcome. A second one is void.
@@ -522,34 +572,37 @@ pub(super) fn shown(path: &[u8]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use haul_wire::RelPath;
     use haul_wire::control::{Carriage, Selection};
     use haul_wire::manifest::{Attributes, Identity, ItemKind};
 
+    use super::super::Bounds;
     use super::*;
     use crate::receiver::Target;
+
+    /// What a receiver into this directory shares; nobody hears its events.
+    pub(crate) fn over(directory: &std::path::Path) -> Shared {
+        let target = directory.as_os_str().as_encoded_bytes().to_vec();
+        let (tree, _) = TargetTree::open(&target, &haul_store::TargetOptions::default()).unwrap();
+        let job = ReceiverJob {
+            target: Target::Path(target),
+            confine: None,
+            asked_for: None,
+            far: false,
+            selection: Selection::default(),
+            carriage: Carriage::default(),
+            bounds: Bounds { checkpoint_bytes: 1, ..Bounds::default() },
+        };
+        let (events, _) = std::sync::mpsc::sync_channel(16);
+        Shared::new(Some(tree), None, job, Arc::default(), Arc::new(Watch::silent()), events).unwrap()
+    }
 
     #[test]
     fn a_receipt_that_comes_after_its_file_failed_on_another_lane_is_not_told() {
         let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().as_os_str().as_encoded_bytes().to_vec();
-        let (tree, _) = TargetTree::open(&target, &haul_store::TargetOptions::default()).unwrap();
-        let (selection, carriage) = (Selection::default(), Carriage::default());
-        let target = Target::Path(target);
-        let job = ReceiverJob {
-            target,
-            confine: None,
-            asked_for: None,
-            far: false,
-            selection,
-            carriage,
-            checkpoint_bytes: 1,
-        };
-        let outbox = Arc::new(Outbox::default());
-        let (events, _heard) = std::sync::mpsc::sync_channel(16);
-        let watch = Arc::new(Watch::silent());
-        let shared = Shared::new(Some(tree), None, job, Arc::clone(&outbox), watch, events).unwrap();
+        let shared = over(dir.path());
+        let outbox = Arc::clone(&shared.outbox);
         let identity = Identity { size: 3 << 20, mtime: Default::default(), ctime: Default::default(), inode: 1 };
         let kind = ItemKind::File { identity, sparse: false, blake3: None };
         let path = RelPath::new(b"file".to_vec()).unwrap();

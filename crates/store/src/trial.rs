@@ -1,0 +1,125 @@
+//! Which way of writing is quicker on a file system: through the page cache, or past it.
+//!
+//! Make a file without a name -> write it one way and flush, then the other way and flush, twice -> compare the better turns of each.
+//! Past the page cache costs less of the processor and leaves memory to others, so it need not be quicker, only not much slower: network
+//! file systems and arrays with a cache of their own may take a request at a time.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use haul_sys::direct::{AlignedBuffer, DirectFile};
+use haul_sys::file;
+use rustix::fs::{Mode, OFlags};
+
+use crate::limits::{TRIAL_BYTES, TRIAL_TURNS, TRIAL_WRITE_BYTES};
+
+/// A way of writing large files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteRoute {
+    /// Past the page cache (`O_DIRECT`).
+    Direct,
+    /// Through the page cache.
+    Copy,
+}
+
+impl WriteRoute {
+    /// Both.
+    pub const ALL: [WriteRoute; 2] = [WriteRoute::Direct, WriteRoute::Copy];
+
+    /// Its name in reports, JSON and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            WriteRoute::Direct => "direct",
+            WriteRoute::Copy => "copy",
+        }
+    }
+}
+
+/// What a trial took: the better turn of each way, write and flush.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// Past the page cache.
+    pub direct: Duration,
+    /// Through the page cache.
+    pub copy: Duration,
+}
+
+impl Trial {
+    /// Past the page cache, unless that takes more than half as long again.
+    pub fn choice(&self) -> WriteRoute {
+        if self.direct <= self.copy * 3 / 2 { WriteRoute::Direct } else { WriteRoute::Copy }
+    }
+}
+
+/// Tries both in a directory, with at most `2 * TRIAL_TURNS * TRIAL_BYTES` on the medium, which are freed at once. `Unsupported` where
+/// direct I/O is, and where the file system has no files without a name.
+pub(crate) fn try_in(directory: BorrowedFd<'_>) -> io::Result<Trial> {
+    let open = |flags: OFlags| rustix::fs::openat(directory, ".", flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+    let nameless = File::from(open(OFlags::TMPFILE | OFlags::RDWR)?);
+    let past = open(OFlags::TMPFILE | OFlags::WRONLY | OFlags::DIRECT)?;
+    let unsupported = || io::Error::from(io::ErrorKind::Unsupported);
+    let past = DirectFile::new(past.try_clone()?, past).ok_or_else(unsupported)?;
+    let mut block = AlignedBuffer::new(TRIAL_WRITE_BYTES);
+    block.fill(FILLING);
+    let (mut direct, mut copy) = (Duration::MAX, Duration::MAX);
+    for _ in 0..TRIAL_TURNS {
+        direct = direct.min(timed(past.plain(), |offset| past.write_all_at(&block, offset))?);
+        copy = copy.min(timed(nameless.as_fd(), |offset| file::write_all_at(nameless.as_fd(), &block, offset))?);
+    }
+    if past.is_refused() {
+        return Err(unsupported());
+    }
+    Ok(Trial { direct, copy })
+}
+
+/// Into room that is there already, as a copy has it.
+fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()>) -> io::Result<Duration> {
+    file::set_size(file, 0)?;
+    file::reserve(file, TRIAL_BYTES)?;
+    file::set_size(file, TRIAL_BYTES)?;
+    let start = Instant::now();
+    for offset in (0..TRIAL_BYTES).step_by(TRIAL_WRITE_BYTES) {
+        write(offset)?;
+    }
+    file::flush_data(file)?;
+    Ok(start.elapsed())
+}
+
+/// Not zeros: some disks and file systems make nothing of them.
+const FILLING: u8 = 0x5a;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_with_direct_writes_is_tried_and_keeps_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = File::open(dir.path()).unwrap();
+        match try_in(root.as_fd()) {
+            Ok(trial) => assert!(trial.direct > Duration::ZERO && trial.copy > Duration::ZERO, "{trial:?}"),
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                eprintln!("skipped: the file system of the temporary directory has no direct I/O: {error}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn memory_is_never_gone_past() {
+        let Ok(shm) = File::open("/dev/shm") else { return };
+        assert_eq!(try_in(shm.as_fd()).unwrap_err().kind(), io::ErrorKind::Unsupported);
+    }
+
+    #[test]
+    fn only_what_is_much_slower_is_not_taken() {
+        let choice =
+            |direct, copy| Trial { direct: Duration::from_millis(direct), copy: Duration::from_millis(copy) }.choice();
+        assert_eq!(choice(10, 10), WriteRoute::Direct);
+        assert_eq!(choice(15, 10), WriteRoute::Direct);
+        assert_eq!(choice(16, 10), WriteRoute::Copy);
+    }
+}
