@@ -280,7 +280,8 @@ impl Attempt<'_> {
             Some(path) => {
                 let rate = json_number(out, path);
                 let rate = rate.ok_or_else(|| Trouble::Failed(format!("its output has no number {path}")))?;
-                Some(rate / 1e6)
+                let bits = if path.ends_with("bytes_per_s") { 8.0 } else { 1.0 };
+                Some(rate * bits / 1e6)
             }
         };
         Ok(())

@@ -47,7 +47,8 @@ pub struct RivalSpec {
     /// How the result is checked.
     #[serde(default)]
     pub check: Check,
-    /// Where in its JSON output the rate in bits per second stands: `end.sum_received.bits_per_second`.
+    /// Where in its JSON output the rate stands: `end.sum_received.bits_per_second`. In bits per second, or in bytes where the name ends in
+    /// `bytes_per_s`.
     #[serde(default)]
     pub rate_json: Option<String>,
 }
