@@ -4,13 +4,15 @@
 //!   ~/.local/state/haul/write-routes     one line for each file system:
 //!   4f2a91c07d3e5b18 direct 1795298048   the file system's id (statvfs(3)), the way, when it was measured
 //! ```
-//! A far side gives up the right to open files before it knows its target, so the file is opened before, and written in place. It is
-//! advice and nothing more: a file that is missing, torn or not ours means that it is measured again.
+//! A far side gives up the right to open files before it knows whether it needs this one: it opens it before, where a job that was begun on its
+//! host has made it, and writes in place. It leaves no file behind that was not there. It is advice and nothing more: a file that is
+//! missing, torn or not ours means that it is measured again.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use haul_store::WriteRoute;
@@ -29,12 +31,21 @@ const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The open file; none for a user without a home.
 #[derive(Default)]
-pub(crate) struct KnownRoutes(Option<File>);
+pub(crate) struct KnownRoutes(OnceLock<Option<File>>);
 
 impl KnownRoutes {
-    /// Opens what this user's jobs have found; what cannot be opened is not there.
-    pub(crate) fn open() -> Self {
-        Self(own_files::state_directory().and_then(|directory| open_in(&directory)))
+    /// What this user's jobs have found. A far side opens the file now, and makes none; others when they need it.
+    pub(crate) fn of(far: bool) -> Self {
+        if !far {
+            return Self::default();
+        }
+        let open = |directory: PathBuf| open_in(&directory, false);
+        Self(OnceLock::from(own_files::state_directory().and_then(open)))
+    }
+
+    fn file(&self) -> Option<&File> {
+        let open = || own_files::state_directory().and_then(|directory| open_in(&directory, true));
+        self.0.get_or_init(open).as_ref()
     }
 
     /// What was found of a file system lately.
@@ -45,7 +56,7 @@ impl KnownRoutes {
 
     /// Keeps what was found. A host that does not let us only forgets.
     pub(crate) fn keep(&self, id: u64, route: WriteRoute, now: SystemTime) {
-        let Some(file) = &self.0 else { return };
+        let Some(file) = self.file() else { return };
         let mut lines = self.lines(now);
         lines.retain(|line| line.id != id);
         lines.push(Line { id, route, at_s: seconds(now) });
@@ -57,7 +68,7 @@ impl KnownRoutes {
     }
 
     fn lines(&self, now: SystemTime) -> Vec<Line> {
-        let Some(file) = &self.0 else { return Vec::new() };
+        let Some(file) = self.file() else { return Vec::new() };
         let mut bytes = vec![0; MAX_FILE_BYTES as usize];
         let read = file::read_full_at(file.as_fd(), &mut bytes, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(&bytes[..read]);
@@ -66,10 +77,12 @@ impl KnownRoutes {
     }
 }
 
-fn open_in(directory: &Path) -> Option<File> {
-    DirBuilder::new().recursive(true).mode(0o700).create(directory).ok()?;
+fn open_in(directory: &Path, make: bool) -> Option<File> {
+    if make {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).ok()?;
+    }
     let path = directory.join("write-routes");
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
+    let file = OpenOptions::new().read(true).write(true).create(make).truncate(false).mode(0o600).open(path);
     file.ok().filter(|file| file.metadata().is_ok_and(|metadata| metadata.is_file()))
 }
 
@@ -105,7 +118,7 @@ mod tests {
     use super::*;
 
     fn opened(dir: &tempfile::TempDir) -> KnownRoutes {
-        KnownRoutes(open_in(&dir.path().join("new/haul")))
+        KnownRoutes(OnceLock::from(open_in(&dir.path().join("new/haul"), true)))
     }
 
     fn at(seconds: u64) -> SystemTime {
@@ -145,8 +158,16 @@ mod tests {
     }
 
     #[test]
+    fn a_far_side_makes_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(open_in(dir.path(), false).is_none());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(open_in(dir.path(), true).is_some() && open_in(dir.path(), false).is_some());
+    }
+
+    #[test]
     fn without_a_home_nothing_is_kept_and_nothing_fails() {
-        let known = KnownRoutes::default();
+        let known = KnownRoutes(OnceLock::from(None));
         known.keep(1, WriteRoute::Direct, at(1));
         assert_eq!(known.find(1, at(1)), None);
     }

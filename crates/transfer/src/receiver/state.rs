@@ -143,7 +143,7 @@ impl Shared {
             exposure: Exposure::new(job.bounds.checkpoint_bytes),
             storage: Storage::default(),
             behind: Behind::default(),
-            write_routes: WriteRoutes::new(job.carriage.write_route.and_then(convert::write_route)),
+            write_routes: WriteRoutes::new(job.carriage.write_route.and_then(convert::write_route), job.far),
             job,
             filter,
             failure: Failure::default(),
