@@ -66,11 +66,18 @@ pub const DISK_RATE_BLOCKS_IN_FLIGHT: usize = 4;
 /// 42 s of processor time in the kernel.
 pub const DIRECT_FROM_BYTES: u64 = 256 << 20;
 
-/// Written to try a way of writing: at 150 MB/s the trial takes a tenth of a second, and a file for which it is made at least two.
-pub const TRIAL_BYTES: u64 = 4 << 20;
+/// Written to try a way of writing: at 150 MB/s the trial takes a fifth of a second, and a file for which it is made at least two.
+pub const TRIAL_BYTES: u64 = 8 << 20;
 
-/// As a copy writes where blocks wait.
-pub const TRIAL_WRITE_BYTES: usize = 1 << 20;
+/// As a copy writes.
+pub const TRIAL_WRITE_BYTES: usize = 256 << 10;
+
+/// As a copy has.
+pub const TRIAL_WRITERS: usize = 4;
 
 /// The better of so many counts: what else the host does then only makes slower.
-pub const TRIAL_TURNS: usize = 2;
+pub const TRIAL_TURNS: usize = 3;
+
+/// On a disk with no more than milliseconds for all of it, threads that wait for a processor made one way or the other look three times as
+/// slow; a file system that waits for an answer over a network at each write is slower by more.
+pub const TRIAL_SLOWER_MAX: u32 = 4;

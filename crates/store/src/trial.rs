@@ -1,6 +1,6 @@
 //! Which way of writing is quicker on a file system: through the page cache, or past it.
 //!
-//! Make a file without a name -> write it one way and flush, then the other way and flush, twice -> compare the better turns of each.
+//! Make a file without a name -> write it one way and flush, then the other way and flush, in turns -> compare the better turns of each.
 //! Past the page cache costs less of the processor and leaves memory to others, so it need not be quicker, only not much slower: network
 //! file systems and arrays with a cache of their own may take a request at a time.
 
@@ -13,7 +13,7 @@ use haul_sys::direct::{AlignedBuffer, DirectFile};
 use haul_sys::file;
 use rustix::fs::{Mode, OFlags};
 
-use crate::limits::{TRIAL_BYTES, TRIAL_TURNS, TRIAL_WRITE_BYTES};
+use crate::limits::{TRIAL_BYTES, TRIAL_SLOWER_MAX, TRIAL_TURNS, TRIAL_WRITE_BYTES, TRIAL_WRITERS};
 
 /// A way of writing large files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +47,9 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Past the page cache, unless that takes more than half as long again.
+    /// Past the page cache, unless that takes [`TRIAL_SLOWER_MAX`] times as long.
     pub fn choice(&self) -> WriteRoute {
-        if self.direct <= self.copy * 3 / 2 { WriteRoute::Direct } else { WriteRoute::Copy }
+        if self.direct <= self.copy * TRIAL_SLOWER_MAX { WriteRoute::Direct } else { WriteRoute::Copy }
     }
 }
 
@@ -75,14 +75,22 @@ pub(crate) fn try_in(directory: BorrowedFd<'_>) -> io::Result<Trial> {
 }
 
 /// Into room that is there already, as a copy has it.
-fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()>) -> io::Result<Duration> {
+fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()> + Sync) -> io::Result<Duration> {
     file::set_size(file, 0)?;
     file::reserve(file, TRIAL_BYTES)?;
     file::set_size(file, TRIAL_BYTES)?;
     let start = Instant::now();
-    for offset in (0..TRIAL_BYTES).step_by(TRIAL_WRITE_BYTES) {
-        write(offset)?;
-    }
+    let part = |first: usize| -> io::Result<()> {
+        let begin = (first * TRIAL_WRITE_BYTES) as u64;
+        (begin..TRIAL_BYTES).step_by(TRIAL_WRITERS * TRIAL_WRITE_BYTES).try_for_each(&write)
+    };
+    // Several at once, as in a copy: one direct write alone waits for the disk, and the disk for the next.
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..TRIAL_WRITERS).map(|first| scope.spawn(move || part(first))).collect();
+        let own = part(0);
+        let others = others.into_iter().map(|other| other.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into())));
+        others.fold(own, io::Result::and)
+    })?;
     file::flush_data(file)?;
     Ok(start.elapsed())
 }
@@ -119,7 +127,7 @@ mod tests {
         let choice =
             |direct, copy| Trial { direct: Duration::from_millis(direct), copy: Duration::from_millis(copy) }.choice();
         assert_eq!(choice(10, 10), WriteRoute::Direct);
-        assert_eq!(choice(15, 10), WriteRoute::Direct);
-        assert_eq!(choice(16, 10), WriteRoute::Copy);
+        assert_eq!(choice(40, 10), WriteRoute::Direct);
+        assert_eq!(choice(41, 10), WriteRoute::Copy);
     }
 }
