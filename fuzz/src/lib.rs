@@ -5,9 +5,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod seeds;
+
 use std::io::BufReader;
 
+use haul_daemon::authorized::{Authorized, List};
 use haul_engine::journal;
+use haul_store::Filter;
 use haul_transfer::manifest_file;
 use haul_wire::banner::BannerScanner;
 use haul_wire::codec;
@@ -17,7 +21,7 @@ use haul_wire::lane::{
 use haul_wire::limits::{BLOCK_BYTES, MAX_LANES, MAX_PATH_BYTES};
 use haul_wire::manifest::{PackedItem, Packer};
 
-/// A control frame.
+/// A control frame, alone and behind its length as it stands on a channel.
 pub fn control(bytes: &[u8]) {
     if let Some((length, _)) = bytes.split_first_chunk() {
         let _ = codec::decode_length(*length);
@@ -27,6 +31,7 @@ pub fn control(bytes: &[u8]) {
         codec::encode(&message, &mut again).expect("what was accepted can be sent");
         assert_eq!(codec::decode(&again[codec::LENGTH_BYTES..]), Ok(message));
     }
+    haul_transfer::fuzzing::control_channel(bytes);
 }
 
 /// A sequence of manifest items.
@@ -80,81 +85,225 @@ pub fn banner(bytes: &[u8]) {
     }
 }
 
-/// A journal on disk.
+/// A journal on disk, as it stands there and with its check sums put right.
 pub fn journal(bytes: &[u8]) {
     if let Some((header, records)) = journal::decode(bytes) {
         let again = [header.encode(), journal::encode_records(&header, &records)].concat();
         assert!(bytes.starts_with(&again), "a journal is read as it was written");
     }
-}
-
-/// A manifest of `--manifest-out`.
-pub fn manifest(bytes: &[u8]) {
-    let Ok(mut reader) = manifest_file::Reader::start(BufReader::new(bytes)) else { return };
-    while let Ok(Some(line)) = reader.next_file() {
-        let again = manifest_file::parse_line(manifest_file::format_line(&line).as_bytes());
-        assert_eq!(again.ok(), Some(line));
+    let mut repaired = bytes.to_vec();
+    let Some((header, rest)) = repaired.split_at_mut_checked(journal::HEADER_BYTES) else { return };
+    let (body, crc) = header.split_at_mut(journal::HEADER_BYTES - 4);
+    crc.copy_from_slice(&crc32fast::hash(body).to_le_bytes());
+    let seed: [u8; 4] = crc.try_into().expect("four bytes");
+    for record in rest.chunks_exact_mut(journal::RECORD_BYTES) {
+        let (body, crc) = record.split_at_mut(journal::RECORD_BYTES - 4);
+        crc.copy_from_slice(&crc32fast::hash(&[&seed, &*body].concat()).to_le_bytes());
+    }
+    let whole = rest.len() / journal::RECORD_BYTES;
+    if let Some((header, records)) = journal::decode(&repaired) {
+        assert_eq!(records.len(), whole);
+        let again = [header.encode(), journal::encode_records(&header, &records)].concat();
+        assert!(repaired.starts_with(&again), "a journal is read as it was written");
     }
 }
 
+/// A manifest of `--manifest-out`: as a whole, and what stands between its first line and its last.
+pub fn manifest(bytes: &[u8]) {
+    read_manifest(bytes);
+    let mut whole = Vec::new();
+    let Ok(mut writer) = manifest_file::Writer::start(&mut whole) else { return };
+    for line in bytes.split(|byte| *byte == b'\n') {
+        if let Ok(line) = manifest_file::parse_line(line) {
+            let again = manifest_file::format_line(&line);
+            assert_eq!(manifest_file::parse_line(again.as_bytes()).as_ref(), Ok(&line));
+            writer.add(&line).expect("memory takes all");
+        }
+    }
+    writer.finish().expect("memory takes all");
+    assert!(read_manifest(&whole), "what was written is read");
+}
+
+fn read_manifest(bytes: &[u8]) -> bool {
+    let Ok(mut reader) = manifest_file::Reader::start(BufReader::new(bytes)) else { return false };
+    loop {
+        match reader.next_file() {
+            Ok(Some(line)) => assert!(!line.path.starts_with(b"/") && !line.path.contains(&0)),
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}
+
+/// The records of a TLS connection, from a peer that holds its keys.
+pub fn records(bytes: &[u8]) {
+    haul_net::fuzzing::records(bytes);
+}
+
+/// What either end hears instead of a TLS handshake; the first byte says which end.
+pub fn handshake(bytes: &[u8]) {
+    if let Some((end, heard)) = bytes.split_first() {
+        haul_net::fuzzing::handshake(end % 2 == 0, heard);
+    }
+}
+
+/// A compressed block of a lane.
+pub fn block(bytes: &[u8]) {
+    haul_transfer::fuzzing::block(bytes);
+}
+
+/// Rules of a peer's job, and the name of an entry: parts between zeros, the first of them the name.
+pub fn filter(bytes: &[u8]) {
+    let mut parts = bytes.split(|byte| *byte == 0);
+    let path = parts.next().unwrap_or_default();
+    let rules: Vec<(bool, Vec<u8>)> = parts
+        .filter_map(|rule| rule.split_first().map(|(include, pattern)| (include % 2 == 0, pattern.to_vec())))
+        .collect();
+    let Ok(filter) = Filter::new(&rules) else { return };
+    for is_dir in [false, true] {
+        // Rules that say the same cannot change what is decided.
+        let selected = filter.selects(path, is_dir);
+        if let Ok(twice) = Filter::new(&[rules.clone(), rules.clone()].concat()) {
+            assert_eq!(twice.selects(path, is_dir), selected);
+        }
+        assert!(rules.iter().any(|(include, _)| *include == selected) || selected, "no rule says so");
+    }
+}
+
+/// The index of a striped recording.
+pub fn stripes(bytes: &[u8]) {
+    haul_transfer::fuzzing::stripes_index(bytes);
+}
+
+/// The list of keys that a daemon lets in.
+pub fn authorized_keys(bytes: &[u8]) {
+    let (list, bad) = List::parse(bytes);
+    let lines = bytes.split(|byte| *byte == b'\n').count();
+    assert!(list.len() + bad.len() <= lines, "a line grants once, or is bad");
+    for Authorized { grant, .. } in list.grants() {
+        assert!(grant.root.as_ref().is_some_and(|root| root.is_absolute()), "every key is bound to a directory");
+        assert!(grant.user.as_ref().is_none_or(|user| !user.is_empty() && !user.contains('\0')));
+    }
+    // A list that was cut off grants nothing that the whole list does not.
+    let (shorter, _) = List::parse(&bytes[..bytes.len() / 2]);
+    assert!(shorter.len() <= list.len() + bad.len());
+}
+
+/// The daemons that a client knows.
+pub fn known_hosts(bytes: &[u8]) {
+    haul_transfer::fuzzing::known_hosts(&String::from_utf8_lossy(bytes));
+}
+
+/// What earlier jobs found of paths.
+pub fn known_paths(bytes: &[u8]) {
+    haul_transfer::fuzzing::known_paths(&String::from_utf8_lossy(bytes));
+}
+
+/// The file of a private key, and a public key in words.
+pub fn key(bytes: &[u8]) {
+    haul_net::fuzzing::key(&String::from_utf8_lossy(bytes));
+}
+
+/// The settings of a host before it was tuned.
+pub fn saved_settings(bytes: &[u8]) {
+    haul_net::fuzzing::saved_settings(&String::from_utf8_lossy(bytes));
+}
+
+/// A receiver whose peer announces anything and sends anything on its lanes; see `haul_transfer::fuzzing::receiver`.
+pub fn receiver(bytes: &[u8]) {
+    let directory = tempfile::tempdir().expect("a directory for the moment");
+    haul_transfer::fuzzing::receiver(bytes, directory.path());
+}
+
+/// A decoder with the name of its target.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of them.
+pub const TARGETS: [Target; 17] = [
+    ("authorized_keys", authorized_keys),
+    ("banner", banner),
+    ("block", block),
+    ("control", control),
+    ("filter", filter),
+    ("handshake", handshake),
+    ("items", items),
+    ("journal", journal),
+    ("key", key),
+    ("known_hosts", known_hosts),
+    ("known_paths", known_paths),
+    ("lane", lane),
+    ("manifest", manifest),
+    ("receiver", receiver),
+    ("records", records),
+    ("saved_settings", saved_settings),
+    ("stripes", stripes),
+];
+
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
+    use std::fs;
+    use std::path::Path;
 
-    use haul_wire::control::{Control, Outcome, OutcomeKind, Receipt};
-    use haul_wire::manifest::{Identity, Time};
+    use proptest::prelude::*;
+    use proptest::test_runner::{Config, TestRunner};
 
     use super::*;
 
+    /// What long searches found worth keeping, and what honest programs write.
+    fn begins_with(target: &str) -> Vec<Vec<u8>> {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+        let files = fs::read_dir(corpus).into_iter().flatten().flatten();
+        let kept = files.map(|file| fs::read(file.path()).expect("it was listed"));
+        kept.chain(seeds::of(target)).chain([Vec::new()]).collect()
+    }
+
     /// Bytes that begin like something real, so that more than the first check is reached.
-    fn plausible() -> impl Strategy<Value = Vec<u8>> {
+    fn plausible(begins: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
         let noise = proptest::collection::vec(any::<u8>(), 0..300);
-        (prop::sample::select(seeds()), noise, any::<prop::sample::Index>(), any::<u8>()).prop_map(
-            |(mut seed, noise, at, flip)| {
-                if !seed.is_empty() {
-                    let at = at.index(seed.len());
-                    seed[at] ^= flip;
+        (prop::sample::select(begins), noise, any::<prop::sample::Index>(), any::<u8>()).prop_map(
+            |(mut bytes, noise, at, flip)| {
+                if !bytes.is_empty() {
+                    let at = at.index(bytes.len());
+                    bytes[at] ^= flip;
                 }
-                seed.extend(noise);
-                seed
+                bytes.extend(noise);
+                bytes
             },
         )
     }
 
-    fn seeds() -> Vec<Vec<u8>> {
-        let receipts = Control::Receipts(vec![Receipt { index: 300, chunk: 7, data_bytes: 1 << 22 }; 3]);
-        let outcomes = Control::Outcomes(vec![Outcome { index: 9, result: OutcomeKind::Copied { blake3: [3; 32] } }]);
-        let mut frames: Vec<Vec<u8>> = Vec::new();
-        for message in [receipts, outcomes, Control::EndOfManifest] {
-            let mut frame = Vec::new();
-            codec::encode(&message, &mut frame).unwrap();
-            frames.push(frame[codec::LENGTH_BYTES..].to_vec());
+    #[test]
+    fn no_decoder_panics_or_breaks_a_limit() {
+        for (name, target) in TARGETS {
+            let begins = begins_with(name);
+            begins.iter().for_each(|bytes| target(bytes));
+            let tried = TestRunner::new(Config::with_cases(1000)).run(&plausible(begins), |bytes| {
+                target(&bytes);
+                Ok(())
+            });
+            tried.unwrap_or_else(|found| panic!("{name}: {found}"));
         }
-        let time = Time { s: 1, ns: 2 };
-        let header = journal::Header {
-            identity: Identity { size: 1 << 30, mtime: time, ctime: time, inode: 5 },
-            chunk_bytes: 4 << 20,
-            part: (1, 2),
-        };
-        frames.push([header.encode(), journal::encode_records(&header, &[(0, [1; 32]), (1, [2; 32])])].concat());
-        frames.push(b"# haul-manifest 1\n".to_vec());
-        frames.push(b"Welcome\nHAUL-AGENT 1".to_vec());
-        frames.push(Hello::Control.encode().to_vec());
-        frames.push(Vec::new());
-        frames
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(4000))]
-
-        #[test]
-        fn no_decoder_panics_or_breaks_a_limit(bytes in plausible()) {
-            control(&bytes);
-            items(&bytes);
-            lane(&bytes);
-            banner(&bytes);
-            journal(&bytes);
-            manifest(&bytes);
+    #[test]
+    fn every_target_begins_with_something_and_can_be_run_for_hours() {
+        for (name, _) in TARGETS {
+            assert!(!seeds::of(name).is_empty(), "{name} has no seed");
+            let main = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("fuzz_targets/{name}.rs"));
+            assert!(main.exists(), "{name} has no program");
         }
+    }
+
+    #[test]
+    fn what_honest_programs_write_is_read() {
+        for frame in seeds::of("control") {
+            assert!(codec::decode(&frame).is_ok() || frame.len() > 1000, "{frame:?}");
+        }
+        let [journal] = &seeds::of("journal")[..] else { panic!("one journal") };
+        assert_eq!(journal::decode(journal).map(|(_, records)| records.len()), Some(2));
+        let [manifest] = &seeds::of("manifest")[..] else { panic!("one manifest") };
+        assert!(read_manifest(manifest));
+        let (list, bad) = List::parse(&seeds::of("authorized_keys")[0]);
+        assert_eq!((list.len(), bad), (2, Vec::new()));
     }
 }

@@ -12,6 +12,8 @@
 
 pub mod dial;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod host;
 pub mod identity;
 pub mod limits;

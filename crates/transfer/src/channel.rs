@@ -377,9 +377,11 @@ impl Outbox {
     }
 
     /// Everything at once.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn take_all(&self) -> Vec<Control> {
-        self.lock().queue.drain(..).map(|(message, _)| message).collect()
+        let mut state = self.lock();
+        state.bytes = 0;
+        state.queue.drain(..).map(|(message, _)| message).collect()
     }
 
     /// All that is queued, once it may leave. Without anything for `ping_every` a ping is due. The flag says that no more

@@ -230,7 +230,7 @@ pub fn host_name(host: &str, port: u16) -> String {
 }
 
 /// Lines of `host:port key`; empty ones and those behind `#` do not count. The error is the number of the bad line.
-fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, usize> {
+pub(crate) fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, usize> {
     let lines = text.lines().enumerate().filter(|(_, line)| {
         let line = line.trim();
         !line.is_empty() && !line.starts_with('#')

@@ -118,8 +118,22 @@ fn read(file: &Path) -> Vec<String> {
     if read.is_err() {
         return Vec::new();
     }
-    let is_ours = |line: &&str| line.find(FIRST_WORD).is_some_and(|at| parse(&line[at..]).is_some());
-    text.lines().filter(is_ours).map(str::to_owned).collect()
+    ours(&text).map(str::to_owned).collect()
+}
+
+fn ours(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| line.find(FIRST_WORD).is_some_and(|at| parse(&line[at..]).is_some()))
+}
+
+/// What is read as ours is written as it was read; for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn survive_the_disk(text: &str) {
+    for ours in ours(text) {
+        let at = ours.find(FIRST_WORD).expect("ours has it");
+        let known = parse(&ours[at..]).expect("ours is one");
+        assert!(is_sound(&known));
+        assert_eq!(parse(&line(&known)), Some(known));
+    }
 }
 
 /// Two jobs that end at once may lose a line, never the file.

@@ -35,6 +35,8 @@ mod desk;
 pub mod error;
 pub mod event;
 mod far;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod hash;
 #[cfg(test)]
 mod hostile;

@@ -105,8 +105,13 @@ impl Index {
         if text.len() as u64 > INDEX_BYTES_MAX {
             return Err(unusable("it is larger than any index"));
         }
-        let index: Index = serde_json::from_slice(&text).map_err(|error| unusable(&error.to_string()))?;
-        index.check().map_err(unusable)?;
+        Self::parse(&text).map_err(|why| unusable(&why))
+    }
+
+    /// The error is the reason, for the user.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
+        let index: Index = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        index.check()?;
         Ok(index)
     }
 

@@ -317,12 +317,26 @@ fn read_saved(roots: &Roots) -> Fallible<Option<BTreeMap<String, String>>> {
         Ok(_) => {}
     }
     let text = fs::read_to_string(&path).map_err(failed)?;
-    let Some(lines) = text.strip_prefix(SAVED_HEADING) else { return Err(damaged("it is no list of saved settings")) };
+    parse_saved(&text).map(Some).map_err(damaged)
+}
+
+fn parse_saved(text: &str) -> Result<BTreeMap<String, String>, &'static str> {
+    let lines = text.strip_prefix(SAVED_HEADING).ok_or("it is no list of saved settings")?;
     let pairs = lines.lines().map(|line| {
         let (name, value) = line.strip_prefix('"')?.strip_suffix('"')?.split_once("\" = \"")?;
         (is_name(name) && is_value(value)).then(|| (name.to_owned(), value.to_owned()))
     });
-    pairs.collect::<Option<_>>().map(Some).ok_or_else(|| damaged("a line of it is no setting with its value"))
+    pairs.collect::<Option<_>>().ok_or("a line of it is no setting with its value")
+}
+
+/// What is taken for saved settings is written as it was read; for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn survives_the_disk(text: &str) {
+    for text in [text.to_owned(), format!("{SAVED_HEADING}{text}")] {
+        if let Ok(saved) = parse_saved(&text) {
+            assert_eq!(parse_saved(&saved_text(&saved)), Ok(saved));
+        }
+    }
 }
 
 fn is_name(text: &str) -> bool {

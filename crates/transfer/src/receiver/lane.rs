@@ -503,7 +503,7 @@ fn prove(expected: Tag, input: &mut Input) -> io::Result<()> {
 }
 
 /// Bounded by the size of a block, whatever the compressed bytes claim.
-fn decompress<'a>(
+pub(super) fn decompress<'a>(
     state: &'a mut Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
     packed: &[u8],
 ) -> io::Result<&'a [u8]> {

@@ -12,6 +12,8 @@ mod behind;
 mod claim;
 mod decide;
 mod exposure;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod incoming;
 mod input;
 mod lane;
@@ -20,6 +22,12 @@ mod settle;
 mod state;
 mod storage;
 mod write_route;
+
+/// A block as a lane takes it; for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn decompress(packed: &[u8]) -> Option<usize> {
+    lane::decompress(&mut None, packed).ok().map(<[u8]>::len)
+}
 
 use std::path::PathBuf;
 use std::sync::Arc;

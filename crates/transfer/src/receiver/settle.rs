@@ -36,24 +36,28 @@ impl Settler {
 
 fn run(shared: &Shared) {
     while let Some(task) = shared.next_task() {
-        match task {
-            Task::Checkpoint(incoming) => checkpoint(shared, &incoming),
-            Task::Relieve => relieve(shared),
-            Task::Publish(incoming) => publish(shared, &incoming),
-            Task::Lost(incoming, chunk) => match shared.storage.during(|| incoming.lose(chunk)) {
-                Ok(lost) => shared.lost(&incoming, chunk, lost),
-                Err(error) => shared.fail(&incoming, &error),
-            },
-            Task::InOrder(index, InOrder::HardLink(item, path)) => hard_link(shared, index, &item, &path),
-            Task::InOrder(index, InOrder::DirectoryEnd(end)) => {
-                directory_end(shared, &end);
-                shared.settle(index, OutcomeKind::Nothing);
-            }
-        }
+        do_task(shared, task);
     }
     for incoming in shared.unfinished() {
         // The session failed; what cannot be kept is sent again.
         let _ = incoming.checkpoint(&shared.exposure);
+    }
+}
+
+pub(super) fn do_task(shared: &Shared, task: Task) {
+    match task {
+        Task::Checkpoint(incoming) => checkpoint(shared, &incoming),
+        Task::Relieve => relieve(shared),
+        Task::Publish(incoming) => publish(shared, &incoming),
+        Task::Lost(incoming, chunk) => match shared.storage.during(|| incoming.lose(chunk)) {
+            Ok(lost) => shared.lost(&incoming, chunk, lost),
+            Err(error) => shared.fail(&incoming, &error),
+        },
+        Task::InOrder(index, InOrder::HardLink(item, path)) => hard_link(shared, index, &item, &path),
+        Task::InOrder(index, InOrder::DirectoryEnd(end)) => {
+            directory_end(shared, &end);
+            shared.settle(index, OutcomeKind::Nothing);
+        }
     }
 }
 

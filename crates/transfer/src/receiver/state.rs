@@ -335,6 +335,12 @@ impl Shared {
         if state.finished { None } else { state.tasks.pop_front() }
     }
 
+    /// [`Shared::next_task`] where nobody waits.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn try_task(&self) -> Option<Task> {
+        self.lock().tasks.pop_front()
+    }
+
     /// Whether what was written is read back from the medium before it counts.
     pub(super) fn verifies_disk(&self) -> bool {
         self.job.selection.verify_disk && self.tree.is_some()

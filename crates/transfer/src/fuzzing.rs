@@ -1,0 +1,52 @@
+//! What this crate makes of bytes from a peer or from a disk, as functions of those bytes: for the fuzz targets, and only with the
+//! feature `fuzzing`.
+
+use std::path::Path;
+
+use haul_wire::limits::BLOCK_BYTES;
+
+use crate::stripes::Index;
+use crate::{channel, known, known_paths, receiver};
+
+/// A control channel, message after message.
+pub fn control_channel(mut bytes: &[u8]) {
+    let mut buffer = Vec::new();
+    while let Ok(Some(_)) = channel::read_message(&mut bytes, &mut buffer) {}
+    assert!(buffer.len() <= haul_wire::limits::MAX_CONTROL_FRAME_BYTES);
+}
+
+/// A compressed block of a lane.
+pub fn block(packed: &[u8]) {
+    if let Some(length) = receiver::decompress(packed) {
+        assert!(length <= BLOCK_BYTES);
+    }
+}
+
+/// The index of a striped recording.
+pub fn stripes_index(text: &[u8]) {
+    if let Ok(index) = Index::parse(text) {
+        for name in index.stripe_names() {
+            assert!(name.len() <= haul_wire::limits::MAX_NAME_BYTES && !name.contains(['/', '\0']));
+        }
+        let again = serde_json::to_vec(&index).expect("what was read can be written");
+        assert_eq!(Index::parse(&again), Ok(index));
+    }
+}
+
+/// A list of known daemons.
+pub fn known_hosts(text: &str) {
+    if let Ok(entries) = known::parse(text) {
+        let again: String = entries.iter().map(|(name, key)| format!("{name} {key}\n")).collect();
+        assert_eq!(known::parse(&again), Ok(entries));
+    }
+}
+
+/// What earlier jobs found of paths.
+pub fn known_paths(text: &str) {
+    known_paths::survive_the_disk(text);
+}
+
+/// A receiver whose peer keeps no rules, in an empty directory; see `receiver/fuzzing.rs` for what the input means.
+pub fn receiver(input: &[u8], directory: &Path) {
+    receiver::fuzzing::run(input, directory);
+}
