@@ -326,6 +326,13 @@ impl Host {
         ip(&["-n", &self.switch, "link", "set", &self.switch_port, "up"]);
     }
 
+    /// From now on it has another IPv4 address: whoever speaks to the old one speaks to nobody.
+    pub fn change_address(&self, to: Ipv4Addr) {
+        for (what, address) in [("del", self.v4), ("add", to)] {
+            ip(&["-n", &self.namespace, "addr", what, &format!("{address}/24"), "dev", "eth0"]);
+        }
+    }
+
     /// Runs `work` on a thread that lives in this host's network namespace: its sockets are this host's sockets.
     #[track_caller]
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {

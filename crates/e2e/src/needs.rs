@@ -22,6 +22,10 @@ pub enum Need {
     Boxed,
     /// A processor or a disk that control groups make slow.
     Slow,
+    /// Disks made of files.
+    LoopDevices,
+    /// File systems of our own making.
+    Fuse,
 }
 
 impl Need {
@@ -44,13 +48,17 @@ impl Need {
                 let is_there = crate::binary::find_lab().is_some();
                 (!is_there).then(|| "needs the built haul-lab: run `make build`, or name it in HAUL_LAB_BIN".into())
             }),
-            Need::Slow => Need::Root
+            Need::Fuse => Need::Root.missing().or_else(|| {
+                let is_there = std::path::Path::new("/dev/fuse").exists();
+                (!is_there).then(|| "needs /dev/fuse (modprobe fuse)".into())
+            }),
+            Need::LoopDevices => Need::Root
                 .missing()
-                .or_else(|| ["mkfs.ext4", "losetup"].into_iter().find_map(|name| Need::Tool(name).missing()))
-                .or_else(|| {
-                    let has_both = slow::has_controller(slow::CPU) && slow::has_controller(slow::BLOCKS);
-                    (!has_both).then(|| "needs the control groups cpu and blkio (io)".into())
-                }),
+                .or_else(|| ["mkfs.ext4", "losetup"].into_iter().find_map(|name| Need::Tool(name).missing())),
+            Need::Slow => Need::LoopDevices.missing().or_else(|| {
+                let has_both = slow::has_controller(slow::CPU) && slow::has_controller(slow::BLOCKS);
+                (!has_both).then(|| "needs the control groups cpu and blkio (io)".into())
+            }),
             Need::Nftables => Need::Namespaces.missing().or_else(|| Need::Tool("nft").missing()),
         }
     }

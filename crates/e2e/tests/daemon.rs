@@ -421,25 +421,53 @@ fn strangers() -> u32 {
     std::env::var("HAUL_STRANGERS").map_or(5_000, |count| count.parse().expect("HAUL_STRANGERS is a number"))
 }
 
-/// `count` connections one after the other from many addresses, each with other nonsense; most are reset, which leaves no port waiting.
+/// What strangers say.
+const NONSENSE: [&[u8]; 5] =
+    [b"", b"GET / HTTP/1.0\r\n\r\n", &[0xff; 3000], BEGINNING, &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]];
+
+/// The header of a TLS record of 16 KiB, and its first byte.
+const BEGINNING: &[u8] = &[0x16, 3, 1, 0x40, 0, 1];
+
+/// `count` connections from many addresses, each with other nonsense; most are reset, which leaves no port waiting. Several at a time: one
+/// whose SYN found no room is not repeated for a second, in which its flooder does nothing.
 fn flood(target: SocketAddrV4, count: u32) {
-    let words = [
-        &b""[..],
-        b"GET / HTTP/1.0\r\n\r\n",
-        &[0xff; 3000],
-        &[0x16, 3, 1, 0x40, 0, 1],
-        &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0],
-    ];
-    for (at, words) in (0..count).zip(words.into_iter().cycle()) {
+    const FLOODERS: u32 = 8;
+    let stranger = |at: u32| {
         let [_, _, high, low] = at.to_be_bytes();
         let mut stranger = connect_from(Ipv4Addr::new(127, 200, high & 7, low.max(1)), target);
         // It may be closed before all is said.
-        let _ = stranger.write_all(words);
+        let _ = stranger.write_all(NONSENSE[at as usize % NONSENSE.len()]);
         if at % 16 != 0 {
             let at_once = Some(Duration::ZERO);
             rustix::net::sockopt::set_socket_linger(&stranger, at_once).expect("a socket");
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for flooder in 0..FLOODERS {
+            scope.spawn(move || (flooder..count).step_by(FLOODERS as usize).for_each(stranger));
+        }
+    });
+}
+
+/// As many strangers as a daemon lets wait at once, all in the middle of a word, until each has been read; then they leave.
+fn fill_the_door(stage: &Stage) {
+    // Those of net/limits.rs, in all and from one address.
+    const HANDSHAKES: usize = 512;
+    const FROM_ONE: usize = 128;
+    let tasks = PathBuf::from(format!("/proc/{}/task", stage.daemon.as_ref().expect("it runs").id()));
+    let threads = || fs::read_dir(&tasks).expect("it runs").count();
+    let idle = threads();
+    let source = |at: usize| Ipv4Addr::new(127, 201, 0, 1 + u8::try_from(at / FROM_ONE).expect("few addresses"));
+    let strangers: Vec<TcpStream> = (0..HANDSHAKES)
+        .map(|at| {
+            let mut stranger = connect_from(source(at), stage.address);
+            stranger.write_all(BEGINNING).expect("it is let in");
+            stranger
+        })
+        .collect();
+    eventually("the door is full", Duration::from_secs(5), || threads() >= idle + HANDSHAKES);
+    drop(strangers);
+    eventually("they are gone", Duration::from_secs(20), || threads() <= idle);
 }
 
 #[test]
@@ -451,7 +479,8 @@ fn a_flood_of_strangers_leaves_memory_flat_and_a_copy_unharmed() {
     let peak = || peak_resident_bytes(daemon).expect("it runs");
     let copy = |name: &str| stage.cp().args(["--rate", "20MB", "file", &stage.url(name)]);
     copy("before").run().expect(code::OK);
-    flood(stage.address, strangers() / 10);
+    // How many are there at once is chance, and so is what they need together, up to what a full door does: that is the bound.
+    fill_the_door(&stage);
     let before = peak();
     let running = copy("meanwhile").start();
     flood(stage.address, strangers());

@@ -27,8 +27,9 @@ pub const MAX_HANDSHAKES: usize = 512;
 pub const MAX_HANDSHAKES_PER_SOURCE: usize = 128;
 /// From the first byte of a connection to the end of its hello, in all.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
-/// Connections that may wait in the kernel to be accepted.
-pub const LISTEN_BACKLOG: i32 = 128;
+/// Connections that may wait in the kernel to be accepted; it grants net.core.somaxconn at most (4096 since Linux 5.4, listen(2)). Where a
+/// flood of strangers fills the queue, a peer's SYN finds no room and comes again after a second. A door lets in some thousands a second.
+pub const LISTEN_BACKLOG: i32 = 4096;
 /// Pause after an accept error such as "too many open files", so that we wait for room instead of spinning.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

@@ -66,6 +66,7 @@ mod session;
 mod slow_disk;
 mod ssh;
 mod stopwatch;
+mod storage;
 mod stripes;
 pub mod tune;
 mod tuning;

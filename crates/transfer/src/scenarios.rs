@@ -482,24 +482,42 @@ fn a_source_that_changed_meanwhile_is_not_mixed_with_old_chunks() {
 
 #[test]
 fn a_source_that_changes_while_it_is_read_is_sent_once_more_as_it_is_then() {
-    let bench = Bench::new();
-    bench.write("large", 60_000_000);
-    bench.write("other", 1000);
-    let mut job = bench.job();
-    job.carriage.rate_bytes_per_s = Some(60_000_000);
-    let path = bench.from().join("large");
-    let target = bench.to();
-    let changer = std::thread::spawn(move || {
-        while std::fs::read_dir(&target).map_or(0, Iterator::count) == 0 {
-            std::thread::yield_now();
-        }
-        let mut file = std::fs::File::options().append(true).open(path).unwrap();
-        file.write_all(b"one more line").unwrap();
-    });
-    let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
-    changer.join().unwrap();
-    bench.assert_equal();
-    assert_eq!((report.failed, report.files_moved), (0, 2));
+    let open = |path: &Path| std::fs::File::options().write(true).open(path).unwrap();
+    let changes: [(&str, Box<dyn Fn(&Path) + Send + Sync>); 5] = [
+        ("grows", Box::new(move |path| open(path).write_all_at(b"one more line", 60_000_000).unwrap())),
+        ("shrinks", Box::new(move |path| open(path).set_len(41_000_000).unwrap())),
+        ("is emptied", Box::new(move |path| open(path).set_len(0).unwrap())),
+        ("is rewritten", Box::new(move |path| open(path).write_all_at(&[7; 1000], 5).unwrap())),
+        (
+            "is replaced by one of the same size and time",
+            Box::new(|path| {
+                let new = path.with_extension("new");
+                let time = std::fs::metadata(path).unwrap().modified().unwrap();
+                std::fs::write(&new, vec![9; 60_000_000]).unwrap();
+                std::fs::File::open(&new).unwrap().set_modified(time).unwrap();
+                std::fs::rename(new, path).unwrap();
+            }),
+        ),
+    ];
+    for (what, change) in changes {
+        let bench = Bench::new();
+        bench.write("large", 60_000_000);
+        bench.write("other", 1000);
+        let mut job = bench.job();
+        job.carriage.rate_bytes_per_s = Some(60_000_000);
+        let path = bench.from().join("large");
+        let target = bench.to();
+        let changer = std::thread::spawn(move || {
+            while std::fs::read_dir(&target).map_or(0, Iterator::count) == 0 {
+                std::thread::yield_now();
+            }
+            change(&path);
+        });
+        let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+        changer.join().unwrap();
+        bench.assert_equal();
+        assert_eq!((report.failed, report.files_moved), (0, 2), "it {what}");
+    }
 }
 
 /// The agent of a killed run may finish a file that the next run has begun anew; when that is killed as well, the file

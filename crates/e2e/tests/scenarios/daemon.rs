@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ const PORT: u16 = 7632;
 pub struct Daemon {
     pub lab: Lab,
     pub offered: PathBuf,
-    _process: Running,
+    process: Running,
 }
 
 /// A line of the daemon's file of authorised keys.
@@ -46,7 +46,7 @@ impl Daemon {
         let process = lab.alpha().haul().args(["serve", "--port", &PORT.to_string(), "--identity"]).arg(&host_key);
         let process = process.arg("--authorized-keys").arg(&keys).limit(Duration::from_secs(300)).start();
         eventually("the daemon listens", Duration::from_secs(10), || lab.alpha().listens_on(PORT));
-        Self { lab, offered, _process: process }
+        Self { lab, offered, process }
     }
 
     pub fn url(&self, path: &str) -> String {
@@ -235,4 +235,26 @@ fn a_copy_to_a_daemon_is_resumed() {
     let run = command().run().expect(code::OK);
     assert!(run.count("bytes_moved") <= SIZE - (400 << 20) + (256 << 20), "{run}");
     assert_same(&file, &daemon.offered.join("file"), Facets::PLAIN);
+}
+
+#[test]
+fn a_client_whose_address_changes_proves_itself_anew_and_goes_on() {
+    needs!(Namespaces, Haul);
+    const SIZE: u64 = 500 << 20;
+    const MOVED: u64 = 400 << 20;
+    let daemon = Daemon::start("rw");
+    let file = daemon.lab.data("home").join("file");
+    plant::file(&file, SIZE, 1);
+    let command = || daemon.cp().args(["--timeout", "5"]).arg(&file).arg(daemon.url("file"));
+    let mut running = command().args(["--rate", "160MB"]).start();
+    running.when_moved(MOVED);
+    let elsewhere = Ipv4Addr::new(10, 77, 0, 99);
+    daemon.lab.home().change_address(elsewhere);
+    running.wait().expect_one_of(&[code::NETWORK, code::TIMEOUT]);
+    let log = || String::from_utf8_lossy(&daemon.process.stderr_so_far()).into_owned();
+    eventually("the daemon has given the old session up", Duration::from_secs(20), || log().contains("failed"));
+    let run = command().run().expect(code::OK);
+    assert!(run.count("bytes_moved") <= SIZE - MOVED + (256 << 20), "{run}");
+    assert_same(&file, &daemon.offered.join("file"), Facets::PLAIN);
+    assert!(log().contains(&elsewhere.to_string()), "{}", log());
 }

@@ -15,6 +15,8 @@ mod host_to_host;
 mod lanes;
 mod limits;
 mod memory;
+mod odd_disks;
+mod power;
 mod probe;
 mod resume;
 mod stage;

@@ -205,6 +205,18 @@ fn a_short_cut_of_the_cable_is_survived_in_the_same_run() {
 }
 
 #[test]
+fn half_a_minute_without_the_network_is_survived_in_the_same_run() {
+    needs!(Namespaces, Haul);
+    let copy = Copy::push();
+    let running = copy.start_and_move(&[]);
+    copy.lab.alpha().unplug();
+    assert!(!settle(Duration::from_secs(30), || false));
+    copy.lab.alpha().plug();
+    running.wait().expect(code::OK);
+    assert_same(&copy.source, &copy.target, Facets::PLAIN);
+}
+
+#[test]
 fn an_interrupt_ends_both_sides_in_order() {
     needs!(Namespaces, Haul);
     for signal in [Signal::INT, Signal::TERM] {

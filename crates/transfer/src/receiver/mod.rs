@@ -20,7 +20,6 @@ mod lane;
 mod reread;
 mod settle;
 mod state;
-mod storage;
 mod write_route;
 
 /// A block as a lane takes it; for the fuzz targets.

@@ -21,6 +21,7 @@ use crate::error::{Error, Fault};
 use crate::rights;
 use crate::session::{self, Failure};
 use crate::stopwatch;
+use crate::storage::Storage;
 use crate::watch::Watch;
 
 use super::ReceiverJob;
@@ -28,7 +29,6 @@ use super::behind::Behind;
 use super::claim::Claimed;
 use super::exposure::Exposure;
 use super::incoming::{Flushed, Incoming, Lost, Progressed};
-use super::storage::Storage;
 use super::write_route::WriteRoutes;
 
 /// What is done only when everything before it is settled.

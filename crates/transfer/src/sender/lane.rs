@@ -140,7 +140,7 @@ impl Lane<'_> {
     }
 
     fn unit(&mut self, unit: Unit, file: &SourceItem) -> io::Result<()> {
-        let open = match file.open(&self.shared.sources) {
+        let open = match self.shared.storage.during(|| file.open(&self.shared.sources)) {
             Ok(open) => open,
             Err(error) => return self.withdraw(file, error.to_string(), source_failure(&error)),
         };
@@ -217,8 +217,10 @@ impl Lane<'_> {
         self.align_next_block();
         let at = self.filled + self.block_header_bytes();
         let data = &mut self.buffer[at..at + size];
-        let read = open
-            .read_at(data, offset)
+        let read = self
+            .shared
+            .storage
+            .during(|| open.read_at(data, offset))
             .map_err(|error| Stop::Source(format!("cannot read at byte {offset}: {error}"), FailureKind::Io))?;
         self.watch.lap(Waiting::Storage);
         if read < size {

@@ -21,6 +21,7 @@ use crate::error::{Error, Fault};
 use crate::pump::{Dropped, Routes, SendPump, SendRoute};
 use crate::session::{self, Failure};
 use crate::stopwatch;
+use crate::storage::Storage;
 use crate::watch::Watch;
 
 use super::SenderJob;
@@ -83,6 +84,7 @@ pub(super) struct Shared {
     pub(super) outbox: Arc<Outbox>,
     pub(super) watch: Arc<Watch>,
     pub(super) failure: Failure,
+    pub(super) storage: Storage,
     state: Mutex<State>,
     work: Condvar,
     room: Condvar,
@@ -118,6 +120,7 @@ impl Shared {
             outbox,
             watch,
             failure: Failure::default(),
+            storage: Storage::default(),
             state: Mutex::new(state),
             work: Condvar::new(),
             room: Condvar::new(),

@@ -7,7 +7,7 @@ use crate::session;
 
 /// The calls to the disk that have not come back, in any order; as many places as threads were in such calls at once.
 #[derive(Default)]
-pub(super) struct Storage(Mutex<Vec<Option<Instant>>>);
+pub(crate) struct Storage(Mutex<Vec<Option<Instant>>>);
 
 /// Frees its place also when the call panics.
 struct Call<'a> {
@@ -17,13 +17,13 @@ struct Call<'a> {
 
 impl Storage {
     /// Carries out something that may wait for the disk.
-    pub(super) fn during<T>(&self, act: impl FnOnce() -> T) -> T {
+    pub(crate) fn during<T>(&self, act: impl FnOnce() -> T) -> T {
         let _call = self.begin(Instant::now());
         act()
     }
 
     /// Since when the longest call waits.
-    pub(super) fn waits_since(&self) -> Option<Instant> {
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
         session::lock(&self.0).iter().flatten().min().copied()
     }
 

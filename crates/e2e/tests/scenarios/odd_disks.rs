@@ -1,0 +1,134 @@
+//! File systems that are not like ours: names that are one to them, coarse times, no locks, errors that come late, handles that go stale, and
+//! storage that does not answer. Served by the tests themselves, in memory.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use haul_e2e::{Facets, OddDisk, Oddities, Run, assert_same, code, contents_of, eventually, needs, plant, scratch};
+
+/// A copy from one directory into another of this machine.
+fn copy(source: &Path, target: &Path, flags: &[&str]) -> Run {
+    let program = haul_e2e::binary::find().expect("asked for with needs!");
+    Run::new(program).args(["cp", "--json"]).args(flags).arg(contents_of(source)).arg(target)
+}
+
+/// Like FAT on a server that is slow to learn.
+const WEAK: Oddities = Oddities { one_case: true, whole_seconds: true, no_locks: true, plain_renames_only: true };
+
+#[test]
+fn of_names_that_differ_in_case_the_first_stays_where_both_are_one() {
+    needs!(Haul, Fuse);
+    let dir = scratch();
+    let (source, disk) =
+        (dir.path().join("source"), OddDisk::mount(Oddities { one_case: true, ..Oddities::default() }));
+    let target = disk.path().join("to");
+    for (path, size, seed) in [
+        ("README", 1000, 1),
+        ("readme", 1000, 2),
+        ("Large", 5 << 20, 3),
+        ("large", 5 << 20, 4),
+        ("Folder/a", 10, 5),
+        ("folder/b", 10, 6),
+        ("alone", 100, 7),
+    ] {
+        plant::file(&source.join(path), size, seed);
+    }
+    // Again and again: what stands there already is this copy's, too.
+    for _ in 0..2 {
+        let run = copy(&source, &target, &[]).run().expect(code::PARTIAL);
+        run.says(&["upper and lower case"]);
+        for first in ["README", "Large", "Folder/a", "alone"] {
+            let (there, here) = (fs::read(target.join(first)), fs::read(source.join(first)));
+            assert_eq!(there.expect("it is there"), here.expect("own file"), "{first}");
+        }
+        let names = fs::read_dir(&target).expect("it was made").count();
+        assert_eq!(names, 4, "nothing else is left there");
+    }
+}
+
+#[test]
+fn a_file_system_that_can_do_little_is_copied_to_and_gone_on_with() {
+    needs!(Haul, Fuse);
+    let dir = scratch();
+    let (source, disk) = (dir.path().join("source"), OddDisk::mount(WEAK));
+    let target = disk.path().join("to");
+    plant::many(&source.join("many"), 200, 2000, 1);
+    plant::file(&source.join("large"), 60 << 20, 2);
+    plant::date(&source, 3);
+    let mut running = copy(&source, &target, &["--rate", "30MB"]).start();
+    // Checkpoints come every second; at this rate two of them lie behind us.
+    running.when_moved(45 << 20);
+    running.kill();
+    let run = copy(&source, &target, &[]).run().expect(code::OK);
+    assert!(run.count("bytes_moved") < 58 << 20, "it began anew\n{run}");
+    assert_same(&source, &target, Facets { modes: true, ..Facets::CONTENTS });
+    let again = copy(&source, &target, &[]).run().expect(code::OK);
+    assert_eq!(again.count("bytes_moved"), 0, "times without fractions are taken for the same\n{again}");
+}
+
+#[test]
+fn an_error_that_comes_only_with_the_flush_leaves_no_file_under_its_name() {
+    needs!(Haul, Fuse);
+    const EDQUOT: i32 = 122;
+    const EIO: i32 = 5;
+    let dir = scratch();
+    let (source, disk) = (dir.path().join("source"), OddDisk::mount(Oddities::default()));
+    let target = disk.path().join("to");
+    for (name, size, seed) in [("small", 3000, 1), ("large", 9 << 20, 2)] {
+        plant::file(&source.join(name), size, seed);
+    }
+    for (error, fails) in [(EIO, code::PARTIAL), (EDQUOT, code::SPACE)] {
+        disk.fails_late(Some(error));
+        let run = copy(&source, &target, &[]).run().expect(fails);
+        for name in ["small", "large"] {
+            assert!(!target.join(name).exists(), "{name} has its name though the disk did not keep it\n{run}");
+        }
+    }
+    disk.fails_late(None);
+    copy(&source, &target, &[]).run().expect(code::OK);
+    assert_same(&source, &target, Facets::PLAIN);
+}
+
+#[test]
+fn a_file_server_that_starts_anew_costs_what_was_open_and_the_next_run_brings_it() {
+    needs!(Haul, Fuse);
+    let dir = scratch();
+    let (source, disk) = (dir.path().join("source"), OddDisk::mount(Oddities::default()));
+    let target = disk.path().join("to");
+    plant::many(&source.join("many"), 2000, 4000, 1);
+    plant::file(&source.join("large"), 30 << 20, 2);
+    let mut running = copy(&source, &target, &["--rate", "15MB"]).start();
+    running.when_moved(20 << 20);
+    disk.starts_anew();
+    let run = running.wait();
+    assert!([code::OK, code::PARTIAL].contains(&run.code()), "{run}");
+    if run.code() == code::OK {
+        assert_same(&source, &target, Facets::PLAIN);
+    }
+    copy(&source, &target, &[]).run().expect(code::OK);
+    assert_same(&source, &target, Facets::PLAIN);
+}
+
+#[test]
+fn a_source_whose_storage_does_not_answer_is_named() {
+    needs!(Haul, Fuse);
+    let dir = scratch();
+    let (disk, target) = (OddDisk::mount(Oddities::default()), dir.path().join("to"));
+    plant::file(&disk.path().join("from/large"), 30 << 20, 1);
+    plant::many(&disk.path().join("from/many"), 20, 1000, 2);
+    // The page cache must not answer in its place.
+    disk.starts_anew();
+    disk.hangs_beyond(Some(10 << 20));
+    let begun = Instant::now();
+    let running = copy(&disk.path().join("from"), &target, &["--timeout", "3"]).start();
+    eventually("somebody reads in vain", Duration::from_secs(20), || disk.waiting() > 0);
+    let run = running.wait();
+    assert_eq!(run.code(), code::TIMEOUT, "{run}");
+    run.says(&["storage of the source has not answered"]);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(target.join("many").exists(), "the others had gone on");
+    disk.hangs_beyond(None);
+    copy(&disk.path().join("from"), &target, &[]).run().expect(code::OK);
+    assert_same(&disk.path().join("from"), &target, Facets::PLAIN);
+}
