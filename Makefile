@@ -8,7 +8,7 @@ TRIPLE := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 HAUL   := $(TARGET)/$(TRIPLE)/release/haul
 
-.PHONY: all build haul test setup-test fmt-check clippy tidy unit e2e sweep lint-deny demo bench man install clean help
+.PHONY: all build haul test setup-test fmt-check clippy tidy unit e2e sweep fuzz lint-deny demo bench man install clean help
 
 all: build
 
@@ -45,6 +45,12 @@ e2e: build
 # A small job, killed before each of its operations; `make unit` takes some of them. About five minutes.
 sweep:
 	HAUL_SWEEP=full $(CARGO) test --locked -p haul-transfer --lib kill_sweep -- --nocapture
+
+# One decoder over any bytes until something is found, or for ever: `make fuzz DECODER=items`. Wants a nightly compiler and cargo-fuzz.
+DECODER ?= control
+fuzz:
+	$(CARGO) run --locked -p haul-fuzz --example corpus -- unpack fuzz/corpus
+	$(CARGO) +nightly fuzz run -s none --features libfuzzer $(DECODER)
 
 # Licences, sources and known vulnerabilities of the dependencies.
 lint-deny:
@@ -93,6 +99,7 @@ help:
 	@echo "make test       everything that must be clean (as root: installs what is missing)"
 	@echo "make e2e        scenarios between network namespaces; TESTS=resume for a part"
 	@echo "make sweep      a small job, killed before each of its operations"
+	@echo "make fuzz       DECODER=control: any bytes, until something is found"
 	@echo "make demo       copy, kill, resume and verify a real tree over a private sshd"
 	@echo "make bench      against scp, rsync and globus-url-copy on this machine"
 	@echo "make install    PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"

@@ -1,10 +1,17 @@
 //! Every decoder of bytes from a peer or from a disk, as a plain function over any bytes: it must neither panic nor keep
 //! what breaks a limit, and what it accepts must survive the way out and back.
 //!
-//! `cargo +nightly fuzz run --features libfuzzer control` searches for hours; the tests here run each briefly.
+//! ```text
+//! cargo run -p haul-fuzz --example corpus -- unpack fuzz/corpus            what earlier searches found
+//! cargo +nightly fuzz run -s none --features libfuzzer control             searches for hours
+//! cargo +nightly fuzz cmin -s none --features libfuzzer control            leaves out what adds nothing
+//! cargo run -p haul-fuzz --example corpus -- pack fuzz/corpus 40000        keeps it
+//! ```
+//! The tests here run what is kept, and each target briefly with changes of it.
 
 #![forbid(unsafe_code)]
 
+pub mod corpus;
 pub mod seeds;
 
 use std::io::BufReader;
@@ -241,7 +248,6 @@ pub const TARGETS: [Target; 17] = [
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::path::Path;
 
     use proptest::prelude::*;
@@ -251,10 +257,8 @@ mod tests {
 
     /// What long searches found worth keeping, and what honest programs write.
     fn begins_with(target: &str) -> Vec<Vec<u8>> {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-        let files = fs::read_dir(corpus).into_iter().flatten().flatten();
-        let kept = files.map(|file| fs::read(file.path()).expect("it was listed"));
-        kept.chain(seeds::of(target)).chain([Vec::new()]).collect()
+        let kept = corpus::kept(target).expect("it is part of the repository");
+        kept.into_iter().chain(seeds::of(target)).chain([Vec::new()]).collect()
     }
 
     /// Bytes that begin like something real, so that more than the first check is reached.

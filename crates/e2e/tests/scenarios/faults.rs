@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use haul_e2e::compare::{names_below, path_of, shown};
-use haul_e2e::{Facets, Lab, Run, SmallDisk, assert_same, at, code, contents_of, needs, plant, scratch};
+use haul_e2e::{Facets, Lab, Run, SlowCpu, SmallDisk, assert_same, at, code, contents_of, needs, plant, scratch};
 
 /// Every file under a final name is whole.
 #[track_caller]
@@ -266,4 +267,29 @@ fn a_planted_link_under_a_temporary_name_is_not_followed() {
     }
     lab.cp().arg(&source).arg(at("alpha", &there)).run().expect_one_of(&[code::OK, code::PARTIAL, code::FILE_IO]);
     assert_eq!(fs::read(&victim).expect("untouched"), b"precious\n");
+}
+
+#[test]
+fn hashing_that_takes_longer_than_the_time_limit_is_waited_for() {
+    needs!(Haul, Slow);
+    const LIMIT: Duration = Duration::from_secs(3);
+    let dir = haul_e2e::scratch();
+    let (source, target) = (dir.path().join("from"), dir.path().join("to"));
+    plant::file(&source.join("large"), 300 << 20, 1);
+    let program = haul_e2e::binary::find().expect("asked for with needs!");
+    let copy = || Run::new(&program).args(["cp", "--json"]).arg(contents_of(&source)).arg(&target);
+    copy().run().expect(code::OK);
+    let slow = SlowCpu::of(30);
+    let command = format!(
+        "{}; exec {} cp --json --checksum --timeout {} {}/ {}",
+        slow.join(),
+        program.display(),
+        LIMIT.as_secs(),
+        source.display(),
+        target.display()
+    );
+    let run = Run::new("sh").args(["-c", &command]).run().expect(code::OK);
+    assert_eq!((run.count("bytes_moved"), run.count("files_kept")), (0, 1), "{run}");
+    // Both ends hash it, one after the other.
+    assert!(run.elapsed > 3 * LIMIT, "{:?} are too little to show anything", run.elapsed);
 }

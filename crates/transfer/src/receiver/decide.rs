@@ -17,6 +17,7 @@ use crate::error::{Error, Fault};
 use super::incoming::{Incoming, KeptAs};
 use super::settle;
 use super::state::{DirectoryEnd, InOrder, Shared, Task, shown};
+use super::twins::Twins;
 
 /// Walks along with the manifest.
 pub(super) struct Decider {
@@ -25,6 +26,7 @@ pub(super) struct Decider {
     stack: Vec<Frame>,
     /// What their items hold in memory.
     stack_bytes: usize,
+    twins: Twins,
     loose: Loose,
     /// Items so far that leave nothing here, or that no directory bounds.
     idle_items: u64,
@@ -48,6 +50,8 @@ struct Frame {
     item: Arc<Item>,
     /// Made in this run: nothing can stand in it yet.
     fresh: bool,
+    /// It could not be made, or is another one's twin: whatever stands there is not this one's to change.
+    failed: bool,
     names: Option<HashSet<u64>>,
     /// The name that came last in it.
     last_name: Vec<u8>,
@@ -55,7 +59,7 @@ struct Frame {
 
 impl Decider {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, stack: Vec::new(), stack_bytes: 0, loose: Loose::None, idle_items: 0 }
+        Self { shared, stack: Vec::new(), stack_bytes: 0, twins: Twins::default(), loose: Loose::None, idle_items: 0 }
     }
 
     /// Takes the next item. `is_retry`: it takes the place of one that changed, outside the order of the walk.
@@ -72,7 +76,14 @@ impl Decider {
         }
         let item = Arc::new(item);
         let path = self.shared.target_path(&item);
-        let fresh = !is_retry && self.enter_name(&item);
+        let fresh = !is_retry && self.enter_name(&item) && !self.twins.takes_case_for_one();
+        if let Err(error) = self.check_twin(&item, &path, fresh, is_retry) {
+            if item.kind == ItemKind::Directory {
+                self.begin_directory(&item, &Err(error.is_twin()));
+            }
+            self.shared.fail_item(index, &error);
+            return Ok(());
+        }
         match &item.kind {
             ItemKind::File { identity, blake3, .. } => {
                 if self.stack.is_empty() && !is_retry {
@@ -179,6 +190,27 @@ impl Decider {
             names.insert(name_hash(item.path.name()));
         }
         frame.fresh
+    }
+
+    /// Fails when the name is that of another entry of this job at the target.
+    fn check_twin(&mut self, item: &Item, path: &[u8], fresh: bool, is_retry: bool) -> Result<(), StoreError> {
+        let makes_a_name = matches!(item.kind, ItemKind::File { .. } | ItemKind::Directory | ItemKind::Symlink { .. });
+        if !makes_a_name || is_retry || path.is_empty() {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        // Only where it matters: each name is looked at once more.
+        let standing = if self.twins.takes_case_for_one() { self.stat(path, fresh)? } else { None };
+        self.twins.check(shared.tree(), path, standing.as_ref())
+    }
+
+    /// `made`: whether it is new, or why it is none of ours: whether it is another one's twin.
+    fn begin_directory(&mut self, item: &Arc<Item>, made: &Result<bool, bool>) {
+        let (fresh, failed) = (*made == Ok(true), made.is_err());
+        let names = self.shared.job.selection.delete.then(HashSet::new);
+        self.stack_bytes += item.weight_bytes();
+        self.stack.push(Frame { item: Arc::clone(item), fresh, failed, names, last_name: Vec::new() });
+        self.twins.enter_directory(*made == Err(true));
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -308,10 +340,8 @@ impl Decider {
         } else {
             shared.tree().make_dir(path)
         };
-        let names = shared.job.selection.delete.then(HashSet::new);
-        let fresh = matches!(made, Ok(true));
-        self.stack_bytes += item.weight_bytes();
-        self.stack.push(Frame { item: Arc::clone(item), fresh, names, last_name: Vec::new() });
+        self.begin_directory(item, &made.as_ref().copied().map_err(StoreError::is_twin));
+        let shared = &self.shared;
         match made {
             Ok(true) => {
                 if !path.is_empty() && !shared.job.selection.dry_run {
@@ -334,6 +364,10 @@ impl Decider {
             }
         };
         self.stack_bytes -= frame.item.weight_bytes();
+        self.twins.leave_directory();
+        if frame.failed {
+            return self.shared.settle(index, OutcomeKind::Nothing);
+        }
         let mut names = frame.names;
         if names.is_some() && !complete {
             names = None;

@@ -20,6 +20,7 @@ mod lane;
 mod reread;
 mod settle;
 mod state;
+mod twins;
 mod write_route;
 
 /// A block as a lane takes it; for the fuzz targets.

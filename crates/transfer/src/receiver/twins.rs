@@ -1,0 +1,134 @@
+//! Names of the source that are one at the target, however far apart they come. What was placed last the tree remembers itself
+//! (`store/placed.rs`); this is for a file system that takes upper and lower case for one, once that is known.
+//!
+//! Whether it does is seen at the first entry that has a letter in its name and stands there: it is looked for in the other case. Until then,
+//! and where it does, the names of the directories that are open are kept: 8 bytes each, as with `--delete`.
+
+use std::collections::HashSet;
+
+use haul_store::{Spellings, Stat, StoreError, TargetTree, name_hash};
+use haul_wire::limits::MAX_OPEN_ITEMS;
+
+use super::state::parent;
+
+/// What is looked for may not stand yet: it is looked for again after so many items.
+const LOOK_EVERY: u64 = 256;
+
+/// So often; then it has its outcome, and another one has to do: 64 x 256 are as many items as may be open at once.
+const LOOKS_MAX: u64 = MAX_OPEN_ITEMS as u64 / LOOK_EVERY;
+
+/// Names that are kept until it is known: 16 MiB. Where they do not tell, what was placed last has to do.
+const NAMES_MAX: u64 = 1 << 20;
+
+#[derive(Default)]
+pub(super) struct Twins {
+    /// Whether upper and lower case are one there; `None`: not known yet.
+    one_case: Option<bool>,
+    /// What is looked at to know it, and how often it was.
+    candidate: Option<(Vec<u8>, u64)>,
+    items: u64,
+    /// Kept while it is not known.
+    names: u64,
+    /// As the manifest nests them.
+    directories: Vec<Directory>,
+}
+
+#[derive(Default)]
+struct Directory {
+    /// Of the source, so far.
+    names: HashSet<u64>,
+    listing: Option<Spellings>,
+    /// It is another one's twin, and nothing is put into it.
+    is_refused: bool,
+}
+
+impl Twins {
+    /// Whether what this run made may be found under a name that comes later.
+    pub(super) fn takes_case_for_one(&self) -> bool {
+        self.one_case == Some(true)
+    }
+
+    /// A directory begins. Nothing is put into one that is refused.
+    pub(super) fn enter_directory(&mut self, is_refused: bool) {
+        self.directories.push(Directory { is_refused, ..Directory::default() });
+    }
+
+    /// It has come to its end.
+    pub(super) fn leave_directory(&mut self) {
+        self.directories.pop();
+    }
+
+    /// The next entry, whose name stands in the innermost directory, and what stands at its path. Fails when that is another entry of this
+    /// job.
+    pub(super) fn check(&mut self, tree: &TargetTree, path: &[u8], standing: Option<&Stat>) -> Result<(), StoreError> {
+        if self.directories.last().is_some_and(|directory| directory.is_refused) {
+            return Err(StoreError::twin(path));
+        }
+        if self.one_case.is_none() {
+            self.learn(tree, path);
+        }
+        if self.one_case == Some(false) || !has_case(path) {
+            return Ok(());
+        }
+        let takes_one = self.takes_case_for_one();
+        let Some(directory) = self.directories.last_mut() else { return Ok(()) };
+        if let Some(standing) = standing.filter(|_| takes_one)
+            && directory.has_another_name(tree, path, standing)?
+        {
+            return Err(StoreError::twin(path));
+        }
+        directory.names.insert(name_hash(last(path)));
+        self.names += u64::from(!takes_one);
+        Ok(())
+    }
+
+    fn learn(&mut self, tree: &TargetTree, path: &[u8]) {
+        self.items += 1;
+        if self.candidate.is_none() && has_case(path) {
+            self.candidate = Some((path.to_vec(), 0));
+        }
+        if let Some((candidate, looks)) = &mut self.candidate
+            && self.items.is_multiple_of(LOOK_EVERY)
+        {
+            self.one_case = tree.is_found_in_other_case(candidate);
+            *looks += 1;
+            if *looks >= LOOKS_MAX {
+                self.candidate = None;
+            }
+        }
+        if self.names >= NAMES_MAX {
+            self.one_case.get_or_insert(false);
+        }
+        if self.one_case == Some(false) {
+            self.directories.iter_mut().for_each(|directory| directory.names = HashSet::new());
+        }
+    }
+}
+
+impl Directory {
+    /// Whether what stands at this path was given another name by this job: one that came before in this directory.
+    fn has_another_name(&mut self, tree: &TargetTree, path: &[u8], standing: &Stat) -> Result<bool, StoreError> {
+        // An older listing may lack what was made since, or have the name of another entry that had this inode.
+        if self.spells_otherwise(path, standing) != Some(false) {
+            self.listing = Some(tree.spellings(parent(path))?);
+        }
+        Ok(self.spells_otherwise(path, standing) == Some(true))
+    }
+
+    /// By the listing; `None` when that does not have it.
+    fn spells_otherwise(&self, path: &[u8], standing: &Stat) -> Option<bool> {
+        let mut names = self.listing.as_ref()?.of(standing.id.ino).peekable();
+        names.peek()?;
+        let own = name_hash(last(path));
+        Some(names.all(|name| name != own && self.names.contains(&name)))
+    }
+}
+
+/// Whether another name may be the same to such a file system.
+fn has_case(path: &[u8]) -> bool {
+    last(path).iter().any(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii())
+}
+
+fn last(path: &[u8]) -> &[u8] {
+    path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+}
