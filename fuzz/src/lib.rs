@@ -201,7 +201,7 @@ pub fn known_hosts(bytes: &[u8]) {
     haul_transfer::fuzzing::known_hosts(&String::from_utf8_lossy(bytes));
 }
 
-/// What earlier jobs found of paths.
+/// What earlier jobs found of paths and file systems.
 pub fn known_paths(bytes: &[u8]) {
     haul_transfer::fuzzing::known_paths(&String::from_utf8_lossy(bytes));
 }

@@ -46,6 +46,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "known_hosts" => texts(&["# daemons\n\ndtn1:7632 ed25519:KEY comment\n[fd00::1]:7632 ed25519:KEY2\n"]),
         "known_paths" => texts(&[
             "to 10.99.1.0/24 via 10.99.1.0/24 rtt_us 228120 bytes_per_s 117500000 lanes 14 loss_ppm 0 cc cubic\n",
+            "4f2a91c07d3e5b18 direct 1795298048\n",
         ]),
         "lane" => lane_heads(),
         "manifest" => vec![a_manifest()],

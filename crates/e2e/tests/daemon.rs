@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use haul_e2e::compare::{names_below, path_of};
-use haul_e2e::memory::peak_resident_bytes;
+use haul_e2e::memory::{peak_resident_bytes, resident_bytes};
 use haul_e2e::{
     Facets, Fate, Harm, Outcome, Proxy, Run, Running, assert_same, code, contents_of, eventually, needs, plant,
 };
@@ -477,16 +477,19 @@ fn a_flood_of_strangers_leaves_memory_flat_and_a_copy_unharmed() {
     plant::file(&stage.at("file"), 64 << 20, 1);
     let daemon = stage.daemon.as_ref().expect("it runs").id();
     let peak = || peak_resident_bytes(daemon).expect("it runs");
+    let resident = || resident_bytes(daemon).expect("it runs");
     let copy = |name: &str| stage.cp().args(["--rate", "20MB", "file", &stage.url(name)]);
     copy("before").run().expect(code::OK);
     // How many are there at once is chance, and so is what they need together, up to what a full door does: that is the bound.
     fill_the_door(&stage);
-    let before = peak();
+    let (before, resident_before) = (peak(), resident());
     let running = copy("meanwhile").start();
     flood(stage.address, strangers());
     running.wait().expect(code::OK);
     let grown = peak().saturating_sub(before);
-    assert!(grown < FLAT_BYTES, "{grown} bytes more after {} strangers", strangers());
+    assert!(grown < FLAT_BYTES, "{grown} bytes more at the peak after {} strangers", strangers());
+    let kept = resident().saturating_sub(resident_before);
+    assert!(kept < FLAT_BYTES, "{kept} bytes more are kept after {} strangers", strangers());
     assert_same(&stage.at("file"), &stage.at("offered/meanwhile"), Facets::PLAIN);
 }
 

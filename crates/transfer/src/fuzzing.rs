@@ -6,7 +6,7 @@ use std::path::Path;
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::stripes::Index;
-use crate::{channel, known, known_paths, receiver};
+use crate::{channel, known, known_paths, known_routes, receiver};
 
 /// A control channel, message after message.
 pub fn control_channel(mut bytes: &[u8]) {
@@ -41,9 +41,10 @@ pub fn known_hosts(text: &str) {
     }
 }
 
-/// What earlier jobs found of paths.
+/// What earlier jobs found of paths and file systems.
 pub fn known_paths(text: &str) {
     known_paths::survive_the_disk(text);
+    known_routes::survive_the_disk(text);
 }
 
 /// A receiver whose peer keeps no rules, in an empty directory; see `receiver/fuzzing.rs` for what the input means.

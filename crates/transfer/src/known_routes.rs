@@ -109,6 +109,15 @@ impl std::fmt::Display for Line {
     }
 }
 
+/// What is read as ours is written as it was read; for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn survive_the_disk(text: &str) {
+    for line in text.lines().filter_map(Line::parse) {
+        let again = Line::parse(line.to_string().trim_end()).expect("it is ours");
+        assert_eq!((again.id, again.route, again.at_s), (line.id, line.route, line.at_s));
+    }
+}
+
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -93,7 +93,7 @@ impl Peer {
             far: false,
             selection,
             carriage: wire::Carriage::default(),
-            checkpoint_bytes: CHECKPOINT_BYTES,
+            bounds: Bounds::default(),
         };
         let events = Events::new();
         let (outbox, watch) = (Arc::default(), Arc::new(Watch::silent()));
