@@ -14,6 +14,9 @@ pub mod dial;
 mod error;
 pub mod host;
 pub mod identity;
+#[cfg(test)]
+mod kernel_scenarios;
+mod kernel_sealer;
 pub mod limits;
 pub mod listen;
 pub mod policy;
@@ -29,6 +32,7 @@ mod transport;
 pub use dial::{Family, dial, local_addresses, resolve};
 pub use error::{Attempt, NetError};
 pub use identity::{Identity, PublicKey};
+pub use kernel_sealer::{KeyUsedUp, seals_here};
 pub use listen::{Admit, Deliver, Door, Listener};
 pub use policy::{Applied, NetworkClass, Wanted};
 pub use record::BROKE_OFF;

@@ -261,6 +261,11 @@ impl Link {
         }
     }
 
+    /// Fails when this end has shut the connection down. Needed only where the kernel would not say so itself.
+    pub(crate) fn check_open(&self) -> io::Result<()> {
+        if self.shut_down.load(Ordering::Acquire) { Err(shut_down_here()) } else { Ok(()) }
+    }
+
     /// Ends both directions; reads and writes in progress fail at once.
     pub(crate) fn shut_down(&self) {
         if self.shut_down.swap(true, Ordering::AcqRel) {
