@@ -58,6 +58,9 @@ pub fn summary(request: &Request, found: &Found) -> String {
             let _ = writeln!(text, "{who}: {} was refused ({why}), so {} instead", dropped.route, dropped.instead);
         }
     }
+    if request.cipher.is_some() {
+        let _ = writeln!(text, "TLS records made by {}", if found.sealed_in_kernel { "the kernel" } else { "haul" });
+    }
     let verified = if request.verify { "every chunk verified, " } else { "" };
     let _ = writeln!(text, "{verified}congestion control {}", printable(&found.congestion_control));
     if found.interrupted {

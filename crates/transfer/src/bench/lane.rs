@@ -37,7 +37,7 @@ pub(super) fn send(of: &Sending<'_>, mut stream: Stream) -> Ended {
     let before = usage::of_thread();
     let result = bound.and_then(|()| of.chunks(&mut stream, &mut pump));
     let used = used_since(before);
-    Ended::Sent(result.map(|()| used))
+    Ended::Sent(result.map(|()| (used, stream.is_sealed_in_kernel())))
 }
 
 /// Waits for the start, receives, and tells what it took.
