@@ -92,6 +92,92 @@ fn in_kernel_tls_writes_and_pages_of_files_arrive_in_their_order_with_each_ciphe
     }
 }
 
+/// Whoever sends: our records or the kernel's.
+#[test]
+fn in_kernel_tls_what_arrives_is_opened_by_the_kernel_up_to_its_proper_end() {
+    if !kernel_seals() {
+        return;
+    }
+    for (cipher, sealed_by_kernel) in ALL_CIPHERS.into_iter().flat_map(|cipher| [(cipher, false), (cipher, true)]) {
+        let (near, far) = tcp_pair();
+        let (mut near, mut far) = tls_pair(near, far, cipher);
+        let bytes = pattern(1_000_003);
+        let sent = bytes.clone();
+        let sender = thread::spawn(move || {
+            if sealed_by_kernel {
+                near.seal_in_kernel().unwrap();
+            }
+            near.write_all(&sent).and_then(|()| near.finish_write()).unwrap();
+        });
+        far.open_in_kernel().unwrap();
+        assert!(far.is_opened_in_kernel());
+        let mut received = vec![0; 10];
+        // Less than any record that is no data.
+        for byte in received.iter_mut() {
+            far.read_exact(std::slice::from_mut(byte)).unwrap();
+        }
+        far.read_to_end(&mut received).unwrap();
+        assert!(received == bytes, "{cipher:?}: {} of {} bytes", received.len(), bytes.len());
+        assert_eq!(far.read(&mut [0]).unwrap(), 0, "the end stays");
+        sender.join().unwrap();
+    }
+}
+
+#[test]
+fn in_kernel_tls_a_flipped_bit_does_not_open_and_a_cut_is_not_the_end() {
+    if !kernel_seals() {
+        return;
+    }
+    for flip in [Some(100_000), None] {
+        let (near, relay_in) = tcp_pair();
+        let (relay_out, far) = tcp_pair();
+        let (back_in, back_out) = (relay_out.try_clone().unwrap(), relay_in.try_clone().unwrap());
+        thread::spawn(move || relay_with_a_flip(relay_in, relay_out, flip.unwrap_or(u64::MAX)));
+        thread::spawn(move || relay_with_a_flip(back_in, back_out, u64::MAX));
+        let (mut near, mut far) = tls_pair(near, far, Cipher::Aes128Gcm);
+        far.open_in_kernel().unwrap();
+        let bytes = pattern(400_000);
+        let sent = bytes.clone();
+        let sender = thread::spawn(move || {
+            near.write_all(&sent).and_then(|()| near.flush())?;
+            near.tcp().unwrap().shutdown(std::net::Shutdown::Write)
+        });
+        let mut received = Vec::new();
+        let error = far.read_to_end(&mut received).unwrap_err();
+        let wanted = if flip.is_some() { io::ErrorKind::InvalidData } else { io::ErrorKind::UnexpectedEof };
+        assert_eq!(error.kind(), wanted, "{error}");
+        assert!(bytes.starts_with(&received) && (flip.is_none() == (received.len() == bytes.len())));
+        assert_eq!(far.read(&mut [0]).unwrap_err().kind(), wanted, "the error stays");
+        drop(far);
+        drop(sender.join());
+    }
+}
+
+#[test]
+fn in_kernel_tls_a_new_key_of_the_peer_is_followed_or_named() {
+    if !kernel_seals() {
+        return;
+    }
+    let (near, far) = tcp_pair();
+    let (mut near, mut far) = tls_pair(near, far, Cipher::Aes128Gcm);
+    far.open_in_kernel().unwrap();
+    near.change_keys_after_records(5);
+    let bytes = pattern(300_000);
+    let sent = bytes.clone();
+    let sender = thread::spawn(move || near.write_all(&sent).and_then(|()| near.finish_write()));
+    let mut received = Vec::new();
+    match far.read_to_end(&mut received) {
+        Ok(_) => assert!(received == bytes),
+        // Before Linux 6.14.
+        Err(error) => {
+            assert!(KeyUsedUp::caused(&error) && bytes.starts_with(&received), "{error}");
+            assert_eq!(received.len(), 5 * 16_384);
+        }
+    }
+    drop(far);
+    drop(sender.join());
+}
+
 /// The kernel has one cipher for both directions: a key of another for what is received makes it refuse ours.
 #[test]
 fn in_kernel_tls_a_key_that_is_refused_changes_nothing() {

@@ -40,9 +40,7 @@ impl KeyUsedUp {
 
 impl fmt::Display for KeyUsedUp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the key of this connection has sealed as much as it may, and this kernel cannot change it (Linux 6.14 can)",
-        )
+        f.write_str("the key of this connection has to change, and this kernel cannot change it (Linux 6.14 can)")
     }
 }
 
@@ -53,15 +51,15 @@ pub fn seals_here() -> io::Result<()> {
     kernel_tls::available().map_err(|error| not_there(&error))
 }
 
-fn not_there(error: &io::Error) -> io::Error {
+pub(crate) fn not_there(error: &io::Error) -> io::Error {
     match error.kind() {
         // The kernel loads the module by itself only for those who may administer the network.
         io::ErrorKind::NotFound => refused("this kernel has no TLS, or has not loaded it: as root, modprobe tls"),
-        _ => refused(&format!("the kernel does not seal this connection: {error}")),
+        _ => refused(&format!("the kernel does not do TLS on this connection: {error}")),
     }
 }
 
-fn refused(why: &str) -> io::Error {
+pub(crate) fn refused(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why.to_owned())
 }
 
@@ -74,7 +72,7 @@ impl KernelSealer {
         schedule: Arc<KeySchedule>,
         records_per_key: u64,
     ) -> io::Result<KernelSealer> {
-        let socket = link.tcp().ok_or_else(|| refused("only a TCP connection can be sealed by the kernel"))?.as_fd();
+        let socket = link.tcp().ok_or_else(|| refused("the kernel does TLS on TCP connections only"))?.as_fd();
         kernel_tls::attach(socket).map_err(|error| not_there(&error))?;
         let keys = keys(next_record, secrets)?;
         kernel_tls::set_keys(socket, Direction::Send, &keys)
@@ -129,7 +127,7 @@ impl KernelSealer {
     }
 }
 
-fn keys(next_record: u64, secrets: &ConnectionTrafficSecrets) -> io::Result<Keys<'_>> {
+pub(crate) fn keys(next_record: u64, secrets: &ConnectionTrafficSecrets) -> io::Result<Keys<'_>> {
     let (cipher, key, iv) = match secrets {
         ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (KernelCipher::Aes128Gcm, key, iv),
         ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (KernelCipher::Aes256Gcm, key, iv),

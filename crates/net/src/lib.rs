@@ -14,6 +14,7 @@ pub mod dial;
 mod error;
 pub mod host;
 pub mod identity;
+mod kernel_opener;
 #[cfg(test)]
 mod kernel_scenarios;
 mod kernel_sealer;
@@ -36,6 +37,6 @@ pub use kernel_sealer::{KeyUsedUp, seals_here};
 pub use listen::{Admit, Deliver, Door, Listener};
 pub use policy::{Applied, NetworkClass, Wanted};
 pub use record::BROKE_OFF;
-pub use stream::{Probe, ReadHalf, ShutdownHandle, Stream, TagKeys, WriteHalf};
+pub use stream::{Next, Probe, ReadHalf, ShutdownHandle, Stream, TagKeys, WriteHalf};
 pub use tls::{Cipher, client, preferred_ciphers, server};
 pub use transport::{Pipes, Transport};

@@ -34,6 +34,7 @@ use aws_lc_rs::aead::{self, Aad, LessSafeKey, UnboundKey};
 use aws_lc_rs::hmac;
 use rustls::ConnectionTrafficSecrets;
 
+use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::transport::Link;
@@ -61,11 +62,41 @@ impl KeySchedule {
         self.change_asked.load(Ordering::Relaxed)
     }
 
+    /// What a record says that is not data: the end, an alert, or that the peer has a new key, and may want one of us.
+    pub(crate) fn hear(&self, content_type: u8, content: &[u8]) -> io::Result<Heard> {
+        match (content_type, content) {
+            (TYPE_ALERT, [_, ALERT_CLOSE_NOTIFY]) => Ok(Heard::End),
+            (TYPE_ALERT, [_, ALERT_ACCESS_DENIED]) => {
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, "the peer does not admit our key"))
+            }
+            (TYPE_ALERT, [_, number]) => Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                format!("the peer ended the TLS connection with alert {number}"),
+            )),
+            (TYPE_HANDSHAKE, [HANDSHAKE_KEY_UPDATE, 0, 0, 1, request @ 0..=1]) => {
+                if *request != UPDATE_NOT_REQUESTED {
+                    self.change_asked.store(true, Ordering::Relaxed);
+                }
+                let (next_record, secrets) = lock(&self.secrets).next_to_receive().map_err(io::Error::other)?;
+                Ok(Heard::NewKey(next_record, secrets))
+            }
+            _ => Err(violation("a TLS message that has no place here")),
+        }
+    }
+
     /// The next key to send with; whoever takes it has told the peer under the old one.
     pub(crate) fn next_to_send(&self) -> io::Result<(u64, ConnectionTrafficSecrets)> {
         self.change_asked.store(false, Ordering::Relaxed);
         lock(&self.secrets).next_to_send().map_err(io::Error::other)
     }
+}
+
+/// What the peer said in a record that is not data.
+pub(crate) enum Heard {
+    /// Nothing follows.
+    End,
+    /// What follows is under this key, from a record of this number on.
+    NewKey(u64, ConnectionTrafficSecrets),
 }
 
 /// Bytes of a key that tags are made with.
@@ -333,6 +364,20 @@ impl Opener {
         }
     }
 
+    /// Gives the key to the kernel, which opens what is read from the connection from here on: nothing may be read here any more.
+    ///
+    /// Where the kernel refuses, and where bytes were read ahead that it would miss, nothing has changed: `Unsupported`, and this goes on.
+    pub(crate) fn hand_over(&self, link: &Link) -> io::Result<KernelOpener> {
+        if !self.read_ahead().is_some_and(<[u8]>::is_empty) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "records were read ahead, which the kernel would miss",
+            ));
+        }
+        let RecordKey { next_record, secrets, .. } = &self.key;
+        KernelOpener::begin(link, *next_record, secrets, Arc::clone(&self.schedule))
+    }
+
     /// What was read ahead and not opened, where nothing that was opened is left to be taken.
     pub(crate) fn read_ahead(&self) -> Option<&[u8]> {
         let is_clean = self.plain.is_empty() && !self.ended && self.broken.is_none();
@@ -414,27 +459,11 @@ impl Opener {
         Ok(0)
     }
 
-    /// A record that is not data: the end, an alert, or a new key.
+    /// A record that is not data.
     fn control(&mut self, content_type: u8, content: &[u8]) -> io::Result<()> {
-        match (content_type, content) {
-            (TYPE_ALERT, [_, ALERT_CLOSE_NOTIFY]) => self.ended = true,
-            (TYPE_ALERT, [_, ALERT_ACCESS_DENIED]) => {
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the peer does not admit our key"));
-            }
-            (TYPE_ALERT, [_, number]) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::ConnectionAborted,
-                    format!("the peer ended the TLS connection with alert {number}"),
-                ));
-            }
-            (TYPE_HANDSHAKE, [HANDSHAKE_KEY_UPDATE, 0, 0, 1, request @ 0..=1]) => {
-                if *request != UPDATE_NOT_REQUESTED {
-                    self.schedule.change_asked.store(true, Ordering::Relaxed);
-                }
-                let next = lock(&self.schedule.secrets).next_to_receive();
-                self.key = RecordKey::new(next.map_err(io::Error::other)?)?;
-            }
-            _ => return Err(violation("a TLS message that has no place here")),
+        match self.schedule.hear(content_type, content)? {
+            Heard::End => self.ended = true,
+            Heard::NewKey(next_record, secrets) => self.key = RecordKey::new((next_record, secrets))?,
         }
         Ok(())
     }
@@ -462,7 +491,7 @@ const TAG_BYTES: usize = 16;
 const HEADER_START: [u8; 3] = [TYPE_DATA, 3, 3];
 pub(crate) const TYPE_ALERT: u8 = 21;
 pub(crate) const TYPE_HANDSHAKE: u8 = 22;
-const TYPE_DATA: u8 = 23;
+pub(crate) const TYPE_DATA: u8 = 23;
 const ALERT_LEVEL_WARNING: u8 = 1;
 const ALERT_CLOSE_NOTIFY: u8 = 0;
 /// Nothing follows (RFC 8446, 6.1).
@@ -498,7 +527,7 @@ fn content_of(inner: &[u8]) -> io::Result<(u8, usize)> {
     Ok((inner[content_bytes], content_bytes))
 }
 
-fn violation(what: &str) -> io::Error {
+pub(crate) fn violation(what: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
         format!("TLS: received {what}; the data was changed on its way or the peer is broken"),

@@ -17,6 +17,7 @@ use haul_sys::poll;
 use haul_sys::socket;
 use haul_sys::tcp_info::{self, TcpInfo};
 
+use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::record::{Opener, Sealer, TAG_KEY_BYTES};
@@ -42,10 +43,19 @@ pub struct TagKeys {
     pub receive: [u8; TAG_KEY_BYTES],
 }
 
+/// What comes next on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// More.
+    Data,
+    /// Nothing: the peer has ended properly.
+    End,
+}
+
 /// The reading half of a [`Stream`].
 pub struct ReadHalf {
     link: Arc<Link>,
-    opener: Option<Opener>,
+    opening: Opening,
     /// Clear bytes that were read while the stream was TLS: they come first.
     early: VecDeque<u8>,
 }
@@ -54,6 +64,14 @@ pub struct ReadHalf {
 pub struct WriteHalf {
     link: Arc<Link>,
     sealing: Sealing,
+}
+
+/// Who opens the records that arrive.
+enum Opening {
+    /// Nobody: the stream is clear.
+    None,
+    Here(Opener),
+    Kernel(KernelOpener),
 }
 
 /// Who makes records of what is written.
@@ -104,7 +122,7 @@ impl Stream {
 
     pub(crate) fn over(link: Arc<Link>) -> Stream {
         Stream {
-            read: ReadHalf { link: Arc::clone(&link), opener: None, early: VecDeque::new() },
+            read: ReadHalf { link: Arc::clone(&link), opening: Opening::None, early: VecDeque::new() },
             write: WriteHalf { link, sealing: Sealing::None },
             cipher: None,
             tag_keys: None,
@@ -119,7 +137,7 @@ impl Stream {
         tag_keys: TagKeys,
     ) -> Stream {
         let mut stream = Stream::over(link);
-        stream.read.opener = Some(opener);
+        stream.read.opening = Opening::Here(opener);
         stream.write.sealing = Sealing::Here(sealer);
         stream.cipher = Some(cipher);
         stream.tag_keys = Some(tag_keys);
@@ -132,9 +150,11 @@ impl Stream {
     /// Fails on a stream that is no TLS, and while bytes of TLS are still to be sent or taken.
     pub fn into_clear(self) -> io::Result<Stream> {
         let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
-        let (opener, sealer) = match (&self.read.opener, &self.write.sealing) {
-            (Some(opener), Sealing::Here(sealer)) => (opener, sealer),
-            (_, Sealing::Kernel(_)) => return Err(refused("the kernel seals the stream, and goes on doing so")),
+        let (opener, sealer) = match (&self.read.opening, &self.write.sealing) {
+            (Opening::Here(opener), Sealing::Here(sealer)) => (opener, sealer),
+            (Opening::Kernel(_), _) | (_, Sealing::Kernel(_)) => {
+                return Err(refused("the kernel has the keys of the stream, and goes on using them"));
+            }
             _ => return Err(refused("the stream is clear already")),
         };
         if !sealer.is_empty() {
@@ -219,6 +239,47 @@ impl Stream {
         matches!(self.write.sealing, Sealing::Kernel(_))
     }
 
+    /// From here on the kernel opens what arrives, so that it can be spliced into files.
+    ///
+    /// `Unsupported` says that it cannot, and why; then all goes on as before. So it does when bytes were read ahead here: whoever wants this
+    /// asks for it before reading.
+    pub fn open_in_kernel(&mut self) -> io::Result<()> {
+        if let Opening::Here(opener) = &self.read.opening {
+            self.read.opening = Opening::Kernel(opener.hand_over(&self.read.link)?);
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel opens what arrives.
+    pub fn is_opened_in_kernel(&self) -> bool {
+        matches!(self.read.opening, Opening::Kernel(_))
+    }
+
+    /// The socket, to splice out of it: that of a clear stream, or of one that the kernel opens. None over other TLS and over pipes, and while
+    /// bytes that were read ahead wait here.
+    ///
+    /// From a stream that the kernel opens only data can be spliced; see [`Stream::spliced_wrong`].
+    pub fn socket_to_splice(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        match self.read.opening {
+            Opening::Kernel(_) => self.read.link.socket_fd(),
+            Opening::None | Opening::Here(_) => self.clear_socket(),
+        }
+    }
+
+    /// Splicing out of a stream that the kernel opens failed with `error`. Takes what is no data, if it was that: the stream has come to its
+    /// proper end (`End`), or splicing may go on (`Data`). Anything else is returned as what it means.
+    pub fn spliced_wrong(&mut self, error: io::Error) -> io::Result<Next> {
+        let Opening::Kernel(opener) = &mut self.read.opening else { return Err(error) };
+        if error.kind() != io::ErrorKind::InvalidInput {
+            return Err(opener.judge(error));
+        }
+        match opener.take_control(&self.read.link)? {
+            false => Err(error),
+            true if opener.has_ended() => Ok(Next::End),
+            true => Ok(Next::Data),
+        }
+    }
+
     /// The socket, to be given at most so many bytes in one call (write, sendfile, splice): that of a clear stream, or of one that the
     /// kernel seals. None over other TLS and over pipes.
     ///
@@ -290,18 +351,22 @@ impl Write for Stream {
 impl ReadHalf {
     /// Would a read return without waiting for the peer?
     pub fn has_input(&self) -> bool {
-        !self.early.is_empty()
-            || self.opener.as_ref().is_some_and(Opener::has_input)
-            || poll::readable_now(self.link.input_fd())
+        let is_here = match &self.opening {
+            Opening::None => false,
+            Opening::Here(opener) => opener.has_input(),
+            Opening::Kernel(opener) => opener.has_ended(),
+        };
+        !self.early.is_empty() || is_here || poll::readable_now(self.link.input_fd())
     }
 }
 
 impl Read for ReadHalf {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
-        match &mut self.opener {
-            None if !self.early.is_empty() => self.early.read(target),
-            None => self.link.read(target),
-            Some(opener) => opener.read(&self.link, target),
+        match &mut self.opening {
+            Opening::None if !self.early.is_empty() => self.early.read(target),
+            Opening::None => self.link.read(target),
+            Opening::Here(opener) => opener.read(&self.link, target),
+            Opening::Kernel(opener) => opener.read(&self.link, target),
         }
     }
 }

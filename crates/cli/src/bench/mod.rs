@@ -221,6 +221,7 @@ mod tests {
             flush: Some(Duration::from_millis(12)),
             writes_in_flight_max: 3,
             sealed_in_kernel: false,
+            opened_in_kernel: false,
             congestion_control: "cubic".into(),
             interrupted: false,
         };

@@ -59,7 +59,8 @@ pub fn summary(request: &Request, found: &Found) -> String {
         }
     }
     if request.cipher.is_some() {
-        let _ = writeln!(text, "TLS records made by {}", if found.sealed_in_kernel { "the kernel" } else { "haul" });
+        let [sealed, opened] = [found.sealed_in_kernel, found.opened_in_kernel].map(super::json::by_whom);
+        let _ = writeln!(text, "TLS records sealed by {sealed}, opened by {opened}");
     }
     let verified = if request.verify { "every chunk verified, " } else { "" };
     let _ = writeln!(text, "{verified}congestion control {}", printable(&found.congestion_control));

@@ -165,6 +165,8 @@ pub struct Found {
     pub writes_in_flight_max: usize,
     /// The kernel made the TLS records, on one lane at least.
     pub sealed_in_kernel: bool,
+    /// The kernel opened the TLS records, on one lane at least.
+    pub opened_in_kernel: bool,
     /// Congestion control in effect on the first lane.
     pub congestion_control: String,
     /// It was ended by [`Watcher::interrupted`].
@@ -287,6 +289,7 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Found, Error> {
         flush,
         writes_in_flight_max: sums.writes_in_flight_max,
         sealed_in_kernel: sums.sealed_in_kernel,
+        opened_in_kernel: sums.opened_in_kernel,
         congestion_control: congestion_control.unwrap_or_default(),
         interrupted: watcher.interrupted(),
     })
@@ -299,6 +302,7 @@ struct Sums {
     receive: Usage,
     writes_in_flight_max: usize,
     sealed_in_kernel: bool,
+    opened_in_kernel: bool,
     error: Option<Error>,
 }
 
@@ -306,8 +310,14 @@ struct Sums {
 enum Ended {
     /// And whether the kernel sealed what it sent.
     Sent(Result<(Usage, bool), Error>),
-    /// And how many writes were on their way at once, at most.
-    Received(Result<(Usage, usize), Error>),
+    Received(Result<Received, Error>),
+}
+
+struct Received {
+    usage: Usage,
+    /// On their way at once, at most.
+    writes_in_flight_max: usize,
+    opened_in_kernel: bool,
 }
 
 impl Sums {
@@ -317,9 +327,10 @@ impl Sums {
                 self.send += usage;
                 self.sealed_in_kernel |= sealed_in_kernel;
             }
-            Ended::Received(Ok((usage, writes_in_flight_max))) => {
-                self.receive += usage;
-                self.writes_in_flight_max = self.writes_in_flight_max.max(writes_in_flight_max);
+            Ended::Received(Ok(received)) => {
+                self.receive += received.usage;
+                self.writes_in_flight_max = self.writes_in_flight_max.max(received.writes_in_flight_max);
+                self.opened_in_kernel |= received.opened_in_kernel;
             }
             Ended::Sent(Err(error)) | Ended::Received(Err(error)) => self.fail(error),
         }

@@ -88,18 +88,19 @@ fn check(request: &Request) -> Result<(), Error> {
         let what = format!("{} bytes in memory are too few for {} lanes", request.size_bytes, request.lanes);
         return refused(what, "64 KiB for each lane at least");
     }
-    let pages_out = request.send_route.filter(|route| *route != SendRoute::Copy);
-    if let (Some(route), Some(_)) = (pages_out, request.cipher)
-        && let Err(why) = haul_net::seals_here()
-    {
-        let what = format!("the route {} needs a clear connection, or one that the kernel seals", route.name());
-        let hint = "leave the cipher out, or use the route copy";
-        return Err(Error::new(Fault::Usage, what).because(why).try_this(hint));
-    }
-    let unseen = request.receive_route.filter(|r| *r != ReceiveRoute::Copy && *r != ReceiveRoute::Direct);
-    if let (Some(route), Some(_)) = (unseen, request.cipher) {
-        let what = format!("the route {} needs a clear connection: TLS is opened in user space", route.name());
-        return refused(what, "leave the cipher out, or use the route copy or direct");
+    if request.cipher.is_some() {
+        if request.receive_route == Some(ReceiveRoute::Discard) {
+            let what = "the route discard needs a clear connection: a record has to be opened to be checked".into();
+            return refused(what, "null or copy, or leave the cipher out");
+        }
+        let out = request.send_route.filter(|route| *route != SendRoute::Copy).map(SendRoute::name);
+        let unseen = |route: &ReceiveRoute| matches!(route, ReceiveRoute::Splice | ReceiveRoute::Null);
+        let by_kernel = out.or(request.receive_route.filter(unseen).map(ReceiveRoute::name));
+        if let (Some(route), Err(why)) = (by_kernel, haul_net::seals_here()) {
+            let what = format!("the route {route} needs a clear connection, or a kernel that does TLS");
+            let hint = "leave the cipher out, or use the route copy (or direct, at the receiver)";
+            return Err(Error::new(Fault::Usage, what).because(why).try_this(hint));
+        }
     }
     match request.receive_route {
         Some(route)

@@ -149,6 +149,45 @@ fn in_kernel_tls_every_way_to_send_delivers_the_same_bytes_and_shows_them() {
 }
 
 #[test]
+fn in_kernel_tls_every_way_to_receive_leaves_the_same_bytes_up_to_the_proper_end() {
+    if !kernel_seals() {
+        return;
+    }
+    for (route, name) in ReceiveRoute::ALL.into_iter().filter(|(route, _)| *route != ReceiveRoute::Discard) {
+        for cut in [false, true] {
+            let (mut near, mut far) = encrypted(sockets());
+            let writer = std::thread::spawn(move || {
+                near.write_all(&content()).and_then(|()| near.flush()).unwrap();
+                match cut {
+                    true => near.tcp().unwrap().shutdown(std::net::Shutdown::Write).unwrap(),
+                    false => near.finish_write().unwrap(),
+                }
+                near
+            });
+            let file = tempfile::tempfile().unwrap();
+            let target = if route.fills_file() { Target::file(file.try_clone().unwrap()) } else { Target::nowhere() };
+            let routes = Arc::new(Routes::new(&[route], ReceiveRoute::Copy));
+            let mut pump = ReceivePump::new(Arc::clone(&routes), BLOCK);
+            // First a part, as of a chunk; then all that comes.
+            let first = pump.receive(&mut far, &target, 0, 100_001, None).unwrap();
+            let rest = pump.receive(&mut far, &target, first, u64::MAX, None);
+            match (cut, rest) {
+                (false, Ok(rest)) => assert_eq!(first + rest, LENGTH as u64, "{name}"),
+                (true, Err(ReceiveError::Lane(error))) => {
+                    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{name}")
+                }
+                (_, other) => panic!("{name}, cut {cut}: {other:?}"),
+            }
+            pump.finish().unwrap();
+            assert!(!route.fills_file() || stands_at(&file, 0), "{name}");
+            let by_kernel = matches!(route, ReceiveRoute::Splice | ReceiveRoute::Null);
+            assert_eq!((far.is_opened_in_kernel(), routes.dropped()), (by_kernel, vec![]), "{name}");
+            writer.join().unwrap();
+        }
+    }
+}
+
+#[test]
 fn in_kernel_tls_is_used_for_no_more_than_a_route_needs() {
     if !kernel_seals() {
         return;
