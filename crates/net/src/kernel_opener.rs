@@ -47,6 +47,8 @@ impl KernelOpener {
                 continue;
             }
             match self.receive(link, target, false)? {
+                // An empty record is no end.
+                (0, TYPE_DATA) => {}
                 (bytes, TYPE_DATA) => return Ok(bytes),
                 (bytes, content_type) => self.hear(link, content_type, &target[..bytes])?,
             }

@@ -313,6 +313,7 @@ enum Ended {
     Received(Result<Received, Error>),
 }
 
+#[derive(Debug)]
 struct Received {
     usage: Usage,
     /// On their way at once, at most.
