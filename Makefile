@@ -8,7 +8,7 @@ TRIPLE := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 HAUL   := $(TARGET)/$(TRIPLE)/release/haul
 
-.PHONY: all build haul test setup-test fmt-check clippy tidy unit e2e sweep fuzz lint-deny demo bench man install clean help
+.PHONY: all build haul test setup-test fmt-check clippy tidy unit guest e2e sweep fuzz lint-deny demo bench man install clean help
 
 all: build
 
@@ -19,7 +19,7 @@ haul:
 	$(CARGO) build --release --locked -p haul-cli
 
 # Everything that must be clean, quickest first.
-test: setup-test fmt-check tidy clippy unit build e2e lint-deny-if-there
+test: setup-test fmt-check tidy clippy unit build guest e2e lint-deny-if-there
 
 setup-test:
 	scripts/setup-test.sh
@@ -36,6 +36,10 @@ clippy:
 # Tests of the crates, in the profile for development: quick to build, with overflow checks and assertions.
 unit:
 	$(CARGO) test --workspace --locked --exclude haul-e2e
+
+# Tests of the crates that need a kernel with TLS, in a guest kernel (the package user-mode-linux; no root).
+guest: build
+	HAUL_LAB_BIN=$(abspath $(HAUL)-lab) CARGO=$(CARGO) scripts/test-in-guest.sh
 
 # Scenarios with the release build between network namespaces (root; otherwise most of them say why they are skipped).
 # `make e2e TESTS=resume` runs a part.
@@ -98,6 +102,7 @@ help:
 	@echo "make            build the program: $(HAUL)"
 	@echo "make test       everything that must be clean (as root: installs what is missing)"
 	@echo "make e2e        scenarios between network namespaces; TESTS=resume for a part"
+	@echo "make guest      tests that need a kernel with TLS, in a guest kernel"
 	@echo "make sweep      a small job, killed before each of its operations"
 	@echo "make fuzz       DECODER=control: any bytes, until something is found"
 	@echo "make demo       copy, kill, resume and verify a real tree over a private sshd"

@@ -176,7 +176,7 @@ pub struct Cp {
     #[arg(long, value_name = "NAME", help_heading = TRAVEL)]
     pub cipher: Option<CipherName>,
     /// How the sender gets bytes from a file into a connection: sendfile, splice, uring-splice, mmap, copy, uring-copy; what the
-    /// kernel refuses is said once, and copied. TLS can only copy
+    /// kernel refuses is said once, and copied. Over TLS all but copy need a kernel that seals (modprobe tls)
     #[arg(long, value_name = "NAME", value_parser = send_route, conflicts_with = "compress", help_heading = TRAVEL)]
     pub route: Option<SendRoute>,
     /// How the receiver writes large files: direct, past the page cache of its host, or copy, through it. Without it, what a short trial

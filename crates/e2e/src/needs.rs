@@ -26,6 +26,8 @@ pub enum Need {
     LoopDevices,
     /// File systems of our own making.
     Fuse,
+    /// As `Boxed`, with the kernel of the package user-mode-linux.
+    GuestKernel,
 }
 
 impl Need {
@@ -59,10 +61,17 @@ impl Need {
                 let has_both = slow::has_controller(slow::CPU) && slow::has_controller(slow::BLOCKS);
                 (!has_both).then(|| "needs the control groups cpu and blkio (io)".into())
             }),
+            Need::GuestKernel => Need::Boxed.missing().or_else(|| {
+                let is_named = std::env::var_os("HAUL_LAB_KERNEL").is_some();
+                if is_named { None } else { Need::Tool(GUEST_KERNEL).missing() }
+            }),
             Need::Nftables => Need::Namespaces.missing().or_else(|| Need::Tool("nft").missing()),
         }
     }
 }
+
+/// The kernel that the package user-mode-linux brings, a program.
+pub const GUEST_KERNEL: &str = "linux.uml";
 
 /// Full path of a program, looked up in `PATH` and the `sbin` directories that a plain user's `PATH` may lack.
 pub fn tool(name: &str) -> Option<PathBuf> {

@@ -34,6 +34,8 @@ use aws_lc_rs::aead::{self, Aad, LessSafeKey, UnboundKey};
 use aws_lc_rs::hmac;
 use rustls::ConnectionTrafficSecrets;
 
+use crate::kernel_opener::KernelOpener;
+use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::transport::Link;
 
@@ -54,6 +56,47 @@ impl KeySchedule {
     pub(crate) fn new(secrets: Box<dyn NextSecrets>) -> Arc<KeySchedule> {
         Arc::new(KeySchedule { secrets: Mutex::new(secrets), change_asked: AtomicBool::new(false) })
     }
+
+    /// Whether the peer wants us to change our sending key.
+    pub(crate) fn is_change_asked(&self) -> bool {
+        self.change_asked.load(Ordering::Relaxed)
+    }
+
+    /// What a record says that is not data: the end, an alert, or that the peer has a new key, and may want one of us.
+    pub(crate) fn hear(&self, content_type: u8, content: &[u8]) -> io::Result<Heard> {
+        match (content_type, content) {
+            (TYPE_ALERT, [_, ALERT_CLOSE_NOTIFY]) => Ok(Heard::End),
+            (TYPE_ALERT, [_, ALERT_ACCESS_DENIED]) => {
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, "the peer does not admit our key"))
+            }
+            (TYPE_ALERT, [_, number]) => Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                format!("the peer ended the TLS connection with alert {number}"),
+            )),
+            (TYPE_HANDSHAKE, [HANDSHAKE_KEY_UPDATE, 0, 0, 1, request @ 0..=1]) => {
+                if *request != UPDATE_NOT_REQUESTED {
+                    self.change_asked.store(true, Ordering::Relaxed);
+                }
+                let (next_record, secrets) = lock(&self.secrets).next_to_receive().map_err(io::Error::other)?;
+                Ok(Heard::NewKey(next_record, secrets))
+            }
+            _ => Err(violation("a TLS message that has no place here")),
+        }
+    }
+
+    /// The next key to send with; whoever takes it has told the peer under the old one.
+    pub(crate) fn next_to_send(&self) -> io::Result<(u64, ConnectionTrafficSecrets)> {
+        self.change_asked.store(false, Ordering::Relaxed);
+        lock(&self.secrets).next_to_send().map_err(io::Error::other)
+    }
+}
+
+/// What the peer said in a record that is not data.
+pub(crate) enum Heard {
+    /// Nothing follows.
+    End,
+    /// What follows is under this key, from a record of this number on.
+    NewKey(u64, ConnectionTrafficSecrets),
 }
 
 /// Bytes of a key that tags are made with.
@@ -67,6 +110,8 @@ pub(crate) struct RecordKey {
     key: LessSafeKey,
     iv: [u8; aead::NONCE_LEN],
     next_record: u64,
+    /// What `key` and `iv` were made of, for the kernel. Wiped when dropped.
+    secrets: ConnectionTrafficSecrets,
 }
 
 impl RecordKey {
@@ -81,7 +126,7 @@ impl RecordKey {
             UnboundKey::new(algorithm, key.as_ref()).map_err(|_| io::Error::other("the cipher rejects its key"))?;
         let mut iv_bytes = [0; aead::NONCE_LEN];
         iv_bytes.copy_from_slice(iv.as_ref());
-        Ok(RecordKey { key: LessSafeKey::new(key), iv: iv_bytes, next_record })
+        Ok(RecordKey { key: LessSafeKey::new(key), iv: iv_bytes, next_record, secrets })
     }
 
     /// A key for what follows in the clear, bound to this direction of this connection: HMAC-SHA256 of the IV under the traffic key, which
@@ -194,7 +239,7 @@ impl Sealer {
     /// Sends all that was written and the mark that nothing follows, without which the peer reports a truncation.
     pub(crate) fn finish(&mut self, link: &Link) -> io::Result<()> {
         self.flush(link)?;
-        self.seal(TYPE_ALERT, &[ALERT_LEVEL_WARNING, ALERT_CLOSE_NOTIFY])?;
+        self.seal(TYPE_ALERT, &CLOSE_NOTIFY)?;
         self.send(link)
     }
 
@@ -218,16 +263,22 @@ impl Sealer {
 
     /// Changes the key when it is due, telling the peer under the old one. Only between data records.
     fn prepare_key(&mut self) -> io::Result<()> {
-        let asked = self.schedule.change_asked.load(Ordering::Relaxed);
-        if self.key.next_record < self.records_per_key && !asked {
+        if self.key.next_record < self.records_per_key && !self.schedule.is_change_asked() {
             return Ok(());
         }
-        self.schedule.change_asked.store(false, Ordering::Relaxed);
-        let update = [HANDSHAKE_KEY_UPDATE, 0, 0, 1, UPDATE_NOT_REQUESTED];
-        self.seal(TYPE_HANDSHAKE, &update)?;
-        let next = lock(&self.schedule.secrets).next_to_send();
-        self.key = RecordKey::new(next.map_err(io::Error::other)?)?;
+        self.seal(TYPE_HANDSHAKE, &KEY_UPDATE)?;
+        self.key = RecordKey::new(self.schedule.next_to_send()?)?;
         Ok(())
+    }
+
+    /// Sends all that was written, and gives the key to the kernel, which seals what is written to the connection from here on: no record
+    /// may be made here any more.
+    ///
+    /// Where the kernel refuses, nothing has changed: `Unsupported`, and this goes on.
+    pub(crate) fn hand_over(&mut self, link: &Link) -> io::Result<KernelSealer> {
+        self.flush(link)?;
+        let RecordKey { next_record, secrets, .. } = &self.key;
+        KernelSealer::begin(link, *next_record, secrets, Arc::clone(&self.schedule), self.records_per_key)
     }
 
     fn seal_open_record(&mut self) -> io::Result<()> {
@@ -235,7 +286,7 @@ impl Sealer {
         // A key update is sealed where the open record stands, so that one moves up first. Once in 128 GiB.
         let place = self.sealed_bytes + HEADER_BYTES;
         let before = self.sealed_bytes;
-        if self.key.next_record >= self.records_per_key || self.schedule.change_asked.load(Ordering::Relaxed) {
+        if self.key.next_record >= self.records_per_key || self.schedule.is_change_asked() {
             let plain = self.out[place..place + open_bytes].to_vec();
             self.prepare_key()?;
             debug_assert!(self.sealed_bytes > before);
@@ -320,6 +371,20 @@ impl Opener {
         }
     }
 
+    /// Gives the key to the kernel, which opens what is read from the connection from here on: nothing may be read here any more.
+    ///
+    /// Where the kernel refuses, and where bytes were read ahead that it would miss, nothing has changed: `Unsupported`, and this goes on.
+    pub(crate) fn hand_over(&self, link: &Link) -> io::Result<KernelOpener> {
+        if !self.read_ahead().is_some_and(<[u8]>::is_empty) {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "records were read ahead, which the kernel would miss",
+            ));
+        }
+        let RecordKey { next_record, secrets, .. } = &self.key;
+        KernelOpener::begin(link, *next_record, secrets, Arc::clone(&self.schedule))
+    }
+
     /// What was read ahead and not opened, where nothing that was opened is left to be taken.
     pub(crate) fn read_ahead(&self) -> Option<&[u8]> {
         let is_clean = self.plain.is_empty() && !self.ended && self.broken.is_none();
@@ -401,27 +466,11 @@ impl Opener {
         Ok(0)
     }
 
-    /// A record that is not data: the end, an alert, or a new key.
+    /// A record that is not data.
     fn control(&mut self, content_type: u8, content: &[u8]) -> io::Result<()> {
-        match (content_type, content) {
-            (TYPE_ALERT, [_, ALERT_CLOSE_NOTIFY]) => self.ended = true,
-            (TYPE_ALERT, [_, ALERT_ACCESS_DENIED]) => {
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the peer does not admit our key"));
-            }
-            (TYPE_ALERT, [_, number]) => {
-                return Err(io::Error::new(
-                    io::ErrorKind::ConnectionAborted,
-                    format!("the peer ended the TLS connection with alert {number}"),
-                ));
-            }
-            (TYPE_HANDSHAKE, [HANDSHAKE_KEY_UPDATE, 0, 0, 1, request @ 0..=1]) => {
-                if *request != UPDATE_NOT_REQUESTED {
-                    self.schedule.change_asked.store(true, Ordering::Relaxed);
-                }
-                let next = lock(&self.schedule.secrets).next_to_receive();
-                self.key = RecordKey::new(next.map_err(io::Error::other)?)?;
-            }
-            _ => return Err(violation("a TLS message that has no place here")),
+        match self.schedule.hear(content_type, content)? {
+            Heard::End => self.ended = true,
+            Heard::NewKey(next_record, secrets) => self.key = RecordKey::new((next_record, secrets))?,
         }
         Ok(())
     }
@@ -447,14 +496,18 @@ const HEADER_BYTES: usize = 5;
 const TAG_BYTES: usize = 16;
 /// Application data, version "TLS 1.2" for old middle boxes: so begins every encrypted record.
 const HEADER_START: [u8; 3] = [TYPE_DATA, 3, 3];
-const TYPE_ALERT: u8 = 21;
-const TYPE_HANDSHAKE: u8 = 22;
-const TYPE_DATA: u8 = 23;
+pub(crate) const TYPE_ALERT: u8 = 21;
+pub(crate) const TYPE_HANDSHAKE: u8 = 22;
+pub(crate) const TYPE_DATA: u8 = 23;
 const ALERT_LEVEL_WARNING: u8 = 1;
 const ALERT_CLOSE_NOTIFY: u8 = 0;
+/// Nothing follows (RFC 8446, 6.1).
+pub(crate) const CLOSE_NOTIFY: [u8; 2] = [ALERT_LEVEL_WARNING, ALERT_CLOSE_NOTIFY];
 const ALERT_ACCESS_DENIED: u8 = 49;
 const HANDSHAKE_KEY_UPDATE: u8 = 24;
 const UPDATE_NOT_REQUESTED: u8 = 0;
+/// What follows has the next key; the peer's own need not change (RFC 8446, 4.6.3).
+pub(crate) const KEY_UPDATE: [u8; 5] = [HANDSHAKE_KEY_UPDATE, 0, 0, 1, UPDATE_NOT_REQUESTED];
 
 /// Sealed bytes at which a batch is sent.
 const BATCH_BYTES: usize = limits::RECORDS_PER_WRITE * record_bytes(limits::RECORD_PLAIN_BYTES);
@@ -481,7 +534,7 @@ fn content_of(inner: &[u8]) -> io::Result<(u8, usize)> {
     Ok((inner[content_bytes], content_bytes))
 }
 
-fn violation(what: &str) -> io::Error {
+pub(crate) fn violation(what: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
         format!("TLS: received {what}; the data was changed on its way or the peer is broken"),

@@ -15,7 +15,7 @@ use crate::stream::Stream;
 use crate::tls::{self, Cipher};
 use crate::transport::{Pipes, Transport};
 
-const ALL_CIPHERS: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305];
+pub(crate) const ALL_CIPHERS: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305];
 
 type Outcome = Result<(Stream, PublicKey), NetError>;
 
@@ -58,7 +58,7 @@ pub(crate) fn tls_pair(
     (client.unwrap().0, server.unwrap().0)
 }
 
-fn pattern(length: usize) -> Vec<u8> {
+pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 31 + at / 251) as u8).collect()
 }
 
@@ -84,7 +84,7 @@ fn both_ends_pinned_get_through_with_each_cipher() {
         let (near, far) = tls_pair(near, far, cipher);
         assert_eq!(near.cipher_name(), cipher.name());
         assert_eq!(near.peer_addr(), far.local_addr());
-        assert!(near.tcp_info().is_some() && near.clear_socket().is_none());
+        assert!(near.tcp_info().is_some() && near.clear_socket().is_none() && !near.is_sealed_in_kernel());
         check_carries(near, far, &pattern(3_000_000), 256 * 1024);
     }
 }
@@ -323,7 +323,7 @@ fn both_halves_work_at_once_without_a_deadlock() {
 }
 
 /// A carrier that passes bytes from one socket to another and flips one bit on the way.
-fn relay_with_a_flip(mut from: TcpStream, mut to: TcpStream, at: u64) {
+pub(crate) fn relay_with_a_flip(mut from: TcpStream, mut to: TcpStream, at: u64) {
     let mut passed = 0;
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
@@ -491,7 +491,7 @@ proptest! {
 }
 
 /// What a block costs. Run with `--release --ignored --nocapture cost_of`.
-mod bench {
+pub(crate) mod bench {
     use rustls::client::AlwaysResolvesClientRawPublicKeys;
     use rustls::server::AlwaysResolvesServerRawPublicKeys;
 
@@ -625,7 +625,7 @@ mod bench {
         )
     }
 
-    pub(super) fn rustls_server(cipher: Cipher) -> rustls::ServerConnection {
+    pub(crate) fn rustls_server(cipher: Cipher) -> rustls::ServerConnection {
         rustls_server_speaking(cipher, vec![b"haul/1".to_vec()])
     }
 

@@ -1,7 +1,7 @@
 //! One connection, clear or TLS, over TCP, a Unix socket or two pipes.
 //!
-//! Over TLS small writes are collected: **`flush` sends**. What fills a batch of 256 KiB is sent at once. A clear stream
-//! hands every write to the kernel. The two directions share no lock: a reader that waits for the peer never holds up a
+//! Over TLS small writes are collected: **`flush` sends**. What fills a batch of 256 KiB is sent at once. A clear stream, and one whose
+//! records the kernel seals, hands every write to the kernel. The two directions share no lock: a reader that waits for the peer never holds up a
 //! writer, nor the other way round.
 
 use std::collections::VecDeque;
@@ -17,6 +17,8 @@ use haul_sys::poll;
 use haul_sys::socket;
 use haul_sys::tcp_info::{self, TcpInfo};
 
+use crate::kernel_opener::KernelOpener;
+use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::record::{Opener, Sealer, TAG_KEY_BYTES};
 use crate::tls::Cipher;
@@ -41,10 +43,19 @@ pub struct TagKeys {
     pub receive: [u8; TAG_KEY_BYTES],
 }
 
+/// What comes next on a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// More.
+    Data,
+    /// Nothing: the peer has ended properly.
+    End,
+}
+
 /// The reading half of a [`Stream`].
 pub struct ReadHalf {
     link: Arc<Link>,
-    opener: Option<Opener>,
+    opening: Opening,
     /// Clear bytes that were read while the stream was TLS: they come first.
     early: VecDeque<u8>,
 }
@@ -52,7 +63,23 @@ pub struct ReadHalf {
 /// The writing half of a [`Stream`]; over TLS `flush` sends.
 pub struct WriteHalf {
     link: Arc<Link>,
-    sealer: Option<Sealer>,
+    sealing: Sealing,
+}
+
+/// Who opens the records that arrive.
+enum Opening {
+    /// Nobody: the stream is clear.
+    None,
+    Here(Opener),
+    Kernel(KernelOpener),
+}
+
+/// Who makes records of what is written.
+enum Sealing {
+    /// Nobody: the stream is clear.
+    None,
+    Here(Sealer),
+    Kernel(KernelSealer),
 }
 
 /// Ends a connection from another thread.
@@ -95,8 +122,8 @@ impl Stream {
 
     pub(crate) fn over(link: Arc<Link>) -> Stream {
         Stream {
-            read: ReadHalf { link: Arc::clone(&link), opener: None, early: VecDeque::new() },
-            write: WriteHalf { link, sealer: None },
+            read: ReadHalf { link: Arc::clone(&link), opening: Opening::None, early: VecDeque::new() },
+            write: WriteHalf { link, sealing: Sealing::None },
             cipher: None,
             tag_keys: None,
         }
@@ -110,8 +137,8 @@ impl Stream {
         tag_keys: TagKeys,
     ) -> Stream {
         let mut stream = Stream::over(link);
-        stream.read.opener = Some(opener);
-        stream.write.sealer = Some(sealer);
+        stream.read.opening = Opening::Here(opener);
+        stream.write.sealing = Sealing::Here(sealer);
         stream.cipher = Some(cipher);
         stream.tag_keys = Some(tag_keys);
         stream
@@ -123,8 +150,12 @@ impl Stream {
     /// Fails on a stream that is no TLS, and while bytes of TLS are still to be sent or taken.
     pub fn into_clear(self) -> io::Result<Stream> {
         let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
-        let (Some(opener), Some(sealer)) = (&self.read.opener, &self.write.sealer) else {
-            return Err(refused("the stream is clear already"));
+        let (opener, sealer) = match (&self.read.opening, &self.write.sealing) {
+            (Opening::Here(opener), Sealing::Here(sealer)) => (opener, sealer),
+            (Opening::Kernel(_), _) | (_, Sealing::Kernel(_)) => {
+                return Err(refused("the kernel has the keys of the stream, and goes on using them"));
+            }
+            _ => return Err(refused("the stream is clear already")),
         };
         if !sealer.is_empty() {
             return Err(refused("bytes wait to be sent under TLS"));
@@ -185,12 +216,82 @@ impl Stream {
         self.read.link.tcp()
     }
 
-    /// The socket of a clear stream, for sendfile and splice; None over TLS and pipes, and while bytes that were read ahead wait here.
+    /// The socket of a clear stream, to receive from past this; None over TLS and pipes, and while bytes that were read ahead wait here.
     pub fn clear_socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         match self.cipher {
             None if self.read.early.is_empty() => self.read.link.socket_fd(),
             _ => None,
         }
+    }
+
+    /// From here on the kernel seals what is written, so that it can be handed pages of files, too. Sends what was written before.
+    ///
+    /// `Unsupported` says that it cannot, and why; then all goes on as before. Other errors are the connection's, and final.
+    pub fn seal_in_kernel(&mut self) -> io::Result<()> {
+        if let Sealing::Here(sealer) = &mut self.write.sealing {
+            self.write.sealing = Sealing::Kernel(sealer.hand_over(&self.write.link)?);
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel seals what is written.
+    pub fn is_sealed_in_kernel(&self) -> bool {
+        matches!(self.write.sealing, Sealing::Kernel(_))
+    }
+
+    /// From here on the kernel opens what arrives, so that it can be spliced into files.
+    ///
+    /// `Unsupported` says that it cannot, and why; then all goes on as before. So it does when bytes were read ahead here: whoever wants this
+    /// asks for it before reading.
+    pub fn open_in_kernel(&mut self) -> io::Result<()> {
+        if let Opening::Here(opener) = &self.read.opening {
+            self.read.opening = Opening::Kernel(opener.hand_over(&self.read.link)?);
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel opens what arrives.
+    pub fn is_opened_in_kernel(&self) -> bool {
+        matches!(self.read.opening, Opening::Kernel(_))
+    }
+
+    /// The socket, to splice out of it: that of a clear stream, or of one that the kernel opens. None over other TLS and over pipes, and while
+    /// bytes that were read ahead wait here.
+    ///
+    /// From a stream that the kernel opens only data can be spliced; see [`Stream::spliced_wrong`].
+    pub fn socket_to_splice(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        match self.read.opening {
+            Opening::Kernel(_) => self.read.link.socket_fd(),
+            Opening::None | Opening::Here(_) => self.clear_socket(),
+        }
+    }
+
+    /// Splicing out of a stream that the kernel opens failed with `error`. Takes what is no data, if it was that: the stream has come to its
+    /// proper end (`End`), or splicing may go on (`Data`). Anything else is returned as what it means.
+    pub fn spliced_wrong(&mut self, error: io::Error) -> io::Result<Next> {
+        let Opening::Kernel(opener) = &mut self.read.opening else { return Err(error) };
+        if error.kind() != io::ErrorKind::InvalidInput {
+            return Err(opener.judge(error));
+        }
+        match opener.take_control(&self.read.link)? {
+            false => Err(error),
+            true if opener.has_ended() => Ok(Next::End),
+            true => Ok(Next::Data),
+        }
+    }
+
+    /// The socket, to be given at most so many bytes in one call (write, sendfile, splice): that of a clear stream, or of one that the
+    /// kernel seals. None over other TLS and over pipes.
+    ///
+    /// What is given to a stream that the kernel seals with the word that more follows (MSG_MORE) waits until more does.
+    /// Fails when the key must change and cannot, see [`KeyUsedUp`](crate::KeyUsedUp); that is final.
+    pub fn socket_to_send(&mut self, bytes: u64) -> io::Result<Option<std::os::fd::BorrowedFd<'_>>> {
+        match &mut self.write.sealing {
+            Sealing::None => {}
+            Sealing::Here(_) => return Ok(None),
+            Sealing::Kernel(sealer) => sealer.prepare(&self.write.link, bytes)?,
+        }
+        Ok(self.write.link.socket_fd())
     }
 
     /// The cipher in use; None on a clear stream.
@@ -214,8 +315,10 @@ impl Stream {
 
     #[cfg(test)]
     pub(crate) fn change_keys_after_records(&mut self, records: u64) {
-        if let Some(sealer) = &mut self.write.sealer {
-            sealer.change_keys_after_records(records);
+        match &mut self.write.sealing {
+            Sealing::None => {}
+            Sealing::Here(sealer) => sealer.change_keys_after_records(records),
+            Sealing::Kernel(sealer) => sealer.change_keys_after_records(records),
         }
     }
 
@@ -248,18 +351,22 @@ impl Write for Stream {
 impl ReadHalf {
     /// Would a read return without waiting for the peer?
     pub fn has_input(&self) -> bool {
-        !self.early.is_empty()
-            || self.opener.as_ref().is_some_and(Opener::has_input)
-            || poll::readable_now(self.link.input_fd())
+        let is_here = match &self.opening {
+            Opening::None => false,
+            Opening::Here(opener) => opener.has_input(),
+            Opening::Kernel(opener) => opener.has_ended(),
+        };
+        !self.early.is_empty() || is_here || poll::readable_now(self.link.input_fd())
     }
 }
 
 impl Read for ReadHalf {
     fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
-        match &mut self.opener {
-            None if !self.early.is_empty() => self.early.read(target),
-            None => self.link.read(target),
-            Some(opener) => opener.read(&self.link, target),
+        match &mut self.opening {
+            Opening::None if !self.early.is_empty() => self.early.read(target),
+            Opening::None => self.link.read(target),
+            Opening::Here(opener) => opener.read(&self.link, target),
+            Opening::Kernel(opener) => opener.read(&self.link, target),
         }
     }
 }
@@ -267,8 +374,10 @@ impl Read for ReadHalf {
 impl WriteHalf {
     /// Sends what was written and tells the peer that nothing follows.
     pub fn finish_write(&mut self) -> io::Result<()> {
-        if let Some(sealer) = &mut self.sealer {
-            sealer.finish(&self.link)?;
+        match &mut self.sealing {
+            Sealing::None => {}
+            Sealing::Here(sealer) => sealer.finish(&self.link)?,
+            Sealing::Kernel(sealer) => sealer.finish(&self.link)?,
         }
         self.link.finish_write()
     }
@@ -276,16 +385,19 @@ impl WriteHalf {
 
 impl Write for WriteHalf {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.sealer {
-            None => self.link.write(bytes),
-            Some(sealer) => sealer.write(&self.link, bytes),
+        match &mut self.sealing {
+            Sealing::None => self.link.write(bytes),
+            Sealing::Here(sealer) => sealer.write(&self.link, bytes),
+            Sealing::Kernel(sealer) => sealer.write_vectored(&self.link, &[IoSlice::new(bytes)]),
         }
     }
 
     /// A header and its block in one system call.
     fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        let Some(sealer) = &mut self.sealer else {
-            return self.link.write_vectored(parts);
+        let sealer = match &mut self.sealing {
+            Sealing::None => return self.link.write_vectored(parts),
+            Sealing::Here(sealer) => sealer,
+            Sealing::Kernel(sealer) => return sealer.write_vectored(&self.link, parts),
         };
         let mut taken = 0;
         for part in parts {
@@ -299,9 +411,9 @@ impl Write for WriteHalf {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.sealer {
-            None => Ok(()),
-            Some(sealer) => sealer.flush(&self.link),
+        match &mut self.sealing {
+            Sealing::None | Sealing::Kernel(_) => Ok(()),
+            Sealing::Here(sealer) => sealer.flush(&self.link),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 
 use crate::identity::Identity;
+use crate::kernel_scenarios::kernel_seals;
 use crate::scenarios::{tcp_pair, tls_pair};
 use crate::stream::Stream;
 use crate::tls::{self, Cipher};
@@ -90,10 +91,19 @@ fn content() -> Vec<u8> {
     (0..BYTES).map(|at| (at * 31 + at / 251) as u8).collect()
 }
 
+#[derive(Clone, Copy, PartialEq)]
+enum SealedBy {
+    Us,
+    Kernel,
+}
+
 /// What arrives when the carrier does this to record [`AT`], and that record.
-fn arrives_despite(tampering: Tampering) -> (io::Result<()>, Vec<u8>, Vec<u8>) {
+fn arrives_despite(tampering: Tampering, sealed_by: SealedBy) -> (io::Result<()>, Vec<u8>, Vec<u8>) {
     let (near, far, carrier) = tampered(AT, tampering);
     let (mut near, mut far): (Stream, Stream) = tls_pair(near, far, Cipher::Aes128Gcm);
+    if sealed_by == SealedBy::Kernel {
+        near.seal_in_kernel().unwrap();
+    }
     let writer = thread::spawn(move || near.write_all(&content()).and_then(|()| near.finish_write()));
     let mut received = Vec::new();
     let end = far.read_to_end(&mut received).map(drop);
@@ -104,12 +114,23 @@ fn arrives_despite(tampering: Tampering) -> (io::Result<()>, Vec<u8>, Vec<u8>) {
 
 #[test]
 fn a_record_that_is_repeated_dropped_or_moved_ends_the_connection() {
-    let (end, received, of_another) = arrives_despite(Tampering::Nothing);
+    tampering_ends_the_connection(SealedBy::Us);
+}
+
+#[test]
+fn in_kernel_tls_a_record_that_is_repeated_dropped_or_moved_ends_the_connection() {
+    if kernel_seals() {
+        tampering_ends_the_connection(SealedBy::Kernel);
+    }
+}
+
+fn tampering_ends_the_connection(sealed_by: SealedBy) {
+    let (end, received, of_another) = arrives_despite(Tampering::Nothing, sealed_by);
     assert!(end.is_ok() && received == content(), "an honest carrier: {end:?}");
     let replaced = Tampering::Replaced(of_another);
     for tampering in [Tampering::Repeated, Tampering::Dropped, Tampering::Moved, replaced] {
         let what = format!("{tampering:?}");
-        let (end, received, _) = arrives_despite(tampering);
+        let (end, received, _) = arrives_despite(tampering, sealed_by);
         assert_eq!(end.unwrap_err().kind(), io::ErrorKind::InvalidData, "{what:.20}");
         assert!(received.len() < BYTES && content().starts_with(&received), "{what:.20}");
     }
@@ -117,7 +138,7 @@ fn a_record_that_is_repeated_dropped_or_moved_ends_the_connection() {
 
 #[test]
 fn a_connection_that_is_cut_is_not_taken_for_its_end() {
-    let (end, received, _) = arrives_despite(Tampering::Cut);
+    let (end, received, _) = arrives_despite(Tampering::Cut, SealedBy::Us);
     assert_eq!(end.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     assert!(!received.is_empty() && received.len() < BYTES && content().starts_with(&received));
 }

@@ -169,6 +169,23 @@ impl Link {
 
     /// One read(2). End of file after our own shutdown is an error, so that it is never taken for the peer's.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let outcome = self.read_by(buffer, |transport, buffer| {
+            let read = match transport {
+                Transport::Tcp(socket) => (&mut &*socket).read(buffer),
+                Transport::Unix(socket) => (&mut &*socket).read(buffer),
+                Transport::Pipes(pipes) => (&mut &pipes.input).read(buffer),
+            };
+            read.map(|bytes| (bytes, ()))
+        });
+        outcome.map(|(bytes, ())| bytes)
+    }
+
+    /// [`Link::read`] by another system call, which may tell more than how many bytes there were.
+    pub(crate) fn read_by<T>(
+        &self,
+        buffer: &mut [u8],
+        mut call: impl FnMut(&Transport, &mut [u8]) -> io::Result<(usize, T)>,
+    ) -> io::Result<(usize, T)> {
         loop {
             let left = self.time_left()?;
             match &self.transport {
@@ -187,14 +204,9 @@ impl Link {
                     }
                 }
             }
-            let outcome = match &self.transport {
-                Transport::Tcp(socket) => (&mut &*socket).read(buffer),
-                Transport::Unix(socket) => (&mut &*socket).read(buffer),
-                Transport::Pipes(pipes) => (&mut &pipes.input).read(buffer),
-            };
-            match outcome {
+            match call(&self.transport, buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Ok(0) if !buffer.is_empty() && self.shut_down.load(Ordering::Acquire) => {
+                Ok((0, _)) if !buffer.is_empty() && self.shut_down.load(Ordering::Acquire) => {
                     return Err(shut_down_here());
                 }
                 outcome => return outcome,
@@ -259,6 +271,11 @@ impl Link {
                 Ok(())
             }
         }
+    }
+
+    /// Fails when this end has shut the connection down. Needed only where the kernel would not say so itself.
+    pub(crate) fn check_open(&self) -> io::Result<()> {
+        if self.shut_down.load(Ordering::Acquire) { Err(shut_down_here()) } else { Ok(()) }
     }
 
     /// Ends both directions; reads and writes in progress fail at once.

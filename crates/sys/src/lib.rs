@@ -9,6 +9,7 @@ pub mod discard;
 pub mod file;
 #[cfg(any(test, feature = "intercept"))]
 pub mod intercept;
+pub mod kernel_tls;
 pub mod mapping;
 pub mod medium;
 pub mod namespace;

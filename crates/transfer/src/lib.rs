@@ -42,6 +42,8 @@ mod hash;
 mod hostile;
 pub mod job;
 #[cfg(test)]
+mod kernel_scenarios;
+#[cfg(test)]
 mod kill_sweep;
 pub mod known;
 mod known_paths;

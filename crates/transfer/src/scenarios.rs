@@ -95,7 +95,7 @@ impl Bench {
         &self.root
     }
 
-    fn with_tree() -> Self {
+    pub(crate) fn with_tree() -> Self {
         let bench = Self::new();
         bench.write("large", 21_000_001);
         for number in 0..200 {
@@ -264,7 +264,7 @@ fn made_up(place: Place) -> Endpoint {
 const ZEROS: u64 = 21_000_001;
 
 /// Copies by a route over these lanes; returns how the report and the events tell it.
-fn copied_by(route: SendRoute, bench: &Bench, lanes: Vec<(Stream, Stream)>) -> (Report, Vec<Event>) {
+pub(crate) fn copied_by(route: SendRoute, bench: &Bench, lanes: Vec<(Stream, Stream)>) -> (Report, Vec<Event>) {
     let mut job = bench.job();
     job.carriage.route = Some(route);
     let witness = Arc::new(Witness::default());
@@ -275,7 +275,7 @@ fn copied_by(route: SendRoute, bench: &Bench, lanes: Vec<(Stream, Stream)>) -> (
     (report, events)
 }
 
-fn warnings(events: &[Event]) -> Vec<&str> {
+pub(crate) fn warnings(events: &[Event]) -> Vec<&str> {
     fn text(event: &Event) -> Option<&str> {
         match event {
             Event::Warning { text } => Some(text),

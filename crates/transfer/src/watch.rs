@@ -385,6 +385,7 @@ fn chosen(what: &str) -> &'static str {
         "chunk size",
         "route",
         "write route",
+        "encryption",
         "verification",
         "rights",
     ]

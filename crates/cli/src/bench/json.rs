@@ -23,6 +23,8 @@ pub fn object(request: &Request, found: &Found) -> String {
         offset: if request.offset == Offset::Fixed { "fixed" } else { "moving" },
         lanes: request.lanes,
         cipher: cipher(request),
+        sealed_by: request.cipher.map(|_| by_whom(found.sealed_in_kernel)),
+        opened_by: request.cipher.map(|_| by_whom(found.opened_in_kernel)),
         verified: request.verify,
         reverse: request.reverse,
         congestion_control: &found.congestion_control,
@@ -66,6 +68,11 @@ pub fn memory(threads: u16, copy_bytes_per_s: u64) -> String {
     line(&MemoryLine { event: "bench-memory", schema: SCHEMA, version, threads, copy_bytes_per_s })
 }
 
+/// Who does TLS.
+pub fn by_whom(is_kernel: bool) -> &'static str {
+    if is_kernel { "kernel" } else { "haul" }
+}
+
 /// As `--cipher` has it.
 pub fn cipher(request: &Request) -> &'static str {
     match request.cipher {
@@ -87,6 +94,8 @@ struct Run<'a> {
     offset: &'static str,
     lanes: u16,
     cipher: &'static str,
+    sealed_by: Option<&'static str>,
+    opened_by: Option<&'static str>,
     verified: bool,
     reverse: bool,
     congestion_control: &'a str,

@@ -220,6 +220,8 @@ mod tests {
             receive: Side { route: "direct", dropped: vec![], usage: Usage { user_us: 450_000, system_us: 900_000 } },
             flush: Some(Duration::from_millis(12)),
             writes_in_flight_max: 3,
+            sealed_in_kernel: false,
+            opened_in_kernel: false,
             congestion_control: "cubic".into(),
             interrupted: false,
         };

@@ -58,6 +58,10 @@ pub fn summary(request: &Request, found: &Found) -> String {
             let _ = writeln!(text, "{who}: {} was refused ({why}), so {} instead", dropped.route, dropped.instead);
         }
     }
+    if request.cipher.is_some() {
+        let [sealed, opened] = [found.sealed_in_kernel, found.opened_in_kernel].map(super::json::by_whom);
+        let _ = writeln!(text, "TLS records sealed by {sealed}, opened by {opened}");
+    }
     let verified = if request.verify { "every chunk verified, " } else { "" };
     let _ = writeln!(text, "{verified}congestion control {}", printable(&found.congestion_control));
     if found.interrupted {

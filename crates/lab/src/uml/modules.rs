@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the lab's networks need, and congestion controls and queues that commands may ask for.
-const WANTED: [&str; 20] = [
+/// What the lab's networks need, and congestion controls, queues and TLS with its ciphers, that commands may ask for.
+const WANTED: [&str; 23] = [
     "ipv6",
     "veth",
     "bridge",
@@ -25,6 +25,9 @@ const WANTED: [&str; 20] = [
     "ctr",
     "ghash-generic",
     "gcm",
+    "chacha_generic",
+    "poly1305_generic",
+    "chacha20poly1305",
     "tcp_diag",
 ];
 

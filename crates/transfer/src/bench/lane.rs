@@ -9,7 +9,7 @@ use haul_sys::affinity;
 use haul_sys::usage::{self, Usage};
 
 use super::prepare::Plan;
-use super::{Ended, Offset, Request, Shared};
+use super::{Ended, Offset, Received, Request, Shared};
 use crate::error::{Error, Fault};
 use crate::pump::{ReceiveError, ReceivePump, SendError, SendPump, Tap};
 
@@ -37,7 +37,7 @@ pub(super) fn send(of: &Sending<'_>, mut stream: Stream) -> Ended {
     let before = usage::of_thread();
     let result = bound.and_then(|()| of.chunks(&mut stream, &mut pump));
     let used = used_since(before);
-    Ended::Sent(result.map(|()| used))
+    Ended::Sent(result.map(|()| (used, stream.is_sealed_in_kernel())))
 }
 
 /// Waits for the start, receives, and tells what it took.
@@ -48,7 +48,11 @@ pub(super) fn receive(of: &Receiving<'_>, mut stream: Stream) -> Ended {
     let before = usage::of_thread();
     let result = bound.and_then(|()| of.chunks(&mut stream, &mut pump));
     let used = used_since(before);
-    Ended::Received(result.map(|()| (used, pump.writes_in_flight_max())))
+    Ended::Received(result.map(|()| Received {
+        usage: used,
+        writes_in_flight_max: pump.writes_in_flight_max(),
+        opened_in_kernel: stream.is_opened_in_kernel(),
+    }))
 }
 
 impl Sending<'_> {

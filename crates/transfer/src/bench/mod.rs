@@ -163,6 +163,10 @@ pub struct Found {
     pub flush: Option<Duration>,
     /// Direct writes that one lane had on their way at once, at most.
     pub writes_in_flight_max: usize,
+    /// The kernel made the TLS records, on one lane at least.
+    pub sealed_in_kernel: bool,
+    /// The kernel opened the TLS records, on one lane at least.
+    pub opened_in_kernel: bool,
     /// Congestion control in effect on the first lane.
     pub congestion_control: String,
     /// It was ended by [`Watcher::interrupted`].
@@ -284,6 +288,8 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Found, Error> {
         receive,
         flush,
         writes_in_flight_max: sums.writes_in_flight_max,
+        sealed_in_kernel: sums.sealed_in_kernel,
+        opened_in_kernel: sums.opened_in_kernel,
         congestion_control: congestion_control.unwrap_or_default(),
         interrupted: watcher.interrupted(),
     })
@@ -295,22 +301,37 @@ struct Sums {
     send: Usage,
     receive: Usage,
     writes_in_flight_max: usize,
+    sealed_in_kernel: bool,
+    opened_in_kernel: bool,
     error: Option<Error>,
 }
 
 /// What a thread tells at its end.
 enum Ended {
-    Sent(Result<Usage, Error>),
-    Received(Result<(Usage, usize), Error>),
+    /// And whether the kernel sealed what it sent.
+    Sent(Result<(Usage, bool), Error>),
+    Received(Result<Received, Error>),
+}
+
+#[derive(Debug)]
+struct Received {
+    usage: Usage,
+    /// On their way at once, at most.
+    writes_in_flight_max: usize,
+    opened_in_kernel: bool,
 }
 
 impl Sums {
     fn add(&mut self, ended: Ended) {
         match ended {
-            Ended::Sent(Ok(usage)) => self.send += usage,
-            Ended::Received(Ok((usage, writes_in_flight_max))) => {
-                self.receive += usage;
-                self.writes_in_flight_max = self.writes_in_flight_max.max(writes_in_flight_max);
+            Ended::Sent(Ok((usage, sealed_in_kernel))) => {
+                self.send += usage;
+                self.sealed_in_kernel |= sealed_in_kernel;
+            }
+            Ended::Received(Ok(received)) => {
+                self.receive += received.usage;
+                self.writes_in_flight_max = self.writes_in_flight_max.max(received.writes_in_flight_max);
+                self.opened_in_kernel |= received.opened_in_kernel;
             }
             Ended::Sent(Err(error)) | Ended::Received(Err(error)) => self.fail(error),
         }

@@ -88,14 +88,19 @@ fn check(request: &Request) -> Result<(), Error> {
         let what = format!("{} bytes in memory are too few for {} lanes", request.size_bytes, request.lanes);
         return refused(what, "64 KiB for each lane at least");
     }
-    let by_kernel = request.send_route.filter(|route| *route != SendRoute::Copy).map(SendRoute::name);
-    let by_kernel = by_kernel.or(request
-        .receive_route
-        .filter(|r| *r != ReceiveRoute::Copy && *r != ReceiveRoute::Direct)
-        .map(ReceiveRoute::name));
-    if let (Some(route), Some(_)) = (by_kernel, request.cipher) {
-        let what = format!("the route {route} needs a clear connection: TLS is done in user space here");
-        return refused(what, "leave the cipher out, or use the route copy (and direct, at the receiver)");
+    if request.cipher.is_some() {
+        if request.receive_route == Some(ReceiveRoute::Discard) {
+            let what = "the route discard needs a clear connection: a record has to be opened to be checked".into();
+            return refused(what, "null or copy, or leave the cipher out");
+        }
+        let out = request.send_route.filter(|route| *route != SendRoute::Copy).map(SendRoute::name);
+        let unseen = |route: &ReceiveRoute| matches!(route, ReceiveRoute::Splice | ReceiveRoute::Null);
+        let by_kernel = out.or(request.receive_route.filter(unseen).map(ReceiveRoute::name));
+        if let (Some(route), Err(why)) = (by_kernel, haul_net::seals_here()) {
+            let what = format!("the route {route} needs a clear connection, or a kernel that does TLS");
+            let hint = "leave the cipher out, or use the route copy (or direct, at the receiver)";
+            return Err(Error::new(Fault::Usage, what).because(why).try_this(hint));
+        }
     }
     match request.receive_route {
         Some(route)
@@ -182,6 +187,7 @@ fn fill(file: &File, bytes: u64) -> io::Result<()> {
 fn send_routes(request: &Request) -> Routes<SendRoute> {
     match (request.send_route, request.cipher) {
         (Some(route), _) => Routes::new(&[route], SendRoute::Copy),
+        // Whether the kernel's own sealing costs less depends on its ciphers and cards: it has to be asked for.
         (None, Some(_)) => Routes::new(&[], SendRoute::Copy),
         (None, None) => Routes::new(&[SendRoute::Sendfile, SendRoute::Splice], SendRoute::Copy),
     }

@@ -139,7 +139,7 @@ fn what_cannot_be_is_refused_before_anything_is_moved() {
     let missing = Sink::Directory(PathBuf::from("/nonexistent"));
     assert_eq!(refused(Request { sink: missing, ..small() }).fault, Fault::FileIo);
     for (request, word) in [
-        (Request { send_route: Some(SendRoute::Splice), cipher: Some(Cipher::Aes128Gcm), ..small() }, "clear"),
+        (Request { receive_route: Some(ReceiveRoute::Discard), cipher: Some(Cipher::Aes128Gcm), ..small() }, "clear"),
         (Request { receive_route: Some(ReceiveRoute::Splice), ..small() }, "sink is none"),
         (Request { receive_route: Some(ReceiveRoute::Null), sink: Sink::Memory, ..small() }, "sink is one"),
         (Request { receive_route: Some(ReceiveRoute::Discard), verify: true, ..small() }, "sees no bytes"),
@@ -152,6 +152,22 @@ fn what_cannot_be_is_refused_before_anything_is_moved() {
         let error = refused(request);
         assert!(error.fault == Fault::Usage && error.what.contains(word), "{word}: {error:?}");
     }
+}
+
+#[test]
+fn in_kernel_tls_pages_go_over_an_encrypted_connection_and_nowhere_else() {
+    let cipher = Some(Cipher::Aes256Gcm);
+    for route in [SendRoute::Sendfile, SendRoute::Splice, SendRoute::Map] {
+        let request = Request { send_route: Some(route), cipher, verify: true, ..small() };
+        match (haul_net::seals_here(), run(&request, &Quiet)) {
+            (Ok(()), Ok(found)) => assert!(found.sealed_in_kernel && found.send.dropped.is_empty(), "{found:?}"),
+            (Err(why), Err(error)) => {
+                assert!(error.fault == Fault::Usage && error.cause == Some(why.to_string()), "{error:?}");
+            }
+            (seals, found) => panic!("{seals:?}, and yet {found:?}"),
+        }
+    }
+    assert!(!check(Request { cipher, ..small() }).sealed_in_kernel, "nobody asked for it");
 }
 
 #[test]

@@ -5,9 +5,9 @@
 //! send      a range of a file -> connection     splice, sendfile, io_uring, mmap, copy
 //! receive   connection -> a range of a file     splice, direct, copy; or nowhere: discard, null, copy
 //! ```
-//! On clear connections the kernel can move the pages itself; over TLS in user space only `copy` can. Whoever wants to see the bytes
-//! (to hash them) gives a tap: it is shown each block, from the page cache, in pieces that stay in the processor's own cache between
-//! the two looks at them.
+//! The kernel can move the pages itself where the connection is clear, and where it seals the records (kernel TLS); over TLS in user space
+//! only `copy` can. Whoever wants to see the bytes (to hash them) gives a tap: it is shown each block, from the page cache, in pieces that
+//! stay in the processor's own cache between the two looks at them.
 
 mod receive;
 mod route;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::{Arc, OnceLock};
 
-use haul_net::Stream;
+use haul_net::{Next, Stream};
 use haul_sys::direct::DirectFile;
 use haul_sys::discard;
 use haul_sys::file;
@@ -93,7 +93,7 @@ impl ReceivePump {
         len: u64,
         mut tap: Option<Tap<'_>>,
     ) -> Result<u64, ReceiveError> {
-        self.follow_routes().map_err(ReceiveError::Target)?;
+        self.open_way(stream)?;
         let mut done = 0;
         while done < len {
             let left = usize::try_from(len - done).unwrap_or(usize::MAX).min(self.block_bytes);
@@ -139,6 +139,20 @@ impl ReceivePump {
         self.follow_routes().map_err(ReceiveError::Target)
     }
 
+    /// Has the kernel open the connection where the route needs that; a route that it cannot be is dropped.
+    fn open_way(&mut self, stream: &mut Stream) -> Result<(), ReceiveError> {
+        self.follow_routes().map_err(ReceiveError::Target)?;
+        let is_opened_here = stream.cipher().is_some() && !stream.is_opened_in_kernel();
+        while is_opened_here && matches!(self.mechanism, Mechanism::Splice(_) | Mechanism::Null(..)) {
+            match stream.open_in_kernel() {
+                Ok(()) => break,
+                Err(why) if is_refusal(&why) => self.give_up_route(why)?,
+                Err(error) => return Err(ReceiveError::Lane(error)),
+            }
+        }
+        Ok(())
+    }
+
     /// Another lane may have found that a route is refused. What was handed over is written before another way is taken.
     fn follow_routes(&mut self) -> io::Result<()> {
         if self.mechanism.route() != self.routes.current() {
@@ -156,14 +170,9 @@ impl ReceivePump {
         len: usize,
         tap: Option<Tap<'_>>,
     ) -> Result<usize, Failed> {
-        let clear = |stream: &Stream| match stream.clear_socket() {
-            Some(_) => Ok(()),
-            None => Err(refused("the connection is encrypted in user space")),
-        };
         match &mut self.mechanism {
             Mechanism::Copy(buffer) => copied(stream, target, offset, len, buffer, tap),
             Mechanism::Splice(pipe) => {
-                clear(stream)?;
                 let file = target.file.as_ref().ok_or_else(|| refused("there is no file to splice to"))?;
                 let taken = fill(pipe, stream, if tap.is_some() { len.min(TAP_BYTES) } else { len })?;
                 self.refused_late = spliced(pipe, file.as_fd(), offset, taken)?;
@@ -187,12 +196,11 @@ impl ReceivePump {
             }
             Mechanism::Discard => {
                 let Some(socket) = stream.clear_socket() else {
-                    return Err(refused("the connection is encrypted in user space"));
+                    return Err(refused("the connection is encrypted"));
                 };
                 discard::discard(socket, len).map_err(lane_or_route)
             }
             Mechanism::Null(pipe, null) => {
-                clear(stream)?;
                 let taken = fill(pipe, stream, len)?;
                 pipe.drain_to_device(null.as_fd()).map_err(target_failed)?;
                 Ok(taken)
@@ -223,11 +231,28 @@ fn lane_or_route(error: io::Error) -> Failed {
     if is_refusal(&error) { Failed::Route(error) } else { lane_failed(error) }
 }
 
-fn fill(pipe: &mut Pipe, stream: &Stream, len: usize) -> Result<usize, Failed> {
-    let Some(socket) = stream.clear_socket() else {
-        return Err(refused("the connection is encrypted in user space"));
-    };
-    pipe.fill_from_socket(socket, len).map_err(lane_or_route)
+/// 0 at the end of the stream. Of a connection that the kernel opens, what is no data stops the splice and is taken in between.
+fn fill(pipe: &mut Pipe, stream: &mut Stream, len: usize) -> Result<usize, Failed> {
+    loop {
+        let Some(socket) = stream.socket_to_splice() else {
+            return Err(refused("the connection is no socket, or is opened in user space"));
+        };
+        let error = match pipe.fill_from_socket(socket, len) {
+            // Without the word that nothing follows: somebody on the way may have cut it.
+            Ok(0) if stream.is_opened_in_kernel() => match stream.read(&mut [0]) {
+                Ok(0) => return Ok(0),
+                Ok(_) => return Err(lane_failed(io::ErrorKind::InvalidData.into())),
+                Err(error) => return Err(lane_failed(error)),
+            },
+            Ok(taken) => return Ok(taken),
+            Err(error) => error,
+        };
+        match stream.spliced_wrong(error) {
+            Ok(Next::Data) => {}
+            Ok(Next::End) => return Ok(0),
+            Err(error) => return Err(lane_or_route(error)),
+        }
+    }
 }
 
 /// Out of the pipe into the file. Should the file system refuse, what is in the pipe already is copied, so that nothing is lost.

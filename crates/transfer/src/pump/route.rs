@@ -15,7 +15,7 @@ pub enum SendRoute {
     RingSplice,
     /// The socket copies out of a mapping of the file.
     Map,
-    /// Read into a buffer, write out of it. Always possible, and all there is over TLS in user space.
+    /// Read into a buffer, write out of it. Always possible, and all there is over TLS that the kernel does not seal.
     Copy,
     /// As `Copy`, both steps in one call of io_uring.
     RingCopy,

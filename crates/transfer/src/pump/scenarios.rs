@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use haul_net::{Cipher, Identity, Stream, tls};
+use haul_net::{Cipher, Identity, Stream, Transport, tls};
 use haul_sys::file;
 
 use super::*;
+use crate::kernel_scenarios::kernel_seals;
 
 /// Not a multiple of anything.
 const LENGTH: usize = 3_000_001;
@@ -36,8 +38,7 @@ fn clear() -> (Stream, Stream) {
     (Stream::plain_tcp(near), Stream::plain_tcp(far))
 }
 
-fn encrypted() -> (Stream, Stream) {
-    let (near, far) = sockets();
+fn encrypted((near, far): (impl Into<Transport>, impl Into<Transport> + Send + 'static)) -> (Stream, Stream) {
     let (here, there) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let server = std::thread::spawn(move || tls::server(far, &there, |_| true, &[Cipher::Aes128Gcm]).unwrap().0);
     let client = tls::client(near, &here, |_| true, &[Cipher::Aes128Gcm]).unwrap().0;
@@ -119,12 +120,92 @@ fn every_way_to_receive_leaves_the_same_bytes_and_shows_them() {
 fn a_way_that_needs_a_clear_connection_is_given_up_for_all_lanes_at_once() {
     let routes = Arc::new(Routes::new(&[SendRoute::Sendfile, SendRoute::Splice], SendRoute::Copy));
     for _lane in 0..2 {
-        let (got, shown) = sent(&routes, encrypted());
+        // No kernel seals what is no TCP.
+        let (got, shown) = sent(&routes, encrypted(UnixStream::pair().unwrap()));
         assert!(got == content()[1..] && shown == got);
     }
     let dropped: Vec<_> = routes.dropped().into_iter().map(|dropped| (dropped.route, dropped.instead)).collect();
     assert_eq!(dropped, [("sendfile", "splice"), ("splice", "copy")], "each is said once");
     assert_eq!(routes.current(), SendRoute::Copy);
+}
+
+#[test]
+fn in_kernel_tls_every_way_to_send_delivers_the_same_bytes_and_shows_them() {
+    if !kernel_seals() {
+        return;
+    }
+    for (route, name) in SendRoute::ALL {
+        let routes = Arc::new(Routes::new(&[route], SendRoute::Copy));
+        for _lane in 0..2 {
+            let (got, shown) = sent(&routes, encrypted(sockets()));
+            assert!(got == content()[1..], "{name}: {} bytes arrived", got.len());
+            assert!(shown == content()[1..], "{name}: {} bytes shown", shown.len());
+        }
+        match route {
+            SendRoute::RingSplice | SendRoute::RingCopy => eprintln!("{name}: {:?}", routes.dropped()),
+            _ => assert_eq!(routes.dropped(), [], "{name}"),
+        }
+    }
+}
+
+#[test]
+fn in_kernel_tls_every_way_to_receive_leaves_the_same_bytes_up_to_the_proper_end() {
+    if !kernel_seals() {
+        return;
+    }
+    for (route, name) in ReceiveRoute::ALL.into_iter().filter(|(route, _)| *route != ReceiveRoute::Discard) {
+        for cut in [false, true] {
+            let (mut near, mut far) = encrypted(sockets());
+            let writer = std::thread::spawn(move || {
+                near.write_all(&content()).and_then(|()| near.flush()).unwrap();
+                match cut {
+                    true => near.tcp().unwrap().shutdown(std::net::Shutdown::Write).unwrap(),
+                    false => near.finish_write().unwrap(),
+                }
+                near
+            });
+            let file = tempfile::tempfile().unwrap();
+            let target = if route.fills_file() { Target::file(file.try_clone().unwrap()) } else { Target::nowhere() };
+            let routes = Arc::new(Routes::new(&[route], ReceiveRoute::Copy));
+            let mut pump = ReceivePump::new(Arc::clone(&routes), BLOCK);
+            // First a part, as of a chunk; then all that comes.
+            let first = pump.receive(&mut far, &target, 0, 100_001, None).unwrap();
+            let rest = pump.receive(&mut far, &target, first, u64::MAX, None);
+            match (cut, rest) {
+                (false, Ok(rest)) => assert_eq!(first + rest, LENGTH as u64, "{name}"),
+                (true, Err(ReceiveError::Lane(error))) => {
+                    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{name}")
+                }
+                (_, other) => panic!("{name}, cut {cut}: {other:?}"),
+            }
+            pump.finish().unwrap();
+            assert!(!route.fills_file() || stands_at(&file, 0), "{name}");
+            let by_kernel = matches!(route, ReceiveRoute::Splice | ReceiveRoute::Null);
+            assert_eq!((far.is_opened_in_kernel(), routes.dropped()), (by_kernel, vec![]), "{name}");
+            writer.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn in_kernel_tls_is_used_for_no_more_than_a_route_needs() {
+    if !kernel_seals() {
+        return;
+    }
+    let file = source();
+    for (route, sealed_in_kernel) in [(SendRoute::Copy, false), (SendRoute::Sendfile, true)] {
+        let (mut near, mut far) = encrypted(sockets());
+        let reader = std::thread::spawn(move || {
+            let mut got = [0; 1000];
+            far.read_exact(&mut got).map(|()| got)
+        });
+        let mut pump = SendPump::new(Arc::new(Routes::new(&[route], SendRoute::Copy)), BLOCK);
+        // Although more is promised, what was sent must arrive: nobody knows when that comes.
+        pump.send(&mut near, file.as_fd(), 0, 1000, true, None).unwrap();
+        near.flush().unwrap();
+        assert!(reader.join().unwrap().unwrap() == content()[..1000]);
+        assert_eq!(near.is_sealed_in_kernel(), sealed_in_kernel);
+    }
 }
 
 #[test]

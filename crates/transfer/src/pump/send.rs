@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use haul_net::Stream;
+use haul_net::{KeyUsedUp, Stream};
 use haul_sys::file;
 use haul_sys::mapping::Mapping;
 use haul_sys::sendfile;
@@ -61,6 +61,9 @@ impl SendPump {
 
     /// Sends `len` bytes from `offset` of the file on. `more` says that further bytes follow at once; the caller flushes when
     /// none do.
+    ///
+    /// Pages can be handed to a connection that is encrypted only when the kernel seals it: from the first range that is sent by such a
+    /// route, it does.
     pub fn send(
         &mut self,
         stream: &mut Stream,
@@ -70,10 +73,26 @@ impl SendPump {
         more: bool,
         tap: Option<Tap<'_>>,
     ) -> Result<(), SendFailed> {
-        self.follow_routes();
         let mut at = offset;
-        let range = self.range(stream, file, &mut at, offset.saturating_add(len), more, tap);
-        range.map_err(|why| SendFailed { sent_bytes: at - offset, why })
+        let end = offset.saturating_add(len);
+        let sent = self.open_way(stream).and_then(|()| self.range(stream, file, &mut at, end, more, tap));
+        sent.map_err(|why| SendFailed { sent_bytes: at - offset, why })
+    }
+
+    /// Has the kernel seal the connection where the route needs that; a route that it cannot be is dropped.
+    fn open_way(&mut self, stream: &mut Stream) -> Result<(), SendError> {
+        self.follow_routes();
+        let is_sealed_here = stream.cipher().is_some() && !stream.is_sealed_in_kernel();
+        while is_sealed_here && !matches!(self.mechanism, Mechanism::Copy(_)) {
+            match stream.seal_in_kernel() {
+                Ok(()) => break,
+                Err(why) if is_refusal(&why) && self.routes.drop_route(self.mechanism.route(), &why) => {
+                    self.follow_routes();
+                }
+                Err(error) => return Err(SendError::Lane(error)),
+            }
+        }
+        Ok(())
     }
 
     /// Sends what lies between `offset`, which moves, and `end`.
@@ -87,10 +106,12 @@ impl SendPump {
         mut tap: Option<Tap<'_>>,
     ) -> Result<(), SendError> {
         let mut mapping = None;
+        // The kernel would keep the last record open until more follows, for as long as that takes.
+        let more = more && !stream.is_sealed_in_kernel();
         while *offset < end {
             let block = usize::try_from(end - *offset).unwrap_or(usize::MAX).min(self.block_bytes);
             // Only what copies through a buffer of ours shows that buffer; the others are read once more, from the page cache.
-            let copies = stream.clear_socket().is_none() || matches!(self.mechanism, Mechanism::Copy(_));
+            let copies = matches!(self.mechanism, Mechanism::Copy(_));
             let block = match &mut tap {
                 Some(tap) if !copies => self.show(file, *offset, block.min(TAP_BYTES), *tap)?,
                 _ => block,
@@ -150,16 +171,18 @@ impl SendPump {
         tap: Option<Tap<'_>>,
         mapping: &mut Option<(u64, Mapping)>,
     ) -> Result<usize, Failed> {
-        let Some(socket) = stream.clear_socket() else {
-            let Mechanism::Copy(buffer) = &mut self.mechanism else {
-                let why = "the connection is encrypted in user space";
-                return Err(Failed::Route(io::Error::new(io::ErrorKind::Unsupported, why)));
-            };
-            return copied(stream, file, offset, len, buffer, tap);
+        let socket = match &self.mechanism {
+            Mechanism::Copy(_) => None,
+            _ => stream.socket_to_send(len as u64).map_err(|error| self.key_failed(error))?,
         };
-        match &mut self.mechanism {
-            Mechanism::Sendfile => sendfile::send_from_file(socket, file, offset, len).map_err(failed),
-            Mechanism::Splice(pipe) => {
+        match (&mut self.mechanism, socket) {
+            (Mechanism::Copy(buffer), _) => copied(stream, file, offset, len, buffer, tap),
+            (_, None) => {
+                let why = "the connection is no socket, or is encrypted in user space";
+                Err(Failed::Route(io::Error::new(io::ErrorKind::Unsupported, why)))
+            }
+            (Mechanism::Sendfile, Some(socket)) => sendfile::send_from_file(socket, file, offset, len).map_err(failed),
+            (Mechanism::Splice(pipe), Some(socket)) => {
                 let taken = pipe.fill_from_file(file, offset, len).map_err(failed)?;
                 match pipe.drain_to_socket(socket, more) {
                     Ok(()) => Ok(taken),
@@ -168,9 +191,11 @@ impl SendPump {
                     Err(error) => Err(Failed::Send(SendError::Lane(error))),
                 }
             }
-            Mechanism::RingSplice(ring) => ring.send_from_file(socket, file, offset, len, more).map_err(failed),
-            Mechanism::RingCopy(ring) => ring.send_from_file(socket, file, offset, len).map_err(failed),
-            Mechanism::Map => {
+            (Mechanism::RingSplice(ring), Some(socket)) => {
+                ring.send_from_file(socket, file, offset, len, more).map_err(failed)
+            }
+            (Mechanism::RingCopy(ring), Some(socket)) => ring.send_from_file(socket, file, offset, len).map_err(failed),
+            (Mechanism::Map, Some(socket)) => {
                 let window = match mapping.take() {
                     Some((start, window)) if offset < start + window.bytes() as u64 => (start, window),
                     _ => {
@@ -186,8 +211,15 @@ impl SendPump {
                 *mapping = Some(window);
                 sent
             }
-            Mechanism::Copy(buffer) => copied(stream, file, offset, len, buffer, tap),
         }
+    }
+
+    /// The connection is at its end, for one of its own reasons, or because its key is used up: what follows it would come to that, too.
+    fn key_failed(&self, error: io::Error) -> Failed {
+        if KeyUsedUp::caused(&error) {
+            self.routes.drop_route(self.mechanism.route(), &error);
+        }
+        Failed::Send(SendError::Lane(error))
     }
 }
 

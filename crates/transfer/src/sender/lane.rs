@@ -252,6 +252,9 @@ impl Lane<'_> {
         let sent = pump.send(&mut self.stream, open, offset, size as u64, true, Some(&mut tap));
         self.shared.count_move();
         self.watch.lap(Waiting::Network);
+        if self.stream.is_sealed_in_kernel() {
+            self.shared.tell_kernel_seals();
+        }
         if self.shared.keeps_route() {
             self.pump = Some(pump);
         }

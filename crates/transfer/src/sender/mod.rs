@@ -179,7 +179,7 @@ impl<'a> Session<'a> {
         let asked = state::asked_route(&self.shared.job.carriage);
         let (route, reason) = match (asked, encrypted) {
             (Some(route), _) => (route, "asked for"),
-            (None, true) => (SendRoute::Copy, "TLS in user space sees every byte"),
+            (None, true) => (SendRoute::Copy, "every byte is read to hash it, and so it is sealed here, too"),
             (None, false) => (SendRoute::Copy, "every byte is read to hash it: not copying it then saves nothing"),
         };
         let (what, choice, reason) = ("route".to_owned(), route.name().to_owned(), reason.to_owned());

@@ -96,6 +96,7 @@ pub(super) struct Shared {
     /// The route that was asked for, and what is left of it. `None`: the lanes copy through their own buffers.
     routes: Option<(SendRoute, Arc<Routes<SendRoute>>)>,
     route_refused: AtomicBool,
+    sealing_told: AtomicBool,
 }
 
 /// Whole files that a lane takes at once, so that the lock is not taken for each.
@@ -130,6 +131,7 @@ impl Shared {
             moved: AtomicU64::new(0),
             routes,
             route_refused: AtomicBool::new(false),
+            sealing_told: AtomicBool::new(false),
         }
     }
 
@@ -153,6 +155,15 @@ impl Shared {
             }
         }
         false
+    }
+
+    /// A lane is sealed by the kernel from now on. That is said, once.
+    pub(super) fn tell_kernel_seals(&self) {
+        if !self.sealing_told.swap(true, Ordering::Relaxed) {
+            let (what, choice) = ("encryption".to_owned(), "by the kernel".to_owned());
+            let reason = "the route hands on pages of the file, which only the kernel can seal".to_owned();
+            self.notice(Notice::Chose { what, choice, reason });
+        }
     }
 
     /// Tells whoever watches, here and at the other end.

@@ -1,0 +1,142 @@
+//! The sending half of a TLS connection whose records the kernel makes: whoever writes to the socket, or hands it pages of a file, is sealed.
+//!
+//! ```text
+//! Sealer --key, number of the next record--> kernel      write, sendfile, splice --> socket, sealed there
+//! ```
+//! The peer sees the same records as ever, of at most 16 KiB, and needs to know nothing of this. What the kernel does not do is watch how
+//! much is sealed under one key: that is counted here, with the kernel's own number of records, and the key is changed in time. A kernel
+//! that cannot (before 6.14) ends the connection instead; its work goes to another one.
+
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd as _;
+use std::sync::Arc;
+
+use haul_sys::kernel_tls::{self, Direction, KernelCipher, Keys};
+use rustls::ConnectionTrafficSecrets;
+
+use crate::record::{CLOSE_NOTIFY, KEY_UPDATE, KeySchedule, TYPE_ALERT, TYPE_HANDSHAKE};
+use crate::transport::Link;
+
+/// Counts what the kernel seals.
+pub(crate) struct KernelSealer {
+    schedule: Arc<KeySchedule>,
+    cipher: KernelCipher,
+    records_per_key: u64,
+    /// Records under this key, at most: the kernel is asked when this comes to the limit.
+    records_max: u64,
+}
+
+/// A connection cannot go on, because its key must change and this kernel cannot do that: the cause within an [`io::Error`].
+#[derive(Debug)]
+pub struct KeyUsedUp;
+
+impl KeyUsedUp {
+    /// Whether this is why a write failed.
+    pub fn caused(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|cause| cause.is::<KeyUsedUp>())
+    }
+}
+
+impl fmt::Display for KeyUsedUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the key of this connection has to change, and this kernel cannot change it (Linux 6.14 can)")
+    }
+}
+
+impl std::error::Error for KeyUsedUp {}
+
+/// Whether this kernel seals TLS records at all; the error says why not.
+pub fn seals_here() -> io::Result<()> {
+    kernel_tls::available().map_err(|error| not_there(&error))
+}
+
+pub(crate) fn not_there(error: &io::Error) -> io::Error {
+    match error.kind() {
+        // The kernel loads the module by itself only for those who may administer the network.
+        io::ErrorKind::NotFound => refused("this kernel has no TLS, or has not loaded it: as root, modprobe tls"),
+        _ => refused(&format!("the kernel does not do TLS on this connection: {error}")),
+    }
+}
+
+pub(crate) fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, why.to_owned())
+}
+
+impl KernelSealer {
+    /// Gives the kernel the key of a connection. `Unsupported` says that it refused; then nothing has changed.
+    pub(crate) fn begin(
+        link: &Link,
+        next_record: u64,
+        secrets: &ConnectionTrafficSecrets,
+        schedule: Arc<KeySchedule>,
+        records_per_key: u64,
+    ) -> io::Result<KernelSealer> {
+        let socket = link.tcp().ok_or_else(|| refused("the kernel does TLS on TCP connections only"))?.as_fd();
+        kernel_tls::attach(socket).map_err(|error| not_there(&error))?;
+        let keys = keys(next_record, secrets)?;
+        kernel_tls::set_keys(socket, Direction::Send, &keys)
+            .map_err(|error| refused(&format!("the kernel does not take the key of this cipher: {error}")))?;
+        Ok(KernelSealer { schedule, cipher: keys.cipher, records_per_key, records_max: next_record })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn change_keys_after_records(&mut self, records: u64) {
+        self.records_per_key = records;
+    }
+
+    /// Before so many bytes are given to the socket in one call: changes the key when that is due, telling the peer under the old one.
+    pub(crate) fn prepare(&mut self, link: &Link, bytes: u64) -> io::Result<()> {
+        // With TLS, the kernel goes on taking bytes after a shutdown(2) of this end, and lets them go (seen with 6.1 and 7.2). Whoever
+        // believes it would wait for receipts of what never left.
+        link.check_open()?;
+        // Each page of a file may become a record of its own, the ragged first and last ones, too.
+        let more = bytes / SMALLEST_PAGE_BYTES + 2;
+        self.records_max = self.records_max.saturating_add(more);
+        if self.records_max < self.records_per_key && !self.schedule.is_change_asked() {
+            return Ok(());
+        }
+        let socket = link.tcp().ok_or(io::ErrorKind::NotConnected)?.as_fd();
+        // A kernel that does not tell (older ones, of ChaCha20) is taken to have made as many as it could.
+        if let Ok(made) = kernel_tls::next_record(socket, Direction::Send, self.cipher) {
+            self.records_max = made.saturating_add(more);
+        }
+        if self.records_max < self.records_per_key && !self.schedule.is_change_asked() {
+            return Ok(());
+        }
+        if !kernel_tls::can_change_keys(socket, Direction::Send) {
+            return Err(io::Error::other(KeyUsedUp));
+        }
+        kernel_tls::send_record(socket, TYPE_HANDSHAKE, &KEY_UPDATE)?;
+        let (next_record, secrets) = self.schedule.next_to_send()?;
+        kernel_tls::set_keys(socket, Direction::Send, &keys(next_record, &secrets)?)?;
+        self.records_max = more;
+        Ok(())
+    }
+
+    /// One write, sent at once.
+    pub(crate) fn write_vectored(&mut self, link: &Link, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.prepare(link, parts.iter().map(|part| part.len() as u64).sum())?;
+        link.write_vectored(parts)
+    }
+
+    /// The mark that nothing follows, without which the peer reports a truncation.
+    pub(crate) fn finish(&mut self, link: &Link) -> io::Result<()> {
+        let socket = link.tcp().ok_or(io::ErrorKind::NotConnected)?;
+        kernel_tls::send_record(socket.as_fd(), TYPE_ALERT, &CLOSE_NOTIFY)
+    }
+}
+
+pub(crate) fn keys(next_record: u64, secrets: &ConnectionTrafficSecrets) -> io::Result<Keys<'_>> {
+    let (cipher, key, iv) = match secrets {
+        ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (KernelCipher::Aes128Gcm, key, iv),
+        ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (KernelCipher::Aes256Gcm, key, iv),
+        ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (KernelCipher::Chacha20Poly1305, key, iv),
+        _ => return Err(io::Error::other("unknown cipher")),
+    };
+    let iv = iv.as_ref().try_into().map_err(|_| io::Error::other("an IV of another length"))?;
+    Ok(Keys { cipher, key: key.as_ref(), iv, next_record })
+}
+
+/// Of any architecture.
+const SMALLEST_PAGE_BYTES: u64 = 4096;
