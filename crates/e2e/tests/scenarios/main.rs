@@ -18,5 +18,6 @@ mod memory;
 mod probe;
 mod resume;
 mod stage;
+mod start;
 mod tune;
 mod why;
