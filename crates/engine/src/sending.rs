@@ -240,6 +240,15 @@ impl<F: Offered + Clone> Sending<F> {
         self.open().filter_map(|open| Some(open.file.as_ref()?.layout().size())).max().unwrap_or(0)
     }
 
+    /// Whether the target has yet to say what it wants of files of so many bytes in all.
+    pub fn awaits_answers(&self, least_bytes: u64) -> bool {
+        let mut bytes = 0u64;
+        self.open().filter(|open| !open.answered).filter_map(|open| open.file.as_ref()).any(|file| {
+            bytes = bytes.saturating_add(file.layout().size());
+            bytes >= least_bytes
+        })
+    }
+
     /// Bytes that the target confirmed of files whose outcome is awaited: it may have to flush them.
     pub fn confirmed_open_bytes(&self) -> u64 {
         self.open().filter(|open| open.file.is_some()).map(|open| open.confirmed_bytes).sum()
@@ -304,5 +313,17 @@ mod tests {
         assert_eq!((sending.confirmed_open_bytes(), sending.largest_open_bytes()), (1 << 20, 3 << 20));
         sending.settle(index, false).unwrap();
         assert_eq!(sending.confirmed_open_bytes(), 0);
+    }
+
+    #[test]
+    fn answers_are_awaited_of_files_that_are_offered_together() {
+        let mut sending = Sending::default();
+        sending.push(None, 1);
+        let files: Vec<u64> = (0..2).map(|_| sending.push(Some(File(1 << 20)), 1)).collect();
+        assert!(sending.awaits_answers(2 << 20) && !sending.awaits_answers((2 << 20) + 1));
+        sending.want(files[0], &Wanted::All).unwrap();
+        assert!(sending.awaits_answers(1 << 20) && !sending.awaits_answers(2 << 20));
+        sending.settle(files[1], false).unwrap();
+        assert!(!sending.awaits_answers(1));
     }
 }

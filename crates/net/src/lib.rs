@@ -36,6 +36,7 @@ pub use dial::{Family, dial, local_addresses, resolve};
 pub use error::{Attempt, NetError};
 pub use identity::{Identity, PublicKey};
 pub use kernel_sealer::{KeyUsedUp, seals_here};
+pub use limits::PADDING_BYTES_MAX;
 pub use listen::{Admit, Deliver, Door, Listener};
 pub use policy::{Applied, NetworkClass, Wanted};
 pub use record::BROKE_OFF;

@@ -15,6 +15,8 @@ pub const READ_BYTES: usize = (RECORDS_PER_WRITE + 1) * (RECORD_PLAIN_BYTES + RE
 /// Records under one key before we change it. AES-GCM stays far below its bounds up to 2^24.5 full records (RFC 8446,
 /// 5.5); half of 2^24, that is 128 GiB, leaves room.
 pub const RECORDS_PER_KEY: u64 = 1 << 23;
+/// Padding sent at once: what slow start lets a new connection send in its first round trips, 10 + 20 segments of 1448 bytes are 43 kB.
+pub const PADDING_BYTES_MAX: usize = 64 * 1024;
 /// Unread input that a handshake may pile up, rustls' own bound on a handshake message.
 pub const HANDSHAKE_INPUT_BYTES: usize = 64 * 1024;
 /// One read(2) during the handshake. A whole flight with raw keys is below 2 KiB.

@@ -231,6 +231,23 @@ impl Sealer {
         self.send(link)
     }
 
+    /// Sends all that was written and then records without content, about `bytes` on the wire, which the peer throws away.
+    pub(crate) fn pad(&mut self, link: &Link, bytes: usize) -> io::Result<()> {
+        self.flush(link)?;
+        // The content type comes before the padding, so here it stands where content would (RFC 8446, 5.4).
+        let mut inner = [0; limits::RECORD_PLAIN_BYTES];
+        inner[0] = TYPE_DATA;
+        let mut left = bytes.min(limits::PADDING_BYTES_MAX);
+        while left > 0 {
+            let part = left.min(inner.len());
+            self.prepare_key()?;
+            self.seal(PADDING, &inner[..part])?;
+            self.send(link)?;
+            left -= part;
+        }
+        Ok(())
+    }
+
     /// Nothing waits to be sent.
     pub(crate) fn is_empty(&self) -> bool {
         !self.broken && self.sealed_bytes == 0 && self.open_bytes == 0
@@ -499,6 +516,7 @@ const HEADER_START: [u8; 3] = [TYPE_DATA, 3, 3];
 pub(crate) const TYPE_ALERT: u8 = 21;
 pub(crate) const TYPE_HANDSHAKE: u8 = 22;
 pub(crate) const TYPE_DATA: u8 = 23;
+const PADDING: u8 = 0;
 const ALERT_LEVEL_WARNING: u8 = 1;
 const ALERT_CLOSE_NOTIFY: u8 = 0;
 /// Nothing follows (RFC 8446, 6.1).

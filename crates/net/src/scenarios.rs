@@ -392,6 +392,27 @@ fn keys_change_on_the_way_in_both_directions() {
 
 /// The record layer is ours: here it talks to that of rustls, which also asks us to change keys.
 #[test]
+fn padding_grows_what_is_sent_and_is_not_read() {
+    for cipher in ALL_CIPHERS {
+        let (near, far) = tcp_pair();
+        let (mut near, mut far) = tls_pair(near, far, cipher);
+        near.change_keys_after_records(2);
+        let sent_before = near.tcp_info().unwrap().bytes_sent.unwrap();
+        near.write_all(b"before").unwrap();
+        near.pad(40_000).unwrap();
+        near.pad(usize::MAX).unwrap();
+        near.write_all(b", after").unwrap();
+        near.finish_write().unwrap();
+        let mut received = String::new();
+        far.read_to_string(&mut received).unwrap();
+        assert_eq!(received, "before, after");
+        let padded = near.tcp_info().unwrap().bytes_sent.unwrap() - sent_before;
+        let asked = 40_000 + crate::PADDING_BYTES_MAX as u64;
+        assert!((asked..asked + 2_000).contains(&padded), "{padded} bytes for {asked}");
+    }
+}
+
+#[test]
 fn our_records_are_those_of_rustls() {
     for cipher in ALL_CIPHERS {
         let (near, mut far) = tcp_pair();
@@ -417,6 +438,7 @@ fn our_records_are_those_of_rustls() {
         near.change_keys_after_records(4);
         let bytes = pattern(300_000);
         let mut received = vec![0; bytes.len()];
+        near.pad(40_000).unwrap();
         near.write_all(&bytes).unwrap();
         near.flush().unwrap();
         near.read_exact(&mut received).unwrap();

@@ -313,6 +313,12 @@ impl Stream {
         self.write.finish_write()
     }
 
+    /// Sends what was written, and then about so many bytes that mean nothing and that the peer throws away: the padding of TLS (RFC 8446,
+    /// 5.4). At most [`PADDING_BYTES_MAX`](crate::PADDING_BYTES_MAX) at once. Without TLS there is none, and nothing is sent.
+    pub fn pad(&mut self, bytes: usize) -> io::Result<()> {
+        self.write.pad(bytes)
+    }
+
     #[cfg(test)]
     pub(crate) fn change_keys_after_records(&mut self, records: u64) {
         match &mut self.write.sealing {
@@ -372,6 +378,13 @@ impl Read for ReadHalf {
 }
 
 impl WriteHalf {
+    fn pad(&mut self, bytes: usize) -> io::Result<()> {
+        match &mut self.sealer {
+            None => Ok(()),
+            Some(sealer) => sealer.pad(&self.link, bytes),
+        }
+    }
+
     /// Sends what was written and tells the peer that nothing follows.
     pub fn finish_write(&mut self) -> io::Result<()> {
         match &mut self.sealing {

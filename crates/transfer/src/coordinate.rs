@@ -222,12 +222,17 @@ fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_ke
     let mut remote = remote::connect(place, job, watch, Some(side.direction()))?;
     let child = remote.take_child();
     let record = Arc::new(LaneRecord::default());
-    let (here, there) = (far::host_here(), remote.host());
+    let (here, there, later) = (far::host_here(), remote.host(), remote.later.clone());
     let result = session_with(job, remote, side, watch, hash_kept, &record);
     if let Some(child) = child {
         child.end();
     }
-    let (sender, receiver) = result.map_err(|error| error.at(place))?;
+    let explained = |error| match &later {
+        Some(later) => later.explain(error),
+        None => error,
+    };
+    let (sender, receiver) = result.map_err(|error| explained(error).at(place))?;
+    let there = later.as_ref().and_then(|later| later.host(place)).unwrap_or(there);
     let lane_path = session::lock(&record.path).clone();
     let cipher = session::lock(&record.cipher).clone();
     let (source, target) = if side == Side::Sender { (here, there) } else { (there, here) };
@@ -262,7 +267,12 @@ fn session_with(
     let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(direction));
     let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
     let _expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear);
-    let (to_plan, mut aside) = dial_answers();
+    let (to_plan, mut answers) = dial_answers();
+    let later = remote.later.clone();
+    let mut aside = |message: Control| match (message, &later) {
+        (Control::AgentHello(hello), Some(later)) => later.on_hello(hello),
+        (message, _) => answers(message),
+    };
     let mut keeper = if job.selection.dry_run {
         crate::lanes::Keeper::default()
     } else {

@@ -274,7 +274,7 @@ fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redia
     terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
     let dialler = Arc::new(Dialler::new(terms, candidates));
     let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(START_DEADLINE);
-    match dialler.bring(cpus, timeout, &|_, _, _| {}) {
+    match dialler.bring(cpus, timeout, 1, &|_, _, _| {}) {
         Ok((lanes, rtt_us)) => {
             *session::lock(redialler) = Some(Redialler::new(dialler, lanes));
             Control::Dialled { lanes, rtt_us }

@@ -33,8 +33,7 @@ pub(crate) struct ClientKeys {
 impl ClientKeys {
     pub(crate) fn load(options: &SshOptions) -> Result<Self, Error> {
         let identity = options.haul_identity.clone().or_else(|| default_file("id_ed25519")).ok_or_else(no_home)?;
-        let known = options.haul_known_hosts.clone().or_else(|| default_file("known_hosts")).ok_or_else(no_home)?;
-        Ok(Self { identity: Arc::new(load_identity(&identity)?), known: KnownHosts::load(known)? })
+        Ok(Self { identity: Arc::new(load_identity(&identity)?), known: KnownHosts::of(options)? })
     }
 }
 
@@ -142,6 +141,11 @@ pub(crate) struct KnownHosts {
 }
 
 impl KnownHosts {
+    /// The list that was named, or else the user's.
+    pub(crate) fn of(options: &SshOptions) -> Result<Self, Error> {
+        Self::load(options.haul_known_hosts.clone().or_else(|| default_file("known_hosts")).ok_or_else(no_home)?)
+    }
+
     fn load(path: PathBuf) -> Result<Self, Error> {
         if !path.exists() {
             return Ok(Self { path, entries: Vec::new() });

@@ -8,11 +8,12 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use haul_engine::path::AUTO_LANES_MAX;
+use haul_engine::path::{AUTO_LANES_MAX, START_LANES_MAX};
 use haul_engine::plan;
 use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, dial, policy};
 use haul_wire::control::{Carriage, Control, Dial};
@@ -32,14 +33,24 @@ use crate::watch::Watch;
 /// One way is tried this long before the next. A path of 300 ms with one lost SYN (1 s) still gets through.
 const WAY_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// A peer that has not answered by then is at least so far away, and lanes to it need not wait for its answer: they come two thirds of a
+/// round trip earlier where it takes 228 ms. So far a path begins with 32, and twice as far with 64.
+const FAR_AFTER: Duration = Duration::from_millis(80);
+
+/// Nothing is known better by waiting on.
+const FAR_STEPS: u32 = 2;
+
 /// A lost lane is dialled again this often before the others have to do without it.
 const MAX_REDIALS: u32 = 5;
 
 /// Pause before the first redial; it doubles with each.
 const REDIAL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Lanes dialled at the same time. A listener bounds the handshakes it has with one host at once, at 128.
-const DIALLING_AT_ONCE: u16 = 32;
+/// Lanes dialled at the same time: as many as a job begins with. A listener bounds the handshakes it has with one host at once, at 128.
+const DIALLING_AT_ONCE: u16 = START_LANES_MAX;
+
+/// A lane that finds no room at the door tries again this often: 0.2 + 0.4 + 0.8 s.
+const MAX_KNOCKS: u32 = 3;
 
 /// ssh sessions opened at the same time: sshd begins to refuse at ten that are not logged in yet (MaxStartups).
 const SSH_AT_ONCE: u16 = 3;
@@ -71,11 +82,20 @@ pub(crate) struct LaneRecord {
 pub(crate) struct Dialler {
     terms: LaneTerms,
     candidates: Mutex<Vec<SocketAddr>>,
+    /// Its lanes are not wanted any more.
+    is_given_up: Arc<AtomicBool>,
 }
 
 impl Dialler {
     pub(crate) fn new(terms: LaneTerms, candidates: Vec<SocketAddr>) -> Self {
-        Self { terms, candidates: Mutex::new(candidates) }
+        Self { terms, candidates: Mutex::new(candidates), is_given_up: Arc::default() }
+    }
+
+    /// Hands a lane over to its session, which may have ended meanwhile.
+    fn hand_over(&self, stream: Stream, lane: u16) {
+        if !self.is_given_up.load(Ordering::Relaxed) {
+            let _ = self.terms.events.send(SessionEvent::LaneUp(stream, lane));
+        }
     }
 
     /// Connects one lane; returns it with its connect time in microseconds. A candidate where somebody else answers is
@@ -92,7 +112,7 @@ impl Dialler {
             let left = end.saturating_duration_since(Instant::now());
             let start = Instant::now();
             let socket = dial::dial(&candidates, left)?;
-            let rtt_us = u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX);
+            let rtt_us = micros(start.elapsed());
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);
             let mut applied = policy::apply(&socket, &self.terms.wanted(), plan::NEAR_RTT_US);
@@ -116,38 +136,58 @@ impl Dialler {
         }
     }
 
-    /// Connects the first lane and, as soon as its connect time says how far the path is, as many more as that needs, all at once.
-    /// Returns their number and the RTT.
+    /// Connects the first lane and, as soon as its connect time says how far the path is, as many more as that needs, all at once. Those
+    /// below `dialled` are on their way already. Returns the number of all and the RTT.
     pub(crate) fn bring(
         self: &Arc<Self>,
         cpus: u16,
         timeout: Duration,
+        dialled: u16,
         told: &dyn Fn(&Stream, u16, &'static str),
     ) -> Result<(u16, u32), NetError> {
-        let mut advice = (1, "");
+        let mut advice = (dialled, "");
         let (first, rtt_us) = self.dial(0, timeout, &mut |address, rtt_us| {
-            advice = tuning::first_lanes(&self.terms.carriage_towards(address.ip()), rtt_us, cpus);
+            let (lanes, reason) = tuning::first_lanes(&self.terms.carriage_towards(address.ip()), rtt_us, cpus);
             // Where somebody else answers, they find that out like the first.
-            self.dial_more(1..advice.0, Some(address), timeout);
+            self.dial_more(dialled..lanes, Some(address), timeout);
+            advice = (lanes.max(dialled), reason);
         })?;
         told(&first, advice.0, advice.1);
-        // A session that ended meanwhile needs no lanes.
-        let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
+        self.hand_over(first, 0);
         Ok((advice.0, rtt_us))
+    }
+
+    /// Connects one lane, again when the door closes at once: it has so many handshakes with one host, and several jobs may begin together.
+    fn dial_patiently(&self, lane: u16, timeout: Duration) -> Result<Stream, NetError> {
+        let mut tries = 0;
+        loop {
+            match self.dial(lane, timeout, &mut |_, _| {}) {
+                Err(NetError::HungUp) if tries < MAX_KNOCKS => {
+                    // Backing off is waiting by the clock on purpose.
+                    std::thread::sleep(REDIAL_PAUSE * 2u32.pow(tries));
+                    tries += 1;
+                }
+                outcome => return outcome.map(|(stream, _)| stream),
+            }
+        }
     }
 
     /// Connects these lanes, some at a time, to `address` or whatever works. Without some of them the job has some lanes less.
     fn dial_more(self: &Arc<Self>, lanes: Range<u16>, address: Option<SocketAddr>, timeout: Duration) {
         let dialler = match address {
-            Some(address) => Arc::new(Self::new(self.terms.clone(), vec![address])),
+            Some(address) => Arc::new(Self {
+                terms: self.terms.clone(),
+                candidates: Mutex::new(vec![address]),
+                is_given_up: Arc::clone(&self.is_given_up),
+            }),
             None => Arc::clone(self),
         };
         for first in lanes.clone().take(usize::from(DIALLING_AT_ONCE)) {
             let (dialler, end) = (Arc::clone(&dialler), lanes.end);
             let _ = std::thread::Builder::new().name(format!("dial-{first}")).spawn(move || {
                 for lane in (first..end).step_by(usize::from(DIALLING_AT_ONCE)) {
-                    if let Ok((stream, _)) = dialler.dial(lane, timeout, &mut |_, _| {}) {
-                        let _ = dialler.terms.events.send(SessionEvent::LaneUp(stream, lane));
+                    if let Ok(stream) = dialler.dial_patiently(lane, timeout) {
+                        dialler.hand_over(stream, lane);
                     }
                 }
             });
@@ -213,7 +253,7 @@ impl LaneKeeper for Redialler {
             // Backing off is waiting by the clock on purpose.
             std::thread::sleep(pause);
             if let Ok((stream, _)) = dialler.dial(lane, WAY_TIMEOUT, &mut |_, _| {}) {
-                let _ = dialler.terms.events.send(SessionEvent::LaneUp(stream, lane));
+                dialler.hand_over(stream, lane);
             }
         });
     }
@@ -231,7 +271,17 @@ impl LaneKeeper for Redialler {
 
 /// Lanes to a daemon, on their way while its control channel is still being set up. On 1 Gbit/s x 228 ms that is three round trips, half a
 /// second in which nothing else would move. The daemon lets them wait for the session that they name.
-pub(crate) struct Early(Receiver<Result<Brought, String>>);
+///
+/// A path that is remembered as a far one gets its lanes at once. Any other shows how far it is at least by how late the control channel's
+/// first answer is.
+pub(crate) struct Early {
+    outcome: Receiver<Result<Brought, String>>,
+    /// Tells the thread, as long as it has dialled nobody, where the daemon was reached, and after how many microseconds.
+    reached: SyncSender<(SocketAddr, u32)>,
+    dialler: Arc<Dialler>,
+    presumed: SocketAddr,
+    cpus: u16,
+}
 
 struct Brought {
     dialler: Arc<Dialler>,
@@ -241,28 +291,83 @@ struct Brought {
 }
 
 impl Early {
-    /// `None` without a thread: then the lanes follow later.
-    pub(crate) fn start(terms: LaneTerms, address: SocketAddr, cpus: u16) -> Option<Self> {
+    /// For a daemon that is about to be reached at `presumed`. `None` without a thread: then the lanes follow later.
+    pub(crate) fn start(terms: LaneTerms, presumed: SocketAddr, cpus: u16) -> Option<Self> {
         let (sender, outcome) = sync_channel(1);
+        let (reached, answer) = sync_channel(1);
+        let dialler = Arc::new(Dialler::new(terms, vec![presumed]));
+        let for_thread = Arc::clone(&dialler);
         let started = std::thread::Builder::new().name("early-lanes".into()).spawn(move || {
-            let dialler = Arc::new(Dialler::new(terms, vec![address]));
-            let told = RefCell::new(("", ""));
-            let brought = dialler.bring(cpus, WAY_TIMEOUT, &|stream, _, reason| {
-                *told.borrow_mut() = (stream.cipher_name(), reason);
-            });
-            let (cipher, reason) = told.into_inner();
             // The session may have failed meanwhile.
-            let _ = sender.send(match brought {
-                Ok((lanes, _)) => Ok(Brought { dialler, lanes, reason, cipher }),
-                Err(error) => Err(error.to_string()),
-            });
+            let _ = sender.send(Self::bring(for_thread, presumed, cpus, &answer));
         });
-        started.is_ok().then_some(Self(outcome))
+        started.is_ok().then_some(Self { outcome, reached, dialler, presumed, cpus })
+    }
+
+    fn bring(
+        dialler: Arc<Dialler>,
+        presumed: SocketAddr,
+        cpus: u16,
+        answer: &Receiver<(SocketAddr, u32)>,
+    ) -> Result<Brought, String> {
+        let carriage = dialler.terms.carriage_towards(presumed.ip());
+        let mut dialled = 1;
+        let mut dial_for = |rtt_us| {
+            let (lanes, _) = tuning::first_lanes(&carriage, rtt_us, cpus);
+            dialler.dial_more(dialled..lanes, None, WAY_TIMEOUT);
+            dialled = lanes.max(dialled);
+        };
+        if let Some(known) = &carriage.path {
+            dial_for(known.rtt_min_us);
+        } else {
+            for step in 1..=FAR_STEPS {
+                match answer.recv_timeout(FAR_AFTER) {
+                    Ok((_, rtt_us)) => {
+                        dial_for(rtt_us);
+                        break;
+                    }
+                    Err(RecvTimeoutError::Timeout) => dial_for(micros(FAR_AFTER * step)),
+                    Err(RecvTimeoutError::Disconnected) => return Err("they are not needed".into()),
+                }
+            }
+        }
+        let told = RefCell::new(("", ""));
+        let brought = dialler.bring(cpus, WAY_TIMEOUT, dialled, &|stream, _, reason| {
+            *told.borrow_mut() = (stream.cipher_name(), reason);
+        });
+        let (cipher, reason) = told.into_inner();
+        let (lanes, _) = brought.map_err(|error| error.to_string())?;
+        Ok(Brought { dialler, lanes, reason, cipher })
+    }
+
+    /// The daemon was reached, after so long. `None`: it is near, and its lanes can wait until it has said who it is.
+    pub(crate) fn reached(self, address: SocketAddr, after: Duration) -> Option<Self> {
+        if after < Duration::from_micros(u64::from(plan::NEAR_RTT_US)) {
+            self.give_up();
+            return None;
+        }
+        let early = if address == self.presumed {
+            self
+        } else {
+            self.give_up();
+            Self::start(self.dialler.terms.clone(), address, self.cpus)?
+        };
+        // It may not have waited for that.
+        let _ = early.reached.try_send((address, micros(after)));
+        Some(early)
+    }
+
+    fn give_up(&self) {
+        self.dialler.is_given_up.store(true, Ordering::Relaxed);
     }
 
     fn brought(self) -> Result<Brought, String> {
-        self.0.recv().unwrap_or_else(|_| Err("its thread broke".into()))
+        self.outcome.recv().unwrap_or_else(|_| Err("its thread broke".into()))
     }
+}
+
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
 }
 
 /// Everything the initiator needs to get lanes to one far side.
@@ -359,7 +464,7 @@ impl LanePlan {
         let told = |stream: &Stream, lanes: u16, reason: &'static str| {
             self.tell("direct", stream.cipher_name(), lanes, reason)
         };
-        let (lanes, _) = dialler.bring(self.cpus, WAY_TIMEOUT, &told).map_err(|error| error.to_string())?;
+        let (lanes, _) = dialler.bring(self.cpus, WAY_TIMEOUT, 1, &told).map_err(|error| error.to_string())?;
         keeper.set(Redialler::new(dialler, lanes));
         Ok(())
     }

@@ -3,12 +3,13 @@
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use haul_engine::remedy::Host;
 use haul_net::{NetError, PublicKey, Stream, dial};
 use haul_wire::control::{self, AgentHello, Control, Role, Start};
-use haul_wire::summary::KnownPath;
+use haul_wire::summary::{HostLimits, KnownPath};
 
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
@@ -17,6 +18,7 @@ use crate::error::{Error, Fault};
 use crate::event::Event;
 use crate::far::{self, PING_EVERY};
 use crate::job::{Carriage, Family, Job, Place};
+use crate::known::KnownHosts;
 use crate::known_paths::{self, Direction};
 use crate::lanes::{Early, LaneTerms};
 use crate::ssh::{SshChild, SshLanes, SshTarget};
@@ -36,7 +38,10 @@ const LAST_KNOCK_PAUSE: Duration = Duration::from_secs(6);
 
 pub(crate) struct Remote {
     pub(crate) place: Place,
+    /// What it said about itself; of a daemon that is still about to, what is known of it without that.
     pub(crate) hello: AgentHello,
+    /// Where what it says later will be kept.
+    pub(crate) later: Option<Introduction>,
     pub(crate) channel: Channel,
     pub(crate) events: Events,
     pub(crate) ssh: Option<SshTarget>,
@@ -102,35 +107,36 @@ fn connect_daemon(
     direction: Option<Direction>,
 ) -> Result<Remote, Error> {
     let (session, events) = (coordinate::random_id()?, Events::new());
-    let mut early = None;
     let keys = crate::known::ClientKeys::load(&job.ssh)?;
     let addresses = dial::resolve(host, port, job.carriage.family.map(net_family))
         .map_err(|error| far::net_error(&error).try_this("check the spelling of the host"))?;
     let known = keys.known.expected(host, port);
     let ciphers = ciphers(&job.carriage);
+    // A daemon of which one key is known needs no introduction before lanes are dialled.
+    let key = known.as_deref().and_then(|known| <[PublicKey; 1]>::try_from(known).ok()).map(|[key]| key);
+    let mut early = match (direction.filter(|_| !job.selection.dry_run), key, addresses.first()) {
+        (Some(direction), Some(peer_key), Some(presumed)) => {
+            let terms = LaneTerms {
+                session,
+                identity: Arc::clone(&keys.identity),
+                peer_key,
+                ciphers: ciphers.clone(),
+                carriage: convert::carriage(&job.carriage, &[]),
+                memory: Some(direction),
+                events: events.sender(),
+            };
+            Early::start(terms, *presumed, far::cpus())
+        }
+        _ => None,
+    };
     let mut pause = KNOCK_PAUSE;
     let (mut stream, reached_at) = loop {
         let start = Instant::now();
         let socket = dial::dial(&addresses, CONNECT_DEADLINE).map_err(|error| {
             far::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
         })?;
-        let is_far = start.elapsed() >= Duration::from_micros(u64::from(haul_engine::plan::NEAR_RTT_US));
         let reached_at = socket.peer_addr().ok();
-        // A daemon of which one key is known needs no introduction before lanes are dialled.
-        if let (None, true, Some(direction), Some(address), Some([peer_key])) =
-            (&early, is_far && !job.selection.dry_run, direction, reached_at, known.as_deref())
-        {
-            let terms = LaneTerms {
-                session,
-                identity: std::sync::Arc::clone(&keys.identity),
-                peer_key: *peer_key,
-                ciphers: ciphers.clone(),
-                carriage: convert::carriage(&job.carriage, &[]),
-                memory: Some(direction),
-                events: events.sender(),
-            };
-            early = Early::start(terms, address, far::cpus());
-        }
+        early = early.zip(reached_at).and_then(|(early, address)| early.reached(address, start.elapsed()));
         let expected = known.clone();
         let shaken = haul_net::client(
             socket,
@@ -154,12 +160,59 @@ fn connect_daemon(
         .and_then(|()| std::io::Write::flush(&mut stream))
         .map_err(|error| Error::new(Fault::Network, format!("{place} does not answer")).because(error))?;
     // A daemon judges our key after we have judged its own, so its refusal comes as the first thing it says.
-    let mut remote =
-        Remote::meet(place, stream, session, events).map_err(|error| keys.known.explain_refusal(host, port, error))?;
+    let known = Arc::new(keys.known);
+    let mut remote = match key.filter(|_| early.is_some()) {
+        None => {
+            Remote::meet(place, stream, session, events).map_err(|error| known.explain_refusal(host, port, error))?
+        }
+        // It is far, its key has been proved, and lanes are on their way: nothing that it will say has to be waited for.
+        Some(key) => {
+            let introduction = Introduction { said: Arc::default(), known, host: host.to_owned(), port, key };
+            Remote::presume(place, stream, session, events, introduction)?
+        }
+    };
     remote.identity = Some(keys.identity);
     remote.reached_at = reached_at;
     remote.early = early;
     Ok(remote)
+}
+
+/// What a daemon says about itself, while the session with it has begun already: its first words take a round trip.
+#[derive(Clone)]
+pub(crate) struct Introduction {
+    said: Arc<OnceLock<AgentHello>>,
+    known: Arc<KnownHosts>,
+    host: String,
+    port: u16,
+    /// That it has proved.
+    key: PublicKey,
+}
+
+impl Introduction {
+    /// It says it, once.
+    pub(crate) fn on_hello(&self, hello: AgentHello) -> Result<(), Error> {
+        if hello.key != self.key.0 {
+            return Err(Error::new(Fault::Protocol, "the daemon names another key than it has proved"));
+        }
+        self.said.set(hello).map_err(|hello| crate::session::unexpected(&Control::AgentHello(hello)))
+    }
+
+    /// How the daemon is called in the report.
+    pub(crate) fn host(&self, place: &Place) -> Option<Host> {
+        self.said.get().map(|hello| host_of(place, hello))
+    }
+
+    /// An error of the session, which may be a refusal as long as it has said nothing.
+    pub(crate) fn explain(&self, error: Error) -> Error {
+        match self.said.get() {
+            Some(_) => error,
+            None => self.known.explain_refusal(&self.host, self.port, error),
+        }
+    }
+}
+
+fn host_of(place: &Place, hello: &AgentHello) -> Host {
+    Host { place: place.to_string(), cpus: hello.cpus, limits: hello.limits.clone() }
 }
 
 /// What the initiator knows of the two ends of a session, and one end alone does not.
@@ -174,10 +227,40 @@ impl Remote {
         let channel = Channel::open(stream, events.sender(), PING_EVERY)
             .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
         let hello = await_hello(&events, place)?;
-        let place = place.clone();
-        Ok(Self {
-            place,
+        Ok(Self::of(place, hello, channel, session, events))
+    }
+
+    /// A daemon that has not said yet who it is.
+    fn presume(
+        place: &Place,
+        stream: Stream,
+        session: [u8; 16],
+        events: Events,
+        later: Introduction,
+    ) -> Result<Self, Error> {
+        let channel = Channel::open(stream, events.sender(), PING_EVERY)
+            .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
+        let hello = AgentHello {
+            version: String::new(),
+            key: later.key.0,
+            port: later.port,
+            relay_port: 0,
+            addresses: Vec::new(),
+            ssh_server: None,
+            ssh_client: None,
+            // It looks itself whether it has fewer.
+            cpus: far::cpus(),
+            limits: HostLimits::default(),
+            fast_aes: true,
+        };
+        Ok(Self { later: Some(later), ..Self::of(place, hello, channel, session, events) })
+    }
+
+    fn of(place: &Place, hello: AgentHello, channel: Channel, session: [u8; 16], events: Events) -> Self {
+        Self {
+            place: place.clone(),
             hello,
+            later: None,
             channel,
             events,
             ssh: None,
@@ -188,7 +271,7 @@ impl Remote {
             reached_at: None,
             resolver: None,
             resolved: OnceCell::new(),
-        })
+        }
     }
 
     pub(crate) fn key(&self) -> PublicKey {
@@ -197,7 +280,7 @@ impl Remote {
 
     /// What it said about itself, for the report.
     pub(crate) fn host(&self) -> Host {
-        Host { place: self.place.to_string(), cpus: self.hello.cpus, limits: self.hello.limits.clone() }
+        host_of(&self.place, &self.hello)
     }
 
     /// Gives it its role.
@@ -418,6 +501,30 @@ mod tests {
         });
         assert_eq!((error.fault, error.far), (Fault::Protocol, true));
         assert_eq!(error.what, "the daemon speaks another version of the protocol");
+    }
+
+    #[test]
+    fn a_session_begins_before_the_daemon_has_said_who_it_is() {
+        let (near, mut far) = Stream::plain_pair().unwrap();
+        let place = Place::Haul { host: "dtn".into(), port: 7 };
+        let key = PublicKey([1; 32]);
+        let ssh = SshOptions { haul_known_hosts: Some("/nowhere".into()), ..SshOptions::default() };
+        let known = Arc::new(KnownHosts::of(&ssh).unwrap());
+        let later = Introduction { said: Arc::default(), known, host: "dtn".into(), port: 7, key };
+        let remote = Remote::presume(&place, near, [0; 16], Events::new(), later.clone()).unwrap();
+        assert_eq!((remote.key(), remote.hello.port), (key, 7));
+        remote.channel.outbox().send(Control::EndOfManifest);
+        // It has not said a word.
+        let mut frame = [0; 4];
+        std::io::Read::read_exact(&mut far, &mut frame).unwrap();
+        // Until it does, an end is a refusal.
+        let ended = || channel::ended(None);
+        assert!(later.explain(ended()).what.contains("hung up without a word"));
+        let said = |key| AgentHello { key, cpus: 77, ..remote.hello.clone() };
+        assert_eq!(later.on_hello(said([2; 32])).unwrap_err().fault, Fault::Protocol);
+        later.on_hello(said(key.0)).unwrap();
+        assert_eq!((later.explain(ended()), later.host(&place).unwrap().cpus), (ended(), 77));
+        assert!(later.on_hello(said(key.0)).is_err(), "once is enough");
     }
 
     #[test]

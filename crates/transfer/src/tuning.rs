@@ -176,14 +176,15 @@ impl Tuning {
         if let Some(advice) = advice {
             self.apply(advice, &mut turn);
         }
-        self.pace(&sample.lanes);
+        self.pace(&sample.lanes, has_more_work);
         turn
     }
 
-    /// Divides the bound among the lanes as they are now.
-    fn pace(&mut self, lanes: &[LaneReading]) {
-        let bound = self.advice.as_ref().and_then(|advice| advice.pacing_bytes_per_s);
-        let per_lane = bound.map(|bound| bound_per_lane(bound, lanes));
+    /// Divides the bound among the lanes as they are now. Towards the end, those that have sent all they had leave their part to the others.
+    fn pace(&mut self, lanes: &[LaneReading], has_more_work: bool) {
+        let carrying = |advice: &Advice| if has_more_work { advice.lanes } else { 0 };
+        let bound = self.advice.as_ref().and_then(|advice| Some((advice.pacing_bytes_per_s?, carrying(advice))));
+        let per_lane = bound.map(|(bound, carrying)| bound_per_lane(bound, lanes, carrying));
         if per_lane == self.paced_to {
             return;
         }

@@ -20,5 +20,6 @@ mod power;
 mod probe;
 mod resume;
 mod stage;
+mod start;
 mod tune;
 mod why;

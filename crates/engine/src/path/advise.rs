@@ -8,7 +8,7 @@ use haul_wire::summary::PathSummary;
 
 use super::estimate::{Confidence, Estimate, Estimator, Limit, Phase, scaled};
 use super::held::Held;
-use super::lanes::{Control, LaneCount, at_start, cubic_bytes_per_s, needed};
+use super::lanes::{Control, LaneCount, at_start, at_start_of_known, cubic_bytes_per_s, needed};
 use super::pacing::{Levels, Pacer};
 use super::remember::Remembered;
 use super::sample::{Sample, Step, Steps};
@@ -425,10 +425,8 @@ fn first_lanes(
     }
     match remembered {
         // Many lanes make the ramp short; what is too much rests later.
-        Some(remembered) if remembered.lanes > usual => {
-            (remembered.lanes.min(super::AUTO_LANES_MAX), "what this path needed the last time")
-        }
-        _ => (usual, "far path: many windows in flight at once, and a quick start"),
+        Some(remembered) => (at_start_of_known(remembered, rtt_us), "what this path holds, as it was the last time"),
+        None => (usual, "far path: many windows in flight at once, and a quick start"),
     }
 }
 

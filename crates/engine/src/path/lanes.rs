@@ -6,12 +6,17 @@
 
 use super::estimate::{Estimator, Phase, bytes_in, cube_root, scaled, square_root};
 use super::pacing::{DRAIN_LOOK_US, Levels, Pacer};
+use super::remember::Remembered;
 use super::sample::Step;
 use crate::plan::NEAR_RTT_US;
 
 /// Most lanes that are used unasked: 128 windows of 2.9 MB fill 10 Gbit/s at 297 ms. As many as a listener shakes hands with at
 /// once for one source; more would come in groups.
 pub const AUTO_LANES_MAX: u16 = 128;
+
+/// Most lanes that a job begins with unasked on a path that it does not know: the handshakes of its lanes and its control channel are half
+/// of those that a listener has with one source at once.
+pub const START_LANES_MAX: u16 = 64;
 
 /// Decides the number.
 #[derive(Clone, Debug)]
@@ -55,14 +60,23 @@ struct Trial {
 }
 
 /// Lanes to begin a far path with. A connection begins with ten segments and doubles each round trip, so that the ramp takes the
-/// longer the fewer they are: to 1 Gbit/s at 228 ms 32 lanes take 6 round trips, 8 take 8. Windows as installed hold 46 MB in 16 lanes,
+/// longer the fewer they are: to 1 Gbit/s at 228 ms 64 lanes take 5 round trips, 8 take 8. Windows as installed hold 46 MB in 16 lanes,
 /// a third of 10 Gbit/s at 100 ms.
 pub(super) fn at_start(rtt_us: u32) -> u16 {
     match rtt_us {
         0..40_000 => 8,
         40_000..80_000 => 16,
-        _ => 32,
+        80_000..160_000 => 32,
+        _ => START_LANES_MAX,
     }
+}
+
+/// The same for a path of which an earlier job has found what it holds: no more than have a first window each to send there at once, and as
+/// many as it needed.
+pub(super) fn at_start_of_known(known: &Remembered, rtt_us: u32) -> u16 {
+    let first_windows = bytes_in(known.capacity_bytes_per_s, u64::from(rtt_us)) / FIRST_WINDOW_BYTES;
+    let first_windows = u16::try_from(first_windows).unwrap_or(u16::MAX).max(FAR_LANES_MIN);
+    at_start(rtt_us).min(first_windows).max(known.lanes.min(AUTO_LANES_MAX))
 }
 
 /// Lanes that carry `rate` over the path, with a quarter to spare, and twice as many as losses ask for; `suffers_loss`: the
@@ -390,6 +404,8 @@ fn settling_us(estimator: &Estimator) -> u64 {
     (u64::from(doublings) + 4).saturating_mul(u64::from(estimator.now.rtt_us)).max(SETTLING_US_MIN)
 }
 
+/// Ten segments of 1448 bytes (RFC 6928).
+const FIRST_WINDOW_BYTES: u64 = 14_480;
 /// What a stock host lets one connection have under way: 0.7 of `tcp_wmem[2]` = 4 MiB.
 const STOCK_WINDOW_BYTES: u64 = 2_900_000;
 /// After a loss, cubic takes (0.3 W / 0.4)^(1/3) seconds back to a window of W segments (RFC 9438, section 4.2): 8 s from here.
@@ -444,6 +460,20 @@ mod tests {
             assert!(has_idle_lanes(busy_lanes, lanes), "{busy_lanes} of {lanes}");
             assert!(!has_idle_lanes(lanes - lanes / 10, lanes), "{lanes}");
         }
+    }
+
+    #[test]
+    fn a_known_path_begins_with_no_more_lanes_than_it_holds() {
+        let at_start = |mbit_per_s: u64, rtt_ms: u32, lanes| {
+            let capacity_bytes_per_s = mbit_per_s * 125_000;
+            let known = Remembered { capacity_bytes_per_s, rtt_min_us: rtt_ms * 1000, lanes, ..Remembered::default() };
+            at_start_of_known(&known, rtt_ms * 1000)
+        };
+        assert_eq!(at_start(20, 20, 2), 3, "50 kB hold three first windows");
+        assert_eq!(at_start(2, 20, 1), 2);
+        assert_eq!(at_start(1000, 20, 5), 8);
+        assert_eq!(at_start(1000, 228, 24), START_LANES_MAX);
+        assert_eq!(at_start(10_000, 228, 128), 128, "it needed them in the end");
     }
 
     #[test]

@@ -8,21 +8,24 @@ use super::sample::LaneReading;
 /// What each lane may send, so that together they send as much as the bound allows.
 ///
 /// In equal parts, lanes that have only begun would leave most of theirs unused while they grow. So a lane that its window holds
-/// below an equal part takes what it can, and the others share the rest (max-min fairness). Lanes without data take nothing.
+/// below an equal part takes what it can, and the others share the rest (max-min fairness). Lanes without data take nothing, nor do those
+/// beyond the first `carrying` once they have only to wait for acknowledgements: their part would be unused for a round trip.
 ///
 /// Never less than two segments for each round trip, which is what congestion control goes down to itself (RFC 5681, 3.1): the kernel
 /// keeps the moment computed for the next packet when the bound is lifted, and at a byte per second that would be half an hour away.
-pub fn bound_per_lane(bound_bytes_per_s: u64, lanes: &[LaneReading]) -> u64 {
+pub fn bound_per_lane(bound_bytes_per_s: u64, lanes: &[LaneReading], carrying: u16) -> u64 {
     let least = lanes.iter().map(two_segments).max().unwrap_or(1);
-    equal_parts(bound_bytes_per_s, lanes).max(least)
+    let (carrying, resting) = lanes.split_at(usize::from(carrying).min(lanes.len()));
+    let carrying = carrying.iter().filter(|lane| has_data(lane));
+    let reach = carrying.chain(resting.iter().filter(|lane| lane.unsent_bytes > 0)).map(reach).collect();
+    equal_parts(bound_bytes_per_s, reach).max(least)
 }
 
 fn two_segments(lane: &LaneReading) -> u64 {
     if lane.rtt_us == 0 { 1 } else { per_second(2 * u64::from(lane.mss_bytes), u64::from(lane.rtt_us)).max(1) }
 }
 
-fn equal_parts(bound_bytes_per_s: u64, lanes: &[LaneReading]) -> u64 {
-    let mut reach: Vec<u64> = lanes.iter().filter(|lane| has_data(lane)).map(reach).collect();
+fn equal_parts(bound_bytes_per_s: u64, mut reach: Vec<u64>) -> u64 {
     reach.sort_unstable();
     let mut left = bound_bytes_per_s;
     let mut lanes_left = reach.len() as u64;
@@ -69,35 +72,44 @@ mod tests {
 
     #[test]
     fn equal_lanes_have_equal_parts() {
-        assert_eq!(bound_per_lane(800, &vec![lane(1_000_000, 1); 8]), 100);
+        assert_eq!(bound_per_lane(800, &vec![lane(1_000_000, 1); 8], 8), 100);
     }
 
     #[test]
     fn what_new_lanes_cannot_use_yet_goes_to_the_others() {
         let (old, new) = (lane(2_000_000, 1), lane(16_000, 1));
         // A new lane reaches twice 16 kB / 200 ms.
-        assert_eq!(bound_per_lane(10_000_000, &[old, old, new, new]), (10_000_000 - 2 * 160_000) / 2);
+        assert_eq!(bound_per_lane(10_000_000, &[old, old, new, new], 8), (10_000_000 - 2 * 160_000) / 2);
     }
 
     #[test]
     fn what_lanes_that_lost_cannot_use_goes_to_the_others() {
         let (wide, narrow) = (lane(2_000_000, 1), LaneReading { in_slow_start: false, ..lane(400_000, 1) });
         // A narrow lane reaches a quarter more than 400 kB / 200 ms.
-        assert_eq!(bound_per_lane(12_000_000, &[wide, wide, narrow, narrow]), (12_000_000 - 2 * 2_500_000) / 2);
+        assert_eq!(bound_per_lane(12_000_000, &[wide, wide, narrow, narrow], 8), (12_000_000 - 2 * 2_500_000) / 2);
     }
 
     #[test]
     fn resting_lanes_take_nothing() {
         let (busy, resting) = (lane(2_000_000, 1), lane(2_000_000, 0));
-        assert_eq!(bound_per_lane(1_000_000, &[busy, resting, resting]), 1_000_000);
-        assert_eq!(bound_per_lane(1_000_000, &[resting]), 1_000_000);
-        assert_eq!(bound_per_lane(0, &[busy]), 1);
+        assert_eq!(bound_per_lane(1_000_000, &[busy, resting, resting], 8), 1_000_000);
+        assert_eq!(bound_per_lane(1_000_000, &[resting], 8), 1_000_000);
+        assert_eq!(bound_per_lane(0, &[busy], 8), 1);
+    }
+
+    #[test]
+    fn lanes_that_came_to_rest_leave_their_part_at_once() {
+        let sent_all = LaneReading { sent_bytes: 1_000_000, mss_bytes: 1448, ..lane(2_000_000, 0) };
+        assert_eq!(bound_per_lane(4_000_000, &[sent_all; 4], 4), 1_000_000, "they carry data, and wait for more");
+        assert_eq!(bound_per_lane(4_000_000, &[sent_all; 4], 2), 2_000_000);
+        let sends_yet = LaneReading { unsent_bytes: 1, ..sent_all };
+        assert_eq!(bound_per_lane(4_000_000, &[sent_all, sends_yet], 1), 2_000_000);
     }
 
     #[test]
     fn no_lane_is_held_below_two_segments_for_each_round_trip() {
         let lane = LaneReading { mss_bytes: 1448, ..lane(2_000_000, 1) };
-        assert_eq!(bound_per_lane(1, &[lane, lane]), 2 * 1448 * 5);
-        assert_eq!(bound_per_lane(1_000_000, &[lane, lane]), 500_000);
+        assert_eq!(bound_per_lane(1, &[lane, lane], 8), 2 * 1448 * 5);
+        assert_eq!(bound_per_lane(1_000_000, &[lane, lane], 8), 500_000);
     }
 }

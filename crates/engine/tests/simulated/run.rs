@@ -332,7 +332,8 @@ impl Runner {
             self.advice.push((self.world.now_us, advice));
         }
         let bound = self.advice.last().and_then(|(_, advice)| advice.pacing_bytes_per_s);
-        let per_lane = bound.map(|bound| bound_per_lane(bound, &sample.lanes) as f64);
+        let carrying = self.advice.last().filter(|_| sample.has_more_work).map_or(0, |(_, advice)| advice.lanes);
+        let per_lane = bound.map(|bound| bound_per_lane(bound, &sample.lanes, carrying) as f64);
         self.world.flows[self.foreign..].iter_mut().for_each(|flow| flow.pacing = per_lane);
         let (theirs, ours) = self.world.flows.split_at(self.foreign);
         let sum = |flows: &[Flow]| flows.iter().map(|flow| flow.acked).sum();

@@ -2,6 +2,7 @@
 //!
 //! Take a unit -> read its blocks -> hash them -> send them -> send the hash -> take the next.
 //! Small files go back to back in the buffer; it is sent when it is full, or when there is nothing more to put in.
+//! While the target has not said yet what it wants, a lane of a far path sends padding once, so that its window has grown by then.
 //! A lane that fails ends; the scheduler gives its units without receipt to the others.
 
 use std::io::{self, Write};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use haul_engine::integrity::{LaneTags, UnitHasher};
+use haul_engine::plan::NEAR_RTT_US;
 use haul_engine::schedule::Unit;
 use haul_engine::zeros;
 use haul_net::Stream;
@@ -62,6 +64,9 @@ const SEND_BYTES: usize = BLOCK_BYTES;
 /// Level 1 compresses at about 500 MB/s a core and gains most of what higher levels gain on scientific data.
 const ZSTD_LEVEL: i32 = 1;
 
+/// With less to send, padding would be a large part of what goes over the path: 64 windows of ten segments are 0.9 MB.
+const WORTH_PADDING_BYTES: u64 = 4 << 20;
+
 /// In the trailer of a hole.
 const NO_HASH: [u8; 32] = [0; 32];
 
@@ -99,11 +104,15 @@ impl From<io::Error> for Stop {
 
 impl Lane<'_> {
     fn run(&mut self, number: u16) -> io::Result<()> {
+        let mut is_new = true;
         loop {
             let units = match self.shared.take(number, false) {
                 Some(units) => units,
                 None => {
                     self.send()?;
+                    if std::mem::take(&mut is_new) {
+                        self.warm_up(number)?;
+                    }
                     let rests = self.shared.rests(number);
                     let units = self.shared.take(number, true);
                     match units {
@@ -122,6 +131,7 @@ impl Lane<'_> {
                     }
                 }
             };
+            is_new = false;
             for (unit, file) in units {
                 self.unit(unit, &file)?;
             }
@@ -129,6 +139,19 @@ impl Lane<'_> {
         self.append_header(UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 });
         self.send()?;
         self.stream.finish_write()
+    }
+
+    /// Sends one window of padding where there will be much to send. A window doubles with each round trip in which it was used, not with
+    /// those that a lane waits: it is the growth that is gained, so padding does as well as data.
+    fn warm_up(&mut self, number: u16) -> io::Result<()> {
+        if self.shared.rests(number) || !self.shared.awaits_answers(WORTH_PADDING_BYTES) {
+            return Ok(());
+        }
+        let Some(info) = self.stream.tcp_info().filter(|info| info.rtt_us >= NEAR_RTT_US) else { return Ok(()) };
+        let window_bytes = u64::from(info.snd_cwnd) * u64::from(info.snd_mss_bytes);
+        self.stream.pad(usize::try_from(window_bytes).unwrap_or(usize::MAX))?;
+        self.watch.lap(Waiting::Network);
+        Ok(())
     }
 
     /// The last wait of a lane was for no work: until the receipt of its last unit the data was under way, and then nothing was left.

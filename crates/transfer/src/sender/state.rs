@@ -385,6 +385,11 @@ impl Shared {
         self.lock().items.awaits_word()
     }
 
+    /// Whether the target has yet to say what it wants of files of so many bytes in all.
+    pub(super) fn awaits_answers(&self, least_bytes: u64) -> bool {
+        self.lock().items.awaits_answers(least_bytes)
+    }
+
     /// Bytes of the largest file whose outcome is awaited.
     pub(super) fn largest_open_bytes(&self) -> u64 {
         self.lock().items.largest_open_bytes()
