@@ -379,9 +379,10 @@ impl Read for ReadHalf {
 
 impl WriteHalf {
     fn pad(&mut self, bytes: usize) -> io::Result<()> {
-        match &mut self.sealer {
-            None => Ok(()),
-            Some(sealer) => sealer.pad(&self.link, bytes),
+        match &mut self.sealing {
+            // The kernel pads nothing that it seals.
+            Sealing::None | Sealing::Kernel(_) => Ok(()),
+            Sealing::Here(sealer) => sealer.pad(&self.link, bytes),
         }
     }
 
