@@ -24,9 +24,12 @@ pub fn check(root: &Path, files: &[Source]) -> Vec<String> {
 fn check_table(text: &str, files: &[Source]) -> Vec<String> {
     let mut findings = Vec::new();
     let mut rows = Vec::new();
+    // Other tables stand there, too: those of rows begin with that word.
+    let mut has_rows = false;
     for (at, line) in text.lines().enumerate() {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let is_row = line.starts_with("| ") && cells[0] != "row";
+        has_rows = line.starts_with('|') && (has_rows || cells[0] == "row");
+        let is_row = has_rows && line.starts_with("| ") && cells[0] != "row";
         if !is_row {
             continue;
         }
@@ -101,5 +104,7 @@ mod tests {
         assert_eq!(check("| N1 | a | b | open |\n").len(), 2, "too few columns, and so no row");
         assert_eq!(check("| N1 | a | b | | open |\n| N1 | a | b | | open |\n").len(), 1);
         assert_eq!(check("").len(), 1);
+        let beside = check("| N1 | a | b | | open |\n\n| other | table |\n|---|---|\n| a | b |\n");
+        assert_eq!(beside.len(), 0, "{beside:?}");
     }
 }
