@@ -63,6 +63,11 @@ impl Scheduler {
         Some(unit)
     }
 
+    /// The range of chunks that is taken from next: the file's index, and how many wait.
+    pub fn next_range(&self) -> Option<(u64, u32)> {
+        self.queue.front().map(|(index, range)| (*index, range.count))
+    }
+
     /// Whether nothing waits in the queue.
     pub fn is_drained(&self) -> bool {
         self.queue.is_empty()

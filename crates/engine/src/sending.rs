@@ -134,6 +134,13 @@ impl<F: Offered + Clone> Sending<F> {
         units
     }
 
+    /// The next chunk of this file for a lane that still carries another, so that it can be read meanwhile. None when that is not what comes
+    /// next, or when no more than `left` chunks of it would wait then: near the end of a file the other lanes are to have them.
+    pub fn take_ahead(&mut self, lane: u16, index: u64, left: u32) -> Option<(Unit, F)> {
+        self.scheduler.next_range().filter(|(next, count)| *next == index && *count > left)?;
+        self.take(lane, 1).pop()
+    }
+
     /// A unit is verified at the target. Returns the lane that carried it, when one did.
     pub fn on_receipt(&mut self, unit: Unit) -> Option<u16> {
         let lane = self.scheduler.lane_of(unit);
@@ -300,6 +307,27 @@ mod tests {
         assert_eq!(sending.take(1, 1)[0].0, first);
         sending.settle(index, false).unwrap();
         assert!(!sending.has_work() && sending.flying() == 0);
+    }
+
+    #[test]
+    fn chunks_are_taken_ahead_of_one_file_and_not_the_last_of_it() {
+        let mut sending = Sending::default();
+        let (first, second) = (sending.push(Some(File(5 << 20)), 1), sending.push(Some(File(5 << 20)), 1));
+        sending.want(first, &Wanted::All).unwrap();
+        sending.want(second, &Wanted::All).unwrap();
+        let ahead = |sending: &mut Sending<File>, index| sending.take_ahead(0, index, 2).map(|(unit, _)| unit.chunk);
+        assert_eq!(sending.take(0, 16).len(), 1);
+        assert_eq!(ahead(&mut sending, second), None, "it is not its turn");
+        assert_eq!((ahead(&mut sending, first), ahead(&mut sending, first)), (Some(1), Some(2)));
+        assert_eq!(ahead(&mut sending, first), None, "the other lanes are to have the rest");
+        assert_eq!(sending.flying(), 3);
+        sending.lane_died(0);
+        assert_eq!(sending.flying(), 0);
+        assert_eq!(
+            sending.take(1, 1)[0].0,
+            Unit { index: first, chunk: 0 },
+            "what was taken ahead goes back with the lane"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod attributes;
+mod cold;
 mod delete;
 mod disk_rate;
 mod error;
@@ -35,6 +36,7 @@ mod trial;
 mod typed;
 mod walk;
 
+pub use cold::ColdMap;
 pub use disk_rate::{DiskRate, disk_rate, disk_rate_within};
 pub use error::{Result, StoreError, printable};
 pub use filter::Filter;

@@ -81,3 +81,13 @@ pub const TRIAL_TURNS: usize = 3;
 /// On a disk with no more than milliseconds for all of it, threads that wait for a processor made one way or the other look three times as
 /// slow; a file system that waits for an answer over a network at each write is slower by more.
 pub const TRIAL_SLOWER_MAX: u32 = 4;
+
+/// What the page cache has of a large file is looked at, and dropped, by stretches: a multiple of the largest pages that it is made of
+/// (2 MiB on most machines). Asking for one takes some microseconds.
+pub const COLD_STRETCH_BYTES: u64 = 16 << 20;
+
+/// Stretches of one file; those of a file beyond 64 GiB are longer. 4096 x 16 bytes = 64 KiB for each open large file.
+pub const MAX_COLD_STRETCHES: u64 = 4096;
+
+/// A stretch counts as cached when less than this part of it, a sixteenth, is missing.
+pub const MISSING_FRACTION: u64 = 16;

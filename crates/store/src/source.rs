@@ -9,6 +9,7 @@ use haul_sys::file;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::cold::ColdMap;
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::meta::{Kind, Stat};
 use crate::name::{check_path, split};
@@ -76,11 +77,12 @@ pub(crate) enum SourceLinks {
 #[derive(Debug)]
 pub struct SourceFile {
     content: Content,
+    cold: Option<ColdMap>,
 }
 
 #[derive(Debug)]
 enum Content {
-    One(OwnedFd),
+    One(Arc<OwnedFd>),
     Striped(Arc<Striped>),
 }
 
@@ -153,7 +155,7 @@ impl SourceSet {
     fn open_file(&self, number: u32, path: &[u8]) -> io::Result<SourceFile> {
         match self.sources.get(number as usize) {
             Some(Source { alone: Alone::Striped(striped), name, .. }) if path == *name => {
-                Ok(SourceFile { content: Content::Striped(Arc::clone(striped)) })
+                Ok(SourceFile { content: Content::Striped(Arc::clone(striped)), cold: None })
             }
             _ => self.open_fd(number, path).and_then(SourceFile::new),
         }
@@ -192,7 +194,7 @@ impl SourceFile {
     /// Accepts only regular files: reading a FIFO would hang, reading a device would never end.
     pub(crate) fn new(fd: OwnedFd) -> io::Result<SourceFile> {
         match Stat::of_fd(&fd)?.kind {
-            Kind::File => Ok(SourceFile { content: Content::One(fd) }),
+            Kind::File => Ok(SourceFile { content: Content::One(Arc::new(fd)), cold: None }),
             _ => Err(refusal(io::ErrorKind::InvalidInput, "it is not a regular file")),
         }
     }
@@ -226,6 +228,19 @@ impl SourceFile {
         if let Some(fd) = self.single() {
             file::advise_sequential(fd);
         }
+    }
+
+    /// Looks at what the page cache has of a file of `size` bytes, when that is at least `from_bytes`.
+    pub fn map_cold(&mut self, size: u64, from_bytes: u64) {
+        self.cold = match &self.content {
+            Content::One(fd) => ColdMap::of(fd, size, from_bytes),
+            Content::Striped(_) => None,
+        };
+    }
+
+    /// What the page cache does not have of it, where that was looked at and is something.
+    pub fn cold(&self) -> Option<&ColdMap> {
+        self.cold.as_ref()
     }
 
     /// Drops clean pages of a range from the cache, so that the next read comes from the medium.

@@ -5,9 +5,10 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 
 /// A file that is open twice: past the page cache, and through it for what cannot go past it.
 #[derive(Debug)]
@@ -80,7 +81,64 @@ impl DirectFile {
     }
 }
 
-/// As the file system says (Linux 6.1, statx(2)), else a page, which suits all disks.
+/// A file that is read past the page cache, where its file system says that this can be done.
+#[derive(Debug)]
+pub struct DirectSource {
+    direct: OwnedFd,
+    plain: Arc<OwnedFd>,
+    alignment_bytes: u64,
+    refused: AtomicBool,
+}
+
+impl DirectSource {
+    /// Opens a file that is open for reading once more, past the page cache. `Unsupported` where the file system does not say what direct
+    /// reads have to keep to (`STATX_DIOALIGN`, Linux 6.1), as one in memory does not, or more than [`MAX_ALIGNMENT_BYTES`]. Needs `/proc`.
+    pub fn of(file: &Arc<OwnedFd>) -> io::Result<DirectSource> {
+        let unsupported = |why: &'static str| io::Error::new(io::ErrorKind::Unsupported, why);
+        let told = told_alignment(file.as_fd());
+        let (memory, offset) = told.ok_or_else(|| unsupported("the file system says nothing of direct reads"))?;
+        if memory > MEMORY_ALIGNMENT || offset > MAX_ALIGNMENT_BYTES || !offset.is_power_of_two() {
+            return Err(unsupported("the file system reads directly in large blocks only"));
+        }
+        // Not O_NONBLOCK, as sources are opened: io_uring would answer EAGAIN instead of waiting for the disk.
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+        let direct = rustix::io::retry_on_intr(|| rustix::fs::openat(CWD, &path, flags, Mode::empty()))?;
+        let alignment_bytes = offset.max(MEMORY_ALIGNMENT) as u64;
+        Ok(DirectSource { direct, plain: Arc::clone(file), alignment_bytes, refused: AtomicBool::new(false) })
+    }
+
+    /// Reads past the page cache begin at multiples of this in the file.
+    pub fn alignment_bytes(&self) -> u64 {
+        self.alignment_bytes
+    }
+
+    /// A direct read was refused after all (and done through the page cache): some file systems say so only then.
+    pub fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// The descriptor past the page cache.
+    pub(crate) fn direct(&self) -> BorrowedFd<'_> {
+        self.direct.as_fd()
+    }
+
+    /// Brings a direct read to its end that gave `result`: fewer bytes than asked for are the end of the file or not, which a plain read
+    /// knows; and where direct reads are refused, so is every byte. Returns how many bytes there are.
+    pub(crate) fn complete(&self, buffer: &mut [u8], offset: u64, result: io::Result<usize>) -> io::Result<usize> {
+        let done = match result {
+            Ok(done) => done.min(buffer.len()),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP)) => {
+                self.refused.store(true, Ordering::Relaxed);
+                0
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(done + crate::file::read_full_at(self.plain.as_fd(), &mut buffer[done..], offset + done as u64)?)
+    }
+}
+
+/// As the file system says, else a page, which suits all disks.
 fn alignment_bytes(file: BorrowedFd<'_>) -> usize {
     told_alignment_bytes(file).unwrap_or(MEMORY_ALIGNMENT)
 }
@@ -90,12 +148,16 @@ pub fn is_possible(file: BorrowedFd<'_>) -> bool {
     told_alignment_bytes(file).is_some()
 }
 
-/// `None` when the kernel does not say, or says that the file has no direct I/O.
 fn told_alignment_bytes(file: BorrowedFd<'_>) -> Option<usize> {
+    told_alignment(file).map(|(memory, offset)| memory.max(offset).max(MEMORY_ALIGNMENT))
+}
+
+/// Of memory, and of places in the file. `None` when the kernel does not say, or says that the file has no direct I/O.
+fn told_alignment(file: BorrowedFd<'_>) -> Option<(usize, usize)> {
     let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
+    let bytes = |told: u32| usize::try_from(told).unwrap_or(0);
     let is_told = told.stx_mask & StatxFlags::DIOALIGN.bits() != 0 && told.stx_dio_offset_align > 0;
-    let wanted = usize::try_from(told.stx_dio_mem_align.max(told.stx_dio_offset_align)).ok()?;
-    is_told.then(|| wanted.max(MEMORY_ALIGNMENT))
+    is_told.then(|| (bytes(told.stx_dio_mem_align), bytes(told.stx_dio_offset_align)))
 }
 
 /// Bytes that begin at a page.
@@ -151,6 +213,9 @@ impl std::fmt::Debug for AlignedBuffer {
         write!(f, "AlignedBuffer({} bytes)", self.len())
     }
 }
+
+/// Direct reads of a file whose file system wants more are not worth their ragged ends.
+pub const MAX_ALIGNMENT_BYTES: usize = 64 << 10;
 
 /// A page, and a multiple of every block of a disk.
 const MEMORY_ALIGNMENT: usize = 4096;

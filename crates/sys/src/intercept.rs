@@ -39,6 +39,8 @@ pub enum Call {
     /// `flock`
     Lock,
     Close,
+    /// `io_uring_setup`
+    MakeRing,
 }
 
 impl Call {
@@ -58,6 +60,7 @@ impl Call {
             Call::SetTimes => &[libc::SYS_utimensat],
             Call::Lock => &[libc::SYS_flock],
             Call::Close => &[libc::SYS_close],
+            Call::MakeRing => &[libc::SYS_io_uring_setup],
         }
     }
 }

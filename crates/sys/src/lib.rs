@@ -3,6 +3,7 @@
 pub mod account;
 pub mod affinity;
 pub mod beneath;
+pub mod cached;
 pub mod clock;
 pub mod direct;
 pub mod discard;

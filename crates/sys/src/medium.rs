@@ -135,7 +135,8 @@ pub fn resident_bytes(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Resu
     Ok(pages.iter().filter(|page| **page & 1 == 1).count() * page)
 }
 
-fn lies_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
+/// Whether a file lies in memory (tmpfs, ramfs): the page cache is then all that there is of it.
+pub fn lies_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
     Ok(IN_MEMORY.contains(&kind))
 }

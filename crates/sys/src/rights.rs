@@ -183,8 +183,10 @@ const TOLD_BY_THE_KERNEL: [&str; 2] = ["/proc/self", "/proc/sys/net"];
 mod tests {
     use std::fs::{self, File};
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::sync::Arc;
 
     use super::*;
+    use crate::direct::DirectSource;
 
     /// On a thread of its own, which ends with what it gave up.
     fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -237,6 +239,11 @@ mod tests {
             assert_eq!(fs::read(inside.path().join("file")).unwrap(), b"x");
             assert!(fs::write(inside.path().join("file"), "y").is_err());
             assert!(fs::remove_file(inside.path().join("file")).is_err());
+            // Nor is it kept from being read past the page cache, which opens it once more by way of /proc.
+            let file = Arc::new(OwnedFd::from(File::open(inside.path().join("file")).unwrap()));
+            if let Err(error) = DirectSource::of(&file) {
+                assert_eq!(error.kind(), io::ErrorKind::Unsupported, "{error}");
+            }
         });
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 
 use haul_net::{Identity, Stream};
+use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
 
 use crate::agent;
@@ -196,6 +197,7 @@ pub(crate) fn here_over(
         confine: None,
         expand_globs: false,
         remembers: false,
+        direct_from_bytes: bounds.past_cache_from_bytes,
         selection,
         carriage,
     };
@@ -289,6 +291,7 @@ fn session_with(
                 confine: None,
                 expand_globs: false,
                 remembers: true,
+                direct_from_bytes: DIRECT_FROM_BYTES,
                 far: false,
                 selection,
                 carriage,

@@ -218,7 +218,9 @@ fn run_role(
             let confine = grant.root.clone();
             let sources = Sources::Paths(sources);
             let (expand_globs, remembers, far) = (true, false, true);
-            let job = SenderJob { sources, confine, expand_globs, remembers, far, selection, carriage };
+            let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
+            let job =
+                SenderJob { sources, confine, expand_globs, remembers, direct_from_bytes, far, selection, carriage };
             sender::run(job, events, channel, watch, keeper, aside)
         }
         Role::Receiver { .. } if grant.read_only => {

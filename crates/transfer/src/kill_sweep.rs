@@ -104,7 +104,17 @@ fn run_side(killed_side: Killed, job: &Job, control: UnixStream, lanes: Vec<Unix
         Killed::Sender => {
             let sources = Sources::Paths(coordinate::source_paths(job));
             let (confine, expand_globs, remembers) = (None, false, false);
-            let job = SenderJob { sources, confine, expand_globs, remembers, far: false, selection, carriage };
+            let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
+            let job = SenderJob {
+                sources,
+                confine,
+                expand_globs,
+                remembers,
+                direct_from_bytes,
+                far: false,
+                selection,
+                carriage,
+            };
             sender::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)
         }
         Killed::Receiver | Killed::Both => {

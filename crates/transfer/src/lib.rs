@@ -49,6 +49,8 @@ pub mod known;
 mod known_paths;
 mod known_routes;
 mod lanes;
+#[cfg(test)]
+mod large_files;
 pub mod manifest_file;
 mod own_files;
 #[cfg(test)]

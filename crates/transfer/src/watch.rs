@@ -384,6 +384,7 @@ fn chosen(what: &str) -> &'static str {
         "lane path",
         "chunk size",
         "route",
+        "reading",
         "write route",
         "encryption",
         "verification",

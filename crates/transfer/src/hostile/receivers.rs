@@ -49,6 +49,7 @@ impl Source {
         let job = SenderJob {
             far: false,
             remembers: false,
+            direct_from_bytes: haul_store::DIRECT_FROM_BYTES,
             sources: sender::Sources::Paths(vec![path]),
             confine: None,
             expand_globs: false,

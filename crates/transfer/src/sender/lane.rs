@@ -25,6 +25,7 @@ use crate::pump::{SendError, SendFailed, SendPump};
 use crate::stopwatch::{Stopwatch, Waiting};
 use crate::zeros::ZEROS;
 
+use super::ahead::ReadAhead;
 use super::state::{self, Shared, SourceItem};
 
 /// Carries units until the session is finished (`Ok`) or the connection fails.
@@ -38,9 +39,12 @@ pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Re
         filled: 0,
         compressor: compressor(shared.job.carriage.compress)?,
         pump: shared.pump(),
+        ahead: ReadAhead::new(shared, number),
         watch: Stopwatch::start(),
     };
+    shared.lane_begins();
     let result = lane.run(number);
+    shared.lane_ends();
     shared.add_time(&lane.watch.time());
     result
 }
@@ -85,6 +89,8 @@ struct Lane<'a> {
     compressor: Option<(zstd::bulk::Compressor<'static>, Vec<u8>)>,
     /// Moves the blocks past the buffer, by a route that was asked for.
     pump: Option<SendPump>,
+    /// Brings the blocks of large files that are not in the page cache.
+    ahead: ReadAhead<'a>,
     watch: Stopwatch,
 }
 
@@ -106,6 +112,10 @@ impl Lane<'_> {
     fn run(&mut self, number: u16) -> io::Result<()> {
         let mut is_new = true;
         loop {
+            if let Some((unit, file)) = self.ahead.next_unit() {
+                self.unit(unit, &file)?;
+                continue;
+            }
             let units = match self.shared.take(number, false) {
                 Some(units) => units,
                 None => {
@@ -162,8 +172,15 @@ impl Lane<'_> {
         self.watch.lap(Waiting::Leave);
     }
 
-    fn unit(&mut self, unit: Unit, file: &SourceItem) -> io::Result<()> {
-        let open = match self.shared.storage.during(|| file.open(&self.shared.sources)) {
+    fn unit(&mut self, unit: Unit, file: &Arc<SourceItem>) -> io::Result<()> {
+        let carried = self.carry_unit(unit, file);
+        self.ahead.leave(unit);
+        carried
+    }
+
+    fn carry_unit(&mut self, unit: Unit, file: &Arc<SourceItem>) -> io::Result<()> {
+        let shared = self.shared;
+        let open = match shared.storage.during(|| file.open(&shared.sources, shared.direct_from_bytes())) {
             Ok(open) => open,
             Err(error) => return self.withdraw(file, error.to_string(), source_failure(&error)),
         };
@@ -180,7 +197,10 @@ impl Lane<'_> {
         self.append_header(UnitHeader { kind, index: unit.index, chunk: unit.chunk });
         let sent = is_hole.and_then(|is_hole| match is_hole {
             true => check_unchanged(file, &open).map(|()| NO_HASH),
-            false => self.blocks(unit, file, &open),
+            false => {
+                self.ahead.carry(unit, file, &open);
+                self.blocks(unit, file, &open)
+            }
         });
         let trailer = match sent {
             Ok(hash) => Trailer::Complete(hash),
@@ -216,6 +236,7 @@ impl Lane<'_> {
             let size = usize::try_from((end - offset).min(BLOCK_BYTES as u64)).expect("at most a block");
             if file.sparse && has_no_data(open, offset, offset + size as u64)? {
                 hasher.update(&ZEROS[..size]);
+                self.ahead.skip(open, offset, size as u64);
                 self.append_block_header(block_header(size, Encoding::Zeros));
             } else {
                 if self.shared.pace(size as u64) {
@@ -223,7 +244,7 @@ impl Lane<'_> {
                 }
                 match (open.single(), self.pump.take()) {
                     (Some(fd), Some(pump)) => self.routed_block(pump, fd, offset, size, &mut hasher)?,
-                    _ => self.data_block(open, offset, size, &mut hasher)?,
+                    _ => self.data_block(unit, open, offset, size, &mut hasher)?,
                 }
             }
             if self.filled - self.start >= SEND_BYTES {
@@ -236,14 +257,21 @@ impl Lane<'_> {
     }
 
     /// Reads one block straight into the buffer behind its header.
-    fn data_block(&mut self, open: &SourceFile, offset: u64, size: usize, hasher: &mut UnitHasher) -> Result<(), Stop> {
+    fn data_block(
+        &mut self,
+        unit: Unit,
+        open: &SourceFile,
+        offset: u64,
+        size: usize,
+        hasher: &mut UnitHasher,
+    ) -> Result<(), Stop> {
         self.align_next_block();
         let at = self.filled + self.block_header_bytes();
         let data = &mut self.buffer[at..at + size];
         let read = self
             .shared
             .storage
-            .during(|| open.read_at(data, offset))
+            .during(|| self.ahead.read(unit, open, data, offset))
             .map_err(|error| Stop::Source(format!("cannot read at byte {offset}: {error}"), FailureKind::Io))?;
         self.watch.lap(Waiting::Storage);
         if read < size {

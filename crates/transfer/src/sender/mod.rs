@@ -6,6 +6,7 @@
 //!   lane threads    scheduler -> read, hash, send
 //! ```
 
+mod ahead;
 mod lane;
 mod state;
 mod walk;
@@ -50,6 +51,8 @@ pub(crate) struct SenderJob {
     pub(crate) expand_globs: bool,
     /// What earlier jobs of this host found of the path shall be used.
     pub(crate) remembers: bool,
+    /// Files of so many bytes are read past the page cache, as far as they are not in it.
+    pub(crate) direct_from_bytes: u64,
     /// It runs for a peer, and gives up what lies outside of its sources.
     pub(crate) far: bool,
     pub(crate) selection: wire::Selection,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use crate::storage::Storage;
 use crate::watch::Watch;
 
 use super::SenderJob;
+use super::ahead::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
 
 /// A file of the manifest that is still open.
 pub(super) struct SourceItem {
@@ -46,8 +47,13 @@ pub(super) struct SourceItem {
 }
 
 impl SourceItem {
-    /// The open file: shared between the chunks of a large file, opened for the moment for a whole one.
-    pub(super) fn open(&self, sources: &SourceSet) -> haul_store::Result<Arc<SourceFile>> {
+    /// The open file: shared between the chunks of a large file, opened for the moment for a whole one. What the page cache does not have
+    /// of a file of at least `direct_from_bytes` is looked at.
+    pub(super) fn open(
+        &self,
+        sources: &SourceSet,
+        direct_from_bytes: Option<u64>,
+    ) -> haul_store::Result<Arc<SourceFile>> {
         if self.layout.is_whole() {
             return sources.open(self.source, &self.source_path).map(Arc::new);
         }
@@ -55,8 +61,12 @@ impl SourceItem {
         if let Some(file) = &*file {
             return Ok(Arc::clone(file));
         }
-        let opened = Arc::new(sources.open(self.source, &self.source_path)?);
+        let mut opened = sources.open(self.source, &self.source_path)?;
+        if let Some(from_bytes) = direct_from_bytes.filter(|_| !self.hash_only.load(Ordering::Relaxed)) {
+            opened.map_cold(self.identity.size, from_bytes);
+        }
         opened.advise_sequential();
+        let opened = Arc::new(opened);
         *file = Some(Arc::clone(&opened));
         Ok(opened)
     }
@@ -97,6 +107,12 @@ pub(super) struct Shared {
     routes: Option<(SendRoute, Arc<Routes<SendRoute>>)>,
     route_refused: AtomicBool,
     sealing_told: AtomicBool,
+    /// Lanes that carry units.
+    lanes: AtomicU32,
+    /// Buffers for reading ahead that no lane has.
+    blocks_left: AtomicUsize,
+    /// How large files are read, as far as that was told.
+    reading_told: Mutex<Vec<String>>,
 }
 
 /// Whole files that a lane takes at once, so that the lock is not taken for each.
@@ -132,6 +148,9 @@ impl Shared {
             routes,
             route_refused: AtomicBool::new(false),
             sealing_told: AtomicBool::new(false),
+            lanes: AtomicU32::new(0),
+            blocks_left: AtomicUsize::new(BLOCKS_AHEAD_OF_ALL),
+            reading_told: Mutex::default(),
         }
     }
 
@@ -298,6 +317,55 @@ impl Shared {
         }
         let units = state.items.take(lane, UNITS_AT_ONCE);
         (!units.is_empty()).then_some(units)
+    }
+
+    /// One more chunk of this file for a lane that still carries one; `None` when the other lanes are to have what is left.
+    pub(super) fn take_ahead(&self, lane: u16, index: u64) -> Option<(Unit, Arc<SourceItem>)> {
+        let lanes = self.lanes.load(Ordering::Relaxed);
+        let left = lanes.saturating_mul(u32::try_from(UNITS_AHEAD).expect("a few"));
+        let mut state = self.lock();
+        if state.finished || state.resting.contains(&lane) {
+            return None;
+        }
+        state.items.take_ahead(lane, index, left)
+    }
+
+    /// A lane begins to carry.
+    pub(super) fn lane_begins(&self) {
+        self.lanes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A lane carries no more.
+    pub(super) fn lane_ends(&self) {
+        self.lanes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// From which size on it is looked at what the page cache has of a file. `None` with a route that was asked for: it reads in its own way.
+    pub(super) fn direct_from_bytes(&self) -> Option<u64> {
+        self.job.carriage.route.is_none().then_some(self.job.direct_from_bytes)
+    }
+
+    /// Buffers for a lane to read ahead with: so many, or what is left of them.
+    pub(super) fn lease_blocks(&self, wanted: usize) -> usize {
+        let take = |left: usize| Some(left.saturating_sub(wanted));
+        let left = self.blocks_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        left.unwrap_or_else(|left| left).min(wanted)
+    }
+
+    /// They are free again.
+    pub(super) fn return_blocks(&self, blocks: usize) {
+        self.blocks_left.fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    /// How large files are read, and why: each way is told once.
+    pub(super) fn tell_reading(&self, choice: &str, reason: &str) {
+        let mut told = session::lock(&self.reading_told);
+        if told.iter().any(|known| known == choice) {
+            return;
+        }
+        told.push(choice.to_owned());
+        let (what, choice) = ("reading".to_owned(), choice.to_owned());
+        self.notice(Notice::Chose { what, choice, reason: convert::bounded(reason) });
     }
 
     /// These lanes get no units until further notice; all others do.

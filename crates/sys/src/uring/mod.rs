@@ -4,10 +4,13 @@
 //! SpliceRing: file -> pipe -> socket, two linked requests
 //! SendRing:   file -> buffer -> socket, two linked requests
 //! WriteRing:  buffers filled by this thread -> files, past the page cache, several on their way at once
+//! ReadRing:   files, past the page cache -> buffers, in order, while this thread works on those that were read before
 //! ```
 //! Many containers forbid io_uring (`EPERM` or `ENOSYS` when a ring is made); some operators do by `kernel.io_uring_disabled`.
 //! The kernel uses memory of a request until its completion was seen: buffers belong to the ring, and are given up rather than freed should
 //! the kernel ever refuse to tell.
+
+mod read;
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -18,6 +21,8 @@ use io_uring::{IoUring, cqueue, opcode, squeue, types};
 
 use crate::direct::{AlignedBuffer, DirectFile};
 use crate::splice::Pipe;
+
+pub use read::ReadRing;
 
 /// A ring and how many of its requests the kernel still works on.
 struct Requests {

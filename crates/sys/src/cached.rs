@@ -1,0 +1,148 @@
+//! What the page cache holds of a file, asked without having anything read: `cachestat(2)` (Linux 6.5).
+//!
+//! A read that shall not wait (`RWF_NOWAIT`, preadv2(2)) is no such question: where pages are missing it fails with `EAGAIN`, but has had the
+//! kernel begin to read them (Linux 6.18: 1 MiB for 256 KiB asked for; one page for one byte, where the file is advised to be read at
+//! random). It is what is left where the other is not to be had.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Advice, CWD, Mode, OFlags};
+use rustix::io::{Errno, ReadWriteFlags};
+
+/// Asks for one file.
+#[derive(Debug)]
+pub struct CacheProbe<'a> {
+    file: BorrowedFd<'a>,
+    /// The same file, advised to be read at random; there once `cachestat` was refused.
+    touched: Option<OwnedFd>,
+}
+
+impl CacheProbe<'_> {
+    /// For a file that is open for reading.
+    pub fn new(file: BorrowedFd<'_>) -> CacheProbe<'_> {
+        CacheProbe { file, touched: None }
+    }
+
+    /// How many bytes of a range are in the page cache, whole pages counted. Kernels before 6.5 have no `cachestat`, and newer ones do not
+    /// tell whoever neither owns the file nor may write it: then the first byte stands for all, and where it was missing its page is read
+    /// for it. `Unsupported` where nothing can be asked.
+    pub fn cached_bytes(&mut self, offset: u64, len: u64) -> io::Result<u64> {
+        if self.touched.is_none() {
+            match cached_bytes(self.file, offset, len) {
+                Ok(bytes) => return Ok(bytes),
+                Err(_) => self.touched = Some(open_again(self.file)?),
+            }
+        }
+        let Some(touched) = &self.touched else { return Err(io::ErrorKind::Unsupported.into()) };
+        Ok(if is_cached_at(touched, offset)? { len } else { 0 })
+    }
+}
+
+/// How many bytes of a range are in the page cache, whole pages counted. `ENOSYS` before Linux 6.5; `EPERM` for whoever neither owns the
+/// file nor may write it; `EOPNOTSUPP` for huge pages. Source: cachestat(2).
+pub(crate) fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
+    if len == 0 {
+        // To the kernel this were all up to the end.
+        return Ok(0);
+    }
+    let range = Range { offset, len };
+    let mut found = Found::default();
+    // SAFETY: both structures have the kernel's layout and live for the length of the call; it reads the first and fills the second.
+    let answer = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut found, 0u32) };
+    match answer {
+        0 => Ok(found.cached_pages.saturating_mul(crate::process::page_bytes())),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn open_again(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // The advice belongs to the open file.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let again = rustix::io::retry_on_intr(|| rustix::fs::openat(CWD, &path, flags, Mode::empty()))?;
+    rustix::fs::fadvise(&again, 0, None, Advice::Random)?;
+    Ok(again)
+}
+
+fn is_cached_at(touched: &OwnedFd, offset: u64) -> io::Result<bool> {
+    let mut byte = [0];
+    let mut parts = [io::IoSliceMut::new(&mut byte)];
+    loop {
+        match rustix::io::preadv2(touched, &mut parts, offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) => return Ok(read > 0),
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// `struct cachestat_range`.
+#[repr(C)]
+struct Range {
+    offset: u64,
+    len: u64,
+}
+
+/// `struct cachestat`.
+#[repr(C)]
+#[derive(Default)]
+struct Found {
+    cached_pages: u64,
+    dirty_pages: u64,
+    written_pages: u64,
+    evicted_pages: u64,
+    lately_evicted_pages: u64,
+}
+
+/// The same for every architecture; not every `libc` names it.
+const CACHESTAT: libc::c_long = 451;
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    const LENGTH: u64 = 8 << 20;
+
+    /// 8 MiB on a disk of which the page cache has the second half; None, with a word, where the directory lies in memory.
+    fn half_cached() -> Option<std::fs::File> {
+        let file = tempfile::tempfile().unwrap();
+        crate::file::write_all_at(file.as_fd(), &vec![7; LENGTH as usize], 0).unwrap();
+        crate::file::flush_all(file.as_fd()).unwrap();
+        crate::file::drop_cache(file.as_fd(), 0, LENGTH / 2);
+        if crate::medium::lies_in_memory(file.as_fd()).unwrap() {
+            eprintln!("skipped: the temporary directory lies in memory");
+            return None;
+        }
+        Some(file)
+    }
+
+    #[test]
+    fn what_is_cached_is_told_and_nothing_is_read_for_it() {
+        let Some(file) = half_cached() else { return };
+        if let Err(error) = cached_bytes(file.as_fd(), 0, LENGTH) {
+            return eprintln!("skipped: no cachestat here: {error}");
+        }
+        let mut probe = CacheProbe::new(file.as_fd());
+        for _ in 0..2 {
+            assert_eq!(probe.cached_bytes(0, LENGTH).unwrap(), LENGTH / 2);
+            assert_eq!(probe.cached_bytes(0, LENGTH / 4).unwrap(), 0);
+            assert_eq!(probe.cached_bytes(LENGTH / 2, LENGTH / 4).unwrap(), LENGTH / 4);
+            assert_eq!(probe.cached_bytes(LENGTH, 0).unwrap(), 0);
+        }
+    }
+
+    #[test]
+    fn without_cachestat_the_first_byte_tells_and_costs_a_page_at_most() {
+        let Some(file) = half_cached() else { return };
+        let mut probe = CacheProbe { file: file.as_fd(), touched: Some(open_again(file.as_fd()).unwrap()) };
+        assert_eq!(probe.cached_bytes(LENGTH / 2, LENGTH / 2).unwrap(), LENGTH / 2);
+        assert_eq!(probe.cached_bytes(0, LENGTH / 2).unwrap(), 0);
+        if let Ok(bytes) = cached_bytes(file.as_fd(), 0, LENGTH / 2) {
+            assert!(bytes <= crate::process::page_bytes(), "{bytes} bytes were read to ask");
+        }
+    }
+}

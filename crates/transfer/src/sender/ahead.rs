@@ -1,0 +1,256 @@
+//! Reads what a lane sends next past the page cache, while it still sends what came before.
+//!
+//! ```text
+//! chunk taken -> its cold blocks are begun as buffers come free, then those of chunks taken ahead -> the lane asks for each in turn
+//! ```
+//! Only of large files, and only where the page cache does not have them (`store::ColdMap`). Everything else is read as ever, into the
+//! lane's own buffer; so is what cannot be read ahead, and then it is dropped from the page cache again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use haul_engine::schedule::Unit;
+use haul_store::{ColdMap, SourceFile};
+use haul_sys::direct::DirectSource;
+use haul_sys::uring::ReadRing;
+use haul_wire::limits::BLOCK_BYTES;
+
+use super::state::{Shared, SourceItem};
+
+/// The buffers of one lane. 256 KiB x 8 = 2 MiB: with two lanes a disk has up to 16 requests, and reads as fast as with more.
+const BLOCKS_AHEAD: usize = 8;
+
+/// The buffers of all lanes of a session together: 32 MiB, all that 16 lanes ask for. A lane that finds none left has one all the same: with
+/// 256 lanes, 92 MiB. So many lanes have the disk busy without reading ahead.
+pub(super) const BLOCKS_AHEAD_OF_ALL: usize = 128;
+
+/// Chunks that a lane has at once, the one that it sends among them: with the smallest, of four blocks each, one more than has room.
+pub(super) const UNITS_AHEAD: usize = 4;
+
+pub(super) struct ReadAhead<'a> {
+    shared: &'a Shared,
+    lane: u16,
+    ring: Ring,
+    /// Chunks in the order in which they will be carried.
+    plans: VecDeque<Plan>,
+    /// What the ring reads, in its order.
+    pieces: VecDeque<Piece>,
+}
+
+enum Ring {
+    /// Nothing was to be read yet.
+    Unmade,
+    Made(Box<ReadRing>, usize),
+    /// The kernel or the operator allows none, or it failed.
+    None,
+}
+
+struct Plan {
+    unit: Unit,
+    item: Arc<SourceItem>,
+    /// `None` when there is nothing to read ahead in it.
+    open: Option<Arc<SourceFile>>,
+    /// Up to here its blocks were begun, or are none of ours.
+    begun: u64,
+    end: u64,
+}
+
+#[derive(PartialEq, Eq)]
+struct Piece {
+    unit: Unit,
+    offset: u64,
+}
+
+impl<'a> ReadAhead<'a> {
+    pub(super) fn new(shared: &'a Shared, lane: u16) -> Self {
+        ReadAhead { shared, lane, ring: Ring::Unmade, plans: VecDeque::new(), pieces: VecDeque::new() }
+    }
+
+    /// The chunk that was taken ahead and is to be carried next.
+    pub(super) fn next_unit(&self) -> Option<(Unit, Arc<SourceItem>)> {
+        self.plans.front().map(|plan| (plan.unit, Arc::clone(&plan.item)))
+    }
+
+    /// A unit is carried from now on.
+    pub(super) fn carry(&mut self, unit: Unit, item: &Arc<SourceItem>, open: &Arc<SourceFile>) {
+        if self.plans.front().is_none_or(|plan| plan.unit != unit) && open.cold().is_some() {
+            self.plans.push_front(Plan::new(unit, item, Some(Arc::clone(open))));
+        }
+    }
+
+    /// A unit is carried no more.
+    pub(super) fn leave(&mut self, unit: Unit) {
+        if self.plans.front().is_some_and(|plan| plan.unit == unit) {
+            self.plans.pop_front();
+        }
+        while self.pieces.front().is_some_and(|piece| piece.unit == unit) {
+            self.release_oldest();
+        }
+    }
+
+    /// Fills `data` with the block at `offset` of the unit that is carried; fewer bytes mean the end of the file.
+    pub(super) fn read(&mut self, unit: Unit, open: &SourceFile, data: &mut [u8], offset: u64) -> io::Result<usize> {
+        let Some(cold) = open.cold().filter(|cold| cold.is_cold(offset)) else { return open.read_at(data, offset) };
+        self.fill_ring();
+        while self.pieces.front().is_some_and(|piece| piece.unit == unit && piece.offset < offset) {
+            self.release_oldest();
+        }
+        if self.pieces.front() == Some(&Piece { unit, offset })
+            && let Some(read) = self.take_oldest(data)
+        {
+            return Ok(read);
+        }
+        let read = open.read_at(data, offset)?;
+        self.passed(cold, offset, read as u64);
+        Ok(read)
+    }
+
+    /// A block of the unit that is carried needs no reading.
+    pub(super) fn skip(&self, open: &SourceFile, offset: u64, len: u64) {
+        if let Some(cold) = open.cold() {
+            self.passed(cold, offset, len);
+        }
+    }
+
+    /// What went through the page cache because it could not go past it.
+    fn passed(&self, cold: &ColdMap, offset: u64, len: u64) {
+        if matches!(self.ring, Ring::None) || cold.direct().is_err() {
+            cold.passed(offset, len);
+        }
+    }
+
+    /// Copies the oldest piece out of its buffer. `None` when it could not be read: a plain read then says why.
+    fn take_oldest(&mut self, data: &mut [u8]) -> Option<usize> {
+        let Ring::Made(ring, _) = &mut self.ring else { return None };
+        let read = match ring.oldest() {
+            Ok(Some(bytes)) => {
+                let len = bytes.len().min(data.len());
+                data[..len].copy_from_slice(&bytes[..len]);
+                Some(len)
+            }
+            Ok(None) | Err(_) => None,
+        };
+        self.release_oldest();
+        read
+    }
+
+    fn release_oldest(&mut self) {
+        self.pieces.pop_front();
+        if let Ring::Made(ring, _) = &mut self.ring
+            && let Err(error) = ring.release_oldest()
+        {
+            self.give_up(&error);
+        }
+    }
+
+    /// Has the disk begin with whatever comes next, as long as there are buffers.
+    fn fill_ring(&mut self) {
+        while !matches!(&self.ring, Ring::None) && !matches!(&self.ring, Ring::Made(ring, _) if !ring.has_room()) {
+            let Some((piece, len, direct)) = self.next_piece() else { return };
+            if let Ring::Unmade = self.ring {
+                self.make_ring();
+            }
+            let Ring::Made(ring, _) = &mut self.ring else { return };
+            if let Err(error) = ring.begin(&direct, piece.offset, len) {
+                return self.give_up(&error);
+            }
+            self.pieces.push_back(piece);
+        }
+    }
+
+    /// The next block that is to be read past the page cache: of the chunks that were taken, or of one more.
+    fn next_piece(&mut self) -> Option<(Piece, usize, Arc<DirectSource>)> {
+        loop {
+            if let Some(found) = self.plans.iter_mut().find_map(|plan| plan.next_piece(self.shared)) {
+                return Some(found);
+            }
+            if self.plans.len() >= UNITS_AHEAD {
+                return None;
+            }
+            let last = self.plans.back()?;
+            // Chunks are taken ahead for the sake of the disk alone.
+            last.open.as_ref()?.cold()?.direct().ok()?;
+            let index = last.unit.index;
+            let (unit, item) = self.shared.take_ahead(self.lane, index)?;
+            // What cannot be opened is told when it is its turn.
+            let open = item.open(&self.shared.sources, self.shared.direct_from_bytes()).ok();
+            self.plans.push_back(Plan::new(unit, &item, open.filter(|open| open.cold().is_some())));
+        }
+    }
+
+    fn make_ring(&mut self) {
+        let buffers = self.shared.lease_blocks(BLOCKS_AHEAD);
+        match ReadRing::new(buffers.max(1), BLOCK_BYTES) {
+            Ok(ring) => {
+                self.shared.tell_reading("past the page cache", "large files that are not in it");
+                self.ring = Ring::Made(Box::new(ring), buffers);
+            }
+            Err(error) => {
+                self.shared.return_blocks(buffers);
+                self.give_up(&error);
+            }
+        }
+    }
+
+    /// The ring is of no use any more. What it had begun is read plainly.
+    fn give_up(&mut self, why: &io::Error) {
+        self.shared.tell_reading(THROUGH, &format!("no io_uring to read ahead with: {why}"));
+        self.pieces.clear();
+        self.drop_ring();
+        self.ring = Ring::None;
+    }
+
+    fn drop_ring(&mut self) {
+        if let Ring::Made(ring, buffers) = std::mem::replace(&mut self.ring, Ring::Unmade) {
+            // First the memory, and then the leave to have it.
+            drop(ring);
+            self.shared.return_blocks(buffers);
+        }
+    }
+}
+
+impl Drop for ReadAhead<'_> {
+    fn drop(&mut self) {
+        self.drop_ring();
+    }
+}
+
+impl Plan {
+    fn new(unit: Unit, item: &Arc<SourceItem>, open: Option<Arc<SourceFile>>) -> Plan {
+        let (start, len) = item.layout.range(unit.chunk).expect("the scheduler keeps to the layout");
+        Plan { unit, item: Arc::clone(item), open, begun: start, end: start + len }
+    }
+
+    /// Passes over what is hot, and over holes.
+    fn next_piece(&mut self, shared: &Shared) -> Option<(Piece, usize, Arc<DirectSource>)> {
+        let cold = self.open.as_deref()?.cold()?;
+        while self.begun < self.end {
+            let offset = self.begun;
+            let len = (self.end - offset).min(BLOCK_BYTES as u64);
+            self.begun += len;
+            if !cold.is_cold(offset) || (self.item.sparse && self.is_hole(offset, offset + len)) {
+                continue;
+            }
+            match cold.direct() {
+                Ok(direct) => {
+                    let len = usize::try_from(len).expect("at most a block");
+                    return Some((Piece { unit: self.unit, offset }, len, Arc::clone(direct)));
+                }
+                Err(why) => {
+                    shared.tell_reading(THROUGH, &why);
+                    self.begun = self.end;
+                }
+            }
+        }
+        None
+    }
+
+    /// An error shows when it is the block's turn.
+    fn is_hole(&self, start: u64, end: u64) -> bool {
+        !self.open.as_ref().is_some_and(|open| matches!(open.next_data(start, end), Ok(Some(_))))
+    }
+}
+
+/// How large files are read where it is not past the page cache.
+const THROUGH: &str = "through the page cache, and dropped from it";
