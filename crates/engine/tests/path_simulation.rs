@@ -28,7 +28,7 @@ fn stock_hosts_fill_a_gigabit_at_228_ms() {
     check(&outcome, outcome.utilisation() > 0.95, "fills the link");
     check(&outcome, outcome.queueing_ms(0.0) < 25.0, "no queue stands");
     check(&outcome, outcome.variation(8.0) < 0.1, "the rate is steady");
-    check(&outcome, (12..=32).contains(&outcome.lanes()), "lanes for the windows, and on the way to no more");
+    check(&outcome, (12..=20).contains(&outcome.lanes()), "as many lanes as the windows need, and some to spare");
     check(&outcome, mostly(&outcome, |time| time.capacity_us), "the link is named");
     let summary = outcome.tuner.summary();
     check(&outcome, summary.rate_variation_permille < 150, "the summary says that it was steady");
@@ -341,10 +341,7 @@ fn what_a_source_gives_in_bursts_is_no_capacity() {
         check(&outcome, share > 0.97, "all that the source gives");
         let bounds = outcome.points.iter().filter_map(|point| point.bound);
         check(&outcome, bounds.min().is_none_or(|least| least as f64 > 1.2 * supply), "nothing holds it back");
-        // The first burst of 64 lanes is more than a gigabit carries: then that is seen, and nothing else.
-        let kept = outcome.tuner.remembered().map(|kept| kept.capacity_bytes_per_s as f64);
-        let is_the_link = |kept: f64| kept > 0.9 * outcome.link.bytes_per_s;
-        check(&outcome, kept.is_none_or(is_the_link), "what the source gives is not what the path carries");
+        check(&outcome, outcome.tuner.remembered().is_none(), "what the path carries was not seen");
         let time = outcome.tuner.summary().time;
         let all_us = 60_000_000 * u64::from(outcome.lanes());
         check(&outcome, time.capacity_us + time.contention_us < all_us / 10, "the link is not blamed");

@@ -34,11 +34,8 @@ use crate::watch::Watch;
 const WAY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A peer that has not answered by then is at least so far away, and lanes to it need not wait for its answer: they come two thirds of a
-/// round trip earlier where it takes 228 ms. So far a path begins with 32, and twice as far with 64.
+/// round trip earlier where it takes 228 ms. From here on a path that is not known begins with 32.
 const FAR_AFTER: Duration = Duration::from_millis(80);
-
-/// Nothing is known better by waiting on.
-const FAR_STEPS: u32 = 2;
 
 /// A lost lane is dialled again this often before the others have to do without it.
 const MAX_REDIALS: u32 = 5;
@@ -46,7 +43,7 @@ const MAX_REDIALS: u32 = 5;
 /// Pause before the first redial; it doubles with each.
 const REDIAL_PAUSE: Duration = Duration::from_millis(200);
 
-/// Lanes dialled at the same time: as many as a job begins with. A listener bounds the handshakes it has with one host at once, at 128.
+/// Lanes dialled at the same time: as many as a job begins with, in most cases. A listener bounds the handshakes it has with one host at once, at 128.
 const DIALLING_AT_ONCE: u16 = START_LANES_MAX;
 
 /// A lane that finds no room at the door tries again this often: 0.2 + 0.4 + 0.8 s.
@@ -311,26 +308,16 @@ impl Early {
         answer: &Receiver<(SocketAddr, u32)>,
     ) -> Result<Brought, String> {
         let carriage = dialler.terms.carriage_towards(presumed.ip());
-        let mut dialled = 1;
-        let mut dial_for = |rtt_us| {
-            let (lanes, _) = tuning::first_lanes(&carriage, rtt_us, cpus);
-            dialler.dial_more(dialled..lanes, None, WAY_TIMEOUT);
-            dialled = lanes.max(dialled);
+        let rtt_us = match &carriage.path {
+            Some(known) => known.rtt_min_us,
+            None => match answer.recv_timeout(FAR_AFTER) {
+                Ok((_, rtt_us)) => rtt_us,
+                Err(RecvTimeoutError::Timeout) => micros(FAR_AFTER),
+                Err(RecvTimeoutError::Disconnected) => return Err("they are not needed".into()),
+            },
         };
-        if let Some(known) = &carriage.path {
-            dial_for(known.rtt_min_us);
-        } else {
-            for step in 1..=FAR_STEPS {
-                match answer.recv_timeout(FAR_AFTER) {
-                    Ok((_, rtt_us)) => {
-                        dial_for(rtt_us);
-                        break;
-                    }
-                    Err(RecvTimeoutError::Timeout) => dial_for(micros(FAR_AFTER * step)),
-                    Err(RecvTimeoutError::Disconnected) => return Err("they are not needed".into()),
-                }
-            }
-        }
+        let (dialled, _) = tuning::first_lanes(&carriage, rtt_us, cpus);
+        dialler.dial_more(1..dialled, None, WAY_TIMEOUT);
         let told = RefCell::new(("", ""));
         let brought = dialler.bring(cpus, WAY_TIMEOUT, dialled, &|stream, _, reason| {
             *told.borrow_mut() = (stream.cipher_name(), reason);

@@ -14,8 +14,8 @@ use crate::plan::NEAR_RTT_US;
 /// once for one source; more would come in groups.
 pub const AUTO_LANES_MAX: u16 = 128;
 
-/// Most lanes that a job begins with unasked on a path that it does not know: the handshakes of its lanes and its control channel are half
-/// of those that a listener has with one source at once.
+/// Lanes that a long path begins with when it is known to hold far more than their first windows: the handshakes of them and of the control
+/// channel are half of those that a listener has with one source at once.
 pub const START_LANES_MAX: u16 = 64;
 
 /// Decides the number.
@@ -60,23 +60,24 @@ struct Trial {
 }
 
 /// Lanes to begin a far path with. A connection begins with ten segments and doubles each round trip, so that the ramp takes the
-/// longer the fewer they are: to 1 Gbit/s at 228 ms 64 lanes take 5 round trips, 8 take 8. Windows as installed hold 46 MB in 16 lanes,
-/// a third of 10 Gbit/s at 100 ms.
+/// longer the fewer they are: to 1 Gbit/s at 228 ms 32 lanes take 6 round trips, 8 take 8. Windows as installed hold 46 MB in 16 lanes,
+/// a third of 10 Gbit/s at 100 ms. With 64 a cubic flow of others on 100 Mbit/s x 228 ms kept 15 Mbit/s instead of 45.
 pub(super) fn at_start(rtt_us: u32) -> u16 {
     match rtt_us {
         0..40_000 => 8,
         40_000..80_000 => 16,
-        80_000..160_000 => 32,
-        _ => START_LANES_MAX,
+        _ => 32,
     }
 }
 
-/// The same for a path of which an earlier job has found what it holds: no more than have a first window each to send there at once, and as
-/// many as it needed.
+/// The same for a path of which an earlier job has found what it holds: no more than have a first window each to send there at once, as
+/// many as it needed, and more on a long one whose ramp they shorten by a round trip, where it holds eight times what they begin with.
 pub(super) fn at_start_of_known(known: &Remembered, rtt_us: u32) -> u16 {
     let first_windows = bytes_in(known.capacity_bytes_per_s, u64::from(rtt_us)) / FIRST_WINDOW_BYTES;
     let first_windows = u16::try_from(first_windows).unwrap_or(u16::MAX).max(FAR_LANES_MIN);
-    at_start(rtt_us).min(first_windows).max(known.lanes.min(AUTO_LANES_MAX))
+    let is_roomy = rtt_us >= QUICK_FROM_US && first_windows / 8 >= START_LANES_MAX;
+    let usual = if is_roomy { START_LANES_MAX } else { at_start(rtt_us) };
+    usual.min(first_windows).max(known.lanes.min(AUTO_LANES_MAX))
 }
 
 /// Lanes that carry `rate` over the path, with a quarter to spare, and twice as many as losses ask for; `suffers_loss`: the
@@ -406,6 +407,8 @@ fn settling_us(estimator: &Estimator) -> u64 {
 
 /// Ten segments of 1448 bytes (RFC 6928).
 const FIRST_WINDOW_BYTES: u64 = 14_480;
+/// On shorter paths the handshakes of more lanes cost more than the round trip that they save.
+const QUICK_FROM_US: u32 = 160_000;
 /// What a stock host lets one connection have under way: 0.7 of `tcp_wmem[2]` = 4 MiB.
 const STOCK_WINDOW_BYTES: u64 = 2_900_000;
 /// After a loss, cubic takes (0.3 W / 0.4)^(1/3) seconds back to a window of W segments (RFC 9438, section 4.2): 8 s from here.
@@ -472,6 +475,8 @@ mod tests {
         assert_eq!(at_start(20, 20, 2), 3, "50 kB hold three first windows");
         assert_eq!(at_start(2, 20, 1), 2);
         assert_eq!(at_start(1000, 20, 5), 8);
+        assert_eq!(at_start(100, 228, 5), 32);
+        assert_eq!(at_start(1000, 100, 24), 32);
         assert_eq!(at_start(1000, 228, 24), START_LANES_MAX);
         assert_eq!(at_start(10_000, 228, 128), 128, "it needed them in the end");
     }
