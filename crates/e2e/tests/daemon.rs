@@ -437,7 +437,7 @@ fn flood(target: SocketAddrV4, count: u32) {
         let mut stranger = connect_from(Ipv4Addr::new(127, 200, high & 7, low.max(1)), target);
         // It may be closed before all is said.
         let _ = stranger.write_all(NONSENSE[at as usize % NONSENSE.len()]);
-        if at % 16 != 0 {
+        if !at.is_multiple_of(16) {
             let at_once = Some(Duration::ZERO);
             rustix::net::sockopt::set_socket_linger(&stranger, at_once).expect("a socket");
         }

@@ -110,13 +110,12 @@ impl Peer {
             2 => self.carries(&self.true_unit(bytes).unwrap_or_default()),
             3 => self.withdraws(bytes)?,
             4 => self.shared.manifest_done(),
-            _ => match item(bytes) {
-                Some(item) => {
+            _ => {
+                if let Some(item) = item(bytes) {
                     let item = self.repacked(&item)?;
                     self.decider.on_item(item, false)?;
                 }
-                None => {}
-            },
+            }
         }
         Ok(())
     }
