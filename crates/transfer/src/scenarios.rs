@@ -483,7 +483,7 @@ fn a_source_that_changed_meanwhile_is_not_mixed_with_old_chunks() {
 #[test]
 fn a_source_that_changes_while_it_is_read_is_sent_once_more_as_it_is_then() {
     let open = |path: &Path| std::fs::File::options().write(true).open(path).unwrap();
-    type Change = Box<dyn Fn(&Path) + Send + Sync>;
+    type Change = Box<dyn Fn(&Path) + Send>;
     let changes: [(&str, Change); 5] = [
         ("grows", Box::new(move |path| open(path).write_all_at(b"one more line", 60_000_000).unwrap())),
         ("shrinks", Box::new(move |path| open(path).set_len(41_000_000).unwrap())),
