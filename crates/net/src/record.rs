@@ -516,6 +516,8 @@ const HEADER_START: [u8; 3] = [TYPE_DATA, 3, 3];
 pub(crate) const TYPE_ALERT: u8 = 21;
 pub(crate) const TYPE_HANDSHAKE: u8 = 22;
 pub(crate) const TYPE_DATA: u8 = 23;
+/// From "change cipher spec" to data (RFC 8446, 5.1).
+const TYPES: std::ops::RangeInclusive<u8> = 20..=TYPE_DATA;
 const PADDING: u8 = 0;
 const ALERT_LEVEL_WARNING: u8 = 1;
 const ALERT_CLOSE_NOTIFY: u8 = 0;
@@ -540,6 +542,16 @@ fn write_header(header: &mut [u8], plain_bytes: usize) {
     let cipher_bytes = (record_bytes(plain_bytes) - HEADER_BYTES) as u16;
     header[..3].copy_from_slice(&HEADER_START);
     header[3..].copy_from_slice(&cipher_bytes.to_be_bytes());
+}
+
+/// How many bytes the first record takes, of those that come within a handshake; all of them when they are no record at all, which whoever
+/// shakes hands has to judge. `None` until it is there as a whole.
+pub(crate) fn first_to_judge(input: &[u8]) -> Option<usize> {
+    let header = input.first_chunk::<HEADER_BYTES>()?;
+    let content_bytes = usize::from(u16::from_be_bytes([header[3], header[4]]));
+    let is_record = TYPES.contains(&header[0]) && header[1] == 3 && content_bytes <= limits::RECORD_CIPHER_BYTES;
+    let bytes = if is_record { HEADER_BYTES + content_bytes } else { input.len() };
+    (input.len() >= bytes).then_some(bytes)
 }
 
 /// Content type and length of the content: the type is the last byte that is not zero, what follows is padding.

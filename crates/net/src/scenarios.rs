@@ -124,6 +124,39 @@ fn a_stream_that_becomes_clear_goes_on_at_the_same_byte_with_keys_of_its_own() {
 }
 
 #[test]
+fn clear_bytes_that_come_with_the_end_of_the_handshake_are_not_taken_for_tls() {
+    let (near, mut before) = UnixStream::pair().unwrap();
+    let (mut behind, far) = UnixStream::pair().unwrap();
+    let (mut back_from, mut back_to) = (behind.try_clone().unwrap(), before.try_clone().unwrap());
+    thread::spawn(move || io::copy(&mut back_from, &mut back_to));
+    let (client, server) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let server_thread = thread::spawn(move || tls::server(far, &server, |_| true, &ALL_CIPHERS));
+    let (all_written, everything) = mpsc::channel();
+    let line = thread::spawn(move || {
+        let mut bytes = vec![0; 100_000];
+        let hello = before.read(&mut bytes).unwrap();
+        behind.write_all(&bytes[..hello]).unwrap();
+        // A slow line, or a slow peer: all that follows comes at once.
+        everything.recv().unwrap();
+        let rest = before.read(&mut bytes).unwrap();
+        behind.write_all(&bytes[..rest]).unwrap();
+        behind
+    });
+    let (mut client, _) = tls::client(near, &client, |_| true, &ALL_CIPHERS).unwrap();
+    client.write_all(b"hello").and_then(|()| client.flush()).unwrap();
+    let mut client = client.into_clear().unwrap();
+    client.write_all(&pattern(5_000)).unwrap();
+    all_written.send(()).unwrap();
+    let (mut server, _) = server_thread.join().unwrap().unwrap();
+    let mut hello = [0; 5];
+    server.read_exact(&mut hello).unwrap();
+    let mut clear = vec![0; 5_000];
+    server.into_clear().unwrap().read_exact(&mut clear).unwrap();
+    assert!(hello == *b"hello" && clear == pattern(5_000));
+    drop(line.join());
+}
+
+#[test]
 fn the_best_common_cipher_is_agreed_on_and_none_is_an_error() {
     let (near, far) = tcp_pair();
     let (client, _server) = shake(near, far, None, None, [&ALL_CIPHERS, &[Cipher::Aes256Gcm]]);

@@ -27,7 +27,7 @@ use rustls::{
 use crate::error::NetError;
 use crate::identity::{Identity, PublicKey};
 use crate::limits;
-use crate::record::{KeySchedule, NextSecrets, Opener, RecordKey, Sealer};
+use crate::record::{self, KeySchedule, NextSecrets, Opener, RecordKey, Sealer};
 use crate::stream::{Stream, TagKeys};
 use crate::transport::{Link, Transport};
 
@@ -189,27 +189,36 @@ fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: D
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => NetError::HungUp,
         _ => NetError::Handshake { cause: cause.to_string() },
     };
+    // What rustls sees of the input: whole records, one more when it asks for more. Whatever stands behind the last record of the handshake
+    // may be clear already, and it would judge that, too.
+    let mut shown = 0;
     loop {
-        let (discard, step) = connection.step(&mut early.closed, &mut outgoing, &mut early.plain);
+        let (discard, step) = connection.step(&mut early.closed[..shown], &mut outgoing, &mut early.plain);
         early.closed.drain(..discard);
+        shown -= discard;
         match step {
             Ok(Step::Again) => {}
             Ok(Step::Send) => link.write_all(&std::mem::take(&mut outgoing)).map_err(io_error)?,
             Ok(Step::Receive) => {
-                let start = early.closed.len();
-                if start >= limits::HANDSHAKE_INPUT_BYTES {
-                    return Err(handshake_error("the peer sends too much"));
-                }
-                early.closed.resize(start + limits::HANDSHAKE_READ_BYTES, 0);
-                let received = link.read(&mut early.closed[start..]).map_err(io_error)?;
-                early.closed.truncate(start + received);
-                if received == 0 {
-                    return Err(io_error(io::ErrorKind::UnexpectedEof.into()));
-                }
+                shown += loop {
+                    if let Some(bytes) = record::first_to_judge(&early.closed[shown..]) {
+                        break bytes;
+                    }
+                    let start = early.closed.len();
+                    if start >= limits::HANDSHAKE_INPUT_BYTES {
+                        return Err(handshake_error("the peer sends too much"));
+                    }
+                    early.closed.resize(start + limits::HANDSHAKE_READ_BYTES, 0);
+                    let received = link.read(&mut early.closed[start..]).map_err(io_error)?;
+                    early.closed.truncate(start + received);
+                    if received == 0 {
+                        return Err(io_error(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                };
             }
             Ok(Step::Done) => return Ok(early),
             Err(error) => {
-                tell_alert(link, connection, &mut early, &error);
+                tell_alert(link, connection, &mut early.closed[..shown], &error);
                 return Err(judge(error, gate));
             }
         }
@@ -217,14 +226,14 @@ fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: D
 }
 
 /// Sends the alert that rustls prepared with its error. The peer may be gone; our own error is the one to tell.
-fn tell_alert(link: &Link, connection: &mut dyn Party, early: &mut Early, error: &rustls::Error) {
+fn tell_alert(link: &Link, connection: &mut dyn Party, incoming: &mut [u8], error: &rustls::Error) {
     if matches!(error, rustls::Error::AlertReceived(_)) {
         return;
     }
     // One step, which takes the alert from the queue before it looks at input again: rustls must not judge the same
     // input twice.
     let mut alert = Vec::new();
-    drop(connection.step(&mut early.closed, &mut alert, &mut early.plain));
+    drop(connection.step(incoming, &mut alert, &mut Vec::new()));
     if !alert.is_empty() && link.write_all(&alert).is_ok() {
         // Unread input would turn our close into a reset, which may overtake the alert.
         drop(link.finish_write());

@@ -1,6 +1,7 @@
 //! A real sender, and receivers that would harm it.
 
 use std::io::Read as _;
+use std::sync::mpsc::SyncSender;
 
 use haul_wire::control::{Answer, ChunkRange, FailureKind, Outcome, Receipt, ReceiverSummary, SenderSummary, Wanted};
 use haul_wire::lane::{BLOCK_HEADER_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
@@ -8,7 +9,7 @@ use haul_wire::limits::MIN_CHUNK_BYTES;
 
 use super::*;
 use crate::sender::{self, SenderJob};
-use crate::session::NoKeeper;
+use crate::session::LaneKeeper;
 
 /// Indexes of the items of [`Source`]: the directory comes first.
 const DIRECTORY: u64 = 0;
@@ -40,6 +41,11 @@ impl Source {
     }
 
     fn asked(carriage: wire::Carriage, selection: wire::Selection) -> Self {
+        Self::with_spare(carriage, selection, None)
+    }
+
+    /// A lane that is lost is replaced by this one.
+    fn with_spare(carriage: wire::Carriage, selection: wire::Selection, spare: Option<Stream>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let size = usize::try_from(MIN_CHUNK_BYTES).unwrap() * CHUNKS as usize;
         std::fs::write(dir.path().join("large"), vec![5; size]).unwrap();
@@ -57,7 +63,8 @@ impl Source {
             carriage,
         };
         let peer = Peer::facing(move |events, channel, watch| {
-            sender::run(job, events, channel, watch, &mut NoKeeper, &mut aside).map(drop)
+            let mut keeper = Spare { lane: spare, events: events.sender() };
+            sender::run(job, events, channel, watch, &mut keeper, &mut aside).map(drop)
         });
         peer.hears(|message| matches!(message, Control::EndOfManifest).then_some(()));
         Self { dir, peer }
@@ -69,6 +76,24 @@ impl Source {
 
     fn settles(&mut self, index: u64, result: OutcomeKind) {
         self.peer.says(&Control::Outcomes(vec![Outcome { index, result }]));
+    }
+}
+
+/// Has one lane more.
+struct Spare {
+    lane: Option<Stream>,
+    events: SyncSender<SessionEvent>,
+}
+
+impl LaneKeeper for Spare {
+    fn lane_lost(&mut self, lane: u16) {
+        if let Some(stream) = self.lane.take() {
+            assert!(self.events.try_send(SessionEvent::LaneUp(stream, lane)).is_ok());
+        }
+    }
+
+    fn want(&mut self, _lanes: u16) -> bool {
+        false
     }
 }
 
@@ -222,6 +247,19 @@ fn a_file_that_is_cut_while_it_is_handed_on_is_withdrawn_and_the_lane_goes_on() 
         assert_eq!((header.index, data.as_slice()), (SMALL, &b"small"[..]), "{route:?}");
         assert_eq!(trailer, Trailer::Complete(*blake3::hash(b"small").as_bytes()));
     }
+}
+
+/// It cannot say that it lost a lane that it never had: where it refused one, for example, whose sender had sent all that it had by then.
+#[test]
+fn a_lane_that_the_far_side_leaves_without_a_word_is_replaced_and_what_it_carried_goes_again() {
+    let (mut second, spare) = Stream::plain_pair().unwrap();
+    let mut source = Source::with_spare(carriage(20_000), wire::Selection::default(), Some(spare));
+    source.answers(SMALL, Wanted::All);
+    let (header, ..) = next_unit(&mut source.peer.lane);
+    assert_eq!(header.index, SMALL);
+    drop(std::mem::replace(&mut source.peer.lane, Stream::plain_pair().unwrap().0));
+    let (header, _, data) = next_unit(&mut second);
+    assert_eq!((header.index, data.as_slice()), (SMALL, &b"small"[..]));
 }
 
 /// Reads one unit off a lane.

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use haul_engine::integrity::{LaneTags, UnitHasher};
 use haul_engine::plan::NEAR_RTT_US;
@@ -71,6 +72,9 @@ const ZSTD_LEVEL: i32 = 1;
 /// With less to send, padding would be a large part of what goes over the path: 64 windows of ten segments are 0.9 MB.
 const WORTH_PADDING_BYTES: u64 = 4 << 20;
 
+/// How often a lane that waits looks whether the far side is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// In the trailer of a hole.
 const NO_HASH: [u8; 32] = [0; 32];
 
@@ -116,7 +120,7 @@ impl Lane<'_> {
                 self.unit(unit, &file)?;
                 continue;
             }
-            let units = match self.shared.take(number, false) {
+            let units = match self.shared.take(number, Duration::ZERO) {
                 Some(units) => units,
                 None => {
                     self.send()?;
@@ -124,21 +128,12 @@ impl Lane<'_> {
                         self.warm_up(number)?;
                     }
                     let rests = self.shared.rests(number);
-                    let units = self.shared.take(number, true);
-                    match units {
-                        Some(units) => {
-                            self.watch.lap(if rests { Waiting::Leave } else { Waiting::Work });
-                            units
-                        }
-                        None if self.shared.is_over() => {
-                            self.wound_up(number);
-                            break;
-                        }
-                        None => {
-                            self.watch.lap(Waiting::Leave);
-                            continue;
-                        }
-                    }
+                    let Some(units) = self.await_units(number)? else {
+                        self.wound_up(number);
+                        break;
+                    };
+                    self.watch.lap(if rests { Waiting::Leave } else { Waiting::Work });
+                    units
                 }
             };
             is_new = false;
@@ -149,6 +144,24 @@ impl Lane<'_> {
         self.append_header(UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 });
         self.send()?;
         self.stream.finish_write()
+    }
+
+    /// `None` at the end of the session.
+    ///
+    /// A far side that has closed the lane need not have known which it was: it cannot tell when it refused the lane, and what was sent until
+    /// then fits into buffers on the way. So who waits looks whether it is still there; nothing else ever comes on a sender's lane.
+    fn await_units(&mut self, number: u16) -> io::Result<Option<Vec<(Unit, Arc<SourceItem>)>>> {
+        loop {
+            if let Some(units) = self.shared.take(number, LOOK_EVERY) {
+                return Ok(Some(units));
+            }
+            if self.shared.is_over() {
+                return Ok(None);
+            }
+            if self.stream.has_input() {
+                return Err(io::Error::new(io::ErrorKind::ConnectionReset, "the far side has left the lane"));
+            }
+        }
     }
 
     /// Sends one window of padding where there will be much to send. A window doubles with each round trip in which it was used, not with

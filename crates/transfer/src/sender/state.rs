@@ -301,16 +301,13 @@ impl Shared {
         }
     }
 
-    /// Units for a lane; waits for them when `wait`. `None`: nothing now, or (after waiting) never again.
-    pub(super) fn take(&self, lane: u16, wait: bool) -> Option<Vec<(Unit, Arc<SourceItem>)>> {
+    /// Units for a lane; waits so long for them. `None`: nothing by then, or (when it is over) never again.
+    pub(super) fn take(&self, lane: u16, wait: Duration) -> Option<Vec<(Unit, Arc<SourceItem>)>> {
+        let has_none = |state: &State| !state.finished && (state.items.is_drained() || state.resting.contains(&lane));
         let mut state = self.lock();
-        if wait {
-            state = self
-                .work
-                .wait_while(state, |state| {
-                    !state.finished && (state.items.is_drained() || state.resting.contains(&lane))
-                })
-                .unwrap_or_else(PoisonError::into_inner);
+        if !wait.is_zero() {
+            let waited = self.work.wait_timeout_while(state, wait, |state| has_none(state));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         if state.finished || state.resting.contains(&lane) {
             return None;
