@@ -10,6 +10,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod clear_scenarios;
 pub mod dial;
 mod error;
 #[cfg(feature = "fuzzing")]

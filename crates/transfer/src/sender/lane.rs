@@ -27,7 +27,7 @@ use crate::stopwatch::{Stopwatch, Waiting};
 use crate::zeros::ZEROS;
 
 use super::ahead::ReadAhead;
-use super::state::{self, Shared, SourceItem};
+use super::state::{self, Shared, SourceItem, Units};
 
 /// Carries units until the session is finished (`Ok`) or the connection fails.
 pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Result<()> {
@@ -146,11 +146,11 @@ impl Lane<'_> {
         self.stream.finish_write()
     }
 
-    /// `None` at the end of the session.
+    /// Waits for the next units. `None` at the end of the session.
     ///
     /// A far side that has closed the lane need not have known which it was: it cannot tell when it refused the lane, and what was sent until
     /// then fits into buffers on the way. So who waits looks whether it is still there; nothing else ever comes on a sender's lane.
-    fn await_units(&mut self, number: u16) -> io::Result<Option<Vec<(Unit, Arc<SourceItem>)>>> {
+    fn await_units(&mut self, number: u16) -> io::Result<Option<Units>> {
         loop {
             if let Some(units) = self.shared.take(number, LOOK_EVERY) {
                 return Ok(Some(units));

@@ -88,6 +88,9 @@ struct State {
     receipts: BTreeMap<u16, Instant>,
 }
 
+/// What a lane takes at once.
+pub(super) type Units = Vec<(Unit, Arc<SourceItem>)>;
+
 pub(super) struct Shared {
     pub(super) sources: Arc<SourceSet>,
     pub(super) job: SenderJob,
@@ -302,7 +305,7 @@ impl Shared {
     }
 
     /// Units for a lane; waits so long for them. `None`: nothing by then, or (when it is over) never again.
-    pub(super) fn take(&self, lane: u16, wait: Duration) -> Option<Vec<(Unit, Arc<SourceItem>)>> {
+    pub(super) fn take(&self, lane: u16, wait: Duration) -> Option<Units> {
         let has_none = |state: &State| !state.finished && (state.items.is_drained() || state.resting.contains(&lane));
         let mut state = self.lock();
         if !wait.is_zero() {
