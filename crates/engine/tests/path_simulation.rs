@@ -149,6 +149,27 @@ fn noise_on_the_round_trip_times_is_no_queue() {
 }
 
 #[test]
+fn what_a_busy_host_hears_late_is_no_queue() {
+    let gigabit = Link::new(1000.0, 100);
+    let paths = [Link::new(100.0, 20), gigabit, Link::new(1000.0, 228), Link::new(10_000.0, 100)];
+    // Each lane for itself, and all at once in some of the samples.
+    for (jitter_us, stalls) in [(20_000, (0.0, 0)), (0, (0.1, 50_000)), (0, (0.3, 50_000)), (0, (0.6, 20_000))] {
+        for (link, seed) in paths.into_iter().flat_map(|link| (1..=8).map(move |seed| (link, seed))) {
+            let outcome = Setting { jitter_us, stalls, seed, ..Setting::on(link).tuned() }.seconds(30).run();
+            check(&outcome, outcome.rate(0.0, 30.0) > 0.85 * link.bytes_per_s, "the ramp goes on behind it");
+            check(&outcome, outcome.queueing_ms(0.0) < 30.0, "and queues are seen all the same");
+        }
+    }
+    // Now and then is often enough where a host is hardly ever free.
+    let slow = |seed| {
+        let setting = Setting { stalls: (0.6, 50_000), seed, ..Setting::on(gigabit) }.seconds(30).run();
+        setting.rate(0.0, 30.0) / gigabit.bytes_per_s
+    };
+    let shares: Vec<f64> = (1..=8).map(slow).collect();
+    assert!(shares.iter().all(|share| *share > 0.6), "{shares:?}");
+}
+
+#[test]
 fn the_path_is_taken_back_when_others_are_gone() {
     let outcome = Setting::on(Link::new(100.0, 50)).foreign(Control::Cubic, 0, 40).seconds(120).run();
     check(&outcome, outcome.rate(80.0, 120.0) > 0.95 * outcome.link.bytes_per_s, "all of the link");

@@ -19,7 +19,7 @@ pub struct Estimate {
     pub capacity_bytes_per_s: u64,
     /// Smallest round-trip time seen.
     pub rtt_min_us: u32,
-    /// Smoothed round-trip time now, median of the lanes.
+    /// Smoothed round-trip time now: a quarter of the lanes have a smaller one.
     pub rtt_us: u32,
     /// Time that packets stand in queues now: smoothed round-trip time less the smallest.
     pub queueing_us: u32,

@@ -3,8 +3,9 @@
 //! ```text
 //!   Free       no bound             a queue stands, and the rate grows no more  -> Draining
 //!   Draining   below the rate       the queue is gone                           -> Holding
+//!                                   it is gone sooner than we can drain one     -> as before: it was none
 //!                                   it does not shorten, so it is not ours      -> Contended
-//!   Holding    99 % of capacity     now and then a little more; without a queue that is the new capacity
+//!   Holding    99.5 % of capacity   now and then a little more; without a queue that is the new capacity, twice in a row -> Free
 //!                                   a queue stands                              -> Draining; again and again -> Contended
 //!   Contended  no bound             no queue any more, or time to look again    -> Free
 //! ```
@@ -47,6 +48,10 @@ enum State {
 
 #[derive(Clone, Copy, Debug)]
 struct Drain {
+    /// A queue that is gone before was none of ours: what we hold back shows after a round trip, and takes its time.
+    ours_from_us: u64,
+    /// What was in force when the queue was seen; `None`: no bound.
+    before: Option<Hold>,
     /// From then on the last samples are all of the time since the bound came.
     least_counts_from_us: u64,
     capacity_bytes_per_s: u64,
@@ -237,11 +242,19 @@ impl Pacer {
     }
 
     fn drain(&mut self, at_us: u64, levels: Levels, capacity_bytes_per_s: u64, after: (f64, u64)) {
+        let (before, since_us) = match self.state {
+            State::Holding(hold) => (Some(hold), at_us.saturating_add(levels.rtt_us)),
+            State::Draining(drain) => (drain.before, drain.ours_from_us),
+            State::Free | State::Contended { .. } => (None, at_us.saturating_add(levels.rtt_us)),
+        };
         let queueing_us = levels.queueing_us;
         let span_us = (4 * levels.rtt_us).max(DRAIN_US_MIN);
         let factor = (1.0 - f64::from(queueing_us) / span_us as f64).clamp(DRAIN_LEAST, DRAIN_MOST);
         let drained_us = (f64::from(queueing_us) / (1.0 - factor)) as u64;
+        let soonest_us = (f64::from(queueing_us.saturating_sub(levels.low_us)) / (1.0 - factor) * SOONEST) as u64;
         self.state = State::Draining(Drain {
+            ours_from_us: since_us.max(at_us.saturating_add(soonest_us)),
+            before,
             least_counts_from_us: at_us.saturating_add(LEAST_US),
             capacity_bytes_per_s,
             bound_bytes_per_s: scaled(capacity_bytes_per_s, factor).max(1),
@@ -260,7 +273,16 @@ impl Pacer {
         let after = (drain.raise, drain.probe_in_us);
         let is_least_new = step.at_us >= drain.least_counts_from_us;
         if levels.queueing_us <= levels.low_us || (is_least_new && levels.least_us <= levels.low_us) {
-            self.drained(step.at_us, estimator, drain);
+            if step.at_us < drain.ours_from_us {
+                // It went by itself: a host was busy, or a burst passed. Taken for the link, one late acknowledgement in the ramp would hold
+                // 10 Gbit/s at a hundredth for half a minute.
+                if drain.before.is_some_and(|hold| !hold.probing) {
+                    self.suspicion = self.suspicion.saturating_sub(1);
+                }
+                self.state = drain.before.map_or(State::Free, State::Holding);
+            } else {
+                self.drained(step.at_us, estimator, drain);
+            }
             return;
         }
         if step.at_us <= drain.full_from_us {
@@ -327,7 +349,9 @@ impl Pacer {
         if at_us.saturating_sub(self.calm_since_us) > CALM_US {
             (self.suspicion, self.retry_us, self.calm_since_us) = (0, RETRY_US_MIN, at_us);
         }
-        let is_probe_queue = hold.probing && may_be_ours(estimator) && levels.queueing_us > levels.probe_us_most();
+        let least_over_us = if hold.raise < RAISE_DOUBTS { LEAST_US } else { QUICK_LEAST_US };
+        let least_us = estimator.queueing_over(least_over_us).0;
+        let is_probe_queue = hold.probing && may_be_ours(estimator) && least_us > levels.probe_us_most();
         if is_probe_queue || self.standing_us > (levels.rtt_us / 2).max(STANDING_STEADY_US_MIN) {
             let standing = per_second(self.standing_delivered_bytes, self.standing_us);
             // A queue that is just there: the link was full in this step, if not before.
@@ -342,6 +366,10 @@ impl Pacer {
             }
             return;
         }
+        if hold.probing && may_be_ours(estimator) && levels.queueing_us > levels.probe_us_most() {
+            // A queue, or a sample that a busy host delayed: the next ones tell.
+            return;
+        }
         if hold.remembered {
             self.remembering(step, estimator, levels, hold);
             return;
@@ -352,9 +380,13 @@ impl Pacer {
         // No queue, so it may be the bound that holds the lanes: also when all of them together stay below it, because it binds each
         // of them, and the slower ones leave their part unused.
         let rate = estimator.rate(0, levels.probe_us()).unwrap_or(0);
+        if hold.probing && hold.raise >= RAISE_DOUBTS {
+            self.state = State::Free;
+            return;
+        }
         if hold.probing {
             hold.capacity_bytes_per_s = hold.capacity_bytes_per_s.max(rate);
-            hold.raise = (hold.raise * 2.0).min(RAISE_MOST);
+            hold.raise *= 2.0;
         }
         let raised = scaled(hold.bound_bytes_per_s.max(hold.capacity_bytes_per_s), 1.0 + hold.raise);
         let evenly = fast_lane_bytes_per_s(step).saturating_mul(step.lanes.len() as u64);
@@ -481,6 +513,8 @@ const BELOW_CAPACITY: f64 = 0.995;
 /// Shares while a queue drains; below, an error in the estimate would leave the link empty for a round trip.
 const DRAIN_LEAST: f64 = 0.80;
 const DRAIN_MOST: f64 = 0.95;
+/// Of the time that a queue of ours takes to drain; it cannot be gone sooner.
+const SOONEST: f64 = 0.4;
 /// A queue drains in about this time, or four round trips.
 const DRAIN_US_MIN: u64 = 1_000_000;
 /// After two round trips and this time the queue must have become shorter by this share of what we held back.
@@ -491,10 +525,11 @@ const DRAIN_SLACK_US: u64 = 500_000;
 const REACHED: f64 = 0.93;
 /// A rate below this share of the bound, without a queue: it is not the path that holds the lanes.
 const LOOSE: f64 = 0.8;
-/// Raises of the bound to see whether the path carries more: the first, the least (later), the most (they double while they succeed).
+/// Raises of the bound to see whether the path carries more: the first, and the least (later). They double while they succeed.
 const RAISE_FIRST: f64 = 0.06;
 const RAISE_LEAST: f64 = 0.03;
-const RAISE_MOST: f64 = 0.25;
+/// So much more without a queue: what was taken for the capacity was none.
+const RAISE_DOUBTS: f64 = 0.12;
 /// What was remembered may be some percent too little, and a raise has to show as a queue all the same.
 const RAISE_REMEMBERED: f64 = 0.12;
 /// A raise lasts two round trips, at least this: long enough for 3 % too much to show as 15 ms of queue.
@@ -503,6 +538,8 @@ const PROBE_US_MIN: u64 = 500_000;
 /// some began late, or lost more than others.
 const BOUND_MOST: f64 = 1.5;
 const BOUND_MOST_EVENLY: f64 = 1.25;
+/// Two samples, where the queue grows too fast to wait for three.
+const QUICK_LEAST_US: u64 = 150_000;
 /// After a raise that failed.
 const PROBE_AGAIN_US: u64 = 5_000_000;
 /// Others are there when restraint failed so often, with no calm of [`CALM_US`] between.

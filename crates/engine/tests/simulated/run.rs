@@ -53,6 +53,8 @@ pub struct Setting {
     pub late_s: u64,
     /// Smoothed round-trip times are read with up to this much on top.
     pub jitter_us: u32,
+    /// A busy host delays what all lanes hear, in this share of the samples, by up to so many microseconds.
+    pub stalls: (f64, u32),
     /// Bytes per second of a foreign flow without congestion control.
     pub constant_bytes_per_s: f64,
     pub seed: u64,
@@ -85,6 +87,7 @@ impl Setting {
             plain_lanes: None,
             late_s: 0,
             jitter_us: 0,
+            stalls: (0.0, 0),
             constant_bytes_per_s: 0.0,
             seed: 1,
         }
@@ -321,8 +324,11 @@ impl Runner {
         let mut lanes: Vec<LaneReading> =
             connected.map(|(lane, flow)| reading(lane, flow, self.setting.gaps.then_some(now_us))).collect();
         let meeting_us = if self.setting.pairs { self.meeting_us() } else { 0 };
+        let (share, most_us) = self.setting.stalls;
+        let is_stalled = share > 0.0 && self.world.uniform() < share;
+        let stall_us = if is_stalled { (self.world.uniform() * f64::from(most_us)) as u32 } else { 0 };
         for lane in &mut lanes {
-            lane.rtt_us += meeting_us + (self.world.uniform() * f64::from(self.setting.jitter_us)) as u32;
+            lane.rtt_us += meeting_us + stall_us + (self.world.uniform() * f64::from(self.setting.jitter_us)) as u32;
         }
         let sample = Sample { at_us: now_us, lanes, has_more_work: self.world.left_bytes > 0.0 };
         if let Some(advice) = self.tuner.on_sample(&sample)
