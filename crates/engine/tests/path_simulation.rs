@@ -75,6 +75,16 @@ fn a_foreign_cubic_flow_keeps_a_third() {
 }
 
 #[test]
+fn others_are_named_in_a_job_that_is_over_soon_after_they_are_found() {
+    for (late_s, seed) in [0, 1, 2, 10].into_iter().flat_map(|late_s| (1..=4).map(move |seed| (late_s, seed))) {
+        let mut setting = Setting { late_s, seed, ..Setting::on(Link::new(80.0, 40)).only_cubic().seconds(9) };
+        setting.foreign = vec![(Control::Cubic, 0, 1_000_000_000); 4];
+        let outcome = setting.run();
+        check(&outcome, mostly(&outcome, |time| time.contention_us), "they filled the queue from the start");
+    }
+}
+
+#[test]
 fn a_foreign_cubic_flow_that_was_there_before_keeps_a_third() {
     for rtt_ms in [20, 50] {
         let mut setting = Setting::on(Link::new(100.0, rtt_ms)).foreign(Control::Cubic, 0, 1000).seconds(120);

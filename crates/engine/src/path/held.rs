@@ -10,6 +10,10 @@ use super::sample::{LaneStep, Step};
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) time: PathTime,
+    /// Of the time that counts for the capacity: a queue stood, and nobody knows yet whose it is.
+    unsettled_us: u64,
+    /// So long the capacity has been known and kept to.
+    kept_to_us: u64,
     queueing: Histogram,
     second_us: u64,
     second_delivered_bytes: u64,
@@ -23,6 +27,8 @@ impl Held {
     pub(super) fn new() -> Self {
         Self {
             time: PathTime::default(),
+            unsettled_us: 0,
+            kept_to_us: 0,
             queueing: Histogram { counts: [0; BUCKETS] },
             second_us: 0,
             second_delivered_bytes: 0,
@@ -37,6 +43,7 @@ impl Held {
         if step.rtt_us > 0 {
             self.queueing.add(estimator.now.queueing_us);
         }
+        self.settle(step, estimator, pacer);
         for lane in &step.lanes {
             self.add(lane, step, estimator, pacer);
         }
@@ -56,6 +63,19 @@ impl Held {
         (square_root(self.squares / self.seconds) / self.mean * 1000.0) as u32
     }
 
+    /// That a queue is not ours is known only after we held back for a while. Then it was not ours before, either; once one of ours is drained
+    /// and does not come back, it was the capacity.
+    fn settle(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer) {
+        self.kept_to_us = if pacer.holds() { self.kept_to_us.saturating_add(step.us) } else { 0 };
+        if estimator.now.contended {
+            self.time.capacity_us = self.time.capacity_us.saturating_sub(self.unsettled_us);
+            self.time.contention_us = self.time.contention_us.saturating_add(self.unsettled_us);
+        }
+        if estimator.now.contended || self.kept_to_us > SETTLED_US {
+            self.unsettled_us = 0;
+        }
+    }
+
     /// What the kernel itself tells of the receive window is its; of the rest, the first cause that applies.
     fn add(&mut self, lane: &LaneStep, step: &Step, estimator: &Estimator, pacer: &Pacer) {
         let add = |sum: &mut u64, us: u64| *sum = sum.saturating_add(us);
@@ -73,6 +93,7 @@ impl Held {
             add(&mut time.contention_us, rest_us);
         } else if pacer.has_standing_queue() || is_paced {
             add(&mut time.capacity_us, rest_us);
+            add(&mut self.unsettled_us, rest_us);
         } else if lane.receive_window_full {
             add(&mut time.receive_window_us, rest_us);
         } else if lane.send_buffer_full {
@@ -83,6 +104,7 @@ impl Held {
             add(&mut time.loss_us, rest_us);
         } else if pacer.is_full(estimator) || has_short_queue(estimator) {
             add(&mut time.capacity_us, rest_us);
+            add(&mut self.unsettled_us, rest_us);
         } else if now.congestion_loss_ppm > 0 {
             // Jitter stood beside the losses, and no queue stands: a full link would have one.
             add(&mut time.loss_us, rest_us);
@@ -166,6 +188,9 @@ fn has_short_queue(estimator: &Estimator) -> bool {
 
 /// Less is what a busy host adds to a round trip.
 const QUEUE_US_MIN: u32 = 500;
+
+/// The queue of others comes back within this time: ours is short, and theirs fills it.
+const SETTLED_US: u64 = 2_000_000;
 
 /// A lane that delivers so much of its share of the bound is held by the bound.
 const PACED: f64 = 0.85;

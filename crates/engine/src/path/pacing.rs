@@ -159,6 +159,11 @@ impl Pacer {
         matches!(self.state, State::Draining(_))
     }
 
+    /// What the path carries is known, and kept to.
+    pub(super) fn holds(&self) -> bool {
+        matches!(self.state, State::Holding(Hold { remembered: false, .. }))
+    }
+
     /// Why the bound is what it is.
     pub(super) fn reason(&self) -> &'static str {
         match &self.state {
