@@ -18,6 +18,7 @@ mod memory;
 mod odd_disks;
 mod power;
 mod probe;
+mod record;
 mod resume;
 mod stage;
 mod start;
