@@ -75,7 +75,7 @@ pub fn records(input: &[u8]) {
     let (peer, ours) = fed(&sent);
     let link = Link::new(ours.into());
     let schedule = KeySchedule::new(Box::new(Counted(0)));
-    let mut opener = Opener::new(secrets(0).expect("the first key"), schedule, &[], &[]);
+    let mut opener = Opener::new(secrets(0).expect("the first key"), schedule, &[]);
     let mut got = Vec::new();
     let mut piece = vec![0; [1, 7, 100, 16_384, 16_401, 16_640, 40_000, 300_000][usize::from(pieces % 8)]];
     let ended = loop {

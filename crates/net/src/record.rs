@@ -353,21 +353,11 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// `early_plain` was decrypted during the handshake already; `early_closed` came with it and was not.
-    pub(crate) fn new(key: RecordKey, schedule: Arc<KeySchedule>, early_plain: &[u8], early_closed: &[u8]) -> Opener {
-        let used = early_plain.len() + early_closed.len();
-        let mut input = vec![0; limits::READ_BYTES.max(used)].into_boxed_slice();
-        input[..early_plain.len()].copy_from_slice(early_plain);
-        input[early_plain.len()..used].copy_from_slice(early_closed);
-        Opener {
-            key,
-            schedule,
-            input,
-            closed: early_plain.len()..used,
-            plain: 0..early_plain.len(),
-            ended: false,
-            broken: None,
-        }
+    /// `early` came behind the handshake already.
+    pub(crate) fn new(key: RecordKey, schedule: Arc<KeySchedule>, early: &[u8]) -> Opener {
+        let mut input = vec![0; limits::READ_BYTES.max(early.len())].into_boxed_slice();
+        input[..early.len()].copy_from_slice(early);
+        Opener { key, schedule, input, closed: 0..early.len(), plain: 0..0, ended: false, broken: None }
     }
 
     /// Fills as much of `target` as needs no waiting beyond its first byte. 0 means the peer ended properly.

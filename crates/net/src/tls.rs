@@ -173,15 +173,9 @@ pub(crate) fn server_over(
     established(link, &gate, secrets, Box::new(kernel), cipher, &early)
 }
 
-/// Bytes that arrived together with the end of the handshake.
-#[derive(Default)]
-struct Early {
-    plain: Vec<u8>,
-    closed: Vec<u8>,
-}
-
-fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: Duration) -> Result<Early, NetError> {
-    let mut early = Early::default();
+/// Returns what arrived behind the handshake, as it came.
+fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: Duration) -> Result<Vec<u8>, NetError> {
+    let mut input = Vec::new();
     let mut outgoing = Vec::new();
     let io_error = |cause: io::Error| match cause.kind() {
         io::ErrorKind::TimedOut => NetError::Timeout { what: "the TLS handshake", after: deadline },
@@ -193,32 +187,32 @@ fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: D
     // may be clear already, and it would judge that, too.
     let mut shown = 0;
     loop {
-        let (discard, step) = connection.step(&mut early.closed[..shown], &mut outgoing, &mut early.plain);
-        early.closed.drain(..discard);
+        let (discard, step) = connection.step(&mut input[..shown], &mut outgoing);
+        input.drain(..discard);
         shown -= discard;
         match step {
             Ok(Step::Again) => {}
             Ok(Step::Send) => link.write_all(&std::mem::take(&mut outgoing)).map_err(io_error)?,
             Ok(Step::Receive) => {
                 shown += loop {
-                    if let Some(bytes) = record::first_to_judge(&early.closed[shown..]) {
+                    if let Some(bytes) = record::first_to_judge(&input[shown..]) {
                         break bytes;
                     }
-                    let start = early.closed.len();
+                    let start = input.len();
                     if start >= limits::HANDSHAKE_INPUT_BYTES {
                         return Err(handshake_error("the peer sends too much"));
                     }
-                    early.closed.resize(start + limits::HANDSHAKE_READ_BYTES, 0);
-                    let received = link.read(&mut early.closed[start..]).map_err(io_error)?;
-                    early.closed.truncate(start + received);
+                    input.resize(start + limits::HANDSHAKE_READ_BYTES, 0);
+                    let received = link.read(&mut input[start..]).map_err(io_error)?;
+                    input.truncate(start + received);
                     if received == 0 {
                         return Err(io_error(io::ErrorKind::UnexpectedEof.into()));
                     }
                 };
             }
-            Ok(Step::Done) => return Ok(early),
+            Ok(Step::Done) => return Ok(input),
             Err(error) => {
-                tell_alert(link, connection, &mut early.closed[..shown], &error);
+                tell_alert(link, connection, &mut input[..shown], &error);
                 return Err(judge(error, gate));
             }
         }
@@ -233,7 +227,7 @@ fn tell_alert(link: &Link, connection: &mut dyn Party, incoming: &mut [u8], erro
     // One step, which takes the alert from the queue before it looks at input again: rustls must not judge the same
     // input twice.
     let mut alert = Vec::new();
-    drop(connection.step(incoming, &mut alert, &mut Vec::new()));
+    drop(connection.step(incoming, &mut alert));
     if !alert.is_empty() && link.write_all(&alert).is_ok() {
         // Unread input would turn our close into a reset, which may overtake the alert.
         drop(link.finish_write());
@@ -275,7 +269,7 @@ fn established(
     secrets: ExtractedSecrets,
     kernel: Box<dyn NextSecrets>,
     cipher: Cipher,
-    early: &Early,
+    early: &[u8],
 ) -> Result<(Stream, PublicKey), NetError> {
     let peer = gate.admitted().ok_or_else(|| handshake_error("the peer showed no key"))?;
     let schedule = KeySchedule::new(kernel);
@@ -285,7 +279,7 @@ fn established(
     };
     let receive = RecordKey::new(secrets.rx).map_err(handshake_error)?;
     let send = RecordKey::new(secrets.tx).map_err(handshake_error)?;
-    let opener = Opener::new(receive, Arc::clone(&schedule), &early.plain, &early.closed);
+    let opener = Opener::new(receive, Arc::clone(&schedule), early);
     let sealer = Sealer::new(send, schedule);
     Ok((Stream::over_tls(link, opener, sealer, cipher, tag_keys), peer))
 }
@@ -300,42 +294,26 @@ enum Step {
 
 /// Either end of a handshake.
 trait Party {
-    fn step(
-        &mut self,
-        incoming: &mut [u8],
-        outgoing: &mut Vec<u8>,
-        plain: &mut Vec<u8>,
-    ) -> (usize, Result<Step, rustls::Error>);
+    fn step(&mut self, incoming: &mut [u8], outgoing: &mut Vec<u8>) -> (usize, Result<Step, rustls::Error>);
 }
 
 impl Party for UnbufferedClientConnection {
-    fn step(
-        &mut self,
-        incoming: &mut [u8],
-        outgoing: &mut Vec<u8>,
-        plain: &mut Vec<u8>,
-    ) -> (usize, Result<Step, rustls::Error>) {
-        advance(self.process_tls_records(incoming), outgoing, plain)
+    fn step(&mut self, incoming: &mut [u8], outgoing: &mut Vec<u8>) -> (usize, Result<Step, rustls::Error>) {
+        advance(self.process_tls_records(incoming), outgoing)
     }
 }
 
 impl Party for UnbufferedServerConnection {
-    fn step(
-        &mut self,
-        incoming: &mut [u8],
-        outgoing: &mut Vec<u8>,
-        plain: &mut Vec<u8>,
-    ) -> (usize, Result<Step, rustls::Error>) {
-        advance(self.process_tls_records(incoming), outgoing, plain)
+    fn step(&mut self, incoming: &mut [u8], outgoing: &mut Vec<u8>) -> (usize, Result<Step, rustls::Error>) {
+        advance(self.process_tls_records(incoming), outgoing)
     }
 }
 
 fn advance<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     outgoing: &mut Vec<u8>,
-    plain: &mut Vec<u8>,
 ) -> (usize, Result<Step, rustls::Error>) {
-    let mut discard = status.discard;
+    let discard = status.discard;
     let state = match status.state {
         Ok(state) => state,
         Err(error) => return (discard, Err(error)),
@@ -360,18 +338,6 @@ fn advance<Data>(
         }
         ConnectionState::BlockedHandshake => Ok(Step::Receive),
         ConnectionState::WriteTraffic(_) => Ok(Step::Done),
-        ConnectionState::ReadTraffic(mut traffic) => {
-            while let Some(record) = traffic.next_record() {
-                match record {
-                    Ok(record) => {
-                        discard += record.discard;
-                        plain.extend_from_slice(record.payload);
-                    }
-                    Err(error) => return (discard, Err(error)),
-                }
-            }
-            Ok(Step::Again)
-        }
         _ => Err(rustls::Error::General("the peer ended the connection within the handshake".to_owned())),
     };
     (discard, step)

@@ -247,10 +247,11 @@ impl Pacer {
     }
 
     fn drain(&mut self, at_us: u64, levels: Levels, capacity_bytes_per_s: u64, after: (f64, u64)) {
-        let (before, since_us) = match self.state {
-            State::Holding(hold) => (Some(hold), at_us.saturating_add(levels.rtt_us)),
+        let shows_us = at_us.saturating_add(levels.rtt_us);
+        let (before, shows_us) = match self.state {
+            State::Holding(hold) => (Some(hold), shows_us),
             State::Draining(drain) => (drain.before, drain.ours_from_us),
-            State::Free | State::Contended { .. } => (None, at_us.saturating_add(levels.rtt_us)),
+            State::Free | State::Contended { .. } => (None, shows_us),
         };
         let queueing_us = levels.queueing_us;
         let span_us = (4 * levels.rtt_us).max(DRAIN_US_MIN);
@@ -258,7 +259,7 @@ impl Pacer {
         let drained_us = (f64::from(queueing_us) / (1.0 - factor)) as u64;
         let soonest_us = (f64::from(queueing_us.saturating_sub(levels.low_us)) / (1.0 - factor) * SOONEST) as u64;
         self.state = State::Draining(Drain {
-            ours_from_us: since_us.max(at_us.saturating_add(soonest_us)),
+            ours_from_us: shows_us.max(at_us.saturating_add(soonest_us)),
             before,
             least_counts_from_us: at_us.saturating_add(LEAST_US),
             capacity_bytes_per_s,
@@ -355,8 +356,9 @@ impl Pacer {
             (self.suspicion, self.retry_us, self.calm_since_us) = (0, RETRY_US_MIN, at_us);
         }
         let least_over_us = if hold.raise < RAISE_DOUBTS { LEAST_US } else { QUICK_LEAST_US };
-        let least_us = estimator.queueing_over(least_over_us).0;
-        let is_probe_queue = hold.probing && may_be_ours(estimator) && least_us > levels.probe_us_most();
+        let looks_like_one =
+            |queueing_us| hold.probing && may_be_ours(estimator) && queueing_us > levels.probe_us_most();
+        let is_probe_queue = looks_like_one(estimator.queueing_over(least_over_us).0);
         if is_probe_queue || self.standing_us > (levels.rtt_us / 2).max(STANDING_STEADY_US_MIN) {
             let standing = per_second(self.standing_delivered_bytes, self.standing_us);
             // A queue that is just there: the link was full in this step, if not before.
@@ -371,7 +373,7 @@ impl Pacer {
             }
             return;
         }
-        if hold.probing && may_be_ours(estimator) && levels.queueing_us > levels.probe_us_most() {
+        if looks_like_one(levels.queueing_us) {
             // A queue, or a sample that a busy host delayed: the next ones tell.
             return;
         }
@@ -382,13 +384,13 @@ impl Pacer {
         if at_us < hold.next_us {
             return;
         }
-        // No queue, so it may be the bound that holds the lanes: also when all of them together stay below it, because it binds each
-        // of them, and the slower ones leave their part unused.
-        let rate = estimator.rate(0, levels.probe_us()).unwrap_or(0);
         if hold.probing && hold.raise >= RAISE_DOUBTS {
             self.state = State::Free;
             return;
         }
+        // No queue, so it may be the bound that holds the lanes: also when all of them together stay below it, because it binds each
+        // of them, and the slower ones leave their part unused.
+        let rate = estimator.rate(0, levels.probe_us()).unwrap_or(0);
         if hold.probing {
             hold.capacity_bytes_per_s = hold.capacity_bytes_per_s.max(rate);
             hold.raise *= 2.0;
