@@ -1,4 +1,4 @@
-//! A file system as others have them, in memory, by FUSE: one that takes upper and lower case for the same, knows whole seconds only, has
+//! A file system as others have them, in memory, by FUSE: one that takes other spellings for the same name, knows whole seconds only, has
 //! no locks, says too late that it has no room, forgets what it has open, or does not answer.
 
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use fuser::{
     KernelConfig, LockOwner, MountOption, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
+use unicode_normalization::UnicodeNormalization as _;
 
 use crate::scratch;
 
@@ -20,6 +21,8 @@ use crate::scratch;
 pub struct Oddities {
     /// `readme` is `README` (FAT, APFS, NTFS).
     pub one_case: bool,
+    /// An accent may be part of its letter or follow it (ZFS with `normalization`, HFS+).
+    pub one_form: bool,
     /// Times have no fractions.
     pub whole_seconds: bool,
     /// flock(2) and fcntl(2) fail with ENOLCK, as on NFS without its lock daemon.
@@ -135,7 +138,14 @@ impl State {
     }
 
     fn key(&self, name: &OsStr) -> OsString {
-        if self.oddities.one_case { name.to_ascii_lowercase() } else { name.to_owned() }
+        let mut key = name.to_owned();
+        if self.oddities.one_case {
+            key.make_ascii_lowercase();
+        }
+        match key.to_str() {
+            Some(text) if self.oddities.one_form => text.nfd().collect::<String>().into(),
+            _ => key,
+        }
     }
 
     fn time(&self, time: SystemTime) -> SystemTime {

@@ -46,7 +46,7 @@ pub use name::{journal_name, name_hash, parse_haul_name, part_name};
 pub use part::Part;
 pub use resolve::ResolveOptions;
 pub use source::{SourceFile, SourceSet};
-pub use spelling::Spellings;
+pub use spelling::{Fold, Spellings};
 pub use striped::{Striped, stripe_bytes};
 pub use tree::{TargetOptions, TargetTree, is_null_device};
 pub use trial::{Trial, WriteRoute};

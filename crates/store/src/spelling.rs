@@ -1,10 +1,11 @@
-//! How a directory spells its names. On a file system that takes upper and lower case for one, an entry is found under names that nobody
-//! gave it, and only a listing tells which one it has.
+//! How a directory spells its names. On a file system that takes upper and lower case for one, or the ways to write an accent, an entry is
+//! found under names that nobody gave it, and only a listing tells which one it has.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd as _;
 
 use rustix::fs::RawDir;
+use unicode_normalization::UnicodeNormalization as _;
 
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::limits::{LISTING_BUFFER_BYTES, MAX_DIRECTORY_BYTES};
@@ -12,6 +13,39 @@ use crate::meta::{Kind, Stat};
 use crate::name::name_hash;
 use crate::placed::TWIN;
 use crate::tree::TargetTree;
+
+/// What a file system may take for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fold {
+    /// Upper and lower case: FAT, ext4 and XFS with their options, servers of Windows.
+    Case,
+    /// A letter with its accent and the letter followed by its accent, as Unicode has both (UAX #15: NFC, NFD): ZFS with `normalization`, HFS+.
+    Accents,
+}
+
+impl Fold {
+    /// Another name that is the same to such a file system; `None`: there is none, or none that shows it. Letters beyond ASCII have upper
+    /// and lower case, too, but which ones does not show by them: file systems differ there.
+    pub fn respelled(self, name: &[u8]) -> Option<Vec<u8>> {
+        let other = match self {
+            Fold::Case => name.iter().map(|byte| swapped(*byte)).collect(),
+            Fold::Accents => {
+                let text = str::from_utf8(name).ok()?;
+                let composed: String = text.nfc().collect();
+                if composed == text { text.nfd().collect::<String>() } else { composed }.into_bytes()
+            }
+        };
+        (other != name).then_some(other)
+    }
+
+    /// Whether some other name may be the same to such a file system.
+    pub fn concerns(self, name: &[u8]) -> bool {
+        match self {
+            Fold::Case => name.iter().any(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii()),
+            Fold::Accents => !name.is_ascii(),
+        }
+    }
+}
 
 /// The entries of one directory: 16 bytes each.
 #[derive(Debug)]
@@ -26,14 +60,14 @@ impl Spellings {
 }
 
 impl TargetTree {
-    /// Whether what stands at this path is found with its letters (ASCII) in the other case, too. `None`: nothing can be told from it.
-    pub fn is_found_in_other_case(&self, path: &[u8]) -> Option<bool> {
+    /// Whether what stands at this path is found under another name, too, that is the same under this fold. `None`: nothing can be told from it.
+    pub fn is_found_respelled(&self, path: &[u8], fold: Fold) -> Option<bool> {
         let (dir, name) = self.place(path).ok()?;
-        let other: Vec<u8> = name.iter().map(|byte| swapped(*byte)).collect();
+        let other = fold.respelled(name)?;
         let standing = Stat::of_name(dir.as_fd(), name).ok()?;
         // Two links to one file may well have such names.
         let may_be_two = standing.nlink > 1 && standing.kind != Kind::Directory;
-        if other == name || may_be_two {
+        if may_be_two {
             return None;
         }
         let found = Stat::of_name(dir.as_fd(), &other);
@@ -101,9 +135,29 @@ mod tests {
         both.sort_unstable();
         assert_eq!(names(b"one"), both);
         assert_eq!(spellings.of(u64::MAX).count(), 0);
-        assert_eq!(tree.is_found_in_other_case(b"README"), Some(false));
+        assert_eq!(tree.is_found_respelled(b"README", Fold::Case), Some(false));
         for untold in [&b"42"[..], b"one", b"missing"] {
-            assert_eq!(tree.is_found_in_other_case(untold), None);
+            assert_eq!(tree.is_found_respelled(untold, Fold::Case), None);
         }
+    }
+
+    #[test]
+    fn names_have_other_spellings_under_a_fold() {
+        let respelled =
+            |fold: Fold, name: &str| fold.respelled(name.as_bytes()).map(|name| String::from_utf8(name).unwrap());
+        let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
+        assert_eq!(respelled(Fold::Accents, composed).as_deref(), Some(decomposed));
+        assert_eq!(respelled(Fold::Accents, decomposed).as_deref(), Some(composed));
+        // Neither all composed nor all decomposed, and one that is never composed (UAX #15, table 5).
+        assert_eq!(respelled(Fold::Accents, "e\u{301}\u{e9}").as_deref(), Some("\u{e9}\u{e9}"));
+        assert_eq!(respelled(Fold::Accents, "\u{958}").as_deref(), Some("\u{915}\u{93c}"));
+        for plain in ["README", "\u{4e2d}", ""] {
+            assert_eq!(respelled(Fold::Accents, plain), None, "{plain}");
+        }
+        assert_eq!(Fold::Accents.respelled(b"caf\xe9"), None, "no UTF-8");
+        assert_eq!(respelled(Fold::Case, "Data.7z").as_deref(), Some("dATA.7Z"));
+        assert_eq!(respelled(Fold::Case, "42"), None);
+        assert!(Fold::Case.concerns("\u{e9}".as_bytes()) && Fold::Accents.concerns("\u{e9}".as_bytes()));
+        assert!(Fold::Case.concerns(b"a") && !Fold::Accents.concerns(b"a"));
     }
 }

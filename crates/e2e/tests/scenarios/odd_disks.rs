@@ -14,7 +14,11 @@ fn copy(source: &Path, target: &Path, flags: &[&str]) -> Run {
 }
 
 /// Like FAT on a server that is slow to learn.
-const WEAK: Oddities = Oddities { one_case: true, whole_seconds: true, no_locks: true, plain_renames_only: true };
+const WEAK: Oddities =
+    Oddities { one_case: true, one_form: false, whole_seconds: true, no_locks: true, plain_renames_only: true };
+/// Like ZFS with `normalization=formD`.
+const ONE_FORM: Oddities =
+    Oddities { one_case: false, one_form: true, whole_seconds: false, no_locks: false, plain_renames_only: false };
 
 #[test]
 fn of_names_that_differ_in_case_one_stays_whole_where_both_are_one() {
@@ -52,27 +56,67 @@ fn of_names_that_differ_in_case_one_stays_whole_where_both_are_one() {
 #[test]
 fn names_that_are_one_there_are_found_however_far_apart_they_come() {
     needs!(Haul, Fuse);
+    let one_case = Oddities { one_case: true, ..Oddities::default() };
+    keeps_the_first_however_far_apart(one_case, ["Data", "data"], ["Folder", "folder"]);
+    // Composed and decomposed (UAX #15).
+    keeps_the_first_however_far_apart(ONE_FORM, ["e\u{301}tat", "\u{e9}tat"], ["e\u{301}tude", "\u{e9}tude"]);
+}
+
+/// Files and directories with two names that are one on a disk of this kind, in the order in which they are listed.
+#[track_caller]
+fn keeps_the_first_however_far_apart(oddities: Oddities, files: [&str; 2], directories: [&str; 2]) {
     let dir = scratch();
-    let (source, disk) =
-        (dir.path().join("source"), OddDisk::mount(Oddities { one_case: true, ..Oddities::default() }));
+    let (source, disk) = (dir.path().join("source"), OddDisk::mount(oddities));
     let target = disk.path().join("to");
-    for (path, seed) in [("Data", 1), ("Folder/a", 2), ("folder/a", 3), ("folder/deeper/b", 4), ("data", 5)] {
-        plant::file(&source.join(path), 1000, seed);
+    let [first, second] = directories.map(|name| source.join(name));
+    for (path, seed) in [
+        (source.join(files[0]), 1),
+        (first.join("a"), 2),
+        (second.join("a"), 3),
+        (second.join("deeper/b"), 4),
+        (source.join(files[1]), 5),
+    ] {
+        plant::file(&path, 1000, seed);
     }
-    // More than a copy remembers of what it placed last, between the one name and the other.
-    let between = source.join("Keep");
-    fs::create_dir(&between).expect("own directory");
-    for number in 0..33_000 {
-        std::os::unix::fs::symlink("x", between.join(format!("{number}"))).expect("own directory");
-    }
+    plant_between(&source.join(format!("{}s", directories[0])));
     for _ in 0..2 {
         let run = copy(&source, &target, &["--delete"]).run().expect(code::PARTIAL);
-        run.says(&["upper and lower case"]);
-        for first in ["Data", "Folder/a"] {
-            let (there, here) = (fs::read(target.join(first)), fs::read(source.join(first)));
+        run.says(&["takes both for one"]);
+        for first in [files[0].to_owned(), format!("{}/a", directories[0])] {
+            let (there, here) = (fs::read(target.join(&first)), fs::read(source.join(&first)));
             assert_eq!(there.expect("it is there"), here.expect("own file"), "{first}");
         }
-        assert_eq!(fs::read_dir(target.join("Folder")).expect("it was made").count(), 1, "twins are not mixed");
+        assert_eq!(fs::read_dir(target.join(directories[0])).expect("it was made").count(), 1, "twins are not mixed");
+    }
+}
+
+#[test]
+fn files_named_one_by_one_are_found_to_be_one_there_however_far_apart_they_come() {
+    needs!(Haul, Fuse);
+    let dir = scratch();
+    let disk = OddDisk::mount(Oddities { one_case: true, ..Oddities::default() });
+    for (path, seed) in [("a/Data", 1), ("b/data", 2)] {
+        plant::file(&dir.path().join(path), 1000, seed);
+    }
+    plant_between(&dir.path().join("k"));
+    for _ in 0..2 {
+        let between = (0..BETWEEN).map(|number| format!("k/{number}"));
+        let program = haul_e2e::binary::find().expect("asked for with needs!");
+        let command = Run::new(program).args(["cp", "--json", "a/Data"]).args(between).arg("b/data").arg(disk.path());
+        let run = command.current_dir(dir.path()).run().expect(code::PARTIAL);
+        run.says(&["takes both for one"]);
+        let there = fs::read(disk.path().join("Data")).expect("it is there");
+        assert_eq!(there, fs::read(dir.path().join("a/Data")).expect("own file"), "the first stays");
+    }
+}
+
+/// More than a copy remembers of what it placed last.
+const BETWEEN: u32 = 33_000;
+
+fn plant_between(directory: &Path) {
+    fs::create_dir_all(directory).expect("own directory");
+    for number in 0..BETWEEN {
+        std::os::unix::fs::symlink("x", directory.join(format!("{number}"))).expect("own directory");
     }
 }
 

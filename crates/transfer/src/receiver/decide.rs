@@ -76,7 +76,7 @@ impl Decider {
         }
         let item = Arc::new(item);
         let path = self.shared.target_path(&item);
-        let fresh = !is_retry && self.enter_name(&item) && !self.twins.takes_case_for_one();
+        let fresh = !is_retry && self.enter_name(&item) && !self.twins.takes_names_for_one();
         if let Err(error) = self.check_twin(&item, &path, fresh, is_retry) {
             if item.kind == ItemKind::Directory {
                 self.begin_directory(&item, &Err(error.is_twin()));
@@ -200,7 +200,7 @@ impl Decider {
         }
         let shared = Arc::clone(&self.shared);
         // Only where it matters: each name is looked at once more.
-        let standing = if self.twins.takes_case_for_one() { self.stat(path, fresh)? } else { None };
+        let standing = if self.twins.takes_names_for_one() { self.stat(path, fresh)? } else { None };
         self.twins.check(shared.tree(), path, standing.as_ref())
     }
 

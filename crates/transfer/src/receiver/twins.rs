@@ -1,12 +1,13 @@
 //! Names of the source that are one at the target, however far apart they come. What was placed last the tree remembers itself
-//! (`store/placed.rs`); this is for a file system that takes upper and lower case for one, once that is known.
+//! (`store/placed.rs`); this is for a file system that takes different spellings for one, once that is known: upper and lower case, or the
+//! ways to write an accent.
 //!
-//! Whether it does is seen at the first entry that has a letter in its name and stands there: it is looked for in the other case. Until then,
-//! and where it does, the names of the directories that are open are kept: 8 bytes each, as with `--delete`.
+//! Whether it does is seen at the first entry that can be spelled otherwise and stands there: it is looked for under the other spelling. Until
+//! then, and where it does, the names of the directories that are open are kept: 8 bytes each, as with `--delete`.
 
 use std::collections::HashSet;
 
-use haul_store::{Spellings, Stat, StoreError, TargetTree, name_hash};
+use haul_store::{Fold, Spellings, Stat, StoreError, TargetTree, name_hash};
 use haul_wire::limits::MAX_OPEN_ITEMS;
 
 use super::state::parent;
@@ -20,17 +21,22 @@ const LOOKS_MAX: u64 = MAX_OPEN_ITEMS as u64 / LOOK_EVERY;
 /// Names that are kept until it is known: 16 MiB. Where they do not tell, what was placed last has to do.
 const NAMES_MAX: u64 = 1 << 20;
 
-#[derive(Default)]
 pub(super) struct Twins {
-    /// Whether upper and lower case are one there; `None`: not known yet.
-    one_case: Option<bool>,
+    folds: [Question; 2],
+    items: u64,
+    /// Kept while it is not known what they are for.
+    names: u64,
+    /// As the manifest nests them. The outermost is that of entries which were named as sources themselves.
+    directories: Vec<Directory>,
+}
+
+/// Whether such names are one there.
+struct Question {
+    fold: Fold,
+    /// `None`: not known yet.
+    answer: Option<bool>,
     /// What is looked at to know it, and how often it was.
     candidate: Option<(Vec<u8>, u64)>,
-    items: u64,
-    /// Kept while it is not known.
-    names: u64,
-    /// As the manifest nests them.
-    directories: Vec<Directory>,
 }
 
 #[derive(Default)]
@@ -42,10 +48,17 @@ struct Directory {
     is_refused: bool,
 }
 
+impl Default for Twins {
+    fn default() -> Self {
+        let folds = [Fold::Case, Fold::Accents].map(|fold| Question { fold, answer: None, candidate: None });
+        Self { folds, items: 0, names: 0, directories: vec![Directory::default()] }
+    }
+}
+
 impl Twins {
     /// Whether what this run made may be found under a name that comes later.
-    pub(super) fn takes_case_for_one(&self) -> bool {
-        self.one_case == Some(true)
+    pub(super) fn takes_names_for_one(&self) -> bool {
+        self.folds.iter().any(|question| question.answer == Some(true))
     }
 
     /// A directory begins. Nothing is put into one that is refused.
@@ -64,13 +77,14 @@ impl Twins {
         if self.directories.last().is_some_and(|directory| directory.is_refused) {
             return Err(StoreError::twin(path));
         }
-        if self.one_case.is_none() {
+        if self.folds.iter().any(|question| question.answer.is_none()) {
             self.learn(tree, path);
         }
-        if self.one_case == Some(false) || !has_case(path) {
+        let concerned = |question: &Question| question.answer != Some(false) && question.fold.concerns(last(path));
+        if !self.folds.iter().any(concerned) {
             return Ok(());
         }
-        let takes_one = self.takes_case_for_one();
+        let takes_one = self.takes_names_for_one();
         let Some(directory) = self.directories.last_mut() else { return Ok(()) };
         if let Some(standing) = standing.filter(|_| takes_one)
             && directory.has_another_name(tree, path, standing)?
@@ -84,23 +98,34 @@ impl Twins {
 
     fn learn(&mut self, tree: &TargetTree, path: &[u8]) {
         self.items += 1;
-        if self.candidate.is_none() && has_case(path) {
+        for question in &mut self.folds {
+            if question.answer.is_none() {
+                question.look(tree, path, self.items.is_multiple_of(LOOK_EVERY));
+                if self.names >= NAMES_MAX {
+                    question.answer.get_or_insert(false);
+                }
+            }
+        }
+        if self.folds.iter().all(|question| question.answer == Some(false)) {
+            self.directories.iter_mut().for_each(|directory| directory.names = HashSet::new());
+        }
+    }
+}
+
+impl Question {
+    /// Takes this entry for its candidate if it has none, and looks at that when it is `time`.
+    fn look(&mut self, tree: &TargetTree, path: &[u8], time: bool) {
+        if self.candidate.is_none() && self.fold.respelled(last(path)).is_some() {
             self.candidate = Some((path.to_vec(), 0));
         }
         if let Some((candidate, looks)) = &mut self.candidate
-            && self.items.is_multiple_of(LOOK_EVERY)
+            && time
         {
-            self.one_case = tree.is_found_in_other_case(candidate);
+            self.answer = tree.is_found_respelled(candidate, self.fold);
             *looks += 1;
             if *looks >= LOOKS_MAX {
                 self.candidate = None;
             }
-        }
-        if self.names >= NAMES_MAX {
-            self.one_case.get_or_insert(false);
-        }
-        if self.one_case == Some(false) {
-            self.directories.iter_mut().for_each(|directory| directory.names = HashSet::new());
         }
     }
 }
@@ -122,11 +147,6 @@ impl Directory {
         let own = name_hash(last(path));
         Some(names.all(|name| name != own && self.names.contains(&name)))
     }
-}
-
-/// Whether another name may be the same to such a file system.
-fn has_case(path: &[u8]) -> bool {
-    last(path).iter().any(|byte| byte.is_ascii_alphabetic() || !byte.is_ascii())
 }
 
 fn last(path: &[u8]) -> &[u8] {
