@@ -11,6 +11,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::error::{Attempt, NetError};
 use crate::limits;
+use crate::policy;
 
 /// One of the two versions of IP, when the user insists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,6 +143,7 @@ pub fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
 
 fn start(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    policy::prepare(&socket);
     match socket.connect(&SockAddr::from(address)) {
         Ok(()) => Ok(socket),
         // EINPROGRESS: the answer comes later.

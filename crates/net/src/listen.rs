@@ -23,6 +23,7 @@ use crate::dial::Family;
 use crate::error::NetError;
 use crate::identity::{Identity, PublicKey};
 use crate::limits;
+use crate::policy;
 use crate::stream::{ShutdownHandle, Stream};
 use crate::tls::{self, Cipher};
 use crate::transport::Link;
@@ -330,6 +331,8 @@ fn listen_on(address: SocketAddr, v6_only: bool) -> io::Result<Listener> {
         socket.set_reuse_address(true)?;
     }
     socket.bind(&SockAddr::from(address))?;
+    // Inherited by what is accepted.
+    policy::prepare(&socket);
     socket.listen(limits::LISTEN_BACKLOG)?;
     let socket = TcpListener::from(socket);
     let address = socket.local_addr()?;
@@ -490,6 +493,21 @@ mod tests {
         assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:2"));
         assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
+    }
+
+    #[test]
+    fn a_connection_begins_without_timers_and_far_ones_get_what_the_host_chose() {
+        let chosen = crate::host::limits().congestion_control.unwrap();
+        let listener = Listener::bind(None, None).unwrap();
+        let near = dial(&[SocketAddr::from(([127, 0, 0, 1], listener.port()))], TIMEOUT).unwrap();
+        let (far, _) = listener.socket.accept().unwrap();
+        let used = |stream| haul_sys::socket::congestion_control(stream).unwrap();
+        for stream in [&near, &far] {
+            assert_ne!(used(stream), policy::PACED_BY_TIMERS);
+            // No round trip is shorter than that.
+            let applied = policy::apply(stream, &policy::Wanted::default(), 0);
+            assert_eq!(used(stream), chosen, "{applied:#?}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 
 use haul_sys::{socket, tcp_info};
 use socket2::{SockRef, TcpKeepalive};
@@ -56,12 +57,23 @@ pub struct Wanted {
     pub window_bytes: Option<u64>,
 }
 
+/// To be done with a socket before it connects or listens, when nobody knows yet how far the peer will be.
+///
+/// A connection that begins with bbr is paced by timers for ever, whatever congestion control it goes on with (Linux: `bbr_init` sets
+/// `sk_pacing_status`, which is never taken back). Over loopback that was 16 % of the processor time of a whole verified copy. So it begins
+/// without, and [`apply`] gives it what the host chose when it turns out to be a far one.
+pub(crate) fn prepare(socket: impl AsFd) {
+    if socket::congestion_control(&socket).is_ok_and(|host| host == PACED_BY_TIMERS) {
+        // What is refused leaves the connection as the host has it.
+        let _ = NEAR_CHOICES.iter().find(|name| socket::set_congestion_control(&socket, name).is_ok());
+    }
+}
+
 /// Tunes a connection, made or accepted. Paths with a shorter round trip than `near_rtt_us` are near.
 ///
 /// Nothing here fails the connection: what was not granted is told.
 pub fn apply(stream: &TcpStream, wanted: &Wanted, near_rtt_us: u32) -> Vec<Applied> {
-    let rtt_us =
-        tcp_info::tcp_info(stream).ok().map(|info| info.rtt_min_us.unwrap_or(info.rtt_us)).filter(|rtt_us| *rtt_us > 0);
+    let rtt_us = rtt_us(stream);
     let class = rtt_us.map(|rtt_us| NetworkClass::of_rtt(rtt_us, near_rtt_us));
     let mut applied = vec![
         apply_no_delay(stream),
@@ -75,6 +87,19 @@ pub fn apply(stream: &TcpStream, wanted: &Wanted, near_rtt_us: u32) -> Vec<Appli
         applied.push(apply_pacing(stream));
     }
     applied
+}
+
+/// Of [`apply`] the congestion control alone: for a connection that carries words, not data.
+pub fn apply_to_words(stream: &TcpStream, near_rtt_us: u32) {
+    let rtt_us = rtt_us(stream);
+    let class = rtt_us.map(|rtt_us| NetworkClass::of_rtt(rtt_us, near_rtt_us));
+    apply_congestion_control(stream, None, rtt_us, class);
+}
+
+/// As far as the kernel knows it.
+fn rtt_us(stream: &TcpStream) -> Option<u32> {
+    let info = tcp_info::tcp_info(stream).ok()?;
+    Some(info.rtt_min_us.unwrap_or(info.rtt_us)).filter(|rtt_us| *rtt_us > 0)
 }
 
 /// The kernel's own tuning lets a send buffer grow to `tcp_wmem`; a buffer that is asked for may have twice `wmem_max`
@@ -182,8 +207,8 @@ fn apply_congestion_control(
     class: Option<NetworkClass>,
 ) -> Applied {
     let what = "congestion control";
-    let host = match socket::congestion_control(stream) {
-        Ok(host) => host,
+    let now = match socket::congestion_control(stream) {
+        Ok(now) => now,
         Err(error) => return applied(what, "", Err(error), "the kernel does not tell it"),
     };
     if let Some(user) = user {
@@ -198,15 +223,17 @@ fn apply_congestion_control(
             ),
         };
         let falls_short = granted.is_err();
-        return Applied { falls_short, ..applied(what, user, granted.or(Ok(host)), reason) };
+        return Applied { falls_short, ..applied(what, user, granted.or(Ok(now)), reason) };
     }
-    let near = class == Some(NetworkClass::Near);
-    if host != PACED_BY_TIMERS || !near {
+    let is_near = class == Some(NetworkClass::Near);
+    let host = hosts_choice(&now);
+    if host != PACED_BY_TIMERS || !is_near {
         let reason = match rtt_us {
             Some(rtt_us) => format!("the host's default, round trip {rtt_us} us"),
             None => "the host's default, round trip unknown".to_owned(),
         };
-        return applied(what, &host, Ok(host.clone()), reason);
+        let granted = if host == now { Ok(now) } else { choose(stream, &host).or(Ok(now)) };
+        return applied(what, &host, granted, reason);
     }
     // Measured over loopback: bbr without the fq queue paces by timers and costs 3 to 8 times the CPU.
     let reason = format!(
@@ -214,7 +241,15 @@ fn apply_congestion_control(
         rtt_us.unwrap_or_default()
     );
     let granted = NEAR_CHOICES.iter().find_map(|name| choose(stream, name).ok());
-    applied(what, &NEAR_CHOICES.join(" or "), Ok(granted.unwrap_or(host)), reason)
+    applied(what, &NEAR_CHOICES.join(" or "), Ok(granted.unwrap_or(now)), reason)
+}
+
+/// What the host would have a connection use that has `now`: something else where [`prepare`] was there before.
+fn hosts_choice(now: &str) -> String {
+    match host::limits().congestion_control {
+        Some(default) if default == PACED_BY_TIMERS && NEAR_CHOICES.contains(&now) => default,
+        _ => now.to_owned(),
+    }
 }
 
 fn apply_user_timeout(stream: &TcpStream) -> Applied {
@@ -248,7 +283,7 @@ fn apply_pacing(stream: &TcpStream) -> Applied {
 const PACED_BYTES_PER_S: u64 = 12_500_000_000;
 
 /// bbr sends by a timer for each packet train unless the fq queue does it.
-const PACED_BY_TIMERS: &str = "bbr";
+pub(crate) const PACED_BY_TIMERS: &str = "bbr";
 /// Best first. reno is always allowed; cubic is unless the operator says otherwise.
 const NEAR_CHOICES: [&str; 2] = ["cubic", "reno"];
 

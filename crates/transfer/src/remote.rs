@@ -6,8 +6,9 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use haul_engine::plan;
 use haul_engine::remedy::Host;
-use haul_net::{NetError, PublicKey, Stream, dial};
+use haul_net::{NetError, PublicKey, Stream, dial, policy};
 use haul_wire::control::{self, AgentHello, Control, Role, Start};
 use haul_wire::summary::{HostLimits, KnownPath};
 
@@ -135,6 +136,7 @@ fn connect_daemon(
         let socket = dial::dial(&addresses, CONNECT_DEADLINE).map_err(|error| {
             far::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
         })?;
+        policy::apply_to_words(&socket, plan::NEAR_RTT_US);
         let reached_at = socket.peer_addr().ok();
         early = early.zip(reached_at).and_then(|(early, address)| early.reached(address, start.elapsed()));
         let expected = known.clone();
