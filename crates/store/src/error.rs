@@ -41,6 +41,11 @@ impl StoreError {
         self.is_one_of(&[Errno::ROFS])
     }
 
+    /// The process may open no more files.
+    pub fn is_out_of_files(&self) -> bool {
+        self.is_one_of(&[Errno::MFILE, Errno::NFILE])
+    }
+
     fn is_one_of(&self, errors: &[Errno]) -> bool {
         let code = self.source.raw_os_error();
         errors.iter().any(|error| code == Some(error.raw_os_error()))

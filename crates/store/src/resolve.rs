@@ -3,7 +3,9 @@
 //! `dir/` means the contents of a directory, `dir` the directory under its own name; a file is itself. A name that
 //! exists is taken literally; only when it does not are its wildcards expanded.
 
+use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -46,82 +48,129 @@ impl SourceSet {
             Ok(typed) => typed,
             Err(error) => return (SourceSet::new(Vec::new(), false, options), vec![error]),
         };
-        let mut sources = Vec::new();
+        let mut resolver =
+            Resolver { typed, options, found: Vec::new(), by_name: HashMap::new(), parent: None, held: 0 };
         let mut errors = Vec::new();
         for path in paths {
-            if let Err(error) = resolve_one(&typed, path, options, &mut sources) {
+            if let Err(error) = resolver.resolve(path) {
                 errors.push(error);
             }
         }
+        let mut sources = resolver.found;
         mark_shared(&mut sources);
         (SourceSet::new(sources, paths.len() == 1, options), errors)
     }
 }
 
-fn resolve_one(typed: &Typed, path: &[u8], options: &ResolveOptions, sources: &mut Vec<Source>) -> Result<()> {
-    let expanded = typed.expand(path);
-    let missing = match resolve_literal(typed, &expanded, options.follow_links) {
-        Ok(source) => return add(source, sources),
-        Err(error) => error,
-    };
-    let is_missing = missing.raw_os_error() == Some(Errno::NOENT.raw_os_error());
-    if !is_missing || !options.expand_globs || !has_wildcard(&expanded) {
-        return Err(StoreError::new("find", path, missing));
-    }
-    let matches = glob::expand(typed, &expanded)?;
-    if matches.is_empty() {
-        return Err(StoreError::new("find", path, refusal(io::ErrorKind::NotFound, "nothing matches the wildcard")));
-    }
-    for found in matches {
-        add(resolve_literal(typed, &found, options.follow_links).context("find", &found)?, sources)?;
-    }
-    Ok(())
+struct Resolver<'a> {
+    typed: Typed,
+    options: &'a ResolveOptions,
+    found: Vec<Source>,
+    /// Where in `found` a name is.
+    by_name: HashMap<Vec<u8>, usize>,
+    /// The directory of the last file. What a shell makes of a wildcard stands in one directory, which is held open once.
+    parent: Option<(Vec<u8>, Arc<OwnedFd>)>,
+    /// Directories that are held open.
+    held: u64,
 }
 
-fn resolve_literal(typed: &Typed, path: &[u8], follow_links: bool) -> io::Result<Source> {
-    let directory = OFlags::PATH | OFlags::DIRECTORY;
-    if means_contents(path) {
-        let root = typed.open(path, directory)?;
-        let stat = Stat::of_fd(&root)?;
-        return Ok(Source {
-            root: Arc::new(root),
-            name: Vec::new(),
-            is_dir: true,
-            alone: Alone::No,
-            stat,
-            shared: false,
-            typed: path.to_vec(),
-        });
-    }
-    let nofollow = if follow_links { OFlags::empty() } else { OFlags::NOFOLLOW };
-    let entry = typed.open(path, OFlags::PATH | nofollow)?;
-    let stat = Stat::of_fd(&entry)?;
-    let (parent, name) = parent_and_name(path);
-    let is_dir = stat.kind == Kind::Directory;
-    // The descriptor that was looked at becomes the root, so nothing can change in between.
-    let root = if is_dir { entry } else { typed.open(parent, directory)? };
-    let (root, name, typed) = (Arc::new(root), name.to_vec(), path.to_vec());
-    Ok(Source { root, name, is_dir, alone: Alone::No, stat, shared: false, typed })
-}
-
-/// The same source twice (a wildcard and a name, say) is taken once. Two different ones with one name would overwrite
-/// each other at the target.
-fn add(source: Source, sources: &mut Vec<Source>) -> Result<()> {
-    let twin = sources.iter().find(|other| other.name == source.name && !other.name.is_empty());
-    match twin {
-        None => {}
-        Some(twin) if twin.stat.is_same_inode(&source.stat) => return Ok(()),
-        Some(_) => {
-            let why = refusal(
-                io::ErrorKind::AlreadyExists,
-                "another source has the same name, so one would replace the other",
-            );
-            return Err(StoreError::new("copy", &source.typed, why));
+impl Resolver<'_> {
+    fn resolve(&mut self, path: &[u8]) -> Result<()> {
+        let expanded = self.typed.expand(path);
+        let missing = match self.literal(&expanded) {
+            Ok(source) => return self.add(source),
+            Err(error) => error,
+        };
+        let is_missing = missing.raw_os_error() == Some(Errno::NOENT.raw_os_error());
+        if !is_missing || !self.options.expand_globs || !has_wildcard(&expanded) {
+            return Err(StoreError::new("find", path, missing));
         }
+        let matches = glob::expand(&self.typed, &expanded)?;
+        if matches.is_empty() {
+            return Err(StoreError::new(
+                "find",
+                path,
+                refusal(io::ErrorKind::NotFound, "nothing matches the wildcard"),
+            ));
+        }
+        for found in matches {
+            let source = self.literal(&found).context("find", &found)?;
+            self.add(source)?;
+        }
+        Ok(())
     }
-    sources.push(source);
-    Ok(())
+
+    fn literal(&mut self, path: &[u8]) -> io::Result<Source> {
+        if means_contents(path) {
+            let root = self.typed.open(path, DIRECTORY)?;
+            let stat = Stat::of_fd(&root)?;
+            return Ok(Source {
+                root: self.hold(root)?,
+                name: Vec::new(),
+                is_dir: true,
+                alone: Alone::No,
+                stat,
+                shared: false,
+                typed: path.to_vec(),
+            });
+        }
+        let nofollow = if self.options.follow_links { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let entry = self.typed.open(path, OFlags::PATH | nofollow)?;
+        let stat = Stat::of_fd(&entry)?;
+        let (parent, name) = parent_and_name(path);
+        let is_dir = stat.kind == Kind::Directory;
+        // The descriptor that was looked at becomes the root, so nothing can change in between.
+        let root = if is_dir { self.hold(entry)? } else { self.parent(parent)? };
+        let (name, typed) = (name.to_vec(), path.to_vec());
+        Ok(Source { root, name, is_dir, alone: Alone::No, stat, shared: false, typed })
+    }
+
+    fn parent(&mut self, path: &[u8]) -> io::Result<Arc<OwnedFd>> {
+        if let Some((last, directory)) = &self.parent
+            && last == path
+        {
+            return Ok(Arc::clone(directory));
+        }
+        let opened = self.typed.open(path, DIRECTORY)?;
+        let directory = self.hold(opened)?;
+        self.parent = Some((path.to_vec(), Arc::clone(&directory)));
+        Ok(directory)
+    }
+
+    /// Half of the files that may be open at once are for the rest of the job.
+    fn hold(&mut self, directory: OwnedFd) -> io::Result<Arc<OwnedFd>> {
+        let may_be_open = haul_sys::process::open_file_limit().unwrap_or(u64::MAX);
+        if self.held >= may_be_open / 2 {
+            return Err(Errno::MFILE.into());
+        }
+        self.held += 1;
+        Ok(Arc::new(directory))
+    }
+
+    /// The same source twice (a wildcard and a name, say) is taken once. Two different ones with one name would overwrite
+    /// each other at the target.
+    fn add(&mut self, source: Source) -> Result<()> {
+        let twin = self.by_name.get(&source.name).and_then(|index| self.found.get(*index));
+        match twin {
+            None => {}
+            Some(twin) if twin.stat.is_same_inode(&source.stat) => return Ok(()),
+            Some(_) => {
+                let why = refusal(
+                    io::ErrorKind::AlreadyExists,
+                    "another source has the same name, so one would replace the other",
+                );
+                return Err(StoreError::new("copy", &source.typed, why));
+            }
+        }
+        if !source.name.is_empty() {
+            self.by_name.insert(source.name.clone(), self.found.len());
+        }
+        self.found.push(source);
+        Ok(())
+    }
 }
+
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 /// Sources whose contents meet in the root of the target: no single one knows all that belongs there.
 fn mark_shared(sources: &mut [Source]) {

@@ -138,8 +138,13 @@ impl SourceSet {
 
     /// The directories beneath which everything is read; `None` where links are followed wherever they lead.
     pub fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
-        let beneath = self.links != SourceLinks::Followed;
-        beneath.then(|| self.sources.iter().map(|source| source.root.as_fd()).collect())
+        if self.links == SourceLinks::Followed {
+            return None;
+        }
+        let mut roots: Vec<&Arc<OwnedFd>> = self.sources.iter().map(|source| &source.root).collect();
+        // Files that were named one by one stand in one directory.
+        roots.dedup_by(|one, other| Arc::ptr_eq(one, other));
+        Some(roots.into_iter().map(AsFd::as_fd).collect())
     }
 
     /// Walks all sources in order, each depth first.

@@ -118,6 +118,18 @@ fn a_list_selects_paths_and_the_directories_that_lead_to_them() {
 }
 
 #[test]
+fn files_that_are_named_one_by_one_hold_their_directory_open_once() {
+    let dir = tree();
+    let names: Vec<String> = (0..3000).map(|number| format!("top/n{number}")).collect();
+    names.iter().for_each(|name| fs::write(dir.path().join(name), name).unwrap());
+    let set = resolve(&names.iter().map(|name| dir.path().join(name)).collect::<Vec<_>>(), &ResolveOptions::default());
+    assert_eq!(set.roots().unwrap().len(), 1);
+    assert_eq!(lines(&set, WalkOptions::default()).len(), names.len());
+    let elsewhere = resolve(&[dir.path().join("top/n1"), dir.path().join("top/b")], &ResolveOptions::default());
+    assert_eq!(elsewhere.roots().unwrap().len(), 2);
+}
+
+#[test]
 fn several_sources_one_missing_and_one_file() {
     let dir = tree();
     let path = |name: &str| bytes(dir.path().join(name));

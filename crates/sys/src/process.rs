@@ -14,7 +14,12 @@ pub fn raise_open_file_limit() -> io::Result<Option<u64>> {
         return Ok(limit.current);
     }
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?;
-    Ok(rustix::process::getrlimit(Resource::Nofile).current)
+    Ok(open_file_limit())
+}
+
+/// How many files this process may have open at once; `None`: no limit.
+pub fn open_file_limit() -> Option<u64> {
+    rustix::process::getrlimit(Resource::Nofile).current
 }
 
 /// The user that files which this thread makes belong to.

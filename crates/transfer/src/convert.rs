@@ -309,5 +309,8 @@ pub(crate) fn store_error(error: &StoreError) -> Error {
     if error.is_read_only() {
         return plain.try_this("look at the target's file system; once it takes writes, run the same command again");
     }
+    if error.is_out_of_files() {
+        return plain.try_this("name the directory above them, with --files-from, or raise the limit (ulimit -n)");
+    }
     plain
 }

@@ -106,6 +106,26 @@ fn several_sources_go_into_one_directory() {
 }
 
 #[test]
+fn more_sources_than_files_may_be_open() {
+    needs!(Haul);
+    let dir = scratch();
+    let copy = |sources: &str, target: &str| {
+        let program = haul_e2e::binary::find().expect("asked for with needs!");
+        let script = format!("ulimit -n 256; exec {} cp --json {sources} {target}", program.display());
+        haul_e2e::Run::new("sh").args(["-c", &script]).current_dir(dir.path()).run()
+    };
+    for number in 0..1000 {
+        plant::file(&dir.path().join(format!("files/n{number}")), 100, number);
+        plant::file(&dir.path().join(format!("directories/d{number}/n")), 100, number);
+    }
+    let run = copy("files/*", "to/").expect(code::OK);
+    assert_eq!(run.count("files_moved"), 1000);
+    assert_same(&dir.path().join("files"), &dir.path().join("to"), Facets::CONTENTS);
+    // Each of these is held open, so that nothing else can take its place.
+    copy("directories/*", "other/").expect(code::FILE_IO).says(&["ulimit -n"]);
+}
+
+#[test]
 fn wildcards_are_expanded_at_the_far_side() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();

@@ -47,14 +47,12 @@ pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
     result
 }
 
-/// Whole files waiting for their final name; each holds an open descriptor.
-const MAX_PENDING: usize = 64;
-
 struct Lane<'a> {
     input: Input,
     /// On a clear lane.
     tags: Option<LaneTags>,
     shared: &'a Arc<Shared>,
+    /// Whole files that wait for their final name.
     pending: Vec<(Arc<Incoming>, Arc<Part>, Hash)>,
     decompressor: Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
     /// Made when something is read back for the first time.
@@ -95,7 +93,8 @@ struct Arrival {
 impl Lane<'_> {
     fn run(&mut self) -> io::Result<()> {
         loop {
-            if !self.pending.is_empty() && (self.pending.len() >= MAX_PENDING || !self.input.has_input()) {
+            let in_lane = self.pending.len();
+            if in_lane > 0 && (self.shared.unnamed.are_too_many(in_lane) || !self.input.has_input()) {
                 self.publish_pending();
             }
             self.await_room();
@@ -343,6 +342,7 @@ impl Lane<'_> {
                         let arrived = || incoming.claim_arrival(|| self.shared.receipt(receipt));
                         if arrival.claim.while_held(arrived) == Some(true) {
                             self.pending.push((incoming, part, verified.hash()));
+                            self.shared.unnamed.add();
                         }
                     }
                     Err(error) => self.shared.fail(&incoming, &error),
@@ -353,8 +353,8 @@ impl Lane<'_> {
 
     /// Gives whole files their final names. The write-back of all is started before the first is waited for.
     fn publish_pending(&mut self) {
-        let flush = self.shared.job.selection.flush;
-        if flush && self.pending.len() > 1 {
+        let (flush, in_lane) = (self.shared.job.selection.flush, self.pending.len());
+        if flush && in_lane > 1 {
             for (incoming, part, _) in &self.pending {
                 part.start_writeback(0, incoming.identity.size);
             }
@@ -379,6 +379,7 @@ impl Lane<'_> {
                 Err(error) => shared.fail(&incoming, &error),
             }
         }
+        shared.unnamed.remove(in_lane);
         shared.settle_all(outcomes.into_iter());
         self.watch.lap(Waiting::Storage);
     }

@@ -21,6 +21,7 @@ mod reread;
 mod settle;
 mod state;
 mod twins;
+mod unnamed;
 mod write_route;
 
 /// A block as a lane takes it; for the fuzz targets.

@@ -29,6 +29,7 @@ use super::behind::Behind;
 use super::claim::Claimed;
 use super::exposure::Exposure;
 use super::incoming::{Flushed, Incoming, Lost, Progressed};
+use super::unnamed::Unnamed;
 use super::write_route::WriteRoutes;
 
 /// What is done only when everything before it is settled.
@@ -102,6 +103,7 @@ pub(super) struct Shared {
     done: AtomicU64,
     pub(super) exposure: Exposure,
     pub(super) storage: Storage,
+    pub(super) unnamed: Unnamed,
     pub(super) behind: Behind,
     write_routes: WriteRoutes,
     reread_bytes: AtomicU64,
@@ -142,6 +144,7 @@ impl Shared {
             tree,
             exposure: Exposure::new(job.bounds.checkpoint_bytes),
             storage: Storage::default(),
+            unnamed: Unnamed::new(haul_sys::process::open_file_limit().unwrap_or(u64::MAX)),
             behind: Behind::default(),
             write_routes: WriteRoutes::new(job.carriage.write_route.and_then(convert::write_route), job.far),
             job,

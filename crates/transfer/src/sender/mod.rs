@@ -399,6 +399,9 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<(Arc<Sou
         follow_links: job.selection.follow_links,
     };
     let (sources, missing) = SourceSet::resolve_lossy(paths, &options);
+    if let Some(error) = missing.iter().find(|error| error.is_out_of_files()) {
+        return Err(convert::store_error(error));
+    }
     if sources.is_empty() {
         return Err(match missing.first() {
             Some(error) => convert::store_error(error),
