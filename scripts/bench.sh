@@ -7,6 +7,7 @@
 #   SMALL_FILES=20000   number of files of 16 KiB
 #   DATA=/dev/shm       where source and target lie; needs twice the data in free memory
 #   CASES="big small start memory"
+#   TOOLS="haul haul_daemon scp rsync globus globus_ssh"
 #
 # Packages of the rivals: openssh-client, rsync, globus-gass-copy-progs, globus-gridftp-server-progs.
 set -euo pipefail
@@ -17,15 +18,16 @@ cd "$(dirname "$0")/.."
 source scripts/private-sshd.sh
 
 REPEAT=${REPEAT:-5} BIG_MB=${BIG_MB:-2000} SMALL_FILES=${SMALL_FILES:-20000} DATA=${DATA:-/dev/shm}
-CASES=${CASES:-big small start memory}
+CASES=${CASES:-big small start memory} TOOLS=${TOOLS:-haul haul_daemon scp rsync globus globus_ssh}
 HAUL=${HAUL_BIN:-${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release/haul}
 [[ -x $HAUL ]] || { echo "no program at $HAUL: make build" >&2; exit 1; }
 
 work=$(mktemp -d "$DATA/haul-bench.XXXXXX")
-gridftp=
+gridftp= daemon=
 clean_up() {
     stop_sshd
     if [[ -n $gridftp ]]; then kill "$gridftp" 2>/dev/null || true; fi
+    if [[ -n $daemon ]]; then kill "$daemon" 2>/dev/null || true; fi
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -40,19 +42,38 @@ from=$work/from to=$work/to
 # ---- The tools: each copies $from/$1 to $to/$1 ----
 
 haul_copy() { "$HAUL" cp -q -F "$SSH_CONFIG" "$from/$1" "there:$to/"; }
+haul_daemon_copy() {
+    "$HAUL" cp -q --identity "$work/own" --known-hosts "$work/known" "$from/$1" "haul://127.0.0.1:$haul_port/to/"
+}
 scp_copy() { scp -qrpF "$SSH_CONFIG" "$from/$1" "there:$to/"; }
 rsync_copy() { rsync -a -e "ssh -F $SSH_CONFIG" "$from/$1" "there:$to/"; }
-globus_copy() {
-    if [[ -d $from/$1 ]]; then
-        globus-url-copy -q -r -cd -pp -cc 4 "file://$from/$1/" "ftp://127.0.0.1:$gridftp_port$to/$1/"
+# gridftp SCHEME://ADDRESS WHAT
+gridftp() {
+    if [[ -d $from/$2 ]]; then
+        globus-url-copy -q -r -cd -pp -cc 4 "file://$from/$2/" "$1$to/$2/"
     else
-        globus-url-copy -q -p 4 "file://$from/$1" "ftp://127.0.0.1:$gridftp_port$to/$1"
+        globus-url-copy -q -p 4 "file://$from/$2" "$1$to/$2"
     fi
 }
+globus_copy() { gridftp "ftp://127.0.0.1:$gridftp_port" "$1"; }
+# It starts ssh by this script and no other, which neither takes a configuration nor can be named: ours lies over it.
+globus_ssh_script=/usr/share/globus/gridftp-ssh
+globus_ssh_copy() {
+    # shellcheck disable=SC2016
+    unshare --map-root-user --mount bash -c '
+        mount --bind "$1" "$2" && shift 2 && "$@"' - "$work/gridftp-ssh" "$globus_ssh_script" gridftp sshftp://127.0.0.1 "$1"
+}
+export -f gridftp
+export from to
 
-tools=(haul)
+tools=()
 absent=()
-add_tool() { if command -v "$2" >/dev/null; then tools+=("$1"); else absent+=("$1 (package $3)"); fi; }
+wanted() { [[ " $TOOLS " == *" $1 "* ]]; }
+add_tool() {
+    if ! wanted "$1"; then return; fi
+    if command -v "$2" >/dev/null; then tools+=("$1"); else absent+=("$1 (package $3)"); fi
+}
+add_tool haul "$HAUL" haul
 add_tool scp scp openssh-client
 add_tool rsync rsync rsync
 start_gridftp() {
@@ -76,11 +97,50 @@ start_gridftp() {
     done
     absent+=("globus (its server did not start: $(tail -1 "$work/gridftp.log"))")
 }
-case " $CASES " in *" big "* | *" small "*) PATH=$PATH:/usr/sbin start_gridftp ;; esac
+# The same, started by ssh as haul is.
+add_gridftp_over_ssh() {
+    if [[ ! -e $globus_ssh_script ]] || ! unshare --map-root-user --mount true 2>/dev/null; then
+        absent+=("globus over ssh (needs $globus_ssh_script and name spaces for users)")
+        return
+    fi
+    # What it would find in the user's own configuration of ssh; without the last two, root is turned away, and the address is another.
+    printf '#!/bin/sh\nexec ssh -F %s there PATH=$PATH:/usr/sbin globus-gridftp-server -ssh -auth-level 0 -data-interface 127.0.0.1\n' \
+        "$SSH_CONFIG" >"$work/gridftp-ssh"
+    chmod 755 "$work/gridftp-ssh"
+    add_tool globus_ssh globus-url-copy globus-gass-copy-progs
+}
+start_daemon() {
+    local port
+    "$HAUL" key generate --file "$work/own" >"$work/out"
+    "$HAUL" key generate --file "$work/host" >"$work/out"
+    echo "rw root=$work $("$HAUL" key show --file "$work/own")" >"$work/authorized"
+    chmod 600 "$work/authorized"
+    "$HAUL" serve --listen 127.0.0.1:0 --identity "$work/host" --authorized-keys "$work/authorized" \
+        </dev/null >"$work/serve.out" 2>"$work/serve.log" &
+    daemon=$!
+    for ((tries = 0; tries < 100; tries++)); do
+        haul_port=$(sed -n 's/.*listening on 127.0.0.1:\([0-9]*\)$/\1/p' "$work/serve.log")
+        if [[ -n $haul_port ]]; then break; fi
+        kill -0 "$daemon" 2>/dev/null || { cat "$work/serve.log" >&2; return 1; }
+        sleep 0.05
+    done
+    sed -n 's/^or in its list *//p' "$work/serve.out" >"$work/known"
+    add_tool haul_daemon "$HAUL" haul
+}
+case " $CASES " in *" big "* | *" small "*)
+    PATH=$PATH:/usr/sbin
+    add_gridftp_over_ssh
+    start_daemon
+    start_gridftp
+    ;;
+esac
 
+# With what each is compared: haul with the same way in.
+declare -A against=([haul_daemon]=haul_daemon [globus]=haul_daemon)
 declare -A title=(
-    [haul]="haul cp (encrypted, verified)" [scp]="scp (encrypted)" [rsync]="rsync -a over ssh (encrypted)"
-    [globus]="globus-url-copy (clear, unverified)" [ssh]="ssh there true"
+    [haul]="haul cp over ssh (encrypted, verified)" [scp]="scp (encrypted)" [rsync]="rsync -a over ssh (encrypted)"
+    [globus_ssh]="globus-url-copy over ssh (data clear, unverified)" [ssh]="ssh there true"
+    [haul_daemon]="haul cp to haul serve (encrypted, verified)" [globus]="globus-url-copy to its server, no login (clear, unverified)"
 )
 
 # ---- Measuring ----
@@ -132,10 +192,10 @@ contest() {
 # table WHAT BYTES FILES
 table() {
     local what=$1 bytes=$2 files=$3 tool median min max ours
-    read -r ours _ < <(spread "$what-haul") || ours=
-    echo "| tool | median s | min..max s | MB/s | files/s | haul is faster by |"
+    echo "| tool | median s | min..max s | MB/s | files/s | haul with the same way in is faster by |"
     echo "|---|---|---|---|---|---|"
     for tool in "${tools[@]}"; do
+        read -r ours _ < <(spread "$what-${against[$tool]:-haul}") || ours=
         if ! read -r median min max < <(spread "$what-$tool"); then
             echo "| ${title[$tool]} | failed | | | | |"
             continue
