@@ -77,6 +77,7 @@ add_tool haul "$HAUL" haul
 add_tool scp scp openssh-client
 add_tool rsync rsync rsync
 start_gridftp() {
+    wanted globus || return 0
     command -v globus-gridftp-server >/dev/null || { absent+=("globus (package globus-gridftp-server-progs)"); return; }
     local try user
     # As root it serves nobody but others.
@@ -100,7 +101,7 @@ start_gridftp() {
 # The same, started by ssh as haul is.
 add_gridftp_over_ssh() {
     if [[ ! -e $globus_ssh_script ]] || ! unshare --map-root-user --mount true 2>/dev/null; then
-        absent+=("globus over ssh (needs $globus_ssh_script and name spaces for users)")
+        absent+=("globus over ssh (needs $globus_ssh_script and user namespaces)")
         return
     fi
     # What it would find in the user's own configuration of ssh; without the last two, root is turned away, and the address is another.
@@ -110,7 +111,7 @@ add_gridftp_over_ssh() {
     add_tool globus_ssh globus-url-copy globus-gass-copy-progs
 }
 start_daemon() {
-    local port
+    wanted haul_daemon || return 0
     "$HAUL" key generate --file "$work/own" >"$work/out"
     "$HAUL" key generate --file "$work/host" >"$work/out"
     echo "rw root=$work $("$HAUL" key show --file "$work/own")" >"$work/authorized"
@@ -124,6 +125,7 @@ start_daemon() {
         kill -0 "$daemon" 2>/dev/null || { cat "$work/serve.log" >&2; return 1; }
         sleep 0.05
     done
+    [[ -n $haul_port ]] || { say "haul serve says no port:"; cat "$work/serve.log" >&2; return 1; }
     sed -n 's/^or in its list *//p' "$work/serve.out" >"$work/known"
     add_tool haul_daemon "$HAUL" haul
 }

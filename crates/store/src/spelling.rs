@@ -27,6 +27,9 @@ impl Fold {
     /// Another name that is the same to such a file system; `None`: there is none, or none that shows it. Letters beyond ASCII have upper
     /// and lower case, too, but which ones does not show by them: file systems differ there.
     pub fn respelled(self, name: &[u8]) -> Option<Vec<u8>> {
+        if !self.concerns(name) {
+            return None;
+        }
         let other = match self {
             Fold::Case => name.iter().map(|byte| swapped(*byte)).collect(),
             Fold::Accents => {
