@@ -3,21 +3,26 @@
 use std::io::{self, Read};
 
 use haul_net::Stream;
+use haul_sys::direct::AlignedBuffer;
 use haul_wire::limits::BLOCK_BYTES;
 
-/// A block and what came with it; a second block's beginning fits behind.
-const BUFFER_BYTES: usize = 2 * BLOCK_BYTES;
+/// A cache line, or a few words of SIMD: blocks begin at one, because they are hashed in units of it.
+const LINE_BYTES: usize = 64;
+/// More than any header or trailer with its tag.
+const HEADER_BYTES_MAX: usize = 2 * LINE_BYTES;
+/// The headers of a unit and of its first block stand before the block.
+const BUFFER_BYTES: usize = 2 * HEADER_BYTES_MAX + BLOCK_BYTES;
 
 pub(super) struct Input {
     stream: Stream,
-    buffer: Box<[u8]>,
+    buffer: AlignedBuffer,
     start: usize,
     end: usize,
 }
 
 impl Input {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, buffer: vec![0; BUFFER_BYTES].into_boxed_slice(), start: 0, end: 0 }
+        Self { stream, buffer: AlignedBuffer::new(BUFFER_BYTES), start: 0, end: 0 }
     }
 
     /// Whether a read would return without waiting.
@@ -25,18 +30,23 @@ impl Input {
         self.end > self.start || self.stream.has_input()
     }
 
-    /// Makes sure that `count` bytes are there. At most a block and a few headers.
+    /// Makes sure that `count` bytes are there. At most a block.
     pub(super) fn fill(&mut self, count: usize) -> io::Result<()> {
-        debug_assert!(count <= BUFFER_BYTES);
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
+        debug_assert!(count <= BLOCK_BYTES);
+        let there = self.end - self.start;
+        if there >= count {
+            return Ok(());
         }
-        if self.start + count > self.buffer.len() {
-            self.buffer.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
+        if there == 0 || self.start + count > self.buffer.len() {
+            let start = count.next_multiple_of(LINE_BYTES) - count;
+            self.buffer.copy_within(self.start..self.end, start);
+            (self.start, self.end) = (start, start + there);
         }
+        // With a header its block is read, and no more: what came of the next one would have to be moved.
+        let header_and_block = self.start + count + BLOCK_BYTES;
+        let most = if count < HEADER_BYTES_MAX { header_and_block.min(self.buffer.len()) } else { self.start + count };
         while self.end - self.start < count {
-            match self.stream.read(&mut self.buffer[self.end..]) {
+            match self.stream.read(&mut self.buffer[self.end..most]) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => self.end += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -422,9 +422,16 @@ impl Lane<'_> {
         }
     }
 
+    /// A header or a trailer, read together with its tag.
+    fn words<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        let tag_bytes = if self.tags.is_some() { TAG_BYTES } else { 0 };
+        self.input.fill(N + tag_bytes)?;
+        self.input.array()
+    }
+
     /// What a clear lane says is believed only with its tag: nothing is written before.
     fn header(&mut self) -> io::Result<UnitHeader> {
-        let header: [u8; UNIT_HEADER_BYTES] = self.input.array()?;
+        let header: [u8; UNIT_HEADER_BYTES] = self.words()?;
         if let Some(tags) = &mut self.tags {
             let tag = tags.header(&header);
             prove(tag, &mut self.input)?;
@@ -433,7 +440,7 @@ impl Lane<'_> {
     }
 
     fn trailer(&mut self) -> io::Result<Trailer> {
-        let trailer: [u8; TRAILER_BYTES] = self.input.array()?;
+        let trailer: [u8; TRAILER_BYTES] = self.words()?;
         if let Some(tags) = &self.tags {
             prove(tags.trailer(&trailer), &mut self.input)?;
         }
@@ -441,7 +448,7 @@ impl Lane<'_> {
     }
 
     fn block_header(&mut self) -> io::Result<BlockHeader> {
-        let header: [u8; BLOCK_HEADER_BYTES] = self.input.array()?;
+        let header: [u8; BLOCK_HEADER_BYTES] = self.words()?;
         if let Some(tags) = &mut self.tags {
             let tag = tags.block(&header);
             prove(tag, &mut self.input)?;
