@@ -37,6 +37,8 @@ pub struct Setting {
     pub gaps: bool,
     /// Lanes send packets in pairs, and those of different lanes meet in front of a busy link, also where no window fills a queue.
     pub pairs: bool,
+    /// Acknowledgements come all together, so often; 0: as they are sent.
+    pub clumps_us: u64,
     /// See [`Flow::in_flight_most`].
     pub in_flight_most: f64,
     /// So many bytes are to be sent in all.
@@ -79,6 +81,7 @@ impl Setting {
             supply_every_us: 0,
             gaps: false,
             pairs: false,
+            clumps_us: 0,
             in_flight_most: f64::INFINITY,
             job_bytes: f64::INFINITY,
             supplies: Vec::new(),
@@ -252,6 +255,8 @@ struct Runner {
     control: Control,
     advice: Vec<(u64, Advice)>,
     foreign: usize,
+    /// The last clump of acknowledgements, and what they had reached on each of our lanes.
+    clump: (u64, Vec<f64>),
 }
 
 impl Runner {
@@ -270,7 +275,7 @@ impl Runner {
         let tuner = Tuner::new(Wishes::default(), 0, 8);
         let control = Control::named(&setting.wishes.host_congestion_control);
         let foreign = setting.foreign.len();
-        Self { setting, world, tuner, control, advice: Vec::new(), foreign }
+        Self { setting, world, tuner, control, advice: Vec::new(), foreign, clump: (0, Vec::new()) }
     }
 
     fn run(mut self) -> Outcome {
@@ -293,6 +298,7 @@ impl Runner {
             self.surroundings();
             let foreign = self.foreign;
             self.world.step(|flow| flow >= foreign);
+            self.clump();
             if self.world.now_us >= next_us {
                 next_us += SAMPLE_US;
                 points.push(self.sample());
@@ -323,6 +329,9 @@ impl Runner {
         let connected = lanes.filter(|(_, flow)| flow.starts_us <= self.world.now_us);
         let mut lanes: Vec<LaneReading> =
             connected.map(|(lane, flow)| reading(lane, flow, self.setting.gaps.then_some(now_us))).collect();
+        for (lane, acked) in lanes.iter_mut().zip(&self.clump.1) {
+            (lane.acked_bytes, lane.delivered_bytes) = (*acked as u64, *acked as u64);
+        }
         let meeting_us = if self.setting.pairs { self.meeting_us() } else { 0 };
         let (share, most_us) = self.setting.stalls;
         let is_stalled = share > 0.0 && self.world.uniform() < share;
@@ -352,6 +361,15 @@ impl Runner {
             lanes: given.map_or(0, |advice| advice.lanes),
             bound: given.and_then(|advice| advice.pacing_bytes_per_s),
         }
+    }
+
+    fn clump(&mut self) {
+        let Some(clump) = self.world.now_us.checked_div(self.setting.clumps_us) else { return };
+        let lanes = &self.world.flows[self.foreign..];
+        if clump > self.clump.0 {
+            self.clump = (clump, lanes.iter().map(|flow| flow.acked).collect());
+        }
+        self.clump.1.resize(lanes.len(), 0.0);
     }
 
     /// 1.3 packets of each lane are in the queue, as measured with 1 and with 8 lanes of real kernels on 20 Mbit/s x 20 ms.
