@@ -8,12 +8,22 @@
 #   DATA=/dev/shm       where source and target lie; needs twice the data in free memory
 #   CASES="big small start memory"
 #   TOOLS="haul haul_daemon scp rsync globus globus_ssh"
+#                       and, for the large file, what does not encrypt: haul_clear haul_clear_push nginx
+#   CC=                 congestion control of all, in a network namespace made for it; without: what the host has
 #
-# Packages of the rivals: openssh-client, rsync, globus-gass-copy-progs, globus-gridftp-server-progs.
+# Packages of the rivals: openssh-client, rsync, globus-gass-copy-progs, globus-gridftp-server-progs, nginx-light, curl.
 set -euo pipefail
 shopt -s inherit_errexit
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then sed -n '2,/^set /s/^# \{0,1\}//p' "$0" | sed '$d'; exit; fi
 cd "$(dirname "$0")/.."
+if [[ -n ${CC:-} && -z ${IN_NAMESPACE:-} ]]; then
+    as_root=()
+    if ((EUID != 0)); then as_root=(--map-root-user); fi
+    exec unshare "${as_root[@]}" --net env IN_NAMESPACE=1 bash scripts/bench.sh
+elif [[ -n ${CC:-} ]]; then
+    ip link set lo up
+    sysctl -qw "net.ipv4.tcp_congestion_control=$CC"
+fi
 # shellcheck source=scripts/private-sshd.sh
 source scripts/private-sshd.sh
 
@@ -23,11 +33,12 @@ HAUL=${HAUL_BIN:-${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p'
 [[ -x $HAUL ]] || { echo "no program at $HAUL: make build" >&2; exit 1; }
 
 work=$(mktemp -d "$DATA/haul-bench.XXXXXX")
-gridftp= daemon=
+gridftp= daemon= nginx=
 clean_up() {
     stop_sshd
     if [[ -n $gridftp ]]; then kill "$gridftp" 2>/dev/null || true; fi
     if [[ -n $daemon ]]; then kill "$daemon" 2>/dev/null || true; fi
+    if [[ -n $nginx ]]; then kill "$nginx" 2>/dev/null || true; fi
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -42,9 +53,11 @@ from=$work/from to=$work/to
 # ---- The tools: each copies $from/$1 to $to/$1 ----
 
 haul_copy() { "$HAUL" cp -q -F "$SSH_CONFIG" "$from/$1" "there:$to/"; }
-haul_daemon_copy() {
-    "$HAUL" cp -q --identity "$work/own" --known-hosts "$work/known" "$from/$1" "haul://127.0.0.1:$haul_port/to/"
-}
+with_daemon() { "$HAUL" cp -q --identity "$work/own" --known-hosts "$work/known" "$@"; }
+haul_daemon_copy() { with_daemon "$from/$1" "haul://127.0.0.1:$haul_port/to/"; }
+haul_clear_copy() { with_daemon --cipher none "haul://127.0.0.1:$haul_port/from/$1" "$to/"; }
+haul_clear_push_copy() { with_daemon --cipher none "$from/$1" "haul://127.0.0.1:$haul_port/to/"; }
+nginx_copy() { curl -sf -o "$to/$1" "http://127.0.0.1:$nginx_port/$1"; }
 scp_copy() { scp -qrpF "$SSH_CONFIG" "$from/$1" "there:$to/"; }
 rsync_copy() { rsync -a -e "ssh -F $SSH_CONFIG" "$from/$1" "there:$to/"; }
 # gridftp SCHEME://ADDRESS WHAT
@@ -111,10 +124,10 @@ add_gridftp_over_ssh() {
     add_tool globus_ssh globus-url-copy globus-gass-copy-progs
 }
 start_daemon() {
-    wanted haul_daemon || return 0
+    if ! wanted haul_daemon && ! wanted haul_clear && ! wanted haul_clear_push; then return; fi
     "$HAUL" key generate --file "$work/own" >"$work/out"
     "$HAUL" key generate --file "$work/host" >"$work/out"
-    echo "rw root=$work $("$HAUL" key show --file "$work/own")" >"$work/authorized"
+    echo "rw clear root=$work $("$HAUL" key show --file "$work/own")" >"$work/authorized"
     chmod 600 "$work/authorized"
     "$HAUL" serve --listen 127.0.0.1:0 --identity "$work/host" --authorized-keys "$work/authorized" \
         </dev/null >"$work/serve.out" 2>"$work/serve.log" &
@@ -128,20 +141,45 @@ start_daemon() {
     [[ -n $haul_port ]] || { say "haul serve says no port:"; cat "$work/serve.log" >&2; return 1; }
     sed -n 's/^or in its list *//p' "$work/serve.out" >"$work/known"
     add_tool haul_daemon "$HAUL" haul
+    add_tool haul_clear "$HAUL" haul
+    add_tool haul_clear_push "$HAUL" haul
+}
+start_nginx() {
+    wanted nginx || return 0
+    if ! command -v nginx >/dev/null; then absent+=("nginx and curl (package nginx-light)"); return; fi
+    nginx_port=$((32100 + RANDOM % 10000))
+    cat >"$work/nginx.conf" <<-END
+	$(if ((EUID == 0)); then echo "user root;"; fi)
+	daemon off; pid $work/nginx.pid; error_log stderr; worker_processes 2; events {}
+	http { access_log off; sendfile on; tcp_nopush on; server { listen 127.0.0.1:$nginx_port; root $from; } }
+	END
+    nginx -e stderr -p "$work" -c "$work/nginx.conf" </dev/null >"$work/nginx.log" 2>&1 &
+    nginx=$!
+    for ((tries = 0; tries < 100; tries++)); do
+        if (exec 3<>"/dev/tcp/127.0.0.1/$nginx_port") 2>/dev/null; then add_tool nginx curl curl; return; fi
+        kill -0 "$nginx" 2>/dev/null || break
+        sleep 0.05
+    done
+    absent+=("nginx and curl (nginx did not start: $(tail -1 "$work/nginx.log"))")
 }
 case " $CASES " in *" big "* | *" small "*)
     PATH=$PATH:/usr/sbin
     add_gridftp_over_ssh
     start_daemon
     start_gridftp
+    start_nginx
     ;;
 esac
 
 # With what each is compared: haul with the same way in.
-declare -A against=([haul_daemon]=haul_daemon [globus]=haul_daemon)
+declare -A against=(
+    [haul_daemon]=haul_daemon [globus]=haul_daemon [haul_clear]=haul_clear [haul_clear_push]=haul_clear [nginx]=haul_clear
+)
 declare -A title=(
     [haul]="haul cp over ssh (encrypted, verified)" [scp]="scp (encrypted)" [rsync]="rsync -a over ssh (encrypted)"
     [globus_ssh]="globus-url-copy over ssh (data clear, unverified)" [ssh]="ssh there true"
+    [haul_clear]="haul cp --cipher none from haul serve (clear, verified)" [nginx]="nginx to curl (clear, unverified)"
+    [haul_clear_push]="haul cp --cipher none to haul serve (clear, verified)"
     [haul_daemon]="haul cp to haul serve (encrypted, verified)" [globus]="globus-url-copy to its server, no login (clear, unverified)"
 )
 
@@ -172,18 +210,27 @@ spread() {
 
 # Open to all, because the anonymous user of the GridFTP server may be another.
 empty_target() { rm -rf "$to"; mkdir -m 777 "$to"; }
+# touch_memory BYTES: a virtual machine may give memory that has been free for a few seconds back to its host. To get it again took up to 2 s of a
+# run, more after a slow tool than after a quick one; so each run finds memory that was written to just before.
+touch_memory() {
+    if [[ $(stat -f -c %T "$work") != tmpfs ]]; then return; fi
+    head -c "$1" /dev/zero >"$work/touched"
+    rm "$work/touched"
+}
 
-# contest WHAT: every tool copies $from/WHAT; one run each to warm up and to compare what arrived
+# contest WHAT BYTES TOOL...: each tool copies $from/WHAT; one run each to warm up and to compare what arrived
 contest() {
-    local what=$1 tool round
-    for tool in "${tools[@]}"; do
+    local what=$1 bytes=$2 tool round
+    shift 2
+    for tool in "$@"; do
         empty_target
         time_once "warm-$tool" "${tool}_copy" "$what"
         diff -r "$from/$what" "$to/$what" >/dev/null || say "$tool did not copy $what as it is"
     done
     for ((round = 1; round <= REPEAT; round++)); do
-        for tool in "${tools[@]}"; do
+        for tool in "$@"; do
             empty_target
+            touch_memory "$bytes"
             say "$what: round $round of $REPEAT: $tool"
             time_once "$what-$tool" "${tool}_copy" "$what"
         done
@@ -191,12 +238,13 @@ contest() {
     empty_target
 }
 
-# table WHAT BYTES FILES
+# table WHAT BYTES FILES TOOL...
 table() {
     local what=$1 bytes=$2 files=$3 tool median min max ours
+    shift 3
     echo "| tool | median s | min..max s | MB/s | files/s | haul with the same way in is faster by |"
     echo "|---|---|---|---|---|---|"
-    for tool in "${tools[@]}"; do
+    for tool in "$@"; do
         read -r ours _ < <(spread "$what-${against[$tool]:-haul}") || ours=
         if ! read -r median min max < <(spread "$what-$tool"); then
             echo "| ${title[$tool]} | failed | | | | |"
@@ -220,7 +268,7 @@ echo "Both ends share this machine; data in \`$DATA\`; whole commands, start inc
 echo "one to warm up; median and spread. Repeat with \`make bench\`."
 echo
 echo "- machine: $(nproc) x $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(awk '/MemTotal/ {printf "%.0f GiB", $2 / 1048576}' /proc/meminfo)"
-echo "- kernel: $(uname -sr), congestion control $(cat /proc/sys/net/ipv4/tcp_congestion_control 2>/dev/null || echo unknown)"
+echo "- kernel: $(uname -sr), congestion control ${CC:-$(cat /proc/sys/net/ipv4/tcp_congestion_control 2>/dev/null || echo unknown)}"
 echo "- versions: $("$HAUL" --version | sed -n 1p); $(ssh -V 2>&1); $(rsync --version 2>/dev/null | sed -n 1p); $(globus-url-copy -version 2>&1 | sed -n 1p)"
 echo
 
@@ -229,10 +277,10 @@ if [[ " $CASES " == *" big "* ]]; then
     mkdir "$from/big"
     head -c "${BIG_MB}000000" /dev/urandom >"$from/file"
     rmdir "$from/big"
-    contest file
+    contest file "${BIG_MB}000000" "${tools[@]}"
     echo "### One file of $BIG_MB MB"
     echo
-    table file "${BIG_MB}000000" 1
+    table file "${BIG_MB}000000" 1 "${tools[@]}"
     rm "$from/file"
 fi
 
@@ -243,10 +291,14 @@ if [[ " $CASES " == *" small "* ]]; then
         mkdir -p "$from/tree/d$dir"
         head -c $((count * 16384)) /dev/urandom | split -b 16384 -a 4 -d - "$from/tree/d$dir/f"
     done
-    contest tree
+    trees=()
+    for tool in "${tools[@]}"; do
+        if [[ $tool != nginx ]]; then trees+=("$tool"); fi
+    done
+    contest tree $((SMALL_FILES * 16384)) "${trees[@]}"
     echo "### $SMALL_FILES files of 16 KiB"
     echo
-    table tree $((SMALL_FILES * 16384)) "$SMALL_FILES"
+    table tree $((SMALL_FILES * 16384)) "$SMALL_FILES" "${trees[@]}"
     rm -rf "$from/tree"
 fi
 
