@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use haul_sys::beneath::{self, Links};
-use haul_sys::file;
+use haul_sys::cached::CacheProbe;
+use haul_sys::{file, medium};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
@@ -246,6 +247,14 @@ impl SourceFile {
     /// What the page cache does not have of it, where that was looked at and is something.
     pub fn cold(&self) -> Option<&ColdMap> {
         self.cold.as_ref()
+    }
+
+    /// Whether reading a range costs no more than copying it: the file lies in memory, or the page cache has all of the range.
+    pub fn is_in_memory(&self, offset: u64, len: u64) -> bool {
+        self.single().is_some_and(|fd| {
+            medium::lies_in_memory(fd).unwrap_or(false)
+                || CacheProbe::new(fd).cached_bytes(offset, len).is_ok_and(|cached| cached >= len)
+        })
     }
 
     /// Drops clean pages of a range from the cache, so that the next read comes from the medium.

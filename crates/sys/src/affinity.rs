@@ -1,4 +1,4 @@
-//! On which processors a thread may run: `sched_setaffinity(2)`.
+//! On which processors a thread may run, and before whom: `sched_setaffinity(2)`, `setpriority(2)`.
 
 use std::io;
 
@@ -14,6 +14,11 @@ pub fn bind_thread(cpu: usize) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
+/// Has the calling thread, and those that it starts, give way to others: niceness from 0 to 19. On Linux each thread has its own.
+pub fn set_niceness(niceness: i32) -> io::Result<()> {
+    Ok(rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -27,5 +32,16 @@ mod tests {
         assert_eq!((after.count(), after.is_set(first)), (1, true));
         assert!(bind_thread(CpuSet::MAX_CPU).is_err());
         rustix::thread::sched_setaffinity(None, &before).unwrap();
+    }
+
+    #[test]
+    fn a_nice_thread_gives_way_alone() {
+        let niceness = || rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap();
+        let before = niceness();
+        let other = std::thread::spawn(move || {
+            set_niceness(19).unwrap();
+            niceness()
+        });
+        assert_eq!((other.join().unwrap(), niceness()), (19, before));
     }
 }

@@ -25,6 +25,7 @@ use crate::pump::SendRoute;
 use crate::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::relay;
 use crate::remote::{self, Between, Remote};
+use crate::sender::early_hash::EarlyHashes;
 use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, NoKeeper};
 use crate::watch::{self, Ends, Watch};
@@ -163,6 +164,18 @@ pub(crate) fn here_over(
     lanes: Vec<(Stream, Stream)>,
     bounds: Bounds,
 ) -> Result<Ends, Error> {
+    here_after(None, job, watch, hash_kept, lanes, bounds)
+}
+
+/// [`here_over`], with what was hashed before.
+pub(crate) fn here_after(
+    early: Option<EarlyHashes>,
+    job: &Job,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+    lanes: Vec<(Stream, Stream)>,
+    bounds: Bounds,
+) -> Result<Ends, Error> {
     let failed = |error: std::io::Error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error);
     let (sender_end, receiver_end) = Stream::plain_pair().map_err(failed)?;
     let (sender_events, receiver_events) = (Events::new(), Events::new());
@@ -198,6 +211,7 @@ pub(crate) fn here_over(
         expand_globs: false,
         remembers: false,
         direct_from_bytes: bounds.past_cache_from_bytes,
+        early,
         selection,
         carriage,
     };
@@ -221,11 +235,12 @@ pub(crate) fn here_over(
 
 /// One side here, the other at a remote place.
 fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
+    let early = early_hashes(job, place, side);
     let mut remote = remote::connect(place, job, watch, Some(side.direction()))?;
     let child = remote.take_child();
     let record = Arc::new(LaneRecord::default());
     let (here, there, later) = (far::host_here(), remote.host(), remote.later.clone());
-    let result = session_with(job, remote, side, watch, hash_kept, &record);
+    let result = session_with(job, remote, side, early, watch, hash_kept, &record);
     if let Some(child) = child {
         child.end();
     }
@@ -241,10 +256,20 @@ fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_ke
     Ok(Ends { sender, receiver, source, target, lane_path, cipher })
 }
 
+/// Hashes what is to be sent while ssh logs in. A daemon on a near path is reached in a millisecond, and on a far one the processors do not hold up.
+fn early_hashes(job: &Job, place: &Place, side: Side) -> Option<EarlyHashes> {
+    let waits_for_ssh = matches!(place, Place::Ssh { .. }) && side == Side::Sender && !job.selection.dry_run;
+    match sources_here(job) {
+        Sources::Paths(paths) if waits_for_ssh => EarlyHashes::begin(&paths, &job.selection),
+        _ => None,
+    }
+}
+
 fn session_with(
     job: &Job,
     mut remote: Remote,
     side: Side,
+    early: Option<EarlyHashes>,
     watch: &Arc<Watch>,
     hash_kept: bool,
     record: &Arc<LaneRecord>,
@@ -292,6 +317,7 @@ fn session_with(
                 expand_globs: false,
                 remembers: true,
                 direct_from_bytes: DIRECT_FROM_BYTES,
+                early,
                 far: false,
                 selection,
                 carriage,

@@ -219,8 +219,17 @@ fn run_role(
             let sources = Sources::Paths(sources);
             let (expand_globs, remembers, far) = (true, false, true);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
-            let job =
-                SenderJob { sources, confine, expand_globs, remembers, direct_from_bytes, far, selection, carriage };
+            let job = SenderJob {
+                sources,
+                confine,
+                expand_globs,
+                remembers,
+                direct_from_bytes,
+                far,
+                early: None,
+                selection,
+                carriage,
+            };
             sender::run(job, events, channel, watch, keeper, aside)
         }
         Role::Receiver { .. } if grant.read_only => {

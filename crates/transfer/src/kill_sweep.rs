@@ -111,6 +111,7 @@ fn run_side(killed_side: Killed, job: &Job, control: UnixStream, lanes: Vec<Unix
                 expand_globs,
                 remembers,
                 direct_from_bytes,
+                early: None,
                 far: false,
                 selection,
                 carriage,

@@ -18,6 +18,7 @@ use crate::event::{Event, Observer, Report};
 use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 use crate::pump::SendRoute;
 use crate::receiver::{Bounds, CHECKPOINT_BYTES};
+use crate::sender::early_hash::EarlyHashes;
 use crate::watch::Watch;
 use crate::{Error, Fault, coordinate};
 
@@ -458,6 +459,24 @@ fn a_file_with_holes_has_the_hash_of_its_bytes_also_when_its_copy_was_interrupte
     bench.assert_equal();
     assert_eq!(report.root_blake3, *blake3::hash(line.as_bytes()).as_bytes());
     assert!(report.bytes_moved < 20_000_000, "{} bytes: the first half was there", report.bytes_moved);
+}
+
+#[test]
+fn hashes_from_before_the_lanes_are_believed_until_one_does_not_match() {
+    let bench = Bench::with_tree();
+    let paths = [bench.from().into_os_string().into_encoded_bytes()];
+    let copy = |early| {
+        let _ = std::fs::remove_dir_all(bench.to());
+        let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
+        let lanes = vec![Stream::plain_pair().unwrap()];
+        let ends =
+            coordinate::here_after(Some(early), &bench.job(), &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
+        bench.assert_equal();
+        watch.report(&ends, Default::default(), false).unwrap().bytes_again
+    };
+    assert_eq!(copy(EarlyHashes::complete(&paths)), 0);
+    // That it is sent again shows that the false one was used, once.
+    assert_eq!(copy(EarlyHashes::complete(&paths).falsified(3)), 1 << 20);
 }
 
 #[test]

@@ -56,6 +56,7 @@ impl Source {
             far: false,
             remembers: false,
             direct_from_bytes: haul_store::DIRECT_FROM_BYTES,
+            early: None,
             sources: sender::Sources::Paths(vec![path]),
             confine: None,
             expand_globs: false,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use haul_engine::integrity::{LaneTags, UnitHasher};
+use haul_engine::integrity::LaneTags;
 use haul_engine::schedule::Unit;
 use haul_engine::zeros;
 use haul_net::Stream;
@@ -26,6 +26,7 @@ use crate::stopwatch::{Stopwatch, Waiting};
 use crate::zeros::ZEROS;
 
 use super::ahead::ReadAhead;
+use super::early_hash::ChunkHasher;
 use super::state::{self, Shared, SourceItem, Units};
 
 /// Carries units until the session is finished (`Ok`) or the connection fails.
@@ -247,7 +248,7 @@ impl Lane<'_> {
     fn blocks(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> Result<[u8; 32], Stop> {
         let (mut offset, length) = file.layout.range(unit.chunk).expect("the scheduler keeps to the layout");
         let end = offset + length;
-        let mut hasher = UnitHasher::new(&file.layout, unit.chunk);
+        let mut hasher = file.hasher(unit.chunk);
         while offset < end {
             let size = usize::try_from((end - offset).min(BLOCK_BYTES as u64)).expect("at most a block");
             if file.sparse && has_no_data(open, offset, offset + size as u64)? {
@@ -279,7 +280,7 @@ impl Lane<'_> {
         open: &SourceFile,
         offset: u64,
         size: usize,
-        hasher: &mut UnitHasher,
+        hasher: &mut ChunkHasher,
     ) -> Result<(), Stop> {
         self.align_next_block();
         let at = self.filled + self.block_header_bytes();
@@ -311,7 +312,7 @@ impl Lane<'_> {
         open: BorrowedFd<'_>,
         offset: u64,
         size: usize,
-        hasher: &mut UnitHasher,
+        hasher: &mut ChunkHasher,
     ) -> Result<(), Stop> {
         self.append_block_header(block_header(size, Encoding::Plain));
         self.send()?;

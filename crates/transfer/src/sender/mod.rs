@@ -7,6 +7,7 @@
 //! ```
 
 mod ahead;
+pub(crate) mod early_hash;
 mod lane;
 mod state;
 mod walk;
@@ -30,6 +31,7 @@ use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
 use crate::stripes::{self, Recording};
 use crate::tuning::Tuning;
 use crate::watch::Watch;
+use early_hash::EarlyHashes;
 use state::Shared;
 
 /// What a sender reads.
@@ -53,6 +55,8 @@ pub(crate) struct SenderJob {
     pub(crate) remembers: bool,
     /// Files of so many bytes are read past the page cache, as far as they are not in it.
     pub(crate) direct_from_bytes: u64,
+    /// What was hashed before there were lanes.
+    pub(crate) early: Option<EarlyHashes>,
     /// It runs for a peer, and gives up what lies outside of its sources.
     pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
@@ -373,6 +377,12 @@ fn give_up_rights(job: &SenderJob, sources: &SourceSet) -> Option<Notice> {
     Some(rights::stay_within(&trees, job.selection.xattrs))
 }
 
+/// How the user's own paths on this machine are understood.
+fn resolve_options(follow_links: bool) -> ResolveOptions {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    ResolveOptions { expand_globs: false, confine: None, home, follow_links }
+}
+
 /// The sources, and what the only file among them has to hash to, where that is known.
 fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<(Arc<SourceSet>, Option<Hash>), Error> {
     let paths = match &job.sources {
@@ -391,12 +401,10 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<(Arc<Sou
             return Ok((Arc::new(sources), blake3));
         }
     };
-    let home = std::env::var_os("HOME").map(PathBuf::from);
     let options = ResolveOptions {
         expand_globs: job.expand_globs,
         confine: job.confine.clone(),
-        home,
-        follow_links: job.selection.follow_links,
+        ..resolve_options(job.selection.follow_links)
     };
     let (sources, missing) = SourceSet::resolve_lossy(paths, &options);
     if let Some(error) = missing.iter().find(|error| error.is_out_of_files()) {

@@ -26,6 +26,7 @@ use crate::watch::Watch;
 
 use super::SenderJob;
 use super::ahead::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
+use super::early_hash::{ChunkHasher, EarlyHashes, FileHashes};
 
 /// A file of the manifest that is still open.
 pub(super) struct SourceItem {
@@ -42,6 +43,8 @@ pub(super) struct SourceItem {
     pub(super) hash_only: AtomicBool,
     /// How often a chunk of it was sent again because the target's medium had lost it.
     repairs: AtomicU32,
+    /// Hashes of its chunks that were computed before there were lanes.
+    early: Option<Arc<FileHashes>>,
     /// Kept open while chunks of a large file are carried.
     file: Mutex<Option<Arc<SourceFile>>>,
 }
@@ -69,6 +72,11 @@ impl SourceItem {
         let opened = Arc::new(opened);
         *file = Some(Arc::clone(&opened));
         Ok(opened)
+    }
+
+    /// For one chunk, that is then read and sent.
+    pub(super) fn hasher(&self, chunk: u32) -> ChunkHasher {
+        ChunkHasher::new(&self.layout, chunk, self.early.as_deref())
     }
 }
 
@@ -218,7 +226,8 @@ impl Shared {
         self.watch.on_item(&item)?;
         let packed = state.packer.pack(&item);
         let weight_on_wire = item.weight_bytes();
-        let file = source_item(&item, state.items.next_index(), source, source_path, false);
+        let early = self.job.early.as_ref();
+        let file = source_item(&item, state.items.next_index(), source, source_path, early, false);
         state.items.push(file, weight);
         self.outbox.item(packed, weight_on_wire);
         Ok(true)
@@ -253,6 +262,11 @@ impl Shared {
     /// A chunk did not verify.
     pub(super) fn again(&self, index: u64, chunk: u32) -> Result<(), Error> {
         let mut state = self.lock();
+        if let Ok(Some(file)) = state.items.open_file(index)
+            && let Some(early) = &file.early
+        {
+            early.doubt();
+        }
         match state.items.again(Unit { index, chunk }) {
             Retry::Queued => self.work.notify_all(),
             Retry::GiveUp => {
@@ -332,6 +346,9 @@ impl Shared {
 
     /// A lane begins to carry.
     pub(super) fn lane_begins(&self) {
+        if let Some(early) = &self.job.early {
+            early.stop();
+        }
         self.lanes.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -407,7 +424,7 @@ impl Shared {
                 let packed = state.packer.pack(&item);
                 let weight = item.weight_bytes();
                 let index = state.items.next_index();
-                let retry = source_item(&item, index, file.source, file.source_path.clone(), true);
+                let retry = source_item(&item, index, file.source, file.source_path.clone(), None, true);
                 state.items.push_retry(retry, weight);
                 Some(packed)
             }
@@ -504,7 +521,14 @@ pub(super) fn asked_route(carriage: &Carriage) -> Option<SendRoute> {
     carriage.route.and_then(convert::route).filter(|_| !carriage.compress)
 }
 
-fn source_item(item: &Item, index: u64, source: u32, source_path: Vec<u8>, is_retry: bool) -> Option<Arc<SourceItem>> {
+fn source_item(
+    item: &Item,
+    index: u64,
+    source: u32,
+    source_path: Vec<u8>,
+    early: Option<&EarlyHashes>,
+    is_retry: bool,
+) -> Option<Arc<SourceItem>> {
     let ItemKind::File { identity, sparse, .. } = &item.kind else { return None };
     Some(Arc::new(SourceItem {
         index,
@@ -517,6 +541,7 @@ fn source_item(item: &Item, index: u64, source: u32, source_path: Vec<u8>, is_re
         is_retry,
         hash_only: AtomicBool::new(false),
         repairs: AtomicU32::new(0),
+        early: early.and_then(|early| early.of(identity)),
         file: Mutex::new(None),
     }))
 }
