@@ -68,6 +68,15 @@ impl Scheduler {
         self.queue.front().map(|(index, range)| (*index, range.count))
     }
 
+    /// What waits, in the order in which lanes will take it.
+    pub fn waiting(&self) -> impl Iterator<Item = Unit> {
+        let units = |(index, range): &(u64, ChunkRange)| {
+            let index = *index;
+            (range.first..range.first.saturating_add(range.count)).map(move |chunk| Unit { index, chunk })
+        };
+        self.queue.iter().flat_map(units)
+    }
+
     /// Whether nothing waits in the queue.
     pub fn is_drained(&self) -> bool {
         self.queue.is_empty()

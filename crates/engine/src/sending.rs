@@ -213,6 +213,20 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.is_drained()
     }
 
+    /// Bytes of the units that wait for a lane, once nothing can follow but what has to go again. `None` while more may come, or when they are
+    /// `most` or more.
+    pub fn last_units(&self, most: usize) -> Option<Vec<u64>> {
+        if !self.walk_done || self.awaits_answers(0) {
+            return None;
+        }
+        let waiting: Vec<Unit> = self.scheduler.waiting().take(most).collect();
+        let bytes = |unit: &Unit| {
+            let file = self.window.get(unit.index)?.file.as_ref()?;
+            file.layout().range(unit.chunk).map(|(_, bytes)| bytes)
+        };
+        (waiting.len() < most).then(|| waiting.iter().filter_map(bytes).collect())
+    }
+
     /// Whether data is wanted that has no receipt.
     pub fn has_work(&self) -> bool {
         !self.scheduler.is_drained() || self.scheduler.flying() > 0

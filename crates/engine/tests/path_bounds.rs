@@ -38,7 +38,8 @@ prop_compose! {
 prop_compose! {
     fn any_wishes()(
         lanes in prop::option::of(any::<u16>()), rate in prop::option::of(any_size()),
-        remembered in prop::option::of((any_time(), any_size(), any::<u16>(), any_time())), bbr: bool
+        remembered in prop::option::of((any_time(), any_size(), any::<u16>(), any_time())), bbr: bool,
+        foreseen_bytes: u64
     ) -> Wishes {
         Wishes {
             lanes,
@@ -46,6 +47,7 @@ prop_compose! {
             congestion_control: None,
             allowed_congestion_controls: if bbr { vec!["bbr".into()] } else { Vec::new() },
             host_congestion_control: "cubic".into(),
+            foreseen_bytes,
             remembered: remembered.map(|(rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm)| Remembered {
                 rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control: "bbr".into(),
             }),

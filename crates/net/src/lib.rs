@@ -43,5 +43,5 @@ pub use listen::{Admit, Deliver, Door, Listener};
 pub use policy::{Applied, NetworkClass, Wanted};
 pub use record::BROKE_OFF;
 pub use stream::{Next, Probe, ReadHalf, ShutdownHandle, Stream, TagKeys, WriteHalf};
-pub use tls::{Cipher, client, preferred_ciphers, server};
+pub use tls::{Cipher, client, client_padded, preferred_ciphers, server};
 pub use transport::{Pipes, Transport};

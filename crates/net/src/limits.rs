@@ -17,6 +17,8 @@ pub const READ_BYTES: usize = (RECORDS_PER_WRITE + 1) * (RECORD_PLAIN_BYTES + RE
 pub const RECORDS_PER_KEY: u64 = 1 << 23;
 /// Padding sent at once: what slow start lets a new connection send in its first round trips, 10 + 20 segments of 1448 bytes are 43 kB.
 pub const PADDING_BYTES_MAX: usize = 64 * 1024;
+/// The first message of a handshake without padding: 0.4 KiB, or 1.6 KiB with a key that quantum computers would not find.
+pub const HELLO_BYTES_MAX: usize = 2 * 1024;
 /// Unread input that a handshake may pile up, rustls' own bound on a handshake message.
 pub const HANDSHAKE_INPUT_BYTES: usize = 64 * 1024;
 /// One read(2) during the handshake. A whole flight with raw keys is below 2 KiB.

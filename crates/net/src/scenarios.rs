@@ -1,7 +1,7 @@
 //! What must hold between two ends, over loopback: who gets in, what damage does, and what a block costs.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -13,7 +13,7 @@ use crate::error::NetError;
 use crate::identity::{Identity, PublicKey};
 use crate::stream::Stream;
 use crate::tls::{self, Cipher};
-use crate::transport::{Pipes, Transport};
+use crate::transport::{Link, Pipes, Transport};
 
 pub(crate) const ALL_CIPHERS: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305];
 
@@ -354,6 +354,29 @@ fn keys_change_on_the_way_in_both_directions() {
             }
         });
     }
+}
+
+/// The first window of a path with an MTU of 1500 is 10 segments of 1448 bytes. A flight that is longer takes a round trip more.
+#[test]
+fn the_first_flight_fills_the_window_and_no_more() {
+    const FIRST_WINDOW_BYTES: u64 = 14_480;
+    for (flight_bytes, least, most) in [(0, 200, 2_048), (1_000, 200, 2_048), (14_480, 8_688, FIRST_WINDOW_BYTES)] {
+        let (near, mut far) = tcp_pair();
+        // Nobody answers.
+        far.shutdown(Shutdown::Write).unwrap();
+        let (me, deadline) = (Identity::generate().unwrap(), Duration::from_secs(10));
+        let link = Arc::new(Link::new(near.into()));
+        assert!(tls::client_over(link, &me, |_| true, &[Cipher::Aes128Gcm], flight_bytes, deadline).is_err());
+        let sent = io::copy(&mut far, &mut io::sink()).unwrap();
+        assert!((least..=most).contains(&sent), "{sent} bytes for {flight_bytes}");
+    }
+    // Six of ten segments are enough to have twice the window afterwards, and a server passes over what they hold.
+    let (near, far) = tcp_pair();
+    let (me, peer) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let accepts = thread::spawn(move || crate::server(far, &peer, |_| true, &[Cipher::Aes128Gcm]).unwrap().0);
+    let (near, _) = crate::client_padded(near, &me, |_| true, &[Cipher::Aes128Gcm]).unwrap();
+    assert!(near.tcp_info().unwrap().bytes_sent.unwrap() > 8_688);
+    check_carries(near, accepts.join().unwrap(), &pattern(100_000), 1000);
 }
 
 /// The record layer is ours: here it talks to that of rustls, which also asks us to change keys.

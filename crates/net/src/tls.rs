@@ -24,6 +24,8 @@ use rustls::{
     DistinguishedName, ExtractedSecrets, PeerIncompatible, ServerConfig, SignatureScheme, SupportedCipherSuite,
 };
 
+use haul_sys::tcp_info;
+
 use crate::error::NetError;
 use crate::identity::{Identity, PublicKey};
 use crate::limits;
@@ -98,7 +100,23 @@ pub fn client(
     ciphers: &[Cipher],
 ) -> Result<(Stream, PublicKey), NetError> {
     let link = Arc::new(Link::new(transport.into()));
-    client_over(link, me, expect, ciphers, limits::HANDSHAKE_DEADLINE)
+    client_over(link, me, expect, ciphers, 0, limits::HANDSHAKE_DEADLINE)
+}
+
+/// [`client`], with a first flight that fills the window, where it runs over TCP: once that is acknowledged, twice as much may be under way. What
+/// fills it are names of application protocols that nobody speaks, which a server passes over (RFC 7301, 3.2); the extension made for this (RFC
+/// 7685) rustls does not send.
+pub fn client_padded(
+    transport: impl Into<Transport>,
+    me: &Identity,
+    expect: impl Fn(&PublicKey) -> bool + Send + Sync + 'static,
+    ciphers: &[Cipher],
+) -> Result<(Stream, PublicKey), NetError> {
+    let link = Arc::new(Link::new(transport.into()));
+    let info = link.tcp().and_then(|tcp| tcp_info::tcp_info(tcp).ok());
+    let window_bytes = info.map_or(0, |info| u64::from(info.snd_cwnd) * u64::from(info.snd_mss_bytes));
+    let flight_bytes = usize::try_from(window_bytes).unwrap_or(usize::MAX);
+    client_over(link, me, expect, ciphers, flight_bytes, limits::HANDSHAKE_DEADLINE)
 }
 
 /// Shakes hands as the end that accepted. Returns the stream and the key the peer proved to hold.
@@ -114,11 +132,12 @@ pub fn server(
     Ok(done)
 }
 
-fn client_over(
+pub(crate) fn client_over(
     link: Arc<Link>,
     me: &Identity,
     expect: impl Fn(&PublicKey) -> bool + Send + Sync + 'static,
     ciphers: &[Cipher],
+    flight_bytes: usize,
     deadline: Duration,
 ) -> Result<(Stream, PublicKey), NetError> {
     let gate = Arc::new(Gate::new(expect));
@@ -128,7 +147,7 @@ fn client_over(
         .dangerous()
         .with_custom_certificate_verifier(Arc::<Gate>::clone(&gate))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(me.certified())));
-    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.alpn_protocols = std::iter::once(ALPN.to_vec()).chain(padding(flight_bytes)).collect();
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     config.enable_secret_extraction = true;
@@ -142,6 +161,13 @@ fn client_over(
     let (secrets, kernel) = connection.dangerous_into_kernel_connection().map_err(handshake_error)?;
     lift_deadline(&link)?;
     established(link, &gate, secrets, Box::new(kernel), cipher, &early)
+}
+
+/// Names for a hello that shall have so many bytes, in one record.
+fn padding(flight_bytes: usize) -> impl Iterator<Item = Vec<u8>> {
+    let bytes = flight_bytes.min(limits::RECORD_PLAIN_BYTES).saturating_sub(limits::HELLO_BYTES_MAX);
+    // Each has its length before it.
+    std::iter::repeat_n(vec![b'-'; LONGEST_NAME_BYTES], bytes / (1 + LONGEST_NAME_BYTES))
 }
 
 /// Leaves the deadline set, for the hello that follows.
@@ -499,6 +525,8 @@ impl ClientCertVerifier for Gate {
 
 /// The name of what we speak inside TLS.
 const ALPN: &[u8] = b"haul/1";
+/// RFC 7301, 3.1.
+const LONGEST_NAME_BYTES: usize = 255;
 /// How long the end that sends an alert waits for the other to read it.
 const ALERT_LINGER: Duration = Duration::from_millis(500);
 

@@ -25,7 +25,7 @@ use crate::pump::SendRoute;
 use crate::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::relay;
 use crate::remote::{self, Between, Remote};
-use crate::sender::early_hash::EarlyHashes;
+use crate::sender::early_look::EarlyLook;
 use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, NoKeeper};
 use crate::watch::{self, Ends, Watch};
@@ -169,7 +169,7 @@ pub(crate) fn here_over(
 
 /// [`here_over`], with what was hashed before.
 pub(crate) fn here_after(
-    early: Option<EarlyHashes>,
+    early: Option<EarlyLook>,
     job: &Job,
     watch: &Arc<Watch>,
     hash_kept: bool,
@@ -235,8 +235,9 @@ pub(crate) fn here_after(
 
 /// One side here, the other at a remote place.
 fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
-    let early = early_hashes(job, place, side);
-    let mut remote = remote::connect(place, job, watch, Some(side.direction()))?;
+    let early = early_look(job, side);
+    let foreseen = early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
+    let mut remote = remote::connect(place, job, watch, Some(side.direction()), foreseen)?;
     let child = remote.take_child();
     let record = Arc::new(LaneRecord::default());
     let (here, there, later) = (far::host_here(), remote.host(), remote.later.clone());
@@ -256,12 +257,15 @@ fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_ke
     Ok(Ends { sender, receiver, source, target, lane_path, cipher })
 }
 
-/// Hashes what is to be sent while ssh logs in. A daemon on a near path is reached in a millisecond, and on a far one the processors do not hold up.
-fn early_hashes(job: &Job, place: &Place, side: Side) -> Option<EarlyHashes> {
-    let waits_for_ssh = matches!(place, Place::Ssh { .. }) && side == Side::Sender && !job.selection.dry_run;
+/// Begins with what is to be sent from here, while the far side is being reached.
+fn early_look(job: &Job, side: Side) -> Option<EarlyLook> {
+    if side != Side::Sender || job.selection.dry_run {
+        return None;
+    }
     match sources_here(job) {
-        Sources::Paths(paths) if waits_for_ssh => EarlyHashes::begin(&paths, &job.selection),
-        _ => None,
+        Sources::Paths(paths) => EarlyLook::begin(&paths, &job.selection),
+        Sources::Zeros(bytes) => Some(EarlyLook::of_bytes(bytes)),
+        Sources::Stripes { .. } => None,
     }
 }
 
@@ -269,7 +273,7 @@ fn session_with(
     job: &Job,
     mut remote: Remote,
     side: Side,
-    early: Option<EarlyHashes>,
+    early: Option<EarlyLook>,
     watch: &Arc<Watch>,
     hash_kept: bool,
     record: &Arc<LaneRecord>,
@@ -356,6 +360,7 @@ pub(crate) fn lane_terms(
         ciphers: remote::agreed_ciphers(&job.carriage, &remote.hello),
         carriage: carriage.clone(),
         memory,
+        foreseen: remote.foreseen.clone(),
         events: remote.events.sender(),
     }
 }

@@ -22,6 +22,7 @@ use crate::lanes::{Dialler, LaneTerms, Redialler};
 use crate::probe;
 use crate::receiver::{self, ReceiverJob, Target};
 use crate::rights;
+use crate::sender::early_look::Foreseen;
 use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, LaneKeeper};
 use crate::tuning;
@@ -160,6 +161,7 @@ pub fn serve_control(
         carriage: start.carriage.clone(),
         // What is known of the path is the initiator's to say.
         memory: None,
+        foreseen: Foreseen::default(),
         events: events.sender(),
     };
     let (wanted, clear) = (convert::wanted(&terms.carriage), terms.carriage.clear);

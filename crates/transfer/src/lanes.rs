@@ -6,14 +6,14 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use haul_engine::path::{AUTO_LANES_MAX, START_LANES_MAX};
+use haul_engine::path::{AUTO_LANES_MAX, QUICK_FROM_US, QUICK_START_WORTH_BYTES, START_LANES_MAX};
 use haul_engine::plan;
 use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, dial, policy};
 use haul_wire::control::{Carriage, Control, Dial};
@@ -25,6 +25,7 @@ use crate::convert;
 use crate::error::{Error, Fault};
 use crate::event::Event;
 use crate::known_paths::{self, Direction};
+use crate::sender::early_look::Foreseen;
 use crate::session::{self, LaneKeeper};
 use crate::ssh::SshLanes;
 use crate::tuning;
@@ -65,6 +66,8 @@ pub(crate) struct LaneTerms {
     pub(crate) carriage: Carriage,
     /// The direction in which what earlier jobs found of the path shall be used: of the one to the address that is reached.
     pub(crate) memory: Option<Direction>,
+    /// How much will be sent from here.
+    pub(crate) foreseen: Foreseen,
     pub(crate) events: SyncSender<SessionEvent>,
 }
 
@@ -81,11 +84,13 @@ pub(crate) struct Dialler {
     candidates: Mutex<Vec<SocketAddr>>,
     /// Its lanes are not wanted any more.
     is_given_up: Arc<AtomicBool>,
+    /// A handshake failed that began with padding: something on the way may not like it.
+    padding_failed: Arc<AtomicBool>,
 }
 
 impl Dialler {
     pub(crate) fn new(terms: LaneTerms, candidates: Vec<SocketAddr>) -> Self {
-        Self { terms, candidates: Mutex::new(candidates), is_given_up: Arc::default() }
+        Self { terms, candidates: Mutex::new(candidates), is_given_up: Arc::default(), padding_failed: Arc::default() }
     }
 
     /// Hands a lane over to its session, which may have ended meanwhile.
@@ -113,7 +118,9 @@ impl Dialler {
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);
             let mut applied = policy::apply(&socket, &self.terms.wanted(), plan::NEAR_RTT_US);
-            match greet(socket, &self.terms, lane) {
+            let pads = self.pads(rtt_us);
+            let greeted = if pads { greet_padded(socket, &self.terms, lane) } else { greet(socket, &self.terms, lane) };
+            match greeted {
                 Ok(stream) => {
                     *session::lock(&self.candidates) = vec![address];
                     // One lane speaks for all: they are asked for the same.
@@ -124,6 +131,7 @@ impl Dialler {
                     return Ok((stream, rtt_us));
                 }
                 Err(error) => {
+                    self.padding_failed.fetch_or(pads, Ordering::Relaxed);
                     candidates.retain(|candidate| *candidate != address);
                     if candidates.is_empty() || Instant::now() >= end {
                         return Err(error);
@@ -131,6 +139,12 @@ impl Dialler {
                 }
             }
         }
+    }
+
+    /// What a connection that will send much begins with beyond its words: as much as it may have under way, so that it may have twice as much
+    /// under way a round trip sooner.
+    fn pads(&self, rtt_us: u32) -> bool {
+        rtt_us >= QUICK_FROM_US && self.terms.sends_much() && !self.padding_failed.load(Ordering::Relaxed)
     }
 
     /// Connects the first lane and, as soon as its connect time says how far the path is, as many more as that needs, all at once. Those
@@ -144,14 +158,14 @@ impl Dialler {
     ) -> Result<(u16, u32), NetError> {
         let mut advice = (dialled, "");
         let (first, rtt_us) = self.dial(0, timeout, &mut |address, rtt_us| {
-            let (lanes, reason) = tuning::first_lanes(&self.terms.carriage_towards(address.ip()), rtt_us, cpus);
+            let (lanes, reason) = self.terms.first_lanes(address.ip(), rtt_us, cpus);
             // Where somebody else answers, they find that out like the first.
             self.dial_more(dialled..lanes, Some(address), timeout);
-            advice = (lanes.max(dialled), reason);
+            advice = (lanes, reason);
         })?;
         told(&first, advice.0, advice.1);
         self.hand_over(first, 0);
-        Ok((advice.0, rtt_us))
+        Ok((advice.0.max(dialled), rtt_us))
     }
 
     /// Connects one lane, again when the door closes at once: it has so many handshakes with one host, and several jobs may begin together.
@@ -176,6 +190,7 @@ impl Dialler {
                 terms: self.terms.clone(),
                 candidates: Mutex::new(vec![address]),
                 is_given_up: Arc::clone(&self.is_given_up),
+                padding_failed: Arc::clone(&self.padding_failed),
             }),
             None => Arc::clone(self),
         };
@@ -199,6 +214,15 @@ impl LaneTerms {
         Carriage { path: known.or_else(|| self.carriage.path.clone()), ..self.carriage.clone() }
     }
 
+    fn first_lanes(&self, peer: IpAddr, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
+        tuning::first_lanes(&self.carriage_towards(peer), &self.foreseen, rtt_us, cpus)
+    }
+
+    /// What is to be sent from here is worth a quick start.
+    fn sends_much(&self) -> bool {
+        self.memory == Some(Direction::To) && self.foreseen.bytes() >= QUICK_START_WORTH_BYTES
+    }
+
     /// What every connection is tuned to.
     fn wanted(&self) -> policy::Wanted {
         convert::wanted(&self.carriage)
@@ -212,7 +236,20 @@ pub(crate) fn greet(
     lane: u16,
 ) -> Result<Stream, NetError> {
     let expected = terms.peer_key;
-    let (mut stream, _) = haul_net::client(transport, &terms.identity, move |key| *key == expected, &terms.ciphers)?;
+    let admits = move |key: &PublicKey| *key == expected;
+    let (stream, _) = haul_net::client(transport, &terms.identity, admits, &terms.ciphers)?;
+    introduce(stream, terms, lane)
+}
+
+/// [`greet`], with padding.
+fn greet_padded(socket: TcpStream, terms: &LaneTerms, lane: u16) -> Result<Stream, NetError> {
+    let expected = terms.peer_key;
+    let admits = move |key: &PublicKey| *key == expected;
+    let (stream, _) = haul_net::client_padded(socket, &terms.identity, admits, &terms.ciphers)?;
+    introduce(stream, terms, lane)
+}
+
+fn introduce(mut stream: Stream, terms: &LaneTerms, lane: u16) -> Result<Stream, NetError> {
     let hello = Hello::Lane(LaneHello { session: terms.session, lane });
     let said = stream.write_all(&hello.encode()).and_then(|()| stream.flush());
     said.map_err(|cause| NetError::Io { what: "cannot greet", cause })?;
@@ -282,6 +319,8 @@ pub(crate) struct Early {
 
 struct Brought {
     dialler: Arc<Dialler>,
+    dialled: u16,
+    /// So many of them are to carry.
     lanes: u16,
     reason: &'static str,
     cipher: &'static str,
@@ -312,19 +351,21 @@ impl Early {
             Some(known) => known.rtt_min_us,
             None => match answer.recv_timeout(FAR_AFTER) {
                 Ok((_, rtt_us)) => rtt_us,
+                // Should it be nearer, some of them rest: handshakes are nothing beside so much data.
+                Err(RecvTimeoutError::Timeout) if dialler.terms.sends_much() => QUICK_FROM_US,
                 Err(RecvTimeoutError::Timeout) => micros(FAR_AFTER),
                 Err(RecvTimeoutError::Disconnected) => return Err("they are not needed".into()),
             },
         };
-        let (dialled, _) = tuning::first_lanes(&carriage, rtt_us, cpus);
+        let (dialled, _) = dialler.terms.first_lanes(presumed.ip(), rtt_us, cpus);
         dialler.dial_more(1..dialled, None, WAY_TIMEOUT);
-        let told = RefCell::new(("", ""));
-        let brought = dialler.bring(cpus, WAY_TIMEOUT, dialled, &|stream, _, reason| {
-            *told.borrow_mut() = (stream.cipher_name(), reason);
+        let told = RefCell::new(("", 0, ""));
+        let brought = dialler.bring(cpus, WAY_TIMEOUT, dialled, &|stream, lanes, reason| {
+            *told.borrow_mut() = (stream.cipher_name(), lanes, reason);
         });
-        let (cipher, reason) = told.into_inner();
-        let (lanes, _) = brought.map_err(|error| error.to_string())?;
-        Ok(Brought { dialler, lanes, reason, cipher })
+        let (cipher, lanes, reason) = told.into_inner();
+        let (dialled, _) = brought.map_err(|error| error.to_string())?;
+        Ok(Brought { dialler, dialled, lanes, reason, cipher })
     }
 
     /// The daemon was reached, after so long. `None`: it is near, and its lanes can wait until it has said who it is.
@@ -420,7 +461,7 @@ impl LanePlan {
         // When they did not get through, the ways are tried one after the other as ever.
         if let Some(Ok(brought)) = self.early.take().map(Early::brought) {
             self.tell("direct", brought.cipher, brought.lanes, brought.reason);
-            keeper.set(Redialler::new(brought.dialler, brought.lanes));
+            keeper.set(Redialler::new(brought.dialler, brought.dialled));
             return;
         }
         if !self.only_over_ssh {

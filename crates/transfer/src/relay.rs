@@ -23,6 +23,7 @@ use crate::far;
 use crate::job::{Job, Place};
 use crate::lanes::{Keeper, LaneRecord};
 use crate::remote::{self, Between, Remote};
+use crate::sender::early_look::Foreseen;
 use crate::session::{self, Clock, Failure, LaneKeeper, TICK};
 use crate::watch::{Ends, Watch};
 
@@ -40,8 +41,8 @@ pub(crate) fn run(
     watch: &Arc<Watch>,
     hash_kept: bool,
 ) -> Result<Ends, Error> {
-    let mut sender = remote::connect(source, job, watch, None)?;
-    let mut receiver = remote::connect(target, job, watch, None)?;
+    let mut sender = remote::connect(source, job, watch, None, Foreseen::default())?;
+    let mut receiver = remote::connect(target, job, watch, None, Foreseen::default())?;
     let children = [sender.take_child(), receiver.take_child()];
     let result = relay(job, sender, receiver, watch, hash_kept);
     for child in children.into_iter().flatten() {
@@ -435,6 +436,7 @@ impl Route {
             ciphers: view.ciphers.clone(),
             carriage,
             memory: None,
+            foreseen: Foreseen::default(),
             events: events.sender(),
         };
         let (_to_plan, answers) = sync_channel(1);

@@ -22,6 +22,7 @@ use crate::job::{Carriage, Family, Job, Place};
 use crate::known::KnownHosts;
 use crate::known_paths::{self, Direction};
 use crate::lanes::{Early, LaneTerms};
+use crate::sender::early_look::Foreseen;
 use crate::ssh::{SshChild, SshLanes, SshTarget};
 use crate::watch::Watch;
 
@@ -50,6 +51,8 @@ pub(crate) struct Remote {
     pub(crate) identity: Option<std::sync::Arc<haul_net::Identity>>,
     /// Random name of the session.
     pub(crate) session: [u8; 16],
+    /// How much will be sent to it, where that is known.
+    pub(crate) foreseen: Foreseen,
     /// Lanes that are on their way already.
     pub(crate) early: Option<Early>,
     child: Option<SshChild>,
@@ -60,15 +63,22 @@ pub(crate) struct Remote {
 }
 
 /// Reaches the far side of a job at `place`. With the direction in which this end of the lanes will be used, they may be dialled at once.
-pub(crate) fn connect(place: &Place, job: &Job, watch: &Watch, direction: Option<Direction>) -> Result<Remote, Error> {
+pub(crate) fn connect(
+    place: &Place,
+    job: &Job,
+    watch: &Watch,
+    direction: Option<Direction>,
+    foreseen: Foreseen,
+) -> Result<Remote, Error> {
     watch.tell(&Event::Connecting { place: place.to_string() });
-    match place {
+    let connected = match place {
         Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null => {
             unreachable!("this machine is not reached, it is here")
         }
         Place::Ssh { .. } => connect_ssh(place, job, watch),
-        Place::Haul { host, port } => connect_daemon(place, host, *port, job, watch, direction),
-    }
+        Place::Haul { host, port } => connect_daemon(place, (host, *port), job, watch, direction, &foreseen),
+    };
+    connected.map(|remote| Remote { foreseen, ..remote })
 }
 
 fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error> {
@@ -101,11 +111,11 @@ fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<
 
 fn connect_daemon(
     place: &Place,
-    host: &str,
-    port: u16,
+    (host, port): (&str, u16),
     job: &Job,
     watch: &Watch,
     direction: Option<Direction>,
+    foreseen: &Foreseen,
 ) -> Result<Remote, Error> {
     let (session, events) = (coordinate::random_id()?, Events::new());
     let keys = crate::known::ClientKeys::load(&job.ssh)?;
@@ -124,6 +134,7 @@ fn connect_daemon(
                 ciphers: ciphers.clone(),
                 carriage: convert::carriage(&job.carriage, &[]),
                 memory: Some(direction),
+                foreseen: foreseen.clone(),
                 events: events.sender(),
             };
             Early::start(terms, *presumed, far::cpus())
@@ -268,6 +279,7 @@ impl Remote {
             ssh: None,
             identity: None,
             session,
+            foreseen: Foreseen::default(),
             early: None,
             child: None,
             reached_at: None,
@@ -481,7 +493,7 @@ mod tests {
             carriage: Carriage::default(),
             ssh,
         };
-        match connect(&place, &job, &Watch::silent(), None) {
+        match connect(&place, &job, &Watch::silent(), None, Foreseen::default()) {
             Ok(_) => panic!("it let us in"),
             Err(error) => error,
         }

@@ -18,7 +18,7 @@ use crate::event::{Event, Observer, Report};
 use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 use crate::pump::SendRoute;
 use crate::receiver::{Bounds, CHECKPOINT_BYTES};
-use crate::sender::early_hash::EarlyHashes;
+use crate::sender::early_look::EarlyLook;
 use crate::watch::Watch;
 use crate::{Error, Fault, coordinate};
 
@@ -474,9 +474,9 @@ fn hashes_from_before_the_lanes_are_believed_until_one_does_not_match() {
         bench.assert_equal();
         watch.report(&ends, Default::default(), false).unwrap().bytes_again
     };
-    assert_eq!(copy(EarlyHashes::complete(&paths)), 0);
+    assert_eq!(copy(EarlyLook::complete(&paths)), 0);
     // That it is sent again shows that the false one was used, once.
-    assert_eq!(copy(EarlyHashes::complete(&paths).falsified(3)), 1 << 20);
+    assert_eq!(copy(EarlyLook::complete(&paths).falsified(3)), 1 << 20);
 }
 
 #[test]

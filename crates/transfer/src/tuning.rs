@@ -7,16 +7,24 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use haul_engine::path::{Advice, LaneReading, Limit, Phase, Remembered, Sample, Tuner, Wishes, bound_per_lane};
+use haul_engine::path::{
+    Advice, LaneReading, Limit, Phase, Remembered, Sample, Tuner, Wishes, bound_per_lane, bounds_at_end,
+};
 use haul_net::{Probe, host};
 use haul_wire::control::{Carriage, Notice};
 use haul_wire::summary::{HeldBy, KnownPath, PathNow, PathSummary};
 
 use crate::far;
 use crate::known_paths::{self, Direction};
+use crate::sender::early_look::Foreseen;
+use crate::session::TICK;
 
 /// Between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// Between two divisions of the bound at the end of a job: at the rate of 48 lanes on 1 Gbit/s a chunk takes 430 ms, and whoever is done has to leave
+/// its part at once.
+const DIVIDE_EVERY: Duration = Duration::from_millis(20);
 
 /// Between two words about the path to whoever watches.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -27,6 +35,7 @@ const BBR: &str = "bbr";
 /// Tunes the lanes of one sender.
 pub(crate) struct Tuning {
     wishes: Wishes,
+    foreseen: Foreseen,
     /// Processors of the smaller host.
     cpus: u16,
     /// What earlier jobs found of the path is looked up with the first lane, which says where it leads.
@@ -37,11 +46,31 @@ pub(crate) struct Tuning {
     advice: Option<Advice>,
     /// The bound of each lane, in bytes per second.
     paced_to: Option<u64>,
+    /// The bound is divided by what each lane has left.
+    is_ending: bool,
+    divided_at: Instant,
     started: Instant,
     sampled_at: Instant,
     told_at: Instant,
     was_refused: bool,
     swallowed: Option<Swallowed>,
+}
+
+/// What the lanes have to do.
+pub(crate) trait Work {
+    /// Units wait that no lane carries.
+    fn waits(&self) -> bool;
+
+    /// What is left for these lanes, once fewer units wait than so many lanes carry, and nothing can follow.
+    fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending>;
+}
+
+/// The last units of a job.
+pub(crate) struct Ending {
+    /// Of each lane: what it has taken, and not given to its connection.
+    pub(crate) left_bytes: Vec<u64>,
+    /// Of each unit that no lane has taken.
+    pub(crate) waiting_bytes: Vec<u64>,
 }
 
 /// A segment that was lost three times, with twice the pause each time, is lost by rule and not by chance: at a loss of 5 % that is one of
@@ -105,16 +134,20 @@ pub(crate) struct Turn {
 }
 
 impl Tuning {
-    pub(crate) fn new(carriage: &Carriage) -> Self {
+    /// For a job that sends at least what is foreseen by the time of its first lane.
+    pub(crate) fn new(carriage: &Carriage, foreseen: Foreseen) -> Self {
         let now = Instant::now();
         Self {
             wishes: wishes(carriage),
+            foreseen,
             cpus: cpus_of_smaller(carriage),
             remembers: false,
             tuner: None,
             lanes: Vec::new(),
             advice: None,
             paced_to: None,
+            is_ending: false,
+            divided_at: now,
             started: now,
             sampled_at: now,
             told_at: now,
@@ -124,14 +157,17 @@ impl Tuning {
     }
 
     /// With what earlier jobs of this host found of the path to whom the first lane leads.
-    pub(crate) fn remembering(carriage: &Carriage) -> Self {
-        Self { remembers: true, ..Self::new(carriage) }
+    pub(crate) fn remembering(self) -> Self {
+        Self { remembers: true, ..self }
     }
 
     /// A lane to `peer` is there; from now on it is sampled.
     pub(crate) fn lane_up(&mut self, lane: u16, probe: Probe, peer: Option<IpAddr>) {
         let Some(info) = probe.tcp_info() else { return };
         self.lane_down(lane);
+        if self.tuner.is_none() {
+            self.wishes.foreseen_bytes = self.foreseen.bytes();
+        }
         if self.remembers && self.tuner.is_none() {
             let known = peer.and_then(|peer| known_paths::find_towards(peer, Direction::To));
             self.wishes.remembered = known.as_ref().map(remembered);
@@ -152,17 +188,26 @@ impl Tuning {
         self.lanes.retain(|other| other.number != lane);
     }
 
-    /// Samples when it is time, and applies what follows. `has_more_work`: units wait that no lane carries.
-    pub(crate) fn turn(&mut self, has_more_work: bool) -> Turn {
+    /// How long the session may wait for its next event.
+    pub(crate) fn tick(&self) -> Duration {
+        if self.is_ending { DIVIDE_EVERY } else { TICK }
+    }
+
+    /// Samples when it is time, and applies what follows.
+    pub(crate) fn turn(&mut self, work: &dyn Work) -> Turn {
         let now = Instant::now();
         if now.duration_since(self.sampled_at) < SAMPLE_EVERY {
+            if self.is_ending && now.duration_since(self.divided_at) >= DIVIDE_EVERY {
+                let lanes: Vec<LaneReading> = self.lanes.iter_mut().filter_map(reading).collect();
+                self.divide(&lanes, work);
+            }
             return Turn::default();
         }
         self.sampled_at = now;
         let Some(tuner) = &mut self.tuner else { return Turn::default() };
         let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
         let lanes: Vec<LaneReading> = self.lanes.iter_mut().filter_map(reading).collect();
-        let sample = Sample { at_us, lanes, has_more_work };
+        let sample = Sample { at_us, lanes, has_more_work: work.waits() };
         let advice = tuner.on_sample(&sample);
         let mut turn = Turn::default();
         if now.duration_since(self.told_at) >= TELL_EVERY {
@@ -176,22 +221,50 @@ impl Tuning {
         if let Some(advice) = advice {
             self.apply(advice, &mut turn);
         }
-        self.pace(&sample.lanes, has_more_work);
+        self.divide(&sample.lanes, work);
         turn
     }
 
     /// Divides the bound among the lanes as they are now. Towards the end, those that have sent all they had leave their part to the others.
-    fn pace(&mut self, lanes: &[LaneReading], has_more_work: bool) {
-        let carrying = |advice: &Advice| if has_more_work { advice.lanes } else { 0 };
-        let bound = self.advice.as_ref().and_then(|advice| Some((advice.pacing_bytes_per_s?, carrying(advice))));
-        let per_lane = bound.map(|(bound, carrying)| bound_per_lane(bound, lanes, carrying));
-        if per_lane == self.paced_to {
+    fn divide(&mut self, lanes: &[LaneReading], work: &dyn Work) {
+        self.divided_at = Instant::now();
+        let Some((advice, bound)) = self.advice.as_ref().and_then(|advice| Some((advice, advice.pacing_bytes_per_s?)))
+        else {
+            self.is_ending = false;
+            return self.pace_all(None);
+        };
+        let numbers: Vec<u16> = lanes.iter().map(|lane| lane.lane).collect();
+        let ending = work.ending(&numbers, usize::from(advice.lanes));
+        self.is_ending = false;
+        match ending {
+            Some(Ending { left_bytes, waiting_bytes }) => {
+                let left = lanes.iter().zip(left_bytes).map(|(lane, left)| lane.unsent_bytes.saturating_add(left));
+                let left: Vec<u64> = left.collect();
+                self.is_ending = left.iter().chain(&waiting_bytes).any(|bytes| *bytes > 0);
+                let bounds = bounds_at_end(bound, lanes, &left, &waiting_bytes);
+                // Where a bound for all is in force again, it is set anew.
+                self.paced_to = None;
+                for (number, bound) in numbers.into_iter().zip(bounds) {
+                    if let Some(lane) = self.lanes.iter().find(|lane| lane.number == number) {
+                        // A lane that just ended is bounded by nothing any more.
+                        let _ = lane.probe.set_max_pacing_rate(Some(bound));
+                    }
+                }
+            }
+            None => {
+                let carrying = if work.waits() { advice.lanes } else { 0 };
+                self.pace_all(Some(bound_per_lane(bound, lanes, carrying)));
+            }
+        }
+    }
+
+    fn pace_all(&mut self, bytes_per_s: Option<u64>) {
+        if bytes_per_s == self.paced_to {
             return;
         }
-        self.paced_to = per_lane;
+        self.paced_to = bytes_per_s;
         for lane in &self.lanes {
-            // A lane that just ended is bounded by nothing any more.
-            let _ = lane.probe.set_max_pacing_rate(per_lane);
+            let _ = lane.probe.set_max_pacing_rate(bytes_per_s);
         }
     }
 
@@ -265,8 +338,9 @@ impl Tuning {
 }
 
 /// How many lanes a job begins with on a path whose connections take `rtt_us` to open, and why.
-pub(crate) fn first_lanes(carriage: &Carriage, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
-    let advice = Tuner::new(wishes(carriage), rtt_us, cpus).first();
+pub(crate) fn first_lanes(carriage: &Carriage, foreseen: &Foreseen, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
+    let wishes = Wishes { foreseen_bytes: foreseen.bytes(), ..wishes(carriage) };
+    let advice = Tuner::new(wishes, rtt_us, cpus).first();
     (advice.lanes, advice.reasons.lanes)
 }
 
@@ -282,6 +356,7 @@ fn wishes(carriage: &Carriage) -> Wishes {
         rate_bytes_per_s: carriage.rate_bytes_per_s,
         allowed_congestion_controls: allowed,
         host_congestion_control: limits.congestion_control.unwrap_or_default(),
+        foreseen_bytes: 0,
         remembered: carriage.path.as_ref().filter(|known| known_paths::is_sound(known)).map(remembered),
     }
 }
@@ -378,7 +453,7 @@ mod tests {
 
     #[test]
     fn the_smaller_host_decides_how_many_processors_there_are() {
-        let of = |cpus| Tuning::new(&Carriage { cpus, ..Carriage::default() }).cpus;
+        let of = |cpus| Tuning::new(&Carriage { cpus, ..Carriage::default() }, Foreseen::default()).cpus;
         assert_eq!(of(1), 1, "the other one has a single processor");
         assert_eq!((of(0), of(u16::MAX)), (far::cpus(), far::cpus()), "nothing is known of the other, or it has more");
     }
@@ -387,7 +462,8 @@ mod tests {
     fn the_report_has_the_congestion_control_that_the_lanes_have() {
         let (stream, _other) = lane();
         let asked = Some("no-such-thing".to_owned());
-        let mut tuning = Tuning::new(&Carriage { congestion_control: asked, ..Carriage::default() });
+        let mut tuning =
+            Tuning::new(&Carriage { congestion_control: asked, ..Carriage::default() }, Foreseen::default());
         tuning.lane_up(0, stream.probe(), None);
         assert_eq!(Some(tuning.summary().congestion_control), stream.probe().congestion_control());
     }
@@ -395,7 +471,7 @@ mod tests {
     #[test]
     fn lanes_with_the_highest_numbers_rest_and_those_that_ended_do_not() {
         let (streams, _others): (Vec<_>, Vec<_>) = (0..4).map(|_| lane()).unzip();
-        let mut tuning = Tuning::new(&Carriage { lanes: Some(2), ..Carriage::default() });
+        let mut tuning = Tuning::new(&Carriage { lanes: Some(2), ..Carriage::default() }, Foreseen::default());
         for (number, stream) in [3, 0, 2, 1].into_iter().zip(&streams) {
             tuning.lane_up(number, stream.probe(), None);
         }

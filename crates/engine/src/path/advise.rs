@@ -28,6 +28,8 @@ pub struct Wishes {
     pub allowed_congestion_controls: Vec<String>,
     /// What a connection of the sending host has when nothing is chosen.
     pub host_congestion_control: String,
+    /// What the job is known to send, at least.
+    pub foreseen_bytes: u64,
     /// What an earlier job found of this path.
     pub remembered: Option<Remembered>,
 }
@@ -415,7 +417,7 @@ fn first_lanes(
         let near = plan::near_lanes(None, cpus);
         return (near.lanes, near.reason);
     }
-    let usual = at_start(rtt_us);
+    let usual = at_start(rtt_us, wishes.foreseen_bytes);
     if let Some(rate) = wishes.rate_bytes_per_s {
         // Twice what the rate needs when it flows, for a quick start.
         let limited = needed(estimator, rate, false).saturating_mul(2).max(2);

@@ -18,6 +18,10 @@ pub const AUTO_LANES_MAX: u16 = 128;
 /// channel are half of those that a listener has with one source at once.
 pub const START_LANES_MAX: u16 = 64;
 
+/// A job of so many bytes is worth a quick start: two windows of padding for each of [`START_LANES_MAX`] are a 256th of it, also on a path that turns
+/// out to be slow.
+pub const QUICK_START_WORTH_BYTES: u64 = 256 * 2 * START_LANES_MAX as u64 * FIRST_WINDOW_BYTES;
+
 /// Decides the number.
 #[derive(Clone, Debug)]
 pub(super) struct LaneCount {
@@ -61,12 +65,14 @@ struct Trial {
 
 /// Lanes to begin a far path with. A connection begins with ten segments and doubles each round trip, so that the ramp takes the
 /// longer the fewer they are: to 1 Gbit/s at 228 ms 32 lanes take 6 round trips, 8 take 8. Windows as installed hold 46 MB in 16 lanes,
-/// a third of 10 Gbit/s at 100 ms. With 64 a cubic flow of others on 100 Mbit/s x 228 ms kept 23 Mbit/s instead of 49;
-/// with 4 on short paths 10 Gbit/s x 20 ms took 0.7 s to fill instead of 0.4, to gain 1 % of a short copy over 20 Mbit/s.
-pub(super) fn at_start(rtt_us: u32) -> u16 {
+/// a third of 10 Gbit/s at 100 ms. With 64 a cubic flow of others on 100 Mbit/s x 228 ms kept 23 Mbit/s instead of 49, unless their hellos are
+/// padded: the queue of those tells before there is data how much is free. On 100 ms those alone took the half of a round trip, and a flow of others
+/// kept 10. With 4 on short paths 10 Gbit/s x 20 ms took 0.7 s to fill instead of 0.4, to gain 1 % of a short copy over 20 Mbit/s.
+pub(super) fn at_start(rtt_us: u32, foreseen_bytes: u64) -> u16 {
     match rtt_us {
         0..40_000 => 8,
         40_000..80_000 => 16,
+        QUICK_FROM_US.. if foreseen_bytes >= QUICK_START_WORTH_BYTES => START_LANES_MAX,
         _ => 32,
     }
 }
@@ -77,7 +83,7 @@ pub(super) fn at_start_of_known(known: &Remembered, rtt_us: u32) -> u16 {
     let first_windows = bytes_in(known.capacity_bytes_per_s, u64::from(rtt_us)) / FIRST_WINDOW_BYTES;
     let first_windows = u16::try_from(first_windows).unwrap_or(u16::MAX).max(FAR_LANES_MIN);
     let is_roomy = rtt_us >= QUICK_FROM_US && first_windows / 8 >= START_LANES_MAX;
-    let usual = if is_roomy { START_LANES_MAX } else { at_start(rtt_us) };
+    let usual = if is_roomy { START_LANES_MAX } else { at_start(rtt_us, 0) };
     usual.min(first_windows).max(known.lanes.min(AUTO_LANES_MAX))
 }
 
@@ -231,7 +237,8 @@ impl LaneCount {
     }
 
     /// Others are there. With more lanes than one we would take more than one of them; with too few, those that yield to nobody
-    /// would leave us nothing. So the lanes go down while we have more than half of what we ever had, and up below a third.
+    /// would leave us nothing. So the lanes go down, from a crowd that began at once, while we have more than half of what we ever had, and up
+    /// below a third.
     fn share(&mut self, at_us: u64, estimator: &Estimator, suffers_loss: bool) {
         let (rate, best) = (estimator.now.rate_bytes_per_s, estimator.best_rate_bytes_per_s);
         self.plenty_since_us = None;
@@ -244,7 +251,7 @@ impl LaneCount {
         if rate < best / 3 && self.lanes < SHARING_LANES_MAX {
             (self.lanes, self.reason) = (self.lanes + 1, "others leave us less than a third");
         } else if needed < self.lanes && (rate > best / 2 || self.lanes > SHARING_LANES_MAX) {
-            self.lanes = needed.max(self.lanes / 2);
+            self.lanes = needed.max((self.lanes / 2).min(SHARING_LANES_MAX));
             self.reason = "others use the path: no more lanes than our share needs";
         }
         if self.lanes != before {
@@ -409,7 +416,7 @@ fn settling_us(estimator: &Estimator) -> u64 {
 /// Ten segments of 1448 bytes (RFC 6928).
 const FIRST_WINDOW_BYTES: u64 = 14_480;
 /// On shorter paths the handshakes of more lanes cost more than the round trip that they save.
-const QUICK_FROM_US: u32 = 160_000;
+pub const QUICK_FROM_US: u32 = 160_000;
 /// What a stock host lets one connection have under way: 0.7 of `tcp_wmem[2]` = 4 MiB.
 const STOCK_WINDOW_BYTES: u64 = 2_900_000;
 /// After a loss, cubic takes (0.3 W / 0.4)^(1/3) seconds back to a window of W segments (RFC 9438, section 4.2): 8 s from here.

@@ -29,7 +29,7 @@ mod silence;
 
 pub use advise::{Advice, Reasons, Tuner, Wishes};
 pub use estimate::{Confidence, Estimate, Limit, Phase};
-pub use lanes::{AUTO_LANES_MAX, START_LANES_MAX};
+pub use lanes::{AUTO_LANES_MAX, QUICK_FROM_US, QUICK_START_WORTH_BYTES, START_LANES_MAX};
 pub use remember::Remembered;
 pub use sample::{LaneReading, Sample};
-pub use share::bound_per_lane;
+pub use share::{bound_per_lane, bounds_at_end};

@@ -1,5 +1,6 @@
 //! One bound for all lanes, as a bound for each.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::estimate::per_second;
@@ -19,6 +20,41 @@ pub fn bound_per_lane(bound_bytes_per_s: u64, lanes: &[LaneReading], carrying: u
     let carrying = carrying.iter().filter(|lane| has_data(lane));
     let reach = carrying.chain(resting.iter().filter(|lane| lane.unsent_bytes > 0)).map(reach).collect();
     equal_parts(bound_bytes_per_s, reach).max(least)
+}
+
+/// What each lane may send towards the end, when fewer units wait than there are lanes: in proportion to what it has left, so that all are done at
+/// once. With equal parts the last units would go at the rate of a few lanes each of which its window holds, and the rest of the link stay idle: of
+/// 1 Gbit/s x 228 ms for up to 190 ms.
+///
+/// `left_bytes` has for each of the `lanes` what it has taken and not sent; `waiting_bytes` the units that no lane has taken. Who is done first will
+/// take the next, so the lanes with the least left are reckoned to have them already.
+pub fn bounds_at_end(
+    bound_bytes_per_s: u64,
+    lanes: &[LaneReading],
+    left_bytes: &[u64],
+    waiting_bytes: &[u64],
+) -> Vec<u64> {
+    let least = lanes.iter().map(two_segments).max().unwrap_or(1);
+    let mut left: Vec<(usize, u64)> = left_bytes.iter().copied().enumerate().take(lanes.len()).collect();
+    left.retain(|(_, left)| *left > 0);
+    left.sort_unstable_by_key(|(_, left)| *left);
+    for ((_, left), waiting) in left.iter_mut().zip(waiting_bytes) {
+        *left = left.saturating_add(*waiting);
+    }
+    // First those that their windows hold furthest below their part; the others share what they leave.
+    let slowness = |(lane, left): &(usize, u64)| u128::from(*left) * 1000 / u128::from(reach(&lanes[*lane]).max(1));
+    left.sort_by_key(|share| core::cmp::Reverse(slowness(share)));
+    let mut bounds = vec![least; lanes.len()];
+    let mut rate_left = bound_bytes_per_s;
+    let mut bytes_left: u64 = left.iter().fold(0, |sum, (_, left)| sum.saturating_add(*left));
+    for (lane, left) in left {
+        let part = u128::from(rate_left) * u128::from(left) / u128::from(bytes_left.max(1));
+        let part = u64::try_from(part).unwrap_or(u64::MAX).min(reach(&lanes[lane])).min(rate_left);
+        bounds[lane] = part.max(least);
+        rate_left -= part;
+        bytes_left = bytes_left.saturating_sub(left);
+    }
+    bounds
 }
 
 fn two_segments(lane: &LaneReading) -> u64 {
@@ -56,14 +92,12 @@ fn reach(lane: &LaneReading) -> u64 {
 }
 
 /// Between two samples.
-const SAMPLE_US: u64 = 100_000;
+pub(super) const SAMPLE_US: u64 = 100_000;
 /// More than these make any window large.
 const DOUBLINGS_MAX: u64 = 10;
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
-
     use super::*;
 
     fn lane(cwnd_bytes: u64, unsent_bytes: u64) -> LaneReading {
@@ -104,6 +138,18 @@ mod tests {
         assert_eq!(bound_per_lane(4_000_000, &[sent_all; 4], 2), 2_000_000);
         let sends_yet = LaneReading { unsent_bytes: 1, ..sent_all };
         assert_eq!(bound_per_lane(4_000_000, &[sent_all, sends_yet], 1), 2_000_000);
+    }
+
+    #[test]
+    fn at_the_end_all_are_done_at_once() {
+        let lanes = vec![lane(1_000_000, 1); 4];
+        assert_eq!(bounds_at_end(800, &lanes, &[10, 10, 20, 0], &[]), [200, 200, 400, 1]);
+        // The two that are done first take one more each.
+        assert_eq!(bounds_at_end(2900, &lanes, &[10, 30, 10, 40], &[100, 100]), [1100, 300, 1100, 400]);
+        // One of which its window holds 100 kB / 200 ms, and what it leaves.
+        let narrow = LaneReading { in_slow_start: false, ..lane(80_000, 1) };
+        assert_eq!(bounds_at_end(2_500_000, &[narrow, lanes[0]], &[1000, 1000], &[]), [500_000, 2_000_000]);
+        assert_eq!(bounds_at_end(800, &lanes, &[0; 4], &[]), [1; 4], "nothing is left");
     }
 
     #[test]

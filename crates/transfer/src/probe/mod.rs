@@ -40,6 +40,7 @@ use crate::far;
 use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 use crate::lanes::LaneRecord;
 use crate::remote::{self, Between, Remote};
+use crate::sender::early_look::Foreseen;
 use crate::session::LaneKeeper;
 use crate::watch::{self, Watch};
 use session::{Measured, Measures, Side, Terms};
@@ -129,7 +130,7 @@ fn with_far(request: &Request, time_ms: u32, watch: &Arc<Watch>) -> Result<Found
         carriage: request.carriage.clone(),
         ssh: request.ssh.clone(),
     };
-    let mut remote = remote::connect(&request.place, &job, watch, None)?;
+    let mut remote = remote::connect(&request.place, &job, watch, None, Foreseen::default())?;
     let child = remote.take_child();
     let (here, far) = (far::host_here(), remote.host());
     let record = Arc::new(LaneRecord::default());

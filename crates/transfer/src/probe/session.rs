@@ -11,8 +11,9 @@ use haul_wire::control::{Carriage, Control, ProbeArrived, ProbeSent, SenderSumma
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
+use crate::sender::early_look::Foreseen;
 use crate::session::{self, Clock, Failure, LaneKeeper, Lanes, TICK};
-use crate::tuning::Tuning;
+use crate::tuning::{Ending, Tuning, Work};
 use crate::watch::Watch;
 
 use super::arrivals::Arrivals;
@@ -139,7 +140,7 @@ impl End<'_> {
         while self.probes.is_empty() {
             self.silent_turn()?;
         }
-        let mut tuning = Tuning::new(&self.carriage);
+        let mut tuning = Tuning::new(&self.carriage, Foreseen::default());
         self.probes.iter().for_each(|(lane, probe)| tuning.lane_up(*lane, probe.clone(), None));
         self.flow.rest(tuning.resting());
         self.tuning = Some(tuning);
@@ -267,7 +268,7 @@ impl End<'_> {
     /// Lets the lanes follow the path, as those of a copy do.
     fn tune(&mut self) {
         let Some(tuning) = &mut self.tuning else { return };
-        let turn = tuning.turn(true);
+        let turn = tuning.turn(&Endless);
         let outbox = self.channel.outbox();
         if let Some(lanes) = turn.lanes {
             self.flow.rest(tuning.resting());
@@ -320,4 +321,16 @@ fn is_under_way(probe: &LaneProbe) -> bool {
 /// A probe leaves nothing that could be continued.
 pub(super) fn again(error: Error) -> Error {
     error.try_this("run the same command again: a probe leaves nothing behind on either side")
+}
+/// There is always more to send.
+struct Endless;
+
+impl Work for Endless {
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn ending(&self, _lanes: &[u16], _carrying: usize) -> Option<Ending> {
+        None
+    }
 }

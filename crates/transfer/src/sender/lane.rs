@@ -8,7 +8,7 @@
 use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use haul_engine::integrity::LaneTags;
@@ -26,7 +26,7 @@ use crate::stopwatch::{Stopwatch, Waiting};
 use crate::zeros::ZEROS;
 
 use super::ahead::ReadAhead;
-use super::early_hash::ChunkHasher;
+use super::early_look::ChunkHasher;
 use super::state::{self, Shared, SourceItem, Units};
 
 /// Carries units until the session is finished (`Ok`) or the connection fails.
@@ -42,8 +42,8 @@ pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Re
         pump: shared.pump(),
         ahead: ReadAhead::new(shared, number),
         watch: Stopwatch::start(),
+        left_bytes: shared.lane_begins(number),
     };
-    shared.lane_begins();
     let result = lane.run(number);
     shared.lane_ends();
     shared.add_time(&lane.watch.time());
@@ -100,6 +100,8 @@ struct Lane<'a> {
     /// Brings the blocks of large files that are not in the page cache.
     ahead: ReadAhead<'a>,
     watch: Stopwatch,
+    /// Of the unit in hand.
+    left_bytes: Arc<AtomicU64>,
 }
 
 /// Why a unit was not sent to its end.
@@ -190,7 +192,10 @@ impl Lane<'_> {
     }
 
     fn unit(&mut self, unit: Unit, file: &Arc<SourceItem>) -> io::Result<()> {
+        let bytes = file.layout.range(unit.chunk).map_or(0, |(_, bytes)| bytes);
+        self.left_bytes.store(bytes, Ordering::Relaxed);
         let carried = self.carry_unit(unit, file);
+        self.left_bytes.store(0, Ordering::Relaxed);
         self.ahead.leave(unit);
         carried
     }
@@ -268,6 +273,7 @@ impl Lane<'_> {
                 self.send()?;
             }
             offset += size as u64;
+            self.left_bytes.store(end - offset, Ordering::Relaxed);
         }
         check_unchanged(file, open)?;
         Ok(hasher.finish())

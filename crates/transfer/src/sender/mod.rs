@@ -7,7 +7,7 @@
 //! ```
 
 mod ahead;
-pub(crate) mod early_hash;
+pub(crate) mod early_look;
 mod lane;
 mod state;
 mod walk;
@@ -27,11 +27,11 @@ use crate::error::{Error, Fault};
 use crate::pump::SendRoute;
 use crate::receiver::CHECKPOINT_BYTES;
 use crate::rights;
-use crate::session::{self, Clock, LaneKeeper, Lanes, TICK};
+use crate::session::{self, Clock, LaneKeeper, Lanes};
 use crate::stripes::{self, Recording};
 use crate::tuning::Tuning;
 use crate::watch::Watch;
-use early_hash::EarlyHashes;
+use early_look::EarlyLook;
 use state::Shared;
 
 /// What a sender reads.
@@ -56,7 +56,7 @@ pub(crate) struct SenderJob {
     /// Files of so many bytes are read past the page cache, as far as they are not in it.
     pub(crate) direct_from_bytes: u64,
     /// What was hashed before there were lanes.
-    pub(crate) early: Option<EarlyHashes>,
+    pub(crate) early: Option<EarlyLook>,
     /// It runs for a peer, and gives up what lies outside of its sources.
     pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
@@ -107,7 +107,9 @@ impl<'a> Session<'a> {
         let (sources, recorded) = resolve(&job, channel, watch)?;
         channel.outbox().send(Control::Begin { single_file: sources.is_single_file() });
         let clock = Clock::new(job.carriage.timeout_ms);
-        let tuning = if job.remembers { Tuning::remembering(&job.carriage) } else { Tuning::new(&job.carriage) };
+        let foreseen = job.early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
+        let tuning = Tuning::new(&job.carriage, foreseen);
+        let tuning = if job.remembers { tuning.remembering() } else { tuning };
         let walk_options = walk::options(&job.selection)?;
         // Before the threads that work on files.
         let notice = give_up_rights(&job, &sources);
@@ -144,7 +146,7 @@ impl<'a> Session<'a> {
             self.lanes.check(has_work, self.clock.timeout())?;
             self.check_progress(has_work)?;
             self.tune(keeper);
-            let Some(event) = events.next(TICK) else { continue };
+            let Some(event) = events.next(self.tuning.tick()) else { continue };
             match event {
                 SessionEvent::Control(Control::Summary(summary)) => {
                     if self.shared.on_summary()? {
@@ -195,7 +197,7 @@ impl<'a> Session<'a> {
 
     /// Lets the lanes follow the path. More lanes are brought by whoever dials.
     fn tune(&mut self, keeper: &mut dyn LaneKeeper) {
-        let turn = self.tuning.turn(self.shared.has_waiting_units());
+        let turn = self.tuning.turn(&*self.shared);
         let outbox = self.channel.outbox();
         if let Some(lanes) = turn.lanes {
             self.shared.rest(self.tuning.resting());

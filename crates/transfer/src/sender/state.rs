@@ -22,11 +22,12 @@ use crate::pump::{Dropped, Routes, SendPump, SendRoute};
 use crate::session::{self, Failure};
 use crate::stopwatch;
 use crate::storage::Storage;
+use crate::tuning::{Ending, Work};
 use crate::watch::Watch;
 
 use super::SenderJob;
 use super::ahead::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
-use super::early_hash::{ChunkHasher, EarlyHashes, FileHashes};
+use super::early_look::{ChunkHasher, EarlyLook, FileHashes};
 
 /// A file of the manifest that is still open.
 pub(super) struct SourceItem {
@@ -120,6 +121,8 @@ pub(super) struct Shared {
     sealing_told: AtomicBool,
     /// Lanes that carry units.
     lanes: AtomicU32,
+    /// Bytes that each of them has taken, and not given to its connection.
+    left: Mutex<BTreeMap<u16, Arc<AtomicU64>>>,
     /// Buffers for reading ahead that no lane has.
     blocks_left: AtomicUsize,
     /// How large files are read, as far as that was told.
@@ -160,6 +163,7 @@ impl Shared {
             route_refused: AtomicBool::new(false),
             sealing_told: AtomicBool::new(false),
             lanes: AtomicU32::new(0),
+            left: Mutex::default(),
             blocks_left: AtomicUsize::new(BLOCKS_AHEAD_OF_ALL),
             reading_told: Mutex::default(),
         }
@@ -344,12 +348,15 @@ impl Shared {
         state.items.take_ahead(lane, index, left)
     }
 
-    /// A lane begins to carry.
-    pub(super) fn lane_begins(&self) {
+    /// A lane begins to carry. Returns where it keeps how many bytes it has taken, and not given to its connection.
+    pub(super) fn lane_begins(&self, number: u16) -> Arc<AtomicU64> {
         if let Some(early) = &self.job.early {
             early.stop();
         }
         self.lanes.fetch_add(1, Ordering::Relaxed);
+        let left = Arc::new(AtomicU64::new(0));
+        session::lock(&self.left).insert(number, Arc::clone(&left));
+        left
     }
 
     /// A lane carries no more.
@@ -402,11 +409,6 @@ impl Shared {
     /// When the last receipt for a unit of this lane came.
     pub(super) fn last_receipt(&self, lane: u16) -> Option<Instant> {
         self.lock().receipts.get(&lane).copied()
-    }
-
-    /// Whether units wait that no lane has taken.
-    pub(super) fn has_waiting_units(&self) -> bool {
-        !self.lock().items.is_drained()
     }
 
     /// A wanted file cannot be sent as announced. When it changed, its new state takes the next place in the manifest,
@@ -516,6 +518,19 @@ impl Shared {
     }
 }
 
+impl Work for Shared {
+    fn waits(&self) -> bool {
+        !self.lock().items.is_drained()
+    }
+
+    fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending> {
+        let waiting_bytes = self.lock().items.last_units(carrying)?;
+        let left = session::lock(&self.left);
+        let of = |lane: &u16| left.get(lane).map_or(0, |left| left.load(Ordering::Relaxed));
+        Some(Ending { left_bytes: lanes.iter().map(of).collect(), waiting_bytes })
+    }
+}
+
 /// The route that was asked for. What is compressed can only be copied.
 pub(super) fn asked_route(carriage: &Carriage) -> Option<SendRoute> {
     carriage.route.and_then(convert::route).filter(|_| !carriage.compress)
@@ -526,7 +541,7 @@ fn source_item(
     index: u64,
     source: u32,
     source_path: Vec<u8>,
-    early: Option<&EarlyHashes>,
+    early: Option<&EarlyLook>,
     is_retry: bool,
 ) -> Option<Arc<SourceItem>> {
     let ItemKind::File { identity, sparse, .. } = &item.kind else { return None };

@@ -1,4 +1,4 @@
-//! Hashing files that lie in memory while the far side is still being reached.
+//! A look at what is to be sent, while the far side is still being reached: how much it is, and the hashes of files that lie in memory.
 //!
 //! ```text
 //! ssh logs in                       | lanes carry chunks
@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_engine::integrity::{Hash, UnitHasher};
@@ -43,12 +43,23 @@ const LEAST_URGENT: i32 = 19;
 
 /// What is known of files before a lane carries them. The threads end once it is dropped or stopped.
 #[derive(Default)]
-pub(crate) struct EarlyHashes(Arc<Work>);
+pub(crate) struct EarlyLook(Arc<Work>);
+
+/// How many bytes there are to send, as far as files were found by now: never too much.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Foreseen(Arc<AtomicU64>);
+
+impl Foreseen {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 #[derive(Default)]
 struct Work {
     stopped: AtomicBool,
     files: Mutex<HashMap<Identity, Arc<FileHashes>>>,
+    foreseen: Foreseen,
 }
 
 /// Of one file in one state.
@@ -57,17 +68,29 @@ pub(super) struct FileHashes {
     doubted: AtomicBool,
 }
 
-impl EarlyHashes {
+impl EarlyLook {
     /// Begins with the first of these paths, as the session will. `None` where no thread is to be had.
     pub(crate) fn begin(paths: &[Vec<u8>], selection: &Selection) -> Option<Self> {
         let (early, paths, selection) = (Self::default(), paths.to_vec(), selection.clone());
         let work = Arc::clone(&early.0);
-        let begun = std::thread::Builder::new().name("early hash".into()).spawn(move || {
+        let begun = std::thread::Builder::new().name("early look".into()).spawn(move || {
             // Refused, it would still do its work.
             let _ = haul_sys::affinity::set_niceness(LEAST_URGENT);
             work.run(&paths, &selection);
         });
         begun.is_ok().then_some(early)
+    }
+
+    /// Of so many bytes that nobody has to look for.
+    pub(crate) fn of_bytes(bytes: u64) -> Self {
+        let early = Self::default();
+        early.0.foreseen.0.store(bytes, Ordering::Relaxed);
+        early
+    }
+
+    /// How much there is to send.
+    pub(crate) fn foreseen(&self) -> Foreseen {
+        self.0.foreseen.clone()
     }
 
     /// From now on the processors are needed for the lanes.
@@ -81,7 +104,7 @@ impl EarlyHashes {
     }
 }
 
-impl Drop for EarlyHashes {
+impl Drop for EarlyLook {
     fn drop(&mut self) {
         self.stop();
     }
@@ -99,7 +122,7 @@ impl Work {
             for _ in 1..threads {
                 // They are as urgent as this one; with fewer, less is hashed.
                 let _ =
-                    std::thread::Builder::new().name("early hash".into()).spawn_scoped(scope, || self.hash(&finder));
+                    std::thread::Builder::new().name("early look".into()).spawn_scoped(scope, || self.hash(&finder));
             }
             self.hash(&finder);
         });
@@ -121,7 +144,7 @@ impl Work {
             if let Some(next) = finder.next_of_file() {
                 return Some(next);
             }
-            let Some((identity, file)) = finder.find()? else { continue };
+            let Some((identity, file)) = finder.find(&self.foreseen)? else { continue };
             // Another name of a file that was found needs no second look.
             if let Entry::Vacant(place) = session::lock(&self.files).entry(identity) {
                 place.insert(Arc::clone(&file.hashes));
@@ -187,11 +210,16 @@ impl Finder {
     }
 
     /// Looks at one entry. The outer `None`: there are no more, or enough of them.
-    fn find(&mut self) -> Option<Option<(Identity, Arc<FoundFile>)>> {
+    fn find(&mut self, foreseen: &Foreseen) -> Option<Option<(Identity, Arc<FoundFile>)>> {
         self.entries_left = self.entries_left.checked_sub(1)?;
         let Found::Entry(entry) = self.walk.next()? else { return Some(None) };
+        if entry.kind != EntryKind::File {
+            return Some(None);
+        }
+        let allocated_bytes = entry.stat.blocks.saturating_mul(512);
+        foreseen.0.fetch_add(entry.stat.size.min(allocated_bytes), Ordering::Relaxed);
         let layout = ChunkLayout::of(entry.stat.size);
-        if entry.kind != EntryKind::File || layout.is_whole() || convert::is_sparse(&entry.stat) {
+        if layout.is_whole() || convert::is_sparse(&entry.stat) {
             return Some(None);
         }
         self.chunks_left = self.chunks_left.checked_sub(layout.count())?;
@@ -236,7 +264,7 @@ impl ChunkHasher {
 }
 
 #[cfg(test)]
-impl EarlyHashes {
+impl EarlyLook {
     /// All that can be hashed of these paths is.
     pub(crate) fn complete(paths: &[Vec<u8>]) -> Self {
         let early = Self::default();
@@ -284,7 +312,7 @@ mod tests {
     #[test]
     fn large_files_in_memory_have_all_their_hashes_before_the_session() {
         let (bench, paths) = source();
-        let early = EarlyHashes::complete(&paths);
+        let early = EarlyLook::complete(&paths);
         assert!(early.of(&identity(&bench, "small")).is_none(), "not worth it");
         assert!(early.of(&identity(&bench, "sparse")).is_none(), "zeros would be hashed that nobody sends");
         let hashes = early.of(&identity(&bench, "d/large")).unwrap();
@@ -297,7 +325,7 @@ mod tests {
     #[test]
     fn another_state_of_a_file_has_no_hashes_and_a_doubted_one_none_any_more() {
         let (bench, paths) = source();
-        let early = EarlyHashes::complete(&paths);
+        let early = EarlyLook::complete(&paths);
         let before = early.of(&identity(&bench, "d/large")).unwrap();
         bench.write("d/large", 2 * MIN_CHUNK_BYTES as usize + 17);
         assert!(early.of(&identity(&bench, "d/large")).is_none());
@@ -308,7 +336,7 @@ mod tests {
     #[test]
     fn once_the_lanes_carry_nothing_more_is_hashed() {
         let (bench, paths) = source();
-        let early = EarlyHashes::default();
+        let early = EarlyLook::default();
         early.stop();
         early.0.run(&paths, &Selection::default());
         assert!(early.of(&identity(&bench, "d/large")).is_none());
