@@ -180,7 +180,7 @@ impl LaneCount {
             self.others_took = false;
         }
         if pacer.is_contended() || self.others_took {
-            self.share(at_us, estimator, suffers_loss);
+            self.share(at_us, estimator);
             return;
         }
         let held = now.receive_window_permille.saturating_add(now.send_buffer_permille) > 500;
@@ -239,14 +239,15 @@ impl LaneCount {
     /// Others are there. With more lanes than one we would take more than one of them; with too few, those that yield to nobody
     /// would leave us nothing. So the lanes go down, from a crowd that began at once, while we have more than half of what we ever had, and up
     /// below a third.
-    fn share(&mut self, at_us: u64, estimator: &Estimator, suffers_loss: bool) {
+    fn share(&mut self, at_us: u64, estimator: &Estimator) {
         let (rate, best) = (estimator.now.rate_bytes_per_s, estimator.best_rate_bytes_per_s);
         self.plenty_since_us = None;
         if at_us < self.yield_us {
             return;
         }
-        // The windows have to cover the others' queue, too.
-        let needed = needed_at(estimator, rate, estimator.now.rtt_us, suffers_loss);
+        // The windows have to cover the others' queue, too. What is lost in it seems to be lost by chance at times: lanes that make up for that
+        // would only be more than our share.
+        let needed = needed_at(estimator, rate, estimator.now.rtt_us, false);
         let before = self.lanes;
         if rate < best / 3 && self.lanes < SHARING_LANES_MAX {
             (self.lanes, self.reason) = (self.lanes + 1, "others leave us less than a third");
