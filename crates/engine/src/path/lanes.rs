@@ -97,12 +97,17 @@ fn needed_at(estimator: &Estimator, rate_bytes_per_s: u64, rtt_us: u32, suffers_
     let now = &estimator.now;
     let window_bytes = if now.window_bytes > 0 { now.window_bytes } else { STOCK_WINDOW_BYTES };
     let spared = scaled(rate_bytes_per_s, SPARE);
-    let mut lanes = bytes_in(spared, u64::from(rtt_us)).div_ceil(window_bytes);
+    let mut lanes = u64::from(lanes_for(bytes_in(spared, u64::from(rtt_us)), window_bytes));
     if suffers_loss && now.random_loss_ppm > 0 {
         let lane = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, estimator.mss_bytes).max(1);
         lanes = lanes.max(spared.saturating_mul(2).div_ceil(lane));
     }
     u16::try_from(lanes).unwrap_or(u16::MAX).clamp(1, AUTO_LANES_MAX)
+}
+
+/// Lanes whose windows hold so much together.
+fn lanes_for(bytes: u64, window_bytes: u64) -> u16 {
+    u16::try_from(bytes.div_ceil(window_bytes.max(1))).unwrap_or(u16::MAX).clamp(1, AUTO_LANES_MAX)
 }
 
 /// Lanes of which each has a window worth the name on a path of this rate. With more of them their packets meet in front of the link,
@@ -247,7 +252,11 @@ impl LaneCount {
         }
         // The windows have to cover the others' queue, too. What is lost in it seems to be lost by chance at times: lanes that make up for that
         // would only be more than our share.
-        let needed = needed_at(estimator, rate, estimator.now.rtt_us, false);
+        let now = &estimator.now;
+        let are_held = now.receive_window_permille.saturating_add(now.send_buffer_permille) > HELD_PERMILLE;
+        // A send buffer is as large as its lane has needed so far, and grows with it.
+        let window_bytes = if are_held { now.window_bytes } else { now.window_bytes.max(STOCK_WINDOW_BYTES) };
+        let needed = lanes_for(bytes_in(scaled(rate, SPARE), u64::from(now.rtt_us)), window_bytes);
         let before = self.lanes;
         if rate < best / 3 && self.lanes < SHARING_LANES_MAX {
             (self.lanes, self.reason) = (self.lanes + 1, "others leave us less than a third");
@@ -442,6 +451,8 @@ const SETTLING_US_MIN: u64 = 1_500_000;
 /// Fewer lanes must have sufficed for so long.
 const PLENTY_US: u64 = 3_000_000;
 const YIELD_US_MIN: u64 = 2_000_000;
+/// Of their time, from which on lanes are held by their windows.
+const HELD_PERMILLE: u16 = 100;
 /// Lanes that we insist on where others yield to nobody: a stream at a constant rate, or flows that do not mind losses.
 const SHARING_LANES_MAX: u16 = 8;
 /// Share of the best rate from which nobody else can be there.
