@@ -19,6 +19,7 @@ cd "$(dirname "$0")/.."
 if [[ -n ${CC:-} && -z ${IN_NAMESPACE:-} ]]; then
     as_root=()
     if ((EUID != 0)); then as_root=(--map-root-user); fi
+    # There it comes by here once more.
     exec unshare "${as_root[@]}" --net env IN_NAMESPACE=1 bash scripts/bench.sh
 elif [[ -n ${CC:-} ]]; then
     ip link set lo up
@@ -89,6 +90,16 @@ add_tool() {
 add_tool haul "$HAUL" haul
 add_tool scp scp openssh-client
 add_tool rsync rsync rsync
+# answers PORT PID: within five seconds, and as long as that process lives
+answers() {
+    local tries
+    for ((tries = 0; tries < 100; tries++)); do
+        if (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then return; fi
+        kill -0 "$2" 2>/dev/null || return 1
+        sleep 0.05
+    done
+    return 1
+}
 start_gridftp() {
     wanted globus || return 0
     command -v globus-gridftp-server >/dev/null || { absent+=("globus (package globus-gridftp-server-progs)"); return; }
@@ -101,11 +112,7 @@ start_gridftp() {
         globus-gridftp-server -aa -anonymous-user "$user" -p "$gridftp_port" -control-interface 127.0.0.1 \
             -data-interface 127.0.0.1 -log-level NONE </dev/null >"$work/gridftp.log" 2>&1 &
         gridftp=$!
-        for ((tries = 0; tries < 100; tries++)); do
-            if (exec 3<>"/dev/tcp/127.0.0.1/$gridftp_port") 2>/dev/null; then add_tool globus globus-url-copy globus-gass-copy-progs; return; fi
-            kill -0 "$gridftp" 2>/dev/null || break
-            sleep 0.05
-        done
+        if answers "$gridftp_port" "$gridftp"; then add_tool globus globus-url-copy globus-gass-copy-progs; return; fi
         kill "$gridftp" 2>/dev/null || true
         gridftp=
     done
@@ -113,6 +120,7 @@ start_gridftp() {
 }
 # The same, started by ssh as haul is.
 add_gridftp_over_ssh() {
+    wanted globus_ssh || return 0
     if [[ ! -e $globus_ssh_script ]] || ! unshare --map-root-user --mount true 2>/dev/null; then
         absent+=("globus over ssh (needs $globus_ssh_script and user namespaces)")
         return
@@ -155,11 +163,7 @@ start_nginx() {
 	END
     nginx -e stderr -p "$work" -c "$work/nginx.conf" </dev/null >"$work/nginx.log" 2>&1 &
     nginx=$!
-    for ((tries = 0; tries < 100; tries++)); do
-        if (exec 3<>"/dev/tcp/127.0.0.1/$nginx_port") 2>/dev/null; then add_tool nginx curl curl; return; fi
-        kill -0 "$nginx" 2>/dev/null || break
-        sleep 0.05
-    done
+    if answers "$nginx_port" "$nginx"; then add_tool nginx curl curl; return; fi
     absent+=("nginx and curl (nginx did not start: $(tail -1 "$work/nginx.log"))")
 }
 case " $CASES " in *" big "* | *" small "*)

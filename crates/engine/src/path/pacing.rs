@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   Free       no bound             a queue stands, and the rate grows no more  -> Draining
-//!   Draining   below the rate       the queue is gone                           -> Holding
+//!                                   the lanes double, and the rate does not     -> Draining
+//!   Draining   below the rate       the queue is gone, or soon will be          -> Holding
 //!                                   it is gone sooner than we can drain one     -> as before: it was none
 //!                                   it does not shorten, so it is not ours      -> Contended
+//!                                   that, but the rate was read in a moment     -> Draining, from what the link delivered since
 //!   Holding    just below capacity  now and then a little more; without a queue that is the new capacity, twice in a row -> Free
 //!                                   a queue stands                              -> Draining; again and again -> Contended
 //!   Contended  no bound             no queue any more, or time to look again    -> Free
@@ -567,7 +569,7 @@ const STANDING_US_MIN: u64 = 150_000;
 /// most.
 const MEETING_SEGMENTS: f64 = 2.0;
 /// Lanes that losses keep slow do not meet for longer than a queue is short. 12 lanes on 20 Mbit/s x 60 ms met for 11.5 ms: with 10 ms as the
-/// most, that was drained for ever, and then taken for others.
+/// most, that was drained for four seconds, and then taken for others.
 const MEETING_US_MAX: u32 = QUEUE_HIGH_US_MAX;
 /// Three samples: the acknowledgements of many lanes come in bursts.
 const BUSY_US_MIN: u64 = 250_000;

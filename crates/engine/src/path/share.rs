@@ -44,7 +44,8 @@ pub fn bounds_at_end(
     // First those that their windows hold furthest below their part; the others share what they leave.
     let slowness = |(lane, left): &(usize, u64)| u128::from(*left) * 1000 / u128::from(reach(&lanes[*lane]).max(1));
     left.sort_by_key(|share| core::cmp::Reverse(slowness(share)));
-    let mut bounds = vec![least; lanes.len()];
+    // Those with nothing left send nothing; should one get a unit that has to go again, it is not held up until the next division.
+    let mut bounds = vec![(bound_bytes_per_s / lanes.len().max(1) as u64).max(least); lanes.len()];
     let mut rate_left = bound_bytes_per_s;
     let mut bytes_left: u64 = left.iter().fold(0, |sum, (_, left)| sum.saturating_add(*left));
     for (lane, left) in left {
@@ -143,13 +144,13 @@ mod tests {
     #[test]
     fn at_the_end_all_are_done_at_once() {
         let lanes = vec![lane(1_000_000, 1); 4];
-        assert_eq!(bounds_at_end(800, &lanes, &[10, 10, 20, 0], &[]), [200, 200, 400, 1]);
+        assert_eq!(bounds_at_end(800, &lanes, &[10, 10, 20, 0], &[]), [200, 200, 400, 200]);
         // The two that are done first take one more each.
         assert_eq!(bounds_at_end(2900, &lanes, &[10, 30, 10, 40], &[100, 100]), [1100, 300, 1100, 400]);
         // One of which its window holds 100 kB / 200 ms, and what it leaves.
         let narrow = LaneReading { in_slow_start: false, ..lane(80_000, 1) };
         assert_eq!(bounds_at_end(2_500_000, &[narrow, lanes[0]], &[1000, 1000], &[]), [500_000, 2_000_000]);
-        assert_eq!(bounds_at_end(800, &lanes, &[0; 4], &[]), [1; 4], "nothing is left");
+        assert_eq!(bounds_at_end(800, &lanes, &[0; 4], &[]), [200; 4], "nothing is left");
     }
 
     #[test]

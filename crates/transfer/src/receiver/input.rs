@@ -6,7 +6,7 @@ use haul_net::Stream;
 use haul_sys::direct::AlignedBuffer;
 use haul_wire::limits::BLOCK_BYTES;
 
-/// A cache line, or a few words of SIMD: blocks begin at one, because they are hashed in units of it.
+/// A cache line: what is hashed and written is copied fastest from where one begins.
 const LINE_BYTES: usize = 64;
 /// More than any header or trailer with its tag.
 const HEADER_BYTES_MAX: usize = 2 * LINE_BYTES;
