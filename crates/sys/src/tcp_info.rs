@@ -29,6 +29,8 @@ pub struct TcpInfo {
     pub total_retrans: u32,
     /// Pacing rate in use; `u64::MAX` means none.
     pub pacing_rate_bytes_per_s: Option<u64>,
+    /// Bound of that rate (SO_MAX_PACING_RATE); `u64::MAX` means none.
+    pub max_pacing_rate_bytes_per_s: Option<u64>,
     /// Bytes the peer has acknowledged.
     pub bytes_acked: Option<u64>,
     /// Bytes received in order.
@@ -99,6 +101,7 @@ fn parse(raw: &[u8]) -> Option<TcpInfo> {
         snd_cwnd: u32_at(80)?,
         total_retrans: u32_at(100)?,
         pacing_rate_bytes_per_s: u64_at(104),
+        max_pacing_rate_bytes_per_s: u64_at(112),
         bytes_acked: u64_at(120),
         bytes_received: u64_at(128),
         notsent_bytes: u32_at(144),

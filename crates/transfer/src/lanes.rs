@@ -35,7 +35,7 @@ use crate::watch::Watch;
 const WAY_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A peer that has not answered by then is at least so far away, and lanes to it need not wait for its answer: they come two thirds of a
-/// round trip earlier where it takes 228 ms. From here on a path that is not known begins with 32.
+/// round trip earlier where it takes 228 ms. From here on a path that is not known begins with 32, or with 64 for a job that sends much.
 const FAR_AFTER: Duration = Duration::from_millis(80);
 
 /// A lost lane is dialled again this often before the others have to do without it.
@@ -223,6 +223,12 @@ impl LaneTerms {
         self.memory == Some(Direction::To) && self.foreseen.bytes() >= QUICK_START_WORTH_BYTES
     }
 
+    /// The peer's key, and no other.
+    fn admits(&self) -> impl Fn(&PublicKey) -> bool + Send + Sync + use<> {
+        let expected = self.peer_key;
+        move |key| *key == expected
+    }
+
     /// What every connection is tuned to.
     fn wanted(&self) -> policy::Wanted {
         convert::wanted(&self.carriage)
@@ -235,17 +241,13 @@ pub(crate) fn greet(
     terms: &LaneTerms,
     lane: u16,
 ) -> Result<Stream, NetError> {
-    let expected = terms.peer_key;
-    let admits = move |key: &PublicKey| *key == expected;
-    let (stream, _) = haul_net::client(transport, &terms.identity, admits, &terms.ciphers)?;
+    let (stream, _) = haul_net::client(transport, &terms.identity, terms.admits(), &terms.ciphers)?;
     introduce(stream, terms, lane)
 }
 
-/// [`greet`], with padding.
+/// [`greet`], with a first flight that fills the window.
 fn greet_padded(socket: TcpStream, terms: &LaneTerms, lane: u16) -> Result<Stream, NetError> {
-    let expected = terms.peer_key;
-    let admits = move |key: &PublicKey| *key == expected;
-    let (stream, _) = haul_net::client_padded(socket, &terms.identity, admits, &terms.ciphers)?;
+    let (stream, _) = haul_net::client_padded(socket, &terms.identity, terms.admits(), &terms.ciphers)?;
     introduce(stream, terms, lane)
 }
 

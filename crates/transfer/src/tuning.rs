@@ -44,9 +44,11 @@ pub(crate) struct Tuning {
     tuner: Option<Tuner>,
     lanes: Vec<Lane>,
     advice: Option<Advice>,
-    /// The bound of each lane, in bytes per second.
+    /// The last bound that was the same for each lane, in bytes per second.
     paced_to: Option<u64>,
-    /// The bound is divided by what each lane has left.
+    /// Lanes have bounds of their own, by what each has left.
+    is_divided: bool,
+    /// Something is left to divide it by.
     is_ending: bool,
     divided_at: Instant,
     started: Instant,
@@ -146,6 +148,7 @@ impl Tuning {
             lanes: Vec::new(),
             advice: None,
             paced_to: None,
+            is_divided: false,
             is_ending: false,
             divided_at: now,
             started: now,
@@ -242,8 +245,7 @@ impl Tuning {
                 let left: Vec<u64> = left.collect();
                 self.is_ending = left.iter().chain(&waiting_bytes).any(|bytes| *bytes > 0);
                 let bounds = bounds_at_end(bound, lanes, &left, &waiting_bytes);
-                // Where a bound for all is in force again, it is set anew.
-                self.paced_to = None;
+                self.is_divided = true;
                 for (number, bound) in numbers.into_iter().zip(bounds) {
                     if let Some(lane) = self.lanes.iter().find(|lane| lane.number == number) {
                         // A lane that just ended is bounded by nothing any more.
@@ -259,9 +261,10 @@ impl Tuning {
     }
 
     fn pace_all(&mut self, bytes_per_s: Option<u64>) {
-        if bytes_per_s == self.paced_to {
+        if bytes_per_s == self.paced_to && !self.is_divided {
             return;
         }
+        self.is_divided = false;
         self.paced_to = bytes_per_s;
         for lane in &self.lanes {
             let _ = lane.probe.set_max_pacing_rate(bytes_per_s);
@@ -466,6 +469,39 @@ mod tests {
             Tuning::new(&Carriage { congestion_control: asked, ..Carriage::default() }, Foreseen::default());
         tuning.lane_up(0, stream.probe(), None);
         assert_eq!(Some(tuning.summary().congestion_control), stream.probe().congestion_control());
+    }
+
+    /// The last units of a job: one lane has nearly all of them.
+    struct Last;
+
+    impl Work for Last {
+        fn waits(&self) -> bool {
+            false
+        }
+
+        fn ending(&self, lanes: &[u16], _carrying: usize) -> Option<Ending> {
+            let left_bytes = lanes.iter().map(|lane| if *lane == 0 { 1 << 20 } else { 10 }).collect();
+            Some(Ending { left_bytes, waiting_bytes: Vec::new() })
+        }
+    }
+
+    /// What has to go again would otherwise go at the rate of the few bytes that its lane had left.
+    #[test]
+    fn a_bound_that_is_lifted_at_the_end_of_a_job_is_lifted_for_every_lane() {
+        let (streams, _others): (Vec<_>, Vec<_>) = (0..2).map(|_| lane()).unzip();
+        let mut tuning = Tuning::new(&Carriage::default(), Foreseen::default());
+        for (number, stream) in (0..).zip(&streams) {
+            tuning.lane_up(number, stream.probe(), None);
+        }
+        let mut bounds = |bound| {
+            tuning.advice.as_mut().unwrap().pacing_bytes_per_s = bound;
+            let lanes: Vec<LaneReading> = tuning.lanes.iter_mut().filter_map(reading).collect();
+            tuning.divide(&lanes, &Last);
+            streams.iter().map(|stream| stream.tcp_info().unwrap().max_pacing_rate_bytes_per_s).collect::<Vec<_>>()
+        };
+        let divided = bounds(Some(100_000_000));
+        assert!(divided.iter().all(|bound| *bound < Some(u64::MAX)), "{divided:?}");
+        assert_eq!(bounds(None), [Some(u64::MAX); 2]);
     }
 
     #[test]
