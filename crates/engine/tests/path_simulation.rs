@@ -459,7 +459,8 @@ fn what_was_remembered_keeps_the_start_from_a_queue() {
         let reached_s = outcome.reaches_s(0.9).unwrap_or(f64::INFINITY);
         check(&outcome, reached_s < (9.0 * rtt_ms as f64 / 1e3).max(0.5), "90 % in time");
         let most_us = outcome.points.iter().map(|point| point.queueing_us as u64).max();
-        check(&outcome, most_us < Some(60_000), "no burst, and the look for more is short");
+        // 12 % more for the half second until that is seen.
+        check(&outcome, most_us < Some(65_000), "no burst, and the look for more is short");
         check(&outcome, outcome.rate(4.0, 20.0) > 0.96 * outcome.link.bytes_per_s, "and the link is used");
     }
 }

@@ -583,7 +583,7 @@ const DOUBLES: f64 = 1.1;
 const LEAST_US: u64 = 250_000;
 /// What is asked for lies below the capacity by what may be wrong with it, and so a small queue drains. On fast paths it is right to a thousandth
 /// (1 Gbit/s x 228 ms: 941.5 of 941.5 Mbit/s, 10 Gbit/s x 100 ms: 9,415 of 9,415); on slow ones acknowledgements that come together weigh more.
-const MARGIN_LEAST: f64 = 0.002;
+const MARGIN_LEAST: f64 = 0.001;
 /// With less, 20 Mbit/s x 100 ms is taken for contended at times (simulated).
 const MARGIN_MOST: f64 = 0.005;
 /// Five packets more or less in a sample.
