@@ -29,9 +29,9 @@ prop_compose! {
     fn any_sample()(
         at_us in prop_oneof![0u64..100_000_000, any::<u64>()],
         lanes in prop::collection::vec(any_reading(), 0..12),
-        has_more_work: bool
+        waiting_bytes in any_size()
     ) -> Sample {
-        Sample { at_us, lanes, has_more_work }
+        Sample { at_us, lanes, waiting_bytes }
     }
 }
 

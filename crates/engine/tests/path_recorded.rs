@@ -24,7 +24,7 @@ fn sample((at_ms, delivered_kb, in_flight_kb, queue_ms): (u64, u64, u64, u32)) -
         send_buffer_bytes: 4 << 20,
         ..LaneReading::default()
     };
-    Sample { at_us: at_ms * 1000, lanes: (0..LANES).map(lane).collect(), has_more_work: true }
+    Sample { at_us: at_ms * 1000, lanes: (0..LANES).map(lane).collect(), waiting_bytes: u64::MAX }
 }
 
 /// The ramp of 64 lanes on 1 Gbit/s x 228 ms. The link was at work from 1.23 s on, but its queue came and went, as lanes that double send their

@@ -292,6 +292,23 @@ fn small_windows_are_met_with_lanes_and_named() {
     check(&outcome, outcome.utilisation() > 0.95 && outcome.lanes() == 64, "64 windows of 256 kB suffice");
 }
 
+/// New lanes took the last units of such a job, and were slower with them than those that were there.
+#[test]
+fn lanes_that_would_come_too_late_are_not_asked_for() {
+    let endless = Setting::on(Link::new(1000.0, 228)).windows(256e3, 45e6);
+    let first = endless.clone().run();
+    let lanes_at_first = first.points[0].lanes;
+    let asked =
+        first.advice.iter().find(|(_, advice)| advice.lanes > lanes_at_first).expect("more lanes than at first");
+    let asked_s = asked.0 as f64 / 1e6;
+    for (seconds_left, is_worth_it) in [(0.5, false), (1.5, false), (8.0, true)] {
+        let job_bytes = first.link.bytes_per_s.min(first.rate(asked_s - 0.5, asked_s)) * (asked_s + seconds_left);
+        let outcome = Setting { job_bytes, ..endless.clone() }.seconds(20).run();
+        let has_more = outcome.advice.iter().any(|(_, advice)| advice.lanes > lanes_at_first);
+        check(&outcome, has_more == is_worth_it, "more lanes only where they have time to help");
+    }
+}
+
 #[test]
 fn lanes_that_were_asked_for_stay() {
     let mut setting = Setting::on(Link::new(1000.0, 228));

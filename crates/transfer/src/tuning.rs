@@ -60,8 +60,8 @@ pub(crate) struct Tuning {
 
 /// What the lanes have to do.
 pub(crate) trait Work {
-    /// Units wait that no lane carries.
-    fn waits(&self) -> bool;
+    /// Bytes of the units that no lane carries; `u64::MAX` while more may come.
+    fn waiting_bytes(&self) -> u64;
 
     /// What is left for these lanes, once fewer units wait than so many lanes carry, and nothing can follow.
     fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending>;
@@ -210,7 +210,7 @@ impl Tuning {
         let Some(tuner) = &mut self.tuner else { return Turn::default() };
         let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
         let lanes: Vec<LaneReading> = self.lanes.iter_mut().filter_map(reading).collect();
-        let sample = Sample { at_us, lanes, has_more_work: work.waits() };
+        let sample = Sample { at_us, lanes, waiting_bytes: work.waiting_bytes() };
         let advice = tuner.on_sample(&sample);
         let mut turn = Turn::default();
         if now.duration_since(self.told_at) >= TELL_EVERY {
@@ -252,7 +252,7 @@ impl Tuning {
                 }
             }
             None => {
-                let carrying = if work.waits() { advice.lanes } else { 0 };
+                let carrying = if work.waiting_bytes() > 0 { advice.lanes } else { 0 };
                 self.some_finish = lanes.iter().skip(usize::from(carrying)).any(|lane| lane.unsent_bytes > 0);
                 self.pace_all(Some(bound_per_lane(bound, lanes, carrying)));
             }
@@ -474,8 +474,8 @@ mod tests {
     struct Last;
 
     impl Work for Last {
-        fn waits(&self) -> bool {
-            false
+        fn waiting_bytes(&self) -> u64 {
+            0
         }
 
         fn ending(&self, lanes: &[u16], _carrying: usize) -> Option<Ending> {

@@ -115,7 +115,7 @@ impl Held {
 
     /// Seconds of the ramp do not count, nor those at the end, when lanes run out of work.
     fn add_rate(&mut self, step: &Step, estimator: &Estimator) {
-        if estimator.now.phase == Phase::Ramp || !step.has_more_work {
+        if estimator.now.phase == Phase::Ramp || step.waiting_bytes == 0 {
             (self.second_us, self.second_delivered_bytes) = (0, 0);
             return;
         }

@@ -156,6 +156,7 @@ impl LaneCount {
         let levels = Levels::of(estimator);
         let suffice_if_remembered = |capacity| needed(estimator, capacity, suffers_loss) <= self.lanes;
         if self.trial.is_none()
+            && outlasts_new_lanes(step, estimator)
             && !pacer.capacity_bytes_per_s().is_some_and(suffice_if_remembered)
             && is_ramp_short_of_lanes(step, estimator, levels, self.lanes)
         {
@@ -171,7 +172,7 @@ impl LaneCount {
         }
         self.next_us = step.at_us.saturating_add((levels.rtt_us).max(DECIDE_US_MIN));
         // Lanes without work say nothing about the path, and new ones would find none.
-        if !step.has_more_work || now.source_permille > 500 || has_idle_lanes(now.busy_lanes, self.lanes) {
+        if step.waiting_bytes == 0 || now.source_permille > 500 || has_idle_lanes(now.busy_lanes, self.lanes) {
             self.plenty_since_us = None;
             return;
         }
@@ -200,7 +201,7 @@ impl LaneCount {
                 self.settle(at_us, estimator, needed.max(covering));
             }
         } else if held && levels.queueing_us <= levels.high_us && !pacer.is_draining() {
-            self.grow(at_us, estimator, now.rate_bytes_per_s, "windows are smaller than the path: more of them");
+            self.grow(step, estimator, now.rate_bytes_per_s, "windows are smaller than the path: more of them");
         } else if pacer.bound_bytes_per_s().is_none()
             && now.phase == Phase::Steady
             && now.congestion_loss_ppm > 0
@@ -218,11 +219,11 @@ impl LaneCount {
             // Lanes may still be faster than they can stay: more of them must gain on what these will come to.
             let lane = cubic_bytes_per_s(now.random_loss_ppm, now.rtt_min_us, estimator.mss_bytes);
             let rate = now.rate_bytes_per_s.min(lane.saturating_mul(u64::from(self.lanes)));
-            self.grow(at_us, estimator, rate, "packets are lost without a queue: more lanes, each slowed down less");
+            self.grow(step, estimator, rate, "packets are lost without a queue: more lanes, each slowed down less");
         } else if control.is_loss_based
             && bytes_in(now.rate_bytes_per_s, levels.rtt_us) / u64::from(self.lanes.max(1)) > SLOW_WINDOW_BYTES
         {
-            self.grow(at_us, estimator, now.rate_bytes_per_s, "large windows grow slowly: more lanes");
+            self.grow(step, estimator, now.rate_bytes_per_s, "large windows grow slowly: more lanes");
         }
     }
 
@@ -269,12 +270,13 @@ impl LaneCount {
         }
     }
 
-    fn grow(&mut self, at_us: u64, estimator: &Estimator, rate_before: u64, reason: &'static str) {
+    fn grow(&mut self, step: &Step, estimator: &Estimator, rate_before: u64, reason: &'static str) {
         self.plenty_since_us = None;
-        let ceiling = self.ceiling.filter(|(_, until_us)| at_us < *until_us).map_or(AUTO_LANES_MAX, |(lanes, _)| lanes);
+        let ceiling =
+            self.ceiling.filter(|(_, until_us)| step.at_us < *until_us).map_or(AUTO_LANES_MAX, |(lanes, _)| lanes);
         let lanes = self.lanes.saturating_mul(2).min(ceiling);
-        if lanes > self.lanes {
-            self.change(at_us, estimator, rate_before, lanes, reason);
+        if lanes > self.lanes && outlasts_new_lanes(step, estimator) {
+            self.change(step.at_us, estimator, rate_before, lanes, reason);
         }
     }
 
@@ -373,9 +375,15 @@ fn is_ramp_short_of_lanes(step: &Step, estimator: &Estimator, levels: Levels, la
         reaches(lane.in_flight_bytes, STOCK_WINDOW_BYTES) && reaches(lane.in_flight_bytes, lane.window_bytes)
     });
     now.phase == Phase::Ramp
-        && step.has_more_work
+        && step.waiting_bytes > 0
         && levels.queueing_us <= levels.low_us
         && filled.count() > usize::from(lanes / 2)
+}
+
+/// What waits takes longer than new lanes take to reach their speed. Shortly before the end they would only take the last units, and be slower with
+/// them than those that are there: 400 MB over 1 Gbit/s x 228 ms with small windows ended a second later.
+fn outlasts_new_lanes(step: &Step, estimator: &Estimator) -> bool {
+    step.waiting_bytes > bytes_in(estimator.now.rate_bytes_per_s, settling_us(estimator))
 }
 
 /// So many of the first lanes have windows for these bytes; all that there can be, when not even all have. Lanes that a bound holds do

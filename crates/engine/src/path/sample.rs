@@ -49,8 +49,8 @@ pub struct Sample {
     pub at_us: u64,
     /// The lanes that are connected, resting ones too.
     pub lanes: Vec<LaneReading>,
-    /// Units wait that no lane carries.
-    pub has_more_work: bool,
+    /// Bytes of the units that wait for a lane; `u64::MAX` while more may come.
+    pub waiting_bytes: u64,
 }
 
 /// What one lane did between two samples.
@@ -95,7 +95,7 @@ pub(super) struct Step {
     /// Smallest round-trip time any lane tells; 0 when none does.
     pub(super) rtt_min_us: u32,
     pub(super) mss_bytes: u32,
-    pub(super) has_more_work: bool,
+    pub(super) waiting_bytes: u64,
 }
 
 /// Takes samples, gives steps. Lanes come, go, and may be dialled again under the same number.
@@ -115,7 +115,7 @@ impl Steps {
         if us == 0 {
             return None;
         }
-        let mut step = Step { at_us: sample.at_us, us, has_more_work: sample.has_more_work, ..Step::default() };
+        let mut step = Step { at_us: sample.at_us, us, waiting_bytes: sample.waiting_bytes, ..Step::default() };
         let mut rtts = Vec::new();
         for (at, reading) in self.last.values().enumerate() {
             let rtt_min_us = Some(reading.rtt_min_us).filter(|us| *us > 0);
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn a_lane_that_was_dialled_again_counts_from_zero() {
         let mut steps = Steps::default();
-        let mut to = |at_us, lanes| steps.to(&Sample { at_us, lanes, has_more_work: true }, 2);
+        let mut to = |at_us, lanes| steps.to(&Sample { at_us, lanes, waiting_bytes: u64::MAX }, 2);
         assert_eq!(to(0, vec![reading(1, 900, 90)]), None);
         let step = to(100, vec![reading(1, 1_000, 190), reading(2, 30, 50)]).unwrap();
         assert_eq!((step.delivered_bytes, step.lanes.len()), (130, 2));
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_lane_starves_while_it_has_nothing_to_send_unless_it_rests_or_never_began() {
         let mut steps = Steps::default();
-        let mut to = |at_us, lanes| steps.to(&Sample { at_us, lanes, has_more_work: true }, 4);
+        let mut to = |at_us, lanes| steps.to(&Sample { at_us, lanes, waiting_bytes: u64::MAX }, 4);
         let sends = |lane, busy_us| LaneReading { unsent_bytes: 1, ..reading(lane, 100_000, busy_us) };
         to(0, (1..=6).map(|lane| sends(lane, 100)).collect());
         let (new, resting) = (reading(4, 500, 100), reading(6, 100_000, 100));

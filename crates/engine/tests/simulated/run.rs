@@ -339,7 +339,7 @@ impl Runner {
         for lane in &mut lanes {
             lane.rtt_us += meeting_us + stall_us + (self.world.uniform() * f64::from(self.setting.jitter_us)) as u32;
         }
-        let sample = Sample { at_us: now_us, lanes, has_more_work: self.world.left_bytes > 0.0 };
+        let sample = Sample { at_us: now_us, lanes, waiting_bytes: self.world.left_bytes as u64 };
         if let Some(advice) = self.tuner.on_sample(&sample)
             && self.setting.plain_lanes.is_none()
         {
@@ -347,7 +347,7 @@ impl Runner {
             self.advice.push((self.world.now_us, advice));
         }
         let bound = self.advice.last().and_then(|(_, advice)| advice.pacing_bytes_per_s);
-        let carrying = self.advice.last().filter(|_| sample.has_more_work).map_or(0, |(_, advice)| advice.lanes);
+        let carrying = self.advice.last().filter(|_| sample.waiting_bytes > 0).map_or(0, |(_, advice)| advice.lanes);
         let per_lane = bound.map(|bound| bound_per_lane(bound, &sample.lanes, carrying) as f64);
         self.world.flows[self.foreign..].iter_mut().for_each(|flow| flow.pacing = per_lane);
         let (theirs, ours) = self.world.flows.split_at(self.foreign);

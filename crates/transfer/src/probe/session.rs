@@ -326,8 +326,8 @@ pub(super) fn again(error: Error) -> Error {
 struct Endless;
 
 impl Work for Endless {
-    fn waits(&self) -> bool {
-        true
+    fn waiting_bytes(&self) -> u64 {
+        u64::MAX
     }
 
     fn ending(&self, _lanes: &[u16], _carrying: usize) -> Option<Ending> {

@@ -518,9 +518,17 @@ impl Shared {
     }
 }
 
+/// More units than these are enough for any number of lanes: of 1 MiB each they are a second at 10 Gbit/s, and those of large files are larger.
+const UNITS_COUNTED: usize = 1024;
+
 impl Work for Shared {
-    fn waits(&self) -> bool {
-        !self.lock().items.is_drained()
+    fn waiting_bytes(&self) -> u64 {
+        let items = &self.lock().items;
+        if items.is_drained() {
+            return 0;
+        }
+        // One that has to go again may have gone from the window: something waits all the same.
+        items.last_units(UNITS_COUNTED).map_or(u64::MAX, |units| units.iter().sum::<u64>().max(1))
     }
 
     fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending> {
