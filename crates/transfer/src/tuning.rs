@@ -503,6 +503,35 @@ mod tests {
         assert_eq!(bounds(None), [Some(u64::MAX); 2]);
     }
 
+    /// A job that goes on for long.
+    struct Endless;
+
+    impl Work for Endless {
+        fn waiting_bytes(&self) -> u64 {
+            u64::MAX
+        }
+
+        fn ending(&self, _lanes: &[u16], _carrying: usize) -> Option<Ending> {
+            None
+        }
+    }
+
+    #[test]
+    fn while_a_lane_that_comes_to_rest_has_something_to_send_the_bound_is_divided_often() {
+        let (streams, _others): (Vec<_>, Vec<_>) = (0..2).map(|_| lane()).unzip();
+        let mut tuning = Tuning::new(&Carriage { lanes: Some(1), ..Carriage::default() }, Foreseen::default());
+        for (number, stream) in (0..).zip(&streams) {
+            tuning.lane_up(number, stream.probe(), None);
+        }
+        tuning.advice.as_mut().unwrap().pacing_bytes_per_s = Some(100_000_000);
+        let mut lanes: Vec<LaneReading> = tuning.lanes.iter_mut().filter_map(reading).collect();
+        for (unsent_bytes, tick) in [(1, DIVIDE_EVERY), (0, TICK)] {
+            lanes[1].unsent_bytes = unsent_bytes;
+            tuning.divide(&lanes, &Endless);
+            assert_eq!(tuning.tick(), tick, "{unsent_bytes}");
+        }
+    }
+
     #[test]
     fn lanes_with_the_highest_numbers_rest_and_those_that_ended_do_not() {
         let (streams, _others): (Vec<_>, Vec<_>) = (0..4).map(|_| lane()).unzip();
