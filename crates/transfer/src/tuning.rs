@@ -67,6 +67,19 @@ pub(crate) trait Work {
     fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending>;
 }
 
+/// There is always more to send.
+pub(crate) struct Endless;
+
+impl Work for Endless {
+    fn waiting_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn ending(&self, _lanes: &[u16], _carrying: usize) -> Option<Ending> {
+        None
+    }
+}
+
 /// The last units of a job.
 pub(crate) struct Ending {
     /// Of each lane: what it has taken, and not given to its connection.
@@ -501,19 +514,6 @@ mod tests {
         let divided = bounds(Some(100_000_000));
         assert!(divided.iter().all(|bound| *bound < Some(u64::MAX)), "{divided:?}");
         assert_eq!(bounds(None), [Some(u64::MAX); 2]);
-    }
-
-    /// A job that goes on for long.
-    struct Endless;
-
-    impl Work for Endless {
-        fn waiting_bytes(&self) -> u64 {
-            u64::MAX
-        }
-
-        fn ending(&self, _lanes: &[u16], _carrying: usize) -> Option<Ending> {
-            None
-        }
     }
 
     #[test]

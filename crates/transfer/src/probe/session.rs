@@ -13,7 +13,7 @@ use crate::convert;
 use crate::error::{Error, Fault};
 use crate::sender::early_look::Foreseen;
 use crate::session::{self, Clock, Failure, LaneKeeper, Lanes, TICK};
-use crate::tuning::{Ending, Tuning, Work};
+use crate::tuning::{Endless, Tuning};
 use crate::watch::Watch;
 
 use super::arrivals::Arrivals;
@@ -321,16 +321,4 @@ fn is_under_way(probe: &LaneProbe) -> bool {
 /// A probe leaves nothing that could be continued.
 pub(super) fn again(error: Error) -> Error {
     error.try_this("run the same command again: a probe leaves nothing behind on either side")
-}
-/// There is always more to send.
-struct Endless;
-
-impl Work for Endless {
-    fn waiting_bytes(&self) -> u64 {
-        u64::MAX
-    }
-
-    fn ending(&self, _lanes: &[u16], _carrying: usize) -> Option<Ending> {
-        None
-    }
 }
