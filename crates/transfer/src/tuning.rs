@@ -60,7 +60,7 @@ pub(crate) struct Tuning {
 
 /// What the lanes have to do.
 pub(crate) trait Work {
-    /// Bytes of the units that no lane carries; `u64::MAX` while more may come.
+    /// Bytes of the units that wait for a lane, 0 when none does; `u64::MAX` when some do and more may come.
     fn waiting_bytes(&self) -> u64;
 
     /// What is left for these lanes, once fewer units wait than so many lanes carry, and nothing can follow.

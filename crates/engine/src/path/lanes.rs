@@ -156,7 +156,6 @@ impl LaneCount {
         let levels = Levels::of(estimator);
         let suffice_if_remembered = |capacity| needed(estimator, capacity, suffers_loss) <= self.lanes;
         if self.trial.is_none()
-            && outlasts_new_lanes(step, estimator)
             && !pacer.capacity_bytes_per_s().is_some_and(suffice_if_remembered)
             && is_ramp_short_of_lanes(step, estimator, levels, self.lanes)
         {
@@ -375,7 +374,7 @@ fn is_ramp_short_of_lanes(step: &Step, estimator: &Estimator, levels: Levels, la
         reaches(lane.in_flight_bytes, STOCK_WINDOW_BYTES) && reaches(lane.in_flight_bytes, lane.window_bytes)
     });
     now.phase == Phase::Ramp
-        && step.waiting_bytes > 0
+        && outlasts_new_lanes(step, estimator)
         && levels.queueing_us <= levels.low_us
         && filled.count() > usize::from(lanes / 2)
 }

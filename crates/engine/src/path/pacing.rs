@@ -479,7 +479,7 @@ impl Pacer {
 /// By so much the queue still becomes shorter once nothing is held back any more: what is seen of it is a round trip old. 0 where a capacity is not
 /// read well enough to reckon on it, or others may have a part in it.
 fn falls_yet_us(drain: &Drain, levels: Levels) -> u32 {
-    if margin(drain.full_bytes_per_s) > MARGIN_LEAST {
+    if margin(drain.full_bytes_per_s) > MARGIN_EXACT {
         return 0;
     }
     let held_back =
@@ -584,6 +584,8 @@ const LEAST_US: u64 = 250_000;
 /// What is asked for lies below the capacity by what may be wrong with it, and so a small queue drains. On fast paths it is right to a thousandth
 /// (1 Gbit/s x 228 ms: 941.5 of 941.5 Mbit/s, 10 Gbit/s x 100 ms: 9,415 of 9,415); on slow ones acknowledgements that come together weigh more.
 const MARGIN_LEAST: f64 = 0.001;
+/// 300 Mbit/s and more are read well enough to reckon on when a queue will be gone.
+const MARGIN_EXACT: f64 = 0.002;
 /// With less, 20 Mbit/s x 100 ms is taken for contended at times (simulated).
 const MARGIN_MOST: f64 = 0.005;
 /// Five packets more or less in a sample.

@@ -49,7 +49,7 @@ pub struct Sample {
     pub at_us: u64,
     /// The lanes that are connected, resting ones too.
     pub lanes: Vec<LaneReading>,
-    /// Bytes of the units that wait for a lane; `u64::MAX` while more may come.
+    /// Bytes of the units that wait for a lane, 0 when none does; `u64::MAX` when some do and more may come.
     pub waiting_bytes: u64,
 }
 
