@@ -6,12 +6,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use haul_engine::journal::HEADER_BYTES;
 use haul_store::WriteRoute;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use haul_sys::{direct, medium};
 
 use crate::Fault;
-use crate::bad_disk::{ENOSPC, under};
+use crate::bad_disk::{EIO, ENOSPC, path_of, under};
 use crate::event::Event;
 use crate::job::Job;
 use crate::receiver::Bounds;
@@ -126,10 +127,15 @@ fn an_interrupted_large_file_goes_on_where_its_journal_ends() {
     let Some(bench) = disk() else { return };
     bench.write("large", SIZE);
     let job = job_by(&bench, WriteRoute::Direct);
-    let mut writes = 0;
-    let decide = |_, call: &Stopped| {
-        writes += usize::from(call.bytes() >= 256 << 10);
-        if writes > 24 { Verdict::Fail(rustix::io::Errno::IO.raw_os_error()) } else { Verdict::Proceed }
+    // The disk fails once the journal vouches for something. Until then no more comes than an interval and what is under way.
+    let mut claimed = false;
+    let decide = |_, call: &Stopped| match claimed {
+        true => Verdict::Fail(EIO),
+        false => {
+            let is_journal = path_of(call).extension().is_some_and(|extension| extension == "journal");
+            claimed = is_journal && call.offset() >= HEADER_BYTES as u64;
+            Verdict::Proceed
+        }
     };
     let work = move || run_here(&job, 1, BOUNDS);
     let Some((result, _)) = under(&[Call::Write], decide, work) else { return };
