@@ -52,6 +52,8 @@ mod lanes;
 #[cfg(test)]
 mod large_files;
 pub mod manifest_file;
+#[cfg(test)]
+mod many;
 mod own_files;
 #[cfg(test)]
 mod past_cache;

@@ -27,11 +27,12 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounded;
 use crate::codec::CodecFault;
 use crate::limits::{
     MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
 };
-use crate::manifest::PackedItem;
+use crate::manifest::{self, PackedItem};
 use crate::summary::{HostLimits, KnownPath, PathNow, PathSummary};
 
 /// One message.
@@ -73,15 +74,15 @@ pub enum Control {
         single_file: bool,
     },
     /// Sender to receiver: the next manifest items, numbered on from the last.
-    Items(Vec<PackedItem>),
+    Items(#[serde(deserialize_with = "manifest::batch")] Vec<PackedItem>),
     /// Sender to receiver: no items follow but retries (see [`Control::Withdraw`]).
     EndOfManifest,
     /// Sender to receiver: an item that was asked for cannot be sent as announced.
     Withdraw(Withdraw),
     /// Receiver to sender: send these.
-    Answers(Vec<Answer>),
+    Answers(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Answer>),
     /// Receiver to sender: chunks verified.
-    Receipts(Vec<Receipt>),
+    Receipts(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Receipt>),
     /// Receiver to sender: the chunk did not verify; send it again.
     Again {
         /// Manifest index.
@@ -90,7 +91,7 @@ pub enum Control {
         chunk: u32,
     },
     /// Receiver to sender: what became of items.
-    Outcomes(Vec<Outcome>),
+    Outcomes(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Outcome>),
     /// Either way: something for the user.
     Notice(Notice),
     /// Receiver to sender: this lane ended before its time.
@@ -131,6 +132,7 @@ pub struct AgentHello {
     /// TCP port of its listener for lanes that arrive on its own host, inside ssh sessions.
     pub relay_port: u16,
     /// Addresses of its interfaces.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")]
     pub addresses: Vec<Address>,
     /// The address under which sshd was reached, and the client address that sshd saw.
     pub ssh_server: Option<Address>,
@@ -183,6 +185,7 @@ pub enum Role {
     /// Reads these sources.
     Sender {
         /// Paths as typed.
+        #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
         sources: Vec<Vec<u8>>,
     },
     /// Writes to this target.
@@ -201,7 +204,9 @@ pub enum Role {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Selection {
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
     pub rules: Vec<FilterRule>,
+    #[serde(deserialize_with = "bounded::at_most_if_any::<_, _, MAX_SPEC_ITEMS>")]
     pub files_from: Option<Vec<Vec<u8>>>,
     pub follow_links: bool,
     pub owner: bool,
@@ -271,6 +276,7 @@ pub struct Carriage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dial {
     /// Where the peer may be reached, best first.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")]
     pub candidates: Vec<Candidate>,
     /// How many lanes; 0 leaves it to the agent's rule.
     pub lanes: u16,
@@ -295,7 +301,7 @@ pub enum Wanted {
     /// Nothing but its BLAKE3: the file is kept, and a manifest is wanted.
     Hash,
     /// These ranges of chunks, ascending and not touching: the rest was verified by an earlier run.
-    Chunks(Vec<ChunkRange>),
+    Chunks(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_RANGES>")] Vec<ChunkRange>),
 }
 
 /// Consecutive chunks of a file.
@@ -521,39 +527,25 @@ pub enum AbortFault {
 }
 
 impl Control {
-    /// Refuses what decodes but is larger than anything an honest peer sends. Manifest items are checked when they are
-    /// unpacked.
+    /// Refuses what decodes but is larger than anything an honest peer sends. Sequences ended at their limits while they were decoded;
+    /// manifest items are checked when they are unpacked.
     pub fn check_limits(&self) -> Result<(), CodecFault> {
         let within = |ok: bool, what: &'static str| if ok { Ok(()) } else { Err(CodecFault::Limit(what)) };
         let short = |text: &str| text.len() <= MAX_TEXT_BYTES;
         let short_too = |text: &Option<String>| text.as_deref().is_none_or(short);
         match self {
-            Control::Items(items) => within(items.len() <= MAX_BATCH_ITEMS, "items"),
-            Control::Receipts(receipts) => within(receipts.len() <= MAX_BATCH_ITEMS, "receipts"),
-            Control::Answers(answers) => {
-                let ranges_fit = |answer: &Answer| match &answer.wanted {
-                    Wanted::All | Wanted::Hash => true,
-                    Wanted::Chunks(ranges) => ranges.len() <= MAX_RANGES,
-                };
-                within(answers.len() <= MAX_BATCH_ITEMS && answers.iter().all(ranges_fit), "answers")
-            }
             Control::Outcomes(outcomes) => {
                 let texts_fit = |outcome: &Outcome| match &outcome.result {
                     OutcomeKind::Failed { why, .. } => short(why),
                     _ => true,
                 };
-                within(outcomes.len() <= MAX_BATCH_ITEMS && outcomes.iter().all(texts_fit), "outcomes")
+                within(outcomes.iter().all(texts_fit), "outcomes")
             }
-            Control::AgentHello(hello) => within(
-                hello.addresses.len() <= MAX_CANDIDATES && short(&hello.version) && hello.limits.is_within_limits(),
-                "addresses",
-            ),
+            Control::AgentHello(hello) => within(short(&hello.version) && hello.limits.is_within_limits(), "host"),
             Control::WantLanes { lanes } => within(*lanes <= MAX_LANES, "lanes"),
             Control::Bye(summary) => within(summary.path.is_within_limits(), "summary"),
             Control::ProbeSent(sent) => within(sent.sender.path.is_within_limits(), "summary"),
-            Control::Dial(dial) => {
-                within(dial.candidates.len() <= MAX_CANDIDATES && dial.lanes <= MAX_LANES, "candidates")
-            }
+            Control::Dial(dial) => within(dial.lanes <= MAX_LANES, "lanes"),
             Control::Start(start) => {
                 let selection = &start.selection;
                 let paths = match &start.role {
@@ -583,7 +575,10 @@ impl Control {
                 },
                 "notice",
             ),
-            Control::Dialled { .. }
+            Control::Items(_)
+            | Control::Answers(_)
+            | Control::Receipts(_)
+            | Control::Dialled { .. }
             | Control::Admit { .. }
             | Control::PathNow(_)
             | Control::Begin { .. }

@@ -14,6 +14,7 @@
 extern crate alloc;
 
 pub mod banner;
+mod bounded;
 pub mod codec;
 pub mod control;
 pub mod lane;

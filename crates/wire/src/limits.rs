@@ -7,8 +7,8 @@ pub const MAX_CONTROL_FRAME_BYTES: usize = 1 << 20;
 /// A batch of manifest items, answers or outcomes is sent when it reaches this size, or when nothing else waits.
 pub const BATCH_BYTES: usize = 32 << 10;
 
-/// Items, answers or outcomes in one control frame: the least item takes about 4 bytes on the wire and 200 in memory,
-/// so that a frame cannot blow up 1 MiB into more than 3 MiB.
+/// Items with their extended attributes, answers or outcomes in one control frame. The least item takes 10 bytes on the wire and 176 in
+/// memory, the least outcome 2 and 48: without this bound a frame of 1 MiB would become 18 or 24 MiB, with it at most 3.
 pub const MAX_BATCH_ITEMS: usize = 16 << 10;
 
 /// Longest path relative to the tree. Linux bounds a path in one system call (4096), not the depth of a tree.
@@ -27,7 +27,7 @@ pub const MAX_TEXT_BYTES: usize = 4096;
 /// 16 Ki items of about 400 bytes are 6.5 MiB on each side.
 pub const MAX_OPEN_ITEMS: usize = 16 << 10;
 
-/// Paths, link targets and attributes of the open items together, so that long ones cannot multiply with the above.
+/// Paths, link targets and attributes of the open items together, so that long and many ones cannot multiply with the above.
 pub const MAX_OPEN_ITEM_BYTES: usize = 32 << 20;
 
 /// Payload is cut into blocks of at most this size; a lane holds two of them. With 64 KiB, 2 GB over loopback took 6 % longer: more
@@ -47,9 +47,11 @@ pub const MAX_RANGES: usize = 4096;
 /// Most lanes of one session.
 pub const MAX_LANES: u16 = 256;
 
-/// Extended attributes of one entry: number, and bytes of names and values together.
-pub const MAX_XATTRS: usize = 256;
-/// See [`MAX_XATTRS`].
+/// Extended attributes of one entry. Linux lists at most 64 KiB of names (XATTR_LIST_MAX), of which none is shorter than `user.x` and
+/// its zero byte.
+pub const MAX_XATTRS: usize = (64 << 10) / 7;
+
+/// Their names and values together.
 pub const MAX_XATTR_BYTES: usize = 256 << 10;
 
 /// Source paths, filter rules and `--files-from` names of one job, and their bytes together (they travel in one frame).

@@ -3,9 +3,12 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::limits::{MAX_LINK_TARGET_BYTES, MAX_PATH_BYTES, MAX_TEXT_BYTES, MAX_XATTR_BYTES, MAX_XATTRS};
+use crate::bounded;
+use crate::limits::{
+    MAX_BATCH_ITEMS, MAX_LINK_TARGET_BYTES, MAX_PATH_BYTES, MAX_TEXT_BYTES, MAX_XATTR_BYTES, MAX_XATTRS,
+};
 use crate::path::{PathFault, RelPath};
 
 /// Seconds and nanoseconds since the epoch; `ns` is below 10^9.
@@ -51,6 +54,7 @@ pub struct Attributes {
     /// Numeric group.
     pub gid: u32,
     /// Extended attributes and ACLs, when asked for.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_XATTRS>")]
     pub xattrs: Vec<Xattr>,
 }
 
@@ -109,7 +113,7 @@ pub struct Item {
 }
 
 impl Item {
-    /// Bytes of variable length that the item keeps in memory on both sides.
+    /// Bytes that the item keeps in memory on both sides beyond what every item does.
     pub fn weight_bytes(&self) -> usize {
         let kind = match &self.kind {
             ItemKind::Symlink { target } => target.len(),
@@ -117,7 +121,7 @@ impl Item {
             ItemKind::Skipped { why } | ItemKind::Failed { why, .. } => why.len(),
             ItemKind::File { .. } | ItemKind::Directory | ItemKind::DirectoryEnd { .. } => 0,
         };
-        let xattrs: usize = self.attributes.xattrs.iter().map(|x| x.name.len() + x.value.len()).sum();
+        let xattrs: usize = self.attributes.xattrs.iter().map(|x| size_of_val(x) + x.name.len() + x.value.len()).sum();
         self.path.as_bytes().len() + kind + xattrs
     }
 }
@@ -129,6 +133,11 @@ pub struct PackedItem {
     suffix: Vec<u8>,
     kind: ItemKind,
     attributes: Attributes,
+}
+
+/// For `deserialize_with`: items of one frame, with all their attributes no more than [`MAX_BATCH_ITEMS`].
+pub(crate) fn batch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PackedItem>, D::Error> {
+    bounded::weighed(deserializer, MAX_BATCH_ITEMS, |item: &PackedItem| 1 + item.attributes.xattrs.len())
 }
 
 /// Why an item of the peer was refused.
@@ -231,7 +240,7 @@ fn check_attributes(attributes: &Attributes) -> Result<(), ItemFault> {
     check_time(attributes.mtime)?;
     let xattrs = &attributes.xattrs;
     let bytes: usize = xattrs.iter().map(|x| x.name.len() + x.value.len()).sum();
-    if xattrs.len() > MAX_XATTRS || bytes > MAX_XATTR_BYTES {
+    if bytes > MAX_XATTR_BYTES {
         return Err(ItemFault::Field("extended attributes"));
     }
     if xattrs.iter().any(|x| x.name.is_empty() || x.name.len() > 255 || x.name.contains(&0)) {
@@ -251,6 +260,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Control;
+    use crate::codec::{self, CodecFault};
 
     fn directory(path: &[u8]) -> Item {
         Item {
@@ -302,6 +313,24 @@ mod tests {
         for case in cases {
             assert!(Packer::default().unpack(case.clone()).is_err(), "{case:?}");
         }
+    }
+
+    #[test]
+    fn a_frame_holds_no_more_items_and_attributes_than_agreed() {
+        let decoded = |items: usize, attributes: usize| {
+            let xattrs = vec![Xattr { name: b"n".to_vec(), value: Vec::new() }; attributes];
+            let item = Item { attributes: Attributes { xattrs, ..Attributes::default() }, ..directory(b"x") };
+            let message = Control::Items(vec![Packer::default().pack(&item); items]);
+            let mut frame = Vec::new();
+            codec::encode(&message, &mut frame).unwrap();
+            codec::decode(&frame[codec::LENGTH_BYTES..]).map(|decoded| assert_eq!(decoded, message))
+        };
+        assert_eq!(decoded(MAX_BATCH_ITEMS, 0), Ok(()));
+        assert_eq!(decoded(MAX_BATCH_ITEMS + 1, 0), Err(CodecFault::Message));
+        assert_eq!(decoded(1, MAX_XATTRS), Ok(()));
+        assert_eq!(decoded(1, MAX_XATTRS + 1), Err(CodecFault::Message));
+        assert_eq!(decoded(MAX_BATCH_ITEMS / 4, 3), Ok(()));
+        assert_eq!(decoded(MAX_BATCH_ITEMS / 4 + 1, 3), Err(CodecFault::Message));
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bounded;
 use crate::limits::{MAX_CONGESTION_CONTROL_BYTES, MAX_CONGESTION_CONTROLS, MAX_LANES, MAX_TEXT_BYTES};
 
 /// What a host grants one connection (tcp(7), socket(7)). 0 and empty: it does not tell.
@@ -21,14 +22,14 @@ pub struct HostLimits {
     /// `net.ipv4.tcp_congestion_control`
     pub congestion_control: String,
     /// `net.ipv4.tcp_allowed_congestion_control`
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CONGESTION_CONTROLS>")]
     pub allowed_congestion_controls: Vec<String>,
 }
 
 impl HostLimits {
     /// Whether an honest host could have said it.
     pub fn is_within_limits(&self) -> bool {
-        self.allowed_congestion_controls.len() <= MAX_CONGESTION_CONTROLS
-            && self.congestion_control.len() <= MAX_TEXT_BYTES
+        self.congestion_control.len() <= MAX_TEXT_BYTES
             && self.allowed_congestion_controls.iter().all(|name| name.len() <= MAX_TEXT_BYTES)
     }
 }

@@ -1,0 +1,115 @@
+//! Sequences that are refused at their limit, while they are decoded.
+//!
+//! An element may take two bytes on the wire and fifty in memory: whoever counts only when all of them are there has held many times what
+//! was received.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+
+use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
+
+/// For `deserialize_with`: a sequence of at most `MAX` elements.
+pub(crate) fn at_most<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    weighed(deserializer, MAX, |_| 1)
+}
+
+/// [`at_most`] of a sequence that may be missing.
+pub(crate) fn at_most_if_any<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct AtMost<T, const MAX: usize>(Vec<T>);
+
+    impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, MAX> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            at_most::<_, _, MAX>(deserializer).map(Self)
+        }
+    }
+
+    let sequence = Option::<AtMost<T, MAX>>::deserialize(deserializer)?;
+    Ok(sequence.map(|AtMost(elements)| elements))
+}
+
+/// A sequence of elements that weigh at most `max` together.
+pub(crate) fn weighed<'de, D, T>(deserializer: D, max: usize, weight: fn(&T) -> usize) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    deserializer.deserialize_seq(Weighed { max, weight, element: PhantomData })
+}
+
+struct Weighed<T> {
+    max: usize,
+    weight: fn(&T) -> usize,
+    element: PhantomData<T>,
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Weighed<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a sequence within its limit of {}", self.max)
+    }
+
+    /// What the peer announces is not reserved: the elements come first.
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Vec<T>, A::Error> {
+        let mut elements = Vec::new();
+        let mut left = self.max;
+        while let Some(element) = sequence.next_element()? {
+            left =
+                left.checked_sub((self.weight)(&element)).ok_or_else(|| A::Error::invalid_length(self.max, &"less"))?;
+            elements.push(element);
+        }
+        Ok(elements)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    /// What `decode` returns, and how many bytes it left behind.
+    fn decoded<'a, T>(
+        bytes: &'a [u8],
+        decode: impl FnOnce(&mut postcard::Deserializer<'a, postcard::de_flavors::Slice<'a>>) -> postcard::Result<T>,
+    ) -> (Option<T>, usize) {
+        let mut deserializer = postcard::Deserializer::from_bytes(bytes);
+        let result = decode(&mut deserializer).ok();
+        (result, deserializer.finalize().unwrap().len())
+    }
+
+    #[test]
+    fn a_sequence_is_read_to_its_limit_and_no_further() {
+        let bytes = postcard::to_allocvec(&vec![7u8; 1000]).unwrap();
+        assert_eq!(decoded(&bytes, |from| at_most::<_, u8, 1000>(from)), (Some(vec![7; 1000]), 0));
+        assert_eq!(decoded(&bytes, |from| at_most::<_, u8, 10>(from)), (None, 1000 - 11));
+    }
+
+    #[test]
+    fn a_sequence_may_be_missing_and_is_bounded_where_it_is_not() {
+        let bytes = |sequence: Option<Vec<u8>>| postcard::to_allocvec(&sequence).unwrap();
+        assert_eq!(decoded(&bytes(None), |from| at_most_if_any::<_, u8, 3>(from)), (Some(None), 0));
+        assert_eq!(
+            decoded(&bytes(Some(vec![1; 3])), |from| at_most_if_any::<_, u8, 3>(from)),
+            (Some(Some(vec![1; 3])), 0)
+        );
+        assert_eq!(decoded(&bytes(Some(vec![1; 100])), |from| at_most_if_any::<_, u8, 3>(from)), (None, 96));
+    }
+
+    #[test]
+    fn elements_count_by_their_weight() {
+        let bytes = postcard::to_allocvec(&vec![2u8, 3, 4, 5]).unwrap();
+        let weighed_to = |max| decoded(&bytes, move |from| weighed(from, max, |element: &u8| usize::from(*element)));
+        assert_eq!(weighed_to(14), (Some(vec![2, 3, 4, 5]), 0));
+        assert_eq!(weighed_to(8), (None, 1));
+    }
+}
