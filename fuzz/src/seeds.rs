@@ -142,7 +142,7 @@ fn messages() -> Vec<Control> {
     };
     let selection = Selection {
         rules: vec![FilterRule { include: false, pattern: b"*.o".to_vec() }],
-        files_from: Some(vec![b"a".to_vec()]),
+        listed: true,
         max_delete: Some(3),
         ..Selection::default()
     };
@@ -204,6 +204,7 @@ fn messages() -> Vec<Control> {
         }),
         Control::Ping,
         Control::Repair { index: 1, chunk: 2 },
+        Control::Listed(vec![b"a".to_vec(), b"d/e".to_vec()]),
     ]
 }
 

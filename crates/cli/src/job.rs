@@ -6,9 +6,10 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use haul_transfer::job::DEFAULT_TIMEOUT;
+use haul_transfer::job::{DEFAULT_TIMEOUT, FileList, FileListBuilder, ListFault};
 use haul_transfer::{Carriage, Endpoint, Error, Family, Fault, FilterRule, Job, Place, Selection, SshOptions};
 
 use crate::args::{CipherName, Connections, Cp, Filter, Reach, VerifyWhere};
@@ -221,9 +222,9 @@ fn rules(filters: &[Filter], lists: &mut Lists) -> Result<Vec<FilterRule>, Error
             Filter::Rule { include, pattern } => add_rule(&mut rules, *include, pattern.as_bytes())?,
             Filter::File { include, file } => {
                 let flag = if *include { "--include-from" } else { "--exclude-from" };
-                for line in lists.read(flag, file)? {
+                for line in split_lines(&lists.read(flag, file)?, lists.from0) {
                     if !line.starts_with(b"#") && !line.starts_with(b";") {
-                        add_rule(&mut rules, *include, &line)?;
+                        add_rule(&mut rules, *include, line)?;
                     }
                 }
             }
@@ -250,24 +251,24 @@ fn add_rule(rules: &mut Vec<FilterRule>, include: bool, pattern: &[u8]) -> Resul
     Ok(())
 }
 
-/// Paths of `--files-from`, relative to the source and without `.` or empty components. As in rsync, a slash in front has
-/// no meaning and lines with `#` or `;` in front are comments unless NUL parts the lines.
-fn files_from(file: &OsStr, lists: &mut Lists) -> Result<Vec<Vec<u8>>, Error> {
-    let lines = lists.read("--files-from", file)?;
-    let mut paths = Vec::with_capacity(lines.len());
-    for line in lines {
+/// Paths of `--files-from`, relative to the source. As in rsync, a slash in front has no meaning and lines with `#` or `;` in front are
+/// comments unless NUL parts the lines.
+fn files_from(file: &OsStr, lists: &mut Lists) -> Result<Arc<FileList>, Error> {
+    let mut list = FileListBuilder::default();
+    for line in split_lines(&lists.read("--files-from", file)?, lists.from0) {
         if !lists.from0 && (line.starts_with(b"#") || line.starts_with(b";")) {
             continue;
         }
-        let names: Vec<&[u8]> = line.split(|b| *b == b'/').filter(|n| !n.is_empty() && *n != b".").collect();
-        if names.iter().any(|name| *name == b"..") {
-            return Err(usage(format!("--files-from lists '{}'", printable(&line)))
-                .because("a path with .. could leave the source directory")
-                .try_this("name the directory above as the source"));
-        }
-        paths.push(names.join(&b'/'));
+        list.add(line).map_err(|fault| {
+            let error = usage(format!("--files-from lists '{}'", printable(line))).because(fault);
+            match fault {
+                ListFault::Upwards => error.try_this("name the directory above as the source"),
+                ListFault::NoPath => error.try_this("with -0 names end with a NUL byte, without it with a line"),
+                ListFault::Full => error.try_this("copy directories whole, or in several parts"),
+            }
+        })?;
     }
-    Ok(paths)
+    Ok(Arc::new(list.finish()))
 }
 
 /// Reads the lists that flags name; standard input only once.
@@ -277,7 +278,8 @@ struct Lists {
 }
 
 impl Lists {
-    fn read(&mut self, flag: &'static str, file: &OsStr) -> Result<Vec<Vec<u8>>, Error> {
+    /// The whole of it.
+    fn read(&mut self, flag: &'static str, file: &OsStr) -> Result<Vec<u8>, Error> {
         let failed = |error: std::io::Error| {
             let name =
                 if file == "-" { "standard input".to_owned() } else { format!("'{}'", printable(file.as_bytes())) };
@@ -297,14 +299,15 @@ impl Lists {
                 usage(format!("the list of {flag} is longer than 1 GiB")).try_this("copy the directories whole")
             );
         }
-        Ok(split_lines(&bytes, self.from0))
+        Ok(bytes)
     }
 }
 
-fn split_lines(bytes: &[u8], from0: bool) -> Vec<Vec<u8>> {
+/// Lines of a list that are not empty.
+fn split_lines(bytes: &[u8], from0: bool) -> impl Iterator<Item = &[u8]> {
     let end = if from0 { 0 } else { b'\n' };
-    let whole = |line: &[u8]| if from0 { line.to_vec() } else { line.strip_suffix(b"\r").unwrap_or(line).to_vec() };
-    bytes.split(|b| *b == end).map(whole).filter(|line| !line.is_empty()).collect()
+    let whole = move |line| if from0 { line } else { <[u8]>::strip_suffix(line, b"\r").unwrap_or(line) };
+    bytes.split(move |byte| *byte == end).map(whole).filter(|line| !line.is_empty())
 }
 
 /// Shown in the first JSON event and in messages: as scp would write it.
@@ -481,9 +484,10 @@ mod tests {
             format!("--files-from={}", file.display())
         };
         let lines = job(&[&write("lines", b"a\n/b//c/\r\n#no\n;no\n./d/./e\n\nx\xffy")]).selection.files_from.unwrap();
-        assert_eq!(lines, [b"a".as_slice(), b"b/c", b"d/e", b"x\xffy"]);
+        assert_eq!(lines.paths().collect::<Vec<_>>(), [b"a".as_slice(), b"b/c", b"d/e", b"x\xffy"]);
         let nul = job(&["-0", &write("nul", b"new\nline\0#yes\0")]).selection.files_from.unwrap();
-        assert_eq!(nul, [b"new\nline".as_slice(), b"#yes"]);
+        assert_eq!(nul.paths().collect::<Vec<_>>(), [b"#yes".as_slice(), b"new\nline"]);
+        assert!(refused(&[&write("two-in-one", b"a\0b\n")]).contains("lists 'a"));
         assert!(refused(&[&write("up", b"a/../../b\n")]).contains(".."));
         assert!(refused(&["second", &write("two", b"a\n")]).contains("exactly one source"));
         assert!(refused(&["--delete", &write("del", b"a\n")]).contains("--delete"));

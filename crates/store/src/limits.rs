@@ -9,6 +9,9 @@ pub const MAX_DEPTH: usize = 4096;
 /// Directories a walk holds open at once. Those above are reopened on the way back, so depth costs no descriptors.
 pub const MAX_OPEN_DIRS: usize = 64;
 
+/// A path of a list: as long as the protocol takes one.
+pub const MAX_LISTED_PATH_BYTES: usize = 32 << 10;
+
 /// Names of one directory: 1 GiB holds 4 million names of 255 bytes. Offsets into it are 32 bit.
 pub const MAX_DIRECTORY_BYTES: usize = 1 << 30;
 

@@ -30,7 +30,7 @@ pub struct WalkOptions {
     pub filter: Filter,
     /// Only these paths beneath the one source directory, and the directories that lead to them. A listed directory is
     /// copied whole.
-    pub files_from: Option<Vec<Vec<u8>>>,
+    pub files_from: Option<Arc<FileList>>,
     /// Yield further names of a file as [`EntryKind::HardLink`].
     pub hard_links: bool,
     /// Read extended attributes.
@@ -107,7 +107,7 @@ pub enum EntryKind {
 pub struct Walk {
     set: Arc<SourceSet>,
     filter: Filter,
-    list: Option<FileList>,
+    list: Option<Arc<FileList>>,
     namespaces: Namespaces,
     hard_links: Option<HardLinks>,
     next_source: usize,
@@ -181,18 +181,13 @@ impl Walk {
             source_path: Vec::new(),
             pending: VecDeque::new(),
         };
-        if let Some(typed) = options.files_from {
-            walk.take_list(typed);
+        if let Some(list) = options.files_from {
+            walk.take_list(list);
         }
         walk
     }
 
-    fn take_list(&mut self, typed: Vec<Vec<u8>>) {
-        let (list, refused) = FileList::new(typed);
-        for path in refused {
-            let error = refusal(io::ErrorKind::InvalidInput, "a listed path must lie beneath the source");
-            self.pending.push_back(Found::Failed { error: StoreError::new("copy", &path, error), path });
-        }
+    fn take_list(&mut self, list: Arc<FileList>) {
         if self.set.sources.len() != 1 || !self.set.sources[0].is_dir {
             let typed = self.set.sources.first().map(|source| source.typed.clone()).unwrap_or_default();
             let error = refusal(io::ErrorKind::NotADirectory, "a list of files needs one directory as the source");

@@ -206,6 +206,8 @@ fn write_messages(mut output: impl Write, outbox: &Outbox, ping_every: Duration)
             if let Err(fault) = codec::encode(message, &mut bytes) {
                 // Only a message of our own making can be too large: a broken invariant, but the peer must not hang.
                 debug_assert!(false, "cannot encode {message:?}: {fault}");
+                outbox.written_out();
+                return;
             }
         }
         let written = output.write_all(&bytes).and_then(|()| output.flush());
@@ -299,6 +301,19 @@ impl Outbox {
                 _ => None,
             },
             Control::Items,
+            SPACING,
+        );
+    }
+
+    pub(crate) fn listed(&self, path: &[u8]) {
+        self.append(
+            path.to_vec(),
+            path.len() + ELEMENT_BYTES,
+            |last| match last {
+                Control::Listed(paths) => Some(paths),
+                _ => None,
+            },
+            Control::Listed,
             SPACING,
         );
     }

@@ -22,7 +22,7 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         |rule: &crate::job::FilterRule| wire::FilterRule { include: rule.include, pattern: rule.pattern.clone() };
     wire::Selection {
         rules: selection.rules.iter().map(rule).collect(),
-        files_from: selection.files_from.clone(),
+        listed: selection.files_from.is_some(),
         follow_links: selection.follow_links,
         owner: selection.owner,
         group: selection.group,

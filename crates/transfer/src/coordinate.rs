@@ -24,7 +24,7 @@ use crate::lanes::{LanePlan, LaneRecord, LaneTerms};
 use crate::pump::SendRoute;
 use crate::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::relay;
-use crate::remote::{self, Between, Remote};
+use crate::remote::{self, Assignment, Remote};
 use crate::sender::early_look::EarlyLook;
 use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, NoKeeper};
@@ -207,6 +207,7 @@ pub(crate) fn here_after(
     let sender_job = SenderJob {
         far: false,
         sources: sources_here(job),
+        listed: job.selection.files_from.clone(),
         confine: None,
         expand_globs: false,
         remembers: false,
@@ -289,8 +290,9 @@ fn session_with(
     };
     let direction = side.direction();
     let cpus = far::cpus().min(remote.hello.cpus);
-    let between = Between { path: remote.known_path(direction), cpus };
-    remote.start(id, identity.public(), role, job, hash_kept, between);
+    let path = remote.known_path(direction);
+    let assigned = Assignment { session: id, peer_key: identity.public(), role, path, cpus };
+    remote.start(assigned, job, hash_kept, watch)?;
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::listen::Door::port);
@@ -317,6 +319,7 @@ fn session_with(
             let sources = sources_here(job);
             let job = SenderJob {
                 sources,
+                listed: job.selection.files_from.clone(),
                 confine: None,
                 expand_globs: false,
                 remembers: true,
@@ -329,7 +332,7 @@ fn session_with(
             sender::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
         Side::Receiver => {
-            let asked_for = receiver::names_of(&source_paths(job));
+            let asked_for = receiver::names_of(&source_paths(job), job.selection.files_from.as_deref());
             let target = target_here(job);
             let bounds = Bounds::default();
             let job = ReceiverJob { target, confine: None, asked_for, far: false, selection, carriage, bounds };

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use haul_engine::remedy::{Asked, Host};
 use haul_net::{Identity, NetError, PublicKey, Stream, dial};
+use haul_store::{FileList, FileListBuilder, printable};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::codec;
-use haul_wire::control::{AgentHello, Control, Dial, Role, Start};
-use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES};
+use haul_wire::control::{self as wire, AgentHello, Control, Dial, Role, Start};
+use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES, MAX_LISTED_BYTES};
 
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
@@ -205,6 +206,35 @@ fn await_start(events: &Events) -> Result<Start, Error> {
     }
 }
 
+/// The list that a sender is given. What comes meanwhile waits for the session.
+fn await_list(selection: &wire::Selection, events: &Events) -> Result<Option<Arc<FileList>>, Error> {
+    if !selection.listed {
+        return Ok(None);
+    }
+    let broken = |why: String| Error::new(Fault::Protocol, "the far side broke the protocol").because(why);
+    let (mut list, mut early) = (FileListBuilder::default(), Vec::new());
+    loop {
+        match events.next(START_DEADLINE) {
+            Some(SessionEvent::Control(Control::Listed(paths))) if paths.is_empty() => break,
+            Some(SessionEvent::Control(Control::Listed(paths))) => {
+                for path in paths {
+                    list.add(&path).map_err(|fault| broken(format!("it lists {}: {fault}", printable(&path))))?;
+                }
+                if list.weight_bytes() > MAX_LISTED_BYTES {
+                    return Err(broken("it lists more than agreed".into()));
+                }
+            }
+            Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+            Some(SessionEvent::Control(other)) => return Err(session::unexpected(&other)),
+            Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
+            Some(lane) => early.push(lane),
+            None => return Err(Error::new(Fault::Timeout, "the initiator did not say all that it wants")),
+        }
+    }
+    events.put_back(early);
+    Ok(Some(Arc::new(list.finish())))
+}
+
 fn run_role(
     start: Start,
     grant: &Grant,
@@ -219,10 +249,18 @@ fn run_role(
         Role::Sender { sources } => {
             let confine = grant.root.clone();
             let sources = Sources::Paths(sources);
+            let listed = match await_list(&selection, &events) {
+                Ok(listed) => listed,
+                Err(error) => {
+                    session::abort(channel, &error);
+                    return Err(error);
+                }
+            };
             let (expand_globs, remembers, far) = (true, false, true);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {
                 sources,
+                listed,
                 confine,
                 expand_globs,
                 remembers,

@@ -4,11 +4,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::pump::SendRoute;
 
-pub use haul_store::WriteRoute;
+pub use haul_store::{FileList, FileListBuilder, ListFault, WriteRoute};
 
 /// One copy job: any number of sources, one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub struct Selection {
     /// Filter rules in the order given, rsync's meaning: the first that matches decides.
     pub rules: Vec<FilterRule>,
     /// Only these paths (relative to the single source directory), when given (`--files-from`).
-    pub files_from: Option<Vec<Vec<u8>>>,
+    pub files_from: Option<Arc<FileList>>,
     /// Follow symbolic links at the source instead of copying them (`-L`).
     pub follow_links: bool,
     /// Owner and group, numerically (root at the target only; ignored with a word otherwise).

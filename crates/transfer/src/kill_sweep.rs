@@ -107,6 +107,7 @@ fn run_side(killed_side: Killed, job: &Job, control: UnixStream, lanes: Vec<Unix
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {
                 sources,
+                listed: None,
                 confine,
                 expand_globs,
                 remembers,

@@ -22,7 +22,7 @@ use crate::event::Event;
 use crate::far;
 use crate::job::{Job, Place};
 use crate::lanes::{Keeper, LaneRecord};
-use crate::remote::{self, Between, Remote};
+use crate::remote::{self, Assignment, Remote};
 use crate::sender::early_look::Foreseen;
 use crate::session::{self, Clock, Failure, LaneKeeper, TICK};
 use crate::watch::{Ends, Watch};
@@ -68,17 +68,12 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
         (None, true) => identity.public(),
         (_, false) => peer.key(),
     };
-    let between = || Between { path: None, cpus: sender.hello.cpus.min(receiver.hello.cpus) };
-    sender.start(
-        id,
-        key_for(&sender, &receiver),
-        Role::Sender { sources: coordinate::source_paths(job) },
-        job,
-        hash_kept,
-        between(),
-    );
+    let cpus = sender.hello.cpus.min(receiver.hello.cpus);
+    let assigned = |peer_key, role| Assignment { session: id, peer_key, role, path: None, cpus };
+    let role = Role::Sender { sources: coordinate::source_paths(job) };
+    sender.start(assigned(key_for(&sender, &receiver), role), job, hash_kept, watch)?;
     let role = Role::Receiver { target: job.target.path.clone() };
-    receiver.start(id, key_for(&receiver, &sender), role, job, hash_kept, between());
+    receiver.start(assigned(key_for(&receiver, &sender), role), job, hash_kept, watch)?;
     let (source, target) = (sender.place.clone(), receiver.place.clone());
     let hosts = Ends { source: sender.host(), target: receiver.host(), ..Ends::default() };
 

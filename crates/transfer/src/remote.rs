@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use haul_engine::plan;
 use haul_engine::remedy::Host;
 use haul_net::{NetError, PublicKey, Stream, dial, policy};
+use haul_wire::codec;
 use haul_wire::control::{self, AgentHello, Control, Role, Start};
+use haul_wire::limits::MAX_LISTED_BYTES;
 use haul_wire::summary::{HostLimits, KnownPath};
 
 use crate::channel::{self, Channel, Events, SessionEvent};
@@ -228,8 +230,11 @@ fn host_of(place: &Place, hello: &AgentHello) -> Host {
     Host { place: place.to_string(), cpus: hello.cpus, limits: hello.limits.clone() }
 }
 
-/// What the initiator knows of the two ends of a session, and one end alone does not.
-pub(crate) struct Between {
+/// What a far side is to do, and what the initiator knows of the two ends of the session and one end alone does not.
+pub(crate) struct Assignment {
+    pub(crate) session: [u8; 16],
+    pub(crate) peer_key: PublicKey,
+    pub(crate) role: Role,
     pub(crate) path: Option<KnownPath>,
     /// Of the smaller host.
     pub(crate) cpus: u16,
@@ -297,22 +302,39 @@ impl Remote {
         host_of(&self.place, &self.hello)
     }
 
-    /// Gives it its role.
-    pub(crate) fn start(
-        &self,
-        session: [u8; 16],
-        peer_key: PublicKey,
-        role: Role,
-        job: &Job,
-        hash_kept: bool,
-        between: Between,
-    ) {
+    /// Gives it its role, and a sender the list of what is wanted, where there is one: returns when most of that has been taken.
+    ///
+    /// # Errors
+    /// [`Fault::Usage`]: what the job names is more than it takes.
+    pub(crate) fn start(&self, assigned: Assignment, job: &Job, hash_kept: bool, watch: &Watch) -> Result<(), Error> {
+        let Assignment { session, peer_key, role, path, cpus } = assigned;
+        let listed = job.selection.files_from.as_ref().filter(|_| matches!(role, Role::Sender { .. }));
+        if listed.is_some_and(|list| list.weight_bytes() > MAX_LISTED_BYTES) {
+            return Err(Error::new(Fault::Usage, "the list of --files-from is longer than a far side takes (256 MiB)")
+                .try_this("copy directories whole, or in several parts"));
+        }
         let selection = convert::selection(&job.selection, hash_kept);
         let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.hello));
-        let Between { path, cpus } = between;
         let carriage = control::Carriage { path, cpus, ..carriage };
         let start = Start { session, peer_key: peer_key.0, role, selection, carriage };
-        self.channel.outbox().send(Control::Start(start));
+        let start = Control::Start(start);
+        if start.check_limits().and_then(|()| codec::encode(&start, &mut Vec::new())).is_err() {
+            return Err(Error::new(
+                Fault::Usage,
+                "sources and filter rules are more than a far side takes (1 MiB, 65536 of them)",
+            )
+            .try_this("name the directory above them, with --files-from, or copy in several parts"));
+        }
+        let outbox = self.channel.outbox();
+        outbox.send(start);
+        if let Some(list) = listed {
+            for path in list.paths() {
+                outbox.listed(path);
+                outbox.await_room(|| watch.interrupted());
+            }
+            outbox.send(Control::Listed(Vec::new()));
+        }
+        Ok(())
     }
 
     /// The address under which it was reached, as far as this side knows it: where a daemon was dialled, else what its name means here.

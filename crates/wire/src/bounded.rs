@@ -18,24 +18,6 @@ where
     weighed(deserializer, MAX, |_| 1)
 }
 
-/// [`at_most`] of a sequence that may be missing.
-pub(crate) fn at_most_if_any<'de, D, T, const MAX: usize>(deserializer: D) -> Result<Option<Vec<T>>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    struct AtMost<T, const MAX: usize>(Vec<T>);
-
-    impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, MAX> {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            at_most::<_, _, MAX>(deserializer).map(Self)
-        }
-    }
-
-    let sequence = Option::<AtMost<T, MAX>>::deserialize(deserializer)?;
-    Ok(sequence.map(|AtMost(elements)| elements))
-}
-
 /// A sequence of elements that weigh at most `max` together.
 pub(crate) fn weighed<'de, D, T>(deserializer: D, max: usize, weight: fn(&T) -> usize) -> Result<Vec<T>, D::Error>
 where
@@ -92,17 +74,6 @@ mod tests {
         let bytes = postcard::to_allocvec(&vec![7u8; 1000]).unwrap();
         assert_eq!(decoded(&bytes, |from| at_most::<_, u8, 1000>(from)), (Some(vec![7; 1000]), 0));
         assert_eq!(decoded(&bytes, |from| at_most::<_, u8, 10>(from)), (None, 1000 - 11));
-    }
-
-    #[test]
-    fn a_sequence_may_be_missing_and_is_bounded_where_it_is_not() {
-        let bytes = |sequence: Option<Vec<u8>>| postcard::to_allocvec(&sequence).unwrap();
-        assert_eq!(decoded(&bytes(None), |from| at_most_if_any::<_, u8, 3>(from)), (Some(None), 0));
-        assert_eq!(
-            decoded(&bytes(Some(vec![1; 3])), |from| at_most_if_any::<_, u8, 3>(from)),
-            (Some(Some(vec![1; 3])), 0)
-        );
-        assert_eq!(decoded(&bytes(Some(vec![1; 100])), |from| at_most_if_any::<_, u8, 3>(from)), (None, 96));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //!   initiator                    agent
 //!       <--- AgentHello ----------          who I am, where my lanes can be reached
 //!       ---- Start --------------->         your role, the job, the peer's key
+//!       ---- Listed ... ---------->         (when it sends, and only what is on a list)
 //!       ---- Dial ---------------->         (when the agent is the side that connects the lanes)
 //!
 //!   sender                       receiver
@@ -118,6 +119,8 @@ pub enum Control {
         /// Chunk number.
         chunk: u32,
     },
+    /// Initiator to agent, behind a [`Start`] that says so: the next paths of the list, relative to the source. The last one has none.
+    Listed(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Vec<u8>>),
 }
 
 /// What an agent says first.
@@ -206,8 +209,8 @@ pub enum Role {
 pub struct Selection {
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
     pub rules: Vec<FilterRule>,
-    #[serde(deserialize_with = "bounded::at_most_if_any::<_, _, MAX_SPEC_ITEMS>")]
-    pub files_from: Option<Vec<Vec<u8>>>,
+    /// Only paths of a list, which a sender is given in [`Control::Listed`].
+    pub listed: bool,
     pub follow_links: bool,
     pub owner: bool,
     pub group: bool,
@@ -556,10 +559,9 @@ impl Control {
                         0
                     }
                 };
-                let names = selection.files_from.as_ref().map_or(0, Vec::len);
                 let known_fits = start.carriage.path.as_ref().is_none_or(KnownPath::is_within_limits);
                 within(known_fits && short_too(&start.carriage.congestion_control), "path")?;
-                within(paths + names + selection.rules.len() <= MAX_SPEC_ITEMS, "paths and rules")
+                within(paths + selection.rules.len() <= MAX_SPEC_ITEMS, "paths and rules")
             }
             Control::DialFailed { why } => within(short(why), "reason"),
             Control::Withdraw(withdraw) => within(short(&withdraw.why), "reason"),
@@ -578,6 +580,7 @@ impl Control {
             Control::Items(_)
             | Control::Answers(_)
             | Control::Receipts(_)
+            | Control::Listed(_)
             | Control::Dialled { .. }
             | Control::Admit { .. }
             | Control::PathNow(_)

@@ -54,8 +54,11 @@ pub const MAX_XATTRS: usize = (64 << 10) / 7;
 /// Their names and values together.
 pub const MAX_XATTR_BYTES: usize = 256 << 10;
 
-/// Source paths, filter rules and `--files-from` names of one job, and their bytes together (they travel in one frame).
+/// Source paths and filter rules of one job; they travel in one frame.
 pub const MAX_SPEC_ITEMS: usize = 64 << 10;
+
+/// What the paths of `--files-from` may take at a far side that sends: three million paths of 80 bytes.
+pub const MAX_LISTED_BYTES: usize = 256 << 20;
 
 /// Congestion controls a host may tell; Linux has some twenty.
 pub const MAX_CONGESTION_CONTROLS: usize = 64;

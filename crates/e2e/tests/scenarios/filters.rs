@@ -148,6 +148,29 @@ fn lists_of_files_come_from_a_file_or_standard_input() {
 }
 
 #[test]
+fn lists_of_files_select_what_is_pulled_too_and_may_be_longer_than_a_message() {
+    needs!(Namespaces, Haul);
+    // A thousand paths of 1.2 kB.
+    let deep = ["d".repeat(200).as_str(); 6].join("/");
+    let listed: Vec<String> = (0..1000).map(|number| format!("{deep}/{number}")).collect();
+    let all: Vec<&str> = listed.iter().map(String::as_str).chain(["other", "dir/other"]).collect();
+    let selection = Selection::new(&all);
+    let lab = &selection.lab;
+    let list = lab.data("home").join("list");
+    fs::write(&list, listed.join("\n")).expect("own file");
+    let list = list.to_string_lossy().into_owned();
+    selection.cp(&["--files-from", &list]).run().expect(code::OK);
+    let pushed = names_below(&selection.there);
+    assert_eq!(pushed.len(), 1000 + 6);
+    plant::text(&selection.there.join("other"), "not listed\n");
+    for (number, source) in [contents_of(&selection.there), selection.there.clone().into()].into_iter().enumerate() {
+        let back = lab.data("home").join(format!("back{number}"));
+        lab.cp().args(["--files-from", &list]).arg(at("alpha", source)).arg(&back).run().expect(code::OK);
+        assert_eq!(names_below(&back), pushed);
+    }
+}
+
+#[test]
 fn a_list_of_exclusions_comes_from_a_file() {
     needs!(Namespaces, Haul);
     let selection = Selection::new(&["a.log", "b.txt", "c.tmp"]);

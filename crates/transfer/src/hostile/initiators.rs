@@ -1,7 +1,9 @@
 //! A real far side, as an agent or a daemon has it, and initiators that would harm it.
 
 use haul_net::Identity;
+use haul_store::MAX_LISTED_PATH_BYTES;
 use haul_wire::control::{Address, Candidate, Dial, Role, Start};
+use haul_wire::limits::MAX_LISTED_BYTES;
 
 use super::*;
 use crate::desk::Desk;
@@ -14,8 +16,12 @@ fn far_side() -> Peer {
 
 /// A far side that was given its role, to be carried out like this.
 fn far_side_asked(carriage: wire::Carriage) -> Peer {
+    let selection = wire::Selection { make_target: true, ..wire::Selection::default() };
+    far_side_as(Role::Receiver { target: b"target".to_vec() }, carriage, selection)
+}
+
+fn far_side_as(role: Role, carriage: wire::Carriage, selection: wire::Selection) -> Peer {
     let dir = tempfile::tempdir().unwrap();
-    let target = dir.path().to_owned().into_os_string().into_encoded_bytes();
     let (ours, theirs) = Stream::plain_pair().unwrap();
     let (lane, _) = Stream::plain_pair().unwrap();
     let end = std::thread::spawn(move || {
@@ -26,8 +32,6 @@ fn far_side_asked(carriage: wire::Carriage) -> Peer {
     let (input, control) = ours.split();
     let mut peer = Peer::new(control, heard(input), lane, end);
     peer.hears(|message| matches!(message, Control::AgentHello(_)).then_some(()));
-    let selection = wire::Selection { make_target: true, ..wire::Selection::default() };
-    let role = Role::Receiver { target };
     peer.says(&Control::Start(Start { session: [3; 16], peer_key: [4; 32], role, selection, carriage }));
     peer
 }
@@ -50,6 +54,36 @@ fn a_far_side_does_not_admit_keys_without_end() {
         peer.says(&Control::Admit { key: [key; 32] });
     }
     peer.broke_the_protocol("unexpected message Admit");
+}
+
+/// A far side that shall send what is listed.
+fn far_sender() -> Peer {
+    let role = Role::Sender { sources: vec![b"/tmp".to_vec()] };
+    far_side_as(role, carriage(20_000), wire::Selection { listed: true, ..wire::Selection::default() })
+}
+
+#[test]
+fn a_list_that_leads_upwards_is_refused() {
+    let mut peer = far_sender();
+    peer.says(&Control::Listed(vec![b"data".to_vec(), b"data/../../etc".to_vec()]));
+    peer.broke_the_protocol("it lists data/../../etc: a path with .. could leave the source directory");
+}
+
+#[test]
+fn a_list_without_end_is_refused() {
+    let mut peer = far_sender();
+    let batch = frame(&Control::Listed(vec![vec![b'x'; MAX_LISTED_PATH_BYTES]; 30]));
+    for _ in 0..=MAX_LISTED_BYTES / batch.len() {
+        peer.says_bytes(&batch);
+    }
+    peer.broke_the_protocol("it lists more than agreed");
+}
+
+#[test]
+fn who_has_no_list_is_not_listened_to() {
+    let mut peer = far_side();
+    peer.says(&Control::Listed(vec![b"data".to_vec()]));
+    peer.broke_the_protocol("unexpected message Listed");
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl Source {
             direct_from_bytes: haul_store::DIRECT_FROM_BYTES,
             early: None,
             sources: sender::Sources::Paths(vec![path]),
+            listed: None,
             confine: None,
             expand_globs: false,
             selection,

@@ -150,7 +150,7 @@ fn huge_extended_attributes_end_the_session() {
 
 #[test]
 fn what_was_not_asked_for_is_refused() {
-    let mut target = Target::of(|job| job.asked_for = Some(vec![b"data".to_vec()]));
+    let mut target = Target::of(|job| job.asked_for = Some([b"data".to_vec()].into()));
     target.announces(&[item("data", ItemKind::Directory), item("data", ItemKind::DirectoryEnd { complete: true })]);
     target.announces(&[file(".bashrc", 4)]);
     let error = target.peer.end.join().unwrap().unwrap_err();

@@ -39,7 +39,7 @@ use crate::event::{Event, Observer, Progress};
 use crate::far;
 use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 use crate::lanes::LaneRecord;
-use crate::remote::{self, Between, Remote};
+use crate::remote::{self, Assignment, Remote};
 use crate::sender::early_look::Foreseen;
 use crate::session::LaneKeeper;
 use crate::watch::{self, Watch};
@@ -160,7 +160,9 @@ fn over_lanes(
     };
     // What an earlier job found of the path is left aside: it shall be seen as it is.
     let cpus = far::cpus().min(remote.hello.cpus);
-    remote.start(id, identity.public(), Role::Probe { time_ms }, job, false, Between { path: None, cpus });
+    let role = Role::Probe { time_ms };
+    let assigned = Assignment { session: id, peer_key: identity.public(), role, path: None, cpus };
+    remote.start(assigned, job, false, watch)?;
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::listen::Door::port);

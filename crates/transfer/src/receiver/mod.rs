@@ -30,11 +30,12 @@ pub(crate) fn decompress(packed: &[u8]) -> Option<usize> {
     lane::decompress(&mut None, packed).ok().map(<[u8]>::len)
 }
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use haul_store::{DIRECT_FROM_BYTES, StoreError, TargetOptions, TargetTree};
+use haul_store::{DIRECT_FROM_BYTES, FileList, StoreError, TargetOptions, TargetTree};
 use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
 use haul_wire::limits::MAX_LANES;
 use haul_wire::manifest::Packer;
@@ -71,7 +72,7 @@ pub(crate) struct ReceiverJob {
     /// The target lies beneath this directory (a daemon's client).
     pub(crate) confine: Option<PathBuf>,
     /// The first names that were asked for; a sender that brings others is refused. `None`: any.
-    pub(crate) asked_for: Option<Vec<Vec<u8>>>,
+    pub(crate) asked_for: Option<HashSet<Vec<u8>>>,
     /// It runs for a peer, and gives up what lies outside of its tree.
     pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
@@ -94,9 +95,12 @@ impl Default for Bounds {
     }
 }
 
-/// The names under which these sources arrive; `None` when they cannot be known beforehand: contents of a directory, or a
-/// wildcard that the far side expands.
-pub(crate) fn names_of(sources: &[Vec<u8>]) -> Option<Vec<Vec<u8>>> {
+/// The first names of what these sources bring; `None` when they cannot be known beforehand: contents of a directory, or a
+/// wildcard that the far side expands. What is listed arrives without its source's name, but with the source itself.
+pub(crate) fn names_of(sources: &[Vec<u8>], listed: Option<&FileList>) -> Option<HashSet<Vec<u8>>> {
+    if let Some(list) = listed {
+        return Some(list.first_names()?.chain([&b""[..]]).map(<[u8]>::to_vec).collect());
+    }
     let name = |path: &Vec<u8>| {
         let name = path.rsplit(|byte| *byte == b'/').next()?;
         let contents = matches!(name, b"" | b"." | b".." | b"~");
@@ -431,14 +435,21 @@ fn broken(why: String) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use haul_store::FileList;
+
     use super::names_of;
 
     #[test]
     fn what_was_asked_for_is_known_unless_the_far_side_decides() {
-        let names = |sources: &[&str]| names_of(&sources.iter().map(|s| s.as_bytes().to_vec()).collect::<Vec<_>>());
-        assert_eq!(names(&["data/run1", "/abs/file"]), Some(vec![b"run1".to_vec(), b"file".to_vec()]));
+        let names =
+            |sources: &[&str]| names_of(&sources.iter().map(|s| s.as_bytes().to_vec()).collect::<Vec<_>>(), None);
+        assert_eq!(names(&["data/run1", "/abs/file"]), Some([b"run1".to_vec(), b"file".to_vec()].into()));
         for open in ["data/", ".", "..", "data/*.fits", "~"] {
             assert_eq!(names(&["x", open]), None, "{open}");
         }
+        let list = FileList::of(["a/b", "a/c", "d"]).unwrap();
+        let expected = [&b""[..], b"a", b"d"].map(<[u8]>::to_vec);
+        assert_eq!(names_of(&[b"data".to_vec()], Some(&list)), Some(expected.into()));
+        assert_eq!(names_of(&[b"data".to_vec()], Some(&FileList::of(["."]).unwrap())), None);
     }
 }

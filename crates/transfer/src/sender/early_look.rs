@@ -114,7 +114,9 @@ impl Work {
     fn run(&self, paths: &[Vec<u8>], selection: &Selection) {
         // What is missing, or cannot be understood, is told by the session.
         let (sources, _) = SourceSet::resolve_lossy(paths, &super::resolve_options(selection.follow_links));
-        let Ok(options) = walk::options(&convert::selection(selection, false)) else { return };
+        let Ok(options) = walk::options(&convert::selection(selection, false), selection.files_from.clone()) else {
+            return;
+        };
         let sources = Arc::new(sources);
         let finder = Mutex::new(Finder::new(&sources, sources.walk(options)));
         let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);

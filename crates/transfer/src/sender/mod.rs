@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_engine::integrity::Hash;
-use haul_store::{ResolveOptions, SourceSet, StoreError};
+use haul_store::{FileList, ResolveOptions, SourceSet, StoreError};
 use haul_sys::rights::Access;
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
 
@@ -47,6 +47,8 @@ pub(crate) enum Sources {
 /// What a sender has to do.
 pub(crate) struct SenderJob {
     pub(crate) sources: Sources,
+    /// Only these paths of the one source.
+    pub(crate) listed: Option<Arc<FileList>>,
     /// All sources lie beneath this directory (a daemon's client).
     pub(crate) confine: Option<PathBuf>,
     /// Sources come from afar: wildcards are ours to expand.
@@ -110,7 +112,7 @@ impl<'a> Session<'a> {
         let foreseen = job.early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
         let tuning = Tuning::new(&job.carriage, foreseen);
         let tuning = if job.remembers { tuning.remembering() } else { tuning };
-        let walk_options = walk::options(&job.selection)?;
+        let walk_options = walk::options(&job.selection, job.listed.clone())?;
         // Before the threads that work on files.
         let notice = give_up_rights(&job, &sources);
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use haul_store::{Filter, Found, FoundEntry, WalkOptions, printable};
+use haul_store::{FileList, Filter, Found, FoundEntry, WalkOptions, printable};
 use haul_wire::control::{self as wire, Notice};
 use haul_wire::manifest::{Attributes, Item, ItemKind};
 use haul_wire::path::RelPath;
@@ -13,13 +13,13 @@ use crate::error::{Error, Fault};
 
 use super::state::Shared;
 
-pub(super) fn options(selection: &wire::Selection) -> Result<WalkOptions, Error> {
+pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>) -> Result<WalkOptions, Error> {
     let rules: Vec<(bool, Vec<u8>)> = selection.rules.iter().map(|r| (r.include, r.pattern.clone())).collect();
     let filter = Filter::new(&rules)
         .map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))?;
     Ok(WalkOptions {
         filter,
-        files_from: selection.files_from.clone(),
+        files_from: listed,
         hard_links: selection.hard_links,
         xattrs: selection.xattrs,
         acls: selection.acls,
