@@ -88,7 +88,8 @@ pub struct Cp {
     /// The lists above are separated by NUL bytes instead of newlines
     #[arg(short = '0', long, help_heading = WHAT)]
     pub from0: bool,
-    /// Delete at the target what the source directories do not have
+    /// Delete at the target what the source directories do not have, and what stands where a directory comes, or a directory where
+    /// something else does
     #[arg(long, conflicts_with = "files_from", help_heading = WHAT)]
     pub delete: bool,
     /// With --delete, remove so many entries at most; what else would go stays and counts as failed

@@ -11,7 +11,7 @@ use crate::error::{StoreError, refusal};
 use crate::limits::MAX_DEPTH;
 use crate::listing::{Hint, Names};
 use crate::meta::{Kind, Stat};
-use crate::name::join;
+use crate::name::{join, split};
 use crate::tree::TargetTree;
 
 impl TargetTree {
@@ -29,10 +29,28 @@ impl TargetTree {
         deleted: &mut dyn FnMut(Vec<u8>),
     ) -> Vec<StoreError> {
         let mut deletion = Deletion { tree: self, dry_run, deleted, errors: Vec::new() };
-        match self.open_dir(path) {
-            Ok(dir) => deletion.run(dir, path, keep, spare),
-            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
-            Err(error) => deletion.errors.push(StoreError::new("read directory", path, error)),
+        if let Some(dir) = deletion.open(path)
+            && let Some(top) = deletion.list(dir, path.to_vec())
+        {
+            deletion.run(top, keep, spare);
+        }
+        deletion.errors
+    }
+
+    /// Removes one entry, a directory with all it holds but what `spare(path, is_dir)` wants to stay there: then the directories above it stay,
+    /// too. It is asked about the entry itself first. Tells `deleted` each path as [`TargetTree::delete_extraneous`] does.
+    pub fn delete_entry(
+        &self,
+        path: &[u8],
+        spare: &dyn Fn(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &mut dyn FnMut(Vec<u8>),
+    ) -> Vec<StoreError> {
+        let (parent, name) = split(path);
+        let mut deletion = Deletion { tree: self, dry_run, deleted, errors: Vec::new() };
+        if let Some(dir) = deletion.open(parent) {
+            let top = Frame { dir, path: parent.to_vec(), names: Names::of(name), next: 0, spared: false };
+            deletion.run(top, &mut |_, is_dir| spare(path, is_dir), spare);
         }
         deletion.errors
     }
@@ -56,14 +74,7 @@ struct Frame {
 }
 
 impl Deletion<'_> {
-    fn run(
-        &mut self,
-        dir: OwnedFd,
-        path: &[u8],
-        keep: &mut dyn FnMut(&[u8], bool) -> bool,
-        spare: &dyn Fn(&[u8], bool) -> bool,
-    ) {
-        let Some(top) = self.list(dir, path.to_vec()) else { return };
+    fn run(&mut self, top: Frame, keep: &mut dyn FnMut(&[u8], bool) -> bool, spare: &dyn Fn(&[u8], bool) -> bool) {
         let mut stack = vec![top];
         while !stack.is_empty() {
             let depth_of_frame = stack.len();
@@ -117,6 +128,16 @@ impl Deletion<'_> {
                 }
             }
         }
+    }
+
+    /// Where there is none, nothing is to be removed.
+    fn open(&mut self, path: &[u8]) -> Option<OwnedFd> {
+        match self.tree.open_dir(path) {
+            Ok(dir) => return Some(dir),
+            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
+            Err(error) => self.errors.push(StoreError::new("read directory", path, error)),
+        }
+        None
     }
 
     fn list(&mut self, dir: OwnedFd, path: Vec<u8>) -> Option<Frame> {

@@ -49,6 +49,6 @@ pub use resolve::ResolveOptions;
 pub use source::{SourceFile, SourceSet};
 pub use spelling::{Fold, Spellings};
 pub use striped::{Striped, stripe_bytes};
-pub use tree::{TargetOptions, TargetTree, is_null_device};
+pub use tree::{NO_DIRECTORY, TargetOptions, TargetTree, is_null_device};
 pub use trial::{Trial, WriteRoute};
 pub use walk::{EntryKind, Found, FoundEntry, Walk, WalkOptions};

@@ -34,6 +34,12 @@ pub(crate) enum Hint {
 }
 
 impl Names {
+    /// One name, of whatever kind.
+    pub(crate) fn of(name: &[u8]) -> Names {
+        let len = u16::try_from(name.len()).unwrap_or(u16::MAX);
+        Names { bytes: name.to_vec(), entries: vec![Entry { offset: 0, len, hint: Hint::Unknown }] }
+    }
+
     /// Reads an open directory to its end, from its current position (the start, when freshly opened).
     pub(crate) fn read(dir: BorrowedFd<'_>) -> io::Result<Names> {
         Self::read_only(dir, |_| true)

@@ -92,7 +92,8 @@ impl Stat {
         rustix::io::retry_on_intr(|| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)).map(Stat::from)
     }
 
-    pub(crate) fn is_same_inode(&self, other: &Stat) -> bool {
+    /// Whether both are the same file, under whatever names.
+    pub fn is_same_inode(&self, other: &Stat) -> bool {
         (self.id.dev, self.id.ino) == (other.id.dev, other.id.ino)
     }
 }

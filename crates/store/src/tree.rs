@@ -95,6 +95,9 @@ const NO_FILE: &str = "it is a device, a FIFO or a socket, which a file would re
 /// Major and minor number (null(4)).
 const NULL_DEVICE: (u32, u32) = (1, 3);
 
+/// Why no directory is made where something else stands.
+pub const NO_DIRECTORY: &str = "what stands there is none, which only --delete replaces";
+
 impl TargetTree {
     /// Opens the target of a job, by cp's rule: an existing directory is the tree; so is a path that ends in a slash,
     /// and any path that is to hold more than one file. Else the path is the new name of the single file, which is
@@ -199,7 +202,7 @@ impl TargetTree {
                 Err(Errno::EXIST) => {
                     let standing = Stat::of_name(dir.as_fd(), name)?;
                     if standing.kind != Kind::Directory {
-                        return Err(Errno::NOTDIR.into());
+                        return Err(refusal(io::ErrorKind::NotADirectory, NO_DIRECTORY));
                     }
                     self.settings.check_placed(&standing, path).map(|()| false)
                 }

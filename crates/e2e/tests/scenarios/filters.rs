@@ -212,6 +212,46 @@ fn delete_spares_what_is_excluded() {
 }
 
 #[test]
+fn delete_makes_way_for_what_is_of_another_kind() {
+    needs!(Namespaces, Haul);
+    let planted = || {
+        let selection = Selection::new(&["dir/a", "file", "linked/b", "other", "spared"]);
+        std::os::unix::fs::symlink("other", selection.here.join("link")).expect("own directory");
+        fs::hard_link(selection.here.join("other"), selection.here.join("second-name")).expect("own directory");
+        for name in ["dir", "file/deep/er", "link/x", "second-name/y", "spared/kept"] {
+            plant::text(&selection.there.join(name), "theirs");
+        }
+        plant::text(&selection.lab.data("alpha").join("elsewhere/theirs"), "theirs");
+        std::os::unix::fs::symlink("../elsewhere", selection.there.join("linked")).expect("own directory");
+        selection
+    };
+    // Without it nothing of another kind is replaced, but the rest is copied.
+    let selection = planted();
+    let run = selection.cp(&["-H"]).run().expect(code::PARTIAL);
+    run.says(&["dir: cannot make directory dir: what stands there is none", "cannot replace file: it is a directory"]);
+    assert_eq!(fs::read_to_string(selection.there.join("dir")).expect("there"), "theirs");
+    assert_eq!(fs::read_to_string(selection.there.join("other")).expect("there"), "other");
+
+    // What is excluded stays, and what it stands in.
+    let selection = planted();
+    let flags = ["-H", "--delete", "--exclude", "kept"];
+    let before = names_below(&selection.there);
+    selection.cp(&flags).arg("-n").run().expect(code::PARTIAL);
+    assert_eq!(names_below(&selection.there), before, "a dry run");
+    selection.cp(&flags).run().expect(code::PARTIAL).says(&["cannot replace spared: it is a directory"]);
+    fs::remove_dir_all(selection.there.join("spared")).expect("own directory");
+    selection.cp(&flags).run().expect(code::OK);
+    assert_same(&selection.here, &selection.there, Facets::PLAIN);
+    assert!(selection.lab.data("alpha").join("elsewhere/theirs").exists(), "a link goes, not what it names");
+
+    // No more than allowed: `dir`, and then all that stands in the way stays.
+    let selection = planted();
+    selection.cp(&["--delete", "--max-delete", "1"]).run().expect(code::PARTIAL).says(&["--max-delete 1"]);
+    assert_eq!(fs::read_to_string(selection.there.join("dir/a")).expect("there"), "dir/a");
+    assert!(selection.there.join("file/deep/er").exists() && selection.there.join("linked").is_symlink());
+}
+
+#[test]
 fn delete_waits_when_the_source_could_not_be_read() {
     needs!(Root, Haul, Tool("setpriv"));
     let nobody = crate::faults::Nobody::new();
@@ -268,8 +308,19 @@ fn newer_and_existing_files_can_be_left_alone() {
     plant::text(&selection.there.join("newer-here"), "old");
     plant::set_mtime(&selection.there.join("newer-here"), 1_400_000_000, 0);
 
-    selection.cp(&["--ignore-existing"]).run().expect(code::OK);
-    assert_eq!(fs::read(selection.there.join("newer-here")).expect("readable"), b"old");
+    // Also where it is of another kind here.
+    std::os::unix::fs::symlink("only-here", selection.here.join("link")).expect("own directory");
+    fs::hard_link(selection.here.join("only-here"), selection.here.join("second-name")).expect("own directory");
+    for name in ["link", "second-name"] {
+        plant::text(&selection.there.join(name), "theirs");
+    }
+
+    selection.cp(&["-H", "--ignore-existing"]).run().expect(code::OK);
+    for (name, content) in [("newer-here", "old"), ("link", "theirs"), ("second-name", "theirs")] {
+        let there = selection.there.join(name);
+        assert!(there.symlink_metadata().expect("there").is_file(), "{name}");
+        assert_eq!(fs::read_to_string(there).expect("readable"), content, "{name}");
+    }
     assert!(selection.there.join("only-here").exists());
     selection.cp(&["-u"]).run().expect(code::OK);
     assert_eq!(fs::read(selection.there.join("newer-there")).expect("readable"), b"theirs");

@@ -1,11 +1,12 @@
 //! Decides about each item of the manifest as it arrives: rsync's quick check, directories, links.
 
 use std::collections::HashSet;
+use std::io;
 use std::sync::Arc;
 
 use haul_engine::compare::{self, Existing, FileDecision};
 use haul_engine::plan::ChunkLayout;
-use haul_store::{Stat, StoreError, name_hash};
+use haul_store::{Kind, NO_DIRECTORY, Stat, StoreError, name_hash};
 use haul_wire::RelPath;
 use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
 use haul_wire::limits::MAX_OPEN_ITEM_BYTES;
@@ -84,6 +85,7 @@ impl Decider {
             self.shared.fail_item(index, &error);
             return Ok(());
         }
+        let fresh = fresh || (self.shared.job.selection.delete && self.makes_way(&item, &path));
         match &item.kind {
             ItemKind::File { identity, blake3, .. } => {
                 if self.stack.is_empty() && !is_retry {
@@ -101,6 +103,21 @@ impl Decider {
             ItemKind::Skipped { .. } | ItemKind::Failed { .. } => self.shared.settle(index, OutcomeKind::Nothing),
         }
         Ok(())
+    }
+
+    /// See [`settle::make_way`]. False also where nothing of another kind stands.
+    fn makes_way(&self, item: &Item, path: &[u8]) -> bool {
+        let is_dir = match item.kind {
+            ItemKind::Directory => true,
+            ItemKind::File { .. } | ItemKind::Symlink { .. } | ItemKind::HardLink { .. } => false,
+            ItemKind::DirectoryEnd { .. } | ItemKind::Skipped { .. } | ItemKind::Failed { .. } => return false,
+        };
+        // What cannot be looked at fails by itself.
+        let standing = self.shared.tree().stat(path).ok().flatten();
+        let stays = path.is_empty() || self.shared.job.selection.ignore_existing;
+        !stays
+            && standing.is_some_and(|stat| (stat.kind == Kind::Directory) != is_dir)
+            && settle::make_way(&self.shared, path)
     }
 
     /// Files are sent and verified; of all else nothing is left to do.
@@ -246,7 +263,11 @@ impl Decider {
         match decision {
             FileDecision::Send | FileDecision::CompareContents => self.want(index, item, path, identity, is_retry),
             FileDecision::Conflict => {
-                shared.failed_item(index, format!("cannot replace {}: it is a directory", shown(&path)));
+                let why = match shared.job.selection.delete {
+                    true => "it is a directory, and something in it stays",
+                    false => "it is a directory, which only --delete replaces",
+                };
+                shared.failed_item(index, format!("cannot replace {}: {why}", shown(&path)));
             }
             FileDecision::Keep => self.keep(index, item, path, identity, KeptAs::Kept, hash),
             FileDecision::Touch => self.touch(index, item, path, identity, stat.as_ref(), hash),
@@ -336,7 +357,7 @@ impl Decider {
     fn directory(&mut self, index: u64, item: &Arc<Item>, path: &[u8], parent_fresh: bool) {
         let shared = &self.shared;
         let made = if shared.job.selection.dry_run {
-            self.stat(path, parent_fresh).map(|stat| stat.is_none())
+            self.would_make_directory(path, parent_fresh)
         } else {
             shared.tree().make_dir(path)
         };
@@ -351,6 +372,18 @@ impl Decider {
             }
             Ok(false) => shared.settle(index, OutcomeKind::Nothing),
             Err(error) => shared.fail_item(index, &error),
+        }
+    }
+
+    /// Whether a dry run finds that a directory would be made.
+    fn would_make_directory(&self, path: &[u8], parent_fresh: bool) -> Result<bool, StoreError> {
+        match self.stat(path, parent_fresh)? {
+            None => Ok(true),
+            Some(stat) if stat.kind == Kind::Directory => Ok(false),
+            Some(_) => {
+                let error = io::Error::new(io::ErrorKind::NotADirectory, NO_DIRECTORY);
+                Err(StoreError::new("make directory", path, error))
+            }
         }
     }
 
@@ -380,13 +413,21 @@ impl Decider {
 
     fn symlink(&self, index: u64, item: &Item, path: &[u8], target: &[u8], fresh: bool) {
         let shared = &self.shared;
-        if shared.job.selection.dry_run {
-            let result = match self.stat(path, fresh) {
-                Ok(None) => OutcomeKind::Made,
-                Ok(Some(_)) => OutcomeKind::Nothing,
+        let selection = &shared.job.selection;
+        if selection.dry_run || selection.ignore_existing {
+            let existing = match self.stat(path, fresh) {
+                Ok(existing) => existing,
                 Err(error) => return shared.fail_item(index, &error),
             };
-            return shared.settle(index, result);
+            let stays = existing.is_some_and(|stat| {
+                selection.ignore_existing || matches!(stat.kind, Kind::Symlink { target: now } if now == target)
+            });
+            if stays {
+                return shared.settle(index, OutcomeKind::Nothing);
+            }
+            if selection.dry_run {
+                return shared.settle(index, OutcomeKind::Made);
+            }
         }
         match shared.tree().make_symlink(path, target, &shared.metadata(item)) {
             Ok(true) => {

@@ -15,7 +15,7 @@ use haul_wire::manifest::{Item, ItemKind};
 use crate::convert;
 
 use super::incoming::Incoming;
-use super::state::{DirectoryEnd, InOrder, Shared, Task};
+use super::state::{DirectoryEnd, InOrder, Shared, Task, parent};
 
 pub(super) struct Settler(JoinHandle<()>);
 
@@ -113,7 +113,7 @@ pub(super) fn keeping_directory_times<T>(
     if !incoming.is_retry {
         return act();
     }
-    let directory = super::state::parent(&incoming.path);
+    let directory = parent(&incoming.path);
     let before = shared.tree().stat(directory)?;
     let result = act()?;
     if let Some(stat) = before {
@@ -126,8 +126,23 @@ pub(super) fn keeping_directory_times<T>(
 
 fn hard_link(shared: &Shared, index: u64, item: &Item, path: &[u8]) {
     let ItemKind::HardLink { first } = &item.kind else { return };
-    if shared.job.selection.dry_run {
-        return shared.settle(index, OutcomeKind::Made);
+    let selection = &shared.job.selection;
+    if selection.dry_run || selection.ignore_existing {
+        let stands = |path| shared.tree().stat(path);
+        let stays = match stands(path) {
+            Ok(None) => Ok(false),
+            Ok(Some(_)) if selection.ignore_existing => Ok(true),
+            Ok(Some(stat)) => {
+                stands(first.as_bytes()).map(|first| first.is_some_and(|first| first.is_same_inode(&stat)))
+            }
+            Err(error) => Err(error),
+        };
+        match stays {
+            Ok(true) => return shared.settle(index, OutcomeKind::Nothing),
+            Ok(false) if selection.dry_run => return shared.settle(index, OutcomeKind::Made),
+            Ok(false) => {}
+            Err(error) => return shared.fail_item(index, &error),
+        }
     }
     match shared.tree().make_hard_link(path, first.as_bytes()) {
         Ok(true) => {
@@ -185,34 +200,74 @@ const WRITTEN_BY_ITSELF: Duration = Duration::from_secs(600);
 fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
     let Some(names) = &end.names else { return false };
     let mut any = false;
-    // Whatever a sender lists, or leaves out, more than was allowed does not go.
-    let beyond = Cell::new(0u64);
-    let stays = || {
-        let stays = !shared.may_delete();
-        beyond.set(beyond.get() + u64::from(stays));
-        stays
-    };
+    let deletions = Deletions { shared, beyond: Cell::new(0) };
     let mut keep = |name: &[u8], is_dir: bool| {
         let of_part = parse_haul_name(name).is_some_and(|hash| names.contains(&hash));
         let path = if end.path.is_empty() { name.to_vec() } else { [&end.path, &b"/"[..], name].concat() };
-        of_part || names.contains(&haul_store::name_hash(name)) || !shared.filter.selects(&path, is_dir) || stays()
+        of_part || names.contains(&haul_store::name_hash(name)) || deletions.spare(&path, is_dir)
     };
     let mut deleted = |path: Vec<u8>| {
         any = true;
-        shared.count_done();
-        shared.notice_in_time(Notice::Deleted { path });
+        deletions.tell(path);
     };
-    let spare = |path: &[u8], is_dir: bool| !shared.filter.selects(path, is_dir) || stays();
-    for error in shared.tree().delete_extraneous(&end.path, &mut keep, &spare, dry_run, &mut deleted) {
-        shared.failed_aside(&error.path.clone(), &error);
-    }
-    if beyond.get() > 0 {
-        let most = shared.job.selection.max_delete.unwrap_or(u64::MAX);
-        let why =
-            format!("{} more entries are to be deleted here than --max-delete {most} allows; they stay", beyond.get());
-        shared.notice_in_time(Notice::Failed { path: end.path.clone(), why });
-    }
+    let spare = |path: &[u8], is_dir: bool| deletions.spare(path, is_dir);
+    let errors = shared.tree().delete_extraneous(&end.path, &mut keep, &spare, dry_run, &mut deleted);
+    deletions.end(&end.path, errors);
     any
+}
+
+/// With `--delete`, what stands where something of another kind has to go is deleted, too: a directory in the place of a file, or the other way
+/// round. False: it stays (a filter, `--max-delete`), and what comes fails.
+pub(super) fn make_way(shared: &Shared, path: &[u8]) -> bool {
+    let deletions = Deletions { shared, beyond: Cell::new(0) };
+    let spare = |path: &[u8], is_dir: bool| deletions.spare(path, is_dir);
+    let dry_run = shared.job.selection.dry_run;
+    let mut gone = false;
+    let mut deleted = |deleted: Vec<u8>| {
+        gone |= deleted == path;
+        deletions.tell(deleted);
+    };
+    let errors = shared.tree().delete_entry(path, &spare, dry_run, &mut deleted);
+    deletions.end(parent(path), errors);
+    shared.name_changed(path);
+    gone
+}
+
+/// What may be deleted, and what becomes of it.
+struct Deletions<'a> {
+    shared: &'a Shared,
+    /// Entries that stay because of `--max-delete`.
+    beyond: Cell<u64>,
+}
+
+impl Deletions<'_> {
+    /// Whatever a sender lists, or leaves out: what is excluded stays, and so does what is more than was allowed.
+    fn spare(&self, path: &[u8], is_dir: bool) -> bool {
+        if !self.shared.filter.selects(path, is_dir) {
+            return true;
+        }
+        let stays = !self.shared.may_delete();
+        self.beyond.set(self.beyond.get() + u64::from(stays));
+        stays
+    }
+
+    fn tell(&self, path: Vec<u8>) {
+        self.shared.count_done();
+        self.shared.notice_in_time(Notice::Deleted { path });
+    }
+
+    fn end(&self, directory: &[u8], errors: Vec<StoreError>) {
+        for error in errors {
+            self.shared.failed_aside(&error.path.clone(), &error);
+        }
+        let beyond = self.beyond.get();
+        if beyond > 0 {
+            let most = self.shared.job.selection.max_delete.unwrap_or(u64::MAX);
+            let why =
+                format!("{beyond} more entries are to be deleted here than --max-delete {most} allows; they stay");
+            self.shared.notice_in_time(Notice::Failed { path: directory.to_vec(), why });
+        }
+    }
 }
 
 fn set_directory_metadata(shared: &Shared, path: &[u8], directory: &Item) -> Result<(), StoreError> {

@@ -510,10 +510,9 @@ impl Shared {
     /// Whether one more entry may be deleted; it counts from now on.
     pub(super) fn may_delete(&self) -> bool {
         let most = self.job.selection.max_delete.unwrap_or(u64::MAX);
-        // Only the settle thread asks.
-        let taken = self.deletions.load(Ordering::Relaxed);
-        self.deletions.store(taken.saturating_add(1).min(most), Ordering::Relaxed);
-        taken < most
+        self.deletions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| (taken < most).then_some(taken + 1))
+            .is_ok()
     }
 
     /// Whether data is awaited.
