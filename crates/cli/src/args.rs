@@ -133,7 +133,8 @@ pub struct Cp {
     pub dry_run: bool,
 
     // ---- How it is written ----
-    /// Write into the final file instead of a temporary one; it is incomplete until the end
+    /// Write into the final file instead of a temporary one; it is incomplete until the end. A file that has other names is
+    /// replaced all the same
     #[arg(long, help_heading = WRITE)]
     pub inplace: bool,
     /// Start over what an earlier run left unfinished, instead of going on with it

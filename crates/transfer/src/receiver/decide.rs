@@ -261,7 +261,12 @@ impl Decider {
             shared.tree().keep(stat, &path);
         }
         match decision {
-            FileDecision::Send | FileDecision::CompareContents => self.want(index, item, path, identity, is_retry),
+            FileDecision::Send | FileDecision::CompareContents => {
+                // What is written in place appears under all names of the file, also of one that was found right.
+                let has_other_names = stat.is_some_and(|stat| stat.nlink > 1);
+                let inplace = shared.job.selection.inplace && !has_other_names;
+                self.want(index, item, path, identity, inplace, is_retry);
+            }
             FileDecision::Conflict => {
                 let why = match shared.job.selection.delete {
                     true => "it is a directory, and something in it stays",
@@ -320,16 +325,16 @@ impl Decider {
     }
 
     /// Asks for the data that is missing.
-    fn want(&self, index: u64, item: &Arc<Item>, path: Vec<u8>, identity: Identity, is_retry: bool) {
+    fn want(&self, index: u64, item: &Arc<Item>, path: Vec<u8>, identity: Identity, inplace: bool, is_retry: bool) {
         let shared = &self.shared;
         let selection = &shared.job.selection;
         if selection.dry_run {
             return shared.settle(index, OutcomeKind::WouldCopy);
         }
-        let mut incoming = Incoming::new(index, Arc::clone(item), path, identity, selection.inplace, is_retry);
+        let mut incoming = Incoming::new(index, Arc::clone(item), path, identity, inplace, is_retry);
         let mut wanted = Wanted::All;
         if !incoming.layout.is_whole() && !selection.no_resume {
-            match shared.tree().resume_part(&incoming.path, selection.inplace) {
+            match shared.tree().resume_part(&incoming.path, inplace) {
                 Ok(Some((part, journal))) => {
                     if incoming.resume(part, &journal) {
                         wanted = Wanted::Chunks(incoming.missing());
