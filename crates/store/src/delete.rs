@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::error::{StoreError, refusal};
 use crate::limits::MAX_DEPTH;
 use crate::listing::{Hint, Names};
-use crate::meta::{Kind, Stat};
+use crate::meta::{self, Kind, Stat};
 use crate::name::{join, split};
 use crate::tree::TargetTree;
 
@@ -120,6 +120,10 @@ impl Deletion<'_> {
                 let why = refusal(std::io::ErrorKind::InvalidInput, "directories are nested too deep");
                 self.errors.push(StoreError::new("delete", &path, why));
             } else {
+                if !self.dry_run {
+                    // What cannot be opened up says below why.
+                    let _ = meta::open_up(frame.dir.as_fd(), &name);
+                }
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 match rustix::io::retry_on_intr(|| rustix::fs::openat(&frame.dir, &name, flags, Mode::empty())) {
                     Ok(dir) => stack.extend(self.list(dir, path)),

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use haul_sys::process;
-use rustix::fs::{AtFlags, FileType, Gid, Timespec, Timestamps, UTIME_OMIT, Uid};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, Uid};
 
 use crate::attributes::{self, Namespaces};
 
@@ -159,6 +159,24 @@ pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces:
     }
     Ok(())
 }
+
+/// Lets an ordinary user list, enter and change a directory of its own whose mode forbids it. True when that was necessary. Root needs none of it.
+pub(crate) fn open_up(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
+    let is_closed = |stat: &Stat| {
+        stat.kind == Kind::Directory && stat.mode & OWNER_ALL != OWNER_ALL && stat.uid == process::effective_user()
+    };
+    if process::is_root() || !is_closed(&Stat::of_name(dir, name)?) {
+        return Ok(false);
+    }
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
+    let now = Stat::of_fd(&opened)?;
+    haul_sys::file::set_mode(&opened, now.mode | OWNER_ALL)?;
+    Ok(true)
+}
+
+/// Its owner reads, writes and enters a directory.
+const OWNER_ALL: u32 = 0o700;
 
 /// Applies to a link itself what a link can have: owner and time.
 pub(crate) fn apply_to_link(dir: BorrowedFd<'_>, name: &[u8], now: &Stat, meta: &Metadata) -> io::Result<bool> {

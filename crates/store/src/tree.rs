@@ -304,6 +304,16 @@ impl TargetTree {
         set.context("set metadata of", path)
     }
 
+    /// Lets an ordinary user change a directory of its own that it has closed to itself, as rsync does. It gets its mode like other metadata, when
+    /// all is in it. True when that was necessary.
+    pub fn open_up(&self, path: &[u8]) -> Result<bool> {
+        let opened = check_path(path).and_then(|()| {
+            let (dir, name) = self.place(path)?;
+            meta::open_up(dir.as_fd(), name)
+        });
+        opened.context("set the mode of", path)
+    }
+
     /// Waits until the names in a directory are on the medium.
     pub fn flush_dir(&self, path: &[u8]) -> Result<()> {
         let flushed = self.open_dir(path).and_then(|dir| haul_sys::file::flush_all(dir.as_fd()));

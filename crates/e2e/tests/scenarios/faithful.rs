@@ -9,6 +9,35 @@ use haul_e2e::compare::names_below;
 use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, needs, plant};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
+/// Trees that are closed against changes, as archives and package caches are: their owner can still bring them up to date.
+#[test]
+fn an_ordinary_user_updates_directories_that_forbid_it() {
+    needs!(Root, Haul, Tool("setpriv"));
+    let nobody = crate::faults::Nobody::new();
+    let inside = |tree: &Path, name: &str| tree.join("closed/deep").join(name);
+    for name in ["same", "changed", "new"] {
+        plant::text(&inside(&nobody.source, name), name);
+    }
+    let close = |tree: &Path| {
+        for (path, mode) in [("closed/deep", 0o555), ("closed", 0o500), ("", 0o555)] {
+            plant::set_mode(&tree.join(path), mode);
+        }
+    };
+    plant::set_mode(&nobody.source.join("closed"), 0o555);
+    nobody.cp(&[]).run().expect(code::OK);
+    fs::write(inside(&nobody.source, "changed"), "longer than before").expect("root may");
+    fs::remove_file(inside(&nobody.target, "new")).expect("root may");
+    plant::text(&inside(&nobody.target, "extra/dir/file"), "theirs");
+    let extra = inside(&nobody.target, "extra");
+    for path in [extra.clone(), extra.join("dir"), extra.join("dir/file")] {
+        std::os::unix::fs::chown(path, Some(65534), Some(65534)).expect("root may");
+    }
+    plant::set_mode(&extra.join("dir"), 0o000);
+    close(&nobody.target);
+    nobody.cp(&["--delete"]).run().expect(code::OK);
+    assert_same(&nobody.source, &nobody.target, Facets::PLAIN);
+}
+
 #[test]
 fn archive_with_links_lists_and_attributes_keeps_everything_both_ways() {
     needs!(Namespaces, Haul);

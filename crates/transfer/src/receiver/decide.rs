@@ -364,7 +364,12 @@ impl Decider {
         let made = if shared.job.selection.dry_run {
             self.would_make_directory(path, parent_fresh)
         } else {
-            shared.tree().make_dir(path)
+            shared.tree().make_dir(path).inspect(|is_new| {
+                if !is_new {
+                    // What then cannot be changed in it says why.
+                    let _ = shared.tree().open_up(path);
+                }
+            })
         };
         self.begin_directory(item, &made.as_ref().copied().map_err(StoreError::is_twin));
         let shared = &self.shared;
