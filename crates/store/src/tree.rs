@@ -96,7 +96,7 @@ const NO_FILE: &str = "it is a device, a FIFO or a socket, which a file would re
 const NULL_DEVICE: (u32, u32) = (1, 3);
 
 /// Why no directory is made where something else stands.
-pub const NO_DIRECTORY: &str = "what stands there is none, which only --delete replaces";
+pub const NO_DIRECTORY: &str = "a file or link has that name, which only --delete replaces";
 
 impl TargetTree {
     /// Opens the target of a job, by cp's rule: an existing directory is the tree; so is a path that ends in a slash,
