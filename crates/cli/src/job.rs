@@ -260,7 +260,10 @@ fn files_from(file: &OsStr, lists: &mut Lists) -> Result<Arc<FileList>, Error> {
             continue;
         }
         list.add(line).map_err(|fault| {
-            let error = usage(format!("--files-from lists '{}'", printable(line))).because(fault);
+            // Without -0, all of a list that NUL bytes part is one line.
+            let shown = &line[..line.len().min(SHOWN_BYTES)];
+            let dots = if shown.len() < line.len() { "…" } else { "" };
+            let error = usage(format!("--files-from lists '{}{dots}'", printable(shown))).because(fault);
             match fault {
                 ListFault::Upwards => error.try_this("name the directory above as the source"),
                 ListFault::NoPath => error.try_this("with -0 names end with a NUL byte, without it with a line"),
@@ -270,6 +273,9 @@ fn files_from(file: &OsStr, lists: &mut Lists) -> Result<Arc<FileList>, Error> {
     }
     Ok(Arc::new(list.finish()))
 }
+
+/// So much of a line is told when it is wrong.
+const SHOWN_BYTES: usize = 200;
 
 /// Reads the lists that flags name; standard input only once.
 struct Lists {
