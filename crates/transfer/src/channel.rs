@@ -305,6 +305,7 @@ impl Outbox {
         );
     }
 
+    /// A path of the list of what is wanted.
     pub(crate) fn listed(&self, path: &[u8]) {
         self.append(
             path.to_vec(),
@@ -479,6 +480,9 @@ fn text_bytes(message: &Control) -> usize {
         _ => 0,
     }
 }
+
+/// The longest path of a list fits into a frame, as the longest of an item does.
+const _: () = assert!(haul_store::MAX_LISTED_PATH_BYTES == haul_wire::limits::MAX_PATH_BYTES);
 
 /// More than an answer, receipt, outcome or the fixed part of an item takes on the wire.
 const ELEMENT_BYTES: usize = 96;

@@ -51,6 +51,11 @@ impl Error {
         Self { fault, what: what.into(), cause: None, hint: None, far: false }
     }
 
+    /// The peer said or sent what nobody may.
+    pub(crate) fn broke_the_protocol(why: impl std::fmt::Display) -> Self {
+        Self::new(Fault::Protocol, "the far side broke the protocol").because(why)
+    }
+
     /// Adds why.
     #[must_use]
     pub fn because(mut self, cause: impl std::fmt::Display) -> Self {

@@ -211,17 +211,18 @@ fn await_list(selection: &wire::Selection, events: &Events) -> Result<Option<Arc
     if !selection.listed {
         return Ok(None);
     }
-    let broken = |why: String| Error::new(Fault::Protocol, "the far side broke the protocol").because(why);
     let (mut list, mut early) = (FileListBuilder::default(), Vec::new());
     loop {
         match events.next(START_DEADLINE) {
             Some(SessionEvent::Control(Control::Listed(paths))) if paths.is_empty() => break,
             Some(SessionEvent::Control(Control::Listed(paths))) => {
                 for path in paths {
-                    list.add(&path).map_err(|fault| broken(format!("it lists {}: {fault}", printable(&path))))?;
+                    list.add(&path).map_err(|fault| {
+                        Error::broke_the_protocol(format!("it lists {}: {fault}", printable(&path)))
+                    })?;
                 }
                 if list.weight_bytes() > MAX_LISTED_BYTES {
-                    return Err(broken("it lists more than agreed".into()));
+                    return Err(Error::broke_the_protocol("it lists more than agreed"));
                 }
             }
             Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
@@ -249,13 +250,7 @@ fn run_role(
         Role::Sender { sources } => {
             let confine = grant.root.clone();
             let sources = Sources::Paths(sources);
-            let listed = match await_list(&selection, &events) {
-                Ok(listed) => listed,
-                Err(error) => {
-                    session::abort(channel, &error);
-                    return Err(error);
-                }
-            };
+            let listed = await_list(&selection, &events).inspect_err(|error| session::abort(channel, error))?;
             let (expand_globs, remembers, far) = (true, false, true);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {

@@ -11,7 +11,7 @@ use haul_engine::remedy::Host;
 use haul_net::{NetError, PublicKey, Stream, dial, policy};
 use haul_wire::codec;
 use haul_wire::control::{self, AgentHello, Control, Role, Start};
-use haul_wire::limits::MAX_LISTED_BYTES;
+use haul_wire::limits::{MAX_CONTROL_FRAME_BYTES, MAX_LISTED_BYTES, MAX_SPEC_ITEMS};
 use haul_wire::summary::{HostLimits, KnownPath};
 
 use crate::channel::{self, Channel, Events, SessionEvent};
@@ -310,8 +310,9 @@ impl Remote {
         let Assignment { session, peer_key, role, path, cpus } = assigned;
         let listed = job.selection.files_from.as_ref().filter(|_| matches!(role, Role::Sender { .. }));
         if listed.is_some_and(|list| list.weight_bytes() > MAX_LISTED_BYTES) {
-            return Err(Error::new(Fault::Usage, "the list of --files-from is longer than a far side takes (256 MiB)")
-                .try_this("copy directories whole, or in several parts"));
+            let mib = MAX_LISTED_BYTES >> 20;
+            let what = format!("the list of --files-from is longer than a far side takes ({mib} MiB)");
+            return Err(Error::new(Fault::Usage, what).try_this("copy directories whole, or in several parts"));
         }
         let selection = convert::selection(&job.selection, hash_kept);
         let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.hello));
@@ -319,11 +320,13 @@ impl Remote {
         let start = Start { session, peer_key: peer_key.0, role, selection, carriage };
         let start = Control::Start(start);
         if start.check_limits().and_then(|()| codec::encode(&start, &mut Vec::new())).is_err() {
-            return Err(Error::new(
-                Fault::Usage,
-                "sources and filter rules are more than a far side takes (1 MiB, 65536 of them)",
-            )
-            .try_this("name the directory above them, with --files-from, or copy in several parts"));
+            let mib = MAX_CONTROL_FRAME_BYTES >> 20;
+            let what = format!(
+                "sources and filter rules are more than a far side takes ({mib} MiB, {MAX_SPEC_ITEMS} of them)"
+            );
+            return Err(Error::new(Fault::Usage, what).try_this(
+                "name the directory above the sources, with --files-from; write fewer rules that match more",
+            ));
         }
         let outbox = self.channel.outbox();
         outbox.send(start);

@@ -226,8 +226,7 @@ impl Lanes {
         if let Some((count, why)) = &self.broken
             && *count >= MAX_BROKEN_LANES
         {
-            let what = "the far side broke the protocol";
-            return Err(Error::new(Fault::Protocol, what).because(format!("on {count} lanes, last: {why}")));
+            return Err(Error::broke_the_protocol(format!("on {count} lanes, last: {why}")));
         }
         if !self.alive.is_empty() || !has_work {
             return Ok(());
@@ -294,7 +293,7 @@ impl Clock {
     pub(crate) fn turn(&mut self, watch: &Watch, channel: &Channel, failure: &Failure) -> Result<(), Error> {
         failure.get()?;
         if channel.outbox().has_overflowed() {
-            return Err(Error::new(Fault::Protocol, "the far side broke the protocol").because("it does not listen"));
+            return Err(Error::broke_the_protocol("it does not listen"));
         }
         if watch.interrupted() {
             return Err(watch.interruption());
@@ -369,7 +368,7 @@ pub(crate) fn silent(timeout: Duration) -> Error {
 pub(crate) fn unexpected(message: &Control) -> Error {
     let name = format!("{message:?}");
     let name = name.split(['(', ' ', '{']).next().unwrap_or_default().to_owned();
-    Error::new(Fault::Protocol, "the far side broke the protocol").because(format!("unexpected message {name}"))
+    Error::broke_the_protocol(format!("unexpected message {name}"))
 }
 
 /// Tells the peer why, as far as it still listens, and ends the channel.

@@ -372,7 +372,7 @@ fn tally_error(fault: TallyFault) -> Error {
         TallyFault::NotOpen => "it reports on an item that is not open",
         TallyFault::Twice => "it settles an item twice",
     };
-    Error::new(Fault::Protocol, "the far side broke the protocol").because(why)
+    Error::broke_the_protocol(why)
 }
 
 /// The names of choices are ours; a peer's other words are not passed on.

@@ -197,8 +197,7 @@ impl End<'_> {
                 }
                 Some(elapsed) if elapsed > self.time + GRACE => {
                     let limit_s = self.time.as_secs_f64();
-                    return Err(Error::new(Fault::Protocol, "the far side broke the protocol")
-                        .because(format!("it goes on sending after {limit_s} s")));
+                    return Err(Error::broke_the_protocol(format!("it goes on sending after {limit_s} s")));
                 }
                 _ => {}
             }

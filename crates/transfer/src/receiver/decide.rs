@@ -13,7 +13,7 @@ use haul_wire::limits::MAX_OPEN_ITEM_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::convert;
-use crate::error::{Error, Fault};
+use crate::error::Error;
 
 use super::incoming::{Incoming, KeptAs};
 use super::settle;
@@ -152,8 +152,7 @@ impl Decider {
         if names.contains(first) {
             return Ok(());
         }
-        Err(Error::new(Fault::Protocol, "the far side broke the protocol")
-            .because(format!("it sends {}, which was not asked for", shown(item.path.as_bytes()))))
+        Err(Error::broke_the_protocol(format!("it sends {}, which was not asked for", shown(item.path.as_bytes()))))
     }
 
     /// Directories are nested like their paths. A sender that opens one after the other and ends none would fill our memory.
@@ -167,7 +166,7 @@ impl Decider {
         }
         let why =
             if nested { "it opens more directories than agreed" } else { "it leaves a directory without its end" };
-        Err(Error::new(Fault::Protocol, "the far side broke the protocol").because(why))
+        Err(Error::broke_the_protocol(why))
     }
 
     /// The names of a directory come sorted, each once, and before its end: a listing that repeats itself would never end.
@@ -175,7 +174,7 @@ impl Decider {
         let stray_end = matches!(item.kind, ItemKind::DirectoryEnd { .. })
             && self.stack.last().is_none_or(|frame| frame.item.path != item.path);
         let leaves_nothing = matches!(item.kind, ItemKind::Skipped { .. } | ItemKind::Failed { .. });
-        let broken = |why| Err(Error::new(Fault::Protocol, "the far side broke the protocol").because(why));
+        let broken = |why| Err(Error::broke_the_protocol(why));
         match self.stack.last_mut() {
             _ if leaves_nothing || stray_end => self.idle_items += 1,
             None => self.idle_items += 1,

@@ -123,7 +123,7 @@ impl Peer {
     /// As it comes out of the far end: what breaks a limit does not.
     fn repacked(&mut self, item: &Item) -> Result<Item, Error> {
         let packed = self.packer.0.pack(item);
-        self.packer.1.unpack(packed).map_err(|fault| broken(fault.to_string()))
+        self.packer.1.unpack(packed).map_err(Error::broke_the_protocol)
     }
 
     fn carries(&self, bytes: &[u8]) {

@@ -359,7 +359,7 @@ impl Session<'_> {
         match message {
             Control::Items(packed) => {
                 for packed in packed {
-                    let item = self.packer.unpack(packed).map_err(|fault| broken(fault.to_string()))?;
+                    let item = self.packer.unpack(packed).map_err(Error::broke_the_protocol)?;
                     self.decider.on_item(item, false)?;
                 }
             }
@@ -380,7 +380,7 @@ impl Session<'_> {
     fn on_withdraw(&mut self, withdraw: Withdraw) -> Result<(), Error> {
         let result = match withdraw.retry {
             Some(packed) => {
-                let item = self.packer.unpack(packed).map_err(|fault| broken(fault.to_string()))?;
+                let item = self.packer.unpack(packed).map_err(Error::broke_the_protocol)?;
                 self.shared.abandon(withdraw.index);
                 self.decider.on_item(item, true)?;
                 OutcomeKind::Superseded
@@ -427,10 +427,6 @@ impl Session<'_> {
             }
         }
     }
-}
-
-fn broken(why: String) -> Error {
-    Error::new(Fault::Protocol, "the far side broke the protocol").because(why)
 }
 
 #[cfg(test)]

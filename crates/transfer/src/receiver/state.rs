@@ -208,10 +208,10 @@ impl Shared {
     /// Opens the next item of the manifest.
     pub(super) fn open_item(&self, item: &Item) -> Result<u64, Error> {
         self.watch.on_item(item)?;
-        self.lock().items.open(item.weight_bytes()).map_err(|Overflow| {
-            Error::new(Fault::Protocol, "the far side broke the protocol")
-                .because("it keeps more items open than agreed")
-        })
+        self.lock()
+            .items
+            .open(item.weight_bytes())
+            .map_err(|Overflow| Error::broke_the_protocol("it keeps more items open than agreed"))
     }
 
     /// Data of this item is asked for.

@@ -570,7 +570,7 @@ fn source_item(
 }
 
 fn broken(Broken(why): Broken) -> Error {
-    Error::new(Fault::Protocol, "the far side broke the protocol").because(why)
+    Error::broke_the_protocol(why)
 }
 
 /// The error of a lane when the session itself failed.
