@@ -38,7 +38,8 @@ start_sshd() {
         "$sshd" -D -e -f "$dir/sshd_config" </dev/null >/dev/null 2>"$dir/sshd.log" &
         SSHD_PID=$!
         for ((tries = 0; tries < 100; tries++)); do
-            if grep -q 'Server listening' "$dir/sshd.log"; then break 2; fi
+            # Its log is not there before it runs.
+            if grep -qs 'Server listening' "$dir/sshd.log"; then break 2; fi
             kill -0 "$SSHD_PID" 2>/dev/null || break
             sleep 0.05
         done
