@@ -2,12 +2,21 @@
 
 use std::time::Duration;
 
+use haul_wire::limits::MAX_LISTED_BYTES;
+
 /// Sessions at once. One with 8 lanes holds up to 8 x 2 blocks of 256 KiB and 16 Ki open items of about 400 bytes, that is
-/// about 11 MiB: 64 x 11 MiB = 700 MiB when all are at their fullest.
+/// about 11 MiB: 64 x 11 MiB = 700 MiB when all are at their fullest, the lists of [`MAX_LISTED_BYTES_OF_ALL`],
+/// and 16 bytes for each byte of their filter rules, which fit into a frame of 1 MiB.
 pub const MAX_SESSIONS: usize = 64;
 
 /// Sessions at once of one key: a quarter, so that nobody can keep the others out.
 pub const MAX_SESSIONS_PER_KEY: usize = 16;
+
+/// Lists of files that all sessions together hold: four of the longest.
+pub const MAX_LISTED_BYTES_OF_ALL: usize = 4 * MAX_LISTED_BYTES;
+
+/// Those of one key's sessions together: one of the longest.
+pub const MAX_LISTED_BYTES_PER_KEY: usize = MAX_LISTED_BYTES;
 
 /// Longest list of authorised keys: 4 MiB are about 30,000 lines.
 pub const MAX_LIST_BYTES: u64 = 4 << 20;

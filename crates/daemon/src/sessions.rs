@@ -9,7 +9,7 @@ use haul_net::{PublicKey, ShutdownHandle};
 use haul_transfer::{Event, Observer, Visit};
 use haul_wire::control::Role;
 
-use crate::limits::{MAX_SESSIONS, MAX_SESSIONS_PER_KEY};
+use crate::limits::{MAX_LISTED_BYTES_OF_ALL, MAX_LISTED_BYTES_PER_KEY, MAX_SESSIONS, MAX_SESSIONS_PER_KEY};
 use crate::log::{Log, escaped};
 
 /// The sessions of a daemon.
@@ -18,12 +18,14 @@ pub(crate) struct Sessions {
     running: Mutex<HashMap<u64, Running>>,
     one_ended: Condvar,
     started: AtomicU64,
-    stopping: Arc<AtomicBool>,
+    stopping: AtomicBool,
 }
 
 struct Running {
     key: PublicKey,
     control: ShutdownHandle,
+    /// What the list of files takes that it was given.
+    listed_bytes: usize,
 }
 
 /// Why there is no room.
@@ -51,8 +53,19 @@ impl Sessions {
             return Err(NoRoom::Key);
         }
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
-        running.insert(number, Running { key, control });
+        running.insert(number, Running { key, control, listed_bytes: 0 });
         Ok(Place { sessions: Arc::clone(self), number })
+    }
+
+    /// Counts the list of a session. False: there is no room for all of it.
+    fn on_list(&self, number: u64, bytes: usize) -> bool {
+        let mut running = self.lock();
+        let Some(session) = running.get_mut(&number) else { return false };
+        session.listed_bytes = bytes;
+        let key = session.key;
+        let of_key = running.values().filter(|session| session.key == key).map(|session| session.listed_bytes);
+        let of_all = running.values().map(|session| session.listed_bytes);
+        of_key.sum::<usize>() <= MAX_LISTED_BYTES_PER_KEY && of_all.sum::<usize>() <= MAX_LISTED_BYTES_OF_ALL
     }
 
     /// Asks all sessions to end, and lets no more begin.
@@ -92,8 +105,7 @@ pub(crate) struct Place {
 impl Place {
     /// The one who logs this session.
     pub(crate) fn clerk(&self, who: String, log: Arc<Log>) -> Clerk {
-        let stopping = Arc::clone(&self.sessions.stopping);
-        Clerk { number: self.number, who, log, stopping, totals: Mutex::default() }
+        Clerk { number: self.number, who, log, sessions: Arc::clone(&self.sessions), totals: Mutex::default() }
     }
 }
 
@@ -109,7 +121,7 @@ pub(crate) struct Clerk {
     number: u64,
     who: String,
     log: Arc<Log>,
-    stopping: Arc<AtomicBool>,
+    sessions: Arc<Sessions>,
     totals: Mutex<Totals>,
 }
 
@@ -138,7 +150,7 @@ impl Observer for Clerk {
     }
 
     fn interrupted(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
+        self.sessions.stopping.load(Ordering::Acquire)
     }
 }
 
@@ -154,6 +166,10 @@ impl Visit for Clerk {
             Role::Probe { time_ms } => format!("probes the path, {:.1} s each way", f64::from(*time_ms) / 1e3),
         };
         self.log.say(&format!("session {}: {} {what}", self.number, self.who));
+    }
+
+    fn on_list(&self, bytes: usize) -> bool {
+        self.sessions.on_list(self.number, bytes)
     }
 }
 
@@ -179,5 +195,23 @@ mod tests {
         places.clear();
         assert_eq!(enter(0).err(), Some(NoRoom::Stopping));
         assert_eq!(sessions.wait(Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn lists_of_one_key_leave_room_for_those_of_others() {
+        let sessions = Arc::new(Sessions::default());
+        let (stream, _peer) = Stream::plain_pair().unwrap();
+        let enter = |key: u8| sessions.enter(PublicKey([key; 32]), stream.shutdown_handle()).ok().unwrap();
+        let lists = |place: &Place, bytes| sessions.on_list(place.number, bytes);
+        let (first, second) = (enter(0), enter(0));
+        assert!(lists(&first, 1) && lists(&first, MAX_LISTED_BYTES_PER_KEY), "it grows");
+        assert!(!lists(&second, 1));
+        let others: Vec<Place> = (1..=3).map(enter).collect();
+        drop(second);
+        assert!(others.iter().all(|other| lists(other, MAX_LISTED_BYTES_PER_KEY)));
+        let late = enter(9);
+        assert!(!lists(&late, 1), "the daemon is full");
+        drop(first);
+        assert!(lists(&late, MAX_LISTED_BYTES_PER_KEY), "a list goes with its session");
     }
 }

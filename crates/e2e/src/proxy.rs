@@ -2,12 +2,14 @@
 //!
 //! It stands in front of a listener and knows nothing of what passes: bytes are changed, held back, cut into pieces, or come to an end.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use crate::deadline::settle;
 
 /// What becomes of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +66,7 @@ impl Proxy {
     /// Listens at `here` for `there`; `fate` decides about each connection by its number, from 0.
     #[track_caller]
     pub fn start(here: SocketAddr, there: SocketAddr, fate: impl Fn(usize) -> Fate + Send + 'static) -> Self {
-        let listener = TcpListener::bind(here).unwrap_or_else(|error| panic!("cannot listen on {here}: {error}"));
+        let listener = listen(here);
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared::default());
         let at_door = Arc::clone(&shared);
@@ -197,6 +199,20 @@ impl Shared {
         let _ = to.shutdown(Shutdown::Write);
         let _ = from.shutdown(Shutdown::Read);
     }
+}
+
+/// Listens, also where another proxy did just now: a program that another test starts meanwhile holds copies of all descriptors between its
+/// fork and its exec, the former listener's, too.
+#[track_caller]
+fn listen(here: SocketAddr) -> TcpListener {
+    let mut last = None;
+    settle(PATIENCE, || {
+        let listener = TcpListener::bind(here);
+        let is_taken = matches!(&listener, Err(error) if error.kind() == ErrorKind::AddrInUse);
+        last = Some(listener);
+        !is_taken
+    });
+    last.expect("it was tried").unwrap_or_else(|error| panic!("cannot listen on {here}: {error}"))
 }
 
 /// Longer than any test; then it looks whether it is to end.

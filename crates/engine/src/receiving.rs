@@ -6,6 +6,8 @@
 //!                     `-----------------------'
 //! ```
 
+use alloc::collections::BTreeSet;
+
 use crate::window::{Overflow, Window};
 
 /// The open items. `D` is a file whose data is on its way, `O` what is done only when everything before it is settled, as the caller
@@ -15,6 +17,8 @@ pub struct Receiving<D, O> {
     window: Window<Phase<D, O>>,
     /// The item whose turn has come, and that was given out.
     in_order_at: Option<u64>,
+    /// Items without an outcome that took the place of one that changed.
+    retries: BTreeSet<u64>,
     manifest_done: bool,
     wanted: u64,
 }
@@ -30,7 +34,7 @@ enum Phase<D, O> {
 
 impl<D, O> Default for Receiving<D, O> {
     fn default() -> Self {
-        Self { window: Window::default(), in_order_at: None, manifest_done: false, wanted: 0 }
+        Self { window: Window::default(), in_order_at: None, retries: BTreeSet::new(), manifest_done: false, wanted: 0 }
     }
 }
 
@@ -38,6 +42,16 @@ impl<D, O: Clone> Receiving<D, O> {
     /// Opens the next item of the manifest and gives its index. Fails when the sender keeps more open than agreed.
     pub fn open(&mut self, weight_bytes: usize) -> Result<u64, Overflow> {
         self.window.push_checked(Phase::Deciding, weight_bytes)
+    }
+
+    /// This item, just opened, is the file `of` in its new state, and belongs before all that came after that. False: it is too late, `of` has
+    /// its outcome, and what waited for it may have been done.
+    pub fn takes_place(&mut self, index: u64, of: u64) -> bool {
+        let is_in_time = self.data(of).is_some();
+        if is_in_time {
+            self.retries.insert(index);
+        }
+        is_in_time
     }
 
     /// Data of this item is asked for.
@@ -71,10 +85,12 @@ impl<D, O: Clone> Receiving<D, O> {
             Phase::Data(_) => self.wanted -= 1,
             Phase::Deciding | Phase::InOrder(_) => {}
         }
+        self.retries.remove(&index);
         true
     }
 
-    /// Lets settled items go. Returns what waits at the front, once, when its turn has come.
+    /// Lets settled items go. Returns what waits at the front, once, when its turn has come. It waits for every retry, too: a name that came
+    /// after the end of its directory would change the directory's time, and a hard link made before it would lead to what stood there.
     pub fn next_in_order(&mut self) -> Option<(u64, O)> {
         loop {
             let index = self.window.first_index();
@@ -82,7 +98,7 @@ impl<D, O: Clone> Receiving<D, O> {
                 Some(Phase::Settled) => {
                     self.window.pop_front();
                 }
-                Some(Phase::InOrder(what)) if self.in_order_at != Some(index) => {
+                Some(Phase::InOrder(what)) if self.in_order_at != Some(index) && self.retries.is_empty() => {
                     let what = what.clone();
                     self.in_order_at = Some(index);
                     return Some((index, what));
@@ -138,5 +154,21 @@ mod tests {
         assert!(receiving.settle(end) && !receiving.is_complete());
         assert_eq!(receiving.next_in_order(), None);
         assert!(receiving.is_complete());
+    }
+
+    #[test]
+    fn what_waits_for_its_turn_waits_for_a_file_that_is_sent_again() {
+        let mut receiving: Receiving<&str, &str> = Receiving::default();
+        let [file, end] = [(); 2].map(|()| receiving.open(1).unwrap());
+        receiving.expect(file, "file");
+        receiving.in_order(end, "end");
+        let retry = receiving.open(1).unwrap();
+        assert!(receiving.takes_place(retry, file) && receiving.settle(file));
+        assert_eq!(receiving.next_in_order(), None, "the file is on its way again");
+        assert!(receiving.settle(retry));
+        assert_eq!(receiving.next_in_order(), Some((end, "end")));
+        let late = receiving.open(1).unwrap();
+        assert!(!receiving.takes_place(late, file) && receiving.settle(end) && receiving.settle(late));
+        assert_eq!(receiving.next_in_order(), None);
     }
 }

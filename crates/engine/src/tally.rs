@@ -223,10 +223,12 @@ impl Tally {
                 }
                 tell(Told::Failed { path: path(), why: why.clone() });
             }
-            OutcomeKind::Superseded => {
+            // A peer may say so of what is no file.
+            OutcomeKind::Superseded if matches!(open.item.kind, ItemKind::File { .. }) => {
                 totals.files_found -= 1;
-                totals.bytes_found -= size;
+                totals.bytes_found = totals.bytes_found.saturating_sub(size);
             }
+            OutcomeKind::Superseded => {}
         }
         self.let_go(tell);
         Ok(())
@@ -317,6 +319,19 @@ mod tests {
         tally.on_outcome(1, &kept, &mut |_| {}).unwrap();
         assert_eq!(tally.on_outcome(1, &kept, &mut |_| {}), Err(TallyFault::Twice));
         assert_eq!(tally.on_outcome(7, &kept, &mut |_| {}), Err(TallyFault::NotOpen));
+    }
+
+    #[test]
+    fn whatever_a_peer_says_another_item_stands_for_nothing_overflows() {
+        let mut tally = Tally::default();
+        tally.on_item(&Item { kind: ItemKind::Directory, ..file("d", 0) }).unwrap();
+        for _ in 0..2 {
+            tally.on_item(&file("file", u64::MAX)).unwrap();
+        }
+        for index in 0..3 {
+            tally.on_outcome(index, &OutcomeKind::Superseded, &mut |_| {}).unwrap();
+        }
+        assert_eq!((tally.totals().files_found, tally.totals().bytes_found), (0, 0));
     }
 
     #[test]

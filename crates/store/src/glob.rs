@@ -11,17 +11,34 @@ use crate::listing::Names;
 use crate::pattern::{Pattern, Start, has_wildcard};
 use crate::typed::Typed;
 
-/// All existing paths that match, component by component as a shell does: wildcards never match a leading dot, and a
-/// trailing slash stays.
+/// One component of a path with wildcards, which never match a leading dot.
+#[derive(Debug)]
+pub(crate) struct NamePattern {
+    pattern: Pattern,
+    is_of_hidden: bool,
+}
+
+impl NamePattern {
+    pub(crate) fn new(component: &[u8]) -> std::result::Result<Self, String> {
+        Ok(Self { pattern: Pattern::new(component)?, is_of_hidden: component.starts_with(b".") })
+    }
+
+    pub(crate) fn matches(&self, name: &[u8]) -> bool {
+        (self.is_of_hidden || !name.starts_with(b".")) && self.pattern.matches(name, Start::First)
+    }
+}
+
+/// All existing paths that match, component by component as a shell does. A trailing slash stays.
 pub(crate) fn expand(typed: &Typed, path: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut found: Vec<Vec<u8>> = vec![if path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() }];
     let components: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
     for component in components {
         let mut next = Vec::new();
         if has_wildcard(component) {
-            let pattern = Pattern::new(component).map_err(|_| StoreError::new("match", path, Errno::NAMETOOLONG))?;
+            let pattern =
+                NamePattern::new(component).map_err(|_| StoreError::new("match", path, Errno::NAMETOOLONG))?;
             for parent in &found {
-                list_matches(typed, parent, component, &pattern, &mut next);
+                list_matches(typed, parent, &pattern, &mut next);
                 if next.len() > MAX_GLOB_MATCHES {
                     return Err(Errno::TOOBIG).context("expand", path);
                 }
@@ -39,13 +56,12 @@ pub(crate) fn expand(typed: &Typed, path: &[u8]) -> Result<Vec<Vec<u8>>> {
 }
 
 /// Directories that cannot be read contribute nothing, as in a shell.
-fn list_matches(typed: &Typed, parent: &[u8], component: &[u8], pattern: &Pattern, found: &mut Vec<Vec<u8>>) {
+fn list_matches(typed: &Typed, parent: &[u8], pattern: &NamePattern, found: &mut Vec<Vec<u8>>) {
     let place = if parent.is_empty() { b".".as_slice() } else { parent };
     let Ok(dir) = typed.open(place, OFlags::RDONLY | OFlags::DIRECTORY) else { return };
     let Ok(names) = Names::read(dir.as_fd()) else { return };
     for (name, _) in (0..names.len()).filter_map(|index| names.get(index)) {
-        let hidden = name.starts_with(b".") && !component.starts_with(b".");
-        if !hidden && pattern.matches(name, Start::First) {
+        if pattern.matches(name) {
             found.push(extend(parent, name));
         }
     }

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asked_for;
 mod attributes;
 mod cold;
 mod delete;
@@ -36,6 +37,7 @@ mod trial;
 mod typed;
 mod walk;
 
+pub use asked_for::{AskedFor, Extent};
 pub use cold::ColdMap;
 pub use disk_rate::{DiskRate, disk_rate, disk_rate_within};
 pub use error::{Result, StoreError, printable};

@@ -5,7 +5,7 @@
 
 use crate::limits::MAX_PATTERN_BYTES;
 
-/// A compiled pattern.
+/// A compiled pattern. It takes up to 16 bytes for each byte of its text.
 #[derive(Debug, Clone)]
 pub(crate) enum Pattern {
     /// No wildcards: compared as bytes.
@@ -24,7 +24,7 @@ pub(crate) enum Token {
     /// `**`: any bytes.
     DoubleStar,
     /// `[...]`: one byte of a set, but not a slash. Bit n of the 256 stands for byte n.
-    Class([u64; 4]),
+    Class(Box<[u64; 4]>),
 }
 
 /// Where a match may begin.
@@ -67,7 +67,7 @@ impl Pattern {
                 b'[' => match parse_class(&text[at + 1..]) {
                     Some((class, len)) => {
                         at += len;
-                        Token::Class(class)
+                        Token::Class(Box::new(class))
                     }
                     // Without its closing bracket it is an ordinary character, as in a shell.
                     None => Token::Byte(b'['),

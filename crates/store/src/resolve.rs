@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::glob;
+use crate::limits::MAX_SOURCES;
 use crate::meta::{Kind, Stat};
 use crate::pattern::has_wildcard;
 use crate::source::{Alone, Source, SourceSet};
@@ -152,8 +153,12 @@ impl Resolver<'_> {
     fn add(&mut self, source: Source) -> Result<()> {
         let twin = self.by_name.get(&source.name).and_then(|index| self.found.get(*index));
         match twin {
-            None => {}
             Some(twin) if twin.stat.is_same_inode(&source.stat) => return Ok(()),
+            None if self.found.len() >= MAX_SOURCES => {
+                let why = "there are more than a million sources; name the directories that hold them";
+                return Err(StoreError::new("copy", &source.typed, refusal(io::ErrorKind::ArgumentListTooLong, why)));
+            }
+            None => {}
             Some(_) => {
                 let why = refusal(
                     io::ErrorKind::AlreadyExists,
@@ -177,5 +182,27 @@ fn mark_shared(sources: &mut [Source]) {
     let into_root = sources.iter().filter(|source| source.name.is_empty()).count();
     if into_root > 0 && sources.len() > 1 {
         sources.iter_mut().for_each(|source| source.shared = true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn sources_have_an_end_whatever_wildcards_match() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).as_os_str().as_bytes().to_vec();
+        for number in 0..=MAX_SOURCES {
+            let parent = dir.path().join(format!("d{}", number % 2));
+            std::fs::create_dir_all(parent.join(format!("s{number:03}"))).unwrap();
+        }
+        let options = ResolveOptions { expand_globs: true, ..ResolveOptions::default() };
+        let resolve = |paths: &[Vec<u8>]| SourceSet::resolve(paths, &options);
+        assert_eq!(resolve(&[path("d0/*"), path("d0/s00*")]).unwrap().sources.len(), MAX_SOURCES / 2 + 1);
+        let error = resolve(&[path("d0/*"), path("d1/*")]).unwrap_err();
+        assert!(error.to_string().ends_with("name the directories that hold them"), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use haul_engine::attribute::Cause;
 use haul_engine::compare::{Existing, Rules, Standing};
 use haul_net::Wanted;
-use haul_store::{FoundEntry, Kind, Metadata, Stat, StoreError, WriteRoute};
+use haul_store::{Filter, FoundEntry, Kind, Metadata, Stat, StoreError, WriteRoute};
 use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, FailureKind};
 use haul_wire::limits::MAX_TEXT_BYTES;
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
@@ -43,6 +43,15 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         hash_kept,
         max_delete: selection.max_delete,
     }
+}
+
+/// Rules, each with whether it includes, as the store matches them.
+///
+/// # Errors
+/// [`Fault::Usage`]: a pattern is none.
+pub(crate) fn filter<'a>(rules: impl Iterator<Item = (bool, &'a Vec<u8>)>) -> Result<Filter, Error> {
+    let rules: Vec<(bool, Vec<u8>)> = rules.map(|(include, pattern)| (include, pattern.clone())).collect();
+    Filter::new(&rules).map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))
 }
 
 pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wire::Carriage {

@@ -12,6 +12,7 @@ use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
 
 use crate::agent;
+use crate::asked_for::AskedFor;
 use crate::channel::{Channel, Events, SessionEvent};
 use crate::convert;
 use crate::desk::Desk;
@@ -332,8 +333,7 @@ fn session_with(
             sender::run(job, events, &channel, watch, &mut keeper, &mut aside)
         }
         Side::Receiver => {
-            let asked_for = receiver::names_of(&source_paths(job), job.selection.files_from.as_deref());
-            let target = target_here(job);
+            let (target, asked_for) = (target_here(job), Some(AskedFor::of(job)?));
             let bounds = Bounds::default();
             let job = ReceiverJob { target, confine: None, asked_for, far: false, selection, carriage, bounds };
             receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)

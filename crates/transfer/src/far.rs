@@ -55,6 +55,9 @@ pub struct Grant {
 pub trait Visit: Observer {
     /// The initiator said what it wants.
     fn on_role(&self, role: &Role);
+
+    /// It lists what it wants, so many bytes so far. False: that is more than there is room for.
+    fn on_list(&self, bytes: usize) -> bool;
 }
 
 /// Tells an initiator, in words, why it gets no session.
@@ -187,8 +190,7 @@ pub fn serve_control(
         Control::Admit { key } if expecting.also(PublicKey(key)) => Ok(()),
         other => Err(session::unexpected(&other)),
     };
-    let watch = Arc::new(visit.map_or_else(Watch::silent, |visit| Watch::serving(visit)));
-    run_role(start, grant, events, &channel, &watch, &mut keeper, &mut aside)
+    run_role(start, grant, events, &channel, visit, &mut keeper, &mut aside)
 }
 
 fn await_start(events: &Events) -> Result<Start, Error> {
@@ -207,7 +209,11 @@ fn await_start(events: &Events) -> Result<Start, Error> {
 }
 
 /// The list that a sender is given. What comes meanwhile waits for the session.
-fn await_list(selection: &wire::Selection, events: &Events) -> Result<Option<Arc<FileList>>, Error> {
+fn await_list(
+    selection: &wire::Selection,
+    events: &Events,
+    visit: Option<&dyn Visit>,
+) -> Result<Option<Arc<FileList>>, Error> {
     if !selection.listed {
         return Ok(None);
     }
@@ -223,6 +229,11 @@ fn await_list(selection: &wire::Selection, events: &Events) -> Result<Option<Arc
                 }
                 if list.weight_bytes() > MAX_LISTED_BYTES {
                     return Err(Error::broke_the_protocol("it lists more than agreed"));
+                }
+                if visit.is_some_and(|visit| !visit.on_list(list.weight_bytes())) {
+                    return Err(Error::new(Fault::Busy, "the daemon has no room for so long a list of files")
+                        .because("other sessions of it hold lists, too")
+                        .try_this("copy directories whole, or try again later"));
                 }
             }
             Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
@@ -241,16 +252,18 @@ fn run_role(
     grant: &Grant,
     events: Events,
     channel: &Channel,
-    watch: &Arc<Watch>,
+    visit: Option<Arc<dyn Visit>>,
     keeper: &mut dyn LaneKeeper,
     aside: &mut dyn FnMut(Control) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let Start { role, selection, carriage, .. } = start;
+    let watch = &Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
     let result = match role {
         Role::Sender { sources } => {
             let confine = grant.root.clone();
             let sources = Sources::Paths(sources);
-            let listed = await_list(&selection, &events).inspect_err(|error| session::abort(channel, error))?;
+            let listed = await_list(&selection, &events, visit.as_deref())
+                .inspect_err(|error| session::abort(channel, error))?;
             let (expand_globs, remembers, far) = (true, false, true);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {

@@ -249,18 +249,23 @@ impl Observer for Cutter {
 
 #[test]
 fn a_large_file_that_is_cut_while_it_is_read_is_sent_again_as_it_is_then() {
-    let Some(bench) = bench(FILE_BYTES) else { return };
-    let mut job = job(&bench);
-    // Half a second of it, so that there is a while to cut it in.
-    job.carriage.rate_bytes_per_s = Some(2 * FILE_BYTES as u64);
-    let to_bytes = FILE_BYTES as u64 / 2 + 777;
-    let path = bench.from().join("large");
-    let cutter = Arc::new(Cutter { path, to_bytes, is_cut: AtomicBool::new(false), events: Mutex::default() });
-    let report = run(&job, 2, FROM_BYTES, Arc::clone(&cutter) as Arc<dyn Observer>).unwrap();
-    assert!(cutter.is_cut.load(Ordering::Relaxed), "it was copied before it was cut");
-    assert_eq!((report.files_moved, report.failed, report.unverified), (1, 0, 0));
-    assert_eq!(std::fs::metadata(bench.to().join("large")).unwrap().len(), to_bytes);
-    bench.assert_equal();
+    for inplace in [false, true] {
+        let Some(bench) = bench(FILE_BYTES) else { return };
+        let mut job = job(&bench);
+        job.selection.inplace = inplace;
+        // Half a second of it, so that there is a while to cut it in.
+        job.carriage.rate_bytes_per_s = Some(2 * FILE_BYTES as u64);
+        let to_bytes = FILE_BYTES as u64 / 2 + 777;
+        let path = bench.from().join("large");
+        let cutter = Arc::new(Cutter { path, to_bytes, is_cut: AtomicBool::new(false), events: Mutex::default() });
+        // With several lanes, some still bring what was cut off when the others begin anew.
+        let report = run(&job, 4, FROM_BYTES, Arc::clone(&cutter) as Arc<dyn Observer>).unwrap();
+        assert!(cutter.is_cut.load(Ordering::Relaxed), "it was copied before it was cut");
+        let counts = (report.files_moved, report.failed, report.unverified);
+        assert_eq!(counts, (1, 0, 0), "in place: {inplace}: {:?}", report.failures);
+        assert_eq!(std::fs::metadata(bench.to().join("large")).unwrap().len(), to_bytes);
+        bench.assert_equal();
+    }
 }
 
 proptest! {

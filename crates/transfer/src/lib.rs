@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   coordinate   job -> who is where, who sends, who receives        (this machine, push, pull, between two others)
+//!   asked_for    what a sender on another host may bring
 //!   remote       reach the far side: ssh and our own program there, or a daemon
 //!   lanes        connect data connections: direct, reversed, inside ssh sessions
 //!   tuning       lanes sampled while they work -> how many, how fast     known_paths   what earlier jobs found of a path
@@ -21,11 +22,14 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod asked_for;
 #[cfg(test)]
 mod bad_disk;
 #[cfg(test)]
 mod bad_medium;
 pub mod bench;
+#[cfg(test)]
+mod changing;
 mod channel;
 #[cfg(test)]
 mod clear_lanes;

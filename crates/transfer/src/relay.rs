@@ -13,6 +13,7 @@ use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::Packer;
 
 use crate::agent;
+use crate::asked_for::AskedFor;
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
 use crate::coordinate;
@@ -59,6 +60,7 @@ enum From {
 }
 
 fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
+    let asked_for = AskedFor::of(job)?;
     let id = coordinate::random_id()?;
     let identity = Arc::new(Identity::generate().map_err(|error| far::net_error(&error))?);
     let through_here = job.carriage.through_here;
@@ -104,6 +106,7 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
     }
     let mut relay = Relay {
         packer: Packer::default(),
+        asked_for,
         watch,
         source: &source,
         target: &target,
@@ -150,6 +153,7 @@ fn forward(from: From, events: Events, merged: SyncSender<(From, SessionEvent)>)
 
 struct Relay<'a> {
     packer: Packer,
+    asked_for: AskedFor,
     watch: &'a Arc<Watch>,
     source: &'a Place,
     target: &'a Place,
@@ -256,6 +260,7 @@ impl Relay<'_> {
             .packer
             .unpack(packed)
             .map_err(|fault| Error::new(Fault::Protocol, "the sending host broke the protocol").because(fault))?;
+        self.asked_for.check(&item).map_err(|error| Error { far: true, ..error }.at(self.source))?;
         self.watch.on_item(&item)
     }
 }
@@ -495,5 +500,51 @@ fn pump(mut from: Stream, mut to: Stream) -> io::Result<()> {
         if !from.has_input() {
             to.flush()?;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_wire::RelPath;
+    use haul_wire::manifest::{Attributes, Item, ItemKind};
+
+    use super::*;
+    use crate::asked_for::tests::asked_for;
+
+    #[test]
+    fn what_the_sending_host_brings_unasked_is_not_passed_on() {
+        let host = |name: &str| Place::Ssh { user: None, host: name.into(), port: None };
+        let (source, target) = (host("there"), host("elsewhere"));
+        let (sender, _theirs) = Stream::plain_pair().unwrap();
+        let (receiver, theirs) = Stream::plain_pair().unwrap();
+        let events = Events::new();
+        let open = |stream| Channel::open(stream, events.sender(), far::PING_EVERY).unwrap();
+        let mut relay = Relay {
+            packer: Packer::default(),
+            asked_for: asked_for("data", |_| ()),
+            watch: &Arc::new(Watch::silent()),
+            source: &source,
+            target: &target,
+            sender: open(sender),
+            receiver: open(receiver),
+            to_lanes: sync_channel(1).0,
+            ends: Ends::default(),
+            said_bye: false,
+        };
+        let mut packer = Packer::default();
+        let mut directory = |path: &str| {
+            let path = RelPath::new(path.into()).unwrap();
+            packer.pack(&Item { path, kind: ItemKind::Directory, attributes: Attributes::default() })
+        };
+        let (asked, unasked) = (directory("data"), directory(".ssh"));
+        relay.pass_on(From::Sender, Control::Items(vec![asked.clone()])).unwrap();
+        let error = relay.pass_on(From::Sender, Control::Items(vec![unasked])).unwrap_err();
+        assert_eq!((error.fault, error.what.as_str()), (Fault::Protocol, "there: the far side broke the protocol"));
+        assert_eq!(error.cause.unwrap(), "it sends .ssh, which was not asked for");
+        relay.receiver.close(session::FAREWELL);
+        let (mut theirs, _) = theirs.split();
+        let heard = std::iter::from_fn(|| channel::read_message(&mut theirs, &mut Vec::new()).unwrap());
+        let passed: Vec<_> = heard.filter(|message| matches!(message, Control::Items(_))).collect();
+        assert_eq!(passed, [Control::Items(vec![asked])]);
     }
 }

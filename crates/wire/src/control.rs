@@ -367,7 +367,8 @@ pub enum OutcomeKind {
         /// Kind of failure.
         kind: FailureKind,
     },
-    /// Changed while it was read; another item takes its place.
+    /// Another item stands for it: it changed while it was read, and is announced anew; or the one that it was to replace was complete before
+    /// that was heard, and stays.
     Superseded,
 }
 

@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use haul_e2e::firewall::Manner;
+use haul_e2e::proxy::{Fate, Proxy};
 use haul_e2e::stranger::Stranger;
 use haul_e2e::{Facets, Lab, Run, SmallDisk, assert_same, at, differences, eventually, needs, plant, scratch};
 
@@ -70,6 +71,17 @@ fn a_stranger_is_there_first() {
     });
     assert_eq!(&words, b"hello");
     assert!(stranger.leave().0 >= 1);
+}
+
+#[test]
+fn a_proxy_starts_again_at_its_address_while_programs_are_started() {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let (here, nobody) = (SocketAddr::from(([127, 118, high, low], 7632)), SocketAddr::from(([127, 0, 0, 1], 9)));
+    let proxies = std::thread::spawn(move || (0..500).for_each(|_| drop(Proxy::start(here, nobody, |_| Fate::GOOD))));
+    while !proxies.is_finished() {
+        Run::new("true").run().expect(0);
+    }
+    proxies.join().expect("each of them started");
 }
 
 #[test]

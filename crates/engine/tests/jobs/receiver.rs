@@ -41,6 +41,8 @@ pub struct Receiver {
     over: bool,
     /// A name changed since the directory was flushed.
     dirty: bool,
+    /// The directory has its times: what changes a name in it changes them.
+    ended: bool,
     pub failure: Option<&'static str>,
     /// What an earlier run had verified, by name, and what of it has to come again.
     pub before: BTreeMap<String, (Identity, Vec<bool>)>,
@@ -76,6 +78,7 @@ impl Receiver {
             said_all: false,
             over: false,
             dirty: false,
+            ended: false,
             failure: None,
             before: BTreeMap::new(),
             again_bytes: 0,
@@ -99,8 +102,12 @@ impl Receiver {
 
     fn on_item(&mut self, item: Item, around: &mut Around) {
         let index = self.items.open(item.weight_bytes()).expect("no more is open than agreed");
+        self.decide(index, &item, around);
+    }
+
+    fn decide(&mut self, index: u64, item: &Item, around: &mut Around) {
         match &item.kind {
-            ItemKind::File { identity, .. } => self.file(index, &item, *identity, around),
+            ItemKind::File { identity, .. } => self.file(index, item, *identity, around),
             ItemKind::DirectoryEnd { .. } => self.items.in_order(index, ()),
             _ => self.settle(index, OutcomeKind::Nothing, around),
         }
@@ -114,7 +121,11 @@ impl Receiver {
                 data.into_iter().for_each(|file| self.abandon(file, false, around));
                 // It may cross our word that all is done.
                 self.said_all = false;
-                self.on_item(item, around);
+                let index = self.items.open(item.weight_bytes()).expect("no more is open than agreed");
+                match self.items.takes_place(index, withdraw.index) {
+                    true => self.decide(index, &item, around),
+                    false => self.settle(index, OutcomeKind::Superseded, around),
+                }
                 OutcomeKind::Superseded
             }
             None => {
@@ -375,6 +386,7 @@ impl Receiver {
             Work::DirectoryEnd(index) => {
                 // Also where this run changed no name: an earlier one may have done so, and died before this.
                 self.dirty = false;
+                self.ended = true;
                 around.disk.flush_names();
                 self.settle(index, OutcomeKind::Nothing, around);
             }
@@ -393,6 +405,7 @@ impl Receiver {
     fn give_name(&mut self, file: usize, part: &Part, around: &mut Around) -> bool {
         let name = self.files[file].name.clone();
         let is_ours = around.disk.find(&part_name(&name)) == Some(part.inode);
+        assert!(!self.ended || !is_ours, "{name} comes after its directory has its times");
         if !is_ours || !around.disk.rename(&part_name(&name), &name) {
             return false;
         }

@@ -3,14 +3,20 @@
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 
-use haul_wire::control::{Answer, FailureKind, Notice, ReceiverSummary, SenderSummary, Wanted, Withdraw};
+use haul_store::FileList;
+use haul_wire::control::{Answer, FailureKind, Notice, ReceiverSummary, SenderSummary, Wanted};
 use haul_wire::lane::UNIT_HEADER_BYTES;
 use haul_wire::limits::{BLOCK_BYTES, MAX_BATCH_ITEMS, MAX_OPEN_ITEMS, MAX_XATTR_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::Xattr;
 
 use super::*;
+use crate::asked_for::tests::asked_for;
+use crate::job::{FilterRule, Selection};
 use crate::receiver::{self, ReceiverJob};
 use crate::session::NoKeeper;
+
+#[cfg(test)]
+mod withdrawals;
 
 /// A directory `to` that a receiver writes into, and what lies beside it.
 struct Target {
@@ -148,15 +154,64 @@ fn huge_extended_attributes_end_the_session() {
     target.peer.broke_the_protocol("extended attributes");
 }
 
+fn hard_link(path: &str, first: &str) -> Item {
+    item(path, ItemKind::HardLink { first: RelPath::new(first.as_bytes().to_vec()).unwrap() })
+}
+
 #[test]
 fn what_was_not_asked_for_is_refused() {
-    let mut target = Target::of(|job| job.asked_for = Some([b"data".to_vec()].into()));
-    target.announces(&[item("data", ItemKind::Directory), item("data", ItemKind::DirectoryEnd { complete: true })]);
-    target.announces(&[file(".bashrc", 4)]);
-    let error = target.peer.end.join().unwrap().unwrap_err();
-    assert_eq!(error.fault, Fault::Protocol);
-    assert!(error.cause.unwrap().contains(".bashrc, which was not asked for"));
-    assert!(!target.dir.path().join("to/.bashrc").exists());
+    let refused = |source: &str, change: fn(&mut Selection), honest: &[Item], evil: Item| {
+        let mut target = Target::of(|job| job.asked_for = Some(asked_for(source, change)));
+        let to = target.to("");
+        std::fs::write(to.join(".profile"), "precious").unwrap();
+        let path = evil.path.clone();
+        target.announces(honest);
+        target.announces(&[evil]);
+        let error = target.peer.end.join().unwrap().unwrap_err();
+        assert_eq!(error.fault, Fault::Protocol);
+        let path = std::str::from_utf8(path.as_bytes()).unwrap();
+        assert_eq!(error.cause.unwrap(), format!("it sends {path}, which was not asked for"));
+        let made: Vec<_> = std::fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let expected = honest.iter().map(|item| std::str::from_utf8(item.path.as_bytes()).unwrap());
+        assert!(made.iter().all(|name| *name == *".profile" || expected.clone().any(|it| *name == *it)), "{made:?}");
+        assert_eq!(std::fs::metadata(to.join(".profile")).unwrap().nlink(), 1);
+    };
+    let link = |path: &str| item(path, ItemKind::Symlink { target: b"/etc/passwd".to_vec() });
+    let directory = |path: &str| [item(path, ItemKind::Directory)];
+    let exclude = |selection: &mut Selection| {
+        selection.rules = vec![FilterRule { include: false, pattern: b".ssh/".to_vec() }];
+    };
+    let keep_links: fn(&mut Selection) = |selection| selection.hard_links = true;
+    let list: fn(&mut Selection) = |selection| {
+        selection.files_from = Some(Arc::new(FileList::of(["run/a.fits"]).unwrap()));
+    };
+    refused("data", |_| (), &directory("data"), file(".bashrc", 4));
+    refused("data", |_| (), &[], item("", ItemKind::Directory));
+    refused("data/*.fits", |_| (), &[], file(".bashrc", 4));
+    refused("data/*", |_| (), &[], file(".bashrc", 4));
+    refused("home/", exclude, &[], item(".ssh", ItemKind::Directory));
+    refused("home/", exclude, &[], file(".ssh/authorized_keys", 4));
+    refused("data/", list, &directory("run"), file("run/b.fits", 4));
+    refused("data/", list, &directory("run"), file(".bashrc", 4));
+    refused("data/", list, &[], file("run", 4));
+    let all_of_it = item("run", ItemKind::DirectoryEnd { complete: true });
+    refused("data/", list, &directory("run"), all_of_it);
+    refused("data", |_| (), &directory("data"), hard_link("data/x", "data/y"));
+    refused("data", keep_links, &directory("data"), hard_link("data/x", ".profile"));
+    refused("data", |selection| selection.follow_links = true, &directory("data"), link("data/x"));
+}
+
+#[test]
+fn a_single_file_that_gets_another_name_has_no_second_one() {
+    let mut target = Target::before_the_beginning(|job| {
+        let receiver::Target::Path(path) = &mut job.target else { unreachable!() };
+        path.extend_from_slice(b"/new-name");
+        job.asked_for = Some(asked_for("profile", |selection| selection.hard_links = true));
+    });
+    std::fs::write(target.to("profile"), "precious").unwrap();
+    target.peer.says(&Control::Begin { single_file: true });
+    target.announces(&[hard_link("profile", "profile/x")]);
+    target.peer.broke_the_protocol("a second name of a single file");
 }
 
 #[test]
@@ -361,9 +416,6 @@ fn links_in_the_data_lead_nowhere() {
     let mut target = Target::open();
     symlink("../outside", target.to("planted")).unwrap();
     let link = |path: &str, to: &str| item(path, ItemKind::Symlink { target: to.as_bytes().to_vec() });
-    let hard = |path: &str, first: &str| {
-        item(path, ItemKind::HardLink { first: RelPath::new(first.as_bytes().to_vec()).unwrap() })
-    };
     target.announces(&[
         link("out", "../outside"),
         file("out/made", 4),
@@ -372,9 +424,9 @@ fn links_in_the_data_lead_nowhere() {
         item("planted/dir", ItemKind::Directory),
         item("planted/dir", ItemKind::DirectoryEnd { complete: true }),
         item("planted", ItemKind::DirectoryEnd { complete: true }),
-        hard("stolen", "out/secret"),
-        hard("stolen-too", "planted/secret"),
-        hard("out/made-too", "out"),
+        hard_link("stolen", "out/secret"),
+        hard_link("stolen-too", "planted/secret"),
+        hard_link("out/made-too", "out"),
         link("out/link", "x"),
         file("out", 4),
     ]);
@@ -500,20 +552,6 @@ fn sizes_without_measure_are_no_reason_to_panic() {
 }
 
 #[test]
-fn withdrawals_of_anything_do_no_harm() {
-    let mut target = Target::open();
-    target.announces(&[file("honest", 6), item("made", ItemKind::Symlink { target: b"x".to_vec() })]);
-    target.peer.is_asked_for(0);
-    for index in [1, 7, u64::MAX] {
-        let why = "because".to_owned();
-        target.peer.says(&Control::Withdraw(Withdraw { index, why, kind: FailureKind::Io, retry: None }));
-    }
-    target.peer.sends(&unit(UnitKind::Whole, 0, 0, 6, b"honest"));
-    assert!(matches!(target.peer.outcome_of(0), OutcomeKind::Copied { .. }));
-    target.closes_in_peace();
-}
-
-#[test]
 fn words_that_are_not_a_senders_break_the_protocol() {
     let words = [
         Control::Begin { single_file: true },
@@ -557,28 +595,6 @@ fn a_sender_that_only_lives_is_not_waited_for() {
     };
     let error = target.peer.only_lives(dripped).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
-}
-
-#[test]
-fn a_file_that_changed_at_the_last_moment_crosses_the_word_that_all_is_done() {
-    let mut target = Target::open();
-    target.announces(&[file("file", 3)]);
-    target.peer.is_asked_for(0);
-    target.peer.sends(&unit(UnitKind::Whole, 0, 0, 3, b"old"));
-    target.peer.says(&Control::EndOfManifest);
-    target.peer.hears(|message| matches!(message, Control::Summary(_)).then_some(()));
-    // The sender takes the lane for lost, and finds the file changed before it hears what became of it.
-    let retry = Some(target.packer.pack(&file("file", 5)));
-    let why = "it changed while it was read".to_owned();
-    target.peer.says(&Control::Withdraw(Withdraw { index: 0, why, kind: FailureKind::Changed, retry }));
-    target.peer.is_asked_for(1);
-    target.peer.sends(&unit(UnitKind::Whole, 1, 0, 5, b"newer"));
-    assert!(matches!(target.peer.outcome_of(1), OutcomeKind::Copied { .. }));
-    assert_eq!(target.read("file").unwrap(), b"newer");
-    target.peer.hears(|message| matches!(message, Control::Summary(_)).then_some(()));
-    target.peer.sends(&UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 }.encode());
-    target.peer.says(&Control::Bye(SenderSummary::default()));
-    target.peer.ended().unwrap();
 }
 
 #[test]

@@ -219,7 +219,7 @@ mod tests {
         let kind = ItemKind::File { identity, sparse: false, blake3: None };
         let path = RelPath::new(b"file".to_vec()).unwrap();
         let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
-        let incoming = Arc::new(Incoming::new(0, item, b"file".to_vec(), identity, false, false));
+        let incoming = Arc::new(Incoming::new(0, item, b"file".to_vec(), identity, false));
         let part = incoming.part(shared.tree()).unwrap().unwrap();
         (incoming, part)
     }

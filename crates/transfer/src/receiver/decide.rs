@@ -12,17 +12,19 @@ use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
 use haul_wire::limits::MAX_OPEN_ITEM_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
+use crate::asked_for::AskedFor;
 use crate::convert;
 use crate::error::Error;
 
 use super::incoming::{Incoming, KeptAs};
 use super::settle;
-use super::state::{DirectoryEnd, InOrder, Shared, Task, shown};
+use super::state::{DirectoryEnd, HardLink, InOrder, Shared, Task, shown};
 use super::twins::Twins;
 
 /// Walks along with the manifest.
 pub(super) struct Decider {
     shared: Arc<Shared>,
+    asked_for: Option<AskedFor>,
     /// The directories that are open, outermost first, each beneath the one before it.
     stack: Vec<Frame>,
     /// What their items hold in memory.
@@ -31,6 +33,8 @@ pub(super) struct Decider {
     loose: Loose,
     /// Items so far that leave nothing here, or that no directory bounds.
     idle_items: u64,
+    /// What is sent again and has to wait (see [`Decider::let_in`]).
+    held: Vec<Held>,
 }
 
 /// Most items of a job for which nothing stands here afterwards (skipped, failed, ends of nothing) or that stand in no directory of
@@ -58,27 +62,38 @@ struct Frame {
     last_name: Vec<u8>,
 }
 
+/// A file that is sent again, and what came of it before.
+struct Held {
+    index: u64,
+    item: Arc<Item>,
+    former: Arc<Incoming>,
+}
+
 impl Decider {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, stack: Vec::new(), stack_bytes: 0, twins: Twins::default(), loose: Loose::None, idle_items: 0 }
+    pub(super) fn new(shared: Arc<Shared>, asked_for: Option<AskedFor>) -> Self {
+        let (stack, twins, loose) = (Vec::new(), Twins::default(), Loose::None);
+        Self { shared, asked_for, stack, stack_bytes: 0, twins, loose, idle_items: 0, held: Vec::new() }
     }
 
-    /// Takes the next item. `is_retry`: it takes the place of one that changed, outside the order of the walk.
-    pub(super) fn on_item(&mut self, item: Item, is_retry: bool) -> Result<(), Error> {
-        self.check_asked_for(&item)?;
-        self.check_nesting(&item)?;
-        if !is_retry {
-            self.check_order(&item)?;
+    /// Takes the next item.
+    pub(super) fn on_item(&mut self, item: Item) -> Result<(), Error> {
+        if let Some(asked_for) = &mut self.asked_for {
+            asked_for.check(&item)?;
         }
+        if matches!(item.kind, ItemKind::HardLink { .. }) && self.shared.is_renamed() {
+            return Err(Error::broke_the_protocol("it sends a second name of a single file"));
+        }
+        self.check_nesting(&item)?;
+        self.check_order(&item)?;
         let index = self.shared.open_item(&item)?;
         if self.shared.lets_go() {
-            self.let_go(index, item, is_retry);
+            self.let_go(index, item);
             return Ok(());
         }
         let item = Arc::new(item);
         let path = self.shared.target_path(&item);
-        let fresh = !is_retry && self.enter_name(&item) && !self.twins.takes_names_for_one();
-        if let Err(error) = self.check_twin(&item, &path, fresh, is_retry) {
+        let fresh = self.enter_name(&item) && !self.twins.takes_names_for_one();
+        if let Err(error) = self.check_twin(&item, &path, fresh) {
             if item.kind == ItemKind::Directory {
                 self.begin_directory(&item, &Err(error.is_twin()));
             }
@@ -87,22 +102,78 @@ impl Decider {
         }
         let fresh = fresh || (self.shared.job.selection.delete && self.makes_way(&item, &path));
         match &item.kind {
-            ItemKind::File { identity, blake3, .. } => {
-                if self.stack.is_empty() && !is_retry {
+            ItemKind::File { .. } => {
+                if self.stack.is_empty() {
                     self.loose = match self.loose {
                         Loose::None => Loose::One(path.clone()),
                         Loose::One(_) | Loose::Many => Loose::Many,
                     };
                 }
-                self.file(index, &item, path, *identity, *blake3, fresh, is_retry);
+                self.file(index, &item, path, fresh);
             }
             ItemKind::Directory => self.directory(index, &item, &path, fresh),
             ItemKind::DirectoryEnd { complete } => self.directory_end(index, &item, path, *complete),
             ItemKind::Symlink { target } => self.symlink(index, &item, &path, target, fresh),
-            ItemKind::HardLink { .. } => self.shared.in_order(index, InOrder::HardLink(Arc::clone(&item), path)),
+            ItemKind::HardLink { first } => {
+                let link = HardLink { path, first: first.clone() };
+                self.shared.in_order(index, InOrder::HardLink(Arc::new(link)));
+            }
             ItemKind::Skipped { .. } | ItemKind::Failed { .. } => self.shared.settle(index, OutcomeKind::Nothing),
         }
         Ok(())
+    }
+
+    /// A file changed while it was read, and is announced as it is now, outside the order of the walk. One that is complete as it was announced
+    /// stays so: a copy that was made a moment earlier would not have seen the change either.
+    pub(super) fn on_retry(&mut self, item: Item, of: u64) -> Result<(), Error> {
+        if let Some(asked_for) = &mut self.asked_for {
+            asked_for.check(&item)?;
+        }
+        let ItemKind::File { identity, .. } = item.kind else {
+            return Err(Error::broke_the_protocol("it sends something else than a file again"));
+        };
+        let former = self.shared.incoming(of);
+        if former.as_ref().is_some_and(|former| former.item.path != item.path) {
+            return Err(Error::broke_the_protocol("it sends another file in the place of one that changed"));
+        }
+        let index = self.shared.open_item(&item)?;
+        let Some(former) = former.filter(|_| self.shared.takes_place(index, of)) else {
+            self.shared.settle(index, OutcomeKind::Superseded);
+            return Ok(());
+        };
+        // First, so that a lane that gives it its name just now does not tell of a failure.
+        self.shared.settle(of, OutcomeKind::Superseded);
+        former.abandon(false, &self.shared.exposure);
+        if former.identity.inode != identity.inode {
+            self.shared.replaced(&item);
+        }
+        if self.shared.lets_go() {
+            self.let_go(index, item);
+        } else {
+            self.held.push(Held { index, item: Arc::new(item), former });
+            self.let_in();
+        }
+        Ok(())
+    }
+
+    /// Decides about files that are sent again, as soon as nobody writes what came of them before. Of a file that is written in place its
+    /// lanes may have more, and they would put it into the new one.
+    pub(super) fn let_in(&mut self) {
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|held| {
+            // Whoever writes a file has it as it was announced.
+            let is_written = held.former.inplace && Arc::strong_count(&held.former) > 1;
+            if !is_written {
+                self.file(held.index, &held.item, self.shared.target_path(&held.item), false);
+            }
+            is_written
+        });
+        self.held = held;
+    }
+
+    /// Whether a file that is sent again waits for the lanes.
+    pub(super) fn holds(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// See [`settle::make_way`]. False also where nothing of another kind stands.
@@ -121,14 +192,14 @@ impl Decider {
     }
 
     /// Files are sent and verified; of all else nothing is left to do.
-    fn let_go(&self, index: u64, item: Item, is_retry: bool) {
+    fn let_go(&self, index: u64, item: Item) {
         let shared = &self.shared;
         let ItemKind::File { identity, .. } = item.kind else { return shared.settle(index, OutcomeKind::Nothing) };
         if shared.job.selection.dry_run {
             return shared.settle(index, OutcomeKind::WouldCopy);
         }
         let path = shared.target_path(&item);
-        shared.expect(Arc::new(Incoming::new(index, Arc::new(item), path, identity, false, is_retry)));
+        shared.expect(Arc::new(Incoming::new(index, Arc::new(item), path, identity, false)));
         shared.outbox.answer(Answer { index, wanted: Wanted::All });
     }
 
@@ -143,16 +214,6 @@ impl Decider {
         if swept || (stands && settle::changed_lately(&self.shared, b"")) {
             self.shared.root_changed();
         }
-    }
-
-    /// A sender may only bring what was asked for: not a `.bashrc` beside the data.
-    fn check_asked_for(&self, item: &Item) -> Result<(), Error> {
-        let Some(names) = &self.shared.job.asked_for else { return Ok(()) };
-        let first = item.path.as_bytes().split(|byte| *byte == b'/').next().unwrap_or_default();
-        if names.contains(first) {
-            return Ok(());
-        }
-        Err(Error::broke_the_protocol(format!("it sends {}, which was not asked for", shown(item.path.as_bytes()))))
     }
 
     /// Directories are nested like their paths. A sender that opens one after the other and ends none would fill our memory.
@@ -209,9 +270,9 @@ impl Decider {
     }
 
     /// Fails when the name is that of another entry of this job at the target.
-    fn check_twin(&mut self, item: &Item, path: &[u8], fresh: bool, is_retry: bool) -> Result<(), StoreError> {
+    fn check_twin(&mut self, item: &Item, path: &[u8], fresh: bool) -> Result<(), StoreError> {
         let makes_a_name = matches!(item.kind, ItemKind::File { .. } | ItemKind::Directory | ItemKind::Symlink { .. });
-        if !makes_a_name || is_retry || path.is_empty() {
+        if !makes_a_name || path.is_empty() {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
@@ -229,18 +290,11 @@ impl Decider {
         self.twins.enter_directory(*made == Err(true));
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn file(
-        &self,
-        index: u64,
-        item: &Arc<Item>,
-        path: Vec<u8>,
-        identity: Identity,
-        blake3: Option<[u8; 32]>,
-        fresh: bool,
-        is_retry: bool,
-    ) {
+    fn file(&self, index: u64, item: &Arc<Item>, path: Vec<u8>, fresh: bool) {
         let shared = &self.shared;
+        let ItemKind::File { identity, blake3, .. } = item.kind else {
+            return shared.settle(index, OutcomeKind::Nothing);
+        };
         let twin = |stat: &Option<Stat>| stat.as_ref().map_or(Ok(()), |stat| shared.tree().check_twin(stat, &path));
         let stat = match self.stat(&path, fresh).and_then(|stat| twin(&stat).map(|()| stat)) {
             Ok(stat) => stat,
@@ -264,7 +318,7 @@ impl Decider {
                 // What is written in place appears under all names of the file, also of one that was found right.
                 let has_other_names = stat.is_some_and(|stat| stat.nlink > 1);
                 let inplace = shared.job.selection.inplace && !has_other_names;
-                self.want(index, item, path, identity, inplace, is_retry);
+                self.want(index, item, path, identity, inplace);
             }
             FileDecision::Conflict => {
                 let why = match shared.job.selection.delete {
@@ -324,13 +378,13 @@ impl Decider {
     }
 
     /// Asks for the data that is missing.
-    fn want(&self, index: u64, item: &Arc<Item>, path: Vec<u8>, identity: Identity, inplace: bool, is_retry: bool) {
+    fn want(&self, index: u64, item: &Arc<Item>, path: Vec<u8>, identity: Identity, inplace: bool) {
         let shared = &self.shared;
         let selection = &shared.job.selection;
         if selection.dry_run {
             return shared.settle(index, OutcomeKind::WouldCopy);
         }
-        let mut incoming = Incoming::new(index, Arc::clone(item), path, identity, inplace, is_retry);
+        let mut incoming = Incoming::new(index, Arc::clone(item), path, identity, inplace);
         let mut wanted = Wanted::All;
         if !incoming.layout.is_whole() && !selection.no_resume {
             match shared.tree().resume_part(&incoming.path, inplace) {

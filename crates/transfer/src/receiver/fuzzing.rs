@@ -99,7 +99,7 @@ impl Peer {
         let (outbox, watch) = (Arc::default(), Arc::new(Watch::silent()));
         let shared = Shared::new(Some(tree), rename_to, job, outbox, watch, events.sender()).expect("it has no rules");
         let shared = Arc::new(shared);
-        let decider = Decider::new(Arc::clone(&shared));
+        let decider = Decider::new(Arc::clone(&shared), None);
         Self { shared, decider, packer: (Packer::default(), Packer::default()), verified: Vec::new(), _events: events }
     }
 
@@ -113,7 +113,7 @@ impl Peer {
             _ => {
                 if let Some(item) = item(bytes) {
                     let item = self.repacked(&item)?;
-                    self.decider.on_item(item, false)?;
+                    self.decider.on_item(item)?;
                 }
             }
         }
@@ -174,16 +174,13 @@ impl Peer {
     fn withdraws(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let Some((&index, rest)) = bytes.split_first() else { return Ok(()) };
         let index = u64::from(index);
+        if let Some(item) = item(rest) {
+            let item = self.repacked(&item)?;
+            return self.decider.on_retry(item, index);
+        }
         self.shared.abandon(index);
-        let result = match item(rest) {
-            Some(item) => {
-                let item = self.repacked(&item)?;
-                self.decider.on_item(item, true)?;
-                OutcomeKind::Superseded
-            }
-            None => OutcomeKind::Failed { why: "it changed".into(), kind: wire::FailureKind::Changed },
-        };
-        self.shared.settle(index, result);
+        let why = "it changed".into();
+        self.shared.settle(index, OutcomeKind::Failed { why, kind: wire::FailureKind::Changed });
         Ok(())
     }
 
@@ -192,6 +189,7 @@ impl Peer {
         while let Some(task) = self.shared.try_task() {
             settle::do_task(&self.shared, task);
         }
+        self.decider.let_in();
         for message in self.shared.outbox.take_all() {
             let Control::Outcomes(outcomes) = message else { continue };
             self.verified.extend(outcomes.iter().filter_map(|outcome| match outcome.result {

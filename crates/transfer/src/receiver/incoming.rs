@@ -27,8 +27,6 @@ pub(super) struct Incoming {
     pub(super) identity: Identity,
     pub(super) layout: ChunkLayout,
     pub(super) inplace: bool,
-    /// It took the place of one that changed: its directory may be settled already.
-    pub(super) is_retry: bool,
     /// It is there already; only its hash at the source is awaited.
     pub(super) kept: Option<KeptAs>,
     /// `None` for a file that travels whole.
@@ -102,14 +100,7 @@ pub(super) enum Lost {
 }
 
 impl Incoming {
-    pub(super) fn new(
-        index: u64,
-        item: Arc<Item>,
-        path: Vec<u8>,
-        identity: Identity,
-        inplace: bool,
-        is_retry: bool,
-    ) -> Self {
+    pub(super) fn new(index: u64, item: Arc<Item>, path: Vec<u8>, identity: Identity, inplace: bool) -> Self {
         let layout = ChunkLayout::of(identity.size);
         let file = || Mutex::new(Large::new(Arriving::new(identity, 0), None, inplace));
         let large = (!layout.is_whole()).then(file);
@@ -120,7 +111,6 @@ impl Incoming {
             identity,
             layout,
             inplace,
-            is_retry,
             kept: None,
             large,
             whole: Mutex::default(),
@@ -140,7 +130,6 @@ impl Incoming {
             identity,
             layout,
             inplace: false,
-            is_retry: false,
             kept: Some(kept),
             large: None,
             whole: Mutex::default(),
@@ -473,7 +462,7 @@ mod tests {
         let kind = ItemKind::File { identity, sparse: false, blake3: None };
         let path = RelPath::new(b"file".to_vec()).unwrap();
         let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
-        let incoming = Incoming::new(0, item, b"file".to_vec(), identity, false, false);
+        let incoming = Incoming::new(0, item, b"file".to_vec(), identity, false);
         let exposure = Exposure::new(u64::MAX);
         let part = incoming.part(&tree).unwrap().unwrap();
         part.write_at(&data, 0).unwrap();

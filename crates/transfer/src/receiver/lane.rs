@@ -26,7 +26,6 @@ use super::claim::Claimed;
 use super::incoming::Incoming;
 use super::input::Input;
 use super::reread::{self, READ_BYTES};
-use super::settle;
 use super::state::Shared;
 
 /// Takes units until the sender ends the lane (`Ok`), or the connection fails.
@@ -370,8 +369,7 @@ impl Lane<'_> {
                 true => part.give_name(),
                 false => part.commit(&metadata, flush),
             };
-            let published = settle::keeping_directory_times(shared, &incoming, || shared.storage.during(commit));
-            match published {
+            match shared.storage.during(commit) {
                 Ok(()) => {
                     shared.name_changed(&incoming.path);
                     outcomes.push((incoming.index, OutcomeKind::Copied { blake3 }));

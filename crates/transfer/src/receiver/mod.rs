@@ -12,6 +12,7 @@ mod behind;
 mod claim;
 mod decide;
 mod exposure;
+mod first_names;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod incoming;
@@ -30,16 +31,16 @@ pub(crate) fn decompress(packed: &[u8]) -> Option<usize> {
     lane::decompress(&mut None, packed).ok().map(<[u8]>::len)
 }
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use haul_store::{DIRECT_FROM_BYTES, FileList, StoreError, TargetOptions, TargetTree};
+use haul_store::{DIRECT_FROM_BYTES, StoreError, TargetOptions, TargetTree};
 use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
 use haul_wire::limits::MAX_LANES;
 use haul_wire::manifest::Packer;
 
+use crate::asked_for::AskedFor;
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
@@ -71,8 +72,8 @@ pub(crate) struct ReceiverJob {
     pub(crate) target: Target,
     /// The target lies beneath this directory (a daemon's client).
     pub(crate) confine: Option<PathBuf>,
-    /// The first names that were asked for; a sender that brings others is refused. `None`: any.
-    pub(crate) asked_for: Option<HashSet<Vec<u8>>>,
+    /// A sender that brings anything else is refused. `None`: who chose the sender sees to that.
+    pub(crate) asked_for: Option<AskedFor>,
     /// It runs for a peer, and gives up what lies outside of its tree.
     pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
@@ -95,21 +96,6 @@ impl Default for Bounds {
     }
 }
 
-/// The first names of what these sources bring; `None` when they cannot be known beforehand: contents of a directory, or a
-/// wildcard that the far side expands. What is listed arrives without its source's name, but with the source itself.
-pub(crate) fn names_of(sources: &[Vec<u8>], listed: Option<&FileList>) -> Option<HashSet<Vec<u8>>> {
-    if let Some(list) = listed {
-        return Some(list.first_names()?.chain([&b""[..]]).map(<[u8]>::to_vec).collect());
-    }
-    let name = |path: &Vec<u8>| {
-        let name = path.rsplit(|byte| *byte == b'/').next()?;
-        let contents = matches!(name, b"" | b"." | b".." | b"~");
-        let wild = path.iter().any(|byte| b"*?[".contains(byte));
-        (!contents && !wild).then(|| name.to_vec())
-    };
-    sources.iter().map(name).collect()
-}
-
 /// Runs the session to its end. `aside` gets messages that are not the session's own.
 pub(crate) fn run(
     job: ReceiverJob,
@@ -129,7 +115,7 @@ pub(crate) fn run(
 }
 
 fn run_session(
-    job: ReceiverJob,
+    mut job: ReceiverJob,
     events: Events,
     channel: &Channel,
     watch: &Arc<Watch>,
@@ -138,6 +124,8 @@ fn run_session(
     aside: &mut dyn FnMut(Control) -> Result<(), Error>,
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let single_file = await_begin(&events, channel, watch, &mut clock, aside)?;
+    // It walks along with the manifest; all else of the job is shared.
+    let asked_for = job.asked_for.take();
     let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
     // Before the threads that work on files.
     if let Some(notice) = shared.give_up_rights() {
@@ -152,7 +140,7 @@ fn run_session(
     let rereaders = Rereaders::start(&shared).map_err(no_thread)?;
     let progress = Progress::new(shared.job.carriage.rate_bytes_per_s, Instant::now());
     let mut session = Session {
-        decider: Decider::new(Arc::clone(&shared)),
+        decider: Decider::new(Arc::clone(&shared), asked_for),
         packer: Packer::default(),
         lanes: Lanes::new(events.sender(), Arc::clone(watch)),
         shared,
@@ -294,7 +282,8 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         while !self.shared.is_complete() {
             self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
-            let has_work = self.shared.has_work();
+            self.decider.let_in();
+            let has_work = self.shared.has_work() || self.decider.holds();
             self.lanes.check(has_work, self.clock.timeout())?;
             self.check_progress(has_work)?;
             let Some(event) = events.next(TICK) else { continue };
@@ -360,7 +349,7 @@ impl Session<'_> {
             Control::Items(packed) => {
                 for packed in packed {
                     let item = self.packer.unpack(packed).map_err(Error::broke_the_protocol)?;
-                    self.decider.on_item(item, false)?;
+                    self.decider.on_item(item)?;
                 }
             }
             Control::EndOfManifest => {
@@ -376,21 +365,14 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// A retry takes its place in the manifest before the old item is settled, so that the job cannot end in between.
     fn on_withdraw(&mut self, withdraw: Withdraw) -> Result<(), Error> {
-        let result = match withdraw.retry {
-            Some(packed) => {
-                let item = self.packer.unpack(packed).map_err(Error::broke_the_protocol)?;
-                self.shared.abandon(withdraw.index);
-                self.decider.on_item(item, true)?;
-                OutcomeKind::Superseded
-            }
-            None => {
-                self.shared.abandon(withdraw.index);
-                OutcomeKind::Failed { why: withdraw.why, kind: withdraw.kind }
-            }
-        };
-        self.shared.settle(withdraw.index, result);
+        let Withdraw { index, why, kind, retry } = withdraw;
+        if let Some(packed) = retry {
+            let item = self.packer.unpack(packed).map_err(Error::broke_the_protocol)?;
+            return self.decider.on_retry(item, index);
+        }
+        self.shared.abandon(index);
+        self.shared.settle(index, OutcomeKind::Failed { why, kind });
         Ok(())
     }
 
@@ -426,26 +408,5 @@ impl Session<'_> {
                 Some(_) | None => {}
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use haul_store::FileList;
-
-    use super::names_of;
-
-    #[test]
-    fn what_was_asked_for_is_known_unless_the_far_side_decides() {
-        let names =
-            |sources: &[&str]| names_of(&sources.iter().map(|s| s.as_bytes().to_vec()).collect::<Vec<_>>(), None);
-        assert_eq!(names(&["data/run1", "/abs/file"]), Some([b"run1".to_vec(), b"file".to_vec()].into()));
-        for open in ["data/", ".", "..", "data/*.fits", "~"] {
-            assert_eq!(names(&["x", open]), None, "{open}");
-        }
-        let list = FileList::of(["a/b", "a/c", "d"]).unwrap();
-        let expected = [&b""[..], b"a", b"d"].map(<[u8]>::to_vec);
-        assert_eq!(names_of(&[b"data".to_vec()], Some(&list)), Some(expected.into()));
-        assert_eq!(names_of(&[b"data".to_vec()], Some(&FileList::of(["."]).unwrap())), None);
     }
 }

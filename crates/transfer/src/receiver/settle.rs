@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 use haul_engine::compare;
 use haul_store::{StoreError, parse_haul_name};
 use haul_wire::control::{Notice, OutcomeKind};
-use haul_wire::manifest::{Item, ItemKind};
+use haul_wire::manifest::Item;
 
 use crate::convert;
 
 use super::incoming::Incoming;
-use super::state::{DirectoryEnd, InOrder, Shared, Task, parent};
+use super::state::{DirectoryEnd, HardLink, InOrder, Shared, Task, parent, shown};
 
 pub(super) struct Settler(JoinHandle<()>);
 
@@ -53,7 +53,7 @@ pub(super) fn do_task(shared: &Shared, task: Task) {
             Ok(lost) => shared.lost(&incoming, chunk, lost),
             Err(error) => shared.fail(&incoming, &error),
         },
-        Task::InOrder(index, InOrder::HardLink(item, path)) => hard_link(shared, index, &item, &path),
+        Task::InOrder(index, InOrder::HardLink(link)) => hard_link(shared, index, &link),
         Task::InOrder(index, InOrder::DirectoryEnd(end)) => {
             directory_end(shared, &end);
             shared.settle(index, OutcomeKind::Nothing);
@@ -90,10 +90,7 @@ fn relieve(shared: &Shared) {
 
 fn publish(shared: &Shared, incoming: &Incoming) {
     let metadata = shared.metadata(&incoming.item);
-    let published = keeping_directory_times(shared, incoming, || {
-        shared.storage.during(|| incoming.publish(&metadata, shared.job.selection.flush, &shared.exposure))
-    });
-    match published {
+    match shared.storage.during(|| incoming.publish(&metadata, shared.job.selection.flush, &shared.exposure)) {
         Ok(None) => {}
         Ok(Some(blake3)) => {
             shared.name_changed(&incoming.path);
@@ -103,38 +100,22 @@ fn publish(shared: &Shared, incoming: &Incoming) {
     }
 }
 
-/// A file that took the place of one that changed may come after its directory was settled: a new name in it must not
-/// change the directory's time again.
-pub(super) fn keeping_directory_times<T>(
-    shared: &Shared,
-    incoming: &Incoming,
-    act: impl FnOnce() -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    if !incoming.is_retry {
-        return act();
+fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
+    let (path, first) = (&link.path[..], link.first.as_bytes());
+    if shared.bars_hard_links(first) {
+        let (path, first) = (shown(path), shown(first));
+        let why = format!(
+            "cannot make hard link {path}: {first}, the first name of its file, could not be copied, or is another file by now"
+        );
+        return shared.failed_item(index, why);
     }
-    let directory = parent(&incoming.path);
-    let before = shared.tree().stat(directory)?;
-    let result = act()?;
-    if let Some(stat) = before {
-        let metadata =
-            haul_store::Metadata { mode: None, mtime: Some(stat.mtime), owner: None, group: None, xattrs: None };
-        shared.tree().set_metadata(directory, &metadata)?;
-    }
-    Ok(result)
-}
-
-fn hard_link(shared: &Shared, index: u64, item: &Item, path: &[u8]) {
-    let ItemKind::HardLink { first } = &item.kind else { return };
     let selection = &shared.job.selection;
     if selection.dry_run || selection.ignore_existing {
         let stands = |path| shared.tree().stat(path);
         let stays = match stands(path) {
             Ok(None) => Ok(false),
             Ok(Some(_)) if selection.ignore_existing => Ok(true),
-            Ok(Some(stat)) => {
-                stands(first.as_bytes()).map(|first| first.is_some_and(|first| first.is_same_inode(&stat)))
-            }
+            Ok(Some(stat)) => stands(first).map(|first| first.is_some_and(|first| first.is_same_inode(&stat))),
             Err(error) => Err(error),
         };
         match stays {
@@ -144,7 +125,7 @@ fn hard_link(shared: &Shared, index: u64, item: &Item, path: &[u8]) {
             Err(error) => return shared.fail_item(index, &error),
         }
     }
-    match shared.tree().make_hard_link(path, first.as_bytes()) {
+    match shared.tree().make_hard_link(path, first) {
         Ok(true) => {
             shared.name_changed(path);
             shared.settle(index, OutcomeKind::Made);

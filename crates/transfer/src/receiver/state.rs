@@ -12,12 +12,13 @@ use haul_engine::window::Overflow;
 use haul_store::{Filter, Metadata, Part, StoreError, TargetTree, WriteRoute, printable};
 use haul_sys::medium::Way;
 use haul_sys::rights::Access;
+use haul_wire::RelPath;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
 use haul_wire::manifest::Item;
 
 use crate::channel::{Outbox, SessionEvent};
 use crate::convert;
-use crate::error::{Error, Fault};
+use crate::error::Error;
 use crate::rights;
 use crate::session::{self, Failure};
 use crate::stopwatch;
@@ -28,6 +29,7 @@ use super::ReceiverJob;
 use super::behind::Behind;
 use super::claim::Claimed;
 use super::exposure::Exposure;
+use super::first_names::FirstNames;
 use super::incoming::{Flushed, Incoming, Lost, Progressed};
 use super::unnamed::Unnamed;
 use super::write_route::WriteRoutes;
@@ -36,9 +38,14 @@ use super::write_route::WriteRoutes;
 #[derive(Clone)]
 pub(super) enum InOrder {
     /// The first name has to be there.
-    HardLink(Arc<Item>, Vec<u8>),
+    HardLink(Arc<HardLink>),
     /// All entries have to be there: then its times hold, and what else stands in it is extraneous.
     DirectoryEnd(Arc<DirectoryEnd>),
+}
+
+pub(super) struct HardLink {
+    pub(super) path: Vec<u8>,
+    pub(super) first: RelPath,
 }
 
 pub(super) struct DirectoryEnd {
@@ -72,6 +79,8 @@ pub(super) struct Reread {
 
 struct State {
     items: Receiving<Arc<Incoming>, InOrder>,
+    /// Where hard links are kept.
+    first_names: Option<FirstNames>,
     tasks: VecDeque<Task>,
     /// Bounded like the ledgers of the files that are open: hardly ever has a chunk two places in it.
     rereads: VecDeque<Reread>,
@@ -129,11 +138,10 @@ impl Shared {
         events: SyncSender<SessionEvent>,
     ) -> Result<Self, Error> {
         let privileged = haul_sys::process::is_root();
-        let rules: Vec<(bool, Vec<u8>)> = job.selection.rules.iter().map(|r| (r.include, r.pattern.clone())).collect();
-        let filter = Filter::new(&rules)
-            .map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))?;
+        let filter = convert::filter(job.selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?;
         let state = State {
             items: Receiving::default(),
+            first_names: job.selection.hard_links.then(FirstNames::default),
             tasks: VecDeque::new(),
             rereads: VecDeque::new(),
             dirty: HashSet::new(),
@@ -201,6 +209,11 @@ impl Shared {
         }
     }
 
+    /// A single file gets another name here.
+    pub(super) fn is_renamed(&self) -> bool {
+        self.rename_to.is_some()
+    }
+
     pub(super) fn metadata(&self, item: &Item) -> Metadata {
         convert::metadata(&item.attributes, &self.job.selection, self.privileged)
     }
@@ -208,10 +221,18 @@ impl Shared {
     /// Opens the next item of the manifest.
     pub(super) fn open_item(&self, item: &Item) -> Result<u64, Error> {
         self.watch.on_item(item)?;
-        self.lock()
-            .items
-            .open(item.weight_bytes())
-            .map_err(|Overflow| Error::broke_the_protocol("it keeps more items open than agreed"))
+        let mut state = self.lock();
+        let opened = state.items.open(item.weight_bytes());
+        let index = opened.map_err(|Overflow| Error::broke_the_protocol("it keeps more items open than agreed"))?;
+        if let Some(first_names) = &mut state.first_names {
+            first_names.open(index, item);
+        }
+        Ok(index)
+    }
+
+    /// Whether this item can take the place of `of` (see [`Receiving::takes_place`]).
+    pub(super) fn takes_place(&self, index: u64, of: u64) -> bool {
+        self.lock().items.takes_place(index, of)
     }
 
     /// Data of this item is asked for.
@@ -224,6 +245,18 @@ impl Shared {
         let mut state = self.lock();
         state.items.in_order(index, what);
         self.queue_front(&mut state);
+    }
+
+    /// Another file stands at the source by now where this item was.
+    pub(super) fn replaced(&self, item: &Item) {
+        if let Some(first_names) = &mut self.lock().first_names {
+            first_names.replaced(item);
+        }
+    }
+
+    /// Whether no hard link may lead to the file with this first name: something else stands there, or will.
+    pub(super) fn bars_hard_links(&self, first: &[u8]) -> bool {
+        self.lock().first_names.as_ref().is_some_and(|first_names| first_names.bars(first))
     }
 
     /// The file that data on a lane belongs to; `None` when it is not awaited (any more).
@@ -301,6 +334,9 @@ impl Shared {
                 continue;
             }
             self.done.fetch_add(1, Ordering::Relaxed);
+            if let Some(first_names) = &mut state.first_names {
+                first_names.settle(index, &result);
+            }
             let outcome = Outcome { index, result };
             if let Err(error) = self.watch.on_outcome(&outcome) {
                 self.failure.set(error);
@@ -581,7 +617,6 @@ pub(super) fn shown(path: &[u8]) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use haul_wire::RelPath;
     use haul_wire::control::{Carriage, Selection};
     use haul_wire::manifest::{Attributes, Identity, ItemKind};
 
@@ -616,7 +651,7 @@ pub(super) mod tests {
         let path = RelPath::new(b"file".to_vec()).unwrap();
         let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
         let index = shared.open_item(&item).unwrap();
-        let incoming = Arc::new(Incoming::new(index, item, b"file".to_vec(), identity, false, false));
+        let incoming = Arc::new(Incoming::new(index, item, b"file".to_vec(), identity, false));
         shared.expect(Arc::clone(&incoming));
         shared.receipt(Receipt { index, chunk: 0, data_bytes: 1 });
         shared.fail(&incoming, &StoreError::new("write", b"file", std::io::ErrorKind::Other));

@@ -7,6 +7,7 @@
 //! ```
 
 mod ahead;
+mod changes;
 pub(crate) mod early_look;
 mod lane;
 mod state;

@@ -27,6 +27,7 @@ use crate::watch::Watch;
 
 use super::SenderJob;
 use super::ahead::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
+use super::changes::ChangesLeft;
 use super::early_look::{ChunkHasher, EarlyLook, FileHashes};
 
 /// A file of the manifest that is still open.
@@ -38,8 +39,7 @@ pub(super) struct SourceItem {
     source: u32,
     source_path: Vec<u8>,
     item: Item,
-    /// It is the second try after a change.
-    is_retry: bool,
+    changes_left: ChangesLeft,
     /// Only its hash is wanted.
     pub(super) hash_only: AtomicBool,
     /// How often a chunk of it was sent again because the target's medium had lost it.
@@ -231,7 +231,7 @@ impl Shared {
         let packed = state.packer.pack(&item);
         let weight_on_wire = item.weight_bytes();
         let early = self.job.early.as_ref();
-        let file = source_item(&item, state.items.next_index(), source, source_path, early, false);
+        let file = source_item(&item, state.items.next_index(), source, source_path, early, ChangesLeft::AT_FIRST);
         state.items.push(file, weight);
         self.outbox.item(packed, weight_on_wire);
         Ok(true)
@@ -412,21 +412,21 @@ impl Shared {
     }
 
     /// A wanted file cannot be sent as announced. When it changed, its new state takes the next place in the manifest,
-    /// once.
+    /// as often as [`ChangesLeft`] says.
     pub(super) fn withdraw(&self, file: &SourceItem, why: String, kind: FailureKind) -> Result<(), Error> {
-        let fresh = (kind == FailureKind::Changed && !file.is_retry).then(|| self.fresh_item(file)).flatten();
+        let fresh = (kind == FailureKind::Changed).then(|| self.fresh_item(file)).flatten();
         let mut state = self.lock();
         // Otherwise withdrawn already by another lane, or settled.
         if !state.items.withdraw(file.index) {
             return Ok(());
         }
         let retry = match fresh {
-            Some(item) => {
+            Some((item, changes_left)) => {
                 self.watch.on_item(&item)?;
                 let packed = state.packer.pack(&item);
                 let weight = item.weight_bytes();
                 let index = state.items.next_index();
-                let retry = source_item(&item, index, file.source, file.source_path.clone(), None, true);
+                let retry = source_item(&item, index, file.source, file.source_path.clone(), None, changes_left);
                 state.items.push_retry(retry, weight);
                 Some(packed)
             }
@@ -437,8 +437,10 @@ impl Shared {
         Ok(())
     }
 
-    fn fresh_item(&self, file: &SourceItem) -> Option<Item> {
+    /// The file as it is now; `None` when it is gone, or has changed too often.
+    fn fresh_item(&self, file: &SourceItem) -> Option<(Item, ChangesLeft)> {
         let stat = self.sources.open(file.source, &file.source_path).ok()?.stat().ok()?;
+        let changes_left = file.changes_left.after(&file.identity, &convert::identity(&stat))?;
         let ItemKind::File { blake3, .. } = &file.item.kind else { return None };
         let kind = ItemKind::File {
             identity: convert::identity(&stat),
@@ -447,7 +449,8 @@ impl Shared {
             blake3: blake3.map(|_| [0; 32]),
         };
         let xattrs = file.item.attributes.xattrs.clone();
-        Some(Item { path: file.item.path.clone(), kind, attributes: convert::attributes(&stat, xattrs) })
+        let attributes = convert::attributes(&stat, xattrs);
+        Some((Item { path: file.item.path.clone(), kind, attributes }, changes_left))
     }
 
     /// Waits as long as the rate limit says.
@@ -550,7 +553,7 @@ fn source_item(
     source: u32,
     source_path: Vec<u8>,
     early: Option<&EarlyLook>,
-    is_retry: bool,
+    changes_left: ChangesLeft,
 ) -> Option<Arc<SourceItem>> {
     let ItemKind::File { identity, sparse, .. } = &item.kind else { return None };
     Some(Arc::new(SourceItem {
@@ -561,7 +564,7 @@ fn source_item(
         source,
         source_path,
         item: item.clone(),
-        is_retry,
+        changes_left,
         hash_only: AtomicBool::new(false),
         repairs: AtomicU32::new(0),
         early: early.and_then(|early| early.of(identity)),

@@ -3,22 +3,19 @@
 use std::io;
 use std::sync::Arc;
 
-use haul_store::{FileList, Filter, Found, FoundEntry, WalkOptions, printable};
+use haul_store::{FileList, Found, FoundEntry, WalkOptions, printable};
 use haul_wire::control::{self as wire, Notice};
 use haul_wire::manifest::{Attributes, Item, ItemKind};
 use haul_wire::path::RelPath;
 
 use crate::convert;
-use crate::error::{Error, Fault};
+use crate::error::Error;
 
 use super::state::Shared;
 
 pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>) -> Result<WalkOptions, Error> {
-    let rules: Vec<(bool, Vec<u8>)> = selection.rules.iter().map(|r| (r.include, r.pattern.clone())).collect();
-    let filter = Filter::new(&rules)
-        .map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))?;
     Ok(WalkOptions {
-        filter,
+        filter: convert::filter(selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?,
         files_from: listed,
         hard_links: selection.hard_links,
         xattrs: selection.xattrs,

@@ -1,0 +1,199 @@
+//! What a copy was asked to bring. A sender on another host decides what it lists; a receiver that trusts it takes what it likes for what the
+//! user named (CVE-2019-6111 of scp, CVE-2022-29154 of rsync).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::files_from::{FileList, Place};
+use crate::filter::Filter;
+use crate::glob::NamePattern;
+use crate::name::split;
+use crate::pattern::has_wildcard;
+use crate::typed::means_contents;
+
+/// The paths, relative to the target, that its sources, its list and its rules let a copy bring.
+#[derive(Debug)]
+pub struct AskedFor {
+    named: Named,
+    filter: Filter,
+    /// The directory of the last entry, which the next one mostly shares, and how much of it was asked for.
+    last: (Vec<u8>, Extent),
+}
+
+#[derive(Debug)]
+enum Named {
+    /// The contents of a directory: whatever it holds.
+    Contents,
+    /// Entries under their own names.
+    Sources { exact: HashSet<Vec<u8>>, wild: Vec<NamePattern> },
+    /// Paths of a list, and the source itself, in which they lie.
+    Listed(Arc<FileList>),
+}
+
+/// How much of an entry was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// It and all beneath it that no rule excludes.
+    All,
+    /// It, when it is a directory, for the sake of something beneath it.
+    OnTheWay,
+    /// Nothing.
+    Nothing,
+}
+
+impl AskedFor {
+    /// By the sources as they were typed, whose wildcards the sender expands.
+    pub fn new(sources: &[Vec<u8>], list: Option<Arc<FileList>>, filter: Filter) -> Self {
+        let named = list.map_or_else(|| Named::sources(sources), Named::Listed);
+        let last = (Vec::new(), named.root());
+        Self { named, filter, last }
+    }
+
+    /// How much may come at this path. The directories on the way must have been asked for, too, whether or not they are sent.
+    pub fn extent(&mut self, path: &[u8], is_dir: bool) -> Extent {
+        if path.is_empty() {
+            return match self.named {
+                Named::Contents | Named::Listed(_) if is_dir => self.named.root(),
+                _ => Extent::Nothing,
+            };
+        }
+        let parent = split(path).0;
+        if self.last.0 != parent {
+            let slashes = parent.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+            let ends = slashes.chain((!parent.is_empty()).then_some(parent.len()));
+            let extent = ends.fold(self.named.root(), |above, end| self.extent_of(&parent[..end], true, above));
+            self.last = (parent.to_vec(), extent);
+        }
+        self.extent_of(path, is_dir, self.last.1)
+    }
+
+    /// What was asked for of an entry in a directory of which `above` was.
+    fn extent_of(&self, path: &[u8], is_dir: bool, above: Extent) -> Extent {
+        let named = match above {
+            Extent::OnTheWay => self.named.extent_of(path, is_dir),
+            above => above,
+        };
+        if named == Extent::Nothing || self.filter.selects(path, is_dir) { named } else { Extent::Nothing }
+    }
+}
+
+impl Named {
+    fn sources(typed: &[Vec<u8>]) -> Self {
+        let (mut exact, mut wild) = (HashSet::new(), Vec::new());
+        for path in typed {
+            if means_contents(path) || path == b"~" {
+                return Named::Contents;
+            }
+            let name = split(path).1;
+            // A name that exists is itself; only where it does not, it is a pattern.
+            exact.insert(name.to_vec());
+            if has_wildcard(name)
+                && let Ok(pattern) = NamePattern::new(name)
+            {
+                wild.push(pattern);
+            }
+        }
+        Named::Sources { exact, wild }
+    }
+
+    /// The tree as a whole.
+    fn root(&self) -> Extent {
+        match self {
+            Named::Contents => Extent::All,
+            Named::Listed(list) if list.whole().is_none() => Extent::All,
+            Named::Sources { .. } | Named::Listed(_) => Extent::OnTheWay,
+        }
+    }
+
+    /// An entry in a directory on the way.
+    fn extent_of(&self, path: &[u8], is_dir: bool) -> Extent {
+        let all_if = |is_named| if is_named { Extent::All } else { Extent::Nothing };
+        match self {
+            Named::Contents => Extent::All,
+            Named::Sources { exact, wild } => {
+                all_if(exact.contains(path) || wild.iter().any(|pattern| pattern.matches(path)))
+            }
+            Named::Listed(list) => match list.place_of(path) {
+                Place::Listed => Extent::All,
+                Place::OnTheWay if is_dir => Extent::OnTheWay,
+                Place::OnTheWay | Place::Apart => Extent::Nothing,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Entries with a trailing slash are directories; `/` is the tree itself.
+    fn check(mut asked: AskedFor, yes: &[&str], no: &[&str]) {
+        for (entries, expected) in [(yes, true), (no, false)] {
+            for entry in entries {
+                let is_dir = entry.ends_with('/');
+                let path = entry.trim_end_matches('/').as_bytes();
+                assert_eq!(asked.extent(path, is_dir) != Extent::Nothing, expected, "{entry} of {asked:?}");
+            }
+        }
+    }
+
+    fn filter(rules: &[&str]) -> Filter {
+        let rules: Vec<_> = rules.iter().map(|rule| (rule.starts_with('+'), rule.as_bytes()[2..].to_vec())).collect();
+        Filter::new(&rules).unwrap()
+    }
+
+    fn asked(sources: &[&str], rules: &[&str]) -> AskedFor {
+        let sources: Vec<_> = sources.iter().map(|source| source.as_bytes().to_vec()).collect();
+        AskedFor::new(&sources, None, filter(rules))
+    }
+
+    fn listed(paths: &[&str], rules: &[&str]) -> AskedFor {
+        let list = FileList::of(paths).unwrap();
+        AskedFor::new(&[b"data".to_vec()], Some(Arc::new(list)), filter(rules))
+    }
+
+    #[test]
+    fn a_source_comes_under_its_own_name() {
+        let yes = ["run1", "run1/", "run1/a", "run1/.bashrc", "file"];
+        check(asked(&["data/run1", "/abs/file"], &[]), &yes, &["/", "run2", "data/run1", ".bashrc", ".ssh/", "run"]);
+    }
+
+    #[test]
+    fn contents_are_whatever_the_source_holds() {
+        for open in ["data/", ".", "..", "~", "a/.", "data*/"] {
+            check(asked(&["x", open], &[]), &["/", "a", ".bashrc", "d/a"], &[]);
+        }
+    }
+
+    #[test]
+    fn a_wildcard_brings_what_it_matches() {
+        let no = ["b.txt", "sub/a.fits", ".hidden.fits", "/"];
+        check(asked(&["data/*.fits"], &[]), &["a.fits", "a.fits/x", "*.fits"], &no);
+        check(asked(&["*/run"], &[]), &["run/", "run/x"], &["runs", "x/run"]);
+        check(asked(&[".*rc"], &[]), &[".bashrc"], &["bashrc"]);
+        check(asked(&["[ab]"], &[]), &["a", "b", "[ab]"], &["c"]);
+    }
+
+    #[test]
+    fn a_list_brings_its_paths_and_the_directories_that_lead_there() {
+        let yes = ["/", "a/", "a/b/", "a/b/c", "d", "d/", "d/x/y"];
+        let no = ["a", "a/b", "a/x", "a/x/", "a/b/c2", "a/b/cc", "a-b", "a.b", ".bashrc", "e/"];
+        check(listed(&["a/b/c", "d"], &[]), &yes, &no);
+        let mut on_the_way = listed(&["a/b/c", "d"], &[]);
+        for (path, extent) in
+            [("", Extent::OnTheWay), ("a/b", Extent::OnTheWay), ("d", Extent::All), ("d/x", Extent::All)]
+        {
+            assert_eq!(on_the_way.extent(path.as_bytes(), true), extent, "{path}");
+        }
+        check(listed(&["a", "."], &[]), &["/", "a", "b/c"], &[]);
+        check(listed(&[], &[]), &["/"], &["a"]);
+    }
+
+    #[test]
+    fn what_a_rule_excludes_does_not_come_nor_what_lies_in_it() {
+        let no = [".ssh/", ".ssh/config", "a/.ssh/config", "a/b.o"];
+        check(asked(&["."], &["- .ssh/", "- *.o"]), &["/", ".ssh", "a/b.c"], &no);
+        check(asked(&["data"], &["+ /data/", "+ *.c", "- *"]), &["data/", "data/x.c"], &["data/x.h", "data/d/x.c"]);
+        check(listed(&["a/b", "c"], &["- a"]), &["c"], &["a/", "a/b"]);
+    }
+}
