@@ -55,8 +55,8 @@ pub struct Resumed {
     /// The file, with what its journal vouches for.
     pub file: Arriving,
     /// So many bytes of the journal are good. The rest is to be cut off, for good, before anything is written to the part: a torn record
-    /// at its end would hide those that are appended behind it. 0 when the journal claims more than is there: once the part
-    /// has grown again nobody could tell, and the next checkpoint writes the journal anew.
+    /// at its end would hide those that are appended behind it. Only the header when the journal claims more than is there: once the
+    /// part has grown again nobody could tell, and the next checkpoint appends what holds.
     pub keep_bytes: u64,
 }
 
@@ -80,11 +80,13 @@ impl Arriving {
     }
 
     /// Goes on with the part of an earlier run (its device and inode, and its size in bytes), when its journal is about this very file.
+    /// Of each chunk that the journal claims, `stands` says whether it can be believed.
     pub fn resume(
         identity: Identity,
         part: (u64, u64),
         part_bytes: u64,
         journal: &[u8],
+        mut stands: impl FnMut(u32, &Hash) -> bool,
         now_us: u64,
     ) -> Option<Resumed> {
         let (header, records) = journal::decode(journal)?;
@@ -95,12 +97,13 @@ impl Arriving {
         // A disk that lied about a flush before a power cut leaves less than the journal says.
         let claimed = records.len();
         let within = |chunk: u32| layout.range(chunk).is_some_and(|(start, length)| start + length <= part_bytes);
-        let records: Vec<(u32, Hash)> = records.into_iter().filter(|(chunk, _)| within(*chunk)).collect();
+        let holds = |(chunk, hash): &(u32, Hash)| within(*chunk) && stands(*chunk, hash);
+        let records: Vec<(u32, Hash)> = records.into_iter().filter(holds).collect();
         let intact = records.len() == claimed;
-        let keep_bytes = if intact { (HEADER_BYTES + records.len() * RECORD_BYTES) as u64 } else { 0 };
+        let keep_bytes = HEADER_BYTES + if intact { records.len() * RECORD_BYTES } else { 0 };
         let ledger = Ledger::resume(layout, records, intact);
-        let file = Self::with(identity, ledger, intact.then_some(header), now_us);
-        Some(Resumed { file, keep_bytes })
+        let file = Self::with(identity, ledger, Some(header), now_us);
+        Some(Resumed { file, keep_bytes: keep_bytes as u64 })
     }
 
     /// What has to be sent; empty when an earlier run had verified all of it.
@@ -307,19 +310,26 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_claims_more_than_is_there_is_not_kept() {
+    fn of_a_journal_that_claims_more_than_is_there_only_the_header_is_kept() {
         let identity = file(3).identity;
         let header = Header { identity, chunk_bytes: MIN_CHUNK_BYTES, part: (7, 8) };
         let journal = [header.encode(), journal::encode_records(&header, &[(0, [1; 32]), (2, [2; 32])])].concat();
-        let resume = |part, bytes| Arriving::resume(identity, part, bytes, &journal, 0);
+        let resume = |part, bytes| Arriving::resume(identity, part, bytes, &journal, |_, _| true, 0);
         assert_eq!(resume((7, 8), 3 * MIN_CHUNK_BYTES).unwrap().keep_bytes, journal.len() as u64);
         assert!(resume((7, 9), 3 * MIN_CHUNK_BYTES).is_none(), "another part");
         let mut short = resume((7, 8), MIN_CHUNK_BYTES).unwrap();
-        assert_eq!((short.keep_bytes, short.file.wants(0), short.file.wants(2)), (0, false, true));
+        assert_eq!((short.keep_bytes, short.file.wants(0), short.file.wants(2)), (HEADER_BYTES as u64, false, true));
         let mut at_risk = AtRisk::new(100);
         let mut checkpoint = short.file.begin_checkpoint((7, 8), 0, &mut at_risk).unwrap();
         let steps: Vec<Step> = core::iter::from_fn(|| checkpoint.next_step()).collect();
-        assert!(matches!(&steps[..], [Step::Flush, Step::BeginJournal(_), Step::Append(_)]), "{steps:?}");
+        let [Step::Flush, Step::Append(records)] = &steps[..] else { panic!("{steps:?}") };
+        assert_eq!(*records, journal::encode_records(&header, &[(0, [1; 32])]));
+        let doubted = |chunk, hash: &Hash| chunk == 2 && *hash == [2; 32];
+        let doubted = Arriving::resume(identity, (7, 8), 3 * MIN_CHUNK_BYTES, &journal, doubted, 0).unwrap();
+        assert_eq!(
+            (doubted.keep_bytes, doubted.file.wants(0), doubted.file.wants(2)),
+            (HEADER_BYTES as u64, true, false)
+        );
     }
 
     #[test]

@@ -9,6 +9,8 @@ pub enum Existing {
     Missing,
     /// A regular file.
     File(Standing),
+    /// A regular file that an earlier run began to write in place and did not finish: nothing to keep, however new it is.
+    Unfinished,
     /// A directory.
     Directory(Standing),
     /// A symbolic link, device, FIFO or socket.
@@ -47,6 +49,13 @@ pub struct Rules {
     pub xattrs: bool,
 }
 
+impl Rules {
+    /// Whether a file may stay that is not like the source's. Then it matters whether it is one that was never finished.
+    pub fn may_keep_others(&self) -> bool {
+        self.update || self.ignore_existing
+    }
+}
+
 /// What to do with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileDecision {
@@ -69,7 +78,7 @@ pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, r
         Existing::Directory(_) => return FileDecision::Conflict,
         // A link or device is replaced, never followed or written to.
         Existing::Other if rules.ignore_existing => return FileDecision::Keep,
-        Existing::Other => return FileDecision::Send,
+        Existing::Other | Existing::Unfinished => return FileDecision::Send,
         Existing::File(standing) => standing,
     };
     if rules.ignore_existing || (rules.update && standing.mtime > identity.mtime) {
@@ -103,7 +112,7 @@ pub fn metadata_differs(attributes: &Attributes, standing: &Standing, rules: &Ru
 }
 
 /// File systems with a granularity of a second store no nanoseconds; their times are compared to the second.
-fn same_time(standing: Time, wanted: Time) -> bool {
+pub(crate) fn same_time(standing: Time, wanted: Time) -> bool {
     standing.s == wanted.s && (standing.ns == wanted.ns || standing.ns == 0)
 }
 
@@ -144,6 +153,10 @@ mod tests {
         let newer = standing(99, Time { s: 2_000, ns: 0 }, 0o644);
         assert_eq!(decide(newer, Rules { update: true, ..Rules::default() }), Keep);
         assert_eq!(decide(newer, Rules { ignore_existing: true, ..Rules::default() }), Keep);
+        assert_eq!(
+            decide(Existing::Unfinished, Rules { update: true, ignore_existing: true, ..Rules::default() }),
+            Send
+        );
         let checksum = Rules { checksum: true, ..Rules::default() };
         assert_eq!(decide(standing(10, Time { s: 2_000, ns: 0 }, 0o644), checksum), CompareContents);
         assert_eq!(decide(newer, checksum), Send);

@@ -6,11 +6,14 @@
 //! ```
 //! A record is appended only after the chunk's data was flushed. A torn or damaged record ends the journal there: what
 //! stands behind it is sent again.
+//!
+//! Of a file that is written in place a header alone says that it is not finished.
 
 use alloc::vec::Vec;
 
 use haul_wire::manifest::{Identity, Time};
 
+use crate::compare::same_time;
 use crate::integrity::Hash;
 
 const MAGIC: [u8; 8] = *b"HAULJNL2";
@@ -28,9 +31,12 @@ pub struct Header {
     pub identity: Identity,
     /// Bytes of a chunk.
     pub chunk_bytes: u64,
-    /// Device and inode of the part file: a journal is worth nothing beside another file.
+    /// Device and inode of the part file: a journal is worth nothing beside another file. [`NOTHING`] where none was there yet.
     pub part: (u64, u64),
 }
+
+/// The [`Header::part`] of a file that is about to be made in place.
+pub const NOTHING: (u64, u64) = (0, 0);
 
 impl Header {
     /// Encodes, with its check sum.
@@ -68,6 +74,16 @@ impl Header {
     pub fn record(&self, chunk: u32, hash: &Hash) -> [u8; RECORD_BYTES] {
         record(header_crc(&self.encode()), chunk, hash)
     }
+}
+
+/// Whether a file is one that was begun in place and not finished, by the journal beside it, where there is no part: the file's device and
+/// inode, its size in bytes and its time. The last step gives it the size and the time of the source. A damaged journal tells no more than
+/// that there was something to be finished.
+pub fn is_unfinished(journal: &[u8], file: (u64, u64), size: u64, mtime: Time) -> bool {
+    Header::decode(journal).is_none_or(|header| {
+        let is_about_it = header.part == file || header.part == NOTHING;
+        is_about_it && (size != header.identity.size || !same_time(mtime, header.identity.mtime))
+    })
 }
 
 /// Encodes records for an append, all at once.
@@ -169,6 +185,18 @@ mod tests {
         let other = Header { part: (7, 9), ..header() };
         let mixed = [header().encode(), encode_records(&other, &[(0, [1; 32])])].concat();
         assert_eq!(decode(&mixed), Some((header(), vec![])));
+    }
+
+    #[test]
+    fn a_journal_tells_what_was_begun_in_place_from_what_is_finished() {
+        let Identity { size, mtime, .. } = header().identity;
+        let (begun, about_to_be_made) = (header().encode(), Header { part: NOTHING, ..header() }.encode());
+        assert!(is_unfinished(&begun, (7, 8), size, Time::default()) && is_unfinished(&begun, (7, 8), 5, mtime));
+        assert!(!is_unfinished(&begun, (7, 8), size, mtime), "only its journal was left");
+        assert!(!is_unfinished(&begun, (7, 8), size, Time { ns: 0, ..mtime }), "times of whole seconds");
+        assert!(!is_unfinished(&begun, (7, 9), 5, mtime), "another file by now, or the journal of a part");
+        assert!(is_unfinished(&about_to_be_made, (7, 9), 0, Time::default()));
+        assert!(is_unfinished(&begun[..HEADER_BYTES - 1], (7, 8), size, mtime));
     }
 
     proptest! {

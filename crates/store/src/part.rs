@@ -50,7 +50,8 @@ pub struct Part {
 impl TargetTree {
     /// An empty part for `path`, locked. One left behind is emptied and used again, unless another process holds it.
     ///
-    /// In place means writing into the final file itself, whose content stays until it is overwritten.
+    /// In place means writing into the final file itself, whose content stays until it is overwritten. The journal of an earlier run stays as
+    /// well: until another begins it says that the file is not finished.
     pub fn new_part(&self, path: &[u8], inplace: bool) -> Result<Part> {
         let made = check_new_path(path).and_then(|()| {
             self.within_parent(path, |dir, name| {
@@ -58,6 +59,10 @@ impl TargetTree {
                 let (fd, opened) = open_new(dir, &current_name, inplace, self.settings.user)?;
                 if inplace {
                     self.settings.check_placed(&opened, path)?;
+                    let has_journal = Stat::of_name(dir.as_fd(), &journal_name(name)).is_ok();
+                    let part = self.part(fd, opened, dir, path, current_name, inplace, None);
+                    part.has_journal.store(has_journal, Ordering::Release);
+                    return Ok(part);
                 }
                 let had_journal = unlink_if_there(dir, &journal_name(name))?;
                 let part = self.part(fd, opened, dir, path, current_name, inplace, None);
@@ -70,6 +75,43 @@ impl TargetTree {
             })
         });
         made.context("write", path)
+    }
+
+    /// Writes down, before it is opened, that a file is about to be written in place; with `flush` it waits until that is on the medium.
+    /// `header` makes the beginning of a journal, of the device and inode that stand there.
+    pub fn mark_unfinished(
+        &self,
+        path: &[u8],
+        header: impl Fn(Option<(u64, u64)>) -> Vec<u8>,
+        flush: bool,
+    ) -> Result<()> {
+        let marked = check_new_path(path).and_then(|()| {
+            self.within_parent(path, |dir, name| {
+                let standing = Stat::of_name(dir.as_fd(), name).ok();
+                let journal = open_journal(dir, &journal_name(name), self.settings.user)?;
+                self.remove_left_part(dir, name);
+                begin_journal(&journal, &header(standing.map(|stat| (stat.id.dev, stat.id.ino))))?;
+                if flush {
+                    file::flush_data(journal.as_fd())?;
+                    flush_directory(dir)?;
+                }
+                Ok(())
+            })
+        });
+        marked.context("mark as unfinished", path)
+    }
+
+    /// The first bytes, at most so many, of our own journal beside a file that has no part.
+    pub fn journal_beside(&self, path: &[u8], most_bytes: usize) -> Option<Vec<u8>> {
+        let (dir, name) = self.place(path).ok()?;
+        let (journal, _) = open_own(&dir, &journal_name(name), self.settings.user).ok()??;
+        if Stat::of_name(dir.as_fd(), &part_name(name)).is_ok() {
+            return None;
+        }
+        let mut bytes = vec![0; most_bytes];
+        let len = file::read_full_at(journal.as_fd(), &mut bytes, 0).ok()?;
+        bytes.truncate(len);
+        Some(bytes)
     }
 
     /// The part of an interrupted transfer and its journal; `None` unless both are there and are ours.
@@ -298,10 +340,9 @@ impl Part {
     fn start_journal(&self, open: Option<OwnedFd>, header: &[u8]) -> io::Result<OwnedFd> {
         let fd = match open {
             Some(fd) => fd,
-            None => open_new(&self.parent, &self.journal_name(), false, self.settings.user)?.0,
+            None => open_journal(&self.parent, &self.journal_name(), self.settings.user)?,
         };
-        file::set_size(fd.as_fd(), 0)?;
-        file::write_all_at(fd.as_fd(), header, 0)?;
+        begin_journal(&fd, header)?;
         file::flush_data(fd.as_fd())?;
         self.flush_parent()?;
         Ok(fd)
@@ -349,6 +390,11 @@ impl Part {
     pub fn prepare(&self, meta: &Metadata, flush: bool) -> Result<()> {
         let default_mode = (!self.inplace).then_some(0o666 & !self.settings.umask);
         let meta = Metadata { mode: meta.mode.or(default_mode), ..meta.clone() };
+        // In place its size and time are all that tells the finished file from one that was begun: after a power cut they must not be there
+        // without the data.
+        if self.inplace && flush {
+            self.flush()?;
+        }
         // Writing has changed the time, so only the mode of what was seen at the start still holds.
         let now = Stat { mtime: TIME_UNKNOWN, ..self.opened.clone() };
         meta::apply(self.fd.as_fd(), &now, &meta, &self.settings.namespaces).context("set metadata of", &self.path)?;
@@ -409,13 +455,17 @@ impl Part {
         Ok(())
     }
 
-    /// Gives the file up: removes part and journal. A file written in place stays as it is.
+    /// Gives the file up: removes part and journal. A file written in place stays as it is, and so does the journal that tells that it is not
+    /// finished.
     pub fn discard(&self) -> Result<()> {
         let mut discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
         *discarded = true;
+        if self.inplace {
+            return Ok(());
+        }
         let journal = self.remove_journal();
         // Only if the name is still ours: after a commit it may be somebody else's.
-        if !self.inplace && is_still_there(&self.parent, &self.current_name, &self.opened) {
+        if is_still_there(&self.parent, &self.current_name, &self.opened) {
             unlink_if_there(&self.parent, &self.current_name).context("discard", &self.path)?;
         }
         journal.context("remove the journal of", &self.path)
@@ -438,13 +488,7 @@ impl Part {
     }
 
     fn flush_parent(&self) -> io::Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        match rustix::io::retry_on_intr(|| rustix::fs::openat(&self.parent, ".", flags, Mode::empty())) {
-            Ok(dir) => file::flush_all(dir.as_fd()),
-            // A drop box, which may be written but not read, cannot be flushed by us.
-            Err(Errno::ACCESS) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        flush_directory(&self.parent)
     }
 }
 
@@ -503,6 +547,34 @@ fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user: u32) -> i
         return Ok((fd, stat));
     }
     Err(refusal(io::ErrorKind::ResourceBusy, "somebody keeps replacing its temporary file"))
+}
+
+/// Our own journal under this name as it is, locked, or a new one.
+fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<OwnedFd> {
+    if let Some((journal, stat)) = open_own(dir, name, user)? {
+        lock(&journal)?;
+        // Whoever held it may have been done with it.
+        if is_still_there(dir, name, &stat) {
+            return Ok(journal);
+        }
+    }
+    open_new(dir, name, false, user).map(|(journal, _)| journal)
+}
+
+/// Begins a journal anew. At every moment it has a beginning, the old or the new one; records of another count for nothing.
+fn begin_journal(journal: &OwnedFd, header: &[u8]) -> io::Result<()> {
+    file::write_all_at(journal.as_fd(), header, 0)?;
+    file::set_size(journal.as_fd(), header.len() as u64)
+}
+
+fn flush_directory(dir: &OwnedFd) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, ".", flags, Mode::empty())) {
+        Ok(dir) => file::flush_all(dir.as_fd()),
+        // A drop box, which may be written but not read, cannot be flushed by us.
+        Err(Errno::ACCESS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Opens a part or journal left behind; `None` when it is missing or not certainly ours.

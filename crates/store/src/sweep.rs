@@ -56,8 +56,19 @@ impl TargetTree {
     }
 
     fn sweep(&self, dir: &OwnedFd, name: &[u8]) -> bool {
-        let user = self.settings.user;
         let Some(journal) = journal_of_part(name) else { return false };
+        // Only with the lock of its part is a journal begun, so none can come between the look and the removal.
+        self.remove_unused(dir, name, || matches!(Stat::of_name(dir.as_fd(), &journal), Err(Errno::NOENT)))
+    }
+
+    /// Removes the part of a file whose journal is about to tell of the file itself. One that somebody is writing stays.
+    pub(crate) fn remove_left_part(&self, dir: &OwnedFd, name: &[u8]) {
+        self.remove_unused(dir, &part_name(name), || true);
+    }
+
+    /// Removes a part that nobody is writing. True when it was there and is gone; `is_useless` is asked with its lock.
+    fn remove_unused(&self, dir: &OwnedFd, name: &[u8], is_useless: impl FnOnce() -> bool) -> bool {
+        let user = self.settings.user;
         // Opening something else, a device for example, could have effects.
         if !Stat::of_name(dir.as_fd(), name).is_ok_and(|stat| is_own(&stat, user)) {
             return false;
@@ -72,10 +83,8 @@ impl TargetTree {
         if !file::try_lock_surely(part.as_fd()) {
             return false;
         }
-        // Whoever held the lock before may have renamed it to its final name. Only with the lock is a journal begun, so
-        // none can come between the look and the removal.
-        let removable = Stat::of_fd(&part).is_ok_and(|stat| is_own(&stat, user) && is_still_there(dir, name, &stat))
-            && matches!(Stat::of_name(dir.as_fd(), &journal), Err(Errno::NOENT));
-        removable && rustix::fs::unlinkat(dir, name, AtFlags::empty()).is_ok()
+        // Whoever held the lock before may have renamed it to its final name.
+        let is_it = Stat::of_fd(&part).is_ok_and(|stat| is_own(&stat, user) && is_still_there(dir, name, &stat));
+        is_it && is_useless() && rustix::fs::unlinkat(dir, name, AtFlags::empty()).is_ok()
     }
 }

@@ -19,7 +19,7 @@ use crate::scenarios::{Bench, files, is_part, run_here};
 use crate::{Error, Fault};
 
 /// What changes a target.
-const WRITING: [Call; 10] = [
+pub(crate) const WRITING: [Call; 10] = [
     Call::Write,
     Call::Flush,
     Call::Rename,

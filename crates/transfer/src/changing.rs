@@ -20,7 +20,7 @@ use crate::watch::Watch;
 
 /// What somebody does to a file.
 #[derive(Clone, Copy, Debug)]
-enum Change {
+pub(crate) enum Change {
     /// A few bytes more.
     Append,
     /// To so many thousandths of its size.
@@ -30,7 +30,7 @@ enum Change {
     Delete,
 }
 
-/// All contents that each name ever had.
+/// All contents that each name ever had at the source.
 #[derive(Default)]
 struct Seen(HashMap<PathBuf, HashSet<String>>);
 
@@ -45,13 +45,13 @@ impl Seen {
 /// Of files that change twice, are gone, or of which another name was replaced.
 const EXPECTED: [&str; 3] = ["it changed while it was read", "No such file", "or is another file by now"];
 
-const SIZES: [usize; 8] = [9_000_001, 0, 10, 5_000, 70_000, 1_300_000, 20_000, 6_000_000];
+pub(crate) const SIZES: [usize; 8] = [9_000_001, 0, 10, 5_000, 70_000, 1_300_000, 20_000, 6_000_000];
 
-fn name(number: usize) -> String {
+pub(crate) fn name(number: usize) -> String {
     format!("d{}/f{number}", number % 3)
 }
 
-fn change(bench: &Bench, number: usize, change: Change, serial: u8) {
+pub(crate) fn change(bench: &Bench, number: usize, change: Change, serial: u8) {
     let path = bench.from().join(name(number));
     let Ok(size) = std::fs::metadata(&path).map(|found| found.len()) else { return };
     match change {
@@ -68,14 +68,30 @@ fn change(bench: &Bench, number: usize, change: Change, serial: u8) {
     }
 }
 
-fn any_change() -> impl Strategy<Value = (usize, Change, u64)> {
+/// Which file, and what becomes of it.
+pub(crate) fn any_change() -> impl Strategy<Value = (usize, Change)> {
     let what = prop_oneof![
         Just(Change::Append),
         (0u32..1000).prop_map(Change::Cut),
         prop_oneof![0u32..10_000, 4_000_000u32..10_000_000].prop_map(Change::Replace),
         Just(Change::Delete),
     ];
-    (0usize..SIZES.len(), what, 0u64..80)
+    (0usize..SIZES.len(), what)
+}
+
+/// What a bit of `options` each asks for.
+pub(crate) fn choose(job: &mut Job, options: u16) {
+    let bit = |number: u32| options >> number & 1 == 1;
+    let selection = &mut job.selection;
+    selection.inplace = bit(0);
+    selection.hard_links = bit(1);
+    selection.sparse = bit(2);
+    selection.checksum = bit(3);
+    selection.verify_disk = bit(4);
+    selection.delete = bit(5);
+    selection.no_resume = bit(6);
+    selection.flush = bit(7);
+    job.carriage.compress = bit(8);
 }
 
 proptest! {
@@ -84,9 +100,10 @@ proptest! {
     /// Whatever was copied is a version that its name had, or failed; and the same command brings the rest.
     #[test]
     fn a_changing_source_never_becomes_a_mixture(
-        changes in proptest::collection::vec(any_change(), 1..8),
+        changes in proptest::collection::vec((any_change(), 0u64..80), 1..8),
         lanes in 1u16..6,
         options in any::<u16>(),
+        stands in any::<bool>(),
     ) {
         let bench = Bench::new();
         for (number, size) in SIZES.iter().enumerate() {
@@ -94,23 +111,12 @@ proptest! {
         }
         std::fs::hard_link(bench.from().join(name(0)), bench.from().join("d2/z")).unwrap();
         std::fs::hard_link(bench.from().join(name(4)), bench.from().join("d0/a")).unwrap();
-        let bit = |number: u32| options >> number & 1 == 1;
         let mut job = bench.job();
-        let selection = &mut job.selection;
-        selection.inplace = bit(0);
-        selection.hard_links = bit(1);
-        selection.sparse = bit(2);
-        selection.checksum = bit(3);
-        selection.verify_disk = bit(4);
-        selection.delete = bit(5);
-        selection.no_resume = bit(6);
-        selection.flush = bit(7);
-        job.carriage.compress = bit(8);
+        choose(&mut job, options);
         job.carriage.rate_bytes_per_s = Some(60_000_000);
         let seen = Mutex::new(Seen::default());
         seen.lock().unwrap().look(&bench);
-        if bit(9) {
-            // Something stands there already.
+        if stands {
             run(&bench, &job, lanes);
             for number in 0..SIZES.len() {
                 change(&bench, number, Change::Append, 99);
@@ -119,7 +125,7 @@ proptest! {
         seen.lock().unwrap().look(&bench);
         let report = std::thread::scope(|scope| {
             scope.spawn(|| {
-                for (serial, (number, what, pause_ms)) in changes.iter().enumerate() {
+                for (serial, ((number, what), pause_ms)) in changes.iter().enumerate() {
                     // So that changes fall everywhere in the job. What holds does not depend on where.
                     std::thread::sleep(Duration::from_millis(*pause_ms));
                     change(&bench, *number, *what, serial as u8);

@@ -183,7 +183,7 @@ pub(crate) fn socket_addr(candidate: &Candidate) -> SocketAddr {
     SocketAddr::new(ip(candidate.address), candidate.port)
 }
 
-fn time(time: haul_store::Time) -> Time {
+pub(crate) fn time(time: haul_store::Time) -> Time {
     Time { s: time.s, ns: time.ns }
 }
 

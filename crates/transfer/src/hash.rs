@@ -1,11 +1,13 @@
-//! BLAKE3 of a file that is already there: for `haul verify`, for `--checksum`, and for files that are kept when a manifest is wanted.
+//! BLAKE3 of a file that is already there: for `haul verify`, for `--checksum`, for files that are kept when a manifest is wanted, and
+//! for what an earlier run has written in place.
 
 use std::io;
 
 use haul_engine::front_to_back::FileHasher;
-use haul_engine::integrity::Hash;
+use haul_engine::integrity::{Hash, UnitHasher};
+use haul_engine::plan::ChunkLayout;
 use haul_engine::zeros;
-use haul_store::SourceFile;
+use haul_store::{Part, SourceFile};
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::convert;
@@ -65,6 +67,24 @@ pub(crate) fn front_to_back(
     // Behind the end of a file that was cut meanwhile nothing but a hole is found.
     let found = if offset == size { file.stat()?.size } else { offset };
     Ok(if found == size { Found::All(hasher.finish()) } else { Found::OtherSize(found) })
+}
+
+/// The hash of a chunk of what is being written; `None` where it ends before, or cannot be read.
+pub(crate) fn chunk(part: &Part, layout: &ChunkLayout, chunk: u32) -> Option<Hash> {
+    let (start, length) = layout.range(chunk)?;
+    let mut hasher = UnitHasher::new(layout, chunk);
+    let mut buffer = vec![0; BLOCK_BYTES];
+    let mut done = 0;
+    while done < length {
+        let wanted = usize::try_from(length - done).unwrap_or(usize::MAX).min(buffer.len());
+        let read = part.read_at(&mut buffer[..wanted], start + done).ok()?;
+        if read < wanted {
+            return None;
+        }
+        hasher.update(&buffer[..read]);
+        done += read as u64;
+    }
+    Some(hasher.finish())
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ mod channel;
 mod clear_lanes;
 mod convert;
 mod coordinate;
+#[cfg(test)]
+mod cut_short;
 mod desk;
 pub mod error;
 pub mod event;

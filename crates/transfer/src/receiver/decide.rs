@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use haul_engine::compare::{self, Existing, FileDecision};
+use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
 use haul_store::{Kind, NO_DIRECTORY, Stat, StoreError, name_hash};
 use haul_wire::RelPath;
@@ -300,7 +301,10 @@ impl Decider {
             Ok(stat) => stat,
             Err(error) => return shared.fail_item(index, &error),
         };
-        let existing = convert::existing(stat.as_ref());
+        let existing = match &stat {
+            Some(stat) if shared.is_unfinished(&path, stat) => Existing::Unfinished,
+            stat => convert::existing(stat.as_ref()),
+        };
         let mut hash = None;
         let mut decision = compare::file(&identity, &item.attributes, &existing, &shared.rules);
         if decision == FileDecision::CompareContents {
@@ -317,7 +321,8 @@ impl Decider {
             FileDecision::Send | FileDecision::CompareContents => {
                 // What is written in place appears under all names of the file, also of one that was found right.
                 let has_other_names = stat.is_some_and(|stat| stat.nlink > 1);
-                let inplace = shared.job.selection.inplace && !has_other_names;
+                // What was begun in place is finished there.
+                let inplace = (shared.job.selection.inplace || existing == Existing::Unfinished) && !has_other_names;
                 self.want(index, item, path, identity, inplace);
             }
             FileDecision::Conflict => {
@@ -332,6 +337,20 @@ impl Decider {
         }
     }
 
+    /// Where a file that is not the source's may stay, one that is about to be written in place is marked: what a death leaves of it, or another
+    /// change of its source, must not stay.
+    fn mark(&self, incoming: &Incoming) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        if !incoming.inplace || !shared.rules.may_keep_others() {
+            return Ok(());
+        }
+        let (identity, chunk_bytes) = (incoming.identity, incoming.layout.chunk_bytes());
+        let header = |standing: Option<_>| {
+            journal::Header { identity, chunk_bytes, part: standing.unwrap_or(journal::NOTHING) }.encode()
+        };
+        shared.tree().mark_unfinished(&incoming.path, header, shared.job.selection.flush)
+    }
+
     /// The file is there. A manifest wants its hash as it is at the source, unless the contents were compared anyway.
     fn keep(
         &self,
@@ -343,7 +362,8 @@ impl Decider {
         hash: Option<[u8; 32]>,
     ) {
         let shared = &self.shared;
-        if !ChunkLayout::of(identity.size).is_whole() && !shared.job.selection.dry_run {
+        let may_have_journal = !ChunkLayout::of(identity.size).is_whole() || shared.rules.may_keep_others();
+        if may_have_journal && !shared.job.selection.dry_run {
             shared.tree().remove_left_journal(&path);
         }
         if hash.is_some() || !shared.job.selection.hash_kept || shared.job.selection.dry_run {
@@ -396,6 +416,11 @@ impl Decider {
                 Ok(None) => {}
                 Err(error) => return shared.fail_item(index, &error),
             }
+        }
+        if matches!(wanted, Wanted::All)
+            && let Err(error) = self.mark(&incoming)
+        {
+            return shared.fail_item(index, &error);
         }
         let incoming = Arc::new(incoming);
         shared.expect(Arc::clone(&incoming));

@@ -14,7 +14,7 @@ use haul_store::{DIRECT_FROM_BYTES, Metadata, Part, StoreError, TargetTree};
 use haul_wire::control::{ChunkRange, OutcomeKind};
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
-use crate::session;
+use crate::{hash, session};
 
 use super::claim::Claims;
 use super::exposure::Exposure;
@@ -139,9 +139,13 @@ impl Incoming {
         }
     }
 
-    /// Goes on with the part of an earlier run, when its journal is about this very file.
+    /// Goes on with the part of an earlier run, when its journal is about this very file. Under its final name anybody may have written to it
+    /// since then: there each chunk is read again.
     pub(super) fn resume(&mut self, part: Part, journal: &[u8]) -> bool {
-        let resumed = Arriving::resume(self.identity, part.id(), part.opened_stat().size, journal, now_us(self.opened));
+        let stands =
+            |chunk: u32, hash: &Hash| !self.inplace || hash::chunk(&part, &self.layout, chunk).as_ref() == Some(hash);
+        let (bytes, now_us) = (part.opened_stat().size, now_us(self.opened));
+        let resumed = Arriving::resume(self.identity, part.id(), bytes, journal, stands, now_us);
         let Some(Resumed { file, keep_bytes }) = resumed else { return false };
         if part.journal_keep(keep_bytes).is_err() {
             return false;

@@ -114,7 +114,7 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
         let stands = |path| shared.tree().stat(path);
         let stays = match stands(path) {
             Ok(None) => Ok(false),
-            Ok(Some(_)) if selection.ignore_existing => Ok(true),
+            Ok(Some(stat)) if selection.ignore_existing => Ok(!shared.is_unfinished(path, &stat)),
             Ok(Some(stat)) => stands(first).map(|first| first.is_some_and(|first| first.is_same_inode(&stat))),
             Err(error) => Err(error),
         };
@@ -127,6 +127,10 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     }
     match shared.tree().make_hard_link(path, first) {
         Ok(true) => {
+            if shared.rules.may_keep_others() {
+                // Of what was begun in place under this name.
+                shared.tree().remove_left_journal(path);
+            }
             shared.name_changed(path);
             shared.settle(index, OutcomeKind::Made);
         }

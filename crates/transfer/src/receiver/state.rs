@@ -7,9 +7,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_engine::compare::Rules;
 use haul_engine::integrity::{Hash, Verified};
+use haul_engine::journal;
 use haul_engine::receiving::Receiving;
 use haul_engine::window::Overflow;
-use haul_store::{Filter, Metadata, Part, StoreError, TargetTree, WriteRoute, printable};
+use haul_store::{Filter, Kind, Metadata, Part, Stat, StoreError, TargetTree, WriteRoute, printable};
 use haul_sys::medium::Way;
 use haul_sys::rights::Access;
 use haul_wire::RelPath;
@@ -319,6 +320,16 @@ impl Shared {
             part.allocate(incoming.identity.size)?;
         }
         Ok(true)
+    }
+
+    /// Whether an earlier run, or this one before the source changed, began to write the file in place and did not finish it. Asked only
+    /// where a file that is not like the source's may stay.
+    pub(super) fn is_unfinished(&self, path: &[u8], stat: &Stat) -> bool {
+        let journal = || self.tree().journal_beside(path, journal::HEADER_BYTES);
+        let file = (stat.id.dev, stat.id.ino);
+        self.rules.may_keep_others()
+            && stat.kind == Kind::File
+            && journal().is_some_and(|head| journal::is_unfinished(&head, file, stat.size, convert::time(stat.mtime)))
     }
 
     /// The item has its outcome. A second one is void.
