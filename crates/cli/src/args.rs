@@ -133,8 +133,8 @@ pub struct Cp {
     pub dry_run: bool,
 
     // ---- How it is written ----
-    /// Write into the final file instead of a temporary one; it is incomplete until the end. One that was cut short is finished, also with
-    /// -u and --ignore-existing, if they were asked for from the start. A file that has other names is replaced all the same
+    /// Write into the final file instead of a temporary one; it is incomplete until the end. The same command again finishes what was
+    /// cut short, with -u and --ignore-existing, too. A file that has other names is replaced all the same
     #[arg(long, help_heading = WRITE)]
     pub inplace: bool,
     /// Start over what an earlier run left unfinished, instead of going on with it
