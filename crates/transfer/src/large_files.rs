@@ -33,6 +33,9 @@ const FROM_BYTES: u64 = 2 << 20;
 /// Asking may cost a page for each stretch, where the kernel does not tell in another way.
 const ASKED_BYTES: u64 = 2 * 4096;
 
+/// How often a scenario is run where the machine takes pages out of the cache.
+const TRIES: u32 = 5;
+
 const PAST: &str = "past the page cache";
 const THROUGH: &str = "through the page cache, and dropped from it";
 
@@ -64,6 +67,22 @@ fn make_cold(bench: &Bench, from: u64) -> bool {
 fn cached_bytes(bench: &Bench) -> u64 {
     let opened = source(bench);
     CacheProbe::new(opened.as_fd()).cached_bytes(0, opened.metadata().unwrap().len()).unwrap()
+}
+
+/// Runs a scenario in which pages stay in the cache, and again where the machine itself took some of a file that nobody touched: a virtual one
+/// may hand what was not used for a while back to its host.
+#[track_caller]
+fn while_the_cache_lasts(scenario: impl Fn() -> Result<(), String>) {
+    for attempt in 1.. {
+        let control = Bench::on_disk();
+        control.write("large", FILE_BYTES);
+        file::flush_all(source(&control).as_fd()).unwrap();
+        match scenario() {
+            Ok(()) => return,
+            Err(_) if attempt < TRIES && cached_bytes(&control) < FILE_BYTES as u64 => {}
+            Err(why) => panic!("{why}"),
+        }
+    }
 }
 
 /// What is written goes through the page cache: these tests are about the reader.
@@ -148,38 +167,53 @@ fn a_large_file_that_is_not_in_the_page_cache_arrives_and_leaves_nothing_there()
 
 #[test]
 fn a_large_file_in_the_page_cache_is_read_from_there() {
-    let Some(bench) = bench(FILE_BYTES) else { return };
-    files(&bench.from());
-    let (_, events) = copy(&job(&bench), 2, FROM_BYTES);
-    assert!(readings(&events).is_empty(), "{:?}", readings(&events));
-    assert!(cached_bytes(&bench) >= FILE_BYTES as u64, "it stays there");
-    bench.assert_equal();
+    while_the_cache_lasts(|| {
+        let Some(bench) = bench(FILE_BYTES) else { return Ok(()) };
+        files(&bench.from());
+        let (_, events) = copy(&job(&bench), 2, FROM_BYTES);
+        bench.assert_equal();
+        stays_cached(&bench, &events)
+    });
+}
+
+/// It was read from the page cache, or into it, and is there.
+fn stays_cached(bench: &Bench, events: &[Event]) -> Result<(), String> {
+    let (readings, cached) = (readings(events), cached_bytes(bench));
+    match readings.is_empty() && cached >= FILE_BYTES as u64 {
+        true => Ok(()),
+        false => Err(format!("read {readings:?}, {cached} bytes stay in the page cache")),
+    }
 }
 
 #[test]
 fn of_a_file_that_is_half_in_the_page_cache_that_half_stays_there() {
-    let Some(bench) = bench(FILE_BYTES) else { return };
-    files(&bench.from());
-    let half = 16 << 20;
-    assert!(make_cold(&bench, half));
-    let (_, events) = copy(&job(&bench), 3, FROM_BYTES);
-    let cached = cached_bytes(&bench);
-    assert!((half..=half + ASKED_BYTES).contains(&cached), "{cached}");
-    assert_read_past(&events);
-    bench.assert_equal();
+    while_the_cache_lasts(|| {
+        let Some(bench) = bench(FILE_BYTES) else { return Ok(()) };
+        files(&bench.from());
+        let half = 16 << 20;
+        assert!(make_cold(&bench, half));
+        let (_, events) = copy(&job(&bench), 3, FROM_BYTES);
+        let cached = cached_bytes(&bench);
+        assert_read_past(&events);
+        bench.assert_equal();
+        assert!(cached <= half + ASKED_BYTES, "{cached} bytes stay in the page cache");
+        if cached < half { Err(format!("only {cached} bytes stay in the page cache")) } else { Ok(()) }
+    });
 }
 
 #[test]
 fn small_files_and_routes_that_were_asked_for_are_read_as_ever() {
-    let Some(bench) = bench(FILE_BYTES) else { return };
-    let (_, events) = copy(&job(&bench), 2, FILE_BYTES as u64 + 1);
-    assert!(readings(&events).is_empty() && cached_bytes(&bench) >= FILE_BYTES as u64);
-    assert!(make_cold(&bench, 0));
-    std::fs::remove_dir_all(bench.to()).unwrap();
-    let mut job = job(&bench);
-    job.carriage.route = Some(crate::pump::SendRoute::Copy);
-    let (_, events) = copy(&job, 2, FROM_BYTES);
-    assert!(readings(&events).is_empty() && cached_bytes(&bench) >= FILE_BYTES as u64);
+    while_the_cache_lasts(|| {
+        let Some(bench) = bench(FILE_BYTES) else { return Ok(()) };
+        let (_, events) = copy(&job(&bench), 2, FILE_BYTES as u64 + 1);
+        stays_cached(&bench, &events)?;
+        assert!(make_cold(&bench, 0));
+        std::fs::remove_dir_all(bench.to()).unwrap();
+        let mut job = job(&bench);
+        job.carriage.route = Some(crate::pump::SendRoute::Copy);
+        let (_, events) = copy(&job, 2, FROM_BYTES);
+        stays_cached(&bench, &events)
+    });
 }
 
 #[test]
