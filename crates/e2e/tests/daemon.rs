@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use haul_e2e::compare::{names_below, path_of};
 use haul_e2e::memory::{peak_resident_bytes, resident_bytes};
 use haul_e2e::{
-    Facets, Fate, Harm, Outcome, Proxy, Run, Running, assert_same, code, contents_of, eventually, needs, plant,
+    Facets, Fate, Harm, Outcome, Proxy, Run, Running, assert_same, code, contents_of, eventually, needs, plant, settle,
 };
 use rustix::process::Signal;
 
@@ -454,20 +454,28 @@ fn fill_the_door(stage: &Stage) {
     // Those of net/limits.rs, in all and from one address.
     const HANDSHAKES: usize = 512;
     const FROM_ONE: usize = 128;
+    /// A busy machine may let them in so slowly that the first are sent away before the last are there.
+    const TRIES: usize = 3;
     let tasks = PathBuf::from(format!("/proc/{}/task", stage.daemon.as_ref().expect("it runs").id()));
-    let threads = || fs::read_dir(&tasks).expect("it runs").count();
-    let idle = threads();
+    let shakes_hands = |task: &Path| fs::read(task.join("comm")).is_ok_and(|name| name == b"handshake\n");
+    let handshakes =
+        || fs::read_dir(&tasks).expect("it runs").flatten().filter(|task| shakes_hands(&task.path())).count();
     let source = |at: usize| Ipv4Addr::new(127, 201, 0, 1 + u8::try_from(at / FROM_ONE).expect("few addresses"));
-    let strangers: Vec<TcpStream> = (0..HANDSHAKES)
-        .map(|at| {
-            let mut stranger = connect_from(source(at), stage.address);
-            stranger.write_all(BEGINNING).expect("it is let in");
-            stranger
-        })
-        .collect();
-    eventually("the door is full", Duration::from_secs(5), || threads() >= idle + HANDSHAKES);
-    drop(strangers);
-    eventually("they are gone", Duration::from_secs(20), || threads() <= idle);
+    let was_full = (0..TRIES).any(|_| {
+        let strangers: Vec<TcpStream> = (0..HANDSHAKES)
+            .map(|at| {
+                let mut stranger = connect_from(source(at), stage.address);
+                // Or it had to leave already.
+                let _ = stranger.write_all(BEGINNING);
+                stranger
+            })
+            .collect();
+        let is_full = settle(Duration::from_secs(5), || handshakes() == HANDSHAKES);
+        drop(strangers);
+        eventually("they are gone", Duration::from_secs(20), || handshakes() == 0);
+        is_full
+    });
+    assert!(was_full, "the door was not full in any of {TRIES} tries");
 }
 
 #[test]
