@@ -3,7 +3,7 @@
 //! The types here are converted by hand from the events, so that a change inside does not change what others read.
 
 use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_transfer::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
@@ -41,20 +41,29 @@ impl JsonLines {
 
     /// The last line of a job that went to its end.
     pub fn report(&self, report: &Report, exit_code: u8) {
-        self.write(&Line::Report(Box::new(of_report(report, exit_code))), true);
-        self.end();
+        self.write_last(&Line::Report(Box::new(of_report(report, exit_code))));
     }
 
     /// The last line of a job that did not.
     pub fn error(&self, error: &Error) {
-        self.write(&Line::Error(of_error(error)), true);
-        self.end();
+        self.write_last(&Line::Error(of_error(error)));
     }
 
     fn write(&self, line: &Line, flush: bool) {
+        if let Some(out) = self.out().as_mut() {
+            self.write_to(out, line, flush);
+        }
+    }
+
+    /// Nobody gets a word in behind it.
+    fn write_last(&self, line: &Line) {
+        if let Some(mut out) = self.out().take() {
+            self.write_to(&mut out, line, true);
+        }
+    }
+
+    fn write_to(&self, out: &mut impl Write, line: &Line, flush: bool) {
         let text = render(line, self.started.elapsed());
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(out) = out.as_mut() else { return };
         // A reader that went away does not end the job.
         let _ = out.write_all(text.as_bytes());
         if flush {
@@ -62,8 +71,8 @@ impl JsonLines {
         }
     }
 
-    fn end(&self) {
-        *self.out.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    fn out(&self) -> MutexGuard<'_, Option<Box<dyn Write + Send>>> {
+        self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
