@@ -41,7 +41,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "journal" => vec![a_journal()],
         "key" => {
             let identity = Identity::generate().expect("the kernel has random numbers");
-            vec![identity.to_pem().into_bytes(), identity.public().to_string().into_bytes()]
+            vec![identity.to_pem().as_bytes().to_vec(), identity.public().to_string().into_bytes()]
         }
         "known_hosts" => texts(&["# daemons\n\ndtn1:7632 ed25519:KEY comment\n[fd00::1]:7632 ed25519:KEY2\n"]),
         "known_paths" => texts(&[

@@ -6,6 +6,7 @@
 //! Source: BLAKE3 specification, section 2.1; `blake3::hazmat`.
 
 use blake3::hazmat::{self, HasherExt, Mode};
+use zeroize::Zeroizing;
 
 use crate::plan::ChunkLayout;
 use crate::zeros;
@@ -50,7 +51,7 @@ impl UnitHasher {
 /// Each unit and each block has its number, so that nothing can be said twice, left out or moved. A header is believed before its first byte is
 /// written, and a length before anybody waits for so many bytes: a longer one than was sent would be waited for without end.
 pub struct LaneTags {
-    key: [u8; 32],
+    key: Zeroizing<[u8; 32]>,
     units: u64,
     blocks: u64,
 }
@@ -58,7 +59,7 @@ pub struct LaneTags {
 impl LaneTags {
     /// For a lane from its first unit on.
     pub fn new(key: [u8; 32]) -> Self {
-        Self { key, units: 0, blocks: 0 }
+        Self { key: Zeroizing::new(key), units: 0, blocks: 0 }
     }
 
     /// The tag of the header of the next unit.

@@ -9,12 +9,13 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
+use zeroize::Zeroizing;
 
 use crate::error::NetError;
 
-/// A private key. It is never printed.
+/// A private key. It is never printed, and its memory is cleared when it goes.
 pub struct Identity {
-    pkcs8: Vec<u8>,
+    pkcs8: Zeroizing<Vec<u8>>,
     public: PublicKey,
     certified: Arc<CertifiedKey>,
 }
@@ -34,16 +35,16 @@ impl Identity {
         let public = PublicKey(
             pair.public_key().as_ref().try_into().map_err(|_| key_error("its public half has a wrong length"))?,
         );
-        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der.to_vec()));
+        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(der));
         let signer = rustls::crypto::aws_lc_rs::sign::any_supported_type(&private)
             .map_err(|error| key_error(&error.to_string()))?;
         // RFC 7250: the "certificate" of a raw key is its SubjectPublicKeyInfo.
         let spki = CertificateDer::from(public.to_spki());
-        Ok(Identity { pkcs8: der.to_vec(), public, certified: Arc::new(CertifiedKey::new(vec![spki], signer)) })
+        Ok(Identity { pkcs8: Zeroizing::new(der.to_vec()), public, certified: Arc::new(CertifiedKey::new(vec![spki], signer)) })
     }
 
     /// The key in PKCS #8 form, for a key file. Keep it secret.
-    pub fn to_pkcs8(&self) -> Vec<u8> {
+    pub fn to_pkcs8(&self) -> Zeroizing<Vec<u8>> {
         self.pkcs8.clone()
     }
 
@@ -54,19 +55,26 @@ impl Identity {
             .and_then(|(_, rest)| rest.split_once(PEM_END))
             .map(|(body, _)| body)
             .ok_or_else(|| key_error("no BEGIN and END PRIVATE KEY lines"))?;
-        let der = base64_decode(body).ok_or_else(|| key_error("its base64 is damaged"))?;
+        let der = base64_decode(body).map(Zeroizing::new).ok_or_else(|| key_error("its base64 is damaged"))?;
         Identity::from_pkcs8(&der)
     }
 
     /// The text of a key file. Keep it secret.
-    pub fn to_pem(&self) -> String {
-        let body = base64_encode(&self.pkcs8, true);
-        let mut text = format!("{PEM_BEGIN}\n");
+    pub fn to_pem(&self) -> Zeroizing<String> {
+        let body = Zeroizing::new(base64_encode(&self.pkcs8, true));
+        // A text that grew would leave what it was in memory.
+        let bytes = PEM_BEGIN.len() + PEM_END.len() + 2 + body.len() + body.len().div_ceil(PEM_LINE_CHARS);
+        let mut text = Zeroizing::new(String::with_capacity(bytes));
+        text.push_str(PEM_BEGIN);
+        text.push('\n');
         for line in body.as_bytes().chunks(PEM_LINE_CHARS) {
             text.extend(line.iter().map(|byte| char::from(*byte)));
             text.push('\n');
         }
-        text + PEM_END + "\n"
+        text.push_str(PEM_END);
+        text.push('\n');
+        debug_assert_eq!(text.len(), bytes, "it did not grow");
+        text
     }
 
     /// The half that may be told to everybody.
@@ -154,7 +162,8 @@ fn key_error(cause: &str) -> NetError {
 }
 
 fn base64_encode(bytes: &[u8], pad: bool) -> String {
-    let mut text = String::new();
+    // What is encoded may be secret: a text that grew would leave what it was in memory.
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let byte = |at: usize| u32::from(*group.get(at).unwrap_or(&0));
         let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
@@ -172,7 +181,8 @@ fn base64_encode(bytes: &[u8], pad: bool) -> String {
 
 /// White space is skipped and padding may be missing; anything else that is not base64 is `None`.
 fn base64_decode(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
+    // As above; three bytes are four digits.
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
     let (mut bits, mut bit_count) = (0u32, 0);
     let digits = text.trim_end_matches(|c: char| c == '=' || c.is_ascii_whitespace());
     for digit in digits.bytes().filter(|byte| !byte.is_ascii_whitespace()) {

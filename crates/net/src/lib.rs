@@ -24,6 +24,7 @@ mod kernel_scenarios;
 mod kernel_sealer;
 pub mod limits;
 pub mod listen;
+mod penalty;
 pub mod policy;
 mod record;
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! ```text
 //! accept -> count -> handshake in its own thread, within the deadline -> deliver (reads the hello)
 //!             |
-//!             +-> too many: closed at once
+//!             +-> too many, or key after key was refused: closed at once
 //! ```
 
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_sys::poll::{self, Interest};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -23,6 +23,7 @@ use crate::dial::Family;
 use crate::error::NetError;
 use crate::identity::{Identity, PublicKey};
 use crate::limits;
+use crate::penalty::Penalties;
 use crate::policy;
 use crate::stream::{ShutdownHandle, Stream};
 use crate::tls::{self, Cipher};
@@ -122,6 +123,7 @@ impl Door {
             deliver,
             closed: AtomicBool::new(false),
             guests: Mutex::default(),
+            penalties: Mutex::default(),
         });
         let accepting = Arc::clone(&shared);
         thread::Builder::new()
@@ -179,6 +181,7 @@ struct Shared {
     deliver: Deliver,
     closed: AtomicBool,
     guests: Mutex<Guests>,
+    penalties: Mutex<Penalties>,
 }
 
 /// Connections from their acceptance until `deliver` returns.
@@ -193,6 +196,10 @@ struct Guests {
 impl Shared {
     fn guests(&self) -> std::sync::MutexGuard<'_, Guests> {
         self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn penalties(&self) -> std::sync::MutexGuard<'_, Penalties> {
+        self.penalties.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -234,6 +241,11 @@ impl Guest {
             &shared.ciphers,
             shared.rules.deadline,
         );
+        match &outcome {
+            Ok(_) => shared.penalties().admitted(self.source, Instant::now()),
+            Err(NetError::WrongKey { .. }) => shared.penalties().refused(self.source, Instant::now()),
+            Err(_) => {}
+        }
         let open = shared.guests().in_handshake.remove(&self.number).is_some();
         // A stranger's failure is not worth a word: anybody can cause any number of them.
         if let (Ok((stream, key)), true) = (outcome, open) {
@@ -287,10 +299,14 @@ fn accept(socket: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
     }
 }
 
-/// Closing is all that happens to a connection too many, and to one that finds no thread.
+/// Closing is all that happens to a connection too many, to one from where key after key was refused, and to one that finds no thread.
 fn receive(connection: TcpStream, address: SocketAddr, shared: &Arc<Shared>) {
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
-    let Some(guest) = Guest::count(shared, source_of(address.ip())) else {
+    let source = source_of(address.ip());
+    if shared.penalties().bars(source, Instant::now()) {
+        return;
+    }
+    let Some(guest) = Guest::count(shared, source) else {
         return;
     };
     if connection.set_nonblocking(false).is_err() || connection.set_nodelay(true).is_err() {
@@ -428,6 +444,30 @@ mod tests {
         let (mut stream, _) = tls::client(house.knock(), &unknown, |_| true, &ciphers).unwrap();
         assert!(stream.read(&mut [0]).is_err());
         assert!(house.arrivals.try_recv().is_err());
+        house.check_peer_gets_in();
+    }
+
+    #[test]
+    fn who_shows_key_after_key_is_closed_at_once_unless_one_of_them_was_right() {
+        let house = House::with(Rules::default());
+        let try_a_key = || {
+            let (unknown, ciphers) = (Identity::generate().unwrap(), tls::preferred_ciphers(None));
+            // That it is refused comes with the first thing that is read.
+            let shaken = tls::client(house.knock(), &unknown, |_| true, &ciphers);
+            shaken.is_ok_and(|(mut stream, _)| stream.read(&mut [0]).is_err())
+        };
+        assert!(try_a_key());
+        // The same again and again, a second apart.
+        let (source, now) = (IpAddr::from(Ipv4Addr::LOCALHOST), Instant::now());
+        (1..100).for_each(|second| house.door.shared.penalties().refused(source, now + Duration::from_secs(second)));
+        assert!(!try_a_key(), "the handshake succeeded");
+        check_is_closed(house.knock());
+        // Its time is over.
+        *house.door.shared.penalties() = Penalties::default();
+        house.check_peer_gets_in();
+        for second in 1..100 {
+            house.door.shared.penalties().refused(source, now + Duration::from_secs(second));
+        }
         house.check_peer_gets_in();
     }
 

@@ -16,6 +16,7 @@ use std::time::Duration;
 use haul_sys::poll;
 use haul_sys::socket;
 use haul_sys::tcp_info::{self, TcpInfo};
+use zeroize::Zeroize as _;
 
 use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
@@ -34,13 +35,20 @@ pub struct Stream {
 }
 
 /// With these the two ends of a TLS connection can prove to each other what they say after it has become clear: they belong to this
-/// connection, and only who shook hands has them.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// connection, and only who shook hands has them. Their memory is cleared when they go.
+#[derive(Clone, PartialEq, Eq)]
 pub struct TagKeys {
     /// For what this end sends.
     pub send: [u8; TAG_KEY_BYTES],
     /// For what this end receives.
     pub receive: [u8; TAG_KEY_BYTES],
+}
+
+impl Drop for TagKeys {
+    fn drop(&mut self) {
+        self.send.zeroize();
+        self.receive.zeroize();
+    }
 }
 
 /// What comes next on a stream.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use haul_sys::beneath::{self, Links};
 use rustix::fs::{CWD, Mode, OFlags};
+use rustix::io::Errno;
 
-use crate::error::{Context, Result};
+use crate::error::{Context, Result, refusal};
 
 /// Where typed paths begin.
 pub(crate) struct Typed {
@@ -20,11 +21,7 @@ pub(crate) struct Typed {
 impl Typed {
     pub(crate) fn new(confine: Option<&Path>, home: Option<&Path>) -> Result<Typed> {
         let confine = match confine {
-            Some(path) => {
-                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                let opened = rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()));
-                Some(opened.context("open directory", path.as_os_str().as_bytes())?)
-            }
+            Some(path) => Some(open_confine(path).context("open directory", path.as_os_str().as_bytes())?),
             None => None,
         };
         Ok(Typed { confine, home: home.map(Path::to_path_buf) })
@@ -60,6 +57,15 @@ impl Typed {
             }
         }
     }
+}
+
+fn open_confine(path: &Path) -> io::Result<OwnedFd> {
+    beneath::open_root(path).map_err(|error| match error.raw_os_error() {
+        Some(code) if code == Errno::LOOP.raw_os_error() => {
+            refusal(io::ErrorKind::PermissionDenied, "a symbolic link is on the way, which none may be")
+        }
+        _ => error,
+    })
 }
 
 /// True when the path can only mean a directory, and so its contents: it ends in `/`, `.` or `..`.

@@ -6,6 +6,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -47,6 +49,20 @@ pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, links:
     }
     let rest = if rest.is_empty() { b".".as_slice() } else { rest };
     Ok(open_piece(held.as_ref().map_or(root, |fd| fd.as_fd()), rest, flags, mode, links)?)
+}
+
+/// Opens a directory by its full path, to begin at. No link on the way is followed (`ELOOP`, `ENOTDIR`): somebody who may write to a
+/// directory on the way could otherwise lead the path elsewhere.
+pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
+    let path = path.as_os_str().as_bytes();
+    let start = path.iter().position(|&byte| byte != b'/').filter(|&start| start > 0);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let top = rustix::io::retry_on_intr(|| rustix::fs::open("/", flags, Mode::empty()))?;
+    match start {
+        Some(start) => open(top.as_fd(), &path[start..], flags, Mode::empty(), Links::Refused),
+        None if path.first() == Some(&b'/') => Ok(top),
+        None => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no full path")),
+    }
 }
 
 fn open_piece(
@@ -164,6 +180,21 @@ mod tests {
         assert!(open(root.as_fd(), b"a/near", READ, Mode::empty(), Links::Within).is_ok());
         let out = open(root.as_fd(), b"a/out", READ, Mode::empty(), Links::Within).unwrap_err();
         assert_eq!(out.raw_os_error(), Some(Errno::XDEV.raw_os_error()));
+    }
+
+    #[test]
+    fn a_root_is_a_directory_and_no_link_leads_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(top.join("a/b")).unwrap();
+        std::fs::write(top.join("file"), b"x").unwrap();
+        symlink("a", top.join("near")).unwrap();
+        for path in [Path::new("/"), Path::new("//"), &top, &top.join("a/b"), &top.join("a//b/")] {
+            assert!(open_root(path).is_ok(), "{}", path.display());
+        }
+        for path in [Path::new(""), Path::new("a"), &top.join("file"), &top.join("near"), &top.join("near/b")] {
+            assert!(open_root(path).is_err(), "{}", path.display());
+        }
     }
 
     #[test]

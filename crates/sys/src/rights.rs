@@ -5,14 +5,12 @@
 //! Sources: setfsuid(2), setgroups(2) and its note on threads, capabilities(7), landlock(7).
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus,
 };
-use rustix::fs::{Mode, OFlags};
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -37,6 +35,9 @@ pub fn act_as(account: &Account) -> io::Result<()> {
     // The raw system call: that of the C library changes all threads.
     rustix::thread::set_thread_groups(&groups)?;
     set_file_ids(account.uid, account.gid);
+    // The change makes the whole process as open to core dumps as `fs.suid_dumpable` says (prctl(2)). A process that works for others
+    // hides its memory in any case.
+    hide_memory()?;
     keep_capabilities(CapabilitySet::empty())?;
     // Neither call says whether it did anything.
     let now = (set_file_user(UNCHANGED), set_file_group(UNCHANGED));
@@ -150,12 +151,6 @@ pub fn fence(trees: &[(BorrowedFd<'_>, Access)]) -> io::Result<Fence> {
     })
 }
 
-/// A directory to be fenced, which need not be readable.
-pub fn directory(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::io::retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?)
-}
-
 fn rights(access: Access) -> BitFlags<AccessFs> {
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     match access {
@@ -182,6 +177,7 @@ const TOLD_BY_THE_KERNEL: [&str; 2] = ["/proc/self", "/proc/sys/net"];
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
+    use std::os::fd::OwnedFd;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     use std::sync::Arc;
 

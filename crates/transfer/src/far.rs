@@ -51,6 +51,13 @@ pub struct Grant {
     pub user: Option<String>,
 }
 
+impl Grant {
+    /// A daemon binds every key to a directory; who came in by ssh has an account.
+    fn is_of_daemon(&self) -> bool {
+        self.root.is_some()
+    }
+}
+
 /// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell.
 pub trait Visit: Observer {
     /// The initiator said what it wants.
@@ -90,8 +97,9 @@ pub struct Ports {
 }
 
 /// What the far side says about itself.
-pub(crate) fn hello(identity: &Identity, ports: Ports) -> AgentHello {
-    let ssh = std::env::var("SSH_CONNECTION").unwrap_or_default();
+pub(crate) fn hello(identity: &Identity, ports: Ports, grant: &Grant) -> AgentHello {
+    // In a daemon that was started from an ssh session it would be the operator's, and no business of a peer.
+    let ssh = std::env::var("SSH_CONNECTION").ok().filter(|_| !grant.is_of_daemon()).unwrap_or_default();
     let mut words = ssh.split(' ');
     let ssh_client = words.next().and_then(|word| word.parse().ok()).map(convert::address);
     let ssh_server = words.nth(1).and_then(|word| word.parse().ok()).map(convert::address);
@@ -139,7 +147,7 @@ pub fn serve_control(
     let events = Events::new();
     let channel = Channel::open(stream, events.sender(), PING_EVERY)
         .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;
-    channel.outbox().send(Control::AgentHello(hello(identity, ports)));
+    channel.outbox().send(Control::AgentHello(hello(identity, ports, grant)));
     let start = match entered.and_then(|()| await_start(&events)) {
         Ok(start) => start,
         Err(error) => {
@@ -176,7 +184,7 @@ pub fn serve_control(
     let mut keeper = FarKeeper(Arc::clone(&redialler));
     let outbox = Arc::clone(channel.outbox());
     // A daemon's client must not learn from its words which ports of other hosts are open.
-    let tell_reasons = grant.root.is_none();
+    let tell_reasons = !grant.is_of_daemon();
     let mut aside = |message: Control| match message {
         Control::Dial(request) if dials < MAX_DIALS => {
             dials += 1;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use haul_net::{Identity, NetError, PublicKey};
 use haul_wire::PROTOCOL_VERSION;
+use zeroize::Zeroizing;
 
 use crate::error::{Error, Fault};
 use crate::far;
@@ -61,7 +62,7 @@ pub fn load_identity(path: &Path) -> Result<Identity, Error> {
         return Err(failed(format!("others may read it (mode {:03o})", mode & 0o777))
             .try_this(format!("chmod 600 {}", path.display())));
     }
-    let text = read_text(path)?;
+    let text = Zeroizing::new(read_text(path)?);
     Identity::from_pem(&text).map_err(|error| failed(error.to_string()))
 }
 
@@ -192,6 +193,10 @@ impl KnownHosts {
                     ))
             }
             (NetError::KeyRefused, _) => key_refused(&name),
+            (NetError::HungUp, _) => far::net_error(error).try_this(
+                "is it `haul serve` that listens there? It closes at once when it is full, and for two minutes at most when many keys \
+                 from here were refused",
+            ),
             _ => far::net_error(error),
         }
     }

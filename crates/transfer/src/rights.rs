@@ -11,6 +11,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use haul_sys::account;
+use haul_sys::beneath;
 use haul_sys::rights::{self, Access, Fence};
 use haul_wire::control::Notice;
 
@@ -39,7 +40,7 @@ pub(crate) fn enter(grant: &Grant) -> Result<(), Error> {
     // Which attributes are asked for is not known yet. A failure leaves what was there.
     let _ = rights::keep_file_capabilities(true);
     if let Some(root) = &grant.root
-        && let Ok(directory) = rights::directory(root)
+        && let Ok(directory) = beneath::open_root(root)
     {
         let access = if grant.read_only { Access::Read } else { Access::Write };
         let _ = rights::fence(&[(directory.as_fd(), access)]);

@@ -1,0 +1,134 @@
+//! Who tries one key after another waits longer and longer.
+//!
+//! Each key that a door refuses is charged to its source address; what is charged runs off with time. A source that owes too much is
+//! closed at once, before a handshake costs anything. One that proved a key of ours lately is charged nothing: its lanes may come when their
+//! session has just ended, and behind one address there may be many people. As sshd does (`PerSourcePenalties` in sshd_config(5)).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// What one refused key is charged.
+const REFUSED_KEY: Duration = Duration::from_secs(5);
+/// Keys that are refused within such a moment are charged once: one job of one person brings several connections.
+const MOMENT: Duration = Duration::from_secs(1);
+/// Nobody is closed who owes less: a few attempts in a row are a person who looks for the right key.
+const FORGIVEN: Duration = Duration::from_secs(20);
+/// Nobody owes more, and so nobody waits longer than this and [`FORGIVEN`] apart.
+const OWED_MAX: Duration = Duration::from_secs(120);
+/// Who proved a key of ours is charged nothing for so long.
+const TRUSTED: Duration = Duration::from_secs(3_600);
+/// Sources that are remembered: 64 Ki x about 64 bytes = 4 MiB. Who is first to be free of charge makes room.
+const MAX_SOURCES: usize = if cfg!(test) { 4 } else { 64 << 10 };
+
+/// What sources owe.
+#[derive(Default)]
+pub(crate) struct Penalties {
+    sources: HashMap<IpAddr, Standing>,
+}
+
+#[derive(Clone, Copy)]
+enum Standing {
+    /// All that it owes will have run off at `until`.
+    Owes { until: Instant, charged: Instant },
+    Trusted { until: Instant },
+}
+
+impl Standing {
+    fn ends(self) -> Instant {
+        match self {
+            Standing::Owes { until, .. } | Standing::Trusted { until } => until,
+        }
+    }
+}
+
+impl Penalties {
+    /// A key of this source was refused.
+    pub(crate) fn refused(&mut self, source: IpAddr, now: Instant) {
+        let owed = match self.sources.get(&source) {
+            Some(Standing::Trusted { until }) if *until > now => return,
+            Some(Standing::Owes { charged, .. }) if now.saturating_duration_since(*charged) < MOMENT => return,
+            Some(Standing::Owes { until, .. }) => until.saturating_duration_since(now),
+            _ => Duration::ZERO,
+        };
+        self.keep(source, Standing::Owes { until: now + (owed + REFUSED_KEY).min(OWED_MAX), charged: now }, now);
+    }
+
+    /// It proved a key that may come in.
+    pub(crate) fn admitted(&mut self, source: IpAddr, now: Instant) {
+        self.keep(source, Standing::Trusted { until: now + TRUSTED }, now);
+    }
+
+    /// Its connections are closed for now.
+    pub(crate) fn bars(&self, source: IpAddr, now: Instant) -> bool {
+        let standing = self.sources.get(&source);
+        matches!(standing, Some(Standing::Owes { until, .. }) if until.saturating_duration_since(now) >= FORGIVEN)
+    }
+
+    fn keep(&mut self, source: IpAddr, standing: Standing, now: Instant) {
+        if !self.sources.contains_key(&source) && self.sources.len() >= MAX_SOURCES {
+            self.sources.retain(|_, standing| standing.ends() > now);
+            let first = self.sources.iter().min_by_key(|(_, standing)| standing.ends()).map(|(source, _)| *source);
+            if let Some(first) = first.filter(|_| self.sources.len() >= MAX_SOURCES) {
+                self.sources.remove(&first);
+            }
+        }
+        self.sources.insert(source, standing);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn source(number: u8) -> IpAddr {
+        Ipv4Addr::new(192, 0, 2, number).into()
+    }
+
+    /// One key after another is refused, as fast as each counts. Returns the time of the last.
+    fn refuse(penalties: &mut Penalties, source: IpAddr, keys: u32, start: Instant) -> Instant {
+        (0..keys).for_each(|key| penalties.refused(source, start + MOMENT * key));
+        start + MOMENT * (keys - 1)
+    }
+
+    #[test]
+    fn who_tries_key_after_key_waits_and_nobody_else_does() {
+        let (mut penalties, start) = (Penalties::default(), Instant::now());
+        (0..100).for_each(|_| penalties.refused(source(1), start));
+        let fourth = refuse(&mut penalties, source(1), 4, start);
+        assert!(!penalties.bars(source(1), fourth), "a person who looks for the right key");
+        let last = refuse(&mut penalties, source(1), 4, fourth + MOMENT);
+        assert!(penalties.bars(source(1), last));
+        assert!(!penalties.bars(source(2), last));
+        let last = refuse(&mut penalties, source(1), 1_000, last + MOMENT);
+        assert!(penalties.bars(source(1), last + OWED_MAX - FORGIVEN));
+        assert!(!penalties.bars(source(1), last + OWED_MAX - FORGIVEN + Duration::from_millis(1)), "not for ever");
+    }
+
+    #[test]
+    fn who_proved_a_key_of_ours_is_charged_nothing_for_a_while() {
+        let (mut penalties, start) = (Penalties::default(), Instant::now());
+        let barred = refuse(&mut penalties, source(1), 100, start);
+        penalties.admitted(source(1), barred);
+        assert!(!penalties.bars(source(1), barred));
+        let last = refuse(&mut penalties, source(1), 100, barred);
+        assert!(!penalties.bars(source(1), last));
+        let last = refuse(&mut penalties, source(1), 100, barred + TRUSTED);
+        assert!(penalties.bars(source(1), last));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_the_worst_stay() {
+        let (mut penalties, start) = (Penalties::default(), Instant::now());
+        let barred = refuse(&mut penalties, source(0), 100, start);
+        for number in 1..=200 {
+            penalties.refused(source(number), barred);
+            assert!(penalties.sources.len() <= MAX_SOURCES);
+        }
+        assert!(penalties.bars(source(0), barred));
+        penalties.admitted(source(201), barred + OWED_MAX);
+        assert_eq!(penalties.sources.len(), 1, "what ran off is forgotten");
+    }
+}
