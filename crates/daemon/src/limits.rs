@@ -24,6 +24,9 @@ pub const MAX_LIST_BYTES: u64 = 4 << 20;
 /// Refused keys that are logged in one minute; anybody can cause any number of them.
 pub const REFUSALS_LOGGED_PER_MINUTE: u32 = 20;
 
+/// What is logged at once: a path as long as the kernel takes, and what is said of it. A peer may name longer ones as often as it likes.
+pub const MAX_LINE_BYTES: usize = 8 * 1024;
+
 /// From the order to stop: sessions tell their peers and end within this time ...
 pub const ORDERLY_STOP: Duration = Duration::from_millis(3_500);
 

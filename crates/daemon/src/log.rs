@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::limits::MAX_LINE_BYTES;
+
 /// Where the daemon says what happens.
 pub(crate) struct Log {
     /// Only what needs somebody's attention is said.
@@ -20,10 +22,17 @@ impl Log {
 
     /// What somebody should look at.
     pub(crate) fn warn(&self, text: &str) {
-        let line = format!("{} {}\n", timestamp(SystemTime::now()), escaped(text.as_bytes()));
+        let line = line(SystemTime::now(), text);
         // A daemon whose log is gone serves on.
         let _ = std::io::stderr().lock().write_all(line.as_bytes());
     }
+}
+
+/// One line, however long a path a peer named.
+fn line(now: SystemTime, text: &str) -> String {
+    let told = &text[..text.floor_char_boundary(MAX_LINE_BYTES)];
+    let more = if told.len() < text.len() { " ..." } else { "" };
+    format!("{} {}{more}\n", timestamp(now), escaped(told.as_bytes()))
 }
 
 /// The bytes as text of one line that cannot drive a terminal.
@@ -89,5 +98,8 @@ mod tests {
     fn a_peer_cannot_write_lines_of_its_own() {
         assert_eq!(escaped("two\nlines \x1b[31m ünï \u{202e}".as_bytes()), r"two\u{a}lines \u{1b}[31m ünï \u{202e}");
         assert_eq!(escaped(b"\xff."), r"\xff.");
+        let line = line(UNIX_EPOCH, &"ü\n".repeat(1 << 20));
+        assert!(line.len() < 4 * MAX_LINE_BYTES && line.ends_with(" ...\n"), "{} bytes", line.len());
+        assert_eq!(line.matches('\n').count(), 1);
     }
 }

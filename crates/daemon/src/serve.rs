@@ -225,9 +225,9 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<(), Error> {
         Ok(Ok(list)) => {
             for authorized in list.grants() {
                 let root = authorized.grant.root.as_deref().unwrap_or(Path::new("/"));
-                if !root.is_dir() {
-                    let name = &authorized.comment;
-                    log.warn(&format!("warning: {} is no directory (or out of reach), for {name}", root.display()));
+                if let Some(why) = wrong_root(root) {
+                    let (root, name) = (escaped(root.as_os_str().as_encoded_bytes()), &authorized.comment);
+                    log.warn(&format!("warning: {root} {why}, for {name}"));
                 }
                 if let Some(why) = wrong_user(authorized.grant.user.as_deref()) {
                     log.warn(&format!("warning: {why}, for {}", authorized.comment));
@@ -244,6 +244,19 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<(), Error> {
     }
 }
 
+/// What is wrong with the directory of a line, as far as it can be seen at the start. Somebody else's key may write to a directory on the
+/// way, so that a link there is followed for nobody.
+fn wrong_root(root: &Path) -> Option<String> {
+    match (haul_transfer::open_root(root), root.canonicalize()) {
+        (Ok(_), _) => None,
+        (Err(_), Ok(real)) if real.is_dir() && real != root => {
+            let real = escaped(real.as_os_str().as_encoded_bytes());
+            Some(format!("leads through a symbolic link, which is refused: name the directory itself, root={real}"))
+        }
+        (Err(_), _) => Some("is no directory (or out of reach)".into()),
+    }
+}
+
 /// What is wrong with the account of a line, as far as it can be seen at the start.
 fn wrong_user(user: Option<&str>) -> Option<String> {
     let Some(name) = user else {
@@ -251,6 +264,9 @@ fn wrong_user(user: Option<&str>) -> Option<String> {
             .then(|| "without user=NAME its client acts as root within its directory".into());
     };
     match haul_transfer::account_named(name) {
+        Ok(Some(account)) if account.uid == 0 => {
+            Some(format!("as {} its client acts as root within its directory", escaped(name.as_bytes())))
+        }
         Ok(Some(account)) if haul_transfer::is_root() || account.uid == haul_transfer::effective_user() => None,
         Ok(Some(_)) => Some(format!("only root can act as {}", escaped(name.as_bytes()))),
         Ok(None) => Some(format!("there is no user {}", escaped(name.as_bytes()))),

@@ -40,7 +40,11 @@ impl Identity {
             .map_err(|error| key_error(&error.to_string()))?;
         // RFC 7250: the "certificate" of a raw key is its SubjectPublicKeyInfo.
         let spki = CertificateDer::from(public.to_spki());
-        Ok(Identity { pkcs8: Zeroizing::new(der.to_vec()), public, certified: Arc::new(CertifiedKey::new(vec![spki], signer)) })
+        Ok(Identity {
+            pkcs8: Zeroizing::new(der.to_vec()),
+            public,
+            certified: Arc::new(CertifiedKey::new(vec![spki], signer)),
+        })
     }
 
     /// The key in PKCS #8 form, for a key file. Keep it secret.

@@ -30,8 +30,13 @@ pub(crate) struct Penalties {
 #[derive(Clone, Copy)]
 enum Standing {
     /// All that it owes will have run off at `until`.
-    Owes { until: Instant, charged: Instant },
-    Trusted { until: Instant },
+    Owes {
+        until: Instant,
+        charged: Instant,
+    },
+    Trusted {
+        until: Instant,
+    },
 }
 
 impl Standing {

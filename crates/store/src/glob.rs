@@ -1,11 +1,12 @@
 //! Expands a typed wildcard path to the paths that exist, in sorted order.
 
+use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::error::{Context, Result, StoreError};
+use crate::error::{Context, Result, StoreError, refusal};
 use crate::limits::MAX_GLOB_MATCHES;
 use crate::listing::Names;
 use crate::pattern::{Pattern, Start, has_wildcard};
@@ -29,7 +30,9 @@ impl NamePattern {
 }
 
 /// All existing paths that match, component by component as a shell does. A trailing slash stays.
-pub(crate) fn expand(typed: &Typed, path: &[u8]) -> Result<Vec<Vec<u8>>> {
+///
+/// Each name that is compared counts against `names_left`, so that many wildcards over large directories come to an end.
+pub(crate) fn expand(typed: &Typed, path: &[u8], names_left: &mut usize) -> Result<Vec<Vec<u8>>> {
     let mut found: Vec<Vec<u8>> = vec![if path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() }];
     let components: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
     for component in components {
@@ -38,7 +41,11 @@ pub(crate) fn expand(typed: &Typed, path: &[u8]) -> Result<Vec<Vec<u8>>> {
             let pattern =
                 NamePattern::new(component).map_err(|_| StoreError::new("match", path, Errno::NAMETOOLONG))?;
             for parent in &found {
-                list_matches(typed, parent, &pattern, &mut next);
+                if *names_left == 0 {
+                    let why = "its wildcards are compared with too many names; name the directories that hold them";
+                    return Err(StoreError::new("expand", path, refusal(io::ErrorKind::ArgumentListTooLong, why)));
+                }
+                list_matches(typed, parent, &pattern, names_left, &mut next);
                 if next.len() > MAX_GLOB_MATCHES {
                     return Err(Errno::TOOBIG).context("expand", path);
                 }
@@ -56,10 +63,13 @@ pub(crate) fn expand(typed: &Typed, path: &[u8]) -> Result<Vec<Vec<u8>>> {
 }
 
 /// Directories that cannot be read contribute nothing, as in a shell.
-fn list_matches(typed: &Typed, parent: &[u8], pattern: &NamePattern, found: &mut Vec<Vec<u8>>) {
+fn list_matches(typed: &Typed, parent: &[u8], pattern: &NamePattern, names_left: &mut usize, found: &mut Vec<Vec<u8>>) {
     let place = if parent.is_empty() { b".".as_slice() } else { parent };
+    // A directory is looked at even when there is nothing in it.
+    *names_left = names_left.saturating_sub(1);
     let Ok(dir) = typed.open(place, OFlags::RDONLY | OFlags::DIRECTORY) else { return };
     let Ok(names) = Names::read(dir.as_fd()) else { return };
+    *names_left = names_left.saturating_sub(names.len());
     for (name, _) in (0..names.len()).filter_map(|index| names.get(index)) {
         if pattern.matches(name) {
             found.push(extend(parent, name));

@@ -8,13 +8,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::glob;
-use crate::limits::MAX_SOURCES;
+use crate::limits::{MAX_NAMES_LISTED, MAX_SOURCES, MAX_SOURCES_CONFINED};
 use crate::meta::{Kind, Stat};
 use crate::pattern::has_wildcard;
 use crate::source::{Alone, Source, SourceSet};
@@ -49,8 +50,15 @@ impl SourceSet {
             Ok(typed) => typed,
             Err(error) => return (SourceSet::new(Vec::new(), false, options), vec![error]),
         };
-        let mut resolver =
-            Resolver { typed, options, found: Vec::new(), by_name: HashMap::new(), parent: None, held: 0 };
+        let mut resolver = Resolver {
+            typed,
+            options,
+            found: Vec::new(),
+            by_name: HashMap::new(),
+            parent: None,
+            held: Held::default(),
+            names_left: MAX_NAMES_LISTED,
+        };
         let mut errors = Vec::new();
         for path in paths {
             if let Err(error) = resolver.resolve(path) {
@@ -59,7 +67,7 @@ impl SourceSet {
         }
         let mut sources = resolver.found;
         mark_shared(&mut sources);
-        (SourceSet::new(sources, paths.len() == 1, options), errors)
+        (SourceSet::new(sources, paths.len() == 1, options).holding(resolver.held), errors)
     }
 }
 
@@ -71,8 +79,37 @@ struct Resolver<'a> {
     by_name: HashMap<Vec<u8>, usize>,
     /// The directory of the last file. What a shell makes of a wildcard stands in one directory, which is held open once.
     parent: Option<(Vec<u8>, Arc<OwnedFd>)>,
-    /// Directories that are held open.
-    held: u64,
+    held: Held,
+    /// Names that wildcards may still be compared with.
+    names_left: usize,
+}
+
+/// Directories that one job holds open, counted for the whole process: a daemon has many jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    directories: u64,
+}
+
+static HELD_BY_ALL: AtomicU64 = AtomicU64::new(0);
+
+impl Held {
+    /// Half of the files that may be open at once are for the rest of the job; of what others hold already there is nothing to be had.
+    fn one_more(&mut self) -> io::Result<()> {
+        let may_be_open = haul_sys::process::open_file_limit().unwrap_or(u64::MAX);
+        let of_others = HELD_BY_ALL.load(Ordering::Relaxed).saturating_sub(self.directories);
+        if self.directories >= may_be_open.saturating_sub(of_others) / 2 {
+            return Err(Errno::MFILE.into());
+        }
+        self.directories += 1;
+        HELD_BY_ALL.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        HELD_BY_ALL.fetch_sub(self.directories, Ordering::Relaxed);
+    }
 }
 
 impl Resolver<'_> {
@@ -86,7 +123,7 @@ impl Resolver<'_> {
         if !is_missing || !self.options.expand_globs || !has_wildcard(&expanded) {
             return Err(StoreError::new("find", path, missing));
         }
-        let matches = glob::expand(&self.typed, &expanded)?;
+        let matches = glob::expand(&self.typed, &expanded, &mut self.names_left)?;
         if matches.is_empty() {
             return Err(StoreError::new(
                 "find",
@@ -138,14 +175,13 @@ impl Resolver<'_> {
         Ok(directory)
     }
 
-    /// Half of the files that may be open at once are for the rest of the job.
     fn hold(&mut self, directory: OwnedFd) -> io::Result<Arc<OwnedFd>> {
-        let may_be_open = haul_sys::process::open_file_limit().unwrap_or(u64::MAX);
-        if self.held >= may_be_open / 2 {
-            return Err(Errno::MFILE.into());
-        }
-        self.held += 1;
+        self.held.one_more()?;
         Ok(Arc::new(directory))
+    }
+
+    fn max_sources(&self) -> usize {
+        if self.options.confine.is_some() { MAX_SOURCES_CONFINED } else { MAX_SOURCES }
     }
 
     /// The same source twice (a wildcard and a name, say) is taken once. Two different ones with one name would overwrite
@@ -154,8 +190,8 @@ impl Resolver<'_> {
         let twin = self.by_name.get(&source.name).and_then(|index| self.found.get(*index));
         match twin {
             Some(twin) if twin.stat.is_same_inode(&source.stat) => return Ok(()),
-            None if self.found.len() >= MAX_SOURCES => {
-                let why = "there are more than a million sources; name the directories that hold them";
+            None if self.found.len() >= self.max_sources() => {
+                let why = "there are too many sources; name the directories that hold them";
                 return Err(StoreError::new("copy", &source.typed, refusal(io::ErrorKind::ArgumentListTooLong, why)));
             }
             None => {}
@@ -190,6 +226,43 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     use super::*;
+
+    #[test]
+    fn wildcards_are_not_tried_without_end() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..20 {
+            std::fs::write(dir.path().join(format!("f{number}")), "").unwrap();
+        }
+        let resolve = |times: usize, pattern: &str| {
+            let path = dir.path().join(pattern).as_os_str().as_bytes().to_vec();
+            let options = ResolveOptions { expand_globs: true, ..ResolveOptions::default() };
+            SourceSet::resolve_lossy(&vec![path; times], &options)
+        };
+        let (sources, errors) = resolve(MAX_NAMES_LISTED / 21, "f*");
+        assert_eq!((sources.sources.len(), errors.len()), (20, 0));
+        let (_, errors) = resolve(MAX_NAMES_LISTED / 21 + 7, "f*");
+        assert_eq!(errors.len(), 7);
+        assert!(errors[0].to_string().ends_with("name the directories that hold them"), "{}", errors[0]);
+        let (_, errors) = resolve(MAX_NAMES_LISTED / 21 + 7, "nothing*");
+        assert_eq!(
+            errors.iter().filter(|error| error.to_string().contains("nothing matches")).count(),
+            MAX_NAMES_LISTED / 21
+        );
+    }
+
+    #[test]
+    fn what_one_job_holds_open_another_cannot() {
+        let may_be_open = haul_sys::process::open_file_limit().unwrap();
+        let share = |share: &mut Held| (0..may_be_open).take_while(|_| share.one_more().is_ok()).count() as u64;
+        let (mut first, mut second) = (Held::default(), Held::default());
+        let of_first = share(&mut first);
+        // Other tests of this process hold a few.
+        assert!(of_first > may_be_open / 3 && of_first <= may_be_open / 2, "{of_first} of {may_be_open}");
+        let of_second = share(&mut second);
+        assert!(of_second <= (may_be_open - of_first) / 2, "{of_second} after {of_first} of {may_be_open}");
+        drop(first);
+        assert!(share(&mut second) > 0, "what one lets go another may have");
+    }
 
     #[test]
     fn sources_have_an_end_whatever_wildcards_match() {

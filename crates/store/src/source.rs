@@ -15,7 +15,7 @@ use crate::error::{Context, Result, StoreError, refusal};
 use crate::meta::{Kind, Stat};
 use crate::name::{check_path, split};
 use crate::parents::Parents;
-use crate::resolve::ResolveOptions;
+use crate::resolve::{Held, ResolveOptions};
 use crate::scratch;
 use crate::striped::Striped;
 use crate::walk::{Walk, WalkOptions};
@@ -27,6 +27,8 @@ pub struct SourceSet {
     pub(crate) links: SourceLinks,
     typed_alone: bool,
     parents: Parents,
+    /// Counts the directories behind `sources`.
+    _held: Held,
 }
 
 /// One source: a directory whose contents are copied, or one entry of a directory.
@@ -94,7 +96,11 @@ impl SourceSet {
             (true, false) => SourceLinks::Followed,
             (true, true) => SourceLinks::FollowedWithin,
         };
-        SourceSet { sources, links, typed_alone, parents: Parents::default() }
+        SourceSet { sources, links, typed_alone, parents: Parents::default(), _held: Held::default() }
+    }
+
+    pub(crate) fn holding(self, held: Held) -> SourceSet {
+        SourceSet { _held: held, ..self }
     }
 
     /// One file of so many zeros, named `zero`, that stands nowhere. It is a hole of a file in memory and takes none; it counts as full, so

@@ -38,13 +38,18 @@ pub fn act_as(account: &Account) -> io::Result<()> {
     // The change makes the whole process as open to core dumps as `fs.suid_dumpable` says (prctl(2)). A process that works for others
     // hides its memory in any case.
     hide_memory()?;
-    keep_capabilities(CapabilitySet::empty())?;
+    drop_capabilities()?;
     // Neither call says whether it did anything.
     let now = (set_file_user(UNCHANGED), set_file_group(UNCHANGED));
     if now != (account.uid, account.gid) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     Ok(())
+}
+
+/// From now on this thread, and all that it starts, has no capability.
+pub fn drop_capabilities() -> io::Result<()> {
+    keep_capabilities(CapabilitySet::empty())
 }
 
 /// Keeps of this thread's capabilities only those that copying files, and tuning their connections, may need. For a user without any

@@ -95,6 +95,7 @@ pub use haul_engine::attribute::{Cause, Limit, Shares};
 pub use haul_engine::plan::NEAR_RTT_US;
 pub use haul_engine::remedy::{Buffer, End, Host, Remedy};
 pub use haul_sys::account::named as account_named;
+pub use haul_sys::beneath::open_root;
 pub use haul_sys::process::{effective_user, is_root, raise_open_file_limit};
 pub use haul_wire::PROTOCOL_VERSION;
 pub use haul_wire::summary::{HostLimits, PathSummary};

@@ -58,7 +58,9 @@ fn act_as(name: &str) -> Result<(), Error> {
     let account = account::named(name).map_err(|error| failed(error.to_string()))?;
     let account = account.ok_or_else(|| failed("there is no such user on its host".into()))?;
     if rights::file_user() == account.uid {
-        return Ok(());
+        // Root works with what root has, and a daemon's operator is told so.
+        let dropped = if account.uid == 0 { Ok(()) } else { rights::drop_capabilities() };
+        return dropped.map_err(|error| failed(error.to_string()));
     }
     rights::act_as(&account).map_err(|error| failed(error.to_string()))
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -257,4 +258,39 @@ fn a_client_whose_address_changes_proves_itself_anew_and_goes_on() {
     assert!(run.count("bytes_moved") <= SIZE - MOVED + (256 << 20), "{run}");
     assert_same(&file, &daemon.offered.join("file"), Facets::PLAIN);
     assert!(log().contains(&elsewhere.to_string()), "{}", log());
+}
+
+#[test]
+fn a_link_that_one_key_puts_in_place_of_the_directory_of_another_leads_nowhere() {
+    needs!(Namespaces, Haul);
+    let daemon = Daemon::start("rw");
+    let (home, private) = (daemon.lab.data("home"), daemon.lab.data("alpha").join("private"));
+    let other = make_key(&daemon.lab, "home", &home.join("other"));
+    let keys = daemon.lab.alpha().dir.join("haul_keys");
+    let shared = daemon.offered.join("shared");
+    let list = fs::read_to_string(&keys).expect("own file") + &authorized(&other, "rw", &shared);
+    fs::write(&keys, list).expect("own file");
+    plant::text(&shared.join("file"), "for the other\n");
+    let as_other = || {
+        let run = daemon.lab.haul().args(["cp", "--identity"]).arg(home.join("other"));
+        run.arg("--known-hosts").arg(home.join("known"))
+    };
+    as_other().arg(daemon.url("file")).arg(home.join("got")).run().expect(code::OK);
+    // Whoever may write to the directory around it puts a link there that leads out of all directories.
+    plant::text(&private.join("file"), "the operator's\n");
+    fs::create_dir(home.join("tree")).expect("own directory");
+    symlink(&private, home.join("tree/shared")).expect("own link");
+    daemon
+        .cp()
+        .args(["-a", "--delete"])
+        .arg(contents_of(&home.join("tree")))
+        .arg(daemon.url(""))
+        .run()
+        .expect(code::OK);
+    assert!(shared.is_symlink());
+    let denied = |run: Run| run.run().expect(code::FILE_IO).says(&["a symbolic link is on the way"]);
+    denied(as_other().arg(daemon.url("file")).arg(home.join("stolen")));
+    denied(as_other().arg(home.join("got")).arg(daemon.url("file")));
+    assert!(!home.join("stolen").exists());
+    assert_eq!(fs::read_to_string(private.join("file")).expect("own file"), "the operator's\n");
 }
