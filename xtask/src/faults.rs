@@ -13,15 +13,26 @@ const COLUMNS: usize = 5;
 
 const TABLE: &str = "docs/faults.md";
 
+/// Rows that have to stand in the table, so that none is forgotten: letter, last number, and the numbers that were never given.
+const ROWS: [(char, u32, &[u32]); 6] =
+    [('N', 22, &[5, 17]), ('P', 8, &[]), ('S', 16, &[8, 11]), ('F', 18, &[13]), ('A', 23, &[]), ('D', 11, &[5])];
+
 /// Findings in the table.
 pub fn check(root: &Path, files: &[Source]) -> Vec<String> {
     match fs::read_to_string(root.join(TABLE)) {
-        Ok(text) => check_table(&text, files),
+        Ok(text) => check_table(&text, files, &expected_rows()),
         Err(error) => vec![format!("{TABLE}: {error}")],
     }
 }
 
-fn check_table(text: &str, files: &[Source]) -> Vec<String> {
+fn expected_rows() -> Vec<String> {
+    let of_letter = |(letter, last, never): (char, u32, &'static [u32])| {
+        (1..=last).filter(move |number| !never.contains(number)).map(move |number| format!("{letter}{number}"))
+    };
+    ROWS.into_iter().flat_map(of_letter).collect()
+}
+
+fn check_table(text: &str, files: &[Source], expected: &[String]) -> Vec<String> {
     let mut findings = Vec::new();
     let mut rows = Vec::new();
     // Other tables stand there, too: those of rows begin with that word.
@@ -57,6 +68,8 @@ fn check_table(text: &str, files: &[Source]) -> Vec<String> {
     if rows.is_empty() {
         findings.push(format!("{TABLE}: no rows"));
     }
+    let forgotten = expected.iter().filter(|row| !rows.contains(&row.as_str()));
+    findings.extend(forgotten.map(|row| format!("{TABLE}: {row} is not in the table")));
     findings
 }
 
@@ -83,7 +96,18 @@ mod tests {
     fn check(rows: &str) -> Vec<String> {
         let text = "//! Tests.\n#[test]\n/// Why.\n#[cfg(unix)]\nfn holds() {}\nfn no_test() {}\n";
         let table = format!("| row | injected | expected | tests | state |\n|---|---|---|---|---|\n{rows}");
-        check_table(&table, &[Source::new("crates/net/tests/a.rs", text)])
+        check_table(&table, &[Source::new("crates/net/tests/a.rs", text)], &[])
+    }
+
+    #[test]
+    fn no_row_is_forgotten() {
+        let expected = expected_rows();
+        assert_eq!(expected.len(), 20 + 8 + 14 + 17 + 23 + 10);
+        let row = |name: &String| format!("| {name} | a | b | | open |\n");
+        let table = |rows: &[String]| format!("| row |\n|---|\n{}", rows.iter().map(row).collect::<String>());
+        assert_eq!(check_table(&table(&expected), &[], &expected).len(), 0);
+        let without_the_last = check_table(&table(&expected[..expected.len() - 1]), &[], &expected);
+        assert_eq!(without_the_last, ["docs/faults.md: D11 is not in the table"]);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub const EXITS: [Exit; 15] = [
         Some("make room; then run the same command again to continue"),
     ),
     row(30, "timeout", "the far side fell silent", Some(AGAIN)),
-    row(31, "busy", "another haul works on the same target", Some("wait until it has ended")),
+    row(31, "busy", "the daemon has no room for one more", Some("try again later")),
 ];
 
 const AGAIN: &str = "run the same command again: it goes on where this one stopped";

@@ -377,6 +377,17 @@ impl Host {
         }
     }
 
+    /// Those of its processes that run this program, by the name that the kernel keeps of it.
+    pub fn processes_named(&self, program: &str) -> Vec<u32> {
+        let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        self.processes().into_iter().filter(|pid| name(pid).trim_end() == program).collect()
+    }
+
+    /// SIGKILL for one process of this host.
+    pub fn kill(&self, pid: u32) {
+        send(pid, Signal::KILL);
+    }
+
     /// Waits until no haul process is left on this host.
     #[track_caller]
     pub fn expect_no_haul_left(&self, limit: Duration) {

@@ -52,7 +52,7 @@ pub mod code {
     pub const SPACE: i32 = 28;
     /// The peer fell silent.
     pub const TIMEOUT: i32 = 30;
-    /// Another haul works on the same target.
+    /// The daemon has no room for one more.
     pub const BUSY: i32 = 31;
 }
 

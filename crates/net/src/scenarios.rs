@@ -653,6 +653,10 @@ pub(crate) mod bench {
     }
 
     fn rustls_client(cipher: Cipher) -> rustls::ClientConnection {
+        rustls_client_speaking(cipher, vec![b"haul/1".to_vec()])
+    }
+
+    pub(crate) fn rustls_client_speaking(cipher: Cipher, protocols: Vec<Vec<u8>>) -> rustls::ClientConnection {
         let mut config = rustls::ClientConfig::builder_with_provider(tls::provider_with(&[cipher]))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .unwrap()
@@ -661,7 +665,7 @@ pub(crate) mod bench {
             .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
                 Identity::generate().unwrap().certified(),
             )));
-        config.alpn_protocols = vec![b"haul/1".to_vec()];
+        config.alpn_protocols = protocols;
         let name = rustls::pki_types::ServerName::try_from("haul").unwrap();
         rustls::ClientConnection::new(Arc::new(config), name).unwrap()
     }

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::identity::Identity;
 use crate::kernel_scenarios::kernel_seals;
-use crate::scenarios::{tcp_pair, tls_pair};
+use crate::scenarios::{bench, tcp_pair, tls_pair};
 use crate::stream::Stream;
 use crate::tls::{self, Cipher};
 
@@ -157,5 +157,23 @@ fn offers_that_are_edited_on_the_way_end_the_handshake() {
         let server_end = thread::spawn(move || tls::server(far, &server, |_| true, &both).map(drop));
         assert!(tls::client(near, &client, |_| true, &both).is_err(), "{what}: the client goes on");
         assert!(server_end.join().unwrap().is_err(), "{what}: the server goes on");
+    }
+}
+
+/// The other side of `another_application_protocol_is_refused`.
+#[test]
+fn a_client_of_another_application_protocol_is_refused() {
+    for protocols in [&[][..], &["http/1.1"], &["h2", "ftp"], &["haul/2"]] {
+        let (mut near, far) = tcp_pair();
+        let offered = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let client = thread::spawn(move || {
+            let mut connection = bench::rustls_client_speaking(Cipher::Aes128Gcm, offered);
+            while connection.is_handshaking() && connection.complete_io(&mut near).is_ok() {}
+        });
+        let me = Identity::generate().unwrap();
+        let error = tls::server(far, &me, |_| true, &[Cipher::Aes128Gcm]).unwrap_err().to_string();
+        client.join().unwrap();
+        let of_the_protocol = error.contains("haul/1") || error.contains("application protocol");
+        assert!(of_the_protocol, "{protocols:?}: {error}");
     }
 }

@@ -601,8 +601,13 @@ pub(crate) fn is_still_there(dir: &OwnedFd, name: &[u8], opened: &Stat) -> bool 
 fn lock(fd: &OwnedFd) -> io::Result<()> {
     match file::try_lock(fd.as_fd())? {
         true => Ok(()),
-        false => Err(refusal(io::ErrorKind::WouldBlock, "another haul is writing this file")),
+        false => Err(io::Error::new(io::ErrorKind::WouldBlock, is_written_by(file::lock_holder(fd.as_fd())))),
     }
+}
+
+fn is_written_by(holder: Option<u32>) -> String {
+    let process = holder.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+    format!("another haul{process} is writing this file")
 }
 
 /// False when it was not there.

@@ -3,7 +3,7 @@
 //! Nothing here uses the file position, so one descriptor serves many threads. All calls are repeated when a signal
 //! interrupts them and when the kernel moved fewer bytes than asked.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, SeekFrom};
@@ -184,6 +184,31 @@ pub fn try_lock_surely(file: BorrowedFd<'_>) -> bool {
     rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)).is_ok()
 }
 
+/// The process that took the lock of a file which [`try_lock`] did not get, as far as this process may know: not where `/proc` is hidden, where
+/// the holder lives among processes that cannot be seen from here, or where the kernel keeps the locks of a file system elsewhere.
+pub fn lock_holder(file: BorrowedFd<'_>) -> Option<u32> {
+    let stat = rustix::fs::fstat(file).ok()?;
+    let mut locks = String::new();
+    std::fs::File::open("/proc/locks").ok()?.take(MAX_LOCKS_BYTES).read_to_string(&mut locks).ok()?;
+    holder_in(&locks, (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev), stat.st_ino))
+}
+
+/// As proc_locks(5) says: `1: FLOCK  ADVISORY  WRITE 708 08:01:160722 0 EOF`, the device in hexadecimal. Who waits has `->` behind the number.
+fn holder_in(locks: &str, (major, minor, inode): (u32, u32, u64)) -> Option<u32> {
+    let wanted = format!("{major:02x}:{minor:02x}:{inode}");
+    locks.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let is_flock = words.next() == Some("FLOCK");
+        let holder = words.nth(2)?;
+        let is_wanted = is_flock && words.next() == Some(&wanted);
+        // Zero is a process that cannot be seen from here.
+        holder.parse().ok().filter(|&pid| is_wanted && pid != 0)
+    })
+}
+
+/// Some 10,000 locks: more are not searched for the sake of a message.
+const MAX_LOCKS_BYTES: u64 = 1 << 20;
+
 /// Sets the permission bits of an open file, also one opened with `O_PATH` (through `/proc`).
 pub fn set_mode(file: impl AsFd, mode: u32) -> io::Result<()> {
     let (fd, mode) = (file.as_fd(), Mode::from_raw_mode(mode));
@@ -249,5 +274,27 @@ mod tests {
         let again = File::open(file.path()).unwrap();
         assert!(!try_lock(again.as_fd()).unwrap());
         assert!(try_lock_surely(file.as_file().as_fd()) && !try_lock_surely(again.as_fd()));
+    }
+
+    #[test]
+    fn who_holds_a_lock_is_found_where_the_kernel_tells() {
+        // In memory, because some file systems (overlay, btrfs) tell the kernel another device than they tell us.
+        let held = File::from(rustix::fs::memfd_create("held", rustix::fs::MemfdFlags::CLOEXEC).unwrap());
+        assert_eq!(lock_holder(held.as_fd()), None, "nobody");
+        assert!(try_lock(held.as_fd()).unwrap());
+        let again = File::open(format!("/proc/self/fd/{}", held.as_raw_fd())).unwrap();
+        assert!(!try_lock(again.as_fd()).unwrap());
+        assert_eq!(lock_holder(again.as_fd()), Some(std::process::id()));
+    }
+
+    #[test]
+    fn only_the_line_of_the_file_names_the_holder() {
+        let locks = "1: POSIX  ADVISORY  WRITE 5 fe:00:99 0 EOF\n2: FLOCK  ADVISORY  WRITE 6 fe:01:99 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 0 fe:00:98 0 EOF\ntorn\n4: FLOCK  ADVISORY  WRITE 8 fe:00:99 0 EOF\n\
+                     4: -> FLOCK  ADVISORY  WRITE 9 fe:00:99 0 EOF\n";
+        assert_eq!(holder_in(locks, (0xfe, 0, 99)), Some(8));
+        assert_eq!(holder_in(locks, (0xfe, 0, 98)), None, "a process that cannot be seen");
+        assert_eq!(holder_in(locks, (0xfe, 0, 9)), None);
+        assert_eq!(holder_in("", (0xfe, 0, 99)), None);
     }
 }

@@ -41,7 +41,7 @@ pub enum Fault {
     Timeout,
     /// SIGINT, SIGTERM, SIGHUP.
     Interrupted,
-    /// Another haul works on the same target.
+    /// The daemon has no room for one more session, or for so long a list.
     Busy,
 }
 

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use haul_e2e::compare::names_below;
 use haul_e2e::{Facets, Lab, Run, Running, assert_same, code, contents_of, eventually, needs, plant};
+use rustix::process::Signal;
 
 const PORT: u16 = 7632;
 
@@ -293,4 +294,33 @@ fn a_link_that_one_key_puts_in_place_of_the_directory_of_another_leads_nowhere()
     denied(as_other().arg(home.join("got")).arg(daemon.url("file")));
     assert!(!home.join("stolen").exists());
     assert_eq!(fs::read_to_string(private.join("file")).expect("own file"), "the operator's\n");
+}
+
+/// Handlers do no more than set a flag, or end the process at once: nothing of what a handshake holds (locks, memory) is touched.
+#[test]
+fn a_storm_of_signals_while_hands_are_shaken_ends_the_copy_and_the_next_one_goes_through() {
+    needs!(Namespaces, Haul);
+    const SILENT: u16 = PORT + 1;
+    const AT_ONCE: usize = 50;
+    let daemon = Daemon::start("rw");
+    let (source, known) = (daemon.lab.data("home").join("tree"), daemon.lab.data("home").join("known"));
+    plant::mixed(&source, 1);
+    let lines = fs::read_to_string(&known).expect("own file");
+    fs::write(&known, lines.clone() + &lines.replace(&PORT.to_string(), &SILENT.to_string())).expect("own file");
+    let silent = daemon.lab.alpha().inside(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, SILENT)).expect("a free port"));
+    let url = daemon.url("tree").replace(&PORT.to_string(), &SILENT.to_string());
+    for signals in [[Signal::INT, Signal::INT, Signal::INT], [Signal::INT, Signal::TERM, Signal::HUP]] {
+        let mut running = daemon.cp().arg(contents_of(&source)).arg(&url).start();
+        let (mut stream, _) = silent.accept().expect("it connects");
+        stream.read_exact(&mut [0]).expect("it begins to shake hands, and waits for the answer");
+        let storm = |running: &Running| signals.iter().cycle().take(AT_ONCE).for_each(|&signal| running.signal(signal));
+        eventually("it has ended", Duration::from_secs(10), || {
+            storm(&running);
+            running.has_ended()
+        });
+        let ended = running.wait().expect(code::INTERRUPTED);
+        assert!(!ended.stderr_text().contains("panicked"), "{ended}");
+    }
+    daemon.cp().arg(contents_of(&source)).arg(daemon.url("tree")).run().expect(code::OK);
+    assert_same(&source, &daemon.offered.join("tree"), Facets::PLAIN);
 }

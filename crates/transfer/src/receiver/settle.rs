@@ -168,11 +168,14 @@ pub(super) fn changed_lately(shared: &Shared, path: &[u8]) -> bool {
         Ok(None) => return false,
         Err(_) => return true,
     };
-    let changed = u64::try_from(stat.id.ctime.s).map_or(SystemTime::UNIX_EPOCH, |s| {
-        SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(s)).unwrap_or(SystemTime::UNIX_EPOCH)
-    });
-    // A time ahead of our clock is the server's.
-    !SystemTime::now().duration_since(changed).is_ok_and(|ago| ago > WRITTEN_BY_ITSELF)
+    !was_written_by_itself(stat.id.ctime.s, SystemTime::now())
+}
+
+/// Of what changed at `ctime_s`. A time ahead of our clock is the server's, or from before a clock was set back: who knows how long ago.
+fn was_written_by_itself(ctime_s: i64, now: SystemTime) -> bool {
+    let changed = Duration::from_secs(u64::try_from(ctime_s).unwrap_or(0));
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.checked_sub(changed).is_some_and(|ago| ago > WRITTEN_BY_ITSELF)
 }
 
 /// What nobody flushed is on the medium after so long: kernels write back after 30 s (`vm.dirty_expire_centisecs`), journals of file
@@ -265,4 +268,31 @@ fn set_directory_metadata(shared: &Shared, path: &[u8], directory: &Item) -> Res
         shared.tree().set_metadata(path, &shared.metadata(directory))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_ahead_of_the_clock_has_changed_lately() {
+        let limit = i64::try_from(WRITTEN_BY_ITSELF.as_secs()).unwrap();
+        let day = 86_400;
+        let now_s = 1_900_000_000;
+        let at = |s: i64| SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(s).unwrap());
+        for (ctime_s, now_s, long_ago) in [
+            (now_s, now_s, false),
+            (now_s - limit, now_s, false),
+            (now_s - limit - 1, now_s, true),
+            // The clock was set back by a day, the file server's is ahead, or the time is nonsense.
+            (now_s, now_s - day, false),
+            (now_s + 1, now_s, false),
+            (i64::MAX, now_s, false),
+            // Before 1970, and a clock that was never set.
+            (-day, now_s, true),
+            (now_s, 0, false),
+        ] {
+            assert_eq!(was_written_by_itself(ctime_s, at(now_s)), long_ago, "{ctime_s} at {now_s}");
+        }
+    }
 }

@@ -1,0 +1,181 @@
+//! Somebody swaps a directory of the target for a link that leads out, again and again, while the tree is written.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use haul_store::{Metadata, StoreError, TargetOptions, TargetTree, Time};
+use rustix::io::Errno;
+
+/// Each operation is tried so often at least, and until it has met both: the directory and the link.
+const ROUNDS: u32 = 300;
+
+/// Half the time the name is a directory or a link, so that both are met within a second; a machine that stands still takes longer.
+const MEET_LIMIT: Duration = Duration::from_secs(120);
+
+const OLD: Time = Time { s: 1_000_000_000, ns: 123_456_789 };
+
+/// What stood in the way of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Met {
+    Directory,
+    Link,
+    /// The attacker was between two steps.
+    Nothing,
+}
+
+fn met<T>(result: &Result<T, StoreError>) -> Met {
+    match result {
+        Ok(_) => Met::Directory,
+        Err(error) => met_error(error),
+    }
+}
+
+fn met_error(error: &StoreError) -> Met {
+    // ENOTDIR on kernels without openat2.
+    let link = [Errno::LOOP, Errno::NOTDIR].map(|errno| Some(errno.raw_os_error()));
+    if link.contains(&error.source.raw_os_error()) { Met::Link } else { Met::Nothing }
+}
+
+fn full() -> Metadata {
+    let xattrs = Some(vec![(b"user.haul-test".to_vec(), b"planted".to_vec())]);
+    Metadata { mode: Some(0o777), mtime: Some(OLD), owner: Some(65_534), group: Some(65_534), xattrs }
+}
+
+/// `a/stays` and `a/sub` are there, in the directory and in what the link leads to; `own` is in the root.
+const OPERATIONS: [(&str, fn(&TargetTree) -> Met); 16] = [
+    ("make_dir", |tree| met(&tree.make_dir(b"a/made"))),
+    ("make_dir further down", |tree| met(&tree.make_dir(b"a/sub/made"))),
+    ("make_symlink", |tree| met(&tree.make_symlink(b"a/link", b"x", &full()))),
+    ("make_symlink over a file", |tree| met(&tree.make_symlink(b"a/goes", b"x", &full()))),
+    ("make_hard_link into it", |tree| met(&tree.make_hard_link(b"a/again", b"own"))),
+    ("make_hard_link out of it", |tree| met(&tree.make_hard_link(b"taken", b"a/stays"))),
+    ("set_metadata of a file", |tree| met(&tree.set_metadata(b"a/stays", &full()))),
+    ("set_metadata of a directory", |tree| met(&tree.set_metadata(b"a/sub", &full()))),
+    ("stat", |tree| match tree.stat(b"a/stays") {
+        Ok(Some(stat)) => {
+            assert_ne!(stat.size, PRECIOUS.len() as u64, "it looked outside");
+            Met::Directory
+        }
+        Ok(None) => Met::Nothing,
+        Err(error) => met_error(&error),
+    }),
+    ("open_file", |tree| met(&tree.open_file(b"a/stays"))),
+    ("new_part", |tree| write(tree, b"a/goes", false)),
+    ("new_part in place", |tree| write(tree, b"a/stays", true)),
+    ("resume_part", |tree| met(&tree.resume_part(b"a/stays", true))),
+    ("mark_unfinished", |tree| met(&tree.mark_unfinished(b"a/stays", |_| b"journal".to_vec(), false))),
+    ("open_up", |tree| met(&tree.open_up(b"a/sub"))),
+    ("delete_extraneous", |tree| {
+        let mut keep = |name: &[u8], _is_dir: bool| name == b"stays" || name == b"sub";
+        let errors = tree.delete_extraneous(b"a", &mut keep, &|_, _| false, false, &mut |_| ());
+        errors.first().map_or(Met::Directory, met_error)
+    }),
+];
+
+const PRECIOUS: &[u8] = b"precious";
+
+fn write(tree: &TargetTree, path: &[u8], inplace: bool) -> Met {
+    let part = tree.new_part(path, inplace);
+    if let Ok(part) = &part {
+        // It is written where it was opened, whatever its name leads to by now.
+        let _ = part.write_at(b"x", 0).and_then(|()| part.commit(&full(), false));
+    }
+    met(&part)
+}
+
+/// All that anybody could change there. The time of the last change of an inode tells also of what was undone.
+fn state(outside: &Path) -> Vec<String> {
+    let mut paths = vec![outside.to_owned()];
+    for dir in [outside.to_owned(), outside.join("sub")] {
+        paths.extend(fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()));
+    }
+    paths.sort();
+    let of = |path: &std::path::PathBuf| {
+        let meta = fs::symlink_metadata(path).unwrap();
+        let content = if meta.is_file() { fs::read(path).unwrap() } else { Vec::new() };
+        format!(
+            "{} {:o} {}:{} {}.{} {}.{} {} names {content:?}",
+            path.display(),
+            meta.mode(),
+            meta.uid(),
+            meta.gid(),
+            meta.mtime(),
+            meta.mtime_nsec(),
+            meta.ctime(),
+            meta.ctime_nsec(),
+            meta.nlink(),
+        )
+    };
+    paths.iter().map(of).collect()
+}
+
+#[test]
+fn a_racing_attacker_gets_nothing_outside() {
+    let dir = tempfile::tempdir().unwrap();
+    let (root, outside) = (dir.path().join("root"), dir.path().join("outside"));
+    for parent in [&outside, &root.join("a")] {
+        fs::create_dir_all(parent.join("sub")).unwrap();
+        fs::write(parent.join("stays"), b"own").unwrap();
+    }
+    fs::write(root.join("own"), b"own").unwrap();
+    for name in ["stays", "goes", "sub/victim"] {
+        fs::write(outside.join(name), PRECIOUS).unwrap();
+        fs::set_permissions(outside.join(name), fs::Permissions::from_mode(0o600)).unwrap();
+        let file = fs::File::options().write(true).open(outside.join(name)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_234_567_890)).unwrap();
+    }
+    symlink("../outside", root.join("evil")).unwrap();
+    let before = state(&outside);
+
+    let path = root.as_os_str().as_bytes();
+    let options = TargetOptions { xattrs: true, acls: true, ..TargetOptions::default() };
+    let mut seen = BTreeMap::new();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let at = |name: &str| root.join(name);
+            while !stop.load(Ordering::Relaxed) {
+                let _ = fs::rename(at("a"), at("hidden"));
+                let _ = fs::rename(at("evil"), at("a"));
+                let _ = fs::rename(at("a"), at("evil"));
+                let _ = fs::rename(at("hidden"), at("a"));
+            }
+        });
+        // The attacker ends with this, also when something here panics.
+        let _stop = StopAtEnd(&stop);
+        let start = Instant::now();
+        let both = |seen: &BTreeMap<(&str, Met), u32>| {
+            let has = |name, met| seen.contains_key(&(name, met));
+            OPERATIONS.iter().all(|(name, _)| has(*name, Met::Directory) && has(*name, Met::Link))
+        };
+        for round in 0.. {
+            if (round >= ROUNDS && both(&seen)) || start.elapsed() > MEET_LIMIT {
+                break;
+            }
+            for (name, operation) in OPERATIONS {
+                // A fresh tree every time, so that nothing is cached.
+                let tree = TargetTree::open(path, &options).unwrap().0;
+                *seen.entry((name, operation(&tree))).or_insert(0) += 1;
+            }
+        }
+    });
+    assert_eq!(state(&outside), before);
+    for (name, _) in OPERATIONS {
+        for what in [Met::Directory, Met::Link] {
+            assert!(seen.contains_key(&(name, what)), "{name} never met the {what:?} in {MEET_LIMIT:?}: {seen:?}");
+        }
+    }
+}
+
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
