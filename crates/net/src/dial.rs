@@ -239,24 +239,50 @@ mod tests {
         assert!(dial(&[], TIMEOUT).unwrap_err().to_string().contains("no address"));
     }
 
-    #[test]
-    fn silence_ends_with_the_timeout() {
-        // A listener that never accepts, with its queue filled, answers nothing.
-        let silent = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        silent.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
-        silent.listen(0).unwrap();
-        let address = silent.local_addr().unwrap().as_socket().unwrap();
+    /// A port that answers nothing: of a listener that never accepts, with its queue filled.
+    fn silent() -> (Socket, Vec<TcpStream>, SocketAddr) {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+        socket.listen(0).unwrap();
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
         let mut held = Vec::new();
         for _ in 0..3 {
             match dial(&[address], Duration::from_millis(200)) {
                 Ok(stream) => held.push(stream),
                 Err(error) => {
                     assert!(error.to_string().contains("no answer within"), "{error}");
-                    return;
+                    return (socket, held, address);
                 }
             }
         }
         panic!("the queue of a listener took {} connections", held.len());
+    }
+
+    #[test]
+    fn silence_ends_with_the_timeout() {
+        let (_keep, _held, silent) = silent();
+        let begin = Instant::now();
+        assert!(dial(&[silent], Duration::from_millis(300)).is_err());
+        assert!(begin.elapsed() >= Duration::from_millis(300));
+    }
+
+    #[test]
+    fn a_silent_first_candidate_costs_less_than_two_seconds() {
+        // Long after the two seconds, and before the kernel gives up.
+        const LONG: Duration = Duration::from_secs(60);
+        // A machine may stand still, but hardly each time.
+        const TRIES: u32 = 5;
+        let (_keep, _held, silent) = silent();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let live = listener.local_addr().unwrap();
+        let took: Vec<Duration> = (0..TRIES)
+            .map(|_| {
+                let begin = Instant::now();
+                assert_eq!(dial(&[silent, live], LONG).unwrap().peer_addr().unwrap(), live);
+                begin.elapsed()
+            })
+            .collect();
+        assert!(took.iter().any(|took| *took < Duration::from_secs(2)), "{took:?}");
     }
 
     #[test]

@@ -160,6 +160,44 @@ fn offers_that_are_edited_on_the_way_end_the_handshake() {
     }
 }
 
+/// Counted on the way, where a record that tells of a change is the only one with five bytes of content, a byte of type and a tag of 16.
+#[test]
+fn a_key_seals_no_more_records_than_it_may() {
+    const UPDATE_BYTES: usize = HEADER_BYTES + 5 + 1 + 16;
+    const PER_KEY: usize = 5;
+    for cipher in [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305] {
+        let (near, mut from_near) = tcp_pair();
+        let (mut to_far, far) = tcp_pair();
+        let (back_in, back_out) = (to_far.try_clone().unwrap(), from_near.try_clone().unwrap());
+        thread::spawn(move || carry(back_in, back_out, usize::MAX, Tampering::Nothing));
+        let carrier = thread::spawn(move || {
+            let mut lengths = Vec::new();
+            while let Some(record) = next_record(&mut from_near) {
+                to_far.write_all(&record).unwrap();
+                lengths.push(record.len());
+            }
+            drop(to_far.shutdown(Shutdown::Write));
+            lengths
+        });
+        let (mut near, mut far) = tls_pair(near, far, cipher);
+        near.change_keys_after_records(PER_KEY as u64);
+        let writer = thread::spawn(move || {
+            near.write_all(&content()).and_then(|()| near.finish_write()).unwrap();
+            near
+        });
+        let mut received = Vec::new();
+        far.read_to_end(&mut received).unwrap();
+        assert!(received == content());
+        drop(writer.join().unwrap());
+        let lengths = carrier.join().unwrap();
+        let under_each_key: Vec<usize> = lengths.split(|&length| length == UPDATE_BYTES).map(<[usize]>::len).collect();
+        // The first has the handshake, too; the last the end of the connection.
+        let [_, whole @ .., last] = &under_each_key[..] else { panic!("one key: {lengths:?}") };
+        assert_eq!(under_each_key.len(), BYTES.div_ceil(16_384) / PER_KEY, "{lengths:?}");
+        assert!(whole.iter().all(|&records| records == PER_KEY) && *last <= PER_KEY + 1, "{under_each_key:?}");
+    }
+}
+
 /// The other side of `another_application_protocol_is_refused`.
 #[test]
 fn a_client_of_another_application_protocol_is_refused() {

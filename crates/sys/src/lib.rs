@@ -5,6 +5,8 @@ pub mod affinity;
 pub mod beneath;
 pub mod cached;
 pub mod clock;
+#[cfg(any(test, feature = "intercept"))]
+pub mod condition;
 pub mod direct;
 pub mod discard;
 pub mod file;

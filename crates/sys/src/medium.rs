@@ -159,6 +159,7 @@ mod tests {
     use rustix::fs::{Mode, OFlags};
 
     use super::*;
+    use crate::condition::unmet;
     use crate::direct::AlignedBuffer;
 
     fn content() -> Vec<u8> {
@@ -174,7 +175,7 @@ mod tests {
         let opened = direct.then(|| rustix::fs::open(file.path(), flags, Mode::empty()).ok()).flatten();
         let medium = Medium::new(file.as_file().as_fd().try_clone_to_owned().unwrap(), opened).unwrap();
         if medium.way() == Way::Memory || (direct && medium.way() != Way::Direct) {
-            eprintln!("skipped: the temporary directory lies in memory, or has no direct I/O");
+            unmet("the temporary directory lies in memory, or has no direct I/O");
             return None;
         }
         Some(medium)
@@ -215,9 +216,9 @@ mod tests {
 
     #[test]
     fn a_file_in_memory_has_no_medium() {
-        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return eprintln!("skipped: no /dev/shm") };
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return unmet("no /dev/shm") };
         if !lies_in_memory(file.as_fd()).unwrap() {
-            return eprintln!("skipped: /dev/shm is no memory");
+            return unmet("/dev/shm is no memory");
         }
         assert_eq!(Medium::new(file.into(), None).unwrap().way(), Way::Memory);
     }

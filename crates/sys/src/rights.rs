@@ -187,6 +187,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::condition::unmet;
     use crate::direct::DirectSource;
 
     /// On a thread of its own, which ends with what it gave up.
@@ -222,7 +223,7 @@ mod tests {
             true
         });
         if !done {
-            eprintln!("skipped: this kernel has no Landlock that would do");
+            unmet("this kernel has no Landlock that would do");
         }
         // The thread that started it goes where it likes.
         fs::read(outside.path().join("secret")).unwrap();
@@ -235,7 +236,7 @@ mod tests {
         apart(|| {
             let tree = File::open(inside.path()).unwrap();
             if fence(&[(tree.as_fd(), Access::Read)]).unwrap() == Fence::None {
-                return eprintln!("skipped: this kernel has no Landlock that would do");
+                return unmet("this kernel has no Landlock that would do");
             }
             assert_eq!(fs::read(inside.path().join("file")).unwrap(), b"x");
             assert!(fs::write(inside.path().join("file"), "y").is_err());
@@ -251,7 +252,7 @@ mod tests {
     #[test]
     fn a_thread_that_acts_as_an_account_makes_its_files_and_reads_no_others() {
         if file_user() != 0 {
-            return eprintln!("skipped: only root may act as another user");
+            return unmet("only root may act as another user");
         }
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();

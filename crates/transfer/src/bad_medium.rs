@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 
 use crate::bad_disk::{CHECKPOINT_BYTES, EIO, ENOSPC, LANES, fill, goes_on, is_part_of, job_of, nothing_is_wrong};
@@ -151,7 +152,7 @@ fn a_file_system_without_direct_reads_is_read_after_its_cache_was_emptied() {
         };
         let Some((report, events)) = run(verifying(&bench), decide) else { return };
         if !refused {
-            return eprintln!("skipped: the temporary directory lies in memory, or has no direct reads");
+            return unmet("the temporary directory lies in memory, or has no direct reads");
         }
         assert_eq!((report.failed, report.chunks_repaired), (0, 1), "{refused_at:?}: {:?}", report.failures);
         bench.assert_equal();
@@ -172,7 +173,7 @@ fn is_direct(stopped: &Stopped) -> bool {
 fn a_target_in_memory_has_no_medium_and_that_is_said_once() {
     let bench = fill(Bench::new());
     if !bench.root().starts_with("/dev/shm") {
-        return eprintln!("skipped: no /dev/shm");
+        return unmet("no /dev/shm");
     }
     let witness = Arc::new(Witness::default());
     let report = run_watched(&verifying(&bench), LANES, CHECKPOINT_BYTES, &witness).unwrap();

@@ -34,6 +34,10 @@ use crate::watch::Watch;
 /// One way is tried this long before the next. A path of 300 ms with one lost SYN (1 s) still gets through.
 const WAY_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Nothing is wrong, but it may be slower, and few would guess why.
+const THROUGH_SSH: &str = "neither host reaches a port of the other (-v says more): the data goes through ssh, which carries less. To use a range \
+                           that a firewall lets through: --port-range FIRST-LAST";
+
 /// A peer that has not answered by then is at least so far away, and lanes to it need not wait for its answer: they come two thirds of a
 /// round trip earlier where it takes 228 ms. From here on a path that is not known begins with 32, or with 64 for a job that sends much.
 const FAR_AFTER: Duration = Duration::from_millis(80);
@@ -524,6 +528,9 @@ impl LanePlan {
         let why = if self.only_over_ssh { "asked for".into() } else { reasons.join("; ") };
         self.record_cipher(first.cipher_name());
         self.tell_path("ssh", &why);
+        if !self.only_over_ssh {
+            self.watch.tell(&Event::Warning { text: THROUGH_SSH.into() });
+        }
         self.tell_chose("lanes", lanes.to_string(), "each an ssh session of its own, with a window of 2 MiB");
         let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
         for first in 1..lanes.min(SSH_AT_ONCE + 1) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
+use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_wire::limits::MIN_CHUNK_BYTES;
 
@@ -43,8 +44,7 @@ impl Run {
         match receiver.recv().unwrap() {
             Ok(watcher) => Some(Self { watcher, worker }),
             Err(error) => {
-                assert!(std::env::var_os("CI").is_none(), "this host does not let us watch system calls: {error}");
-                eprintln!("skipped: this host does not let us watch system calls: {error}");
+                unmet(format_args!("this host does not let us watch system calls: {error}"));
                 None
             }
         }

@@ -136,9 +136,13 @@ fn times_before_1970_and_far_ahead_arrive() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
     let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
-    for (name, seconds, nanoseconds) in
-        [("epoch", 0, 0), ("before", -1, 999_999_999), ("long-before", -1_000_000_000, 1), ("ahead", 10_000_000_000, 5)]
-    {
+    for (name, seconds, nanoseconds) in [
+        ("epoch", 0, 0),
+        ("before", -1, 999_999_999),
+        ("long-before", -1_000_000_000, 1),
+        ("ahead", 10_000_000_000, 5),
+        ("year-9999", 253_402_300_799, 999_999_999),
+    ] {
         plant::text(&source.join(name), name);
         plant::set_mtime(&source.join(name), seconds, nanoseconds);
     }
@@ -165,7 +169,7 @@ fn special_files_are_skipped_with_a_word() {
 #[test]
 fn deep_trees_beyond_the_longest_path_arrive() {
     needs!(Namespaces, Haul);
-    const DEPTH: usize = 60;
+    const DEPTH: usize = 200;
     let lab = Lab::pair();
     let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
     fs::create_dir(&source).expect("own directory");
@@ -302,16 +306,40 @@ fn the_manifest_proves_the_tree_and_finds_a_flipped_bit() {
     verify(&source).expect(code::VERIFICATION);
 }
 
+/// What an entry may do for whoever runs or uses it is asked for with its owner (`-a`); the rest of its mode comes as rsync's `-p` brings it.
 #[test]
 fn a_set_user_id_bit_does_not_travel_unasked() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
-    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
-    plant::text(&source.join("program"), "#!/bin/sh\n");
-    plant::set_mode(&source.join("program"), 0o4755);
-    lab.cp_run([contents_of(&source), at("alpha", &there)]).expect(code::OK);
-    let mode = fs::metadata(there.join("program")).expect("it was copied").permissions().mode();
-    assert_eq!(mode & 0o7777, 0o755, "mode {mode:o}");
+    let source = lab.data("home").join("tree");
+    let files = [("suid", 0o4755), ("sgid", 0o2755), ("both", 0o6755), ("sticky", 0o1644), ("for-all", 0o666)];
+    let directories = [("d-sgid", 0o2775), ("d-sticky", 0o1777), ("d-for-all", 0o777), ("d-both", 0o6755)];
+    for (name, mode) in files {
+        plant::text(&source.join(name), "#!/bin/sh\n");
+        plant::set_mode(&source.join(name), mode);
+    }
+    for (name, mode) in directories {
+        plant::text(&source.join(name).join("file"), "words\n");
+        plant::set_mode(&source.join(name), mode);
+    }
+    plant::set_mode(&source, 0o1777);
+    let mode = |path: &Path| fs::metadata(path).expect("it was copied").permissions().mode() & 0o7777;
+    for (flags, kept) in [(&[][..], 0o777), (&["-a"], 0o7777)] {
+        let there = lab.data("alpha").join(format!("there{}", flags.len()));
+        fs::create_dir(&there).expect("own directory");
+        plant::set_mode(&there, 0o750);
+        // As a directory in it: the one that stands there stays as it is.
+        lab.cp().args(flags).arg(&source).arg(at("alpha", &there)).run().expect(code::OK);
+        assert_eq!(mode(&there), 0o750, "{flags:?}");
+        // Its contents: as with rsync, the one that stands there is the source's counterpart.
+        lab.cp().args(flags).arg(contents_of(&source)).arg(at("alpha", &there)).run().expect(code::OK);
+        for top in [there.clone(), there.join("tree")] {
+            assert_eq!(mode(&top), 0o1777 & kept, "{flags:?} {}", top.display());
+            for (name, planted) in files.iter().chain(&directories) {
+                assert_eq!(mode(&top.join(name)), planted & kept, "{flags:?} {name}");
+            }
+        }
+    }
 }
 
 fn open(path: &Path) -> OwnedFd {

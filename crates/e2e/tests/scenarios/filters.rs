@@ -261,11 +261,21 @@ fn delete_waits_when_the_source_could_not_be_read() {
     plant::text(&nobody.source.join("open/file"), "words\n");
     plant::text(&nobody.source.join("closed/file"), "words\n");
     nobody.cp(&[]).run().expect(code::OK);
-    plant::text(&nobody.target.join("extra"), "words\n");
-    std::os::unix::fs::chown(nobody.target.join("extra"), Some(65534), Some(65534)).expect("root may");
+    let extra = ["extra", "open/extra", "closed/extra"].map(|name| nobody.target.join(name));
+    for extra in &extra {
+        plant::text(extra, "words\n");
+        std::os::unix::fs::chown(extra, Some(65534), Some(65534)).expect("root may");
+    }
     plant::set_mode(&nobody.source.join("closed"), 0o700);
     let run = nobody.cp(&["--delete"]).run().expect(code::PARTIAL);
     assert!(nobody.target.join("closed/file").exists(), "unreadable is not absent\n{run}");
+    assert_eq!(
+        extra.each_ref().map(|extra| extra.exists()),
+        [false, false, true],
+        "only what was listed is judged by\n{run}"
+    );
+    let [warning] = &run.events_named("warning")[..] else { panic!("one warning\n{run}") };
+    assert_eq!(warning["text"], "nothing is deleted in closed: it could not be listed in full", "{run}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use haul_e2e::firewall::Manner;
 use haul_e2e::stranger::Stranger;
-use haul_e2e::{Facets, Lab, Run, assert_same, at, code, contents_of, needs, plant};
+use haul_e2e::{Facets, Lab, Outcome, Run, assert_same, at, code, contents_of, needs, plant};
 
 struct Lanes {
     lab: Lab,
@@ -39,12 +39,20 @@ impl Lanes {
             let run = run.run().expect(code::OK);
             assert_same(&self.here, target, Facets::PLAIN);
             assert_eq!(run.report()["lane_path"], path, "{run}");
+            let warnings = through_ssh(&run);
+            assert_eq!(warnings, usize::from(path == "ssh" && !flags.contains(&"--lanes-over-ssh")), "{run}");
         }
     }
 
     fn ssh_port(&self) -> u16 {
         self.lab.alpha().ssh_port
     }
+}
+
+/// How often the user is told that the data goes through ssh, and what would help.
+fn through_ssh(run: &Outcome) -> usize {
+    let is_it = |text: &str| text.contains("goes through ssh") && text.contains("--port-range");
+    run.events_named("warning").iter().filter(|event| event["text"].as_str().is_some_and(is_it)).count()
 }
 
 #[test]
@@ -89,7 +97,12 @@ fn closed_ports_cost_only_a_moment() {
     lanes.lab.alpha().close_ports_but(&[lanes.ssh_port()], Manner::Drop);
     lanes.lab.home().close_ports_but(&[9], Manner::Drop);
     let run = lanes.pull(&[]).run().expect(code::OK);
-    assert!(run.elapsed < Duration::from_secs(12), "{run}");
+    assert_eq!((&run.report()["lane_path"], through_ssh(&run)), (&"ssh".into(), 1), "{run}");
+    let chosen = run.events_named("chose").into_iter().find(|event| event["what"] == "lane path").expect("it is told");
+    let why = chosen["reason"].as_str().unwrap_or_default();
+    assert!(why.contains("direct: cannot connect") && why.contains("reversed: cannot connect"), "{why}");
+    // Each way is tried for 3 s. The rest is for the machine; the kernel's own attempts take over two minutes.
+    assert!(run.elapsed < Duration::from_secs(40), "{run}");
 }
 
 #[test]
