@@ -4,6 +4,7 @@
 //! its content, or one that is installed there and speaks the same protocol, or asks for ours and runs that. So the user's
 //! configuration, agent, jump hosts and second factors just work, and a far side that has the program costs no round trip.
 
+mod escaper;
 mod lanes;
 mod script;
 mod words;
