@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure;
 use crate::job::endpoint_text;
+use crate::json_text;
 use crate::limit;
 
 /// Writes each event as a line.
@@ -77,10 +78,7 @@ impl JsonLines {
 }
 
 fn render(line: &Line, at: Duration) -> String {
-    let stamped = Stamped { line, at_s: seconds(at) };
-    let mut text = serde_json::to_string(&stamped).expect("plain structs of numbers and strings");
-    text.push('\n');
-    text
+    json_text::line(&Stamped { line, at_s: seconds(at) })
 }
 
 #[derive(Serialize)]

@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::json::{ErrorLine, Named, ReportLine, SCHEMA};
+use crate::json_text;
 
 /// What is kept of one copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,10 +88,8 @@ pub fn read(file: &Path) -> io::Result<Kept> {
 }
 
 fn write(file: &Path, kept: &Kept) -> io::Result<()> {
-    let mut text = serde_json::to_string(kept)?;
-    text.push('\n');
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(file)?;
-    file.write_all(text.as_bytes())
+    file.write_all(json_text::line(kept).as_bytes())
 }
 
 fn ours(directory: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {

@@ -11,6 +11,7 @@ mod failure;
 mod figures;
 mod job;
 mod json;
+mod json_text;
 mod kept;
 mod key;
 mod limit;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use haul_transfer::drives_terminal;
+
 /// The bytes as text that cannot drive a terminal: control characters, characters that turn the direction of writing, and
 /// bytes that are not UTF-8 become `\xHH` or `\u{HHHH}`.
 pub fn printable(bytes: impl AsRef<[u8]>) -> String {
@@ -11,7 +13,7 @@ pub fn printable(bytes: impl AsRef<[u8]>) -> String {
         for c in chunk.valid().chars() {
             if c.is_ascii_control() {
                 let _ = write!(text, "\\x{:02x}", c as u32);
-            } else if c.is_control() || turns_direction(c) {
+            } else if drives_terminal(c) {
                 let _ = write!(text, "\\u{{{:x}}}", c as u32);
             } else {
                 text.push(c);
@@ -27,11 +29,6 @@ pub fn printable(bytes: impl AsRef<[u8]>) -> String {
 /// Like [`printable`], line by line.
 pub fn printable_lines(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(|line| printable(line.trim_end_matches('\r')))
-}
-
-/// A name such as `gpj.exe` must not show as `exe.jpg`.
-fn turns_direction(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[cfg(test)]

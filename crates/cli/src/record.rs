@@ -21,7 +21,7 @@ use crate::bench::text;
 use crate::figures::{bytes, counted, duration, rate as rate_text};
 use crate::json::{SCHEMA, hex, seconds};
 use crate::printable::printable;
-use crate::{bench, failure, rate, signals};
+use crate::{bench, failure, json_text, rate, signals};
 
 /// `haul record`
 #[derive(Debug, Args)]
@@ -159,9 +159,7 @@ fn object(recorded: &Recorded) -> String {
         index: recorded.striped.as_ref().map(|(index, _)| index.to_string_lossy().into_owned()),
         blake3: recorded.striped.as_ref().map(|(_, blake3)| hex(blake3)),
     };
-    let mut text = serde_json::to_string(&line).expect("plain numbers and words");
-    text.push('\n');
-    text
+    json_text::line(&line)
 }
 
 #[derive(Serialize)]

@@ -13,6 +13,7 @@ use serde::Serialize;
 use crate::args::Why;
 use crate::figures::{bits, bytes, count, counted, duration, latency, parts, percent, rate};
 use crate::json::{HostLine, Named, ReportLine};
+use crate::json_text::line;
 use crate::kept::{self, Kept};
 use crate::printable::printable;
 use crate::{failure, json};
@@ -77,12 +78,6 @@ fn every(files: &[PathBuf], typed: &Why, now_s: u64) -> Result<String, Error> {
 fn read(file: &Path) -> Result<Kept, Error> {
     let shown = printable(file.as_os_str().as_encoded_bytes());
     kept::read(file).map_err(|error| Error::new(Fault::FileIo, format!("cannot read {shown}")).because(error))
-}
-
-fn line(value: &impl Serialize) -> String {
-    let mut text = serde_json::to_string(value).expect("plain structs of numbers and strings");
-    text.push('\n');
-    text
 }
 
 fn unreadable(file: &Path, error: &Error) -> String {

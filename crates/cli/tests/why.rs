@@ -167,3 +167,36 @@ fn live_adds_a_line_a_second() {
         assert_eq!(scene.haul(&["cp", "--live", flag, "tree", "to"]).status.code(), Some(1), "{flag}");
     }
 }
+
+#[test]
+fn names_in_json_drive_no_terminal_and_are_still_whole() {
+    let scene = Scene::new();
+    let name = "del\u{7f}csi\u{9b}2J\u{202e}gpj.exe";
+    fs::write(scene.path().join("tree").join(name), "x").unwrap();
+    scene.says(&["cp", "tree", name]);
+    let missing = format!("tree/{name}/missing");
+    for (args, code) in [
+        (&["cp", "--json", "-v", "tree", "again"][..], 0),
+        (&["cp", "--json", &missing, "to"], 11),
+        (&["why", "3", "--json"], 0),
+        (&["why", "--list", "--json"], 0),
+    ] {
+        let output = scene.haul(args);
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{said:?}");
+        let driving = ['\u{7f}', '\u{9b}', '\u{202e}'];
+        assert!(!said.contains(driving) && !text(&output.stderr).contains(driving), "{said:?}");
+        let lines = said.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        assert!(lines.into_iter().any(|line| holds(&line, name)), "{said:?}");
+    }
+}
+
+/// A string with these words somewhere in it.
+fn holds(value: &serde_json::Value, words: &str) -> bool {
+    match value {
+        serde_json::Value::String(text) => text.contains(words),
+        serde_json::Value::Array(values) => values.iter().any(|value| holds(value, words)),
+        serde_json::Value::Object(fields) => fields.values().any(|value| holds(value, words)),
+        _ => false,
+    }
+}

@@ -40,7 +40,7 @@ pub(crate) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if c.is_control() || turns_direction(c) {
+            if haul_transfer::drives_terminal(c) {
                 let _ = write!(text, "\\u{{{:x}}}", c as u32);
             } else {
                 text.push(c);
@@ -51,11 +51,6 @@ pub(crate) fn escaped(bytes: &[u8]) -> String {
         }
     }
     text
-}
-
-/// Characters that change the order in which others are shown.
-fn turns_direction(c: char) -> bool {
-    matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The time in UTC, as RFC 3339 has it.

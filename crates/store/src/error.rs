@@ -93,10 +93,10 @@ pub fn printable(path: &[u8]) -> String {
                 '\n' => text.push_str("\\n"),
                 '\r' => text.push_str("\\r"),
                 '\t' => text.push_str("\\t"),
-                character if character.is_control() && (character as u32) < 0x80 => {
+                character if character.is_ascii_control() => {
                     let _ = write!(text, "\\x{:02x}", character as u32);
                 }
-                character if character.is_control() || is_invisible(character) => {
+                character if drives_terminal(character) || is_invisible(character) => {
                     let _ = write!(text, "\\u{{{:x}}}", character as u32);
                 }
                 character => text.push(character),
@@ -109,10 +109,17 @@ pub fn printable(path: &[u8]) -> String {
     text
 }
 
-/// Characters that reorder or hide the text around them.
+/// What a terminal acts on instead of showing it: control characters (C0, DEL, C1), what ends a line, and what turns the
+/// direction of writing, so that `gpj.exe` shows as `exe.jpg` (Unicode's property Bidi_Control). The one list of them.
+pub fn drives_terminal(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Characters of no width: two names that differ in them look the same.
 fn is_invisible(character: char) -> bool {
-    matches!(character,
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{61c}')
+    matches!(character, '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -133,6 +140,14 @@ mod tests {
         ] {
             assert_eq!(printable(name), expected);
         }
+    }
+
+    #[test]
+    fn what_drives_a_terminal_is_what_unicode_lists() {
+        let listed: Vec<u32> = (0..=0x10_ffff).filter(|&c| char::from_u32(c).is_some_and(drives_terminal)).collect();
+        // C0; DEL and C1; then ALM, LRM and RLM, the separators of lines and paragraphs with LRE to RLO, LRI to PDI.
+        let ranges = [0..=0x1f, 0x7f..=0x9f, 0x61c..=0x61c, 0x200e..=0x200f, 0x2028..=0x202e, 0x2066..=0x2069];
+        assert_eq!(listed, ranges.into_iter().flatten().collect::<Vec<u32>>());
     }
 
     #[test]

@@ -40,7 +40,7 @@ mod walk;
 pub use asked_for::{AskedFor, Extent};
 pub use cold::ColdMap;
 pub use disk_rate::{DiskRate, disk_rate, disk_rate_within};
-pub use error::{Result, StoreError, printable};
+pub use error::{Result, StoreError, drives_terminal, printable};
 pub use files_from::{FileList, FileListBuilder, ListFault};
 pub use filter::Filter;
 pub use limits::{DIRECT_FROM_BYTES, MAX_LISTED_PATH_BYTES};

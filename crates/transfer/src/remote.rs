@@ -84,7 +84,7 @@ pub(crate) fn connect(
 }
 
 fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error> {
-    let target = SshTarget::of(place, &job.ssh, job.carriage.family).expect("an ssh place");
+    let target = SshTarget::of(place, &job.ssh, &job.carriage).expect("an ssh place");
     let arguments = match job.carriage.port_range {
         Some((first, last)) => format!("--port-range {first}-{last}"),
         None => String::new(),

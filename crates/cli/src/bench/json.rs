@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::text;
 use crate::json::{SCHEMA, seconds};
+use crate::json_text::line;
 use crate::printable::printable;
 
 /// A run, as a line.
@@ -167,12 +168,6 @@ fn side<'a>(side: &'a Side, found: &Found) -> SideLine<'a> {
         system_s: s(side.usage.system_us),
         cpu_s_per_gb: (side.cpu_s_per_gb(found.bytes) * 1e4).round() / 1e4,
     }
-}
-
-fn line(object: &impl Serialize) -> String {
-    let mut text = serde_json::to_string(object).expect("plain structs of numbers and strings");
-    text.push('\n');
-    text
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::text;
 use crate::json::{HostLine, PathLine, RemedyLine, SCHEMA, TimeLine, of_host, of_path, of_shares, seconds, share};
+use crate::json_text;
 use crate::limit::{self, Case};
 
 /// As a line.
@@ -22,9 +23,7 @@ pub fn object(found: &Found) -> String {
         far: of_host(&found.far),
         tune: text::tune(found),
     };
-    let mut text = serde_json::to_string(&object).expect("plain structs of numbers and strings");
-    text.push('\n');
-    text
+    json_text::line(&object)
 }
 
 #[derive(Serialize)]

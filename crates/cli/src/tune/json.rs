@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{RateFrom, Seen};
 use crate::json::SCHEMA;
+use crate::json_text;
 
 /// As a line.
 pub fn object(seen: Option<&Seen>, steps: &[Step]) -> String {
@@ -15,9 +16,7 @@ pub fn object(seen: Option<&Seen>, steps: &[Step]) -> String {
         advice: seen.map(advice),
         steps: steps.iter().map(step).collect(),
     };
-    let mut text = serde_json::to_string(&object).expect("plain structs of numbers and strings");
-    text.push('\n');
-    text
+    json_text::line(&object)
 }
 
 #[derive(Serialize)]

@@ -3,14 +3,18 @@
 //! One ssh session does it all: a start script for the login shell runs the program that is kept there under the hash of
 //! its content, or one that is installed there and speaks the same protocol, or asks for ours and runs that. So the user's
 //! configuration, agent, jump hosts and second factors just work, and a far side that has the program costs no round trip.
+//!
+//! Until the far side has said a first word of ours there is no time limit: ssh may be asking for a password, and only its
+//! own settings (`ConnectTimeout`, `ServerAliveInterval`) know what it waits for. From then on `--timeout` holds.
 
+mod escaper;
 mod lanes;
 mod script;
 mod words;
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -22,8 +26,8 @@ use haul_wire::banner::{Banner, BannerScanner};
 
 use crate::error::{Error, Fault};
 use crate::event::Event;
-use crate::job::{Family, Place, SshOptions};
-use crate::session;
+use crate::job::{Carriage, Family, Place, SshOptions};
+use crate::session::{self, Progress};
 use crate::watch::Watch;
 
 pub(crate) use lanes::SshLanes;
@@ -46,18 +50,21 @@ pub(crate) struct SshTarget {
     pub(crate) port: Option<u16>,
     pub(crate) options: SshOptions,
     pub(crate) family: Option<Family>,
+    /// Once it has said a first word of ours, it may be silent for so long.
+    pub(crate) timeout: Duration,
 }
 
 impl SshTarget {
     /// The target behind a place; `None` for places that are not reached over ssh.
-    pub(crate) fn of(place: &Place, options: &SshOptions, family: Option<Family>) -> Option<Self> {
+    pub(crate) fn of(place: &Place, options: &SshOptions, carriage: &Carriage) -> Option<Self> {
         match place {
             Place::Ssh { user, host, port } => Some(Self {
                 user: user.clone(),
                 host: host.clone(),
                 port: port.or(options.port),
                 options: options.clone(),
-                family,
+                family: carriage.family,
+                timeout: carriage.timeout,
             }),
             Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null | Place::Haul { .. } => None,
         }
@@ -133,12 +140,13 @@ impl SshTarget {
             None => {
                 let ours = Program::ours()?;
                 // When ssh could not connect, its own words say so better than the broken pipe.
-                drop(session.send(format!("{} {}\n", ours.sha256, ours.bytes.len()).as_bytes()));
+                drop(session.send(format!("{} {}\n", ours.sha256, ours.bytes.len()).as_bytes(), self, watch));
                 Some(ours)
             }
         };
+        let mut sent: Option<Sent> = None;
         loop {
-            match session.banner(&self.host, watch)? {
+            match session.banner(self, sent.as_ref(), watch)? {
                 Banner::Agent { version: PROTOCOL_VERSION } => return Ok(session),
                 Banner::Agent { version } => {
                     return Err(Error::new(
@@ -152,6 +160,10 @@ impl SshTarget {
                         .because(why)
                         .try_this("install haul there and name it with --haul-path PATH"));
                 }
+                Banner::Need { .. } if sent.is_some() => {
+                    return Err(Error::new(Fault::Protocol, format!("{} asks for our program again", self.host))
+                        .because("it was sent once, and what runs it asks once"));
+                }
                 Banner::Need { system, machine } => {
                     let ours = ours.as_ref().filter(|_| runs_on(&system, &machine)).ok_or_else(|| {
                         Error::new(Fault::Install, format!("haul is not installed on {}", self.host))
@@ -160,11 +172,21 @@ impl SshTarget {
                     })?;
                     let (place, bytes) = (self.host.clone(), ours.bytes.len() as u64);
                     watch.tell(&Event::Installing { place, bytes });
-                    session.send(&ours.bytes)?;
+                    let start = Instant::now();
+                    session.send(&ours.bytes, self, watch)?;
+                    let (now, took) = (Instant::now(), start.elapsed());
+                    sent = Some(Sent { deadline: now.checked_add(self.timeout.saturating_add(took)) });
                 }
             }
         }
     }
+}
+
+/// Our program is on its way.
+struct Sent {
+    /// When it has to run: `--timeout` from its last byte, and as long again as the sending took. ssh and the kernel still
+    /// hold part of it, over a slow path minutes' worth: OpenSSH's window is 2 MiB (CHAN_SES_WINDOW_DEFAULT), of our 8 MB.
+    deadline: Option<Instant>,
 }
 
 impl Drop for SshSession {
@@ -181,17 +203,22 @@ impl Drop for SshSession {
 
 impl SshSession {
     /// Reads up to the next banner. One byte at a time: what follows it belongs to somebody else.
-    fn banner(&mut self, host: &str, watch: &Watch) -> Result<Banner, Error> {
+    fn banner(&mut self, target: &SshTarget, sent: Option<&Sent>, watch: &Watch) -> Result<Banner, Error> {
+        let host = &target.host;
         let mut scanner = BannerScanner::default();
         let output = self.output.as_mut().expect("taken only once the agent runs");
         let mut byte = [0];
         let mut noise = Vec::new();
         loop {
-            // Somebody may think about a password for minutes: only an interruption ends the wait.
-            while !ready(output, INTERRUPT_CHECK) {
-                if watch.interrupted() {
-                    return Err(session::interrupted());
-                }
+            // Before its first word only an interruption ends the wait: somebody may think about a password for minutes.
+            if watch.interrupted() {
+                return Err(session::interrupted());
+            }
+            if sent.and_then(|sent| sent.deadline).is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(too_slow(target, format!("our program was sent to {host} and does not start there")));
+            }
+            if !ready(output.as_fd(), Interest::Read) {
+                continue;
             }
             match output.read(&mut byte) {
                 Ok(0) => return Err(self.ended(host, &noise)),
@@ -211,13 +238,33 @@ impl SshSession {
         }
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    /// Writes no more at once than the pipe has room for: a host that does not read must not keep us from looking at the clock
+    /// and at an interruption.
+    fn send(&mut self, bytes: &[u8], target: &SshTarget, watch: &Watch) -> Result<(), Error> {
         let input = self.input.as_mut().expect("taken only once the agent runs");
-        input.write_all(bytes).and_then(|()| input.flush()).map_err(|error| {
-            Error::new(Fault::Install, "cannot copy our program to the far side")
-                .because(error)
-                .try_this("look for a full disk or quota in the home directory there")
-        })
+        let mut progress = Progress::new(None, Instant::now());
+        let mut sent = 0;
+        while sent < bytes.len() {
+            if watch.interrupted() {
+                return Err(session::interrupted());
+            }
+            if progress.is_stalled(true, sent as u64, 0, Instant::now(), target.timeout) {
+                return Err(too_slow(target, format!("{} does not take our program", target.host)));
+            }
+            if !ready(input.as_fd(), Interest::Write) {
+                continue;
+            }
+            match input.write(&bytes[sent..bytes.len().min(sent + PIPE_ROOM_BYTES)]) {
+                Ok(written) => sent += written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return Err(Error::new(Fault::Install, "cannot copy our program to the far side")
+                        .because(error)
+                        .try_this("look for a full disk or quota in the home directory there"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Why ssh ended before the agent spoke: ssh's own words tell it apart.
@@ -277,13 +324,22 @@ impl SshChild {
     }
 }
 
-/// How often an interruption is looked for while ssh logs in.
+/// A host that has said a first word of ours did not go on in time.
+fn too_slow(target: &SshTarget, what: String) -> Error {
+    Error::new(Fault::Timeout, what)
+        .because(format!("nothing has moved for {} s", target.timeout.as_secs()))
+        .try_this("install haul there, or wait longer with --timeout")
+}
+
+/// How often an interruption is looked for while nothing moves.
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
 
-fn ready(output: &ChildStdout, limit: Duration) -> bool {
-    let watched = [(output.as_fd(), Interest::Read)];
-    // An error of poll is found by the read that follows.
-    poll::wait(&watched, Some(limit)).is_ok_and(|ready| ready[0])
+/// A pipe that poll calls writable takes so much without waiting: PIPE_BUF (pipe(7)), a page of its ring.
+const PIPE_ROOM_BYTES: usize = 4096;
+
+fn ready(pipe: BorrowedFd<'_>, interest: Interest) -> bool {
+    // An error of poll is found by the read or write that follows.
+    poll::wait(&[(pipe, interest)], Some(INTERRUPT_CHECK)).map_or(true, |ready| ready[0])
 }
 
 /// How long ssh may take to end after its session did.

@@ -1,4 +1,4 @@
-//! The words of ssh: passed on, and read for what kind of failure they mean.
+//! The words of ssh: passed on, escaped, and read for what kind of failure they mean.
 
 use std::io::{self, Read, Write};
 use std::process::ChildStderr;
@@ -10,8 +10,10 @@ use crate::error::{Error, Fault};
 use crate::session;
 
 use super::EXIT_WAIT;
+use super::escaper::Escaper;
 
-/// What ssh and the far side print on standard error: passed on as it comes, the last of it kept to explain a failure.
+/// What ssh and the far side print on standard error: passed on as it comes, the last of it kept to explain a failure. The
+/// far side chooses most of it, so it is escaped; also for a file, because logs are read on terminals.
 #[derive(Default)]
 pub(super) struct Words {
     kept: Mutex<Vec<u8>>,
@@ -28,14 +30,16 @@ impl Words {
         let listener = Arc::clone(&words);
         let thread = std::thread::Builder::new().name("ssh-words".into()).spawn(move || {
             let mut block = [0; 1024];
+            let mut escaper = Escaper::default();
             while let Ok(read @ 1..) = stderr.read(&mut block) {
                 // Nobody is left to be told where standard error is closed.
-                let _ = io::stderr().write_all(&block[..read]);
+                let _ = io::stderr().write_all(escaper.push(&block[..read]).as_bytes());
                 let mut kept = session::lock(&listener.kept);
                 kept.extend_from_slice(&block[..read]);
                 let surplus = kept.len().saturating_sub(WORDS_KEPT_BYTES);
                 kept.drain(..surplus);
             }
+            let _ = io::stderr().write_all(escaper.finish().as_bytes());
         });
         *session::lock(&words.ended) = thread.ok();
         words
