@@ -45,6 +45,8 @@ mod far;
 pub mod fuzzing;
 mod hash;
 #[cfg(test)]
+mod holes;
+#[cfg(test)]
 mod hostile;
 pub mod job;
 #[cfg(test)]
