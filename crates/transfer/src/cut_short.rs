@@ -153,12 +153,19 @@ proptest! {
             }
         }
         let report = run_here(&job(options), 3, CHECKPOINT_BYTES).unwrap();
-        prop_assert_eq!(report.failed, 0, "{:?}", report.failures);
+        // Of a file whose first name stays as it is, the second is not made: it would have what it never had at the source.
+        let has_no_first = |why: &str| keeps != 0 && why.contains("stays at the target as it is there");
+        let failed: Vec<_> = report.failures.iter().map(|(path, _)| Path::new(OsStr::from_bytes(path))).collect();
+        prop_assert!(report.failures.iter().all(|(_, why)| has_no_first(why)), "{:?}", report.failures);
+        prop_assert_eq!(report.failed, failed.len() as u64, "{:?}", report.failures);
         let untouched = attempts.iter().all(|attempt| attempt.damages.is_empty());
         let must_be_equal = keeps == 0 || (keeps == UPDATE && untouched);
         let to = files(&bench.to());
         for (path, content) in files(&bench.from()) {
             let found = to.iter().find(|(found, _)| *found == path).map(|(_, content)| content);
+            if found.is_none() && failed.contains(&&*path) {
+                continue;
+            }
             let is_right = found.is_some_and(|found| *found == content || (!must_be_equal && whole.0.contains(found)));
             prop_assert!(is_right, "{:?} is {:?} and not {}", path, found, content);
         }

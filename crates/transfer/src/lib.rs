@@ -74,6 +74,8 @@ mod remote;
 mod rights;
 #[cfg(test)]
 mod scenarios;
+#[cfg(test)]
+mod second_names;
 mod sender;
 mod session;
 #[cfg(test)]

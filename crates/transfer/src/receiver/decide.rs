@@ -116,7 +116,7 @@ impl Decider {
             ItemKind::DirectoryEnd { complete } => self.directory_end(index, &item, path, *complete),
             ItemKind::Symlink { target } => self.symlink(index, &item, &path, target, fresh),
             ItemKind::HardLink { first } => {
-                let link = HardLink { path, first: first.clone() };
+                let link = HardLink { path, first: first.clone(), mtime: item.attributes.mtime };
                 self.shared.in_order(index, InOrder::HardLink(Arc::new(link)));
             }
             ItemKind::Skipped { .. } | ItemKind::Failed { .. } => self.shared.settle(index, OutcomeKind::Nothing),
@@ -331,6 +331,11 @@ impl Decider {
                     false => "it is a directory, which only --delete replaces",
                 };
                 shared.failed_item(index, format!("cannot replace {}: {why}", shown(&path)));
+            }
+            FileDecision::Keep if !compare::is_as_listed(&identity, &existing) => {
+                // Before a second name of it can come to its turn.
+                shared.stays_foreign(item);
+                self.keep(index, item, path, identity, KeptAs::Kept, hash);
             }
             FileDecision::Keep => self.keep(index, item, path, identity, KeptAs::Kept, hash),
             FileDecision::Touch => self.touch(index, item, path, identity, stat.as_ref(), hash),
