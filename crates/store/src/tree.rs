@@ -320,6 +320,16 @@ impl TargetTree {
         flushed.context("flush directory", path)
     }
 
+    /// Waits until the data of an existing regular file is on the medium, whoever wrote it.
+    pub fn flush_file(&self, path: &[u8]) -> Result<()> {
+        let flushed = check_path(path).and_then(|()| {
+            let (dir, name) = self.place(path)?;
+            let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty()))?;
+            file::flush_data(opened.as_fd())
+        });
+        flushed.context("flush", path)
+    }
+
     /// Opens an existing regular file, to compare or verify it.
     pub fn open_file(&self, path: &[u8]) -> Result<SourceFile> {
         let opened = check_path(path).and_then(|()| {

@@ -2,11 +2,12 @@
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, FileTimes};
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
@@ -260,4 +261,48 @@ fn in_place_data_is_flushed_before_the_file_gets_its_time() {
     assert_eq!(result.unwrap().failed, 0);
     bench.assert_equal();
     assert_eq!(dated, 8);
+}
+
+/// A file written in place by a run that died after its last write: what is there is right, and nobody flushed it.
+fn written_and_not_flushed() -> (Bench, Job) {
+    let bench = Bench::new();
+    bench.write("small", 70_000);
+    std::fs::create_dir(bench.to()).unwrap();
+    std::fs::copy(bench.from().join("small"), bench.to().join("small")).unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(1000);
+    let found = File::options().write(true).open(bench.to().join("small")).unwrap();
+    found.set_times(FileTimes::new().set_modified(long_ago)).unwrap();
+    let mut job = bench.job();
+    job.selection.checksum = true;
+    (bench, job)
+}
+
+#[test]
+fn what_was_found_equal_is_flushed_before_it_gets_its_time() {
+    let (bench, job) = written_and_not_flushed();
+    let file = bench.to().join("small");
+    let mut order = Vec::new();
+    let note = |_, stopped: &Stopped| {
+        if path_of(stopped) == file {
+            order.push(stopped.call());
+        }
+        Verdict::Proceed
+    };
+    let calls = [Call::Flush, Call::SetTimes];
+    let Some((result, _)) = under(&calls, note, move || run_here(&job, 2, CHECKPOINT_BYTES)) else { return };
+    assert_eq!((result.as_ref().unwrap().failed, result.unwrap().files_moved), (0, 0));
+    assert_eq!(order, calls);
+}
+
+#[test]
+fn what_was_found_equal_and_cannot_be_flushed_has_failed_and_does_not_get_its_time() {
+    let (bench, job) = written_and_not_flushed();
+    let file = bench.to().join("small");
+    let modified = |path: &Path| path.metadata().unwrap().modified().unwrap();
+    let before = modified(&file);
+    let fail = |_, stopped: &Stopped| if path_of(stopped) == file { Verdict::Fail(EIO) } else { Verdict::Proceed };
+    let Some((result, _)) = under(&[Call::Flush], fail, move || run_here(&job, 2, CHECKPOINT_BYTES)) else { return };
+    let report = result.unwrap();
+    assert!(report.failed == 1 && report.failures[0].1.contains("flush"), "{report:?}");
+    assert_eq!(modified(&file), before);
 }

@@ -388,8 +388,17 @@ impl Decider {
         hash: Option<[u8; 32]>,
     ) {
         let shared = &self.shared;
+        let set = || {
+            // What was compared may be of a run that died before it flushed: the time would say that all of it is there, also after a power
+            // cut, which leaves it with zeros.
+            let has_time = stat.is_some_and(|stat| convert::time(stat.mtime) == item.attributes.mtime);
+            if hash.is_some() && shared.job.selection.flush && !has_time {
+                shared.storage.during(|| shared.tree().flush_file(&path))?;
+            }
+            shared.tree().set_metadata(&path, &shared.metadata(item))
+        };
         if !shared.job.selection.dry_run
-            && let Err(error) = shared.tree().set_metadata(&path, &shared.metadata(item))
+            && let Err(error) = set()
         {
             return shared.fail_item(index, &error);
         }
