@@ -153,9 +153,9 @@ impl TargetTree {
         (if is_dir { 0o777 } else { 0o666 }) & !self.settings.umask
     }
 
-    /// True once an attribute could not be kept because the file system has none like it.
-    pub fn xattrs_unsupported(&self) -> bool {
-        self.settings.namespaces.unsupported.load(std::sync::atomic::Ordering::Relaxed)
+    /// The first attribute that could not be kept because the file system has none like it, as it may be shown to a person.
+    pub fn xattrs_unsupported(&self) -> Option<String> {
+        self.settings.namespaces.unsupported.get().map(|name| printable(name))
     }
 
     /// Looks at an entry itself, not through a link; `None` when it or a parent is missing.

@@ -24,6 +24,8 @@
 mod agent;
 mod asked_for;
 #[cfg(test)]
+mod attributes;
+#[cfg(test)]
 mod bad_disk;
 #[cfg(test)]
 mod bad_medium;
