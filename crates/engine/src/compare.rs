@@ -96,6 +96,12 @@ pub fn file(identity: &Identity, attributes: &Attributes, existing: &Existing, r
     same_data(attributes, standing, rules)
 }
 
+/// Whether what stands there is the source's file, as far as size and time can tell.
+pub fn is_as_listed(identity: &Identity, existing: &Existing) -> bool {
+    matches!(existing, Existing::File(standing)
+        if standing.size == identity.size && same_time(standing.mtime, identity.mtime))
+}
+
 /// What to do once the contents are known to be equal.
 pub fn same_data(attributes: &Attributes, standing: &Standing, rules: &Rules) -> FileDecision {
     if metadata_differs(attributes, standing, rules) { FileDecision::Touch } else { FileDecision::Keep }

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::OnceLock;
 
 use haul_sys::{process, xattr};
 use rustix::io::Errno;
@@ -19,8 +19,8 @@ pub(crate) struct Namespaces {
     pub xattrs: bool,
     /// POSIX ACLs, which the kernel shows as attributes.
     pub acls: bool,
-    /// Set when an attribute could not be kept because the target's file system has none like it.
-    pub unsupported: AtomicBool,
+    /// The first attribute that could not be kept because the target's file system has none like it.
+    pub unsupported: OnceLock<Vec<u8>>,
 }
 
 impl Namespaces {
@@ -113,7 +113,7 @@ pub(crate) fn apply(
             Ok(()) => changed = true,
             // A file system that has no such attributes still holds the data; it is said once, not for every file.
             Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
-                namespaces.unsupported.store(true, Ordering::Relaxed);
+                namespaces.unsupported.get_or_init(|| name.clone());
             }
             Err(error) => return Err(error),
         }

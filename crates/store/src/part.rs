@@ -38,7 +38,7 @@ pub struct Part {
     opened: Stat,
     journal: Mutex<Option<OwnedFd>>,
     has_journal: AtomicBool,
-    /// Its temporary name may be that of another part by now. Held while names change.
+    /// Its temporary name may be that of another part by now. Held while names change, before the journal.
     discarded: Mutex<bool>,
     /// The first failed flush, as its error number. After it the kernel may report success for data that is lost.
     flush_error: AtomicI32,
@@ -328,24 +328,28 @@ impl Part {
         self.fd.as_fd()
     }
 
-    /// Begins a journal that holds only `header`, and makes it and the part findable after a crash.
+    /// Begins a journal that holds only `header`, and makes it and the part findable after a crash. Fails when the part was discarded
+    /// meanwhile: it would be that of nothing, or of another part.
     pub fn journal_start(&self, header: &[u8]) -> Result<()> {
-        let mut journal = self.journal();
-        let fd = self.start_journal(journal.take(), header).context("start the journal of", &self.path)?;
-        *journal = Some(fd);
-        self.has_journal.store(true, Ordering::Release);
-        Ok(())
+        self.start_journal(header).context("start the journal of", &self.path)
     }
 
-    fn start_journal(&self, open: Option<OwnedFd>, header: &[u8]) -> io::Result<OwnedFd> {
-        let fd = match open {
+    fn start_journal(&self, header: &[u8]) -> io::Result<()> {
+        let discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
+        if *discarded {
+            return Err(given_up());
+        }
+        let mut journal = self.journal();
+        let fd = match &mut *journal {
             Some(fd) => fd,
-            None => open_journal(&self.parent, &self.journal_name(), self.settings.user)?,
+            none => none.insert(open_journal(&self.parent, &self.journal_name(), self.settings.user)?),
         };
-        begin_journal(&fd, header)?;
+        self.has_journal.store(true, Ordering::Release);
+        begin_journal(fd, header)?;
+        // Who gives the part up meanwhile removes the journal after the flush.
+        drop(discarded);
         file::flush_data(fd.as_fd())?;
-        self.flush_parent()?;
-        Ok(fd)
+        self.flush_parent()
     }
 
     /// Appends a record and waits until it is on the medium.
@@ -412,8 +416,7 @@ impl Part {
     pub fn give_name(&self) -> Result<()> {
         let discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
         if *discarded {
-            let given_up = refusal(io::ErrorKind::NotFound, "it was given up meanwhile");
-            return Err(StoreError::new("rename to", &self.path, given_up));
+            return Err(StoreError::new("rename to", &self.path, given_up()));
         }
         if !self.inplace {
             self.rename().context("rename to", &self.path)?;
@@ -490,6 +493,10 @@ impl Part {
     fn flush_parent(&self) -> io::Result<()> {
         flush_directory(&self.parent)
     }
+}
+
+fn given_up() -> io::Error {
+    refusal(io::ErrorKind::NotFound, "it was given up meanwhile")
 }
 
 /// Opens `name` for writing, empty unless `keep_content`, locked, and surely a regular file of ours with no other name.

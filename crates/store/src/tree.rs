@@ -153,9 +153,9 @@ impl TargetTree {
         (if is_dir { 0o777 } else { 0o666 }) & !self.settings.umask
     }
 
-    /// True once an attribute could not be kept because the file system has none like it.
-    pub fn xattrs_unsupported(&self) -> bool {
-        self.settings.namespaces.unsupported.load(std::sync::atomic::Ordering::Relaxed)
+    /// The first attribute that could not be kept because the file system has none like it, as it may be shown to a person.
+    pub fn xattrs_unsupported(&self) -> Option<String> {
+        self.settings.namespaces.unsupported.get().map(|name| printable(name))
     }
 
     /// Looks at an entry itself, not through a link; `None` when it or a parent is missing.
@@ -318,6 +318,16 @@ impl TargetTree {
     pub fn flush_dir(&self, path: &[u8]) -> Result<()> {
         let flushed = self.open_dir(path).and_then(|dir| haul_sys::file::flush_all(dir.as_fd()));
         flushed.context("flush directory", path)
+    }
+
+    /// Waits until the data of an existing regular file is on the medium, whoever wrote it.
+    pub fn flush_file(&self, path: &[u8]) -> Result<()> {
+        let flushed = check_path(path).and_then(|()| {
+            let (dir, name) = self.place(path)?;
+            let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty()))?;
+            file::flush_data(opened.as_fd())
+        });
+        flushed.context("flush", path)
     }
 
     /// Opens an existing regular file, to compare or verify it.

@@ -36,6 +36,8 @@ pub enum Call {
     SetMode,
     /// `utimensat`
     SetTimes,
+    /// `fsetxattr`
+    SetAttribute,
     /// `flock`
     Lock,
     Close,
@@ -58,6 +60,7 @@ impl Call {
             Call::Truncate => &[libc::SYS_ftruncate],
             Call::SetMode => &[libc::SYS_fchmod],
             Call::SetTimes => &[libc::SYS_utimensat],
+            Call::SetAttribute => &[libc::SYS_fsetxattr],
             Call::Lock => &[libc::SYS_flock],
             Call::Close => &[libc::SYS_close],
             Call::MakeRing => &[libc::SYS_io_uring_setup],

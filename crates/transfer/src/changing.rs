@@ -7,15 +7,18 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use haul_net::Stream;
+use haul_sys::intercept::{Call, Stopped, Verdict};
 use proptest::prelude::*;
 
+use crate::bad_disk::{path_of, under};
 use crate::coordinate;
 use crate::event::{Event, Observer, Report};
 use crate::job::Job;
-use crate::scenarios::{Bench, files};
+use crate::receiver::CHECKPOINT_BYTES;
+use crate::scenarios::{Bench, files, run_here};
 use crate::watch::Watch;
 
 /// What somebody does to a file.
@@ -152,6 +155,35 @@ proptest! {
         if job.selection.delete {
             prop_assert_eq!(from.len(), to.len(), "{:?}", to);
         }
+    }
+}
+
+/// Each file is found at the target as it was listed; then somebody writes it anew, before it is read for the manifest.
+#[test]
+fn a_manifest_has_what_is_at_the_target_also_of_a_file_that_changes_after_it_was_found_there() {
+    for new_bytes in [5_000, 6_000] {
+        let bench = Arc::new(Bench::new());
+        bench.write("file", 5_000);
+        let source = bench.from().join("file");
+        let long_ago = SystemTime::now() - Duration::from_secs(1000);
+        File::options().write(true).open(&source).unwrap().set_modified(long_ago).unwrap();
+        let job = bench.job();
+        run_here(&job, 1, CHECKPOINT_BYTES).unwrap();
+        let mut changed = false;
+        let change = |_, stopped: &Stopped| {
+            if path_of(stopped) == source && !std::mem::replace(&mut changed, true) {
+                std::fs::write(&source, vec![1; new_bytes]).unwrap();
+            }
+            Verdict::Proceed
+        };
+        let run = {
+            let (bench, job) = (Arc::clone(&bench), job.clone());
+            move || run(&bench, &job, 2)
+        };
+        let Some((report, _)) = under(&[Call::Read], change, run) else { return };
+        assert!(changed);
+        assert_eq!((report.failed, report.files_moved), (0, 1), "{report:?}");
+        bench.assert_equal();
     }
 }
 

@@ -24,6 +24,8 @@
 mod agent;
 mod asked_for;
 #[cfg(test)]
+mod attributes;
+#[cfg(test)]
 mod bad_disk;
 #[cfg(test)]
 mod bad_medium;
@@ -44,6 +46,8 @@ mod far;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod hash;
+#[cfg(test)]
+mod holes;
 #[cfg(test)]
 mod hostile;
 pub mod job;
@@ -72,6 +76,8 @@ mod remote;
 mod rights;
 #[cfg(test)]
 mod scenarios;
+#[cfg(test)]
+mod second_names;
 mod sender;
 mod session;
 #[cfg(test)]

@@ -116,7 +116,7 @@ impl Decider {
             ItemKind::DirectoryEnd { complete } => self.directory_end(index, &item, path, *complete),
             ItemKind::Symlink { target } => self.symlink(index, &item, &path, target, fresh),
             ItemKind::HardLink { first } => {
-                let link = HardLink { path, first: first.clone() };
+                let link = HardLink { path, first: first.clone(), mtime: item.attributes.mtime };
                 self.shared.in_order(index, InOrder::HardLink(Arc::new(link)));
             }
             ItemKind::Skipped { .. } | ItemKind::Failed { .. } => self.shared.settle(index, OutcomeKind::Nothing),
@@ -332,6 +332,11 @@ impl Decider {
                 };
                 shared.failed_item(index, format!("cannot replace {}: {why}", shown(&path)));
             }
+            FileDecision::Keep if !compare::is_as_listed(&identity, &existing) => {
+                // Before a second name of it can come to its turn.
+                shared.stays_foreign(item);
+                self.keep(index, item, path, identity, KeptAs::Kept, hash);
+            }
             FileDecision::Keep => self.keep(index, item, path, identity, KeptAs::Kept, hash),
             FileDecision::Touch => self.touch(index, item, path, identity, stat.as_ref(), hash),
         }
@@ -383,8 +388,17 @@ impl Decider {
         hash: Option<[u8; 32]>,
     ) {
         let shared = &self.shared;
+        let set = || {
+            // What was compared may be of a run that died before it flushed: the time would say that all of it is there, also after a power
+            // cut, which leaves it with zeros.
+            let has_time = stat.is_some_and(|stat| convert::time(stat.mtime) == item.attributes.mtime);
+            if hash.is_some() && shared.job.selection.flush && !has_time {
+                shared.storage.during(|| shared.tree().flush_file(&path))?;
+            }
+            shared.tree().set_metadata(&path, &shared.metadata(item))
+        };
         if !shared.job.selection.dry_run
-            && let Err(error) = shared.tree().set_metadata(&path, &shared.metadata(item))
+            && let Err(error) = set()
         {
             return shared.fail_item(index, &error);
         }

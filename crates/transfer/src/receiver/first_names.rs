@@ -1,5 +1,6 @@
 //! Files that get no further names, though they have some at the source. A hard link to one that failed would give what stood there before
-//! another name, and call it copied; one to a file that was replaced while it was read would have the new one's data, which it never had.
+//! another name, and call it copied; one to a file that was replaced while it was read would have the new one's data, which it never had; and one
+//! to a file that stays at the target (`--update`, `--ignore-existing`) would have what it never had at the source.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,12 +11,23 @@ use haul_wire::manifest::{Item, ItemKind};
 /// Files of a job that are remembered: they take about 16 MiB. After more of them no hard link is made.
 const MAX_BARRED: usize = 1 << 20;
 
+/// Why a file gets no further name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bar {
+    /// It could not be copied, was replaced, or is not remembered.
+    Lost,
+    /// Another file stays at the target under its first name.
+    Foreign,
+}
+
 /// The files of a job that keeps hard links, by the hashes of their names.
 #[derive(Default)]
 pub(super) struct FirstNames {
     /// Open items.
     open: HashMap<u64, u64>,
     barred: HashSet<u64>,
+    /// What stays at the target under these names is not the source's.
+    foreign: HashSet<u64>,
     /// There are more than are remembered.
     forgets: bool,
 }
@@ -46,16 +58,31 @@ impl FirstNames {
         self.bar(name_hash(item.path.as_bytes()));
     }
 
-    /// Whether the file with this first name may get no other, or is not remembered.
-    pub(super) fn bars(&self, first: &[u8]) -> bool {
-        self.forgets || self.barred.contains(&name_hash(first))
+    /// Something else stays at the target under the name of this item.
+    pub(super) fn stays_foreign(&mut self, item: &Item) {
+        if self.has_room() {
+            self.foreign.insert(name_hash(item.path.as_bytes()));
+        }
+    }
+
+    /// Why the file with this first name may get no other.
+    pub(super) fn bars(&self, first: &[u8]) -> Option<Bar> {
+        let name = name_hash(first);
+        if self.foreign.contains(&name) {
+            return Some(Bar::Foreign);
+        }
+        (self.forgets || self.barred.contains(&name)).then_some(Bar::Lost)
     }
 
     fn bar(&mut self, name: u64) {
-        if self.barred.len() < MAX_BARRED {
+        if self.has_room() {
             self.barred.insert(name);
-        } else {
-            self.forgets = true;
         }
+    }
+
+    fn has_room(&mut self) -> bool {
+        let has_room = self.barred.len() + self.foreign.len() < MAX_BARRED;
+        self.forgets |= !has_room;
+        has_room
     }
 }

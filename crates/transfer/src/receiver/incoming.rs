@@ -289,6 +289,10 @@ impl Incoming {
             }
         };
         exposure.change(|at_risk| at_risk.end(checkpoint.bytes()));
+        // Its source changed meanwhile, for example: its part and journal are gone, and it has its outcome.
+        if result.is_err() && session::lock(large).file.is_dead() {
+            return Ok(None);
+        }
         result.map(|()| Some(Flushed { part, chunks: checkpoint.chunks().to_vec() }))
     }
 
@@ -345,8 +349,11 @@ impl Incoming {
             (part, large.file.journal_anew(), !once_too_often && all <= MAX_REPAIRS)
         };
         if let Some((header, records)) = journal {
-            part.journal_start(&header)?;
-            part.journal_append(&records)?;
+            let written = part.journal_start(&header).and_then(|()| part.journal_append(&records));
+            if written.is_err() && session::lock(large).file.is_dead() {
+                return Ok(Lost::Void);
+            }
+            written?;
         }
         Ok(if again { Lost::Again } else { Lost::TooOften })
     }
@@ -450,10 +457,12 @@ fn now_us(start: Instant) -> u64 {
 mod tests {
     use haul_engine::integrity::{self, UnitHasher};
     use haul_store::TargetOptions;
+    use haul_sys::intercept::{Call, Stopped, Verdict};
     use haul_wire::RelPath;
     use haul_wire::manifest::Attributes;
 
     use super::*;
+    use crate::bad_disk::{path_of, under};
 
     /// A file of three chunks, all of them verified, in an empty directory.
     fn complete() -> (tempfile::TempDir, TargetTree, Incoming, Exposure) {
@@ -509,5 +518,28 @@ mod tests {
         assert_eq!(names(&dir), before);
         let sizes: Vec<u64> = before.iter().map(|name| dir.path().join(name).metadata().unwrap().len()).collect();
         assert!(sizes.contains(&(3 << 20)), "{sizes:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_withdrawn_during_its_first_checkpoint_leaves_no_journal_and_its_checkpoint_has_not_failed() {
+        let (dir, _, incoming, exposure) = complete();
+        let (incoming, exposure) = (Arc::new(incoming), Arc::new(exposure));
+        let root = dir.path().to_owned();
+        let mut withdrawn = false;
+        let withdraw = {
+            let (incoming, exposure) = (Arc::clone(&incoming), Arc::clone(&exposure));
+            move |_, stopped: &Stopped| {
+                // While the first flush goes on, which is that of the part.
+                if !std::mem::replace(&mut withdrawn, true) {
+                    assert!(path_of(stopped).starts_with(&root), "{stopped:?}");
+                    incoming.abandon(false, &exposure);
+                }
+                Verdict::Proceed
+            }
+        };
+        let checkpoint = move || incoming.checkpoint(&exposure).map(drop);
+        let Some((made, flushes)) = under(&[Call::Flush], withdraw, checkpoint) else { return };
+        made.unwrap();
+        assert_eq!((names(&dir), flushes), (Vec::new(), 1));
     }
 }

@@ -65,7 +65,7 @@ enum Sink {
     Chunk(Arc<Part>),
     /// A chunk that others write, past the page cache.
     Behind(Arc<behind::Chunk>),
-    /// A whole file; made at the first block unless all of it is in that block.
+    /// A whole file; made at the first data, in place at the first hole, too.
     Whole(Option<Arc<Part>>),
     /// Verified and let go.
     Null,
@@ -267,7 +267,7 @@ impl Lane<'_> {
         if !self.shared.job.selection.sparse {
             arrival.write(&ZEROS[..usize::try_from(length).expect("at most a block")], self.shared);
         } else if arrival.punch {
-            arrival.punch_hole(length);
+            arrival.punch_hole(length, self.shared);
         }
         arrival.offset += length;
     }
@@ -322,7 +322,7 @@ impl Lane<'_> {
                 let incoming = arrival.incoming;
                 let part = match part {
                     Some(part) => Ok(Some(part)),
-                    // Empty, or one hole.
+                    // Empty, or one hole in a new file.
                     None => incoming.whole_part(self.shared.tree()),
                 };
                 let sized = part.and_then(|part| {
@@ -480,27 +480,38 @@ impl Arrival {
         let result = self.claim.while_held(|| match sink {
             Sink::Null | Sink::Nowhere | Sink::Behind(_) => Ok(()),
             Sink::Chunk(part) | Sink::Whole(Some(part)) => shared.storage.during(|| part.write_at(data, offset)),
-            Sink::Whole(none) => match incoming.whole_part(shared.tree()) {
-                Ok(Some(part)) => shared.storage.during(|| none.insert(part).write_at(data, offset)),
-                Ok(None) => {
-                    *sink = Sink::Nowhere;
-                    Ok(())
-                }
-                Err(error) => Err(error),
+            Sink::Whole(None) => match whole_part(sink, incoming, shared)? {
+                Some(part) => shared.storage.during(|| part.write_at(data, offset)),
+                None => Ok(()),
             },
         });
         self.failed = result.and_then(Result::err);
     }
 
-    fn punch_hole(&mut self, length: u64) {
-        let result = self.claim.while_held(|| match &self.sink {
-            Sink::Chunk(part) => part.punch(self.offset, length),
-            Sink::Behind(chunk) => chunk.part.punch(self.offset, length),
-            Sink::Whole(Some(part)) => part.punch(self.offset, length),
+    fn punch_hole(&mut self, length: u64, shared: &Shared) {
+        if self.failed.is_some() {
+            return;
+        }
+        let (sink, incoming, offset) = (&mut self.sink, &self.incoming, self.offset);
+        let result = self.claim.while_held(|| match sink {
+            Sink::Chunk(part) | Sink::Whole(Some(part)) => part.punch(offset, length),
+            Sink::Behind(chunk) => chunk.part.punch(offset, length),
+            // In place the hole may come first, and where it belongs stands what was there before.
+            Sink::Whole(None) if incoming.inplace => match whole_part(sink, incoming, shared)? {
+                Some(part) => part.punch(offset, length),
+                None => Ok(()),
+            },
             Sink::Whole(None) | Sink::Null | Sink::Nowhere => Ok(()),
         });
-        self.failed = self.failed.take().or(result.and_then(Result::err));
+        self.failed = result.and_then(Result::err);
     }
+}
+
+/// The part of a whole file, from now on where its data goes; `None` when nobody wants it any more.
+fn whole_part(sink: &mut Sink, incoming: &Incoming, shared: &Shared) -> Result<Option<Arc<Part>>, StoreError> {
+    let part = incoming.whole_part(shared.tree())?;
+    *sink = part.clone().map_or(Sink::Nowhere, |part| Sink::Whole(Some(part)));
+    Ok(part)
 }
 
 fn prove(expected: Tag, input: &mut Input) -> io::Result<()> {

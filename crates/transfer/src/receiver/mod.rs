@@ -149,6 +149,7 @@ fn run_session(
         clock,
         progress,
         storage_is_lost: false,
+        attributes_told: false,
     };
     let sender = session.until_end(&events, keeper, aside);
     if sender.is_err() {
@@ -255,6 +256,7 @@ struct Session<'a> {
     progress: Progress,
     /// It is not waited for any more.
     storage_is_lost: bool,
+    attributes_told: bool,
 }
 
 impl Session<'_> {
@@ -379,9 +381,20 @@ impl Session<'_> {
     fn summarise(&mut self) -> Result<(), Error> {
         self.decider.end_loose();
         self.shared.flush_remaining_directories()?;
+        self.tell_attributes();
         // The lanes are idle now; their time is entered when they end, so the summary is taken from what they told so far.
         self.channel.outbox().send(Control::Summary(self.shared.summary()));
         Ok(())
+    }
+
+    /// Says once what the target does not hold, while the sender still hears it.
+    fn tell_attributes(&mut self) {
+        let unsupported = if self.shared.makes_files() { self.shared.tree().xattrs_unsupported() } else { None };
+        let Some(name) = unsupported.filter(|_| !std::mem::replace(&mut self.attributes_told, true)) else { return };
+        let text = format!(
+            "the file system of the target does not hold all attributes or ACLs of what was copied: {name}, for one, is left out"
+        );
+        self.shared.notice(wire::Notice::Warning { text: convert::bounded(text) });
     }
 
     /// `None`: there is something to do after all.

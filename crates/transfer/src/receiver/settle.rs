@@ -8,12 +8,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use haul_engine::compare;
-use haul_store::{StoreError, parse_haul_name};
+use haul_store::{Kind, Stat, StoreError, parse_haul_name};
 use haul_wire::control::{Notice, OutcomeKind};
 use haul_wire::manifest::Item;
 
 use crate::convert;
 
+use super::first_names::Bar;
 use super::incoming::Incoming;
 use super::state::{DirectoryEnd, HardLink, InOrder, Shared, Task, parent, shown};
 
@@ -102,28 +103,33 @@ fn publish(shared: &Shared, incoming: &Incoming) {
 
 fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     let (path, first) = (&link.path[..], link.first.as_bytes());
-    if shared.bars_hard_links(first) {
-        let (path, first) = (shown(path), shown(first));
-        let why = format!(
-            "cannot make hard link {path}: {first}, the first name of its file, could not be copied, or is another file by now"
-        );
-        return shared.failed_item(index, why);
-    }
     let selection = &shared.job.selection;
-    if selection.dry_run || selection.ignore_existing {
-        let stands = |path| shared.tree().stat(path);
-        let stays = match stands(path) {
-            Ok(None) => Ok(false),
-            Ok(Some(stat)) if selection.ignore_existing => Ok(!shared.is_unfinished(path, &stat)),
-            Ok(Some(stat)) => stands(first).map(|first| first.is_some_and(|first| first.is_same_inode(&stat))),
-            Err(error) => Err(error),
-        };
-        match stays {
-            Ok(true) => return shared.settle(index, OutcomeKind::Nothing),
-            Ok(false) if selection.dry_run => return shared.settle(index, OutcomeKind::Made),
-            Ok(false) => {}
+    let stands = |path| shared.tree().stat(path);
+    if shared.rules.may_keep_others() {
+        match stands(path) {
+            Ok(Some(stat)) if stays(shared, link, &stat) => return shared.settle(index, OutcomeKind::Nothing),
+            Ok(_) => {}
             Err(error) => return shared.fail_item(index, &error),
         }
+    }
+    if let Some(bar) = shared.bars_hard_links(first) {
+        let why = match bar {
+            Bar::Lost => "could not be copied, or is another file by now",
+            Bar::Foreign => "stays at the target as it is there, and is another file",
+        };
+        let why = format!("cannot make hard link {}: {}, the first name of its file, {why}", shown(path), shown(first));
+        return shared.failed_item(index, why);
+    }
+    if selection.dry_run {
+        let is_made = || match stands(path)? {
+            None => Ok(false),
+            Some(stat) => Ok(stands(first)?.is_some_and(|first| first.is_same_inode(&stat))),
+        };
+        return match is_made() {
+            Ok(true) => shared.settle(index, OutcomeKind::Nothing),
+            Ok(false) => shared.settle(index, OutcomeKind::Made),
+            Err(error) => shared.fail_item(index, &error),
+        };
     }
     match shared.tree().make_hard_link(path, first) {
         Ok(true) => {
@@ -137,6 +143,13 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
         Ok(false) => shared.settle(index, OutcomeKind::Nothing),
         Err(error) => shared.fail_item(index, &error),
     }
+}
+
+/// Whether what stands where a hard link goes is not replaced (`--ignore-existing`, `--update`).
+fn stays(shared: &Shared, link: &HardLink, standing: &Stat) -> bool {
+    let is_newer = || standing.kind == Kind::File && convert::time(standing.mtime) > link.mtime;
+    let is_kept = shared.rules.ignore_existing || (shared.rules.update && is_newer());
+    is_kept && !shared.is_unfinished(&link.path, standing)
 }
 
 fn directory_end(shared: &Shared, end: &DirectoryEnd) {
@@ -260,7 +273,7 @@ impl Deletions<'_> {
 
 fn set_directory_metadata(shared: &Shared, path: &[u8], directory: &Item) -> Result<(), StoreError> {
     let Some(stat) = shared.tree().stat(path)? else { return Ok(()) };
-    if !matches!(stat.kind, haul_store::Kind::Directory) {
+    if !matches!(stat.kind, Kind::Directory) {
         return Ok(());
     }
     let standing = convert::standing(&stat);

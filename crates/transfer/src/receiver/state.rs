@@ -15,7 +15,7 @@ use haul_sys::medium::Way;
 use haul_sys::rights::Access;
 use haul_wire::RelPath;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
-use haul_wire::manifest::Item;
+use haul_wire::manifest::{Item, Time};
 
 use crate::channel::{Outbox, SessionEvent};
 use crate::convert;
@@ -30,7 +30,7 @@ use super::ReceiverJob;
 use super::behind::Behind;
 use super::claim::Claimed;
 use super::exposure::Exposure;
-use super::first_names::FirstNames;
+use super::first_names::{Bar, FirstNames};
 use super::incoming::{Flushed, Incoming, Lost, Progressed};
 use super::unnamed::Unnamed;
 use super::write_route::WriteRoutes;
@@ -47,6 +47,8 @@ pub(super) enum InOrder {
 pub(super) struct HardLink {
     pub(super) path: Vec<u8>,
     pub(super) first: RelPath,
+    /// Of the file at the source.
+    pub(super) mtime: Time,
 }
 
 pub(super) struct DirectoryEnd {
@@ -255,9 +257,16 @@ impl Shared {
         }
     }
 
-    /// Whether no hard link may lead to the file with this first name: something else stands there, or will.
-    pub(super) fn bars_hard_links(&self, first: &[u8]) -> bool {
-        self.lock().first_names.as_ref().is_some_and(|first_names| first_names.bars(first))
+    /// What stays at the target under the name of this item is not the source's.
+    pub(super) fn stays_foreign(&self, item: &Item) {
+        if let Some(first_names) = &mut self.lock().first_names {
+            first_names.stays_foreign(item);
+        }
+    }
+
+    /// Why no hard link may lead to the file with this first name: something else stands there, or will.
+    pub(super) fn bars_hard_links(&self, first: &[u8]) -> Option<Bar> {
+        self.lock().first_names.as_ref().and_then(|first_names| first_names.bars(first))
     }
 
     /// The file that data on a lane belongs to; `None` when it is not awaited (any more).

@@ -238,9 +238,13 @@ impl Lane<'_> {
     }
 
     fn hash_only(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> io::Result<()> {
-        let hash = match crate::hash::whole_file(open, file.identity.size) {
-            Ok(hash) => hash,
-            Err(error) => return self.withdraw(file, error.to_string(), FailureKind::Io),
+        let hash = crate::hash::whole_file(open, file.identity.size);
+        // The target has what was listed: of a file that changed since then the hash would be another's.
+        let hash = match (check_unchanged(file, open), hash) {
+            (Ok(()), Ok(hash)) => hash,
+            (Ok(()), Err(error)) => return self.withdraw(file, error.to_string(), FailureKind::Io),
+            (Err(Stop::Source(why, kind)), _) => return self.withdraw(file, why, kind),
+            (Err(Stop::Lane(error)), _) => return Err(error),
         };
         self.watch.lap(Waiting::Storage);
         self.append_header(UnitHeader { kind: UnitKind::Hash, index: unit.index, chunk: unit.chunk });

@@ -1,0 +1,121 @@
+//! Files with two names (`--hard-links`) where something else may stay at the target (`--update`, `--ignore-existing`).
+
+use std::fs::{File, FileTimes};
+use std::os::unix::fs::MetadataExt as _;
+use std::time::{Duration, SystemTime};
+
+use crate::event::Report;
+use crate::job::Selection;
+use crate::receiver::CHECKPOINT_BYTES;
+use crate::scenarios::{Bench, run_here};
+
+/// When something was changed last, the earliest first.
+#[derive(Clone, Copy)]
+enum Age {
+    Older,
+    Newer,
+}
+
+/// The source's `a` and `b` are one file.
+fn with_two_names() -> Bench {
+    let bench = Bench::new();
+    bench.write("a", 1000);
+    set_time(&bench, "from/a", SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000));
+    std::fs::hard_link(bench.from().join("a"), bench.from().join("b")).unwrap();
+    std::fs::create_dir(bench.to()).unwrap();
+    bench
+}
+
+fn set_time(bench: &Bench, name: &str, time: SystemTime) {
+    let file = File::options().write(true).open(bench.root().join(name)).unwrap();
+    file.set_times(FileTimes::new().set_modified(time)).unwrap();
+}
+
+/// Something else stands at the target under this name.
+fn put(bench: &Bench, name: &str, age: Age) {
+    let path = bench.to().join(name);
+    std::fs::write(&path, OTHER).unwrap();
+    let seconds = match age {
+        Age::Older => 1_000_000_000,
+        Age::Newer => 3_000_000_000,
+    };
+    set_time(bench, &format!("to/{name}"), SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+}
+
+const OTHER: &str = "what somebody else wrote there";
+
+fn run(bench: &Bench, choose: impl FnOnce(&mut Selection)) -> Report {
+    let mut job = bench.job();
+    job.selection.hard_links = true;
+    choose(&mut job.selection);
+    run_here(&job, 2, CHECKPOINT_BYTES).unwrap()
+}
+
+fn update(selection: &mut Selection) {
+    selection.update = true;
+}
+
+fn ignore_existing(selection: &mut Selection) {
+    selection.ignore_existing = true;
+}
+
+fn has_others(bench: &Bench, name: &str) -> bool {
+    std::fs::read(bench.to().join(name)).unwrap() == OTHER.as_bytes()
+}
+
+fn has_sources(bench: &Bench, name: &str) -> bool {
+    std::fs::read(bench.to().join(name)).unwrap() == std::fs::read(bench.from().join("a")).unwrap()
+}
+
+#[test]
+fn what_stays_at_the_target_gets_no_second_name_of_the_source() {
+    for choose in [update, ignore_existing] {
+        for dry_run in [false, true] {
+            let bench = with_two_names();
+            put(&bench, "a", Age::Newer);
+            let report = run(&bench, |selection| {
+                choose(selection);
+                selection.dry_run = dry_run;
+            });
+            assert!(has_others(&bench, "a") && !bench.to().join("b").exists());
+            let [(path, why)] = &report.failures[..] else { panic!("{report:?}") };
+            assert_eq!(path, b"b");
+            assert!(why.contains("a, the first name of its file, stays at the target as it is there"), "{why}");
+        }
+    }
+}
+
+#[test]
+fn a_newer_or_existing_file_is_not_lost_to_a_hard_link() {
+    for (choose, age) in [(update as fn(&mut Selection), Age::Newer), (ignore_existing, Age::Older)] {
+        for first_stays in [false, true] {
+            let bench = with_two_names();
+            put(&bench, "b", age);
+            if first_stays {
+                put(&bench, "a", age);
+            }
+            let report = run(&bench, choose);
+            assert_eq!((report.failed, report.files_moved), (0, u64::from(!first_stays)), "{report:?}");
+            assert!(has_others(&bench, "b"));
+            assert!(if first_stays { has_others(&bench, "a") } else { has_sources(&bench, "a") });
+        }
+    }
+}
+
+#[test]
+fn an_older_file_makes_way_for_a_hard_link_and_a_first_name_that_is_the_sources_gets_its_second() {
+    for choose in [update, ignore_existing] {
+        let bench = with_two_names();
+        run(&bench, |_| {});
+        // As of a run that was cut short between the two names.
+        std::fs::remove_file(bench.to().join("b")).unwrap();
+        assert_eq!(run(&bench, choose).failed, 0);
+        assert!(has_sources(&bench, "b"));
+    }
+    let bench = with_two_names();
+    put(&bench, "a", Age::Older);
+    put(&bench, "b", Age::Older);
+    assert_eq!(run(&bench, update).failed, 0);
+    let inode = |name| bench.to().join(name).metadata().unwrap().ino();
+    assert!(has_sources(&bench, "a") && inode("a") == inode("b"));
+}
