@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use haul_engine::plan::NEAR_RTT_US;
 use haul_net::{PublicKey, Stream, Wanted, policy};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 
-use crate::channel::SessionEvent;
+use crate::channel::{EventSender, SessionEvent};
 use crate::session;
 
 /// The sessions of one listener that expect lanes.
@@ -28,7 +27,7 @@ pub struct Desk {
 
 struct Expected {
     keys: Vec<PublicKey>,
-    events: SyncSender<SessionEvent>,
+    events: EventSender,
     wanted: Wanted,
     /// Its lanes become clear behind their hello.
     clear: bool,
@@ -100,7 +99,7 @@ impl Desk {
         self: &Arc<Self>,
         id: [u8; 16],
         key: PublicKey,
-        events: SyncSender<SessionEvent>,
+        events: EventSender,
         wanted: Wanted,
         clear: bool,
     ) -> Expecting {
@@ -151,10 +150,10 @@ impl Drop for Expecting {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
     use std::time::Instant;
 
     use super::*;
+    use crate::channel::Events;
 
     const KEY: PublicKey = PublicKey([1; 32]);
 
@@ -169,7 +168,7 @@ mod tests {
     #[test]
     fn a_key_is_expected_as_long_as_its_session_lives() {
         let desk = Arc::new(Desk::default());
-        let (events, _receiver) = mpsc::sync_channel(1);
+        let events = Events::new().sender();
         let expecting = desk.expect([0; 16], KEY, events, Wanted::default(), false);
         assert!(desk.expects_key(&KEY));
         drop(expecting);
@@ -182,7 +181,7 @@ mod tests {
         let awaited = desk.await_session();
         let early = Arc::clone(&desk);
         let lane = std::thread::spawn(move || early.expects_key(&KEY));
-        let (events, _receiver) = mpsc::sync_channel(1);
+        let events = Events::new().sender();
         let _expecting = desk.expect([0; 16], KEY, events, Wanted::default(), false);
         drop(awaited);
         assert!(lane.join().unwrap());

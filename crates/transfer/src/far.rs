@@ -30,7 +30,7 @@ use crate::tuning;
 use crate::watch::{Ends, Watch};
 
 /// A peer that started an agent says what it wants within this time.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const START_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Each dial may take a minute and a thread. An initiator asks at most twice: to reach another host, and to reach itself.
 const MAX_DIALS: u32 = 4;

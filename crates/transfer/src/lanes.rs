@@ -20,7 +20,7 @@ use haul_wire::control::{Carriage, Control, Dial};
 use haul_wire::lane::{Hello, LaneHello};
 use haul_wire::limits::MAX_LANES;
 
-use crate::channel::{Outbox, SessionEvent};
+use crate::channel::{EventSender, Outbox, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
 use crate::event::Event;
@@ -68,7 +68,7 @@ pub(crate) struct LaneTerms {
     pub(crate) memory: Option<Direction>,
     /// How much will be sent from here.
     pub(crate) foreseen: Foreseen,
-    pub(crate) events: SyncSender<SessionEvent>,
+    pub(crate) events: EventSender,
 }
 
 /// How the lanes went, for the report.

@@ -46,6 +46,7 @@ pub mod fuzzing;
 mod hash;
 #[cfg(test)]
 mod hostile;
+mod inbox;
 pub mod job;
 #[cfg(test)]
 mod kernel_scenarios;
@@ -84,6 +85,7 @@ pub mod tune;
 mod tuning;
 pub mod verify;
 mod watch;
+mod weight;
 mod zeros;
 
 pub use agent::{AgentOptions, agent};

@@ -238,7 +238,7 @@ impl Lane<'_> {
     }
 
     fn hash_only(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> io::Result<()> {
-        let hash = match crate::hash::whole_file(open, file.identity.size) {
+        let hash = match crate::hash::whole_file(open, file.identity.size, &|| self.shared.is_over()) {
             Ok(hash) => hash,
             Err(error) => return self.withdraw(file, error.to_string(), FailureKind::Io),
         };
