@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use haul_net::{ShutdownHandle, Stream};
 use haul_wire::codec::{self, LENGTH_BYTES};
-use haul_wire::control::{Answer, Control, Notice, Outcome, OutcomeKind, Receipt, Wanted};
+use haul_wire::control::{Answer, Control, Outcome, OutcomeKind, Receipt, Wanted};
 use haul_wire::limits::BATCH_BYTES;
 use haul_wire::manifest::PackedItem;
 
 use crate::error::{Error, Fault};
+use crate::weight;
+
 pub(crate) use crate::inbox::{EventSender, Events, LaneEnd, SessionEvent};
 
 /// The near end of a control channel.
@@ -192,7 +194,9 @@ pub(crate) struct Outbox {
 }
 
 /// What may gather for a peer that does not read: far more than an honest one leaves. A window of items that all fail, with the
-/// longest reasons, is 16 Ki x 4 KiB = 64 MiB. Tests come there sooner.
+/// longest reasons, is 16 Ki x 4 KiB = 64 MiB. Where batches of others are passed on they count as what they take in memory: an outcome
+/// 48 bytes beside its reason, a window of items 16 Ki x 176 bytes = 2.8 MiB beside its 32 MiB (`MAX_OPEN_ITEM_BYTES`). Tests come there
+/// sooner.
 const MAX_QUEUED_BYTES: usize = if cfg!(test) { 8 << 20 } else { 96 << 20 };
 
 /// Who waits for room looks this often whether the session is over.
@@ -248,7 +252,7 @@ impl OutboxState {
 impl Outbox {
     pub(crate) fn send(&self, message: Control) {
         let mut state = self.lock();
-        if !state.has_room(ELEMENT_BYTES + text_bytes(&message)) {
+        if !state.has_room(weight::memory_bytes(&message)) {
             return;
         }
         state.queue.push_back((message, BATCH_BYTES));
@@ -450,17 +454,6 @@ const SPACING: Duration = Duration::from_millis(2);
 /// Receipts leave this long after what left before. Nobody waits for them: the sender shows progress by them and forgets what
 /// it would have to send again.
 const RECEIPT_SPACING: Duration = Duration::from_millis(20);
-
-/// What a message says in words, in bytes.
-fn text_bytes(message: &Control) -> usize {
-    match message {
-        Control::Notice(Notice::Deleted { path }) => path.len(),
-        Control::Notice(Notice::Failed { path, why } | Notice::Skipped { path, why }) => path.len() + why.len(),
-        Control::Notice(Notice::Warning { text }) => text.len(),
-        Control::Withdraw(withdraw) => withdraw.why.len(),
-        _ => 0,
-    }
-}
 
 /// The longest path of a list fits into a frame, as the longest of an item does.
 const _: () = assert!(haul_store::MAX_LISTED_PATH_BYTES == haul_wire::limits::MAX_PATH_BYTES);

@@ -298,8 +298,11 @@ impl Clock {
         self.timeout.max(3 * PING_EVERY)
     }
 
-    /// The peer has to be heard now and then.
-    pub(crate) fn check_silence(&self, channel: &Channel) -> Result<(), Error> {
+    /// The peer has to be heard now and then, and to listen.
+    pub(crate) fn check_peer(&self, channel: &Channel) -> Result<(), Error> {
+        if channel.outbox().has_overflowed() {
+            return Err(Error::broke_the_protocol("it does not listen"));
+        }
         let limit = self.silence_limit();
         if channel.silence() > limit { Err(silent(limit)) } else { Ok(()) }
     }
@@ -307,13 +310,10 @@ impl Clock {
     /// Tells progress; finds interruption, silence and failures of other threads.
     pub(crate) fn turn(&mut self, watch: &Watch, channel: &Channel, failure: &Failure) -> Result<(), Error> {
         failure.get()?;
-        if channel.outbox().has_overflowed() {
-            return Err(Error::broke_the_protocol("it does not listen"));
-        }
         if watch.interrupted() {
             return Err(watch.interruption());
         }
-        self.check_silence(channel)?;
+        self.check_peer(channel)?;
         if self.told_at.elapsed() >= PROGRESS_EVERY {
             self.told_at = Instant::now();
             watch.tell_progress();
