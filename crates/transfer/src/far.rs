@@ -32,6 +32,10 @@ use crate::watch::{Ends, Watch};
 /// A peer that started an agent says what it wants within this time.
 pub(crate) const START_DEADLINE: Duration = Duration::from_secs(60);
 
+/// The longest that an initiator may have its far side wait for something: a day, the most that our command line takes as `--timeout`. With
+/// the 49 days of 32 bits a key could keep a session of a daemon, with all its lanes, for so long without a byte.
+const MAX_TIMEOUT_MS: u32 = 24 * 60 * 60 * 1000;
+
 /// Each dial may take a minute and a thread. An initiator asks at most twice: to reach another host, and to reach itself.
 const MAX_DIALS: u32 = 4;
 
@@ -141,7 +145,7 @@ pub fn serve_control(
         .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;
     channel.outbox().send(Control::AgentHello(hello(identity, ports)));
     let start = match entered.and_then(|()| await_start(&events)) {
-        Ok(start) => start,
+        Ok(start) => bounded(start),
         Err(error) => {
             session::abort(&channel, &error);
             return Err(error);
@@ -191,6 +195,12 @@ pub fn serve_control(
         other => Err(session::unexpected(&other)),
     };
     run_role(start, grant, events, &channel, visit, &mut keeper, &mut aside)
+}
+
+/// What an initiator asks for, as far as it may.
+fn bounded(mut start: Start) -> Start {
+    start.carriage.timeout_ms = start.carriage.timeout_ms.min(MAX_TIMEOUT_MS);
+    start
 }
 
 fn await_start(events: &Events) -> Result<Start, Error> {
@@ -351,4 +361,23 @@ pub(crate) fn net_error(error: &NetError) -> Error {
         _ => Fault::Network,
     };
     Error::new(fault, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_wire::control::{Carriage, Selection};
+
+    use super::*;
+
+    fn start(timeout_ms: u32) -> Start {
+        let carriage = Carriage { timeout_ms, ..Carriage::default() };
+        let role = Role::Receiver { target: Vec::new() };
+        Start { session: [0; 16], peer_key: [0; 32], role, selection: Selection::default(), carriage }
+    }
+
+    #[test]
+    fn nobody_keeps_a_far_side_waiting_for_weeks() {
+        assert_eq!(bounded(start(u32::MAX)).carriage.timeout_ms, MAX_TIMEOUT_MS);
+        assert_eq!(bounded(start(60_000)).carriage.timeout_ms, 60_000);
+    }
 }
