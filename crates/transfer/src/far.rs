@@ -25,7 +25,7 @@ use crate::receiver::{self, ReceiverJob, Target};
 use crate::rights;
 use crate::sender::early_look::Foreseen;
 use crate::sender::{self, SenderJob, Sources};
-use crate::session::{self, LaneKeeper};
+use crate::session::{self, LaneKeeper, Progress, TICK};
 use crate::tuning;
 use crate::watch::{Ends, Watch};
 
@@ -218,18 +218,24 @@ fn await_start(events: &Events) -> Result<Start, Error> {
     }
 }
 
-/// The list that a sender is given. What comes meanwhile waits for the session.
+/// The list that a sender is given. What comes meanwhile waits for the session. Who brings next to nothing of it for `limit` is not waited for.
 fn await_list(
     selection: &wire::Selection,
     events: &Events,
     visit: Option<&dyn Visit>,
+    limit: Duration,
 ) -> Result<Option<Arc<FileList>>, Error> {
     if !selection.listed {
         return Ok(None);
     }
     let (mut list, mut early) = (FileListBuilder::default(), Vec::new());
+    let mut progress = Progress::new(None, Instant::now());
     loop {
-        match events.next(START_DEADLINE) {
+        let listed_bytes = u64::try_from(list.weight_bytes()).unwrap_or(u64::MAX);
+        if progress.is_stalled(true, listed_bytes, 0, Instant::now(), limit) {
+            return Err(Error::new(Fault::Timeout, "the initiator did not say all that it wants"));
+        }
+        match events.next(TICK) {
             Some(SessionEvent::Control(Control::Listed(paths))) if paths.is_empty() => break,
             Some(SessionEvent::Control(Control::Listed(paths))) => {
                 for path in paths {
@@ -249,8 +255,9 @@ fn await_list(
             Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
             Some(SessionEvent::Control(other)) => return Err(session::unexpected(&other)),
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
-            Some(lane) => early.push(lane),
-            None => return Err(Error::new(Fault::Timeout, "the initiator did not say all that it wants")),
+            // One that is too many is closed here, and may be dialled again later.
+            Some(event) if early.len() < usize::from(MAX_LANES) => early.push(event),
+            Some(_) | None => {}
         }
     }
     events.put_back(early);
@@ -272,7 +279,7 @@ fn run_role(
         Role::Sender { sources } => {
             let confine = grant.root.clone();
             let sources = Sources::Paths(sources);
-            let listed = await_list(&selection, &events, visit.as_deref())
+            let listed = await_list(&selection, &events, visit.as_deref(), START_DEADLINE)
                 .inspect_err(|error| session::abort(channel, error))?;
             let (expand_globs, remembers, far) = (true, false, true);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
@@ -369,6 +376,28 @@ mod tests {
 
     use super::*;
 
+    /// Longer than any of this takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Says this again and again until a far side that awaits its list ends, and how that was.
+    fn ends_while(limit: Duration, say: impl Fn() -> SessionEvent + Send) -> Result<Option<Arc<FileList>>, Error> {
+        let events = Events::new();
+        let sender = events.sender();
+        let selection = Selection { listed: true, ..Selection::default() };
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let begun = Instant::now();
+                while sender.send(say()).is_ok() {
+                    assert!(begun.elapsed() < PATIENCE, "it listens for ever");
+                    std::thread::sleep(limit / 5);
+                }
+            });
+            let result = await_list(&selection, &events, None, limit);
+            drop(events);
+            result
+        })
+    }
+
     fn start(timeout_ms: u32) -> Start {
         let carriage = Carriage { timeout_ms, ..Carriage::default() };
         let role = Role::Receiver { target: Vec::new() };
@@ -379,5 +408,32 @@ mod tests {
     fn nobody_keeps_a_far_side_waiting_for_weeks() {
         assert_eq!(bounded(start(u32::MAX)).carriage.timeout_ms, MAX_TIMEOUT_MS);
         assert_eq!(bounded(start(60_000)).carriage.timeout_ms, 60_000);
+    }
+
+    #[test]
+    fn lanes_that_come_before_the_list_is_told_are_bounded() {
+        let events = Events::new();
+        let sender = events.sender();
+        let selection = Selection { listed: true, ..Selection::default() };
+        let brings = std::thread::spawn(move || {
+            // What belongs to a lane and takes no descriptor.
+            (0..2 * MAX_LANES).for_each(|_| sender.send(SessionEvent::FallsShort(Vec::new())).unwrap());
+            sender.send(SessionEvent::Control(Control::Listed(vec![b"data".to_vec()]))).unwrap();
+            sender.send(SessionEvent::Control(Control::Listed(Vec::new()))).unwrap();
+        });
+        assert!(await_list(&selection, &events, None, PATIENCE).unwrap().is_some());
+        brings.join().unwrap();
+        let kept = std::iter::from_fn(|| events.next(Duration::ZERO)).count();
+        assert_eq!(kept, usize::from(MAX_LANES));
+    }
+
+    #[test]
+    fn a_list_that_does_not_come_is_not_waited_for_whatever_else_does() {
+        const LIMIT: Duration = Duration::from_millis(500);
+        let error = ends_while(LIMIT, || SessionEvent::FallsShort(Vec::new())).unwrap_err();
+        assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+        // A name now and then is no list either.
+        let error = ends_while(LIMIT, || SessionEvent::Control(Control::Listed(vec![b"x".to_vec()]))).unwrap_err();
+        assert_eq!(error.fault, Fault::Timeout, "{error:?}");
     }
 }
