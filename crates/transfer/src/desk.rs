@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_engine::plan::NEAR_RTT_US;
+use haul_net::limits::HANDSHAKE_DEADLINE;
 use haul_net::{PublicKey, Stream, Wanted, policy};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 
@@ -36,6 +37,10 @@ struct Expected {
 /// Keys whose lanes one session takes: the initiator's, and those of hosts that it names. A copy between two hosts names one.
 const MAX_KEYS: usize = 8;
 
+/// A session whose loop does not come to it has so long to take a lane, whose connection counts at the door meanwhile: as long as anybody has
+/// to shake hands. Nobody's own session fills the door for others for longer than strangers may. Tests come there sooner.
+const HAND_OVER: Duration = if cfg!(test) { Duration::from_millis(300) } else { HANDSHAKE_DEADLINE };
+
 /// A lane may overtake the control message that announces its session.
 const OVERTAKE: Duration = Duration::from_secs(5);
 
@@ -61,7 +66,7 @@ impl Desk {
         expects(&sessions)
     }
 
-    /// Hands a lane to its session. False: nobody expects it.
+    /// Hands a lane to its session. False: nobody expects it, or takes it in time.
     pub fn deliver(&self, stream: Stream, key: &PublicKey, hello: LaneHello) -> bool {
         let sessions = session::lock(&self.sessions);
         let (sessions, _) = self
@@ -78,15 +83,19 @@ impl Desk {
         drop(sessions);
         // One lane speaks for all: they are asked for the same.
         applied.retain(|applied| hello.lane == 0 && applied.falls_short);
-        if !applied.is_empty() && events.send(SessionEvent::FallsShort(applied)).is_err() {
-            return false;
+        if !applied.is_empty() {
+            // The lane is worth more than what is said of it.
+            let _ = events.try_send(SessionEvent::FallsShort(applied));
         }
         let stream = match clear {
             true => stream.into_clear(),
             false => Ok(stream),
         };
         let Ok(stream) = stream else { return false };
-        stream.set_deadline(None).is_ok() && events.send(SessionEvent::LaneUp(stream, hello.lane)).is_ok()
+        if stream.set_deadline(None).is_err() {
+            return false;
+        }
+        events.send_within(SessionEvent::LaneUp(stream, hello.lane), HAND_OVER).is_ok()
     }
 
     /// While the answer lives, an initiator may still announce a session.
@@ -150,10 +159,16 @@ impl Drop for Expecting {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
     use std::time::Instant;
+
+    use haul_wire::control::Control;
 
     use super::*;
     use crate::channel::Events;
+
+    /// Longer than any of this takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     const KEY: PublicKey = PublicKey([1; 32]);
 
@@ -173,6 +188,28 @@ mod tests {
         assert!(desk.expects_key(&KEY));
         drop(expecting);
         assert!(!desk.expects_key(&KEY));
+    }
+
+    /// A lane of a session that has such events waiting, and does not look at them. Whether it was handed over.
+    fn delivers_behind(waiting: impl Fn() -> SessionEvent) -> bool {
+        let desk = Arc::new(Desk::default());
+        let events = Events::new();
+        let _expecting = desk.expect([0; 16], KEY, events.sender(), Wanted::default(), false);
+        while events.sender().try_send(waiting()).is_ok() {}
+        let (lane, _peer) = Stream::plain_pair().unwrap();
+        let (says, delivered) = mpsc::channel();
+        std::thread::spawn(move || says.send(desk.deliver(lane, &KEY, LaneHello { session: [0; 16], lane: 0 })));
+        delivered.recv_timeout(PATIENCE).expect("it is waited for without end")
+    }
+
+    #[test]
+    fn a_session_that_takes_no_more_lanes_does_not_hold_up_the_door() {
+        assert!(!delivers_behind(|| SessionEvent::Wake));
+    }
+
+    #[test]
+    fn a_session_that_is_full_of_items_gets_its_lanes() {
+        assert!(delivers_behind(|| SessionEvent::Control(Control::EndOfManifest)));
     }
 
     #[test]

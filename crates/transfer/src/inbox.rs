@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use haul_net::{Applied, Stream};
 use haul_wire::control::Control;
+use haul_wire::limits::MAX_LANES;
 
 use crate::error::Error;
 use crate::session;
@@ -47,8 +48,8 @@ pub(crate) struct LaneEnd {
 /// (`USER_TIMEOUT_MS`). Tests come there sooner.
 const MAX_WAITING_BYTES: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
 
-/// Events of other kinds that wait: lanes that came and went.
-const MAX_WAITING_OTHERS: usize = 32;
+/// Events of other kinds that wait: all lanes of a session may come while its loop has long to do.
+const MAX_WAITING_OTHERS: usize = MAX_LANES as usize;
 
 /// The receiving end; whoever still sends when it is dropped is told so.
 pub(crate) struct Events {
@@ -163,6 +164,11 @@ impl EventSender {
     /// [`EventSender::send`]; `waits` is told before it waits.
     pub(crate) fn send_noting(&self, event: SessionEvent, waits: impl FnOnce()) -> Result<(), NotTaken> {
         self.put(event, None, waits)
+    }
+
+    /// Waits for room no longer than this.
+    pub(crate) fn send_within(&self, event: SessionEvent, limit: Duration) -> Result<(), NotTaken> {
+        self.put(event, Some(limit), || ())
     }
 
     /// Waits for nothing.
