@@ -36,8 +36,12 @@ pub(crate) const START_DEADLINE: Duration = Duration::from_secs(60);
 /// the 49 days of 32 bits a key could keep a session of a daemon, with all its lanes, for so long without a byte.
 const MAX_TIMEOUT_MS: u32 = 24 * 60 * 60 * 1000;
 
-/// Each dial may take a minute and a thread. An initiator asks at most twice: to reach another host, and to reach itself.
+/// Each dial takes a thread. An initiator asks at most twice: to reach another host, and to reach itself.
 const MAX_DIALS: u32 = 4;
+
+/// And so long at most, though the session be over: an initiator asks for three seconds, and a path of 300 ms on which each SYN is lost twice
+/// needs seven.
+const MAX_DIAL_TIME: Duration = Duration::from_secs(10);
 
 /// How often either side says that it is alive.
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(1);
@@ -55,7 +59,8 @@ pub struct Grant {
     pub user: Option<String>,
 }
 
-/// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell.
+/// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell. It is held until the last
+/// thread has ended that works for the session, which may be after [`serve_control`] has returned.
 pub trait Visit: Observer {
     /// The initiator said what it wants.
     fn on_role(&self, role: &Role);
@@ -171,6 +176,7 @@ pub fn serve_control(
         memory: None,
         foreseen: Foreseen::default(),
         events: events.sender(),
+        _visit: visit.clone(),
     };
     let (wanted, clear) = (convert::wanted(&terms.carriage), terms.carriage.clear);
     let expecting = desk.expect(start.session, terms.peer_key, events.sender(), wanted, clear);
@@ -349,7 +355,7 @@ fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redia
     let cpus = tuning::cpus_of_smaller(&terms.carriage);
     terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
     let dialler = Arc::new(Dialler::new(terms, candidates));
-    let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(START_DEADLINE);
+    let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(MAX_DIAL_TIME);
     match dialler.bring(cpus, timeout, 1, &|_, _, _| {}) {
         Ok((lanes, rtt_us)) => {
             *session::lock(redialler) = Some(Redialler::new(dialler, lanes));

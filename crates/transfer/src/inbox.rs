@@ -176,6 +176,11 @@ impl EventSender {
         self.put(event, Some(Duration::ZERO), || ())
     }
 
+    /// Whether nobody takes anything any more.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.lock().is_over
+    }
+
     fn put(&self, event: SessionEvent, limit: Option<Duration>, waits: impl FnOnce()) -> Result<(), NotTaken> {
         let weight = match &event {
             SessionEvent::Control(message) => Some(weight::memory_bytes(message)),

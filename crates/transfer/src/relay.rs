@@ -440,6 +440,7 @@ impl Route {
             memory: None,
             foreseen: Foreseen::default(),
             events: events.sender(),
+            _visit: None,
         };
         let (_to_plan, answers) = sync_channel(1);
         let plan = crate::lanes::LanePlan {

@@ -138,6 +138,7 @@ fn connect_daemon(
                 memory: Some(direction),
                 foreseen: foreseen.clone(),
                 events: events.sender(),
+                _visit: None,
             };
             Early::start(terms, *presumed, far::cpus())
         }
