@@ -147,16 +147,15 @@ impl House {
         let house = Arc::clone(self);
         let started = std::thread::Builder::new().name("session".to_owned()).spawn(move || {
             if stream.set_deadline(None).is_ok() {
-                house.carry(stream, &grant, who, &place);
+                house.carry(stream, &grant, who, place);
             }
-            drop(place);
         });
         if let Err(error) = started {
             self.log.warn(&format!("cannot start a thread for a session: {error}"));
         }
     }
 
-    fn carry(&self, stream: Stream, grant: &Grant, who: String, place: &crate::sessions::Place) {
+    fn carry(&self, stream: Stream, grant: &Grant, who: String, place: crate::sessions::Place) {
         let start = Instant::now();
         let number = place.number;
         let clerk = Arc::new(place.clerk(who.clone(), Arc::clone(&self.log)));

@@ -103,9 +103,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The one who logs this session.
-    pub(crate) fn clerk(&self, who: String, log: Arc<Log>) -> Clerk {
-        Clerk { number: self.number, who, log, sessions: Arc::clone(&self.sessions), totals: Mutex::default() }
+    /// The one who logs this session. It is counted until he is gone.
+    pub(crate) fn clerk(self, who: String, log: Arc<Log>) -> Clerk {
+        Clerk { place: self, who, log, totals: Mutex::default() }
     }
 }
 
@@ -118,10 +118,9 @@ impl Drop for Place {
 
 /// Watches one session: logs what it is about, counts what it moves, tells it to stop.
 pub(crate) struct Clerk {
-    number: u64,
+    place: Place,
     who: String,
     log: Arc<Log>,
-    sessions: Arc<Sessions>,
     totals: Mutex<Totals>,
 }
 
@@ -150,7 +149,7 @@ impl Observer for Clerk {
     }
 
     fn interrupted(&self) -> bool {
-        self.sessions.stopping.load(Ordering::Acquire)
+        self.place.sessions.stopping.load(Ordering::Acquire)
     }
 }
 
@@ -165,11 +164,11 @@ impl Visit for Clerk {
             Role::Receiver { target } => format!("writes to '{}'", escaped(target)),
             Role::Probe { time_ms } => format!("probes the path, {:.1} s each way", f64::from(*time_ms) / 1e3),
         };
-        self.log.say(&format!("session {}: {} {what}", self.number, self.who));
+        self.log.say(&format!("session {}: {} {what}", self.place.number, self.who));
     }
 
     fn on_list(&self, bytes: usize) -> bool {
-        self.sessions.on_list(self.number, bytes)
+        self.place.sessions.on_list(self.place.number, bytes)
     }
 }
 
@@ -194,6 +193,20 @@ mod tests {
         sessions.stop();
         places.clear();
         assert_eq!(enter(0).err(), Some(NoRoom::Stopping));
+        assert_eq!(sessions.wait(Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn a_session_counts_until_the_last_of_its_threads_has_ended() {
+        let sessions = Arc::new(Sessions::default());
+        let (stream, _peer) = Stream::plain_pair().unwrap();
+        let place = sessions.enter(PublicKey([1; 32]), stream.shutdown_handle()).ok().unwrap();
+        let clerk = Arc::new(place.clerk("somebody".to_owned(), Arc::new(Log { quiet: true })));
+        // As a walk has it that still reads when the session's own thread has ended.
+        let held = Arc::clone(&clerk) as Arc<dyn Visit>;
+        drop(clerk);
+        assert_eq!(sessions.wait(Duration::ZERO), 1);
+        drop(held);
         assert_eq!(sessions.wait(Duration::ZERO), 0);
     }
 

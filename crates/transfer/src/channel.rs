@@ -1,82 +1,23 @@
 //! The control channel: one thread reads messages, one writes them, nobody waits for the other.
 //!
-//! Everything that happens to a session arrives as one kind of [`SessionEvent`] in one queue, so that its owner is a loop:
-//! `while !done { apply(next_event()) }`.
+//! What is read goes to the session's [`Events`], what is to be written waits in its [`Outbox`].
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_net::{Applied, ShutdownHandle, Stream};
+use haul_net::{ShutdownHandle, Stream};
 use haul_wire::codec::{self, LENGTH_BYTES};
-use haul_wire::control::{Answer, Control, Notice, Outcome, OutcomeKind, Receipt, Wanted};
+use haul_wire::control::{Answer, Control, Outcome, OutcomeKind, Receipt, Wanted};
 use haul_wire::limits::BATCH_BYTES;
 use haul_wire::manifest::PackedItem;
 
 use crate::error::{Error, Fault};
+use crate::weight;
 
-/// What can happen to a session.
-pub(crate) enum SessionEvent {
-    /// A message of the peer.
-    Control(Control),
-    /// The control channel ended: orderly (`None`), or with what was wrong.
-    ControlEnded(Option<String>),
-    /// A lane is connected and authenticated.
-    LaneUp(Stream, u16),
-    /// A lane's thread ended.
-    LaneDown(LaneEnd),
-    /// What the user asked of the connections and this host does not grant.
-    FallsShort(Vec<Applied>),
-    /// Something changed that the loop should look at now.
-    Wake,
-    /// No lane can be had, and nothing is left to try.
-    NoLanes(Error),
-}
-
-/// A lane that is no more.
-pub(crate) struct LaneEnd {
-    pub(crate) lane: u16,
-    /// Which of those that had this number: one that was dialled again may be there before the old one's end is noticed.
-    pub(crate) serial: u64,
-    /// Why it ended before its time.
-    pub(crate) error: Option<io::Error>,
-}
-
-/// The queue of a session; bounded, so that a flooding peer waits in its own socket.
-pub(crate) struct Events {
-    sender: SyncSender<SessionEvent>,
-    receiver: Receiver<SessionEvent>,
-    put_back: RefCell<VecDeque<SessionEvent>>,
-}
-
-/// Events waiting at a session's loop. Control messages are at most 1 MiB each.
-const EVENT_QUEUE: usize = 32;
-
-impl Events {
-    pub(crate) fn new() -> Self {
-        let (sender, receiver) = sync_channel(EVENT_QUEUE);
-        Self { sender, receiver, put_back: RefCell::default() }
-    }
-
-    pub(crate) fn sender(&self) -> SyncSender<SessionEvent> {
-        self.sender.clone()
-    }
-
-    /// The next event, or `None` after `limit`.
-    pub(crate) fn next(&self, limit: Duration) -> Option<SessionEvent> {
-        let first = self.put_back.borrow_mut().pop_front();
-        first.or_else(|| self.receiver.recv_timeout(limit).ok())
-    }
-
-    /// Events that came before their time: they come again, first.
-    pub(crate) fn put_back(&self, events: Vec<SessionEvent>) {
-        self.put_back.borrow_mut().extend(events);
-    }
-}
+pub(crate) use crate::inbox::{EventSender, Events, LaneEnd, SessionEvent};
 
 /// The near end of a control channel.
 #[derive(Clone)]
@@ -88,7 +29,7 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// Starts the two threads on a stream; messages arrive in `events`.
-    pub(crate) fn open(stream: Stream, events: SyncSender<SessionEvent>, ping_every: Duration) -> io::Result<Self> {
+    pub(crate) fn open(stream: Stream, events: EventSender, ping_every: Duration) -> io::Result<Self> {
         let shutdown = stream.shutdown_handle();
         let (input, output) = stream.split();
         let outbox = Arc::new(Outbox::default());
@@ -107,7 +48,7 @@ impl Channel {
         &self.outbox
     }
 
-    /// Time since the peer's last byte.
+    /// Time since the peer's last byte, as far as we listened.
     pub(crate) fn silence(&self) -> Duration {
         self.heard.silence()
     }
@@ -123,11 +64,13 @@ impl Channel {
 struct Heard {
     start: Instant,
     last_ms: AtomicU64,
+    /// Nobody listens: the reading thread waits for the session's own loop.
+    waits: AtomicBool,
 }
 
 impl Heard {
     fn new() -> Self {
-        Self { start: Instant::now(), last_ms: AtomicU64::new(0) }
+        Self { start: Instant::now(), last_ms: AtomicU64::new(0), waits: AtomicBool::new(false) }
     }
 
     fn now_ms(&self) -> u64 {
@@ -138,12 +81,26 @@ impl Heard {
         self.last_ms.store(self.now_ms(), Ordering::Relaxed);
     }
 
+    /// From here on the peer may say what it likes: it is not heard.
+    fn begin_wait(&self) {
+        self.waits.store(true, Ordering::Release);
+    }
+
+    /// It is heard again, and its silence begins anew.
+    fn end_wait(&self) {
+        self.touch();
+        self.waits.store(false, Ordering::Release);
+    }
+
     fn silence(&self) -> Duration {
+        if self.waits.load(Ordering::Acquire) {
+            return Duration::ZERO;
+        }
         Duration::from_millis(self.now_ms().saturating_sub(self.last_ms.load(Ordering::Relaxed)))
     }
 }
 
-fn read_messages(mut input: impl Read, heard: &Heard, events: &SyncSender<SessionEvent>) {
+fn read_messages(mut input: impl Read, heard: &Heard, events: &EventSender) {
     let mut buffer = Vec::new();
     loop {
         let event = match read_message(&mut input, &mut buffer) {
@@ -157,8 +114,10 @@ fn read_messages(mut input: impl Read, heard: &Heard, events: &SyncSender<Sessio
         };
         heard.touch();
         let last = matches!(event, SessionEvent::ControlEnded(_));
+        let sent = events.send_noting(event, || heard.begin_wait());
+        heard.end_wait();
         // A session that ended no longer listens; that is no error.
-        if events.send(event).is_err() || last {
+        if sent.is_err() || last {
             return;
         }
     }
@@ -210,7 +169,9 @@ fn write_messages(mut output: impl Write, outbox: &Outbox, ping_every: Duration)
                 return;
             }
         }
-        let written = output.write_all(&bytes).and_then(|()| output.flush());
+        let mut pieces = bytes.chunks(PIECE_BYTES);
+        let written = pieces.try_for_each(|piece| output.write_all(piece).map(|()| outbox.moved()));
+        let written = written.and_then(|()| output.flush());
         if written.is_err() || (closing && messages.is_empty()) {
             outbox.written_out();
             return;
@@ -233,11 +194,17 @@ pub(crate) struct Outbox {
 }
 
 /// What may gather for a peer that does not read: far more than an honest one leaves. A window of items that all fail, with the
-/// longest reasons, is 16 Ki x 4 KiB = 64 MiB. Tests come there sooner.
+/// longest reasons, is 16 Ki x 4 KiB = 64 MiB. Where batches of others are passed on they count as what they take in memory: an outcome
+/// 48 bytes beside its reason, a window of items 16 Ki x 176 bytes = 2.8 MiB beside its 32 MiB (`MAX_OPEN_ITEM_BYTES`). Tests come there
+/// sooner.
 const MAX_QUEUED_BYTES: usize = if cfg!(test) { 8 << 20 } else { 96 << 20 };
 
 /// Who waits for room looks this often whether the session is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Whoever waits for room sees that the peer reads by pieces of this size: one that reads next to nothing takes a minute for it, at the
+/// kilobyte a second below which a session is no progress.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// Who can wait goes on when less than this is queued.
 const ROOM_BYTES: usize = 4 << 20;
@@ -249,6 +216,8 @@ struct OutboxState {
     /// The least that a message of the queue asks to stay behind the one that left before; `None` when it is empty.
     spacing: Option<Duration>,
     left_last: Option<Instant>,
+    /// When a piece was last written.
+    moved: Option<Instant>,
     /// About what the queue takes.
     bytes: usize,
     overflowed: bool,
@@ -283,7 +252,7 @@ impl OutboxState {
 impl Outbox {
     pub(crate) fn send(&self, message: Control) {
         let mut state = self.lock();
-        if !state.has_room(ELEMENT_BYTES + text_bytes(&message)) {
+        if !state.has_room(weight::memory_bytes(&message)) {
             return;
         }
         state.queue.push_back((message, BATCH_BYTES));
@@ -428,16 +397,32 @@ impl Outbox {
         self.lock().overflowed
     }
 
-    /// Waits until the peer has read most of what was said, the channel ends, or nobody needs it any more.
-    pub(crate) fn await_room(&self, is_over: impl Fn() -> bool) {
+    /// Waits until the peer has read most of what was said, the channel ends, or nobody needs it any more. False: for `limit` the peer
+    /// has read nothing at all.
+    pub(crate) fn await_room(&self, is_over: impl Fn() -> bool, limit: Duration) -> bool {
+        let begun = Instant::now();
         // Asked without our lock: the answer may need another one, whose owner may be about to send.
         while !is_over() {
             let state = self.lock();
             if state.bytes <= ROOM_BYTES || state.closing || state.written_out {
-                return;
+                return true;
+            }
+            if state.moved.map_or(begun, |moved| moved.max(begun)).elapsed() > limit {
+                return false;
             }
             drop(self.taken.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner));
         }
+        true
+    }
+
+    /// Whether nothing reaches the peer any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().written_out
+    }
+
+    /// The peer takes what is written.
+    fn moved(&self) {
+        self.lock().moved = Some(Instant::now());
     }
 
     fn written_out(&self) {
@@ -469,17 +454,6 @@ const SPACING: Duration = Duration::from_millis(2);
 /// Receipts leave this long after what left before. Nobody waits for them: the sender shows progress by them and forgets what
 /// it would have to send again.
 const RECEIPT_SPACING: Duration = Duration::from_millis(20);
-
-/// What a message says in words, in bytes.
-fn text_bytes(message: &Control) -> usize {
-    match message {
-        Control::Notice(Notice::Deleted { path }) => path.len(),
-        Control::Notice(Notice::Failed { path, why } | Notice::Skipped { path, why }) => path.len() + why.len(),
-        Control::Notice(Notice::Warning { text }) => text.len(),
-        Control::Withdraw(withdraw) => withdraw.why.len(),
-        _ => 0,
-    }
-}
 
 /// The longest path of a list fits into a frame, as the longest of an item does.
 const _: () = assert!(haul_store::MAX_LISTED_PATH_BYTES == haul_wire::limits::MAX_PATH_BYTES);
@@ -559,9 +533,42 @@ mod tests {
         assert_eq!(outbox.lock().queue.len(), messages, "nothing more is queued");
         // Whoever waits for room goes on when the peer reads, or when the session is over.
         outbox.take(LONG);
-        outbox.await_room(|| false);
+        assert!(outbox.await_room(|| false, LONG));
         outbox.lock().bytes = 2 * ROOM_BYTES;
-        outbox.await_room(|| true);
+        assert!(outbox.await_room(|| true, LONG));
+        // And does not wait for one that reads nothing.
+        assert!(!outbox.await_room(|| false, Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn a_peer_is_not_silent_while_nobody_listens_to_it() {
+        const BUSY: Duration = Duration::from_millis(500);
+        let (ours, mut theirs) = Stream::plain_pair().unwrap();
+        let events = Events::new();
+        let channel = Channel::open(ours, events.sender(), LONG).unwrap();
+        let mut flood = Vec::new();
+        codec::encode(&Control::EndOfManifest, &mut flood).unwrap();
+        let flood = flood.repeat(10_000);
+        // It goes on talking for as long as it likes, and more than may wait is under way.
+        let talks = std::thread::spawn(move || {
+            let _ = theirs.write_all(&flood).and_then(|()| theirs.flush());
+            theirs
+        });
+        let begun = Instant::now();
+        while begun.elapsed() < BUSY || channel.silence() > Duration::ZERO {
+            assert!(begun.elapsed() < LONG, "it counts as silent for {:?}", channel.silence());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let listening = Instant::now();
+        let heard = std::iter::from_fn(|| events.next(LONG)).take(10_000).count();
+        assert_eq!(heard, 10_000);
+        let _peer = talks.join().unwrap();
+        // What it did not say meanwhile is not held against it, and from here on it is.
+        while channel.silence() == Duration::ZERO {
+            assert!(listening.elapsed() < LONG, "it is never silent");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(channel.silence() <= listening.elapsed());
     }
 
     #[test]

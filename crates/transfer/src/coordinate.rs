@@ -365,6 +365,7 @@ pub(crate) fn lane_terms(
         memory,
         foreseen: remote.foreseen.clone(),
         events: remote.events.sender(),
+        _visit: None,
     }
 }
 

@@ -6,15 +6,15 @@
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use haul_engine::plan::NEAR_RTT_US;
+use haul_net::limits::HANDSHAKE_DEADLINE;
 use haul_net::{PublicKey, Stream, Wanted, policy};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 
-use crate::channel::SessionEvent;
+use crate::channel::{EventSender, SessionEvent};
 use crate::session;
 
 /// The sessions of one listener that expect lanes.
@@ -28,7 +28,7 @@ pub struct Desk {
 
 struct Expected {
     keys: Vec<PublicKey>,
-    events: SyncSender<SessionEvent>,
+    events: EventSender,
     wanted: Wanted,
     /// Its lanes become clear behind their hello.
     clear: bool,
@@ -36,6 +36,10 @@ struct Expected {
 
 /// Keys whose lanes one session takes: the initiator's, and those of hosts that it names. A copy between two hosts names one.
 const MAX_KEYS: usize = 8;
+
+/// A session whose loop does not come to it has so long to take a lane, whose connection counts at the door meanwhile: as long as anybody has
+/// to shake hands. Nobody's own session fills the door for others for longer than strangers may. Tests come there sooner.
+const HAND_OVER: Duration = if cfg!(test) { Duration::from_millis(300) } else { HANDSHAKE_DEADLINE };
 
 /// A lane may overtake the control message that announces its session.
 const OVERTAKE: Duration = Duration::from_secs(5);
@@ -62,7 +66,7 @@ impl Desk {
         expects(&sessions)
     }
 
-    /// Hands a lane to its session. False: nobody expects it.
+    /// Hands a lane to its session. False: nobody expects it, or takes it in time.
     pub fn deliver(&self, stream: Stream, key: &PublicKey, hello: LaneHello) -> bool {
         let sessions = session::lock(&self.sessions);
         let (sessions, _) = self
@@ -79,15 +83,19 @@ impl Desk {
         drop(sessions);
         // One lane speaks for all: they are asked for the same.
         applied.retain(|applied| hello.lane == 0 && applied.falls_short);
-        if !applied.is_empty() && events.send(SessionEvent::FallsShort(applied)).is_err() {
-            return false;
+        if !applied.is_empty() {
+            // The lane is worth more than what is said of it.
+            let _ = events.try_send(SessionEvent::FallsShort(applied));
         }
         let stream = match clear {
             true => stream.into_clear(),
             false => Ok(stream),
         };
         let Ok(stream) = stream else { return false };
-        stream.set_deadline(None).is_ok() && events.send(SessionEvent::LaneUp(stream, hello.lane)).is_ok()
+        if stream.set_deadline(None).is_err() {
+            return false;
+        }
+        events.send_within(SessionEvent::LaneUp(stream, hello.lane), HAND_OVER).is_ok()
     }
 
     /// While the answer lives, an initiator may still announce a session.
@@ -100,7 +108,7 @@ impl Desk {
         self: &Arc<Self>,
         id: [u8; 16],
         key: PublicKey,
-        events: SyncSender<SessionEvent>,
+        events: EventSender,
         wanted: Wanted,
         clear: bool,
     ) -> Expecting {
@@ -154,7 +162,13 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Instant;
 
+    use haul_wire::control::Control;
+
     use super::*;
+    use crate::channel::Events;
+
+    /// Longer than any of this takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     const KEY: PublicKey = PublicKey([1; 32]);
 
@@ -169,11 +183,33 @@ mod tests {
     #[test]
     fn a_key_is_expected_as_long_as_its_session_lives() {
         let desk = Arc::new(Desk::default());
-        let (events, _receiver) = mpsc::sync_channel(1);
+        let events = Events::new().sender();
         let expecting = desk.expect([0; 16], KEY, events, Wanted::default(), false);
         assert!(desk.expects_key(&KEY));
         drop(expecting);
         assert!(!desk.expects_key(&KEY));
+    }
+
+    /// A lane of a session that has such events waiting, and does not look at them. Whether it was handed over.
+    fn delivers_behind(waiting: impl Fn() -> SessionEvent) -> bool {
+        let desk = Arc::new(Desk::default());
+        let events = Events::new();
+        let _expecting = desk.expect([0; 16], KEY, events.sender(), Wanted::default(), false);
+        while events.sender().try_send(waiting()).is_ok() {}
+        let (lane, _peer) = Stream::plain_pair().unwrap();
+        let (says, delivered) = mpsc::channel();
+        std::thread::spawn(move || says.send(desk.deliver(lane, &KEY, LaneHello { session: [0; 16], lane: 0 })));
+        delivered.recv_timeout(PATIENCE).expect("it is waited for without end")
+    }
+
+    #[test]
+    fn a_session_that_takes_no_more_lanes_does_not_hold_up_the_door() {
+        assert!(!delivers_behind(|| SessionEvent::Wake));
+    }
+
+    #[test]
+    fn a_session_that_is_full_of_items_gets_its_lanes() {
+        assert!(delivers_behind(|| SessionEvent::Control(Control::EndOfManifest)));
     }
 
     #[test]
@@ -182,7 +218,7 @@ mod tests {
         let awaited = desk.await_session();
         let early = Arc::clone(&desk);
         let lane = std::thread::spawn(move || early.expects_key(&KEY));
-        let (events, _receiver) = mpsc::sync_channel(1);
+        let events = Events::new().sender();
         let _expecting = desk.expect([0; 16], KEY, events, Wanted::default(), false);
         drop(awaited);
         assert!(lane.join().unwrap());

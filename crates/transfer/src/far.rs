@@ -25,15 +25,23 @@ use crate::receiver::{self, ReceiverJob, Target};
 use crate::rights;
 use crate::sender::early_look::Foreseen;
 use crate::sender::{self, SenderJob, Sources};
-use crate::session::{self, LaneKeeper};
+use crate::session::{self, LaneKeeper, Progress, TICK};
 use crate::tuning;
 use crate::watch::{Ends, Watch};
 
 /// A peer that started an agent says what it wants within this time.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const START_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Each dial may take a minute and a thread. An initiator asks at most twice: to reach another host, and to reach itself.
+/// The longest that an initiator may have its far side wait for something: a day, the most that our command line takes as `--timeout`. With
+/// the 49 days of 32 bits a key could keep a session of a daemon, with all its lanes, for so long without a byte.
+const MAX_TIMEOUT_MS: u32 = 24 * 60 * 60 * 1000;
+
+/// Each dial takes a thread. An initiator asks at most twice: to reach another host, and to reach itself.
 const MAX_DIALS: u32 = 4;
+
+/// And so long at most, though the session be over: an initiator asks for three seconds, and a path of 300 ms on which each SYN is lost twice
+/// needs seven.
+const MAX_DIAL_TIME: Duration = Duration::from_secs(10);
 
 /// How often either side says that it is alive.
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(1);
@@ -58,7 +66,8 @@ impl Grant {
     }
 }
 
-/// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell.
+/// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell. It is held until the last
+/// thread has ended that works for the session, which may be after [`serve_control`] has returned.
 pub trait Visit: Observer {
     /// The initiator said what it wants.
     fn on_role(&self, role: &Role);
@@ -149,7 +158,7 @@ pub fn serve_control(
         .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;
     channel.outbox().send(Control::AgentHello(hello(identity, ports, grant)));
     let start = match entered.and_then(|()| await_start(&events)) {
-        Ok(start) => start,
+        Ok(start) => bounded(start),
         Err(error) => {
             session::abort(&channel, &error);
             return Err(error);
@@ -175,6 +184,7 @@ pub fn serve_control(
         memory: None,
         foreseen: Foreseen::default(),
         events: events.sender(),
+        _visit: visit.clone(),
     };
     let (wanted, clear) = (convert::wanted(&terms.carriage), terms.carriage.clear);
     let expecting = desk.expect(start.session, terms.peer_key, events.sender(), wanted, clear);
@@ -201,6 +211,12 @@ pub fn serve_control(
     run_role(start, grant, events, &channel, visit, &mut keeper, &mut aside)
 }
 
+/// What an initiator asks for, as far as it may.
+fn bounded(mut start: Start) -> Start {
+    start.carriage.timeout_ms = start.carriage.timeout_ms.min(MAX_TIMEOUT_MS);
+    start
+}
+
 fn await_start(events: &Events) -> Result<Start, Error> {
     let end = Instant::now() + START_DEADLINE;
     loop {
@@ -216,18 +232,24 @@ fn await_start(events: &Events) -> Result<Start, Error> {
     }
 }
 
-/// The list that a sender is given. What comes meanwhile waits for the session.
+/// The list that a sender is given. What comes meanwhile waits for the session. Who brings next to nothing of it for `limit` is not waited for.
 fn await_list(
     selection: &wire::Selection,
     events: &Events,
     visit: Option<&dyn Visit>,
+    limit: Duration,
 ) -> Result<Option<Arc<FileList>>, Error> {
     if !selection.listed {
         return Ok(None);
     }
     let (mut list, mut early) = (FileListBuilder::default(), Vec::new());
+    let mut progress = Progress::new(None, Instant::now());
     loop {
-        match events.next(START_DEADLINE) {
+        let listed_bytes = u64::try_from(list.weight_bytes()).unwrap_or(u64::MAX);
+        if progress.is_stalled(true, listed_bytes, 0, Instant::now(), limit) {
+            return Err(Error::new(Fault::Timeout, "the initiator did not say all that it wants"));
+        }
+        match events.next(TICK) {
             Some(SessionEvent::Control(Control::Listed(paths))) if paths.is_empty() => break,
             Some(SessionEvent::Control(Control::Listed(paths))) => {
                 for path in paths {
@@ -247,8 +269,9 @@ fn await_list(
             Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
             Some(SessionEvent::Control(other)) => return Err(session::unexpected(&other)),
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
-            Some(lane) => early.push(lane),
-            None => return Err(Error::new(Fault::Timeout, "the initiator did not say all that it wants")),
+            // One that is too many is closed here, and may be dialled again later.
+            Some(event) if early.len() < usize::from(MAX_LANES) => early.push(event),
+            Some(_) | None => {}
         }
     }
     events.put_back(early);
@@ -270,7 +293,7 @@ fn run_role(
         Role::Sender { sources } => {
             let confine = grant.root.clone();
             let sources = Sources::Paths(sources);
-            let listed = await_list(&selection, &events, visit.as_deref())
+            let listed = await_list(&selection, &events, visit.as_deref(), START_DEADLINE)
                 .inspect_err(|error| session::abort(channel, error))?;
             let (expand_globs, remembers, far) = (true, false, true);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
@@ -340,7 +363,7 @@ fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redia
     let cpus = tuning::cpus_of_smaller(&terms.carriage);
     terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
     let dialler = Arc::new(Dialler::new(terms, candidates));
-    let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(START_DEADLINE);
+    let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(MAX_DIAL_TIME);
     match dialler.bring(cpus, timeout, 1, &|_, _, _| {}) {
         Ok((lanes, rtt_us)) => {
             *session::lock(redialler) = Some(Redialler::new(dialler, lanes));
@@ -359,4 +382,72 @@ pub(crate) fn net_error(error: &NetError) -> Error {
         _ => Fault::Network,
     };
     Error::new(fault, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_wire::control::{Carriage, Selection};
+
+    use super::*;
+
+    /// Longer than any of this takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Says this again and again until a far side that awaits its list ends, and how that was.
+    fn ends_while(limit: Duration, say: impl Fn() -> SessionEvent + Send) -> Result<Option<Arc<FileList>>, Error> {
+        let events = Events::new();
+        let sender = events.sender();
+        let selection = Selection { listed: true, ..Selection::default() };
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let begun = Instant::now();
+                while sender.send(say()).is_ok() {
+                    assert!(begun.elapsed() < PATIENCE, "it listens for ever");
+                    std::thread::sleep(limit / 5);
+                }
+            });
+            let result = await_list(&selection, &events, None, limit);
+            drop(events);
+            result
+        })
+    }
+
+    fn start(timeout_ms: u32) -> Start {
+        let carriage = Carriage { timeout_ms, ..Carriage::default() };
+        let role = Role::Receiver { target: Vec::new() };
+        Start { session: [0; 16], peer_key: [0; 32], role, selection: Selection::default(), carriage }
+    }
+
+    #[test]
+    fn nobody_keeps_a_far_side_waiting_for_weeks() {
+        assert_eq!(bounded(start(u32::MAX)).carriage.timeout_ms, MAX_TIMEOUT_MS);
+        assert_eq!(bounded(start(60_000)).carriage.timeout_ms, 60_000);
+    }
+
+    #[test]
+    fn lanes_that_come_before_the_list_is_told_are_bounded() {
+        let events = Events::new();
+        let sender = events.sender();
+        let selection = Selection { listed: true, ..Selection::default() };
+        let brings = std::thread::spawn(move || {
+            // What belongs to a lane and takes no descriptor.
+            (0..2 * MAX_LANES).for_each(|_| sender.send(SessionEvent::FallsShort(Vec::new())).unwrap());
+            sender.send(SessionEvent::Control(Control::Listed(vec![b"data".to_vec()]))).unwrap();
+            sender.send(SessionEvent::Control(Control::Listed(Vec::new()))).unwrap();
+        });
+        assert!(await_list(&selection, &events, None, PATIENCE).unwrap().is_some());
+        brings.join().unwrap();
+        let kept = std::iter::from_fn(|| events.next(Duration::ZERO)).count();
+        assert_eq!(kept, usize::from(MAX_LANES));
+    }
+
+    #[test]
+    fn a_list_that_does_not_come_is_not_waited_for_whatever_else_does() {
+        const LIMIT: Duration = Duration::from_millis(500);
+        let error = ends_while(LIMIT, || SessionEvent::FallsShort(Vec::new())).unwrap_err();
+        assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+        // A name now and then is no list either.
+        let error = ends_while(LIMIT, || SessionEvent::Control(Control::Listed(vec![b"x".to_vec()]))).unwrap_err();
+        assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+    }
 }

@@ -12,11 +12,12 @@ use haul_wire::limits::BLOCK_BYTES;
 
 use crate::convert;
 
-/// Reads the file to its end. The size it had when it was listed must be the size it has.
-pub(crate) fn whole_file(file: &SourceFile, size: u64) -> io::Result<Hash> {
-    match front_to_back(file, size, &mut vec![0; BLOCK_BYTES], |_| true)? {
+/// Reads the file to its end, or until nobody needs it any more. The size it had when it was listed must be the size it has.
+pub(crate) fn whole_file(file: &SourceFile, size: u64, is_over: &dyn Fn() -> bool) -> io::Result<Hash> {
+    match front_to_back(file, size, &mut vec![0; BLOCK_BYTES], |_| !is_over())? {
         Found::All(hash) => Ok(hash),
-        Found::OtherSize(_) | Found::Stopped => Err(io::Error::other("it changed while it was read")),
+        Found::OtherSize(_) => Err(io::Error::other("it changed while it was read")),
+        Found::Stopped => Err(io::Error::other("the session ended while it was read")),
     }
 }
 
@@ -69,8 +70,8 @@ pub(crate) fn front_to_back(
     Ok(if found == size { Found::All(hasher.finish()) } else { Found::OtherSize(found) })
 }
 
-/// The hash of a chunk of what is being written; `None` where it ends before, or cannot be read.
-pub(crate) fn chunk(part: &Part, layout: &ChunkLayout, chunk: u32) -> Option<Hash> {
+/// The hash of a chunk of what is being written; `None` where it ends before, cannot be read, or nobody needs it any more.
+pub(crate) fn chunk(part: &Part, layout: &ChunkLayout, chunk: u32, is_over: &dyn Fn() -> bool) -> Option<Hash> {
     let (start, length) = layout.range(chunk)?;
     let mut hasher = UnitHasher::new(layout, chunk);
     let mut buffer = vec![0; BLOCK_BYTES];
@@ -78,7 +79,7 @@ pub(crate) fn chunk(part: &Part, layout: &ChunkLayout, chunk: u32) -> Option<Has
     while done < length {
         let wanted = usize::try_from(length - done).unwrap_or(usize::MAX).min(buffer.len());
         let read = part.read_at(&mut buffer[..wanted], start + done).ok()?;
-        if read < wanted {
+        if read < wanted || is_over() {
             return None;
         }
         hasher.update(&buffer[..read]);
@@ -108,7 +109,8 @@ mod tests {
         let expected = *blake3::hash(&std::fs::read(dir.path().join("file")).unwrap()).as_bytes();
         let (tree, _) = TargetTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
         let file = tree.open_file(b"file").unwrap();
-        assert_eq!(whole_file(&file, size).unwrap(), expected);
+        assert_eq!(whole_file(&file, size, &|| false).unwrap(), expected);
+        assert!(whole_file(&file, size, &|| true).is_err(), "the session is over");
         let mut told = Vec::new();
         let read = front_to_back(&file, size, &mut vec![0; 1 << 20], |bytes| {
             told.push(bytes);
@@ -119,7 +121,7 @@ mod tests {
             assert_eq!(told.iter().filter(|bytes| **bytes == zeros::BLOCK_BYTES).count(), 2, "{told:?}");
         }
         for other in [size - 1, size + 1, zeros::BLOCK_BYTES, 4 * zeros::BLOCK_BYTES] {
-            assert!(whole_file(&file, other).is_err(), "{other}");
+            assert!(whole_file(&file, other, &|| false).is_err(), "{other}");
         }
     }
 }

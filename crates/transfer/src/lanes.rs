@@ -20,10 +20,11 @@ use haul_wire::control::{Carriage, Control, Dial};
 use haul_wire::lane::{Hello, LaneHello};
 use haul_wire::limits::MAX_LANES;
 
-use crate::channel::{Outbox, SessionEvent};
+use crate::channel::{EventSender, Outbox, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
 use crate::event::Event;
+use crate::far::Visit;
 use crate::known_paths::{self, Direction};
 use crate::sender::early_look::Foreseen;
 use crate::session::{self, LaneKeeper};
@@ -72,7 +73,9 @@ pub(crate) struct LaneTerms {
     pub(crate) memory: Option<Direction>,
     /// How much will be sent from here.
     pub(crate) foreseen: Foreseen,
-    pub(crate) events: SyncSender<SessionEvent>,
+    pub(crate) events: EventSender,
+    /// Counts for the session, at a far side: it does so until nobody dials any more.
+    pub(crate) _visit: Option<Arc<dyn Visit>>,
 }
 
 /// How the lanes went, for the report.
@@ -177,7 +180,7 @@ impl Dialler {
         let mut tries = 0;
         loop {
             match self.dial(lane, timeout, &mut |_, _| {}) {
-                Err(NetError::HungUp) if tries < MAX_KNOCKS => {
+                Err(NetError::HungUp) if tries < MAX_KNOCKS && !self.terms.events.is_over() => {
                     // Backing off is waiting by the clock on purpose.
                     std::thread::sleep(REDIAL_PAUSE * 2u32.pow(tries));
                     tries += 1;
@@ -202,6 +205,9 @@ impl Dialler {
             let (dialler, end) = (Arc::clone(&dialler), lanes.end);
             let _ = std::thread::Builder::new().name(format!("dial-{first}")).spawn(move || {
                 for lane in (first..end).step_by(usize::from(DIALLING_AT_ONCE)) {
+                    if dialler.terms.events.is_over() {
+                        return;
+                    }
                     if let Ok(stream) = dialler.dial_patiently(lane, timeout) {
                         dialler.hand_over(stream, lane);
                     }
@@ -292,6 +298,9 @@ impl LaneKeeper for Redialler {
         let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
             // Backing off is waiting by the clock on purpose.
             std::thread::sleep(pause);
+            if dialler.terms.events.is_over() {
+                return;
+            }
             if let Ok((stream, _)) = dialler.dial(lane, WAY_TIMEOUT, &mut |_, _| {}) {
                 dialler.hand_over(stream, lane);
             }

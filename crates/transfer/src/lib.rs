@@ -50,6 +50,7 @@ mod hash;
 mod holes;
 #[cfg(test)]
 mod hostile;
+mod inbox;
 pub mod job;
 #[cfg(test)]
 mod kernel_scenarios;
@@ -90,6 +91,7 @@ pub mod tune;
 mod tuning;
 pub mod verify;
 mod watch;
+mod weight;
 mod zeros;
 
 pub use agent::{AgentOptions, agent};

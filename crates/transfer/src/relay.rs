@@ -34,6 +34,9 @@ const DIAL_TIMEOUT_MS: u32 = 3_000;
 /// And its answer awaited this long.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
+/// Events of both hosts on their way to the loop, each of which may take 3 MiB (`MAX_BATCH_ITEMS`); others wait at their channels.
+const MERGED_EVENTS: usize = 8;
+
 /// Runs the job.
 pub(crate) fn run(
     job: &Job,
@@ -79,7 +82,7 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
     let (source, target) = (sender.place.clone(), receiver.place.clone());
     let hosts = Ends { source: sender.host(), target: receiver.host(), ..Ends::default() };
 
-    let (merged, events) = sync_channel(64);
+    let (merged, events) = sync_channel(MERGED_EVENTS);
     let (to_lanes, answers) = sync_channel(4);
     let route = Route {
         id,
@@ -116,7 +119,8 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
         ends: hosts,
         said_bye: false,
     };
-    let result = relay.until_bye(&events, job);
+    let timeout_ms = u32::try_from(job.carriage.timeout.as_millis()).unwrap_or(u32::MAX);
+    let result = relay.until_bye(&events, Clock::new(timeout_ms));
     match &result {
         Ok(()) => {
             relay.sender.close(session::FAREWELL);
@@ -165,15 +169,13 @@ struct Relay<'a> {
 }
 
 impl Relay<'_> {
-    fn until_bye(&mut self, events: &Receiver<(From, SessionEvent)>, job: &Job) -> Result<(), Error> {
-        let timeout_ms = u32::try_from(job.carriage.timeout.as_millis()).unwrap_or(u32::MAX);
-        let mut clock = Clock::new(timeout_ms);
+    fn until_bye(&mut self, events: &Receiver<(From, SessionEvent)>, mut clock: Clock) -> Result<(), Error> {
         let failure = Failure::default();
         while !self.said_bye {
-            clock.turn(self.watch, &self.sender, &failure)?;
-            if self.receiver.silence() > clock.timeout() {
-                return Err(session::silent(clock.timeout()));
+            for (channel, place) in [(&self.sender, self.source), (&self.receiver, self.target)] {
+                clock.check_peer(channel).map_err(|error| Error { far: true, ..error }.at(place))?;
             }
+            clock.turn(self.watch, &self.sender, &failure)?;
             let (from, event) = match events.recv_timeout(TICK) {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Timeout) => continue,
@@ -438,6 +440,7 @@ impl Route {
             memory: None,
             foreseen: Foreseen::default(),
             events: events.sender(),
+            _visit: None,
         };
         let (_to_plan, answers) = sync_channel(1);
         let plan = crate::lanes::LanePlan {
@@ -506,17 +509,19 @@ fn pump(mut from: Stream, mut to: Stream) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use haul_wire::RelPath;
+    use haul_wire::control::Receipt;
+    use haul_wire::limits::MAX_BATCH_ITEMS;
     use haul_wire::manifest::{Attributes, Item, ItemKind};
 
     use super::*;
     use crate::asked_for::tests::asked_for;
 
-    #[test]
-    fn what_the_sending_host_brings_unasked_is_not_passed_on() {
+    /// A relay that nobody watches between the near ends of two channels, with the far ends of them.
+    fn check(act: impl FnOnce(&mut Relay<'_>, Stream, Stream)) {
         let host = |name: &str| Place::Ssh { user: None, host: name.into(), port: None };
         let (source, target) = (host("there"), host("elsewhere"));
-        let (sender, _theirs) = Stream::plain_pair().unwrap();
-        let (receiver, theirs) = Stream::plain_pair().unwrap();
+        let (sender, at_sender) = Stream::plain_pair().unwrap();
+        let (receiver, at_receiver) = Stream::plain_pair().unwrap();
         let events = Events::new();
         let open = |stream| Channel::open(stream, events.sender(), far::PING_EVERY).unwrap();
         let mut relay = Relay {
@@ -531,20 +536,76 @@ mod tests {
             ends: Ends::default(),
             said_bye: false,
         };
-        let mut packer = Packer::default();
-        let mut directory = |path: &str| {
-            let path = RelPath::new(path.into()).unwrap();
-            packer.pack(&Item { path, kind: ItemKind::Directory, attributes: Attributes::default() })
+        act(&mut relay, at_sender, at_receiver);
+    }
+
+    fn directory(path: &str) -> Item {
+        let path = RelPath::new(path.into()).unwrap();
+        Item { path, kind: ItemKind::Directory, attributes: Attributes::default() }
+    }
+
+    #[test]
+    fn what_the_sending_host_brings_unasked_is_not_passed_on() {
+        check(|relay, _at_sender, at_receiver| {
+            let mut packer = Packer::default();
+            let (asked, unasked) = (packer.pack(&directory("data")), packer.pack(&directory(".ssh")));
+            relay.pass_on(From::Sender, Control::Items(vec![asked.clone()])).unwrap();
+            let error = relay.pass_on(From::Sender, Control::Items(vec![unasked])).unwrap_err();
+            assert_eq!((error.fault, error.what.as_str()), (Fault::Protocol, "there: the far side broke the protocol"));
+            assert_eq!(error.cause.unwrap(), "it sends .ssh, which was not asked for");
+            relay.receiver.close(session::FAREWELL);
+            let (mut at_receiver, _) = at_receiver.split();
+            let heard = std::iter::from_fn(|| channel::read_message(&mut at_receiver, &mut Vec::new()).unwrap());
+            let passed: Vec<_> = heard.filter(|message| matches!(message, Control::Items(_))).collect();
+            assert_eq!(passed, [Control::Items(vec![asked])]);
+        });
+    }
+
+    /// Small words in large batches: what is a byte or two on the wire is many in memory here.
+    #[test]
+    fn a_host_that_does_not_listen_is_not_kept_words_for_without_end() {
+        let receipts = || {
+            let receipt = Receipt { index: 0, chunk: 0, data_bytes: 0 };
+            Control::Receipts(vec![receipt; MAX_BATCH_ITEMS])
         };
-        let (asked, unasked) = (directory("data"), directory(".ssh"));
-        relay.pass_on(From::Sender, Control::Items(vec![asked.clone()])).unwrap();
-        let error = relay.pass_on(From::Sender, Control::Items(vec![unasked])).unwrap_err();
-        assert_eq!((error.fault, error.what.as_str()), (Fault::Protocol, "there: the far side broke the protocol"));
-        assert_eq!(error.cause.unwrap(), "it sends .ssh, which was not asked for");
-        relay.receiver.close(session::FAREWELL);
-        let (mut theirs, _) = theirs.split();
-        let heard = std::iter::from_fn(|| channel::read_message(&mut theirs, &mut Vec::new()).unwrap());
-        let passed: Vec<_> = heard.filter(|message| matches!(message, Control::Items(_))).collect();
-        assert_eq!(passed, [Control::Items(vec![asked])]);
+        let mut packer = Packer::default();
+        let items = move || {
+            let items = (0..MAX_BATCH_ITEMS).map(|_| packer.pack(&directory("data")));
+            Control::Items(items.collect())
+        };
+        let flood = |from: From, mut words: Box<dyn FnMut() -> Control + Send>, deaf: &str| {
+            check(|relay, _at_sender, _at_receiver| {
+                let (merged, events) = sync_channel(1);
+                // Far more than may gather, and than what lies between us takes.
+                let says = std::thread::spawn(move || {
+                    (0..100).all(|_| merged.send((from, SessionEvent::Control(words()))).is_ok())
+                });
+                let error = relay.until_bye(&events, Clock::new(60_000)).unwrap_err();
+                assert_eq!(error.cause.as_deref(), Some("it does not listen"), "{error:?}");
+                assert!(error.what.starts_with(deaf), "{error:?}");
+                drop(events);
+                assert!(!says.join().unwrap(), "all of it was taken");
+            });
+        };
+        flood(From::Receiver, Box::new(receipts), "there");
+        flood(From::Sender, Box::new(items), "elsewhere");
+    }
+
+    #[test]
+    fn a_time_limit_that_is_shorter_than_a_few_pings_ends_nothing() {
+        check(|relay, at_sender, at_receiver| {
+            let others = Events::new();
+            // Both say each second that they are alive.
+            let _hosts =
+                [at_sender, at_receiver].map(|stream| Channel::open(stream, others.sender(), far::PING_EVERY).unwrap());
+            let (merged, events) = sync_channel(1);
+            let says_bye = std::thread::spawn(move || {
+                // Beyond the limit, and between two pings.
+                std::thread::sleep(Duration::from_millis(300));
+                merged.send((From::Sender, SessionEvent::Control(Control::Bye(SenderSummary::default()))))
+            });
+            relay.until_bye(&events, Clock::new(1)).unwrap();
+            says_bye.join().unwrap().unwrap();
+        });
     }
 }

@@ -138,6 +138,7 @@ fn connect_daemon(
                 memory: Some(direction),
                 foreseen: foreseen.clone(),
                 events: events.sender(),
+                _visit: None,
             };
             Early::start(terms, *presumed, far::cpus())
         }
@@ -333,7 +334,9 @@ impl Remote {
         if let Some(list) = listed {
             for path in list.paths() {
                 outbox.listed(path);
-                outbox.await_room(|| watch.interrupted());
+                if !outbox.await_room(|| watch.interrupted(), job.carriage.timeout.max(far::START_DEADLINE)) {
+                    return Err(Error::broke_the_protocol("it does not listen"));
+                }
             }
             outbox.send(Control::Listed(Vec::new()));
         }

@@ -3,7 +3,6 @@
 use std::io;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -11,7 +10,7 @@ use std::time::{Duration, Instant};
 use haul_net::{Applied, ShutdownHandle, Stream};
 use haul_wire::control::{Control, Notice};
 
-use crate::channel::{Channel, LaneEnd, SessionEvent};
+use crate::channel::{Channel, EventSender, LaneEnd, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
 use crate::far::PING_EVERY;
@@ -109,12 +108,12 @@ pub(crate) struct Lanes {
     broken: Option<(usize, String)>,
     /// Settings of which the user knows that this host does not grant them.
     told_short: Vec<&'static str>,
-    events: SyncSender<SessionEvent>,
+    events: EventSender,
     watch: Arc<Watch>,
 }
 
 impl Lanes {
-    pub(crate) fn new(events: SyncSender<SessionEvent>, watch: Arc<Watch>) -> Self {
+    pub(crate) fn new(events: EventSender, watch: Arc<Watch>) -> Self {
         Self {
             alive: Vec::new(),
             started: 0,
@@ -197,6 +196,11 @@ impl Lanes {
                 channel.outbox().send(Control::Notice(notice));
             }
         }
+    }
+
+    /// For so long nobody looked whether a lane came.
+    pub(crate) fn forgive(&mut self, busy: Duration) {
+        self.none_since += busy;
     }
 
     fn join_ended(&mut self) {
@@ -289,20 +293,27 @@ impl Clock {
         self.timeout
     }
 
-    /// Tells progress; finds interruption, silence and failures of other threads.
-    pub(crate) fn turn(&mut self, watch: &Watch, channel: &Channel, failure: &Failure) -> Result<(), Error> {
-        failure.get()?;
+    /// How long a peer may be silent: with a shorter limit than a few pings, a healthy one would be taken for dead.
+    pub(crate) fn silence_limit(&self) -> Duration {
+        self.timeout.max(3 * PING_EVERY)
+    }
+
+    /// The peer has to be heard now and then, and to listen.
+    pub(crate) fn check_peer(&self, channel: &Channel) -> Result<(), Error> {
         if channel.outbox().has_overflowed() {
             return Err(Error::broke_the_protocol("it does not listen"));
         }
+        let limit = self.silence_limit();
+        if channel.silence() > limit { Err(silent(limit)) } else { Ok(()) }
+    }
+
+    /// Tells progress; finds interruption, silence and failures of other threads.
+    pub(crate) fn turn(&mut self, watch: &Watch, channel: &Channel, failure: &Failure) -> Result<(), Error> {
+        failure.get()?;
         if watch.interrupted() {
             return Err(watch.interruption());
         }
-        // With a shorter limit than a few pings, a healthy peer would be taken for dead.
-        let limit = self.timeout.max(3 * PING_EVERY);
-        if channel.silence() > limit {
-            return Err(silent(limit));
-        }
+        self.check_peer(channel)?;
         if self.told_at.elapsed() >= PROGRESS_EVERY {
             self.told_at = Instant::now();
             watch.tell_progress();
@@ -328,6 +339,11 @@ impl Progress {
     pub(crate) fn new(rate_bytes_per_s: Option<u64>, now: Instant) -> Self {
         let least_bytes_per_s = rate_bytes_per_s.map_or(LEAST_BYTES_PER_S, |rate| LEAST_BYTES_PER_S.min(rate / 2));
         Self { least_bytes_per_s, bytes: 0, done: 0, since: now }
+    }
+
+    /// For so long it was our own loop that nothing could come through.
+    pub(crate) fn forgive(&mut self, busy: Duration) {
+        self.since += busy;
     }
 
     /// True once there has been work for `timeout`, too few bytes came and nothing was finished. `bytes` and `done` count from
@@ -407,6 +423,10 @@ mod tests {
             assert!(!progress.is_stalled(has_work, bytes, done, at(61), TIMEOUT));
             assert!(progress.is_stalled(true, bytes, done, at(122), TIMEOUT));
         }
+        let mut progress = Progress::new(None, start);
+        progress.forgive(Duration::from_secs(300));
+        assert!(!progress.is_stalled(true, 0, 0, at(360), TIMEOUT), "what our own loop took is not the peer's");
+        assert!(progress.is_stalled(true, 0, 0, at(361), TIMEOUT));
         let mut slow = Progress::new(Some(100), start);
         assert!(!slow.is_stalled(true, 3_000, 0, at(61), TIMEOUT), "half of what the rate limit allows");
     }

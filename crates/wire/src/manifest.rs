@@ -115,15 +115,20 @@ pub struct Item {
 impl Item {
     /// Bytes that the item keeps in memory on both sides beyond what every item does.
     pub fn weight_bytes(&self) -> usize {
-        let kind = match &self.kind {
-            ItemKind::Symlink { target } => target.len(),
-            ItemKind::HardLink { first } => first.as_bytes().len(),
-            ItemKind::Skipped { why } | ItemKind::Failed { why, .. } => why.len(),
-            ItemKind::File { .. } | ItemKind::Directory | ItemKind::DirectoryEnd { .. } => 0,
-        };
-        let xattrs: usize = self.attributes.xattrs.iter().map(|x| size_of_val(x) + x.name.len() + x.value.len()).sum();
-        self.path.as_bytes().len() + kind + xattrs
+        self.path.as_bytes().len() + owned_bytes(&self.kind, &self.attributes)
     }
+}
+
+/// Bytes that an item owns beside its path.
+fn owned_bytes(kind: &ItemKind, attributes: &Attributes) -> usize {
+    let kind = match kind {
+        ItemKind::Symlink { target } => target.len(),
+        ItemKind::HardLink { first } => first.as_bytes().len(),
+        ItemKind::Skipped { why } | ItemKind::Failed { why, .. } => why.len(),
+        ItemKind::File { .. } | ItemKind::Directory | ItemKind::DirectoryEnd { .. } => 0,
+    };
+    let xattrs: usize = attributes.xattrs.iter().map(|x| size_of_val(x) + x.name.len() + x.value.len()).sum();
+    kind + xattrs
 }
 
 /// An item as it travels: its path without the first `shared` bytes, which are those of the path before it.
@@ -133,6 +138,13 @@ pub struct PackedItem {
     suffix: Vec<u8>,
     kind: ItemKind,
     attributes: Attributes,
+}
+
+impl PackedItem {
+    /// Bytes that it owns in memory beyond what every one of them takes.
+    pub fn weight_bytes(&self) -> usize {
+        self.suffix.len() + owned_bytes(&self.kind, &self.attributes)
+    }
 }
 
 /// For `deserialize_with`: items of one frame, with all their attributes no more than [`MAX_BATCH_ITEMS`].

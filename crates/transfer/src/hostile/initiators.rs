@@ -9,6 +9,9 @@ use super::*;
 use crate::desk::Desk;
 use crate::far::{self, Grant, Ports};
 
+#[cfg(test)]
+mod after_the_end;
+
 /// A far side that was given its role.
 fn far_side() -> Peer {
     far_side_asked(carriage(20_000))

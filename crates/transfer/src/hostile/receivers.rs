@@ -1,13 +1,13 @@
 //! A real sender, and receivers that would harm it.
 
 use std::io::Read as _;
-use std::sync::mpsc::SyncSender;
 
 use haul_wire::control::{Answer, ChunkRange, FailureKind, Outcome, Receipt, ReceiverSummary, SenderSummary, Wanted};
 use haul_wire::lane::{BLOCK_HEADER_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::MIN_CHUNK_BYTES;
 
 use super::*;
+use crate::channel::EventSender;
 use crate::sender::{self, SenderJob};
 use crate::session::LaneKeeper;
 
@@ -84,7 +84,7 @@ impl Source {
 /// Has one lane more.
 struct Spare {
     lane: Option<Stream>,
-    events: SyncSender<SessionEvent>,
+    events: EventSender,
 }
 
 impl LaneKeeper for Spare {
@@ -334,6 +334,27 @@ fn a_receiver_that_decides_about_nothing_is_not_waited_for() {
     }
     let error = source.peer.only_lives(|_| ()).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+}
+
+/// Its loop may be at it, and let in no lane meanwhile.
+#[test]
+fn a_receiver_that_may_be_reading_a_large_file_is_given_the_time_to_bring_what_it_wants_of_another() {
+    let by_reading: [fn(&mut wire::Selection); 3] = [
+        |selection| selection.inplace = true,
+        |selection| selection.update = true,
+        |selection| selection.checksum = true,
+    ];
+    for change in by_reading {
+        let mut selection = wire::Selection::default();
+        change(&mut selection);
+        let mut source = Source::asked(carriage(SHORT_MS), selection);
+        source.answers(SMALL, Wanted::All);
+        let start = Instant::now();
+        let error = source.peer.only_lives(|_| ()).unwrap_err();
+        assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+        // A second for each MiB of the file that nothing was said of.
+        assert!(start.elapsed() >= Duration::from_secs(CHUNKS.into()), "{:?}", start.elapsed());
+    }
 }
 
 #[test]

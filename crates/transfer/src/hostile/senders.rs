@@ -16,6 +16,8 @@ use crate::receiver::{self, ReceiverJob};
 use crate::session::NoKeeper;
 
 #[cfg(test)]
+mod busy;
+#[cfg(test)]
 mod withdrawals;
 
 /// A directory `to` that a receiver writes into, and what lies beside it.

@@ -309,6 +309,9 @@ impl Decider {
         let mut decision = compare::file(&identity, &item.attributes, &existing, &shared.rules);
         if decision == FileDecision::CompareContents {
             hash = self.hash(&path, identity.size);
+            if shared.is_over() {
+                return;
+            }
             decision = match (&existing, hash.is_some() && hash == blake3) {
                 (Existing::File(standing), true) => compare::same_data(&item.attributes, standing, &shared.rules),
                 _ => FileDecision::Send,
@@ -423,8 +426,11 @@ impl Decider {
         if !incoming.layout.is_whole() && !selection.no_resume {
             match shared.tree().resume_part(&incoming.path, inplace) {
                 Ok(Some((part, journal))) => {
-                    if incoming.resume(part, &journal) {
+                    if incoming.resume(part, &journal, &|| shared.is_over()) {
                         wanted = Wanted::Chunks(incoming.missing());
+                    } else if shared.is_over() {
+                        // Nobody knows what it is worth: that is for the next run.
+                        return;
                     }
                 }
                 Ok(None) => {}
@@ -547,7 +553,7 @@ impl Decider {
 
     fn hash(&self, path: &[u8], size: u64) -> Option<[u8; 32]> {
         let file = self.shared.tree().open_file(path).ok()?;
-        crate::hash::whole_file(&file, size).ok()
+        crate::hash::whole_file(&file, size, &|| self.shared.is_over()).ok()
     }
 }
 

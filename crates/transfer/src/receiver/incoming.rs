@@ -141,13 +141,16 @@ impl Incoming {
 
     /// Goes on with the part of an earlier run, when its journal is about this very file. Under its final name anybody may have written to it
     /// since then: there each chunk is read again.
-    pub(super) fn resume(&mut self, part: Part, journal: &[u8]) -> bool {
-        let stands =
-            |chunk: u32, hash: &Hash| !self.inplace || hash::chunk(&part, &self.layout, chunk).as_ref() == Some(hash);
+    ///
+    /// Once the session is over nothing is read any more, and what was claimed stays claimed.
+    pub(super) fn resume(&mut self, part: Part, journal: &[u8], is_over: &dyn Fn() -> bool) -> bool {
+        let stands = |chunk: u32, hash: &Hash| {
+            !self.inplace || (!is_over() && hash::chunk(&part, &self.layout, chunk, is_over).as_ref() == Some(hash))
+        };
         let (bytes, now_us) = (part.opened_stat().size, now_us(self.opened));
         let resumed = Arriving::resume(self.identity, part.id(), bytes, journal, stands, now_us);
         let Some(Resumed { file, keep_bytes }) = resumed else { return false };
-        if part.journal_keep(keep_bytes).is_err() {
+        if is_over() || part.journal_keep(keep_bytes).is_err() {
             return false;
         }
         self.large = Some(Mutex::new(Large::new(file, Some(Arc::new(part)), true)));

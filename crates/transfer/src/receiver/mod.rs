@@ -289,6 +289,7 @@ impl Session<'_> {
             self.lanes.check(has_work, self.clock.timeout())?;
             self.check_progress(has_work)?;
             let Some(event) = events.next(TICK) else { continue };
+            let begun = Instant::now();
             match event {
                 SessionEvent::Control(Control::WantLanes { lanes }) => {
                     // Where this side cannot bring any, those that are there have to do.
@@ -310,8 +311,18 @@ impl Session<'_> {
                 SessionEvent::NoLanes(error) => self.lanes.give_up(error),
                 SessionEvent::Wake => {}
             }
+            self.forgive(begun.elapsed());
         }
         self.shared.failure.get()
+    }
+
+    /// What this turn took nobody could use to bring a lane, or what is awaited. Short turns are as nothing, so that a peer that floods the
+    /// loop with words gains nothing by it.
+    fn forgive(&mut self, turn: Duration) {
+        if turn > TICK {
+            self.lanes.forgive(turn);
+            self.progress.forgive(turn);
+        }
     }
 
     /// A sender that only says that it is alive, or sends a byte now and then, is as good as dead.
@@ -352,6 +363,10 @@ impl Session<'_> {
                 for packed in packed {
                     let item = self.packer.unpack(packed).map_err(Error::broke_the_protocol)?;
                     self.decider.on_item(item)?;
+                    // Each may take as long as a file takes to be read.
+                    if self.shared.is_over() {
+                        break;
+                    }
                 }
             }
             Control::EndOfManifest => {

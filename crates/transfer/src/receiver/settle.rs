@@ -244,7 +244,7 @@ struct Deletions<'a> {
 impl Deletions<'_> {
     /// Whatever a sender lists, or leaves out: what is excluded stays, and so does what is more than was allowed.
     fn spare(&self, path: &[u8], is_dir: bool) -> bool {
-        if !self.shared.filter.selects(path, is_dir) {
+        if self.shared.is_over() || !self.shared.filter.selects(path, is_dir) {
             return true;
         }
         let stays = !self.shared.may_delete();

@@ -2,7 +2,6 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_engine::compare::Rules;
@@ -17,11 +16,11 @@ use haul_wire::RelPath;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
 use haul_wire::manifest::{Item, Time};
 
-use crate::channel::{Outbox, SessionEvent};
+use crate::channel::{EventSender, Outbox, SessionEvent};
 use crate::convert;
 use crate::error::Error;
 use crate::rights;
-use crate::session::{self, Failure};
+use crate::session::{self, Clock, Failure};
 use crate::stopwatch;
 use crate::storage::Storage;
 use crate::watch::Watch;
@@ -103,7 +102,7 @@ pub(super) struct Shared {
     pub(super) watch: Arc<Watch>,
     rename_to: Option<Vec<u8>>,
     privileged: bool,
-    events: SyncSender<SessionEvent>,
+    events: EventSender,
     state: Mutex<State>,
     work: Condvar,
     reread_work: Condvar,
@@ -138,7 +137,7 @@ impl Shared {
         job: ReceiverJob,
         outbox: Arc<Outbox>,
         watch: Arc<Watch>,
-        events: SyncSender<SessionEvent>,
+        events: EventSender,
     ) -> Result<Self, Error> {
         let privileged = haul_sys::process::is_root();
         let filter = convert::filter(job.selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?;
@@ -539,10 +538,19 @@ impl Shared {
         self.outbox.send(Control::Notice(notice));
     }
 
-    /// [`Shared::notice`] for what comes in any number, from a thread that may wait until the peer has read what was said before.
+    /// [`Shared::notice`] for what comes in any number, from a thread that may wait until the peer has read what was said before. The
+    /// loop is one of them, which would hear of nothing meanwhile: a peer that reads nothing ends the session from here.
     pub(super) fn notice_in_time(&self, notice: Notice) {
-        self.outbox.await_room(|| self.lock().finished);
+        let limit = Clock::new(self.job.carriage.timeout_ms).silence_limit();
+        if !self.outbox.await_room(|| self.is_over(), limit) {
+            self.failure.set(Error::broke_the_protocol("it does not listen"));
+        }
         self.notice(notice);
+    }
+
+    /// Whether nothing that is still done for this session is of use to anybody. Once it is so it stays so.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().finished || self.watch.interrupted() || self.failure.get().is_err() || self.outbox.has_ended()
     }
 
     /// Something failed beside the items themselves. For threads that may wait.
@@ -657,7 +665,7 @@ pub(super) mod tests {
             carriage: Carriage::default(),
             bounds: Bounds { checkpoint_bytes: 1, ..Bounds::default() },
         };
-        let (events, _) = std::sync::mpsc::sync_channel(16);
+        let events = crate::channel::Events::new().sender();
         Shared::new(Some(tree), None, job, Arc::default(), Arc::new(Watch::silent()), events).unwrap()
     }
 

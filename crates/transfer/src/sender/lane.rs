@@ -238,7 +238,7 @@ impl Lane<'_> {
     }
 
     fn hash_only(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> io::Result<()> {
-        let hash = crate::hash::whole_file(open, file.identity.size);
+        let hash = crate::hash::whole_file(open, file.identity.size, &|| self.shared.is_over());
         // The target has what was listed: of a file that changed since then the hash would be another's.
         let hash = match (check_unchanged(file, open), hash) {
             (Ok(()), Ok(hash)) => hash,

@@ -234,9 +234,12 @@ impl<'a> Session<'a> {
         if !has_work {
             return self.check_decisions(waited);
         }
-        // It takes nothing while too much of what it confirmed is not safe on its disk.
+        // It takes nothing while too much of what it confirmed is not safe on its disk, and lets in no lane while it reads what stands
+        // there of another file.
         let unsafe_bytes = self.shared.confirmed_open_bytes().min(CHECKPOINT_BYTES);
-        if waited <= timeout + session::time_to_store(unsafe_bytes) {
+        let reads = self.decides_by_reading() && self.shared.awaits_answers(1);
+        let read_bytes = if reads { self.shared.largest_open_bytes() } else { 0 };
+        if waited <= timeout + session::time_to_store(unsafe_bytes.max(read_bytes)) {
             return Ok(());
         }
         let error = Error::new(Fault::Timeout, format!("no data has moved for {} s", timeout.as_secs()))
@@ -286,16 +289,21 @@ impl<'a> Session<'a> {
     /// Nothing is to be sent, so the far side compares, flushes or deletes: all that it may take longer for is the size of a file.
     fn check_decisions(&self, waited: Duration) -> Result<(), Error> {
         let largest = self.shared.largest_open_bytes();
-        let selection = &self.shared.job.selection;
-        // What an earlier run left is read back as a whole, too.
-        let reads_it_all = selection.checksum || selection.verify_disk;
-        let bytes = if reads_it_all { largest } else { largest.min(CHECKPOINT_BYTES) };
+        let bytes = if self.decides_by_reading() { largest } else { largest.min(CHECKPOINT_BYTES) };
         if waited <= self.clock.timeout() + session::time_to_store(bytes) {
             return Ok(());
         }
         Err(Error::new(Fault::Timeout, format!("the far side has decided nothing for {} s", waited.as_secs()))
             .because("it is alive, but says neither what it has nor what it wants")
             .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
+    }
+
+    /// Whether the far side may have to read a file from end to end before it says what it wants of it: to compare it, or because what an
+    /// earlier run left counts only as far as it stands there now. Of what was begun in place that holds however this run was asked for.
+    fn decides_by_reading(&self) -> bool {
+        let selection = &self.shared.job.selection;
+        let may_be_in_place = selection.inplace || selection.update || selection.ignore_existing;
+        selection.checksum || selection.verify_disk || (may_be_in_place && !selection.no_resume)
     }
 
     fn on_message(

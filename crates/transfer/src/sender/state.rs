@@ -250,6 +250,8 @@ impl Shared {
         let mut state = self.lock();
         let file = state.items.want(index, wanted).map_err(broken)?;
         file.hash_only.store(matches!(wanted, Wanted::Hash), Ordering::Relaxed);
+        // It was decided, maybe after long reading; each is asked for once.
+        self.count_move();
         self.work.notify_all();
         Ok(())
     }

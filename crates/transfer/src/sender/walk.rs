@@ -110,5 +110,6 @@ fn tell_failed(shared: &Shared, path: Vec<u8>, why: String) {
 
 fn hash_source(shared: &Shared, source: u32, path: &[u8], size: u64) -> Result<[u8; 32], String> {
     let file = shared.sources.open(source, path).map_err(|error| error.to_string())?;
-    crate::hash::whole_file(&file, size).map_err(|error| format!("cannot read {}: {error}", printable(path)))
+    crate::hash::whole_file(&file, size, &|| shared.is_over())
+        .map_err(|error| format!("cannot read {}: {error}", printable(path)))
 }

@@ -1,0 +1,119 @@
+//! What a message takes in memory. A peer that packs many small elements into one must not get more of it than one with large ones.
+
+use haul_wire::control::{Answer, Control, FilterRule, Notice, Outcome, OutcomeKind, Receipt, Role, Wanted};
+use haul_wire::manifest::PackedItem;
+
+/// Bytes of the message and of all that it owns, but for what allocation adds.
+pub(crate) fn memory_bytes(message: &Control) -> usize {
+    size_of::<Control>() + owned_bytes(message)
+}
+
+fn owned_bytes(message: &Control) -> usize {
+    match message {
+        Control::Items(items) => items.iter().map(item_bytes).sum(),
+        Control::Answers(answers) => answers.iter().map(answer_bytes).sum(),
+        Control::Receipts(receipts) => size_of::<Receipt>() * receipts.len(),
+        Control::Outcomes(outcomes) => outcomes.iter().map(outcome_bytes).sum(),
+        Control::Listed(paths) => paths_bytes(paths),
+        Control::Withdraw(withdraw) => withdraw.why.len() + withdraw.retry.as_ref().map_or(0, PackedItem::weight_bytes),
+        Control::Notice(notice) => notice_bytes(notice),
+        Control::Start(start) => {
+            let rule_bytes = |rule: &FilterRule| size_of::<FilterRule>() + rule.pattern.len();
+            let rules: usize = start.selection.rules.iter().map(rule_bytes).sum();
+            let carriage = &start.carriage;
+            let words = carriage.ciphers.len() + carriage.congestion_control.as_ref().map_or(0, String::len);
+            let role = match &start.role {
+                Role::Sender { sources } => paths_bytes(sources),
+                Role::Receiver { target } => target.len(),
+                Role::Probe { .. } => 0,
+            };
+            rules + words + role
+        }
+        Control::AgentHello(hello) => {
+            let allowed = &hello.limits.allowed_congestion_controls;
+            let names: usize = allowed.iter().map(|name| size_of::<String>() + name.len()).sum();
+            hello.version.len() + size_of_val(&hello.addresses[..]) + hello.limits.congestion_control.len() + names
+        }
+        Control::Dial(dial) => size_of_val(&dial.candidates[..]),
+        Control::DialFailed { why } => why.len(),
+        Control::Abort(abort) => {
+            let more = [&abort.cause, &abort.hint].into_iter().flatten();
+            abort.what.len() + more.map(String::len).sum::<usize>()
+        }
+        Control::Bye(summary) => summary.path.congestion_control.len(),
+        Control::Dialled { .. }
+        | Control::Admit { .. }
+        | Control::WantLanes { .. }
+        | Control::PathNow(_)
+        | Control::Begin { .. }
+        | Control::EndOfManifest
+        | Control::Again { .. }
+        | Control::LaneLost { .. }
+        | Control::Summary(_)
+        | Control::ProbeSent(_)
+        | Control::ProbeArrived(_)
+        | Control::Ping
+        | Control::Repair { .. } => 0,
+    }
+}
+
+fn item_bytes(item: &PackedItem) -> usize {
+    size_of::<PackedItem>() + item.weight_bytes()
+}
+
+fn answer_bytes(answer: &Answer) -> usize {
+    let ranges = match &answer.wanted {
+        Wanted::All | Wanted::Hash => 0,
+        Wanted::Chunks(ranges) => size_of_val(&ranges[..]),
+    };
+    size_of::<Answer>() + ranges
+}
+
+fn outcome_bytes(outcome: &Outcome) -> usize {
+    let why = match &outcome.result {
+        OutcomeKind::Failed { why, .. } => why.len(),
+        _ => 0,
+    };
+    size_of::<Outcome>() + why
+}
+
+fn paths_bytes(paths: &[Vec<u8>]) -> usize {
+    paths.iter().map(|path| size_of::<Vec<u8>>() + path.len()).sum()
+}
+
+fn notice_bytes(notice: &Notice) -> usize {
+    match notice {
+        Notice::Deleted { path } => path.len(),
+        Notice::Failed { path, why } | Notice::Skipped { path, why } => path.len() + why.len(),
+        Notice::Warning { text } => text.len(),
+        Notice::Chose { what, choice, reason } => what.len() + choice.len() + reason.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_wire::RelPath;
+    use haul_wire::limits::{MAX_BATCH_ITEMS, MAX_CONTROL_FRAME_BYTES};
+    use haul_wire::manifest::{Attributes, Item, ItemKind, Packer};
+
+    use super::*;
+
+    #[test]
+    fn small_elements_weigh_what_they_take_and_not_what_they_took_on_the_wire() {
+        let receipt = Receipt { index: 0, chunk: 0, data_bytes: 0 };
+        let receipts = Control::Receipts(vec![receipt; MAX_BATCH_ITEMS]);
+        assert!(memory_bytes(&receipts) >= MAX_BATCH_ITEMS * size_of::<Receipt>());
+        let outcome = Outcome { index: 0, result: OutcomeKind::Nothing };
+        assert!(memory_bytes(&Control::Outcomes(vec![outcome; 100])) >= 100 * size_of::<Outcome>());
+        let mut packer = Packer::default();
+        let path = RelPath::new(b"name".to_vec()).unwrap();
+        let item =
+            Item { path, kind: ItemKind::Symlink { target: vec![b'x'; 1000] }, attributes: Attributes::default() };
+        let items = Control::Items(vec![packer.pack(&item)]);
+        assert_eq!(memory_bytes(&items), size_of::<Control>() + size_of::<PackedItem>() + 1004);
+        let listed = Control::Listed(vec![Vec::new(); 1000]);
+        assert!(
+            memory_bytes(&listed) >= 1000 * size_of::<Vec<u8>>() && memory_bytes(&listed) < MAX_CONTROL_FRAME_BYTES
+        );
+    }
+}
