@@ -30,7 +30,8 @@ impl Log {
 
 /// One line, however long a path a peer named.
 fn line(now: SystemTime, text: &str) -> String {
-    let told = &text[..text.floor_char_boundary(MAX_LINE_BYTES)];
+    let end = (0..=MAX_LINE_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    let told = &text[..end];
     let more = if told.len() < text.len() { " ..." } else { "" };
     format!("{} {}{more}\n", timestamp(now), escaped(told.as_bytes()))
 }
