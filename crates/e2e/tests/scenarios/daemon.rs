@@ -61,8 +61,18 @@ impl Daemon {
 
     /// A command of `home` that reaches the daemon, with JSON on standard output.
     pub fn haul(&self, command: &str) -> Run {
+        self.haul_in_words(command).arg("--json")
+    }
+
+    /// The same with words for people.
+    pub fn haul_in_words(&self, command: &str) -> Run {
         let (key, known) = (self.lab.data("home").join("key"), self.lab.data("home").join("known"));
-        self.lab.haul().args([command, "--json", "--identity"]).arg(key).arg("--known-hosts").arg(known)
+        self.lab.haul().args([command, "--identity"]).arg(key).arg("--known-hosts").arg(known)
+    }
+
+    /// All that the daemon has said so far.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&self.process.stderr_so_far()).into_owned()
     }
 }
 
@@ -253,12 +263,11 @@ fn a_client_whose_address_changes_proves_itself_anew_and_goes_on() {
     let elsewhere = Ipv4Addr::new(10, 77, 0, 99);
     daemon.lab.home().change_address(elsewhere);
     running.wait().expect_one_of(&[code::NETWORK, code::TIMEOUT]);
-    let log = || String::from_utf8_lossy(&daemon.process.stderr_so_far()).into_owned();
-    eventually("the daemon has given the old session up", Duration::from_secs(20), || log().contains("failed"));
+    eventually("the daemon has given the old session up", Duration::from_secs(20), || daemon.log().contains("failed"));
     let run = command().run().expect(code::OK);
     assert!(run.count("bytes_moved") <= SIZE - MOVED + (256 << 20), "{run}");
     assert_same(&file, &daemon.offered.join("file"), Facets::PLAIN);
-    assert!(log().contains(&elsewhere.to_string()), "{}", log());
+    assert!(daemon.log().contains(&elsewhere.to_string()), "{}", daemon.log());
 }
 
 #[test]

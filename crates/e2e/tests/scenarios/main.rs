@@ -22,5 +22,6 @@ mod record;
 mod resume;
 mod stage;
 mod start;
+mod terminal;
 mod tune;
 mod why;

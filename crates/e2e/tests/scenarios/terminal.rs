@@ -1,0 +1,76 @@
+//! What people read, on a terminal or in a log, when names were chosen to drive a terminal or to look like lines of ours.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use haul_e2e::{Facets, assert_same, code, contents_of, eventually, needs, plant};
+
+use crate::daemon::Daemon;
+
+/// Each sets the title of a window, clears the screen by a control character of C1, turns the direction of writing, writes
+/// over the line it stands in, and begins a line.
+fn driving(word: &str) -> OsString {
+    let name = format!("{word}\x1b]0;x\x07\u{9b}2J\u{202e}\u{2066}\u{200f}\u{7f}\rSPOOF\nSPOOF: {word}");
+    OsString::from(name)
+}
+
+/// The text is UTF-8 of which a terminal shows every character, in lines that are all ours.
+#[track_caller]
+fn drives_nothing(what: &str, said: &[u8]) {
+    let text = str::from_utf8(said).unwrap_or_else(|error| panic!("{what}: {error}: {}", said.escape_ascii()));
+    let turns =
+        |c| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let driving = text.chars().find(|&c| c != '\n' && (c.is_control() || turns(c)));
+    assert_eq!(driving, None, "{what}: {}", said.escape_ascii());
+    // The second lines of the names of this test, and of those of `plant::odd_names`.
+    let forged = text.lines().find(|line| ["SPOOF", "line", "\\xff $(id)"].iter().any(|words| line.starts_with(words)));
+    assert_eq!(forged, None, "{what}: {text}");
+}
+
+#[test]
+fn names_that_drive_terminals_do_not_drive_those_of_either_side() {
+    needs!(Namespaces, Haul);
+    let daemon = Daemon::start("rw");
+    let (source, back) = (daemon.lab.data("home").join("tree"), daemon.lab.data("home").join("back"));
+    let target = daemon.offered.join(driving("target"));
+    plant::odd_names(&source, 1);
+    for word in ["copied", "failed", "excluded"] {
+        plant::text(&source.join(driving(word)), "words\n");
+    }
+    plant::text(&source.join(driving("folder")).join(driving("inside")), "words\n");
+    std::os::unix::fs::symlink(driving("pointed at"), source.join(driving("link"))).expect("own directory");
+    // A socket is left out with a warning, and a directory stands where a file belongs. Names of sockets are short.
+    let _socket = UnixListener::bind(source.join("sock\x1b[2J\nSPOOF")).expect("own directory");
+    plant::text(&target.join(driving("failed")).join("in the way"), "words\n");
+    let mut url = OsString::from(daemon.url(""));
+    url.push(driving("target"));
+
+    let cp = || daemon.haul_in_words("cp").args(["-v", "--progress"]);
+    let pushed = cp().arg("--exclude").arg("excluded*").arg(contents_of(&source)).arg(&url).run().expect(code::PARTIAL);
+    for words in ["copied copied\\x1b", "failed: failed\\x1b", "skipped: sock\\x1b"] {
+        let said = pushed.stdout_text() + &pushed.stderr_text();
+        assert!(said.contains(words), "nothing is said of {words}\n{pushed}");
+    }
+    eventually("the daemon logs it", Duration::from_secs(10), || daemon.log().contains("writes to 'target\\u{1b}"));
+    fs::remove_dir_all(target.join(driving("failed"))).expect("own directory");
+
+    let pulled = cp().arg(&url).arg(&back).run().expect(code::OK);
+    assert_same(&target, &back.join(driving("target")), Facets::PLAIN);
+    let mut missing = url.clone();
+    missing.push(OsStr::from_bytes(b"/missing\xff\x1b\nSPOOF"));
+    let refused = cp().arg(&missing).arg(&back).run();
+    assert_ne!(refused.code(), code::OK, "{refused}");
+    eventually("the daemon logs it", Duration::from_secs(10), || daemon.log().contains("missing"));
+    let shown = ["1", "2", "3"].map(|nth| daemon.lab.haul().args(["why", nth]).run().expect(code::OK));
+    let listed = daemon.lab.haul().args(["why", "--list"]).run().expect(code::OK);
+    assert!(listed.stdout_text().contains("SPOOF"), "{listed}");
+
+    for run in [&pushed, &pulled, &refused, &listed].into_iter().chain(&shown) {
+        drives_nothing(&format!("standard output of {}", run.line.escape_debug()), &run.stdout);
+        drives_nothing(&format!("standard error of {}", run.line.escape_debug()), &run.stderr);
+    }
+    drives_nothing("the daemon's log", daemon.log().as_bytes());
+}
