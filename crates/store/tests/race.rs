@@ -46,8 +46,11 @@ fn full() -> Metadata {
     Metadata { mode: Some(0o777), mtime: Some(OLD), owner: Some(65_534), group: Some(65_534), xattrs }
 }
 
+/// Its name, and what is tried.
+type Operation = (&'static str, fn(&TargetTree) -> Met);
+
 /// `a/stays` and `a/sub` are there, in the directory and in what the link leads to; `own` is in the root.
-const OPERATIONS: [(&str, fn(&TargetTree) -> Met); 16] = [
+const OPERATIONS: [Operation; 16] = [
     ("make_dir", |tree| met(&tree.make_dir(b"a/made"))),
     ("make_dir further down", |tree| met(&tree.make_dir(b"a/sub/made"))),
     ("make_symlink", |tree| met(&tree.make_symlink(b"a/link", b"x", &full()))),
