@@ -10,6 +10,7 @@ use haul_sys::{file, medium};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::attributes::{self, Namespaces, Place};
 use crate::cold::ColdMap;
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::meta::{Kind, Stat};
@@ -216,6 +217,20 @@ impl SourceFile {
         match &self.content {
             Content::One(fd) => Stat::of_fd(fd),
             Content::Striped(striped) => striped.stat(),
+        }
+    }
+
+    /// Its extended attributes and ACLs, as far as they are kept. Those that cannot be copied are told to `skipped`.
+    pub fn attributes(
+        &self,
+        xattrs: bool,
+        acls: bool,
+        skipped: &mut dyn FnMut(String),
+    ) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let namespaces = Namespaces { xattrs, acls, ..Namespaces::default() };
+        match self.single().filter(|_| namespaces.any()) {
+            Some(fd) => attributes::read(&Place::Open(fd), &namespaces, skipped),
+            None => Ok(Vec::new()),
         }
     }
 

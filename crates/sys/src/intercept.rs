@@ -36,6 +36,8 @@ pub enum Call {
     SetMode,
     /// `utimensat`
     SetTimes,
+    /// `flistxattr`
+    ListAttributes,
     /// `fsetxattr`
     SetAttribute,
     /// `flock`
@@ -60,6 +62,7 @@ impl Call {
             Call::Truncate => &[libc::SYS_ftruncate],
             Call::SetMode => &[libc::SYS_fchmod],
             Call::SetTimes => &[libc::SYS_utimensat],
+            Call::ListAttributes => &[libc::SYS_flistxattr],
             Call::SetAttribute => &[libc::SYS_fsetxattr],
             Call::Lock => &[libc::SYS_flock],
             Call::Close => &[libc::SYS_close],

@@ -212,8 +212,12 @@ pub(crate) fn item(entry: FoundEntry) -> Result<Item, PathFault> {
         haul_store::EntryKind::Symlink { target } => ItemKind::Symlink { target },
         haul_store::EntryKind::HardLink { first } => ItemKind::HardLink { first: RelPath::new(first)? },
     };
-    let xattrs = entry.xattrs.into_iter().map(|(name, value)| Xattr { name, value }).collect();
-    Ok(Item { path: RelPath::new(entry.path)?, kind, attributes: attributes(&entry.stat, xattrs) })
+    let attributes = attributes(&entry.stat, xattrs(entry.xattrs));
+    Ok(Item { path: RelPath::new(entry.path)?, kind, attributes })
+}
+
+pub(crate) fn xattrs(found: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<Xattr> {
+    found.into_iter().map(|(name, value)| Xattr { name, value }).collect()
 }
 
 pub(crate) fn attributes(stat: &Stat, xattrs: Vec<Xattr>) -> Attributes {

@@ -87,6 +87,14 @@ impl Offered for SourceItem {
     }
 }
 
+/// A file that changed, as it is now.
+struct Fresh {
+    item: Item,
+    changes_left: ChangesLeft,
+    /// Why some of its attributes are not copied.
+    skipped: Vec<String>,
+}
+
 struct State {
     items: Sending<Arc<SourceItem>>,
     packer: Packer,
@@ -423,7 +431,10 @@ impl Shared {
             return Ok(());
         }
         let retry = match fresh {
-            Some((item, changes_left)) => {
+            Some(Fresh { item, changes_left, skipped }) => {
+                for why in skipped {
+                    self.notice(Notice::Skipped { path: item.path.as_bytes().to_vec(), why: convert::bounded(why) });
+                }
                 self.watch.on_item(&item)?;
                 let packed = state.packer.pack(&item);
                 let weight = item.weight_bytes();
@@ -439,9 +450,10 @@ impl Shared {
         Ok(())
     }
 
-    /// The file as it is now; `None` when it is gone, or has changed too often.
-    fn fresh_item(&self, file: &SourceItem) -> Option<(Item, ChangesLeft)> {
-        let stat = self.sources.open(file.source, &file.source_path).ok()?.stat().ok()?;
+    /// The file as it is now; `None` when it is gone or cannot be read, or has changed too often.
+    fn fresh_item(&self, file: &SourceItem) -> Option<Fresh> {
+        let open = self.sources.open(file.source, &file.source_path).ok()?;
+        let stat = open.stat().ok()?;
         let changes_left = file.changes_left.after(&file.identity, &convert::identity(&stat))?;
         let ItemKind::File { blake3, .. } = &file.item.kind else { return None };
         let kind = ItemKind::File {
@@ -450,9 +462,11 @@ impl Shared {
             // Its contents are new; a content comparison has nothing to go by.
             blake3: blake3.map(|_| [0; 32]),
         };
-        let xattrs = file.item.attributes.xattrs.clone();
-        let attributes = convert::attributes(&stat, xattrs);
-        Some((Item { path: file.item.path.clone(), kind, attributes }, changes_left))
+        let (mut skipped, selection) = (Vec::new(), &self.job.selection);
+        // After the times: should they change in between, it has changed once more.
+        let xattrs = open.attributes(selection.xattrs, selection.acls, &mut |why| skipped.push(why)).ok()?;
+        let attributes = convert::attributes(&stat, convert::xattrs(xattrs));
+        Some(Fresh { item: Item { path: file.item.path.clone(), kind, attributes }, changes_left, skipped })
     }
 
     /// Waits as long as the rate limit says.
