@@ -11,12 +11,13 @@ use std::time::{Duration, SystemTime};
 
 use haul_net::Stream;
 use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_wire::limits::BLOCK_BYTES;
 use proptest::prelude::*;
 
 use crate::bad_disk::{path_of, under};
 use crate::coordinate;
 use crate::event::{Event, Observer, Report};
-use crate::job::Job;
+use crate::job::{Job, Selection};
 use crate::receiver::CHECKPOINT_BYTES;
 use crate::scenarios::{Bench, files, run_here};
 use crate::watch::Watch;
@@ -185,6 +186,52 @@ fn a_manifest_has_what_is_at_the_target_also_of_a_file_that_changes_after_it_was
         assert_eq!((report.failed, report.files_moved), (0, 1), "{report:?}");
         bench.assert_equal();
     }
+}
+
+#[test]
+fn a_manifest_has_no_line_for_another_file_that_stays_at_the_target() {
+    let choices: [fn(&mut Selection); 2] =
+        [|selection| selection.ignore_existing = true, |selection| selection.update = true];
+    for keep in choices {
+        let bench = Bench::new();
+        bench.write("file", 1000);
+        bench.write("other", 1000);
+        std::fs::create_dir(bench.to()).unwrap();
+        std::fs::write(bench.to().join("other"), "what somebody else wrote there").unwrap();
+        let newer = SystemTime::now() + Duration::from_secs(1000);
+        File::options().write(true).open(bench.to().join("other")).unwrap().set_modified(newer).unwrap();
+        let mut job = bench.job();
+        keep(&mut job.selection);
+        let report = run(&bench, &job, 2);
+        assert_eq!((report.files_moved, report.files_kept, report.failed), (1, 1, 0), "{report:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_read_for_a_manifest_for_longer_than_the_time_limit_is_waited_for() {
+    const SIZE: usize = 16 << 20;
+    // A machine that stands still for so long is taken for a host that is gone.
+    const LIMIT: Duration = Duration::from_secs(5);
+    let bench = Arc::new(Bench::new());
+    bench.write("large", SIZE);
+    let mut job = bench.job();
+    job.carriage.timeout = LIMIT;
+    run_here(&job, 1, CHECKPOINT_BYTES).unwrap();
+    let source = bench.from().join("large");
+    let slow = move |_, stopped: &Stopped| {
+        if path_of(stopped) == source {
+            // Longer than the limit for all blocks; the target allows a second for each MiB.
+            std::thread::sleep(LIMIT * 3 / 2 / (SIZE / BLOCK_BYTES) as u32);
+        }
+        Verdict::Proceed
+    };
+    let run = {
+        let bench = Arc::clone(&bench);
+        move || run(&bench, &job, 1)
+    };
+    let Some((report, reads)) = under(&[Call::Read], slow, run) else { return };
+    assert_eq!((report.failed, report.files_moved, report.files_kept), (0, 0, 1), "{report:?}");
+    assert!(reads >= SIZE / BLOCK_BYTES, "{reads}");
 }
 
 fn is_part(path: &Path) -> bool {

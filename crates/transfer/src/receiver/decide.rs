@@ -336,9 +336,10 @@ impl Decider {
                 shared.failed_item(index, format!("cannot replace {}: {why}", shown(&path)));
             }
             FileDecision::Keep if !compare::is_as_listed(&identity, &existing) => {
-                // Before a second name of it can come to its turn.
+                // Before a second name of it can come to its turn. The source's hash is not that of what stays.
                 shared.stays_foreign(item);
-                self.keep(index, item, path, identity, KeptAs::Kept, hash);
+                self.forget_journal(&path, identity.size);
+                shared.settle(index, KeptAs::Kept.outcome(None));
             }
             FileDecision::Keep => self.keep(index, item, path, identity, KeptAs::Kept, hash),
             FileDecision::Touch => self.touch(index, item, path, identity, stat.as_ref(), hash),
@@ -370,15 +371,21 @@ impl Decider {
         hash: Option<[u8; 32]>,
     ) {
         let shared = &self.shared;
-        let may_have_journal = !ChunkLayout::of(identity.size).is_whole() || shared.rules.may_keep_others();
-        if may_have_journal && !shared.job.selection.dry_run {
-            shared.tree().remove_left_journal(&path);
-        }
+        self.forget_journal(&path, identity.size);
         if hash.is_some() || !shared.job.selection.hash_kept || shared.job.selection.dry_run {
             return shared.settle(index, kept.outcome(hash));
         }
         shared.expect(Arc::new(Incoming::kept(index, Arc::clone(item), path, identity, kept)));
         shared.outbox.answer(Answer { index, wanted: Wanted::Hash });
+    }
+
+    /// What stands under its final name is as it shall be.
+    fn forget_journal(&self, path: &[u8], size: u64) {
+        let shared = &self.shared;
+        let may_have_journal = !ChunkLayout::of(size).is_whole() || shared.rules.may_keep_others();
+        if may_have_journal && !shared.job.selection.dry_run {
+            shared.tree().remove_left_journal(path);
+        }
     }
 
     fn touch(

@@ -332,6 +332,11 @@ impl Session<'_> {
         if !self.progress.is_stalled(has_work, bytes, done, Instant::now(), timeout) {
             return Ok(());
         }
+        // No byte comes while the source reads what is there already, for a manifest.
+        let hashed = timeout + session::time_to_store(self.shared.largest_to_hash_bytes());
+        if !self.progress.is_stalled(has_work, bytes, done, Instant::now(), hashed) {
+            return Ok(());
+        }
         if let Some(since) = self.shared.storage.waits_since() {
             return self.check_storage(since);
         }

@@ -584,6 +584,13 @@ impl Shared {
         self.lock().items.has_work()
     }
 
+    /// Bytes of the largest file that is there already, and of which only the hash is awaited.
+    pub(super) fn largest_to_hash_bytes(&self) -> u64 {
+        let state = self.lock();
+        let kept = state.items.all_data().filter(|incoming| incoming.kept.is_some());
+        kept.map(|incoming| incoming.identity.size).max().unwrap_or(0)
+    }
+
     pub(super) fn finish(&self) {
         self.lock().finished = true;
         self.work.notify_all();

@@ -238,7 +238,12 @@ impl Lane<'_> {
     }
 
     fn hash_only(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> io::Result<()> {
-        let hash = crate::hash::whole_file(open, file.identity.size, &|| self.shared.is_over());
+        // Nothing goes to the far side meanwhile, and each block that is read is progress all the same.
+        let is_over = || {
+            self.shared.count_move();
+            self.shared.is_over()
+        };
+        let hash = crate::hash::whole_file(open, file.identity.size, &is_over);
         // The target has what was listed: of a file that changed since then the hash would be another's.
         let hash = match (check_unchanged(file, open), hash) {
             (Ok(()), Ok(hash)) => hash,

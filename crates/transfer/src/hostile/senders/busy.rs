@@ -224,3 +224,23 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
     let error = end.join().unwrap().unwrap_err();
     assert_eq!((error.fault, error.cause.as_deref()), (Fault::Protocol, Some("it does not listen")));
 }
+
+/// It reads it for the manifest, and sends nothing meanwhile.
+#[test]
+fn a_sender_that_may_be_reading_what_is_there_already_is_given_the_time() {
+    const SECONDS: u64 = 4;
+    let mut target = Target::of(|job| {
+        job.carriage.timeout_ms = SHORT_MS;
+        job.selection.hash_kept = true;
+    });
+    let standing = std::fs::File::create(target.to("file")).unwrap();
+    standing.set_len(SECONDS << 20).unwrap();
+    standing.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    target.announces(&[file("file", SECONDS << 20)]);
+    target.peer.is_asked_for(0);
+    let start = Instant::now();
+    let error = target.peer.only_lives(|_| ()).unwrap_err();
+    assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+    // A second for each MiB.
+    assert!(start.elapsed() >= Duration::from_secs(SECONDS), "{:?}", start.elapsed());
+}
