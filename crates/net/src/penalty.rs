@@ -1,7 +1,7 @@
 //! Who tries one key after another waits longer and longer.
 //!
 //! Each key that a door refuses is charged to its source address; what is charged runs off with time. A source that owes too much is
-//! closed at once, before a handshake costs anything. One that proved a key of ours lately is charged nothing: its lanes may come when their
+//! heard one connection at a time. One that proved a key of ours lately is charged nothing: its lanes may come when their
 //! session has just ended, and behind one address there may be many people. As sshd does (`PerSourcePenalties` in sshd_config(5)).
 
 use std::collections::HashMap;
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 const REFUSED_KEY: Duration = Duration::from_secs(5);
 /// Keys that are refused within such a moment are charged once: one job of one person brings several connections.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Nobody is closed who owes less: a few attempts in a row are a person who looks for the right key.
+/// Nobody is barred who owes less: a few attempts in a row are a person who looks for the right key.
 const FORGIVEN: Duration = Duration::from_secs(20);
 /// Nobody owes more, and so nobody waits longer than this and [`FORGIVEN`] apart.
 const OWED_MAX: Duration = Duration::from_secs(120);
-/// Who proved a key of ours is charged nothing for so long.
-const TRUSTED: Duration = Duration::from_secs(3_600);
+/// Who proved a key of ours is charged nothing for so long: the lanes of a long job may have to be dialled again at its end.
+const TRUSTED: Duration = Duration::from_secs(86_400);
 /// Sources that are remembered: 64 Ki x about 64 bytes = 4 MiB. Who is first to be free of charge makes room.
 const MAX_SOURCES: usize = if cfg!(test) { 4 } else { 64 << 10 };
 
@@ -64,7 +64,7 @@ impl Penalties {
         self.keep(source, Standing::Trusted { until: now + TRUSTED }, now);
     }
 
-    /// Its connections are closed for now.
+    /// Its connections are taken one at a time for now.
     pub(crate) fn bars(&self, source: IpAddr, now: Instant) -> bool {
         let standing = self.sources.get(&source);
         matches!(standing, Some(Standing::Owes { until, .. }) if until.saturating_duration_since(now) >= FORGIVEN)

@@ -194,8 +194,8 @@ impl KnownHosts {
             }
             (NetError::KeyRefused, _) => key_refused(&name),
             (NetError::HungUp, _) => far::net_error(error).try_this(
-                "is it `haul serve` that listens there? It closes at once when it is full, and for two minutes at most when many keys \
-                 from here were refused",
+                "is it `haul serve` that listens there? It closes at once when it is full, or when many keys from here were refused: \
+                 try again in two minutes",
             ),
             _ => far::net_error(error),
         }

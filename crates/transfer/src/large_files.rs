@@ -46,7 +46,7 @@ fn bench(bytes: usize) -> Option<Bench> {
     bench.write("large", bytes);
     let opened = source(&bench);
     let in_memory = medium::lies_in_memory(opened.as_fd()).unwrap();
-    if in_memory || !make_cold(&bench, 0) {
+    if in_memory || !(0..TRIES).any(|_| make_cold(&bench, 0)) {
         unmet("the temporary directory lies in memory, or nobody says what of it is cached");
         return None;
     }

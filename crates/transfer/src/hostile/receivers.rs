@@ -348,8 +348,8 @@ fn a_receiver_that_may_be_reading_a_large_file_is_given_the_time_to_bring_what_i
         let mut selection = wire::Selection::default();
         change(&mut selection);
         let mut source = Source::asked(carriage(SHORT_MS), selection);
-        source.answers(SMALL, Wanted::All);
         let start = Instant::now();
+        source.answers(SMALL, Wanted::All);
         let error = source.peer.only_lives(|_| ()).unwrap_err();
         assert_eq!(error.fault, Fault::Timeout, "{error:?}");
         // A second for each MiB of the file that nothing was said of.

@@ -284,7 +284,9 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         while !self.shared.is_complete() {
             self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            let begun = Instant::now();
             self.decider.let_in();
+            self.forgive(begun.elapsed());
             let has_work = self.shared.has_work() || self.decider.holds();
             self.lanes.check(has_work, self.clock.timeout())?;
             self.check_progress(has_work)?;

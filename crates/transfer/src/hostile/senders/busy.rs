@@ -123,8 +123,8 @@ fn a_peer_is_not_taken_for_silent_while_a_file_is_compared_for_longer_than_the_t
     reading.peer.says(&Control::Items(vec![packer.pack(&hashed("standing", &data))]));
     reading.peer.says(&Control::EndOfManifest);
     let read = reading.reads("standing");
-    // As a sender says it each second, and more than may wait.
-    (0..1_000).for_each(|_| reading.peer.says(&Control::PathNow(PathNow::default())));
+    // As a sender says it each second, and more than may wait here (64 KiB in tests); what this end writes has to fit into the socket.
+    (0..400).for_each(|_| reading.peer.says(&Control::PathNow(PathNow::default())));
     let begun = Instant::now();
     while begun.elapsed() < BUSY {
         reading.peer.says(&Control::Ping);
@@ -189,10 +189,10 @@ fn large_size(item: &Item) -> u64 {
 fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
     let (mut control, theirs) = Stream::plain_pair().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    // 3000 long names are 10 MB of notices: more than any buffer on the way holds.
+    // 6000 long names are 21 MB of notices: more than a socket (4 MiB at most), a batch and a queue (4 MiB each) hold.
     let deep = dir.path().join(vec!["n".repeat(250); 14].join("/"));
     std::fs::create_dir_all(&deep).unwrap();
-    (0..3000).for_each(|number| drop(std::fs::File::create(deep.join(number.to_string())).unwrap()));
+    (0..6000).for_each(|number| drop(std::fs::File::create(deep.join(number.to_string())).unwrap()));
     let target = dir.path().to_owned().into_os_string().into_encoded_bytes();
     let end = std::thread::spawn(move || {
         let job = ReceiverJob {
@@ -236,9 +236,9 @@ fn a_sender_that_may_be_reading_what_is_there_already_is_given_the_time() {
     let standing = std::fs::File::create(target.to("file")).unwrap();
     standing.set_len(SECONDS << 20).unwrap();
     standing.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let start = Instant::now();
     target.announces(&[file("file", SECONDS << 20)]);
     target.peer.is_asked_for(0);
-    let start = Instant::now();
     let error = target.peer.only_lives(|_| ()).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
     // A second for each MiB.
