@@ -309,16 +309,18 @@ fn a_link_that_one_key_puts_in_place_of_the_directory_of_another_leads_nowhere()
 #[test]
 fn a_storm_of_signals_while_hands_are_shaken_ends_the_copy_and_the_next_one_goes_through() {
     needs!(Namespaces, Haul);
-    const SILENT: u16 = PORT + 1;
     const AT_ONCE: usize = 50;
     let daemon = Daemon::start("rw");
     let (source, known) = (daemon.lab.data("home").join("tree"), daemon.lab.data("home").join("known"));
     plant::mixed(&source, 1);
     let lines = fs::read_to_string(&known).expect("own file");
-    fs::write(&known, lines.clone() + &lines.replace(&PORT.to_string(), &SILENT.to_string())).expect("own file");
-    let silent = daemon.lab.alpha().inside(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, SILENT)).expect("a free port"));
-    let url = daemon.url("tree").replace(&PORT.to_string(), &SILENT.to_string());
-    for signals in [[Signal::INT, Signal::INT, Signal::INT], [Signal::INT, Signal::TERM, Signal::HUP]] {
+    let storms = [[Signal::INT, Signal::INT, Signal::INT], [Signal::INT, Signal::TERM, Signal::HUP]];
+    // A port for each: a copy may dial more than once, and what it left behind would be taken for the next one.
+    for (port, signals) in (PORT + 1..).zip(storms) {
+        fs::write(&known, lines.clone() + &lines.replace(&PORT.to_string(), &port.to_string())).expect("own file");
+        let bind = || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).expect("a free port");
+        let silent = daemon.lab.alpha().inside(bind);
+        let url = daemon.url("tree").replace(&PORT.to_string(), &port.to_string());
         let mut running = daemon.cp().arg(contents_of(&source)).arg(&url).start();
         let (mut stream, _) = silent.accept().expect("it connects");
         stream.read_exact(&mut [0]).expect("it begins to shake hands, and waits for the answer");
