@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -25,6 +25,7 @@ use crate::known::KnownHosts;
 use crate::known_paths::{self, Direction};
 use crate::lanes::{Early, LaneTerms};
 use crate::sender::early_look::Foreseen;
+use crate::session::TICK;
 use crate::ssh::{SshChild, SshLanes, SshTarget};
 use crate::watch::Watch;
 
@@ -91,7 +92,7 @@ fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error>
     };
     let resolver = resolve_meanwhile(&target.host, job.carriage.family);
     let (stream, child) = target.start_agent(&arguments, watch)?.into_stream()?;
-    let mut remote = Remote::meet(place, stream, coordinate::random_id()?, Events::new())?;
+    let mut remote = Remote::meet(place, stream, coordinate::random_id()?, Events::new(), watch)?;
     remote.resolver = resolver;
     remote.ssh = Some(target);
     remote.child = Some(child);
@@ -121,7 +122,8 @@ fn connect_daemon(
 ) -> Result<Remote, Error> {
     let (session, events) = (coordinate::random_id()?, Events::new());
     let keys = crate::known::ClientKeys::load(&job.ssh)?;
-    let addresses = dial::resolve(host, port, job.carriage.family.map(net_family))
+    let (name, family) = (host.to_owned(), job.carriage.family.map(net_family));
+    let addresses = watched(watch, "resolve", move || dial::resolve(&name, port, family))?
         .map_err(|error| far::net_error(&error).try_this("check the spelling of the host"))?;
     let known = keys.known.expected(host, port);
     let ciphers = ciphers(&job.carriage);
@@ -146,26 +148,26 @@ fn connect_daemon(
     };
     let mut pause = KNOCK_PAUSE;
     let (mut stream, reached_at) = loop {
-        let start = Instant::now();
-        let socket = dial::dial(&addresses, CONNECT_DEADLINE).map_err(|error| {
+        let candidates = addresses.clone();
+        let (dialled, after) = watched(watch, "dial", move || {
+            let start = Instant::now();
+            (dial::dial(&candidates, CONNECT_DEADLINE), start.elapsed())
+        })?;
+        let socket = dialled.map_err(|error| {
             far::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
         })?;
         policy::apply_to_words(&socket, plan::NEAR_RTT_US);
         let reached_at = socket.peer_addr().ok();
-        early = early.zip(reached_at).and_then(|(early, address)| early.reached(address, start.elapsed()));
-        let expected = known.clone();
-        let shaken = haul_net::client(
-            socket,
-            &keys.identity,
-            move |key| expected.as_ref().is_some_and(|expected| expected.contains(key)),
-            &ciphers,
-        );
+        early = early.zip(reached_at).and_then(|(early, address)| early.reached(address, after));
+        let (expected, identity, offered) = (known.clone(), Arc::clone(&keys.identity), ciphers.clone());
+        let expects = move |key: &PublicKey| expected.as_ref().is_some_and(|expected| expected.contains(key));
+        let shaken = watched(watch, "handshake", move || haul_net::client(socket, &identity, expects, &offered))?;
         match shaken {
             Ok((stream, _)) => break (stream, reached_at),
             // A door full of strangers closes at once, and has room again when their time is over.
             Err(NetError::HungUp) if pause <= LAST_KNOCK_PAUSE => {
                 watch.tell(&Event::Warning { text: format!("{place} has no room for us yet; trying again") });
-                std::thread::sleep(pause);
+                rest(watch, pause)?;
                 pause *= 2;
             }
             Err(error) => return Err(keys.known.explain(host, port, known.as_deref(), &error)),
@@ -178,9 +180,8 @@ fn connect_daemon(
     // A daemon judges our key after we have judged its own, so its refusal comes as the first thing it says.
     let known = Arc::new(keys.known);
     let mut remote = match key.filter(|_| early.is_some()) {
-        None => {
-            Remote::meet(place, stream, session, events).map_err(|error| known.explain_refusal(host, port, error))?
-        }
+        None => Remote::meet(place, stream, session, events, watch)
+            .map_err(|error| known.explain_refusal(host, port, error))?,
         // It is far, its key has been proved, and lanes are on their way: nothing that it will say has to be waited for.
         Some(key) => {
             let introduction = Introduction { said: Arc::default(), known, host: host.to_owned(), port, key };
@@ -191,6 +192,42 @@ fn connect_daemon(
     remote.reached_at = reached_at;
     remote.early = early;
     Ok(remote)
+}
+
+/// Does in a thread of its own what has bounds, but none that whoever interrupts should wait for. After an interruption it ends by these,
+/// and what it brings is dropped.
+fn watched<T: Send + 'static>(watch: &Watch, name: &str, run: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    let (sender, brought) = sync_channel(1);
+    let started = std::thread::Builder::new().name(name.into()).spawn(move || {
+        // Nobody may wait for it any more.
+        let _ = sender.send(run());
+    });
+    let thread = started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    loop {
+        match brought.recv_timeout(TICK) {
+            Ok(brought) => return Ok(brought),
+            Err(RecvTimeoutError::Timeout) if watch.interrupted() => return Err(watch.interruption()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => unreachable!("it sends before it ends"),
+            },
+        }
+    }
+}
+
+/// A pause that an interruption ends.
+fn rest(watch: &Watch, pause: Duration) -> Result<(), Error> {
+    let end = Instant::now() + pause;
+    loop {
+        if watch.interrupted() {
+            return Err(watch.interruption());
+        }
+        match end.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return Ok(()),
+            left => std::thread::sleep(left.min(TICK)),
+        }
+    }
 }
 
 /// What a daemon says about itself, while the session with it has begun already: its first words take a round trip.
@@ -242,10 +279,10 @@ pub(crate) struct Assignment {
 }
 
 impl Remote {
-    fn meet(place: &Place, stream: Stream, session: [u8; 16], events: Events) -> Result<Self, Error> {
+    fn meet(place: &Place, stream: Stream, session: [u8; 16], events: Events, watch: &Watch) -> Result<Self, Error> {
         let channel = Channel::open(stream, events.sender(), PING_EVERY)
             .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
-        let hello = await_hello(&events, place)?;
+        let hello = await_hello(&events, place, watch)?;
         Ok(Self::of(place, hello, channel, session, events))
     }
 
@@ -418,11 +455,11 @@ impl Remote {
     }
 }
 
-fn await_hello(events: &Events, place: &Place) -> Result<AgentHello, Error> {
+fn await_hello(events: &Events, place: &Place, watch: &Watch) -> Result<AgentHello, Error> {
     let end = Instant::now() + HELLO_DEADLINE;
     let mut early = Vec::new();
     loop {
-        match events.next(end.saturating_duration_since(Instant::now())) {
+        match events.next(end.saturating_duration_since(Instant::now()).min(TICK)) {
             Some(SessionEvent::Control(Control::AgentHello(hello))) => {
                 events.put_back(early);
                 return Ok(hello);
@@ -431,6 +468,8 @@ fn await_hello(events: &Events, place: &Place) -> Result<AgentHello, Error> {
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
             Some(SessionEvent::Control(other)) => return Err(crate::session::unexpected(&other)),
             Some(lane) => early.push(lane),
+            None if watch.interrupted() => return Err(watch.interruption()),
+            None if Instant::now() < end => {}
             None => return Err(Error::new(Fault::Timeout, format!("{place} was reached, but does not answer"))),
         }
     }
@@ -491,7 +530,7 @@ mod tests {
         codec::encode(&Control::AgentHello(hello), &mut bytes).unwrap();
         far.write_all(&bytes).and_then(|()| far.flush()).unwrap();
         let place = Place::Ssh { user: None, host: "dtn".into(), port: None };
-        let mut remote = Remote::meet(&place, near, [0; 16], Events::new()).unwrap();
+        let mut remote = Remote::meet(&place, near, [0; 16], Events::new(), &Watch::silent()).unwrap();
         let (sender, receiver) = sync_channel(1);
         remote.resolver = Some(receiver);
         if let Some(resolved) = resolved {
@@ -502,18 +541,24 @@ mod tests {
 
     /// A client of a daemon that does `deliver` with whoever comes, and what the client is told.
     fn told_by(deliver: impl Fn(Stream) + Send + Sync + 'static) -> Error {
-        let dir = tempfile::tempdir().unwrap();
-        let (key, list) = (dir.path().join("key"), dir.path().join("known_hosts"));
-        crate::known::generate_identity(&key, false).unwrap();
         let daemon = Arc::new(haul_net::Identity::generate().unwrap());
         let listener = haul_net::Listener::bind_to(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-        let place = Place::Haul { host: "127.0.0.1".into(), port: listener.port() };
-        crate::known::trust(&list, "127.0.0.1", listener.port(), &daemon.public().to_string(), false).unwrap();
+        let (port, key) = (listener.port(), daemon.public());
         let deliver = Arc::new(move |stream, _, _| deliver(stream));
         let ciphers = haul_net::preferred_ciphers(None);
         let _door = haul_net::Door::open(listener, daemon, Arc::new(|_: &_, _| true), ciphers, deliver).unwrap();
+        knock(port, &key, &Watch::silent())
+    }
+
+    /// What a client is told by whatever listens on `port` of this host, where a daemon with `key` is expected.
+    fn knock(port: u16, key: &PublicKey, watch: &Watch) -> Error {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, list) = (dir.path().join("key"), dir.path().join("known_hosts"));
+        crate::known::generate_identity(&own, false).unwrap();
+        let place = Place::Haul { host: "127.0.0.1".into(), port };
+        crate::known::trust(&list, "127.0.0.1", port, &key.to_string(), false).unwrap();
         let endpoint = |place: &Place| Endpoint { place: place.clone(), path: b".".to_vec() };
-        let ssh = SshOptions { haul_identity: Some(key), haul_known_hosts: Some(list), ..SshOptions::default() };
+        let ssh = SshOptions { haul_identity: Some(own), haul_known_hosts: Some(list), ..SshOptions::default() };
         let job = Job {
             sources: vec![endpoint(&Place::Local)],
             target: endpoint(&place),
@@ -521,10 +566,76 @@ mod tests {
             carriage: Carriage::default(),
             ssh,
         };
-        match connect(&place, &job, &Watch::silent(), None, Foreseen::default()) {
+        match connect(&place, &job, watch, None, Foreseen::default()) {
             Ok(_) => panic!("it let us in"),
             Err(error) => error,
         }
+    }
+
+    /// Interrupts at a moment that the far side, or a warning, chooses.
+    #[derive(Default)]
+    struct Impatient(OnceLock<Instant>);
+
+    impl Impatient {
+        fn has_enough(&self) {
+            let _ = self.0.set(Instant::now());
+        }
+
+        /// Knocks, and is to be let go soon after that moment.
+        fn ends(self: &Arc<Self>, port: u16, key: &PublicKey) {
+            let error = knock(port, key, &Watch::new(Arc::<Self>::clone(self)));
+            assert_eq!(error.fault, Fault::Interrupted, "{error:?}");
+            let waited = self.0.get().expect("it was told").elapsed();
+            assert!(waited < Duration::from_secs(5), "it went on for {waited:?}");
+        }
+    }
+
+    impl crate::event::Observer for Impatient {
+        fn on_event(&self, event: &Event) {
+            if let Event::Warning { .. } = event {
+                self.has_enough();
+            }
+        }
+
+        fn interrupted(&self) -> bool {
+            self.0.get().is_some()
+        }
+    }
+
+    #[test]
+    fn who_interrupts_while_a_daemon_is_being_reached_does_not_wait_for_it() {
+        let key = haul_net::Identity::generate().unwrap().public();
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        // It accepts and does not shake hands.
+        let (listener, person) = (std::net::TcpListener::bind(loopback).unwrap(), Arc::new(Impatient::default()));
+        let port = listener.local_addr().unwrap().port();
+        let told = Arc::clone(&person);
+        let silent = std::thread::spawn(move || {
+            let came = listener.accept().unwrap();
+            told.has_enough();
+            came
+        });
+        person.ends(port, &key);
+        drop(silent.join().unwrap());
+
+        // It has no room: the warning of that comes before the pause.
+        let (listener, person) = (std::net::TcpListener::bind(loopback).unwrap(), Arc::new(Impatient::default()));
+        let port = listener.local_addr().unwrap().port();
+        let full = std::thread::spawn(move || drop(listener.accept().unwrap()));
+        person.ends(port, &key);
+        full.join().unwrap();
+
+        // It shakes hands, and says nothing.
+        let daemon = Arc::new(haul_net::Identity::generate().unwrap());
+        let (listener, person) = (haul_net::Listener::bind_to(loopback).unwrap(), Arc::new(Impatient::default()));
+        let (port, key, ciphers) = (listener.port(), daemon.public(), haul_net::preferred_ciphers(None));
+        let (told, kept) = (Arc::clone(&person), std::sync::Mutex::new(Vec::new()));
+        let deliver = Arc::new(move |stream: Stream, _, _| {
+            kept.lock().unwrap().push(stream);
+            told.has_enough();
+        });
+        let _door = haul_net::Door::open(listener, daemon, Arc::new(|_: &_, _| true), ciphers, deliver).unwrap();
+        person.ends(port, &key);
     }
 
     #[test]
