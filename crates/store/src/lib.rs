@@ -18,6 +18,7 @@ mod error;
 mod files_from;
 mod filter;
 mod glob;
+mod inventory;
 mod limits;
 mod listing;
 mod meta;

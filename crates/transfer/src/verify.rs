@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use haul_store::{TargetOptions, TargetTree};
+use haul_store::{Kind, TargetOptions, TargetTree};
 
 use crate::error::{Error, Fault};
 use crate::event::ManifestLine;
@@ -140,7 +141,7 @@ pub fn verify(options: &VerifyOptions, watcher: &dyn VerifyWatcher) -> Result<Ve
     }
 
     let extra = match &seen {
-        Some(seen) => check.find_extra(&options.root, seen, (metadata.dev(), metadata.ino()))?,
+        Some(seen) => check.find_extra(seen, (metadata.dev(), metadata.ino()))?,
         None => 0,
     };
     let Some(&Trailer { files, bytes, root }) = reader.trailer() else {
@@ -222,39 +223,33 @@ impl Check<'_> {
         })
     }
 
-    /// Walks the tree and tells every regular file whose path was not listed, except the manifest itself.
-    fn find_extra(&self, root: &Path, seen: &HashSet<[u8; 16]>, manifest: (u64, u64)) -> Result<u64, Error> {
+    /// Walks the tree and tells every regular file whose path was not listed, except the manifest itself. Of what cannot be listed or
+    /// looked at nobody knows whether it is extra: that is told, too.
+    fn find_extra(&self, seen: &HashSet<[u8; 16]>, manifest: (u64, u64)) -> Result<u64, Error> {
         let mut extra = 0;
-        let mut directories = vec![PathBuf::new()];
-        while let Some(directory) = directories.pop() {
-            let entries = match std::fs::read_dir(root.join(&directory)) {
-                Ok(entries) => entries,
-                Err(error) => {
-                    let path = directory.as_os_str().as_encoded_bytes();
-                    self.tell(if path.is_empty() { b"." } else { path }, &finding_of(&error));
-                    continue;
-                }
-            };
-            for entry in entries.flatten() {
-                if self.stopped() {
-                    return Err(Error::new(Fault::Interrupted, "interrupted while looking for extra files"));
-                }
-                let path = directory.join(entry.file_name());
-                let bytes = path.as_os_str().as_encoded_bytes();
-                match entry.file_type() {
-                    Ok(kind) if kind.is_dir() => directories.push(path),
-                    Ok(kind) if kind.is_file() && !seen.contains(&short_hash(bytes)) => {
-                        let is_manifest = entry.metadata().is_ok_and(|m| (m.dev(), m.ino()) == manifest);
-                        if !is_manifest {
-                            extra += 1;
-                            self.watcher.on_finding(bytes, &Finding::Extra);
-                        }
+        let looked = self.tree.each_entry(&mut |entry| {
+            if self.stopped() {
+                return ControlFlow::Break(());
+            }
+            match entry {
+                Ok((path, stat)) => {
+                    let is_manifest = (stat.id.dev, stat.id.ino) == manifest;
+                    if stat.kind == Kind::File && !seen.contains(&short_hash(path)) && !is_manifest {
+                        extra += 1;
+                        self.watcher.on_finding(path, &Finding::Extra);
                     }
-                    _ => {}
+                }
+                Err(error) => {
+                    let path: &[u8] = if error.path.is_empty() { b"." } else { &error.path };
+                    self.tell(path, &Finding::Unreadable(error.source.to_string()));
                 }
             }
+            ControlFlow::Continue(())
+        });
+        match looked {
+            ControlFlow::Continue(()) => Ok(extra),
+            ControlFlow::Break(()) => Err(Error::new(Fault::Interrupted, "interrupted while looking for extra files")),
         }
-        Ok(extra)
     }
 
     fn tell(&self, path: &[u8], finding: &Finding) {
@@ -490,6 +485,26 @@ mod tests {
         let (report, lines) = scene.verify(true).unwrap();
         assert_eq!(lines, ["sub/new Extra"]);
         assert_eq!((report.differing, report.extra), (0, 1));
+    }
+
+    #[test]
+    fn an_extra_file_is_found_where_no_full_path_reaches() {
+        let scene = Scene::new();
+        let tree = open_tree(&scene.root()).unwrap();
+        // 41 times 100 bytes: more than PATH_MAX.
+        let mut path = Vec::new();
+        for _ in 0..41 {
+            path.extend_from_slice(&[b'd'; 99]);
+            tree.make_dir(&path).unwrap();
+            path.push(b'/');
+        }
+        path.extend_from_slice(b"extra");
+        tree.make_hard_link(&path, b"a.txt").unwrap();
+        let (report, lines) = scene.verify(true).unwrap();
+        assert_eq!(lines, [format!("{} Extra", escape(&path))]);
+        assert_eq!((report.differing, report.extra), (0, 1));
+        // For the temporary directory's own removal the paths are too long, too.
+        assert!(tree.delete_entry(&[b'd'; 99], &|_, _| false, false, &mut |_| {}).is_empty());
     }
 
     #[test]
