@@ -113,6 +113,7 @@ impl Drop for ColdMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_sys::condition::unmet;
 
     const SIZE: u64 = 2 * COLD_STRETCH_BYTES + 12_345;
 
@@ -125,7 +126,7 @@ mod tests {
         let can_tell =
             CacheProbe::new(file.as_fd()).cached_bytes(COLD_STRETCH_BYTES, 1 << 20).is_ok_and(|cached| cached == 0);
         if !can_tell || medium::lies_in_memory(file.as_fd()).unwrap() {
-            eprintln!("skipped: the temporary directory lies in memory, or nobody says what is cached");
+            unmet("the temporary directory lies in memory, or nobody says what is cached");
             return None;
         }
         Some(Arc::new(file.into()))
@@ -180,9 +181,9 @@ mod tests {
 
     #[test]
     fn a_file_in_memory_has_no_map() {
-        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return eprintln!("skipped: no /dev/shm") };
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return unmet("no /dev/shm") };
         if !medium::lies_in_memory(file.as_fd()).unwrap() {
-            return eprintln!("skipped: /dev/shm is no memory");
+            return unmet("/dev/shm is no memory");
         }
         assert!(ColdMap::of(&Arc::new(file.into()), 1 << 30, 1).is_none());
     }

@@ -101,6 +101,7 @@ const FILLING: u8 = 0x5a;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_sys::condition::unmet;
 
     #[test]
     fn a_file_system_with_direct_writes_is_tried_and_keeps_nothing() {
@@ -109,7 +110,7 @@ mod tests {
         match try_in(root.as_fd()) {
             Ok(trial) => assert!(trial.direct > Duration::ZERO && trial.copy > Duration::ZERO, "{trial:?}"),
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                eprintln!("skipped: the file system of the temporary directory has no direct I/O: {error}");
+                unmet(format_args!("the file system of the temporary directory has no direct I/O: {error}"));
             }
             Err(error) => panic!("{error}"),
         }

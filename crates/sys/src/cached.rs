@@ -104,6 +104,7 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     use super::*;
+    use crate::condition::unmet;
 
     const LENGTH: u64 = 8 << 20;
 
@@ -114,7 +115,7 @@ mod tests {
         crate::file::flush_all(file.as_fd()).unwrap();
         crate::file::drop_cache(file.as_fd(), 0, LENGTH / 2);
         if crate::medium::lies_in_memory(file.as_fd()).unwrap() {
-            eprintln!("skipped: the temporary directory lies in memory");
+            unmet("the temporary directory lies in memory");
             return None;
         }
         Some(file)
@@ -124,7 +125,7 @@ mod tests {
     fn what_is_cached_is_told_and_nothing_is_read_for_it() {
         let Some(file) = half_cached() else { return };
         if let Err(error) = cached_bytes(file.as_fd(), 0, LENGTH) {
-            return eprintln!("skipped: no cachestat here: {error}");
+            return unmet(format_args!("no cachestat here: {error}"));
         }
         let mut probe = CacheProbe::new(file.as_fd());
         for _ in 0..2 {

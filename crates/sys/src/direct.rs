@@ -223,13 +223,14 @@ const MEMORY_ALIGNMENT: usize = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::condition::unmet;
 
     #[test]
     fn aligned_memory_is_written_past_the_page_cache() {
         let file = tempfile::tempfile().unwrap();
         let direct = match DirectFile::of(file.as_fd()) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                eprintln!("skipped: the file system of the temporary directory has no direct I/O");
+                unmet("the file system of the temporary directory has no direct I/O");
                 return;
             }
             direct => direct.unwrap(),

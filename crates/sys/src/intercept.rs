@@ -283,6 +283,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+    use crate::condition::unmet;
     use crate::file;
 
     #[test]
@@ -302,7 +303,7 @@ mod tests {
             Ok::<_, io::Error>((failed, written.is_ok(), buffer[..len].to_vec()))
         });
         let Ok(watcher) = receiver.recv() else {
-            eprintln!("skipped: this host does not let us watch: {:?}", worker.join().unwrap().unwrap_err());
+            unmet(format_args!("this host does not let us watch: {:?}", worker.join().unwrap().unwrap_err()));
             return;
         };
         let mut seen = Vec::new();

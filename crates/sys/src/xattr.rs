@@ -112,6 +112,7 @@ const KERNEL_MAX_BYTES: usize = 65_536;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::condition::unmet;
     use rustix::fs::{Mode, OFlags};
     use std::os::fd::AsFd;
 
@@ -123,7 +124,7 @@ mod tests {
         for flags in [OFlags::RDONLY, OFlags::PATH] {
             let file = rustix::fs::openat(&parent, "file", flags, Mode::empty()).unwrap();
             if let Err(error) = set(file.as_fd(), b"user.short", b"value") {
-                eprintln!("skipped: the file system of the temporary directory has no attributes: {error}");
+                unmet(format_args!("the file system of the temporary directory has no attributes: {error}"));
                 return;
             }
             let long = vec![7; 2000];

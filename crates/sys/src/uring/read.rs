@@ -161,6 +161,7 @@ mod tests {
     use std::os::fd::AsFd as _;
 
     use super::*;
+    use crate::condition::unmet;
 
     const BUFFER: usize = 64 << 10;
 
@@ -182,7 +183,7 @@ mod tests {
         match made {
             Ok((direct, ring)) => Some((file, Arc::new(direct), ring)),
             Err(error) => {
-                eprintln!("skipped: no reading ahead past the page cache here: {error}");
+                unmet(format_args!("no reading ahead past the page cache here: {error}"));
                 None
             }
         }
@@ -257,9 +258,9 @@ mod tests {
 
     #[test]
     fn a_file_in_memory_is_never_read_past_the_page_cache() {
-        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return eprintln!("skipped: no /dev/shm") };
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return unmet("no /dev/shm") };
         if !crate::medium::lies_in_memory(file.as_fd()).unwrap() {
-            return eprintln!("skipped: /dev/shm is no memory");
+            return unmet("/dev/shm is no memory");
         }
         let file = Arc::new(file.into());
         assert_eq!(DirectSource::of(&file).unwrap_err().kind(), io::ErrorKind::Unsupported);

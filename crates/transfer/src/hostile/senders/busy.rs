@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 
+use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::summary::PathNow;
@@ -59,8 +60,7 @@ impl Reading {
         let watcher = match watcher.recv().unwrap() {
             Ok(watcher) => watcher,
             Err(error) => {
-                assert!(std::env::var_os("CI").is_none(), "this host does not let us watch system calls: {error}");
-                eprintln!("skipped: this host does not let us watch system calls: {error}");
+                unmet(format_args!("this host does not let us watch system calls: {error}"));
                 return None;
             }
         };
