@@ -1,4 +1,5 @@
-//! Kernel TLS as a user meets it, in a kernel that has it, whatever this host's can do.
+//! What this host's kernel lacks, or what would disturb everybody on it, as a user meets it in a guest kernel: kernel TLS, and a wall clock
+//! that jumps.
 //!
 //! ```text
 //! test -> haul-lab run --engine uml -> this program once more, in the guest: haul serve, a proxy that does harm, haul cp
@@ -9,7 +10,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_e2e::needs::{GUEST_KERNEL, tool};
 use haul_e2e::{
@@ -53,8 +54,16 @@ fn haul_bench_measures_what_the_kernel_seals_and_opens() {
     in_guest("inside::bench_sends_and_receives_by_pages_over_tls");
 }
 
+#[test]
+fn a_clock_that_jumps_a_day_either_way_disturbs_no_copy() {
+    needs!(GuestKernel);
+    in_guest("inside::copies_go_on_while_the_clock_is_set");
+}
+
 /// What runs in the guest; `cargo test` passes it over, and the tests above start it there.
 mod inside {
+    use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
+
     use super::*;
 
     const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7632);
@@ -166,6 +175,54 @@ mod inside {
                 assert_eq!((&found["sealed_by"], &found["opened_by"]), (&sealed_by.into(), &opened_by.into()), "{run}");
                 assert_eq!(found["bytes"], 16 << 20, "{run}");
             }
+        }
+    }
+
+    const DAY_S: i64 = 24 * 3600;
+
+    /// Sets the wall clock, of a guest only.
+    fn clock_jumps(by_s: i64) {
+        let processor = fs::read_to_string("/proc/cpuinfo").expect("proc(5)");
+        assert!(processor.contains("User Mode Linux"), "this is no guest, but somebody's machine");
+        let now = clock_gettime(ClockId::Realtime);
+        clock_settime(ClockId::Realtime, Timespec { tv_sec: now.tv_sec + by_s, ..now }).expect("root of the guest");
+    }
+
+    #[test]
+    #[ignore = "the test a_clock_that_jumps_a_day_either_way_disturbs_no_copy runs it in a guest"]
+    fn copies_go_on_while_the_clock_is_set() {
+        let stage = Stage::new();
+        for push in [true, false] {
+            let to = stage.at(if push { "pushed" } else { "pulled" });
+            // The time limit is shorter than any of the jumps, and longer than any wait.
+            let start = || {
+                let cp = stage.cp(&["--rate", "5MB", "--timeout", "60"]);
+                match push {
+                    true => cp.arg(contents_of(&stage.at("tree"))).arg(format!("haul://{ADDRESS}/pushed")).start(),
+                    false => cp.arg(format!("haul://{ADDRESS}/tree/")).arg(&to).start(),
+                }
+            };
+            let begun = Instant::now();
+            let mut running = start();
+            running.when_moved(2 << 20);
+            clock_jumps(DAY_S);
+            running.when_moved(6 << 20);
+            clock_jumps(-2 * DAY_S);
+            running.when_moved(10 << 20);
+            running.kill();
+            clock_jumps(DAY_S);
+            let mut running = start();
+            running.when_moved(2 << 20);
+            clock_jumps(-DAY_S);
+            running.when_moved(4 << 20);
+            clock_jumps(2 * DAY_S);
+            let run = running.wait().expect(code::OK);
+            assert_same(&stage.at("tree"), &to, Facets::PLAIN);
+            assert!(run.count("bytes_moved") < 20 << 20, "it went on from where it was\n{run}");
+            let told = run.report()["elapsed_s"].as_f64().expect("a number");
+            assert!(told > 0.0 && told <= begun.elapsed().as_secs_f64(), "{told} s\n{run}");
+            clock_jumps(-DAY_S);
+            assert_eq!(start().wait().expect(code::OK).count("files_moved"), 0);
         }
     }
 }
