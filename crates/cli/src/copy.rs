@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory as _;
-use haul_transfer::{Cause, Error, Event, Job, Observer, Report};
+use haul_transfer::{Cause, Error, Event, Fault, Job, Observer, Report};
 
 use crate::args::{Cp, Filter, Typed};
 use crate::json::{self, JsonLines};
 use crate::kept::{self, Kept, SoFar};
 use crate::manifest_out::ManifestOut;
 use crate::progress::{Manner, Screen, Show};
+use crate::speaker::{Speaker, Word};
 use crate::{failure, job, report, signals};
 
 /// Carries the copy out.
@@ -49,8 +50,14 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
     }
     let started = Instant::now();
     let (so_far, interrupted) = (Mutex::default(), signals::watch());
-    let watcher = Arc::new(Watcher { view: Arc::clone(&view), manifest, so_far, interrupted });
+    let shown = Arc::clone(&view);
+    let speaker = Speaker::start(move |event| shown.on_event(&event)).map_err(|error| {
+        let what = "cannot start the thread that says how the copy goes";
+        failed(Error::new(Fault::FileIo, what).because(error))
+    })?;
+    let watcher = Arc::new(Watcher { speaker, manifest, so_far, interrupted });
     let ended = haul_transfer::run(&job, Arc::clone(&watcher) as Arc<dyn Observer>);
+    watcher.speaker.finish();
     let keep = |code| {
         if !job.selection.dry_run {
             keep_report(&job, &ended, code, watcher.so_far(started));
@@ -119,6 +126,13 @@ enum View {
 }
 
 impl View {
+    fn on_event(&self, event: &Event) {
+        match self {
+            View::Screen(screen) => screen.on_event(event),
+            View::Json(json) => json.on_event(event),
+        }
+    }
+
     fn close(&self, report: &Report, code: u8, quiet: bool) {
         match self {
             View::Json(json) => json.report(report, code),
@@ -152,7 +166,7 @@ impl View {
 
 /// What the job reports to.
 struct Watcher {
-    view: Arc<View>,
+    speaker: Speaker<Event>,
     manifest: Option<ManifestOut>,
     so_far: Mutex<SoFar>,
     interrupted: Arc<AtomicBool>,
@@ -190,10 +204,7 @@ impl Observer for Watcher {
         if matches!(event, Event::Progress(_) | Event::Path(_)) {
             self.note(event);
         }
-        match &*self.view {
-            View::Screen(screen) => screen.on_event(event),
-            View::Json(json) => json.on_event(event),
-        }
+        self.speaker.say(event.clone());
     }
 
     fn wants_manifest(&self) -> bool {
@@ -202,6 +213,24 @@ impl Observer for Watcher {
 
     fn interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+impl Word for Event {
+    fn bytes(&self) -> usize {
+        let words = match self {
+            Event::Copied { path, .. } | Event::Deleted { path } => path.len(),
+            Event::Failed { path, why } | Event::Skipped { path, why } => path.len() + why.len(),
+            Event::Warning { text } => text.len(),
+            // Few of them come.
+            _ => 0,
+        };
+        size_of::<Self>() + words
+    }
+
+    /// Totals and the state of the path are told again and again.
+    fn replaces(&self, before: &Self) -> bool {
+        matches!((self, before), (Event::Progress(_), Event::Progress(_)) | (Event::Path(_), Event::Path(_)))
     }
 }
 

@@ -27,6 +27,7 @@ mod record;
 mod report;
 mod serve;
 mod signals;
+mod speaker;
 mod tune;
 mod verify;
 mod why;

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ pub struct Run {
     directory: Option<PathBuf>,
     input: Vec<u8>,
     limit: Duration,
+    unread: bool,
 }
 
 /// Enough for any step of the suite on a busy machine with two cores; a hang ends here.
@@ -42,6 +44,7 @@ impl Run {
             directory: None,
             input: Vec::new(),
             limit: DEFAULT_LIMIT,
+            unread: false,
         }
     }
 
@@ -94,6 +97,13 @@ impl Run {
         self
     }
 
+    /// Nobody reads its standard output before [`Running::read_on`]: a pager that is not scrolled, a terminal that was paused.
+    #[must_use]
+    pub fn unread(mut self) -> Self {
+        self.unread = true;
+        self
+    }
+
     /// Starts it and waits for its end.
     #[track_caller]
     pub fn run(self) -> Outcome {
@@ -127,9 +137,12 @@ impl Run {
         let input = self.input;
         // A program that ends without reading its input breaks this pipe, which is its right.
         let feeder = std::thread::spawn(move || stdin.map(|mut pipe| pipe.write_all(&input)));
-        let stdout = Capture::of(child.stdout.take());
-        let stderr = Capture::of(child.stderr.take());
-        Running { child, line, limit: self.limit, start: Instant::now(), stdout, stderr, _feeder: feeder, ended: false }
+        let (gate, opened) = channel();
+        let gate = self.unread.then_some(gate);
+        let stdout = Capture::of(child.stdout.take(), opened);
+        let stderr = Capture::of(child.stderr.take(), channel().1);
+        let (limit, start) = (self.limit, Instant::now());
+        Running { child, line, limit, start, stdout, stderr, gate, _feeder: feeder, ended: false }
     }
 }
 
@@ -142,6 +155,8 @@ pub struct Running {
     start: Instant,
     stdout: Capture,
     stderr: Capture,
+    /// Closed: its standard output is not read.
+    gate: Option<Sender<()>>,
     _feeder: JoinHandle<Option<std::io::Result<()>>>,
     ended: bool,
 }
@@ -160,6 +175,11 @@ impl Running {
     /// What it wrote to standard error so far.
     pub fn stderr_so_far(&self) -> Vec<u8> {
         self.stderr.bytes()
+    }
+
+    /// Reads what was left unread until now, and what comes.
+    pub fn read_on(&mut self) {
+        self.gate = None;
     }
 
     /// True once it has ended.
@@ -270,11 +290,13 @@ struct Capture {
 }
 
 impl Capture {
-    fn of(pipe: Option<impl Read + Send + 'static>) -> Self {
+    /// Reads once nobody holds the other end of `opened` any more.
+    fn of(pipe: Option<impl Read + Send + 'static>, opened: Receiver<()>) -> Self {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&bytes);
         let reader = std::thread::spawn(move || {
             let Some(mut pipe) = pipe else { return };
+            let _ = opened.recv();
             let mut buffer = [0; 16 * 1024];
             while let Ok(count @ 1..) = pipe.read(&mut buffer) {
                 sink.lock().expect("no holder of this lock panics").extend_from_slice(&buffer[..count]);

@@ -113,11 +113,16 @@ fn read_messages(mut input: impl Read, heard: &Heard, events: &EventSender) {
             Err(why) => SessionEvent::ControlEnded(Some(why)),
         };
         heard.touch();
-        let last = matches!(event, SessionEvent::ControlEnded(_));
+        if matches!(event, SessionEvent::ControlEnded(_)) {
+            // Nor is it silent from here on: a loop that had long to do has to hear its last words, and how it ended.
+            heard.begin_wait();
+            // A session that ended no longer listens; that is no error.
+            let _ = events.send(event);
+            return;
+        }
         let sent = events.send_noting(event, || heard.begin_wait());
         heard.end_wait();
-        // A session that ended no longer listens; that is no error.
-        if sent.is_err() || last {
+        if sent.is_err() {
             return;
         }
     }
@@ -569,6 +574,23 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(channel.silence() <= listening.elapsed());
+    }
+
+    #[test]
+    fn a_peer_that_has_said_its_last_word_is_not_silent() {
+        let (ours, mut theirs) = Stream::plain_pair().unwrap();
+        let events = Events::new();
+        let channel = Channel::open(ours, events.sender(), LONG).unwrap();
+        let mut last_words = Vec::new();
+        codec::encode(&Control::EndOfManifest, &mut last_words).unwrap();
+        theirs.write_all(&last_words).and_then(|()| theirs.finish_write()).unwrap();
+        drop(theirs);
+        assert!(matches!(events.next(LONG), Some(SessionEvent::Control(Control::EndOfManifest))));
+        assert!(matches!(events.next(LONG), Some(SessionEvent::ControlEnded(None))));
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(20) {
+            assert_eq!(channel.silence(), Duration::ZERO);
+        }
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::time::Duration;
 
-use haul_e2e::{Facets, assert_same, code, contents_of, eventually, needs, plant};
+use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, eventually, needs, plant};
 
 use crate::daemon::Daemon;
 
@@ -73,4 +74,38 @@ fn names_that_drive_terminals_do_not_drive_those_of_either_side() {
         drives_nothing(&format!("standard error of {}", run.line.escape_debug()), &run.stderr);
     }
     drives_nothing("the daemon's log", daemon.log().as_bytes());
+}
+
+/// Somebody reads the names in a pager, or paused the terminal, for longer than the far side waits for data.
+#[test]
+fn a_copy_goes_on_while_nobody_reads_the_names_it_writes() {
+    needs!(Namespaces, Haul);
+    // Of each a line is written: more than a pipe takes (64 KiB).
+    const FILES: u64 = 4000;
+    const FOLDER: &str = "a-name-that-makes-lines-longer";
+    let files_in = |tree: &Path| {
+        let folders =
+            (0..FILES / 1000).flat_map(|folder| fs::read_dir(tree.join(FOLDER).join(format!("d{folder:04}"))));
+        let names = folders.flatten().flatten().map(|entry| entry.file_name());
+        names.filter(|name| !name.as_bytes().starts_with(b".haul-")).count() as u64
+    };
+    let lab = Lab::pair();
+    let (source, there) = (lab.data("home").join("tree"), lab.data("alpha").join("tree"));
+    let back = lab.data("home").join("back");
+    plant::many(&source.join(FOLDER), FILES, 10, 1);
+    plant::date(&source, 2);
+    for pull in [false, true] {
+        let cp = lab.haul().args(["cp", "-v", "--timeout", "4", "-F"]).arg(lab.ssh_config());
+        let (cp, to) = match pull {
+            false => (cp.arg(contents_of(&source)).arg(at("alpha", &there)), &there),
+            true => (cp.arg(at("alpha", there.join(""))).arg(&back), &back),
+        };
+        let mut running = cp.unread().start();
+        running.when("all of it arrives", |_| files_in(to) == FILES);
+        running.read_on();
+        let ended = running.wait().expect(code::OK);
+        assert_same(&source, to, Facets::PLAIN);
+        let named = ended.stdout_text().lines().filter(|line| line.starts_with("copied a-name")).count();
+        assert_eq!(named as u64, FILES, "{ended}");
+    }
 }

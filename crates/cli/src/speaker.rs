@@ -1,0 +1,207 @@
+//! Says what is to be said from a thread of its own. A terminal that was paused, or a pager that nobody scrolls, takes nothing for as long
+//! as it likes; who moves the bytes must not wait for it, or the far side takes us for dead.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// What may be said.
+pub trait Word: Send + 'static {
+    /// About what it takes in memory while it waits.
+    fn bytes(&self) -> usize;
+
+    /// Whether nobody needs the one before it any more, when that still waits.
+    fn replaces(&self, _before: &Self) -> bool {
+        false
+    }
+}
+
+impl Word for String {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.len()
+    }
+}
+
+/// Words on their way to somebody who may not be listening just now.
+pub struct Speaker<T> {
+    queue: Arc<Queue<T>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Queue<T> {
+    state: Mutex<State<T>>,
+    filled: Condvar,
+    taken: Condvar,
+}
+
+struct State<T> {
+    words: VecDeque<T>,
+    bytes: usize,
+    is_over: bool,
+}
+
+/// What may wait: the names of half a million files with `-v`. Beyond it whoever has more to say waits, too.
+const MAX_WAITING_BYTES: usize = 64 << 20;
+
+impl<T: Word> Speaker<T> {
+    /// Starts the thread, which alone calls `say`, in the order of the words.
+    pub fn start(mut say: impl FnMut(T) + Send + 'static) -> io::Result<Self> {
+        let state = State { words: VecDeque::new(), bytes: 0, is_over: false };
+        let queue = Arc::new(Queue { state: Mutex::new(state), filled: Condvar::new(), taken: Condvar::new() });
+        let to_say = Arc::clone(&queue);
+        let thread = std::thread::Builder::new().name("speaker".into()).spawn(move || {
+            while let Some(word) = to_say.next() {
+                say(word);
+            }
+        })?;
+        Ok(Self { queue, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Queues a word; waits only where too much waits already. After [`Speaker::finish`] it is dropped.
+    pub fn say(&self, word: T) {
+        let bytes = word.bytes();
+        let mut state = self.queue.lock();
+        while !state.is_over && state.bytes > 0 && state.bytes + bytes > MAX_WAITING_BYTES {
+            state = self.queue.taken.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.push(word, bytes);
+        drop(state);
+        self.queue.filled.notify_one();
+    }
+
+    /// [`Speaker::say`] for those who may never wait: where too much waits already the word is lost.
+    pub fn say_if_there_is_room(&self, word: T) {
+        let bytes = word.bytes();
+        let mut state = self.queue.lock();
+        if state.bytes + bytes <= MAX_WAITING_BYTES {
+            state.push(word, bytes);
+            drop(state);
+            self.queue.filled.notify_one();
+        }
+    }
+
+    /// Waits until all is said. What comes later is not said any more.
+    pub fn finish(&self) {
+        self.queue.lock().is_over = true;
+        self.queue.filled.notify_one();
+        self.queue.taken.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(panic)) = thread.map(JoinHandle::join) {
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+impl<T> Queue<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Word> Queue<T> {
+    /// `None`: nothing is left, and nothing will come.
+    fn next(&self) -> Option<T> {
+        let state = self.lock();
+        let waits = |state: &mut State<T>| state.words.is_empty() && !state.is_over;
+        let mut state = self.filled.wait_while(state, waits).unwrap_or_else(PoisonError::into_inner);
+        let word = state.words.pop_front()?;
+        state.bytes -= word.bytes();
+        drop(state);
+        self.taken.notify_all();
+        Some(word)
+    }
+}
+
+impl<T: Word> State<T> {
+    fn push(&mut self, word: T, bytes: usize) {
+        if self.is_over {
+            return;
+        }
+        if self.words.back().is_some_and(|before| word.replaces(before))
+            && let Some(before) = self.words.pop_back()
+        {
+            self.bytes -= before.bytes();
+        }
+        self.bytes += bytes;
+        self.words.push_back(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// What is said, and a gate that lets the listener hear one word for each permission.
+    fn paused<T: Word>() -> (Speaker<T>, mpsc::Receiver<T>, mpsc::Sender<()>) {
+        let (heard, hears) = mpsc::channel();
+        let (permits, permitted) = mpsc::channel();
+        let say = move |word| {
+            // Without a gate everything is heard.
+            let _ = permitted.recv();
+            heard.send(word).unwrap();
+        };
+        (Speaker::start(say).unwrap(), hears, permits)
+    }
+
+    #[test]
+    fn nobody_waits_for_a_listener_who_pauses_and_every_word_comes_in_its_order() {
+        let (speaker, hears, gate) = paused();
+        for number in 0..10_000 {
+            speaker.say(number.to_string());
+        }
+        assert!(hears.try_recv().is_err(), "the listener pauses");
+        drop(gate);
+        speaker.finish();
+        speaker.say("too late".to_owned());
+        assert!(hears.iter().eq((0..10_000).map(|number: u32| number.to_string())));
+    }
+
+    #[test]
+    fn figures_that_wait_are_replaced_by_newer_ones() {
+        struct Figure(u32);
+        impl Word for Figure {
+            fn bytes(&self) -> usize {
+                MAX_WAITING_BYTES
+            }
+            fn replaces(&self, _: &Self) -> bool {
+                true
+            }
+        }
+        let (speaker, hears, gate) = paused();
+        // Each would fill the queue.
+        speaker.queue.lock().push(Figure(0), MAX_WAITING_BYTES);
+        for number in 1..100 {
+            speaker.queue.lock().push(Figure(number), MAX_WAITING_BYTES);
+        }
+        drop(gate);
+        speaker.finish();
+        let heard: Vec<u32> = hears.iter().map(|figure| figure.0).collect();
+        assert!(heard.len() <= 2 && heard.last() == Some(&99), "{heard:?}");
+    }
+
+    #[test]
+    fn what_waits_is_bounded_and_who_may_never_wait_loses_a_word_instead() {
+        let (speaker, hears, gate) = paused();
+        let word = |letter: &str| letter.repeat(MAX_WAITING_BYTES / 3);
+        // One is with the listener, two wait.
+        for letter in ["a", "b", "c"] {
+            speaker.say(word(letter));
+        }
+        while speaker.queue.lock().words.len() > 2 {
+            std::thread::yield_now();
+        }
+        speaker.say_if_there_is_room(word("lost"));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| speaker.say(word("d")));
+            gate.send(()).unwrap();
+            waits.join().unwrap();
+        });
+        drop(gate);
+        speaker.finish();
+        let heard: Vec<_> = hears.iter().map(|word: String| word[..1].to_owned()).collect();
+        assert_eq!(heard, ["a", "b", "c", "d"]);
+    }
+}
