@@ -82,20 +82,20 @@ impl Striped {
     }
 
     /// What one file of this content would say: the newest times of the stripes, everything else of the first. It counts as full.
+    ///
+    /// Of stripes that were cut since they were found there is no such file, and what is left of them must not be taken for one.
     pub(crate) fn stat(&self) -> io::Result<Stat> {
         let mut all = Stat::of_fd(&self.stripes[0])?;
         let newest = |a: Time, b: Time| a.max(b);
-        let mut size = self.size;
         for (number, stripe) in (0u64..).zip(&self.stripes) {
             let stat = Stat::of_fd(stripe)?;
             all.mtime = newest(all.mtime, stat.mtime);
             all.id.ctime = newest(all.id.ctime, stat.id.ctime);
             if stat.size < stripe_bytes(self.size, self.block_bytes, self.stripes.len() as u64, number) {
-                // Cut meanwhile: another size is what tells that the file changed.
-                size = 0;
+                return Err(refusal(io::ErrorKind::UnexpectedEof, "one of its stripes was cut"));
             }
         }
-        Ok(Stat { size, blocks: size.div_ceil(STAT_BLOCK_BYTES), ..all })
+        Ok(Stat { size: self.size, blocks: self.size.div_ceil(STAT_BLOCK_BYTES), ..all })
     }
 
     /// Has the disks of the other stripes begin with what comes next, while this block is read: one after the other each would be as slow as one.

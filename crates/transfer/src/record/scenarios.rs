@@ -5,7 +5,10 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering};
 
+use haul_sys::intercept::{Call, Stopped, Verdict};
+
 use super::*;
+use crate::bad_disk::{path_of, under};
 use crate::event::{Event, Report};
 use crate::job::{Endpoint, Place};
 use crate::scenarios::{Bench, Witness};
@@ -235,6 +238,38 @@ fn stripes_that_do_not_hold_what_was_recorded_are_told() {
     assert!(error.what.contains("stream.stripe-1"), "{error:?}");
     std::fs::remove_file(disks.stripe(1)).unwrap();
     assert!(disks.copied(&disks.index()).0.unwrap_err().what.contains("stream.stripe-1"));
+}
+
+/// Each stripe is whole when it is found.
+#[test]
+fn a_recording_whose_stripe_is_cut_while_it_is_copied_fails_and_leaves_no_file_that_looks_like_it() {
+    // The stripe that is cut is still to be read, or was read already.
+    for (is_complete, read_block, cut_stripe) in [(true, 0, 1), (false, 0, 1), (true, 4, 2), (false, 4, 2)] {
+        let disks = Arc::new(Disks::new());
+        disks.records(&content(5 * BLOCK));
+        if !is_complete {
+            let mut index: serde_json::Value = serde_json::from_slice(&std::fs::read(disks.index()).unwrap()).unwrap();
+            (index["complete"], index["blake3"]) = (false.into(), serde_json::Value::Null);
+            std::fs::write(disks.index(), index.to_string()).unwrap();
+        }
+        let (reads, offset, cut) = (disks.stripe(read_block % 3), read_block / 3 * BLOCK, disks.stripe(cut_stripe));
+        let mut is_cut = false;
+        let decide = |_, stopped: &Stopped| {
+            if path_of(stopped) == reads && stopped.offset() == offset as u64 && !std::mem::replace(&mut is_cut, true) {
+                std::fs::File::options().write(true).open(&cut).unwrap().set_len(10).unwrap();
+            }
+            Verdict::Proceed
+        };
+        let copied = {
+            let disks = Arc::clone(&disks);
+            move || disks.copied(&disks.index())
+        };
+        let Some(((report, said, file), _)) = under(&[Call::Read], decide, copied) else { return };
+        assert!(is_cut);
+        let report = report.unwrap();
+        assert_eq!((report.failed, report.files_moved, file), (1, 0, None), "{said}");
+        assert!(said.contains("stripes was cut") || said.contains("changed while it was read"), "{said}");
+    }
 }
 
 #[test]
