@@ -19,7 +19,7 @@ use crate::files_from::{FileList, Range};
 use crate::filter::Filter;
 use crate::limits::{MAX_DEPTH, MAX_HARD_LINK_GROUPS, MAX_OPEN_DIRS};
 use crate::listing::{Hint, Names};
-use crate::meta::{Kind, Stat};
+use crate::meta::{Kind, Stat, Time};
 use crate::name::{join, parse_haul_name};
 use crate::source::{Source, SourceLinks, SourceSet};
 
@@ -141,8 +141,25 @@ enum Remaining {
 /// First names of files that have several.
 #[derive(Default)]
 struct HardLinks {
-    first: HashMap<(u64, u64), (Vec<u8>, u64)>,
+    /// By device and inode number.
+    groups: HashMap<(u64, u64), Group>,
     told_full: bool,
+}
+
+/// A file of which not all names have been seen.
+struct Group {
+    first: Vec<u8>,
+    names_left: u64,
+    /// A file that is deleted gives its inode number to the next one that is made. What has another size or time than the first name had is not
+    /// taken for its file.
+    size: u64,
+    mtime: Time,
+}
+
+impl Group {
+    fn has(&self, stat: &Stat) -> bool {
+        (self.size, self.mtime) == (stat.size, stat.mtime)
+    }
 }
 
 impl Iterator for Walk {
@@ -452,17 +469,18 @@ impl Walk {
             return EntryKind::File;
         }
         let key = (stat.id.dev, stat.id.ino);
-        if let Some((first, left)) = links.first.get_mut(&key) {
-            let first_path = first.clone();
-            *left -= 1;
+        if let Some(group) = links.groups.get_mut(&key).filter(|group| group.has(stat)) {
+            let first = group.first.clone();
+            group.names_left -= 1;
             // All names seen: the group is closed, so memory holds only groups that are still open.
-            if *left == 0 {
-                links.first.remove(&key);
+            if group.names_left == 0 {
+                links.groups.remove(&key);
             }
-            return EntryKind::HardLink { first: first_path };
+            return EntryKind::HardLink { first };
         }
-        if links.first.len() < MAX_HARD_LINK_GROUPS {
-            links.first.insert(key, (path.to_vec(), stat.nlink - 1));
+        if links.groups.len() < MAX_HARD_LINK_GROUPS || links.groups.contains_key(&key) {
+            let (first, names_left) = (path.to_vec(), stat.nlink - 1);
+            links.groups.insert(key, Group { first, names_left, size: stat.size, mtime: stat.mtime });
         } else if !links.told_full {
             links.told_full = true;
             let why = format!(
@@ -530,3 +548,39 @@ impl Walk {
 static RAISE_LIMIT: Once = Once::new();
 
 const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::FileId;
+
+    fn stat(ino: u64, size: u64, mtime: Time) -> Stat {
+        let id = FileId { dev: 1, ino, ctime: Time::default() };
+        Stat { kind: Kind::File, mode: 0o644, size, blocks: 8, mtime, id, nlink: 3, uid: 0, gid: 0 }
+    }
+
+    #[test]
+    fn a_new_file_with_the_inode_number_of_a_deleted_one_is_no_name_of_it() {
+        let sources = Arc::new(SourceSet::zeros(1).unwrap());
+        let mut walk = sources.walk(WalkOptions { hard_links: true, ..WalkOptions::default() });
+        let mut kind = |path: &str, stat: &Stat| walk.file_or_link(path.as_bytes(), stat);
+        let link = |first: &str| EntryKind::HardLink { first: first.as_bytes().to_vec() };
+        let time = |s, ns| Time { s, ns };
+        let (first, other) = (stat(7, 100, time(5, 5)), stat(8, 100, time(5, 5)));
+        assert_eq!(kind("a", &first), EntryKind::File);
+        assert_eq!(kind("b", &first), link("a"));
+        assert_eq!(kind("c", &other), EntryKind::File);
+        // Each is a file of its own, and the first name of what has the same number after it.
+        for (name, second_name, new) in [
+            ("d", "e", stat(7, 99, time(5, 5))),
+            ("f", "g", stat(7, 99, time(6, 5))),
+            ("h", "i", stat(7, 99, time(6, 6))),
+            ("j", "k", stat(7, 0, time(7, 0))),
+        ] {
+            assert_eq!(kind(name, &new), EntryKind::File, "{name}");
+            assert_eq!(kind(second_name, &new), link(name));
+        }
+        assert_eq!((kind("l", &other), kind("m", &other)), (link("c"), link("c")));
+        assert_eq!(kind("n", &other), EntryKind::File, "all names of the former were seen");
+    }
+}
