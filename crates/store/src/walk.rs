@@ -138,6 +138,15 @@ enum Remaining {
     Listed(Range),
 }
 
+/// Where a name comes from.
+#[derive(Clone, Copy)]
+enum Origin {
+    /// Its directory has it.
+    Found(Hint),
+    /// A list has it, whether or not it exists, with a limit of what is wanted beneath it.
+    Listed(Option<Range>),
+}
+
 /// First names of files that have several.
 #[derive(Default)]
 struct HardLinks {
@@ -224,7 +233,7 @@ impl Walk {
             return self.yield_alone(source);
         }
         if !source.is_dir {
-            self.visit(source.root.as_fd(), &source.name, Hint::Unknown, None);
+            self.visit(source.root.as_fd(), &source.name, Origin::Found(Hint::Unknown));
             return;
         }
         let listed = match &self.list {
@@ -259,18 +268,18 @@ impl Walk {
     /// Visits the next name of the directory on top of the stack, or leaves it.
     fn step(&mut self) {
         let Some(frame) = self.stack.last_mut() else { return };
-        let (name, hint, only) = match &mut frame.names {
+        let (name, origin) = match &mut frame.names {
             Remaining::All { names, next } => match names.get(*next) {
                 Some((name, hint)) => {
                     *next += 1;
-                    (name.to_vec(), hint, None)
+                    (name.to_vec(), Origin::Found(hint))
                 }
                 None => return self.leave(),
             },
             Remaining::Listed(range) => match self.list.as_ref().and_then(|list| list.child(*range)) {
                 Some(child) => {
                     range.low = child.next;
-                    (child.name, Hint::Unknown, child.only)
+                    (child.name, Origin::Listed(child.only))
                 }
                 None => return self.leave(),
             },
@@ -282,7 +291,7 @@ impl Walk {
         match dir {
             Ok(dir) => {
                 let depth = self.stack.len();
-                self.visit(dir.as_fd(), &name, hint, only);
+                self.visit(dir.as_fd(), &name, origin);
                 let is_far_above = self.stack.len() > depth && depth >= MAX_OPEN_DIRS;
                 // Visiting may have entered a directory; this one goes back to its place beneath.
                 self.stack[depth - 1].dir = Some(dir);
@@ -325,8 +334,12 @@ impl Walk {
         if same { Ok(dir) } else { Err(Errno::STALE.into()) }
     }
 
-    /// Looks at one name in an open directory and yields it. `only` limits what is wanted beneath it.
-    fn visit(&mut self, dir: BorrowedFd<'_>, name: &[u8], hint: Hint, only: Option<Range>) {
+    /// Looks at one name in an open directory and yields it.
+    fn visit(&mut self, dir: BorrowedFd<'_>, name: &[u8], origin: Origin) {
+        let (hint, only) = match origin {
+            Origin::Found(hint) => (hint, None),
+            Origin::Listed(only) => (Hint::Unknown, only),
+        };
         let path = join(&self.path, name);
         if parse_haul_name(name).is_some() {
             let why = "belongs to an unfinished transfer".to_string();
@@ -349,6 +362,10 @@ impl Walk {
         let source_path = join(&self.source_path, name);
         let stat = match self.look(dir, name, &source_path) {
             Ok(stat) => stat,
+            Err(error) if is_missing(&error) && matches!(origin, Origin::Listed(_)) => {
+                let error = refusal(io::ErrorKind::NotFound, "it is in the list of files, and there is no such file");
+                return self.fail("look at", path, error);
+            }
             Err(error) => return self.fail("look at", path, error),
         };
         let is_dir = stat.kind == Kind::Directory;
@@ -387,16 +404,23 @@ impl Walk {
 
     fn look(&self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8]) -> io::Result<Stat> {
         let stat = Stat::of_name(dir, name)?;
-        match (self.set.links, &stat.kind) {
-            (SourceLinks::Followed, Kind::Symlink { .. }) => {
-                Ok(Stat::from(rustix::io::retry_on_intr(|| rustix::fs::statat(dir, name, AtFlags::empty()))?))
-            }
-            (SourceLinks::FollowedWithin, Kind::Symlink { .. }) => {
-                let root = self.source().root.as_fd();
-                Stat::of_fd(beneath::open(root, source_path, OFlags::PATH, Mode::empty(), Links::Within)?)
-            }
-            _ => Ok(stat),
+        if self.set.links == SourceLinks::Copied || !matches!(stat.kind, Kind::Symlink { .. }) {
+            return Ok(stat);
         }
+        let followed = match self.set.links {
+            SourceLinks::FollowedWithin => {
+                let root = self.source().root.as_fd();
+                beneath::open(root, source_path, OFlags::PATH, Mode::empty(), Links::Within).and_then(Stat::of_fd)
+            }
+            _ => rustix::io::retry_on_intr(|| rustix::fs::statat(dir, name, AtFlags::empty()))
+                .map(Stat::from)
+                .map_err(io::Error::from),
+        };
+        // The link is there.
+        followed.map_err(|error| match is_missing(&error) {
+            true => refusal(io::ErrorKind::NotFound, "it is a symbolic link that leads to nothing"),
+            false => error,
+        })
     }
 
     fn open_directory(&self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8]) -> io::Result<OwnedFd> {
@@ -543,6 +567,10 @@ impl Walk {
     fn source(&self) -> &Source {
         &self.set.sources[self.next_source - 1]
     }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
 }
 
 static RAISE_LIMIT: Once = Once::new();

@@ -117,6 +117,39 @@ fn a_list_selects_paths_and_the_directories_that_lead_to_them() {
 }
 
 #[test]
+fn only_what_was_found_and_is_gone_has_vanished() {
+    let dir = tree();
+    let top = dir.path().join("top");
+    let why = |found| match found {
+        Found::Failed { path, error } => Some((printable(&path), error.is_vanished(), error.to_string())),
+        _ => None,
+    };
+    let files_from = Some(Arc::new(FileList::of(["b/missing", "no/such/directory", "b-c"]).unwrap()));
+    let set = resolve(std::slice::from_ref(&top), &ResolveOptions::default());
+    let found: Vec<_> = set.walk(WalkOptions { files_from, ..Default::default() }).filter_map(why).collect();
+    let [(missing, false, why_missing), (no, false, _)] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((missing.as_str(), no.as_str()), ("b/missing", "no"));
+    assert!(why_missing.contains("in the list of files"), "{why_missing}");
+
+    symlink("b/nowhere", top.join("inner-link")).unwrap();
+    for confine in [None, Some(top.clone())] {
+        let source = if confine.is_some() { PathBuf::from("/") } else { top.clone() };
+        let set = resolve(&[source], &ResolveOptions { follow_links: true, confine, ..Default::default() });
+        let found: Vec<_> = set.walk(WalkOptions::default()).filter_map(why).collect();
+        let [(inner, false, why), (link, false, _)] = &found[..] else { panic!("{found:?}") };
+        assert!(inner.ends_with("inner-link") && link.ends_with("link"), "{found:?}");
+        assert!(why.contains("leads to nothing"), "{why}");
+    }
+
+    let set = resolve(std::slice::from_ref(&top), &ResolveOptions::default());
+    let mut walk = set.walk(WalkOptions::default());
+    assert!(matches!(walk.next(), Some(Found::Entry(_))), "the names of this directory are read");
+    fs::remove_file(top.join("b-c")).unwrap();
+    let found: Vec<_> = walk.filter_map(why).collect();
+    assert!(matches!(&found[..], [(path, true, _)] if path == "top/b-c"), "{found:?}");
+}
+
+#[test]
 fn files_that_are_named_one_by_one_hold_their_directory_open_once() {
     let dir = tree();
     let names: Vec<String> = (0..3000).map(|number| format!("top/n{number}")).collect();

@@ -237,6 +237,10 @@ fn following_links_copies_what_they_point_to() {
         assert_eq!(fs::read(path).expect("readable"), b"words\n");
     }
     assert!(fs::symlink_metadata(there.join("to-folder")).expect("it was copied").is_dir());
+    // One that leads to nothing was there all the time.
+    std::os::unix::fs::symlink("no-such-file", source.join("dangling")).expect("own directory");
+    let run = lab.cp_run(["-L".into(), contents_of(&source), at("alpha", &there)]);
+    run.expect(code::PARTIAL).says(&["leads to nothing"]);
 }
 
 #[test]
