@@ -6,8 +6,7 @@ use std::os::fd::AsFd;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::error::{Context, Result, StoreError, refusal};
-use crate::limits::MAX_GLOB_MATCHES;
+use crate::error::{Result, StoreError, refusal};
 use crate::listing::Names;
 use crate::pattern::{Pattern, Start, has_wildcard};
 use crate::typed::Typed;
@@ -31,8 +30,9 @@ impl NamePattern {
 
 /// All existing paths that match, component by component as a shell does. A trailing slash stays.
 ///
-/// Each name that is compared counts against `names_left`, so that many wildcards over large directories come to an end.
-pub(crate) fn expand(typed: &Typed, path: &[u8], names_left: &mut usize) -> Result<Vec<Vec<u8>>> {
+/// Each name that is compared counts against `names_left`, so that many wildcards over large directories come to an end. More than `most` paths
+/// are never held, also where only some of them go on.
+pub(crate) fn expand(typed: &Typed, path: &[u8], most: usize, names_left: &mut usize) -> Result<Vec<Vec<u8>>> {
     let mut found: Vec<Vec<u8>> = vec![if path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() }];
     let components: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
     for component in components {
@@ -45,10 +45,13 @@ pub(crate) fn expand(typed: &Typed, path: &[u8], names_left: &mut usize) -> Resu
                     let why = "its wildcards are compared with too many names; name the directories that hold them";
                     return Err(StoreError::new("expand", path, refusal(io::ErrorKind::ArgumentListTooLong, why)));
                 }
-                list_matches(typed, parent, &pattern, names_left, &mut next);
-                if next.len() > MAX_GLOB_MATCHES {
-                    return Err(Errno::TOOBIG).context("expand", path);
-                }
+                list_matches(typed, parent, &pattern, names_left, &mut |found| {
+                    if next.len() >= most {
+                        return Err(too_many_sources(path));
+                    }
+                    next.push(found);
+                    Ok(())
+                })?;
             }
         } else {
             next.extend(found.iter().map(|parent| extend(parent, component)));
@@ -63,18 +66,31 @@ pub(crate) fn expand(typed: &Typed, path: &[u8], names_left: &mut usize) -> Resu
 }
 
 /// Directories that cannot be read contribute nothing, as in a shell.
-fn list_matches(typed: &Typed, parent: &[u8], pattern: &NamePattern, names_left: &mut usize, found: &mut Vec<Vec<u8>>) {
+fn list_matches(
+    typed: &Typed,
+    parent: &[u8],
+    pattern: &NamePattern,
+    names_left: &mut usize,
+    found: &mut dyn FnMut(Vec<u8>) -> Result<()>,
+) -> Result<()> {
     let place = if parent.is_empty() { b".".as_slice() } else { parent };
     // A directory is looked at even when there is nothing in it.
     *names_left = names_left.saturating_sub(1);
-    let Ok(dir) = typed.open(place, OFlags::RDONLY | OFlags::DIRECTORY) else { return };
-    let Ok(names) = Names::read(dir.as_fd()) else { return };
+    let Ok(dir) = typed.open(place, OFlags::RDONLY | OFlags::DIRECTORY) else { return Ok(()) };
+    let Ok(names) = Names::read(dir.as_fd()) else { return Ok(()) };
     *names_left = names_left.saturating_sub(names.len());
     for (name, _) in (0..names.len()).filter_map(|index| names.get(index)) {
         if pattern.matches(name) {
-            found.push(extend(parent, name));
+            found(extend(parent, name))?;
         }
     }
+    Ok(())
+}
+
+/// More than a job may have.
+pub(crate) fn too_many_sources(path: &[u8]) -> StoreError {
+    let why = "there are too many sources; name the directories that hold them";
+    StoreError::new("copy", path, refusal(io::ErrorKind::ArgumentListTooLong, why))
 }
 
 fn extend(parent: &[u8], name: &[u8]) -> Vec<u8> {

@@ -130,7 +130,7 @@ impl Resolver<'_> {
         if !is_missing || !self.options.expand_globs || !has_wildcard(&expanded) {
             return Err(StoreError::new("find", path, missing));
         }
-        let matches = glob::expand(&self.typed, &expanded, &mut self.names_left)?;
+        let matches = glob::expand(&self.typed, &expanded, self.max_sources(), &mut self.names_left)?;
         if matches.is_empty() {
             return Err(StoreError::new(
                 "find",
@@ -198,8 +198,7 @@ impl Resolver<'_> {
         match twin {
             Some(twin) if twin.stat.is_same_inode(&source.stat) => return Ok(()),
             None if self.found.len() >= self.max_sources() => {
-                let why = "there are too many sources; name the directories that hold them";
-                return Err(StoreError::new("copy", &source.typed, refusal(io::ErrorKind::ArgumentListTooLong, why)));
+                return Err(glob::too_many_sources(&source.typed));
             }
             None => {}
             Some(_) => {
@@ -255,6 +254,27 @@ mod tests {
             errors.iter().filter(|error| error.to_string().contains("nothing matches")).count(),
             MAX_NAMES_LISTED / 21
         );
+    }
+
+    #[test]
+    fn a_wildcard_that_matches_too_much_is_given_up_while_it_is_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..MAX_NAMES_LISTED {
+            let parent = dir.path().join(format!("d{}", number / 100));
+            std::fs::create_dir_all(&parent).unwrap();
+            std::fs::write(parent.join(format!("f{}", number % 100)), "").unwrap();
+        }
+        let options = ResolveOptions {
+            expand_globs: true,
+            confine: Some(dir.path().canonicalize().unwrap()),
+            ..ResolveOptions::default()
+        };
+        // What the first names could not be listed in full, and still less held.
+        for too_much in ["d*/f*", "d*/f*/", "d*/f*/x"] {
+            let (sources, errors) = SourceSet::resolve_lossy(&[too_much.into(), b"d0/f1*".to_vec()], &options);
+            assert_eq!((sources.sources.len(), errors.len()), (11, 1), "{errors:?}");
+            assert!(errors[0].to_string().contains("too many sources"), "{}", errors[0]);
+        }
     }
 
     #[test]
