@@ -17,9 +17,10 @@ use crate::asked_for::AskedFor;
 use crate::convert;
 use crate::error::Error;
 
+use super::in_order::{DirectoryEnd, HardLink, InOrder};
 use super::incoming::{Incoming, KeptAs};
 use super::settle;
-use super::state::{DirectoryEnd, HardLink, InOrder, Shared, Task, shown};
+use super::state::{Shared, Task, shown};
 use super::twins::Twins;
 
 /// Walks along with the manifest.

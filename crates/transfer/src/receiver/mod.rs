@@ -15,6 +15,7 @@ mod exposure;
 mod first_names;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod in_order;
 mod incoming;
 mod input;
 mod lane;

@@ -15,8 +15,9 @@ use haul_wire::manifest::Item;
 use crate::convert;
 
 use super::first_names::Bar;
+use super::in_order::{DirectoryEnd, HardLink, InOrder};
 use super::incoming::Incoming;
-use super::state::{DirectoryEnd, HardLink, InOrder, Shared, Task, parent, shown};
+use super::state::{Shared, Task, parent, shown};
 
 pub(super) struct Settler(JoinHandle<()>);
 

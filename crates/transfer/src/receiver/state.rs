@@ -12,9 +12,8 @@ use haul_engine::window::Overflow;
 use haul_store::{Filter, Kind, Metadata, Part, Stat, StoreError, TargetTree, WriteRoute, printable};
 use haul_sys::medium::Way;
 use haul_sys::rights::Access;
-use haul_wire::RelPath;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
-use haul_wire::manifest::{Item, Time};
+use haul_wire::manifest::Item;
 
 use crate::channel::{EventSender, Outbox, SessionEvent};
 use crate::convert;
@@ -30,35 +29,10 @@ use super::behind::Behind;
 use super::claim::Claimed;
 use super::exposure::Exposure;
 use super::first_names::{Bar, FirstNames};
+use super::in_order::InOrder;
 use super::incoming::{Flushed, Incoming, Lost, Progressed};
 use super::unnamed::Unnamed;
 use super::write_route::WriteRoutes;
-
-/// What is done only when everything before it is settled.
-#[derive(Clone)]
-pub(super) enum InOrder {
-    /// The first name has to be there.
-    HardLink(Arc<HardLink>),
-    /// All entries have to be there: then its times hold, and what else stands in it is extraneous.
-    DirectoryEnd(Arc<DirectoryEnd>),
-}
-
-pub(super) struct HardLink {
-    pub(super) path: Vec<u8>,
-    pub(super) first: RelPath,
-    /// Of the file at the source.
-    pub(super) mtime: Time,
-}
-
-pub(super) struct DirectoryEnd {
-    pub(super) path: Vec<u8>,
-    /// The directory's own item with its metadata.
-    pub(super) directory: Option<Arc<Item>>,
-    /// Made in this run: no killed run before it can have left anything in it.
-    pub(super) fresh: bool,
-    /// Hashes of the names that the source has, when others are to be deleted.
-    pub(super) names: Option<HashSet<u64>>,
-}
 
 /// Work for the settle thread.
 pub(super) enum Task {
@@ -652,6 +626,7 @@ pub(super) fn shown(path: &[u8]) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use haul_wire::RelPath;
     use haul_wire::control::{Carriage, Selection};
     use haul_wire::manifest::{Attributes, Identity, ItemKind};
 
