@@ -49,7 +49,8 @@ pub(crate) enum Place<'a> {
     Name(BorrowedFd<'a>, &'a [u8]),
 }
 
-/// Reads the copied attributes in the order of their names. Those that are too large are told to `skipped`.
+/// Reads the copied attributes in the order of their names. Those that are too large are told to `skipped`. One that cannot be read is an
+/// error: without it the target's own would go.
 pub(crate) fn read(
     place: &Place<'_>,
     namespaces: &Namespaces,
@@ -68,14 +69,8 @@ pub(crate) fn read(
             Place::Open(fd) => xattr::get(*fd, &name),
             Place::Name(dir, file) => xattr::get_at(*dir, file, &name),
         };
-        let value = match value {
-            Ok(Some(value)) => value,
-            Ok(None) => continue,
-            Err(error) => {
-                skipped(format!("its attribute {} cannot be read: {error}", crate::printable(&name)));
-                continue;
-            }
-        };
+        // Removed since it was listed: nobody misses it.
+        let Some(value) = value? else { continue };
         let bytes = name.len() + value.len();
         if value.len() > MAX_XATTR_VALUE_BYTES || total_bytes + bytes > MAX_XATTR_BYTES {
             skipped(format!("its attribute {} is too large to copy", crate::printable(&name)));

@@ -58,7 +58,7 @@ pub enum Found {
         /// Continues a sentence that begins with the path.
         why: String,
     },
-    /// Something that could not be looked at.
+    /// Something that could not be looked at. Behind the entry of a directory, with its path: its names or attributes could not be read.
     Failed {
         /// Relative to the target.
         path: Vec<u8>,
@@ -395,9 +395,13 @@ impl Walk {
                 let kind = self.file_or_link(&path, &stat);
                 let xattrs = match kind {
                     EntryKind::File if self.namespaces.any() => self.attributes_of(dir, name, &source_path, &path),
-                    _ => Vec::new(),
+                    _ => Ok(Vec::new()),
                 };
-                self.found(path, source_path, stat, kind, xattrs);
+                match xattrs {
+                    Ok(xattrs) => self.found(path, source_path, stat, kind, xattrs),
+                    // Without them it would be another file, and the target would lose its own.
+                    Err(error) => self.fail(READ_ATTRIBUTES, path, error),
+                }
             }
         }
     }
@@ -456,10 +460,16 @@ impl Walk {
                 let path = self.path.clone();
                 self.read_attributes(&Place::Open(dir.as_fd()), &path)
             }
-            _ => Vec::new(),
+            _ => Ok(Vec::new()),
         };
+        let (xattrs, unread) = xattrs.map_or_else(|error| (Vec::new(), Some(error)), |xattrs| (xattrs, None));
         let stat = entered.as_ref().map_or(seen, |(stat, _)| stat).clone();
         self.found(self.path.clone(), self.source_path.clone(), stat, EntryKind::Directory, xattrs);
+        if let Some(error) = unread {
+            // Right behind its own entry: so the target knows that it has to leave those alone that it has. Its names are all seen.
+            let error = StoreError::new(READ_ATTRIBUTES, &self.path, error);
+            self.pending.push_back(Found::Failed { path: self.path.clone(), error });
+        }
         let mut complete = !self.source().shared;
         let mut names = Remaining::All { names: Names::default(), next: 0 };
         if let Some(range) = listed {
@@ -515,40 +525,31 @@ impl Walk {
         EntryKind::File
     }
 
-    fn attributes_of(&mut self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8], path: &[u8]) -> Vec<Attribute> {
-        if self.set.links == SourceLinks::Copied {
-            return self.read_attributes(&Place::Name(dir, name), path);
-        }
+    fn attributes_of(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        name: &[u8],
+        source_path: &[u8],
+        path: &[u8],
+    ) -> io::Result<Vec<Attribute>> {
         let opened = match self.set.links {
+            SourceLinks::Copied => return self.read_attributes(&Place::Name(dir, name), path),
             SourceLinks::FollowedWithin => {
                 let root = self.source().root.as_fd();
-                beneath::open(root, source_path, OFlags::PATH, Mode::empty(), Links::Within)
+                beneath::open(root, source_path, OFlags::PATH, Mode::empty(), Links::Within)?
             }
-            _ => {
+            SourceLinks::Followed => {
                 let flags = OFlags::PATH | OFlags::CLOEXEC;
-                rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))
-                    .map_err(io::Error::from)
+                rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?
             }
         };
-        match opened {
-            Ok(file) => self.read_attributes(&Place::Open(file.as_fd()), path),
-            Err(error) => {
-                self.fail("read attributes of", path.to_vec(), error);
-                Vec::new()
-            }
-        }
+        self.read_attributes(&Place::Open(opened.as_fd()), path)
     }
 
-    fn read_attributes(&mut self, place: &Place<'_>, path: &[u8]) -> Vec<Attribute> {
+    fn read_attributes(&mut self, place: &Place<'_>, path: &[u8]) -> io::Result<Vec<Attribute>> {
         let pending = &mut self.pending;
         let mut skipped = |why| pending.push_back(Found::Skipped { path: path.to_vec(), why });
-        match attributes::read(place, &self.namespaces, &mut skipped) {
-            Ok(attributes) => attributes,
-            Err(error) => {
-                skipped(format!("is copied without its attributes, which cannot be read: {error}"));
-                Vec::new()
-            }
-        }
+        attributes::read(place, &self.namespaces, &mut skipped)
     }
 
     fn found(&mut self, path: Vec<u8>, source_path: Vec<u8>, stat: Stat, kind: EntryKind, xattrs: Vec<Attribute>) {
@@ -572,6 +573,8 @@ impl Walk {
 fn is_missing(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
 }
+
+const READ_ATTRIBUTES: &str = "read the attributes of";
 
 static RAISE_LIMIT: Once = Once::new();
 

@@ -38,6 +38,12 @@ pub enum Call {
     SetTimes,
     /// `flistxattr`
     ListAttributes,
+    /// `listxattr`, `llistxattr`
+    ListAttributesOfPath,
+    /// `fgetxattr`
+    GetAttribute,
+    /// `getxattr`, `lgetxattr`
+    GetAttributeOfPath,
     /// `fsetxattr`
     SetAttribute,
     /// `flock`
@@ -63,6 +69,9 @@ impl Call {
             Call::SetMode => &[libc::SYS_fchmod],
             Call::SetTimes => &[libc::SYS_utimensat],
             Call::ListAttributes => &[libc::SYS_flistxattr],
+            Call::ListAttributesOfPath => &[libc::SYS_listxattr, libc::SYS_llistxattr],
+            Call::GetAttribute => &[libc::SYS_fgetxattr],
+            Call::GetAttributeOfPath => &[libc::SYS_getxattr, libc::SYS_lgetxattr],
             Call::SetAttribute => &[libc::SYS_fsetxattr],
             Call::Lock => &[libc::SYS_flock],
             Call::Close => &[libc::SYS_close],
@@ -240,10 +249,18 @@ impl Stopped {
 
     /// The new name that a rename gives, in its directory; empty for other calls.
     pub fn new_name(&self) -> Vec<u8> {
-        if self.call != Call::Rename {
-            return Vec::new();
-        }
-        let text = std::ptr::with_exposed_provenance::<libc::c_char>(self.args[3] as usize);
+        if self.call == Call::Rename { self.path_in(3) } else { Vec::new() }
+    }
+
+    /// The path that a call about attributes has; empty for other calls.
+    pub fn path(&self) -> Vec<u8> {
+        let has_path = matches!(self.call, Call::ListAttributesOfPath | Call::GetAttributeOfPath);
+        if has_path { self.path_in(0) } else { Vec::new() }
+    }
+
+    /// An argument that is the path of a system call.
+    fn path_in(&self, argument: usize) -> Vec<u8> {
+        let text = std::ptr::with_exposed_provenance::<libc::c_char>(self.args[argument] as usize);
         // SAFETY: the thread waits inside of the call for our answer, so what it passed stays where it is; paths of system calls
         // end with a NUL, and a thread of this process called with valid memory: it was compiled from safe code.
         unsafe { CStr::from_ptr(text) }.to_bytes().to_vec()

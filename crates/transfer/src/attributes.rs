@@ -1,7 +1,9 @@
-//! Extended attributes that change while their file is read, or that the target does not take.
+//! Extended attributes that change while their file is read, that cannot be read, or that the target does not take.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haul_sys::intercept::{Call, Stopped, Verdict};
@@ -12,6 +14,8 @@ use crate::event::Report;
 use crate::receiver::CHECKPOINT_BYTES;
 use crate::scenarios::{Bench, Witness, run_here, run_watched, warnings};
 
+const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
+const ENODATA: i32 = rustix::io::Errno::NODATA.raw_os_error();
 const ENOTSUP: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();
 
 /// False where a file here takes no attributes.
@@ -82,6 +86,90 @@ fn a_file_that_changed_and_whose_attributes_cannot_be_read_again_has_failed() {
     assert_eq!((report.failed, report.files_moved), (1, 0), "{report:?}");
     assert!(report.failures[0].1.contains("it changed while it was read"), "{report:?}");
     assert_eq!(std::fs::read_dir(bench.to()).unwrap().count(), 0);
+}
+
+/// What it is of which attributes are listed or read, whether by a descriptor or by a path.
+fn place_of(stopped: &Stopped) -> PathBuf {
+    match &stopped.path()[..] {
+        b"" => path_of(stopped),
+        // Through /proc, as the kernel follows it.
+        path => std::fs::canonicalize(OsStr::from_bytes(path)).unwrap_or_default(),
+    }
+}
+
+const LISTING: [Call; 2] = [Call::ListAttributes, Call::ListAttributesOfPath];
+const GETTING: [Call; 2] = [Call::GetAttribute, Call::GetAttributeOfPath];
+
+/// Copies `d/file` and `d/other`, each with an attribute of its own, to where another one of each stands already, with another attribute. What
+/// `calls` ask of `of`, a name at the source, fails with `code`. `None` where the host does not let us watch, or a file takes no attributes.
+fn unreadable(of: &str, calls: &[Call], code: i32, follow_links: bool) -> Option<(Bench, Report)> {
+    let bench = Bench::new();
+    for name in ["d/file", "d/other"] {
+        bench.write(name, 1000);
+        std::fs::create_dir_all(bench.to().join("d")).unwrap();
+        std::fs::write(bench.to().join(name), "older").unwrap();
+    }
+    for name in ["d", "d/file", "d/other"] {
+        let (from, to) = (bench.from().join(name), bench.to().join(name));
+        if !set(&from, "user.kind", b"source's") || !set(&to, "user.own", b"target's") {
+            return None;
+        }
+    }
+    let mut job = bench.job();
+    (job.selection.xattrs, job.selection.follow_links) = (true, follow_links);
+    let place = bench.from().join(of);
+    let decide = |_, stopped: &Stopped| match place_of(stopped) == place {
+        true => Verdict::Fail(code),
+        false => Verdict::Proceed,
+    };
+    let (report, _) = under(calls, decide, move || run_here(&job, 1, CHECKPOINT_BYTES).unwrap())?;
+    Some((bench, report))
+}
+
+fn has(path: &Path, name: &str) -> bool {
+    rustix::fs::getxattr(path, name, &mut [0_u8; 100][..]).is_ok()
+}
+
+#[test]
+fn a_file_whose_attributes_cannot_be_read_fails_and_what_stands_at_the_target_stays_whole() {
+    for (calls, code) in [(LISTING, EIO), (LISTING, EACCES), (GETTING, EIO), (GETTING, EACCES)] {
+        for follow_links in [false, true] {
+            let Some((bench, report)) = unreadable("d/file", &calls, code, follow_links) else { return };
+            let (file, other) = (bench.to().join("d/file"), bench.to().join("d/other"));
+            assert_eq!((report.failed, report.vanished, report.files_moved), (1, 0, 1), "{report:?}");
+            let [(path, why)] = &report.failures[..] else { panic!("{report:?}") };
+            assert!(path == b"d/file" && why.contains("cannot read the attributes of d/file: "), "{why}");
+            assert_eq!(std::fs::read(&file).unwrap(), b"older");
+            assert!(has(&file, "user.own") && !has(&file, "user.kind"));
+            assert!(has(&other, "user.kind") && !has(&other, "user.own"));
+            assert!(has(&bench.to().join("d"), "user.kind"));
+        }
+    }
+}
+
+#[test]
+fn a_directory_whose_attributes_cannot_be_read_fails_and_keeps_those_that_it_has_at_the_target() {
+    for calls in [LISTING, GETTING] {
+        let Some((bench, report)) = unreadable("d", &calls, EIO, false) else { return };
+        assert_eq!((report.failed, report.vanished, report.files_moved), (1, 0, 2), "{report:?}");
+        let [(path, why)] = &report.failures[..] else { panic!("{report:?}") };
+        assert!(path == b"d" && why.contains("cannot read the attributes of d: "), "{why}");
+        let directory = bench.to().join("d");
+        assert!(has(&directory, "user.own") && !has(&directory, "user.kind"));
+        let modified = |path: PathBuf| path.metadata().unwrap().modified().unwrap();
+        assert_eq!(modified(bench.from().join("d")), modified(directory), "all else is as at the source");
+        assert!(has(&bench.to().join("d/file"), "user.kind"));
+    }
+}
+
+#[test]
+fn an_attribute_that_is_gone_when_it_is_read_is_just_not_there() {
+    for of in ["d", "d/file"] {
+        let Some((bench, report)) = unreadable(of, &GETTING, ENODATA, false) else { return };
+        assert_eq!((report.failed, report.files_moved), (0, 2), "{report:?}");
+        let there = bench.to().join(of);
+        assert!(!has(&there, "user.kind") && !has(&there, "user.own"));
+    }
 }
 
 #[test]

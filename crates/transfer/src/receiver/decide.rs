@@ -59,6 +59,8 @@ struct Frame {
     fresh: bool,
     /// It could not be made, or is another one's twin: whatever stands there is not this one's to change.
     failed: bool,
+    /// Those that it has at the source could not be read, so those that stand here stay.
+    keeps_xattrs: bool,
     names: Option<HashSet<u64>>,
     /// The name that came last in it.
     last_name: Vec<u8>,
@@ -120,7 +122,14 @@ impl Decider {
                 let link = HardLink { path, first: first.clone(), mtime: item.attributes.mtime };
                 self.shared.in_order(index, InOrder::HardLink(Arc::new(link)));
             }
-            ItemKind::Skipped { .. } | ItemKind::Failed { .. } => self.shared.settle(index, OutcomeKind::Nothing),
+            ItemKind::Failed { .. } => {
+                // Beside the directory itself it tells that something of it could not be read: its attributes, maybe.
+                if let Some(frame) = self.stack.last_mut().filter(|frame| frame.item.path == item.path) {
+                    frame.keeps_xattrs = true;
+                }
+                self.shared.settle(index, OutcomeKind::Nothing);
+            }
+            ItemKind::Skipped { .. } => self.shared.settle(index, OutcomeKind::Nothing),
         }
         Ok(())
     }
@@ -288,7 +297,8 @@ impl Decider {
         let (fresh, failed) = (*made == Ok(true), made.is_err());
         let names = self.shared.job.selection.delete.then(HashSet::new);
         self.stack_bytes += item.weight_bytes();
-        self.stack.push(Frame { item: Arc::clone(item), fresh, failed, names, last_name: Vec::new() });
+        let (item, last_name) = (Arc::clone(item), Vec::new());
+        self.stack.push(Frame { item, fresh, failed, keeps_xattrs: false, names, last_name });
         self.twins.enter_directory(*made == Err(true));
     }
 
@@ -523,7 +533,8 @@ impl Decider {
             let text = format!("nothing is deleted in {}: it could not be listed in full", shown(&path));
             self.shared.notice(Notice::Warning { text: convert::bounded(text) });
         }
-        let end = DirectoryEnd { path, directory: Some(frame.item), fresh: frame.fresh, names };
+        let (fresh, keeps_xattrs) = (frame.fresh, frame.keeps_xattrs);
+        let end = DirectoryEnd { path, directory: Some(frame.item), fresh, keeps_xattrs, names };
         self.shared.in_order(index, InOrder::DirectoryEnd(Arc::new(end)));
     }
 

@@ -28,6 +28,8 @@ pub(super) struct DirectoryEnd {
     pub(super) directory: Option<Arc<Item>>,
     /// Made in this run: no killed run before it can have left anything in it.
     pub(super) fresh: bool,
+    /// Its attributes and ACL stay as they are.
+    pub(super) keeps_xattrs: bool,
     /// Hashes of the names that the source has, when others are to be deleted.
     pub(super) names: Option<HashSet<u64>>,
 }

@@ -162,7 +162,7 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     let swept = !end.fresh && shared.sweep(|tree| tree.sweep_parts(&end.path));
     let dirty = shared.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));
     if let Some(directory) = &end.directory
-        && let Err(error) = set_directory_metadata(shared, &end.path, directory)
+        && let Err(error) = set_directory_metadata(shared, end, directory)
     {
         shared.failed_aside(&end.path, &error);
     }
@@ -272,14 +272,17 @@ impl Deletions<'_> {
     }
 }
 
-fn set_directory_metadata(shared: &Shared, path: &[u8], directory: &Item) -> Result<(), StoreError> {
+fn set_directory_metadata(shared: &Shared, end: &DirectoryEnd, directory: &Item) -> Result<(), StoreError> {
+    let path = &end.path;
     let Some(stat) = shared.tree().stat(path)? else { return Ok(()) };
     if !matches!(stat.kind, Kind::Directory) {
         return Ok(());
     }
     let standing = convert::standing(&stat);
     if compare::metadata_differs(&directory.attributes, &standing, &shared.rules) {
-        shared.tree().set_metadata(path, &shared.metadata(directory))?;
+        let mut metadata = shared.metadata(directory);
+        metadata.xattrs = metadata.xattrs.filter(|_| !end.keeps_xattrs);
+        shared.tree().set_metadata(path, &metadata)?;
     }
     Ok(())
 }
