@@ -102,6 +102,11 @@ pub fn is_as_listed(identity: &Identity, existing: &Existing) -> bool {
         if standing.size == identity.size && same_time(standing.mtime, identity.mtime))
 }
 
+/// Whether a file stands there that was changed last at this time.
+pub fn has_time(existing: &Existing, mtime: Time) -> bool {
+    matches!(existing, Existing::File(standing) if same_time(standing.mtime, mtime))
+}
+
 /// What to do once the contents are known to be equal.
 pub fn same_data(attributes: &Attributes, standing: &Standing, rules: &Rules) -> FileDecision {
     if metadata_differs(attributes, standing, rules) { FileDecision::Touch } else { FileDecision::Keep }

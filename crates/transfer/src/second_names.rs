@@ -119,3 +119,44 @@ fn an_older_file_makes_way_for_a_hard_link_and_a_first_name_that_is_the_sources_
     let inode = |name| bench.to().join(name).metadata().unwrap().ino();
     assert!(has_sources(&bench, "a") && inode("a") == inode("b"));
 }
+
+/// So many stay that not all of them are remembered by name.
+#[test]
+fn however_many_others_stay_at_the_target_the_source_s_own_files_get_their_second_names() {
+    for (choose, keeps_all) in [(update as fn(&mut Selection), false), (ignore_existing, true)] {
+        for dry_run in [false, true] {
+            let bench = with_two_names();
+            for number in 0..40 {
+                let name = format!("0-stays-{number:02}");
+                bench.write(&name, 10);
+                put(&bench, &name, Age::Newer);
+            }
+            // Behind those: a first name that stays, and one that stays with the very time that the source's file has.
+            let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
+            for (first, second) in [("c", "d"), ("e", "f")] {
+                bench.write(first, 2000);
+                set_time(&bench, &format!("from/{first}"), long_ago);
+                std::fs::hard_link(bench.from().join(first), bench.from().join(second)).unwrap();
+                put(&bench, first, Age::Newer);
+            }
+            set_time(&bench, "to/e", long_ago);
+            let report = run(&bench, |selection| {
+                choose(selection);
+                selection.dry_run = dry_run;
+            });
+            let failed: Vec<&[u8]> = report.failures.iter().map(|(path, _)| &path[..]).collect();
+            let expected: &[&[u8]] = if keeps_all { &[b"d", b"f"] } else { &[b"d"] };
+            assert_eq!(failed, expected, "{report:?}");
+            assert!(has_others(&bench, "c") && !bench.to().join("d").exists());
+            if dry_run {
+                continue;
+            }
+            let inode = |name| bench.to().join(name).metadata().unwrap().ino();
+            assert!(has_sources(&bench, "b") && inode("a") == inode("b"));
+            match keeps_all {
+                true => assert!(has_others(&bench, "e") && !bench.to().join("f").exists()),
+                false => assert!(!has_others(&bench, "e") && inode("e") == inode("f")),
+            }
+        }
+    }
+}

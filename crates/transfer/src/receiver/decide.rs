@@ -348,7 +348,7 @@ impl Decider {
             }
             FileDecision::Keep if !compare::is_as_listed(&identity, &existing) => {
                 // Before a second name of it can come to its turn. The source's hash is not that of what stays.
-                shared.stays_foreign(item);
+                shared.stays_foreign(item, compare::has_time(&existing, item.attributes.mtime));
                 self.forget_journal(&path, identity.size);
                 shared.settle(index, KeptAs::Kept.outcome(None));
             }

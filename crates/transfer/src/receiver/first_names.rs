@@ -8,8 +8,11 @@ use haul_store::name_hash;
 use haul_wire::control::OutcomeKind;
 use haul_wire::manifest::{Item, ItemKind};
 
-/// Files of a job that are remembered: they take about 16 MiB. After more of them no hard link is made.
+/// Files of a job that are remembered because they failed or were replaced: they take about 16 MiB. After more of them no hard link is made.
 const MAX_BARRED: usize = 1 << 20;
+
+/// Files that are remembered because another one stays at the target: as many again. Tests come there sooner.
+const MAX_FOREIGN: usize = if cfg!(test) { 20 } else { 1 << 20 };
 
 /// Why a file gets no further name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub(super) enum Bar {
     Lost,
     /// Another file stays at the target under its first name.
     Foreign,
+    /// Only where the file under its first name does not have the source's time: there are more foreign files than are remembered.
+    UnlessItHasTheTime,
 }
 
 /// The files of a job that keeps hard links, by the hashes of their names.
@@ -28,8 +33,10 @@ pub(super) struct FirstNames {
     barred: HashSet<u64>,
     /// What stays at the target under these names is not the source's.
     foreign: HashSet<u64>,
-    /// There are more than are remembered.
+    /// There are more that failed or were replaced than are remembered.
     forgets: bool,
+    /// There are more foreign ones, all of which have another time than the source's.
+    forgets_foreign: bool,
 }
 
 impl FirstNames {
@@ -58,10 +65,16 @@ impl FirstNames {
         self.bar(name_hash(item.path.as_bytes()));
     }
 
-    /// Something else stays at the target under the name of this item.
-    pub(super) fn stays_foreign(&mut self, item: &Item) {
-        if self.has_room() {
-            self.foreign.insert(name_hash(item.path.as_bytes()));
+    /// Something else stays at the target under the name of this item. `has_time`: it has the time of the source's file, so that nobody could
+    /// see later that it is another one.
+    pub(super) fn stays_foreign(&mut self, item: &Item, has_time: bool) {
+        let name = name_hash(item.path.as_bytes());
+        if self.foreign.len() < MAX_FOREIGN {
+            self.foreign.insert(name);
+        } else if has_time {
+            self.bar(name);
+        } else {
+            self.forgets_foreign = true;
         }
     }
 
@@ -71,18 +84,17 @@ impl FirstNames {
         if self.foreign.contains(&name) {
             return Some(Bar::Foreign);
         }
-        (self.forgets || self.barred.contains(&name)).then_some(Bar::Lost)
+        if self.forgets || self.barred.contains(&name) {
+            return Some(Bar::Lost);
+        }
+        self.forgets_foreign.then_some(Bar::UnlessItHasTheTime)
     }
 
     fn bar(&mut self, name: u64) {
-        if self.has_room() {
+        if self.barred.len() < MAX_BARRED {
             self.barred.insert(name);
+        } else {
+            self.forgets = true;
         }
-    }
-
-    fn has_room(&mut self) -> bool {
-        let has_room = self.barred.len() + self.foreign.len() < MAX_BARRED;
-        self.forgets |= !has_room;
-        has_room
     }
 }

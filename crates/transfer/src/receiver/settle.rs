@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use haul_engine::compare;
 use haul_store::{Kind, Stat, StoreError, parse_haul_name};
 use haul_wire::control::{Notice, OutcomeKind};
-use haul_wire::manifest::Item;
+use haul_wire::manifest::{Item, Time};
 
 use crate::convert;
 
@@ -108,15 +108,24 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     let stands = |path| shared.tree().stat(path);
     if shared.rules.may_keep_others() {
         match stands(path) {
-            Ok(Some(stat)) if stays(shared, link, &stat) => return shared.settle(index, OutcomeKind::Nothing),
+            Ok(Some(stat)) if stays(shared, path, link.mtime, &stat) => {
+                return shared.settle(index, OutcomeKind::Nothing);
+            }
             Ok(_) => {}
             Err(error) => return shared.fail_item(index, &error),
         }
     }
-    if let Some(bar) = shared.bars_hard_links(first) {
+    let bar = match shared.bars_hard_links(first) {
+        Some(Bar::UnlessItHasTheTime) => match stands(first) {
+            Ok(stat) => stat.filter(|stat| is_foreign(shared, link, stat)).map(|_| Bar::Foreign),
+            Err(error) => return shared.fail_item(index, &error),
+        },
+        bar => bar,
+    };
+    if let Some(bar) = bar {
         let why = match bar {
             Bar::Lost => "could not be copied, or is another file by now",
-            Bar::Foreign => "stays at the target as it is there, and is another file",
+            Bar::Foreign | Bar::UnlessItHasTheTime => "stays at the target as it is there, and is another file",
         };
         let why = format!("cannot make hard link {}: {}, the first name of its file, {why}", shown(path), shown(first));
         return shared.failed_item(index, why);
@@ -146,11 +155,18 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     }
 }
 
-/// Whether what stands where a hard link goes is not replaced (`--ignore-existing`, `--update`).
-fn stays(shared: &Shared, link: &HardLink, standing: &Stat) -> bool {
-    let is_newer = || standing.kind == Kind::File && convert::time(standing.mtime) > link.mtime;
+/// Whether what stands at `path`, where the source has a file of this time, is not replaced (`--ignore-existing`, `--update`).
+fn stays(shared: &Shared, path: &[u8], mtime: Time, standing: &Stat) -> bool {
+    let is_newer = || standing.kind == Kind::File && convert::time(standing.mtime) > mtime;
     let is_kept = shared.rules.ignore_existing || (shared.rules.update && is_newer());
-    is_kept && !shared.is_unfinished(&link.path, standing)
+    is_kept && !shared.is_unfinished(path, standing)
+}
+
+/// Whether what stands under the first name was kept, and is another file. Those that have the time of the source's are remembered by their
+/// names. All names of a file at the source have its time, and what this job brought, or found as it shall be, has it, too.
+fn is_foreign(shared: &Shared, link: &HardLink, standing: &Stat) -> bool {
+    let has_time = compare::has_time(&convert::existing(Some(standing)), link.mtime);
+    !has_time && stays(shared, link.first.as_bytes(), link.mtime, standing)
 }
 
 fn directory_end(shared: &Shared, end: &DirectoryEnd) {

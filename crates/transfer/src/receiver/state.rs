@@ -230,10 +230,10 @@ impl Shared {
         }
     }
 
-    /// What stays at the target under the name of this item is not the source's.
-    pub(super) fn stays_foreign(&self, item: &Item) {
+    /// See [`FirstNames::stays_foreign`].
+    pub(super) fn stays_foreign(&self, item: &Item, has_time: bool) {
         if let Some(first_names) = &mut self.lock().first_names {
-            first_names.stays_foreign(item);
+            first_names.stays_foreign(item, has_time);
         }
     }
 
