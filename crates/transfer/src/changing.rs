@@ -234,6 +234,34 @@ fn a_file_that_is_read_for_a_manifest_for_longer_than_the_time_limit_is_waited_f
     assert!(reads >= SIZE / BLOCK_BYTES, "{reads}");
 }
 
+/// From a disk that takes its time for each, what is brought of them does not wait until it fills a write.
+#[test]
+fn many_small_files_that_take_longer_than_the_time_limit_together_are_waited_for() {
+    const FILES: u32 = 40;
+    const LIMIT: Duration = Duration::from_secs(5);
+    let bench = Arc::new(Bench::new());
+    (0..FILES).for_each(|number| bench.write(&format!("small{number}"), 100));
+    let mut job = bench.job();
+    job.carriage.timeout = LIMIT;
+    // First they are copied, then read for a manifest.
+    for kept in [0, u64::from(FILES)] {
+        let source = bench.from();
+        let slow = move |_, stopped: &Stopped| {
+            if path_of(stopped).starts_with(&source) {
+                std::thread::sleep(LIMIT * 3 / 2 / FILES);
+            }
+            Verdict::Proceed
+        };
+        let run = {
+            let (bench, job) = (Arc::clone(&bench), job.clone());
+            move || run(&bench, &job, 1)
+        };
+        let Some((report, reads)) = under(&[Call::Read], slow, run) else { return };
+        assert_eq!((report.failed, report.files_kept), (0, kept), "{report:?}");
+        assert!(reads >= FILES as usize, "{reads}");
+    }
+}
+
 fn is_part(path: &Path) -> bool {
     path.file_name().unwrap().as_encoded_bytes().starts_with(b".haul-")
 }

@@ -151,6 +151,7 @@ fn run_session(
         progress,
         storage_is_lost: false,
         attributes_told: false,
+        cut: None,
     };
     let sender = session.until_end(&events, keeper, aside);
     if sender.is_err() {
@@ -258,6 +259,9 @@ struct Session<'a> {
     /// It is not waited for any more.
     storage_is_lost: bool,
     attributes_told: bool,
+    /// Since when nothing more of the manifest is looked at: the peer does not hear us any more, and it was too long to be looked at to its end.
+    /// How the session ended stands behind it.
+    cut: Option<Instant>,
 }
 
 impl Session<'_> {
@@ -283,8 +287,11 @@ impl Session<'_> {
         keeper: &mut dyn LaneKeeper,
         aside: &mut dyn FnMut(Control) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        while !self.shared.is_complete() {
+        while self.cut.is_some() || !self.shared.is_complete() {
             self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            if self.cut.is_some_and(|since| since.elapsed() > self.clock.silence_limit()) {
+                return Err(channel::ended(None));
+            }
             let begun = Instant::now();
             self.decider.let_in();
             self.forgive(begun.elapsed());
@@ -367,14 +374,17 @@ impl Session<'_> {
         aside: &mut dyn FnMut(Control) -> Result<(), Error>,
     ) -> Result<(), Error> {
         match message {
+            // Names are told by what they do not share with the one before: behind a gap they would be others.
+            Control::Items(_) | Control::EndOfManifest | Control::Withdraw(_) if self.cut.is_some() => {}
             Control::Items(packed) => {
                 for packed in packed {
-                    let item = self.packer.unpack(packed).map_err(Error::broke_the_protocol)?;
-                    self.decider.on_item(item)?;
                     // Each may take as long as a file takes to be read.
                     if self.shared.is_over() {
+                        self.cut = Some(Instant::now());
                         break;
                     }
+                    let item = self.packer.unpack(packed).map_err(Error::broke_the_protocol)?;
+                    self.decider.on_item(item)?;
                 }
             }
             Control::EndOfManifest => {

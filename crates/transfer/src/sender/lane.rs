@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_engine::integrity::LaneTags;
 use haul_engine::schedule::Unit;
@@ -38,6 +38,7 @@ pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Re
         buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
         start: 0,
         filled: 0,
+        left: Instant::now(),
         compressor: compressor(shared.job.carriage.compress)?,
         pump: shared.pump(),
         ahead: ReadAhead::new(shared, number),
@@ -65,6 +66,10 @@ const MOVED_AT_MOST_BYTES: usize = 256;
 
 /// Sent once it holds this much: with 256 KiB a write, the cost of the system call is lost in that of the data.
 const SEND_BYTES: usize = BLOCK_BYTES;
+
+/// And by then at the latest: thousands of small files, or hashes of files that are not sent, fit into the buffer, and a slow disk brings them
+/// so slowly that the far side would give us up.
+const LEAVES_EVERY: Duration = Duration::from_millis(100);
 
 /// Level 1 compresses at about 500 MB/s a core and gains most of what higher levels gain on scientific data.
 const ZSTD_LEVEL: i32 = 1;
@@ -94,6 +99,8 @@ struct Lane<'a> {
     /// What waits to be sent stands in `buffer[start..filled]`.
     start: usize,
     filled: usize,
+    /// When something was last sent.
+    left: Instant,
     compressor: Option<(zstd::bulk::Compressor<'static>, Vec<u8>)>,
     /// Moves the blocks past the buffer, by a route that was asked for.
     pump: Option<SendPump>,
@@ -234,7 +241,7 @@ impl Lane<'_> {
         };
         self.append_block_header(BlockHeader::LAST.encode());
         self.append_trailer(trailer);
-        if self.filled - self.start >= SEND_BYTES { self.send() } else { Ok(()) }
+        self.leave()
     }
 
     fn hash_only(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> io::Result<()> {
@@ -255,7 +262,7 @@ impl Lane<'_> {
         self.append_header(UnitHeader { kind: UnitKind::Hash, index: unit.index, chunk: unit.chunk });
         self.append_block_header(BlockHeader::LAST.encode());
         self.append_trailer(Trailer::Complete(hash));
-        if self.filled - self.start >= SEND_BYTES { self.send() } else { Ok(()) }
+        self.leave()
     }
 
     /// Sends the blocks of a unit and returns its hash. The file must be the same after the last byte as when it was listed.
@@ -409,7 +416,14 @@ impl Lane<'_> {
         self.filled += bytes.len();
     }
 
+    /// Sends what is enough for a write, or has waited for long enough.
+    fn leave(&mut self) -> io::Result<()> {
+        let is_due = self.filled - self.start >= SEND_BYTES || self.left.elapsed() >= LEAVES_EVERY;
+        if is_due { self.send() } else { Ok(()) }
+    }
+
     fn send(&mut self) -> io::Result<()> {
+        self.left = Instant::now();
         if self.filled > self.start {
             self.stream.write_all(&self.buffer[self.start..self.filled])?;
             self.stream.flush()?;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 
+use haul_net::ShutdownHandle;
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_wire::limits::BLOCK_BYTES;
@@ -30,6 +31,8 @@ struct Reading {
     peer: Peer,
     watcher: Watcher,
     interrupt: Arc<AtomicBool>,
+    /// Of the peer's control channel.
+    cable: ShutdownHandle,
 }
 
 impl Reading {
@@ -64,10 +67,11 @@ impl Reading {
                 return None;
             }
         };
+        let cable = ours.shutdown_handle();
         let (input, control) = ours.split();
         let mut peer = Peer::new(control, heard(input), lane, end);
         peer.says(&Control::Begin { single_file: false });
-        Some(Self { peer, watcher, interrupt })
+        Some(Self { peer, watcher, interrupt, cable })
     }
 
     /// The first read of the file with this name, which waits.
@@ -148,6 +152,34 @@ fn who_interrupts_while_a_file_is_compared_does_not_wait_for_its_end() {
     reading.interrupt.store(true, Ordering::Relaxed);
     let (result, more) = reading.goes_on(read);
     assert_eq!((result.unwrap_err().fault, more), (Fault::Interrupted, 0));
+}
+
+/// What it said before is still to be read, and part of it is not looked at any more.
+#[test]
+fn of_a_sender_that_died_while_a_file_was_compared_nothing_is_made_under_another_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = vec![7; 2 * BLOCK_BYTES];
+    std::fs::write(dir.path().join("f-standing"), &data).unwrap();
+    let Some(mut reading) = Reading::into(dir.path().to_owned(), comparing()) else { return };
+    let mut packer = Packer::default();
+    let mut pack = |item: &Item| packer.pack(item);
+    let link = |name| item(name, ItemKind::Symlink { target: b"nowhere".to_vec() });
+    // Each is packed as what it does not share with the one before: behind another one it is another name.
+    let first = [hashed("f-standing", &data), link("g-link-x"), link("g-link-y")].iter().map(&mut pack).collect();
+    let then = [link("g-link-z"), link("g-link-zz")].iter().map(pack).collect::<Vec<_>>();
+    reading.peer.says(&Control::Items(first));
+    let read = reading.reads("f-standing");
+    for item in then {
+        reading.peer.says(&Control::Items(vec![item]));
+    }
+    reading.peer.says(&Control::EndOfManifest);
+    reading.cable.shutdown();
+    // What this end says each second does not get through any more.
+    std::thread::sleep(2 * PING_EVERY);
+    let (result, _) = reading.goes_on(read);
+    assert_eq!(result.unwrap_err().fault, Fault::Network);
+    let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["f-standing"]);
 }
 
 #[test]
