@@ -5,10 +5,11 @@ use std::time::Duration;
 use haul_wire::limits::MAX_LISTED_BYTES;
 
 /// Sessions at once. One with 8 lanes holds up to 8 x 2 blocks of 256 KiB and 16 Ki open items of about 400 bytes, that is about 11 MiB, and of a
-/// hostile client 8 MiB of messages that wait. One that sends has 32 MiB of sources, as many wildcards bring, and with `-H` 26 MiB of hard links
-/// that are not complete; one that receives with `-H` 32 MiB of first names. So 64 x (11 + 8 + 32 + 26) MiB = 4.8 GiB when all are at their
-/// fullest, the names of the directory that each lists, the lists of [`MAX_LISTED_BYTES_OF_ALL`], and 16 bytes for each byte of their filter
-/// rules, which fit into a frame of 1 MiB.
+/// hostile client 8 MiB of messages that wait here and 18 MiB that it does not read. One that sends has 32 MiB of sources, as many wildcards
+/// bring, and with `-H` 26 MiB of hard links that are not complete; one that receives has 32 MiB of directories that are not complete, and with
+/// `-H` 32 MiB of first names; either has 29 MiB for the manifest of hard links. So 64 x (11 + 8 + 18 + 64 + 29) MiB = 8.1 GiB when all are at their
+/// fullest, which takes four keys; the names of the directory that each lists, the lists of [`MAX_LISTED_BYTES_OF_ALL`], and 16 bytes for each byte
+/// of their filter rules, which fit into a frame of 1 MiB.
 pub const MAX_SESSIONS: usize = 64;
 
 /// Sessions at once of one key: a quarter, so that nobody can keep the others out.

@@ -165,9 +165,10 @@ fn write_messages(mut output: impl Write, outbox: &Outbox, ping_every: Duration)
     let mut bytes = Vec::new();
     loop {
         let (messages, closing) = outbox.take(ping_every);
+        let is_last = closing && messages.is_empty();
         bytes.clear();
-        for message in &messages {
-            if let Err(fault) = codec::encode(message, &mut bytes) {
+        for message in messages {
+            if let Err(fault) = codec::encode(&message, &mut bytes) {
                 // Only a message of our own making can be too large: a broken invariant, but the peer must not hang.
                 debug_assert!(false, "cannot encode {message:?}: {fault}");
                 outbox.written_out();
@@ -177,7 +178,7 @@ fn write_messages(mut output: impl Write, outbox: &Outbox, ping_every: Duration)
         let mut pieces = bytes.chunks(PIECE_BYTES);
         let written = pieces.try_for_each(|piece| output.write_all(piece).map(|()| outbox.moved()));
         let written = written.and_then(|()| output.flush());
-        if written.is_err() || (closing && messages.is_empty()) {
+        if written.is_err() || is_last {
             outbox.written_out();
             return;
         }
@@ -198,11 +199,13 @@ pub(crate) struct Outbox {
     drained: Condvar,
 }
 
-/// What may gather for a peer that does not read: far more than an honest one leaves. A window of items that all fail, with the
-/// longest reasons, is 16 Ki x 4 KiB = 64 MiB. Where batches of others are passed on they count as what they take in memory: an outcome
-/// 48 bytes beside its reason, a window of items 16 Ki x 176 bytes = 2.8 MiB beside its 32 MiB (`MAX_OPEN_ITEM_BYTES`). Tests come there
-/// sooner.
-const MAX_QUEUED_BYTES: usize = if cfg!(test) { 8 << 20 } else { 96 << 20 };
+/// What may gather for a peer that does not read: twice what an honest one leaves. That is 4 MiB of failures and notices, which wait from
+/// there on ([`ROOM_BYTES`]), and a window of items or answers: 16 Ki of 176 bytes are 2.8 MiB, and 4 MiB for what they name
+/// (`MAX_OPEN_ITEM_BYTES`). Tests come there sooner.
+const MAX_QUEUED_BYTES: usize = if cfg!(test) { 8 << 20 } else { 16 << 20 };
+
+/// What leaves the queue at once, and is held a second time while it is encoded and written.
+const MAX_TAKEN_BYTES: usize = 1 << 20;
 
 /// Who waits for room looks this often whether the session is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -216,8 +219,7 @@ const ROOM_BYTES: usize = 4 << 20;
 
 #[derive(Default)]
 struct OutboxState {
-    /// Each message with about its size in bytes.
-    queue: VecDeque<(Control, usize)>,
+    queue: VecDeque<Queued>,
     /// The least that a message of the queue asks to stay behind the one that left before; `None` when it is empty.
     spacing: Option<Duration>,
     left_last: Option<Instant>,
@@ -228,6 +230,14 @@ struct OutboxState {
     overflowed: bool,
     closing: bool,
     written_out: bool,
+}
+
+struct Queued {
+    message: Control,
+    /// About its size on the way, where more of its kind may join it.
+    batch_bytes: usize,
+    /// About what it takes in memory.
+    weight_bytes: usize,
 }
 
 impl OutboxState {
@@ -257,10 +267,11 @@ impl OutboxState {
 impl Outbox {
     pub(crate) fn send(&self, message: Control) {
         let mut state = self.lock();
-        if !state.has_room(weight::memory_bytes(&message)) {
+        let weight_bytes = weight::memory_bytes(&message);
+        if !state.has_room(weight_bytes) {
             return;
         }
-        state.queue.push_back((message, BATCH_BYTES));
+        state.queue.push_back(Queued { message, batch_bytes: BATCH_BYTES, weight_bytes });
         if state.is_sooner(Duration::ZERO) {
             self.filled.notify_one();
         }
@@ -352,14 +363,16 @@ impl Outbox {
         if !state.has_room(weight_bytes) {
             return;
         }
-        if let Some((last, last_bytes)) = state.queue.back_mut()
-            && *last_bytes + weight_bytes <= BATCH_BYTES
-            && let Some(elements) = batch_of(last)
+        if let Some(last) = state.queue.back_mut()
+            && last.batch_bytes + weight_bytes <= BATCH_BYTES
+            && let Some(elements) = batch_of(&mut last.message)
         {
             elements.push(element);
-            *last_bytes += weight_bytes;
+            last.batch_bytes += weight_bytes;
+            last.weight_bytes += weight_bytes;
         } else {
-            state.queue.push_back((batch(vec![element]), weight_bytes));
+            let message = batch(vec![element]);
+            state.queue.push_back(Queued { message, batch_bytes: weight_bytes, weight_bytes });
         }
         if state.is_sooner(spacing) {
             self.filled.notify_one();
@@ -371,11 +384,11 @@ impl Outbox {
     pub(crate) fn take_all(&self) -> Vec<Control> {
         let mut state = self.lock();
         state.bytes = 0;
-        state.queue.drain(..).map(|(message, _)| message).collect()
+        state.queue.drain(..).map(|queued| queued.message).collect()
     }
 
-    /// All that is queued, once it may leave. Without anything for `ping_every` a ping is due. The flag says that no more
-    /// will come.
+    /// What is queued, or its beginning, once it may leave. Without anything for `ping_every` a ping is due. The flag says that no more will
+    /// come than is queued.
     fn take(&self, ping_every: Duration) -> (Vec<Control>, bool) {
         let silent_since = Instant::now();
         let mut state = self.lock();
@@ -386,11 +399,18 @@ impl Outbox {
             }
             (state, _) = self.filled.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner);
         }
-        state.spacing = None;
-        state.bytes = 0;
+        let (mut messages, mut taken_bytes) = (Vec::new(), 0);
+        while taken_bytes < MAX_TAKEN_BYTES
+            && let Some(queued) = state.queue.pop_front()
+        {
+            taken_bytes += queued.weight_bytes;
+            messages.push(queued.message);
+        }
+        state.bytes -= taken_bytes;
+        // The rest leaves at the next turn.
+        state.spacing = (!state.queue.is_empty()).then_some(Duration::ZERO);
         self.taken.notify_all();
         state.left_last = Some(Instant::now());
-        let mut messages: Vec<Control> = state.queue.drain(..).map(|(message, _)| message).collect();
         if messages.is_empty() && !state.closing {
             messages.push(Control::Ping);
         }
@@ -400,6 +420,11 @@ impl Outbox {
     /// Whether the peer let so much gather that it cannot be listening. From then on nothing is queued.
     pub(crate) fn has_overflowed(&self) -> bool {
         self.lock().overflowed
+    }
+
+    /// Whether [`Outbox::await_room`] would not wait.
+    pub(crate) fn has_room(&self) -> bool {
+        self.lock().bytes <= ROOM_BYTES
     }
 
     /// Waits until the peer has read most of what was said, the channel ends, or nobody needs it any more. False: for `limit` the peer
@@ -537,12 +562,35 @@ mod tests {
         outbox.send(Control::EndOfManifest);
         assert_eq!(outbox.lock().queue.len(), messages, "nothing more is queued");
         // Whoever waits for room goes on when the peer reads, or when the session is over.
-        outbox.take(LONG);
+        outbox.take_all();
         assert!(outbox.await_room(|| false, LONG));
         outbox.lock().bytes = 2 * ROOM_BYTES;
         assert!(outbox.await_room(|| true, LONG));
         // And does not wait for one that reads nothing.
         assert!(!outbox.await_room(|| false, Duration::from_millis(1)));
+    }
+
+    #[test]
+    fn what_is_taken_at_once_is_bounded_and_all_of_it_leaves_in_its_order() {
+        let outbox = Outbox::default();
+        let failed =
+            |index| Outcome { index, result: OutcomeKind::Failed { why: "w".repeat(4000), kind: FailureKind::Io } };
+        const COUNT: u64 = 1000;
+        (0..COUNT).for_each(|index| outbox.outcome(failed(index)));
+        let mut next = 0;
+        while next < COUNT {
+            // Nothing waits for its spacing once the first has left.
+            let (messages, _) = outbox.take(LONG);
+            let outcomes = messages.into_iter().flat_map(|message| match message {
+                Control::Outcomes(outcomes) => outcomes,
+                other => panic!("{other:?}"),
+            });
+            let taken: Vec<u64> = outcomes.map(|outcome| outcome.index).collect();
+            assert!(taken.len() * 4000 <= MAX_TAKEN_BYTES + BATCH_BYTES, "{}", taken.len());
+            assert!(taken.iter().copied().eq(next..next + taken.len() as u64));
+            next += taken.len() as u64;
+        }
+        assert!(outbox.has_room() && outbox.lock().bytes == 0);
     }
 
     #[test]

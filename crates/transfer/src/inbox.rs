@@ -43,8 +43,8 @@ pub(crate) struct LaneEnd {
 }
 
 /// What the messages of the peer that wait may take in memory; a flooding peer then waits in its own socket. An honest one is read
-/// on however long the loop hashes a file: a window of 16 Ki items takes about 300 bytes each, 5 MiB, and beside it comes a word
-/// about the path each second. Where nobody read for 30 s with the socket full, the kernel of the peer would end the connection
+/// on however long the loop hashes a file: a window of 16 Ki items takes 176 bytes each and 4 MiB for what they name (`MAX_OPEN_ITEM_BYTES`),
+/// 6.8 MiB, and beside it comes a word about the path each second. Where nobody read for 30 s with the socket full, the kernel of the peer would end the connection
 /// (`USER_TIMEOUT_MS`). Tests come there sooner.
 const MAX_WAITING_BYTES: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
 

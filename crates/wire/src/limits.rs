@@ -27,8 +27,12 @@ pub const MAX_TEXT_BYTES: usize = 4096;
 /// 16 Ki items of about 400 bytes are 6.5 MiB on each side.
 pub const MAX_OPEN_ITEMS: usize = 16 << 10;
 
-/// Paths, link targets and attributes of the open items together, so that long and many ones cannot multiply with the above.
-pub const MAX_OPEN_ITEM_BYTES: usize = 32 << 20;
+/// Paths, link targets and attributes of the open items together, so that long and many ones cannot multiply with the above: of 250 bytes each
+/// all of them fit.
+pub const MAX_OPEN_ITEM_BYTES: usize = 4 << 20;
+
+/// Directories of which not all was said, each with its path: 900 levels of 35 bytes, as deep as the longest path, are 14 MiB.
+pub const MAX_NESTING_BYTES: usize = 32 << 20;
 
 /// Payload is cut into blocks of at most this size; a lane holds two of them. With 64 KiB, 2 GB over loopback took 6 % longer: more
 /// system calls for the same bytes.

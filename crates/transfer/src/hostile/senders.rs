@@ -385,7 +385,7 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
                 confine: None,
                 asked_for: None,
                 selection: wire::Selection { make_target: true, ..wire::Selection::default() },
-                carriage: carriage(20_000),
+                carriage: carriage(SHORT_MS),
                 bounds: receiver::Bounds::default(),
             };
             let events = Events::new();
@@ -410,7 +410,7 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
         batches += 1;
     }
     let error = end.join().unwrap().unwrap_err();
-    assert_eq!((error.fault, error.cause.as_deref()), (Fault::Protocol, Some("it does not listen")));
+    assert!(error.fault == Fault::Timeout && error.what.contains("has read nothing"), "{error:?}");
 }
 
 #[test]
@@ -597,6 +597,14 @@ fn a_sender_that_only_lives_is_not_waited_for() {
     };
     let error = target.peer.only_lives(dripped).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
+}
+
+#[test]
+fn a_sender_that_searches_for_ever_is_not_waited_for() {
+    let mut target = Target::of(|job| job.bounds.search = Duration::from_secs(1));
+    target.announces(&[item("d", ItemKind::Directory)]);
+    let error = target.peer.only_lives(|_| ()).unwrap_err();
+    assert!(error.fault == Fault::Timeout && error.what.contains("found nothing"), "{error:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use haul_engine::plan::ChunkLayout;
 use haul_store::{Kind, NO_DIRECTORY, Stat, StoreError, name_hash};
 use haul_wire::RelPath;
 use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
-use haul_wire::limits::MAX_OPEN_ITEM_BYTES;
+use haul_wire::limits::MAX_NESTING_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::asked_for::AskedFor;
@@ -233,7 +233,7 @@ impl Decider {
             return Ok(());
         }
         let nested = self.stack.last().is_none_or(|frame| is_beneath(&item.path, &frame.item.path));
-        if nested && self.stack_bytes + item.weight_bytes() <= MAX_OPEN_ITEM_BYTES {
+        if nested && self.stack_bytes + item.weight_bytes() <= MAX_NESTING_BYTES {
             return Ok(());
         }
         let why =

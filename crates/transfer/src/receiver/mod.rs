@@ -89,13 +89,19 @@ pub(crate) struct Bounds {
     pub(crate) checkpoint_bytes: u64,
     /// See [`DIRECT_FROM_BYTES`].
     pub(crate) past_cache_from_bytes: u64,
+    /// See [`MAX_SEARCH`].
+    pub(crate) search: Duration,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { checkpoint_bytes: CHECKPOINT_BYTES, past_cache_from_bytes: DIRECT_FROM_BYTES }
+        Self { checkpoint_bytes: CHECKPOINT_BYTES, past_cache_from_bytes: DIRECT_FROM_BYTES, search: MAX_SEARCH }
     }
 }
+
+/// A sender may search through a tree in which nothing is selected for so long, and say nothing but that it is alive: some hundred million
+/// entries. One that says nothing else for longer has nothing to copy.
+const MAX_SEARCH: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs the session to its end. `aside` gets messages that are not the session's own.
 pub(crate) fn run(
@@ -152,6 +158,7 @@ fn run_session(
         storage_is_lost: false,
         attributes_told: false,
         cut: None,
+        listed: Instant::now(),
     };
     let sender = session.until_end(&events, keeper, aside);
     if sender.is_err() {
@@ -262,6 +269,8 @@ struct Session<'a> {
     /// Since when nothing more of the manifest is looked at: the peer does not hear us any more, and it was too long to be looked at to its end.
     /// How the session ended stands behind it.
     cut: Option<Instant>,
+    /// When the manifest went on, or something of it was still to be done.
+    listed: Instant,
 }
 
 impl Session<'_> {
@@ -298,6 +307,7 @@ impl Session<'_> {
             let has_work = self.shared.has_work() || self.decider.holds();
             self.lanes.check(has_work, self.clock.timeout())?;
             self.check_progress(has_work)?;
+            self.check_search(has_work)?;
             let Some(event) = events.next(TICK) else { continue };
             let begun = Instant::now();
             match event {
@@ -355,6 +365,19 @@ impl Session<'_> {
             .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
     }
 
+    /// A sender that finds nothing is as alive as one that never will.
+    fn check_search(&mut self, has_work: bool) -> Result<(), Error> {
+        let limit = self.shared.job.bounds.search;
+        if has_work {
+            self.listed = Instant::now();
+        }
+        if self.listed.elapsed() <= limit {
+            return Ok(());
+        }
+        let what = format!("the far side has found nothing to copy for {} s", limit.as_secs());
+        Err(Error::new(Fault::Timeout, what).try_this("look at its storage; then run the same command again"))
+    }
+
     /// Nothing comes while our own disk has something to do: for as long as the limit, and what a checkpoint takes on the slowest disk.
     fn check_storage(&mut self, since: Instant) -> Result<(), Error> {
         let bytes = self.shared.job.bounds.checkpoint_bytes.min(CHECKPOINT_BYTES);
@@ -377,6 +400,7 @@ impl Session<'_> {
             // Names are told by what they do not share with the one before: behind a gap they would be others.
             Control::Items(_) | Control::EndOfManifest | Control::Withdraw(_) if self.cut.is_some() => {}
             Control::Items(packed) => {
+                self.listed = Instant::now();
                 for packed in packed {
                     // Each may take as long as a file takes to be read.
                     if self.shared.is_over() {

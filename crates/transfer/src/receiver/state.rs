@@ -17,7 +17,7 @@ use haul_wire::manifest::Item;
 
 use crate::channel::{EventSender, Outbox, SessionEvent};
 use crate::convert;
-use crate::error::Error;
+use crate::error::{Error, Fault};
 use crate::rights;
 use crate::session::{self, Clock, Failure};
 use crate::stopwatch;
@@ -319,8 +319,9 @@ impl Shared {
         self.settle_all(std::iter::once((index, result)));
     }
 
-    /// [`Shared::settle`] for a batch.
+    /// [`Shared::settle`] for a batch. Waits as [`Shared::notice_in_time`] does: reasons of failures may be long.
     pub(super) fn settle_all(&self, outcomes: impl Iterator<Item = (u64, OutcomeKind)>) {
+        self.await_listener();
         let mut state = self.lock();
         for (index, result) in outcomes {
             if !state.items.settle(index) {
@@ -515,11 +516,22 @@ impl Shared {
     /// [`Shared::notice`] for what comes in any number, from a thread that may wait until the peer has read what was said before. The
     /// loop is one of them, which would hear of nothing meanwhile: a peer that reads nothing ends the session from here.
     pub(super) fn notice_in_time(&self, notice: Notice) {
+        self.await_listener();
+        self.notice(notice);
+    }
+
+    fn await_listener(&self) {
+        if self.outbox.has_room() {
+            return;
+        }
         let limit = Clock::new(self.job.carriage.timeout_ms).silence_limit();
         if !self.outbox.await_room(|| self.is_over(), limit) {
-            self.failure.set(Error::broke_the_protocol("it does not listen"));
+            let what = format!("the far side has read nothing of what it was told for {} s", limit.as_secs());
+            self.failure.set(
+                Error::new(Fault::Timeout, what)
+                    .try_this("run the same command again to go on: what is verified is not sent again"),
+            );
         }
-        self.notice(notice);
     }
 
     /// Whether nothing that is still done for this session is of use to anybody. Once it is so it stays so.
