@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use haul_transfer::manifest_file::Writer;
+use haul_transfer::manifest_file::{Writer, publish};
 use haul_transfer::{Error, Fault, ManifestLine};
 
 use crate::printable::printable;
@@ -56,8 +56,7 @@ impl ManifestOut {
         state
             .and_then(Writer::finish)
             .and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error))
-            .and_then(|file| file.sync_all())
-            .and_then(|()| fs::rename(&self.temporary, &self.file))
+            .and_then(|file| publish(&file, &self.temporary, &self.file))
             .map_err(|error| failure(&self.file, error))
     }
 

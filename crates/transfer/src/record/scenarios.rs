@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering};
 use haul_sys::intercept::{Call, Stopped, Verdict};
 
 use super::*;
-use crate::bad_disk::{path_of, under};
+use crate::bad_disk::{EIO, path_of, under};
 use crate::event::{Event, Report};
 use crate::job::{Endpoint, Place};
-use crate::scenarios::{Bench, Witness};
+use crate::scenarios::{self, Bench, Witness};
 
 struct Onlooker {
     listening: Mutex<Option<Sender<SocketAddr>>>,
@@ -150,6 +150,28 @@ fn nothing_is_replaced_and_nothing_is_left_of_what_cannot_begin() {
     ] {
         assert_eq!(recorded(&bad, |_, _| {}).0.unwrap_err().fault, Fault::Usage);
         assert!(!bad.path.exists());
+    }
+}
+
+#[test]
+fn a_name_that_a_power_cut_may_take_is_told_before_the_stream_comes() {
+    for striped in [false, true] {
+        let disks = Disks::new();
+        let mut request = disks.request();
+        let mut directory = disks.directories[2].clone();
+        if !striped {
+            request.stripe_directories.clear();
+            directory = disks.root.path().to_owned();
+        }
+        let decide = |_, stopped: &Stopped| {
+            if path_of(stopped) == directory { Verdict::Fail(EIO) } else { Verdict::Proceed }
+        };
+        let work = move || recorded(&request, |_, _| panic!("nobody listens yet"));
+        let Some(((result, _), _)) = under(&[Call::Flush], decide, work) else { return };
+        let error = result.unwrap_err();
+        assert!(error.fault == Fault::FileIo && error.what.contains("flush the directory"), "{error:?}");
+        let left = scenarios::files(disks.root.path());
+        assert!(left.is_empty(), "{left:?}");
     }
 }
 

@@ -59,9 +59,6 @@ impl Striping {
         ended: &Receiver<()>,
     ) -> Result<(), Error> {
         let mut index = self.index.clone();
-        for (path, _) in files {
-            stripes::flush_directory_of(path).map_err(|error| disk_error("flush the directory of", path, error))?;
-        }
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(FLUSH_EVERY) {
             let bytes = without_gap(written.iter().map(|bytes| bytes.load(Ordering::Acquire)), index.block_bytes);
             if bytes == index.bytes {
