@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -29,6 +29,7 @@ use crate::remote::{self, Assignment, Remote};
 use crate::sender::early_look::EarlyLook;
 use crate::sender::{self, SenderJob, Sources};
 use crate::session::{self, NoKeeper};
+use crate::stripes;
 use crate::watch::{self, Ends, Watch};
 
 /// Carries a job out. Returns when everything is verified and flushed, or with the error that ended it.
@@ -38,7 +39,8 @@ pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
     // More files may then be open at once; with the old limit it still works.
     let _ = haul_sys::process::raise_open_file_limit();
     let source = &job.sources.first().ok_or_else(|| Error::new(Fault::Usage, "no source was named"))?.place;
-    let hash_kept = observer.wants_manifest();
+    // Of what was recorded it is known what it has to hash to, also where it stands at the target already.
+    let hash_kept = observer.wants_manifest() || was_hashed(job);
     let watch = Arc::new(Watch::new(observer));
     let target = &job.target.place;
     check_made_up(job)?;
@@ -106,6 +108,12 @@ fn check_made_up(job: &Job) -> Result<(), Error> {
         return Err(receiver::nothing_to_delete("null:"));
     }
     Ok(())
+}
+
+/// Whether the source is a recording whose hash is known.
+fn was_hashed(job: &Job) -> bool {
+    let Some(Endpoint { place: Place::Stripes { .. }, path }) = job.sources.first() else { return false };
+    stripes::is_hashed(Path::new(OsStr::from_bytes(path)))
 }
 
 /// What a sender on this machine reads.

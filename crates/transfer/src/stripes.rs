@@ -148,6 +148,11 @@ pub(crate) struct Recording {
     pub(crate) warning: Option<String>,
 }
 
+/// Whether the index at `path` says what the recording hashes to. One that cannot be read does not; [`open`] says why.
+pub(crate) fn is_hashed(path: &Path) -> bool {
+    Index::read(path).is_ok_and(|index| index.blake3.is_some())
+}
+
 /// Opens the recording of the index `path` whose stripes stand in the directories.
 pub(crate) fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, Error> {
     let index = Index::read(path)?;

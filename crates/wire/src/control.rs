@@ -229,7 +229,7 @@ pub struct Selection {
     /// What was written is read back from the medium before it counts.
     pub verify_disk: bool,
     pub make_target: bool,
-    /// Ask for the hash of files that are kept, too: a manifest is wanted.
+    /// Ask for the hash of files that are kept, too: a manifest is wanted, or it is known what they have to hash to.
     pub hash_kept: bool,
     /// With `delete`, so many entries may go; all others stay and count as failed.
     pub max_delete: Option<u64>,
@@ -301,7 +301,7 @@ pub struct Answer {
 pub enum Wanted {
     /// All of it.
     All,
-    /// Nothing but its BLAKE3: the file is kept, and a manifest is wanted.
+    /// Nothing but its BLAKE3: the file is kept, and [`Selection::hash_kept`].
     Hash,
     /// These ranges of chunks, ascending and not touching: the rest was verified by an earlier run.
     Chunks(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_RANGES>")] Vec<ChunkRange>),

@@ -1,6 +1,7 @@
 //! Streams that come over loopback, and what is recorded of them.
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering};
@@ -10,7 +11,7 @@ use haul_sys::intercept::{Call, Stopped, Verdict};
 use super::*;
 use crate::bad_disk::{EIO, path_of, under};
 use crate::event::{Event, Report};
-use crate::job::{Endpoint, Place};
+use crate::job::{Endpoint, Place, Selection};
 use crate::scenarios::{self, Bench, Witness};
 
 struct Onlooker {
@@ -210,8 +211,18 @@ impl Disks {
     /// What `haul cp stripes:INDEX DIR/` makes of it, with the directories in another order: how it went, what was warned of or failed, and the
     /// file.
     fn copied(&self, index: &Path) -> (Result<Report, Error>, String, Option<Vec<u8>>) {
-        let bench = Bench::new();
+        self.copied_into(&Bench::new(), index, |_| ())
+    }
+
+    /// [`Disks::copied`] into what may be there already.
+    fn copied_into(
+        &self,
+        bench: &Bench,
+        index: &Path,
+        choose: impl FnOnce(&mut Selection),
+    ) -> (Result<Report, Error>, String, Option<Vec<u8>>) {
         let mut job = bench.job();
+        choose(&mut job.selection);
         let directories = self.directories.iter().rev().cloned().collect();
         let path = index.as_os_str().as_encoded_bytes().to_vec();
         job.sources = vec![Endpoint { place: Place::Stripes { directories }, path }];
@@ -251,9 +262,20 @@ fn stripes_that_do_not_hold_what_was_recorded_are_told() {
     let mut stripe = std::fs::read(disks.stripe(1)).unwrap();
     stripe[77] ^= 4;
     std::fs::write(disks.stripe(1), stripe).unwrap();
-    let (report, said, _) = disks.copied(&disks.index());
-    assert_eq!(report.unwrap().failed, 1);
-    assert!(said.contains("not what was recorded"), "{said}");
+    let bench = Bench::new();
+    let copied = |choose: fn(&mut Selection)| {
+        let (report, said, _) = disks.copied_into(&bench, &disks.index(), choose);
+        let report = report.unwrap();
+        assert_eq!(said.contains("not what was recorded"), report.failed == 1, "{said}");
+        (report.files_moved, report.files_kept, report.failed)
+    };
+    assert_eq!(copied(|_| ()), (1, 0, 1));
+    assert_eq!(copied(|_| ()), (0, 1, 1), "it stands there already, and is as wrong as it was");
+    let mode = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(bench.to().join("stream"), mode).unwrap();
+    assert_eq!(copied(|_| ()), (0, 1, 1), "its mode is set again");
+    assert_eq!(copied(|selection| selection.checksum = true), (0, 1, 1));
+    assert_eq!(copied(|selection| selection.dry_run = true), (0, 1, 0), "nothing is read");
 
     std::fs::File::options().write(true).open(disks.stripe(1)).unwrap().set_len(BLOCK as u64).unwrap();
     let error = disks.copied(&disks.index()).0.unwrap_err();

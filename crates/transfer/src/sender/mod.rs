@@ -352,12 +352,18 @@ impl<'a> Session<'a> {
 
     /// Disks lose data, and stripes of two recordings may have come together: what was sent, and verified, need not be what was recorded.
     fn check_recorded(&self, result: &OutcomeKind) {
-        let (Some(recorded), OutcomeKind::Copied { blake3 }) = (self.recorded, result) else { return };
-        if recorded != *blake3 {
+        let found = match result {
+            OutcomeKind::Copied { blake3 } => Some(*blake3),
+            // None in a dry run, which reads nothing, and where another file stays.
+            OutcomeKind::Kept { blake3 } | OutcomeKind::Touched { blake3 } => *blake3,
+            _ => None,
+        };
+        let (Some(recorded), Some(found)) = (self.recorded, found) else { return };
+        if recorded != found {
             let hex = |hash| blake3::Hash::from_bytes(hash).to_hex();
             let why = format!(
                 "what the stripes hold is not what was recorded: it hashes to {}, the recording to {}",
-                hex(*blake3),
+                hex(found),
                 hex(recorded)
             );
             let path = self.shared.sources.name_of_single_file().to_vec();
