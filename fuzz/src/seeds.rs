@@ -93,7 +93,7 @@ fn items() -> Vec<Item> {
     let attributes = Attributes { mode: 0o644, mtime: time(), uid: 1000, gid: 1000, xattrs };
     let kinds = [
         ItemKind::Directory,
-        ItemKind::File { identity, sparse: true, blake3: Some([3; 32]) },
+        ItemKind::File { identity, sparse: true, blake3: Some([3; 32]), further_names: 1 },
         ItemKind::Symlink { target: b"../x".to_vec() },
         ItemKind::HardLink { first: path("d/1") },
         ItemKind::Skipped { why: "a socket".into() },
@@ -205,6 +205,7 @@ fn messages() -> Vec<Control> {
         Control::Ping,
         Control::Repair { index: 1, chunk: 2 },
         Control::Listed(vec![b"a".to_vec(), b"d/e".to_vec()]),
+        Control::Named(RelPath::new(b"new name".to_vec()).expect("it is one")),
     ]
 }
 

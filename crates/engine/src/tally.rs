@@ -3,9 +3,11 @@
 //! Every side that stands beside a person keeps a tally: the sender of a push, the receiver of a pull, and the one in the
 //! middle of a copy between two other hosts, who sees both streams pass.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use haul_wire::control::{FailureKind, OutcomeKind, Receipt};
+use haul_wire::limits::MAX_OPEN_ITEMS;
 use haul_wire::manifest::{Item, ItemKind, Time};
 use haul_wire::path::RelPath;
 
@@ -77,7 +79,7 @@ pub enum Told {
         /// Why.
         why: String,
     },
-    /// In manifest order: a file and its hash.
+    /// In manifest order: a file, or a further name of one, and its hash.
     Hashed {
         /// Path.
         path: RelPath,
@@ -106,7 +108,15 @@ struct Open {
     item: Item,
     receipted_bytes: u64,
     settled: bool,
-    blake3: Option<Hash>,
+    content: Option<Content>,
+}
+
+/// What a file holds, whatever its names.
+#[derive(Clone, Copy, Debug)]
+struct Content {
+    size: u64,
+    mtime: Time,
+    blake3: Hash,
 }
 
 /// Keeps the totals.
@@ -114,7 +124,22 @@ struct Open {
 pub struct Tally {
     open: Window<Open>,
     totals: Totals,
+    /// Files that are there and of which so many further names are not settled, by [`key`] of the first one.
+    first_names: BTreeMap<Key, (Content, u32)>,
 }
+
+/// The half of a hash: whatever a peer's paths are, nobody finds two with the same one, and they are all equally long.
+type Key = [u8; 16];
+
+fn key(path: &RelPath) -> Key {
+    let mut key = [0; 16];
+    key.copy_from_slice(&blake3::hash(path.as_bytes()).as_bytes()[..16]);
+    key
+}
+
+/// A walk keeps 2^18 files in mind whose further names it looks for, and of those that it has found as many as are open are not settled. At
+/// about 100 bytes that is 29 MiB. No honest sender comes to more; what a dishonest one sends beyond them is not listed.
+const MAX_FIRST_NAMES: usize = (1 << 18) + 2 * MAX_OPEN_ITEMS;
 
 impl Tally {
     /// The totals so far.
@@ -139,7 +164,7 @@ impl Tally {
             add(&mut self.totals.bytes_found, identity.size);
         }
         let weight = item.weight_bytes();
-        let open = Open { item: item.clone(), receipted_bytes: 0, settled: false, blake3: None };
+        let open = Open { item: item.clone(), receipted_bytes: 0, settled: false, content: None };
         self.open.push_checked(open, weight).map_err(|Overflow| TallyFault::Overflow)?;
         Ok(())
     }
@@ -169,12 +194,29 @@ impl Tally {
             ItemKind::File { identity, .. } => identity.size,
             _ => 0,
         };
+        open.content = match &open.item.kind {
+            ItemKind::File { identity, further_names, .. } => {
+                let content = hash_of(result).map(|blake3| Content { size, mtime: identity.mtime, blake3 });
+                if let Some(content) = content.filter(|_| *further_names > 0) {
+                    let key = key(&open.item.path);
+                    if self.first_names.len() < MAX_FIRST_NAMES || self.first_names.contains_key(&key) {
+                        self.first_names.insert(key, (content, *further_names));
+                    }
+                }
+                content
+            }
+            ItemKind::HardLink { first } => {
+                // It comes to its turn after all that stands before it.
+                let content = further_name(&mut self.first_names, key(first));
+                content.filter(|_| matches!(result, OutcomeKind::Made | OutcomeKind::Nothing))
+            }
+            _ => None,
+        };
         let path = || open.item.path.clone();
         match result {
-            OutcomeKind::Copied { blake3 } => {
+            OutcomeKind::Copied { .. } => {
                 totals.files_moved += 1;
                 add(&mut totals.bytes_kept, size.saturating_sub(open.receipted_bytes));
-                open.blake3 = Some(*blake3);
                 tell(Told::Copied { path: path(), bytes: size });
             }
             OutcomeKind::WouldCopy => {
@@ -182,15 +224,15 @@ impl Tally {
                 add(&mut totals.bytes_moved, size);
                 tell(Told::Copied { path: path(), bytes: size });
             }
-            OutcomeKind::Kept { blake3 } => {
+            // Another file stays where a further name would go.
+            OutcomeKind::Kept { .. } if matches!(open.item.kind, ItemKind::HardLink { .. }) => {}
+            OutcomeKind::Kept { .. } => {
                 totals.files_kept += 1;
                 add(&mut totals.bytes_kept, size);
-                open.blake3 = *blake3;
             }
-            OutcomeKind::Touched { blake3 } => {
+            OutcomeKind::Touched { .. } => {
                 totals.files_kept += 1;
                 add(&mut totals.bytes_kept, size);
-                open.blake3 = *blake3;
                 tell(Told::Touched { path: path() });
             }
             OutcomeKind::Made => {
@@ -247,12 +289,31 @@ impl Tally {
     fn let_go(&mut self, tell: &mut dyn FnMut(Told)) {
         while self.open.front().is_some_and(|open| open.settled) {
             let Some((_, open)) = self.open.pop_front() else { return };
-            if let (ItemKind::File { identity, .. }, Some(blake3)) = (&open.item.kind, open.blake3) {
-                let (size, mtime) = (identity.size, identity.mtime);
+            if let Some(Content { size, mtime, blake3 }) = open.content {
                 tell(Told::Hashed { path: open.item.path, size, mtime, blake3 });
             }
         }
     }
+}
+
+/// What a file that is there hashes to, where that is known.
+fn hash_of(result: &OutcomeKind) -> Option<Hash> {
+    match result {
+        OutcomeKind::Copied { blake3 } => Some(*blake3),
+        OutcomeKind::Kept { blake3 } | OutcomeKind::Touched { blake3 } => *blake3,
+        _ => None,
+    }
+}
+
+/// What stands under one more name of a file. After the last one nobody needs to remember it.
+fn further_name(first_names: &mut BTreeMap<Key, (Content, u32)>, first: Key) -> Option<Content> {
+    let (content, left) = first_names.get_mut(&first)?;
+    let content = *content;
+    *left -= 1;
+    if *left == 0 {
+        first_names.remove(&first);
+    }
+    Some(content)
 }
 
 /// Sizes are what a peer says: three files of 2^63 bytes must not overflow a total.
@@ -273,7 +334,7 @@ mod tests {
         let identity = Identity { size, mtime: Time::default(), ctime: Time::default(), inode: 0 };
         Item {
             path: RelPath::new(path.as_bytes().to_vec()).unwrap(),
-            kind: ItemKind::File { identity, sparse: false, blake3: None },
+            kind: ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 },
             attributes: Attributes::default(),
         }
     }
@@ -332,6 +393,89 @@ mod tests {
             tally.on_outcome(index, &OutcomeKind::Superseded, &mut |_| {}).unwrap();
         }
         assert_eq!((tally.totals().files_found, tally.totals().bytes_found), (0, 0));
+    }
+
+    fn linked(path: &str, further_names: u32) -> Item {
+        let mut item = file(path, 10);
+        if let ItemKind::File { further_names: names, .. } = &mut item.kind {
+            *names = further_names;
+        }
+        item
+    }
+
+    fn link(path: &str, first: &str) -> Item {
+        Item { kind: ItemKind::HardLink { first: file(first, 0).path }, ..file(path, 0) }
+    }
+
+    /// The names that are told with a hash, in order.
+    fn listed(tally: &mut Tally, outcomes: &[(u64, OutcomeKind)]) -> Vec<(String, u8)> {
+        let mut listed = Vec::new();
+        for (index, result) in outcomes {
+            let mut tell = |told| {
+                if let Told::Hashed { path, size: 10, blake3, .. } = told {
+                    listed.push((String::from_utf8(path.as_bytes().to_vec()).unwrap(), blake3[0]));
+                }
+            };
+            tally.on_outcome(*index, result, &mut tell).unwrap();
+        }
+        listed
+    }
+
+    #[test]
+    fn further_names_are_told_with_the_hash_of_their_file_where_they_are_made_or_there() {
+        let mut tally = Tally::default();
+        for item in [linked("a", 3), link("b", "a"), link("c", "a"), file("d", 10), link("e", "a")] {
+            tally.on_item(&item).unwrap();
+        }
+        let copied = |fill| OutcomeKind::Copied { blake3: [fill; 32] };
+        let outcomes = [
+            (3, copied(4)),
+            (0, copied(1)),
+            (1, OutcomeKind::Made),
+            // Another file stays under this name.
+            (2, OutcomeKind::Kept { blake3: None }),
+            (4, OutcomeKind::Nothing),
+        ];
+        let expected = [("a", 1), ("b", 1), ("d", 4), ("e", 1)].map(|(name, fill)| (name.to_string(), fill));
+        assert_eq!(listed(&mut tally, &outcomes), expected);
+        assert!(tally.first_names.is_empty(), "nobody needs it any more");
+        assert_eq!((tally.totals().files_moved, tally.totals().files_kept, tally.totals().others_made), (2, 0, 1));
+    }
+
+    /// A file that changed while it was read is announced anew, behind the other names that wait for it.
+    #[test]
+    fn a_further_name_of_a_file_that_was_sent_again_has_the_hash_of_what_it_is_now() {
+        let mut tally = Tally::default();
+        for item in [linked("a", 1), link("b", "a"), linked("a", 1)] {
+            tally.on_item(&item).unwrap();
+        }
+        let outcomes =
+            [(0, OutcomeKind::Superseded), (2, OutcomeKind::Copied { blake3: [2; 32] }), (1, OutcomeKind::Made)];
+        assert_eq!(listed(&mut tally, &outcomes), [("b".to_string(), 2), ("a".to_string(), 2)]);
+    }
+
+    #[test]
+    fn of_a_file_that_failed_or_that_nobody_read_no_name_is_told() {
+        let failed = OutcomeKind::Failed { why: "gone".to_string(), kind: FailureKind::Io };
+        for first in [failed, OutcomeKind::Kept { blake3: None }, OutcomeKind::WouldCopy] {
+            let mut tally = Tally::default();
+            tally.on_item(&linked("a", 1)).unwrap();
+            tally.on_item(&link("b", "a")).unwrap();
+            assert_eq!(listed(&mut tally, &[(0, first), (1, OutcomeKind::Nothing)]), []);
+        }
+    }
+
+    #[test]
+    fn a_peer_that_promises_further_names_without_end_fills_no_memory() {
+        let mut tally = Tally::default();
+        for number in 0..MAX_FIRST_NAMES as u64 + 10 {
+            tally.on_item(&linked(&number.to_string(), u32::MAX)).unwrap();
+            tally.on_outcome(number, &OutcomeKind::Copied { blake3: [0; 32] }, &mut |_| {}).unwrap();
+        }
+        assert_eq!(tally.first_names.len(), MAX_FIRST_NAMES);
+        tally.on_item(&link("name", "0")).unwrap();
+        let last = MAX_FIRST_NAMES as u64 + 10;
+        assert_eq!(listed(&mut tally, &[(last, OutcomeKind::Made)]), [("name".to_string(), 0)]);
     }
 
     #[test]

@@ -88,7 +88,10 @@ pub struct FoundEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
-    File,
+    File {
+        /// Names that it has beside this one, where they are asked for: those that are found come as [`EntryKind::HardLink`].
+        further_names: u64,
+    },
     /// A directory.
     Directory,
     /// A symbolic link.
@@ -259,7 +262,7 @@ impl Walk {
                 path: source.name.clone(),
                 source_path: source.name.clone(),
                 stat: source.stat.clone(),
-                kind: EntryKind::File,
+                kind: EntryKind::File { further_names: 0 },
                 xattrs: Vec::new(),
             }));
         }
@@ -394,7 +397,9 @@ impl Walk {
             Kind::File => {
                 let kind = self.file_or_link(&path, &stat);
                 let xattrs = match kind {
-                    EntryKind::File if self.namespaces.any() => self.attributes_of(dir, name, &source_path, &path),
+                    EntryKind::File { .. } if self.namespaces.any() => {
+                        self.attributes_of(dir, name, &source_path, &path)
+                    }
                     _ => Ok(Vec::new()),
                 };
                 match xattrs {
@@ -498,9 +503,9 @@ impl Walk {
     }
 
     fn file_or_link(&mut self, path: &[u8], stat: &Stat) -> EntryKind {
-        let Some(links) = &mut self.hard_links else { return EntryKind::File };
+        let Some(links) = &mut self.hard_links else { return EntryKind::File { further_names: 0 } };
         if stat.nlink < 2 {
-            return EntryKind::File;
+            return EntryKind::File { further_names: 0 };
         }
         let key = (stat.id.dev, stat.id.ino);
         if let Some(group) = links.groups.get_mut(&key).filter(|group| group.has(stat)) {
@@ -515,14 +520,16 @@ impl Walk {
         if links.groups.len() < MAX_HARD_LINK_GROUPS || links.groups.contains_key(&key) {
             let (first, names_left) = (path.to_vec(), stat.nlink - 1);
             links.groups.insert(key, Group { first, names_left, size: stat.size, mtime: stat.mtime });
-        } else if !links.told_full {
+            return EntryKind::File { further_names: names_left };
+        }
+        if !links.told_full {
             links.told_full = true;
             let why = format!(
                 "and further files are copied apart from their hard links: more than {MAX_HARD_LINK_GROUPS} groups"
             );
             self.pending.push_back(Found::Skipped { path: path.to_vec(), why });
         }
-        EntryKind::File
+        EntryKind::File { further_names: 0 }
     }
 
     fn attributes_of(
@@ -585,6 +592,9 @@ mod tests {
     use super::*;
     use crate::meta::FileId;
 
+    /// Each has two more names.
+    const FIRST: EntryKind = EntryKind::File { further_names: 2 };
+
     fn stat(ino: u64, size: u64, mtime: Time) -> Stat {
         let id = FileId { dev: 1, ino, ctime: Time::default() };
         Stat { kind: Kind::File, mode: 0o644, size, blocks: 8, mtime, id, nlink: 3, uid: 0, gid: 0 }
@@ -598,9 +608,9 @@ mod tests {
         let link = |first: &str| EntryKind::HardLink { first: first.as_bytes().to_vec() };
         let time = |s, ns| Time { s, ns };
         let (first, other) = (stat(7, 100, time(5, 5)), stat(8, 100, time(5, 5)));
-        assert_eq!(kind("a", &first), EntryKind::File);
+        assert_eq!(kind("a", &first), FIRST);
         assert_eq!(kind("b", &first), link("a"));
-        assert_eq!(kind("c", &other), EntryKind::File);
+        assert_eq!(kind("c", &other), FIRST);
         // Each is a file of its own, and the first name of what has the same number after it.
         for (name, second_name, new) in [
             ("d", "e", stat(7, 99, time(5, 5))),
@@ -608,10 +618,10 @@ mod tests {
             ("h", "i", stat(7, 99, time(6, 6))),
             ("j", "k", stat(7, 0, time(7, 0))),
         ] {
-            assert_eq!(kind(name, &new), EntryKind::File, "{name}");
+            assert_eq!(kind(name, &new), FIRST, "{name}");
             assert_eq!(kind(second_name, &new), link(name));
         }
         assert_eq!((kind("l", &other), kind("m", &other)), (link("c"), link("c")));
-        assert_eq!(kind("n", &other), EntryKind::File, "all names of the former were seen");
+        assert_eq!(kind("n", &other), FIRST, "all names of the former were seen");
     }
 }

@@ -23,7 +23,7 @@ fn resolve(paths: &[PathBuf], options: &ResolveOptions) -> Arc<SourceSet> {
 fn lines(set: &Arc<SourceSet>, options: WalkOptions) -> Vec<String> {
     let line = |found| match found {
         Found::Entry(entry) => match entry.kind {
-            EntryKind::File => format!("f {}", printable(&entry.path)),
+            EntryKind::File { .. } => format!("f {}", printable(&entry.path)),
             EntryKind::Directory => format!("d {}", printable(&entry.path)),
             EntryKind::Symlink { target } => format!("l {} -> {}", printable(&entry.path), printable(&target)),
             EntryKind::HardLink { first } => format!("h {} = {}", printable(&entry.path), printable(&first)),
@@ -260,7 +260,7 @@ fn trees_deeper_than_open_directories_and_paths_longer_than_the_kernel_takes() {
     let (mut files, mut ends) = (0, 0);
     for found in set.walk(WalkOptions::default()) {
         match found {
-            Found::Entry(entry) if entry.kind == EntryKind::File => {
+            Found::Entry(entry) if matches!(entry.kind, EntryKind::File { .. }) => {
                 files += 1;
                 set.open(0, &entry.source_path).unwrap();
             }

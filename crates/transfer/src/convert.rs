@@ -205,9 +205,12 @@ const SPARSE_SLACK_BYTES: u64 = 64 << 10;
 
 pub(crate) fn item(entry: FoundEntry) -> Result<Item, PathFault> {
     let kind = match entry.kind {
-        haul_store::EntryKind::File => {
-            ItemKind::File { identity: identity(&entry.stat), sparse: is_sparse(&entry.stat), blake3: None }
-        }
+        haul_store::EntryKind::File { further_names } => ItemKind::File {
+            identity: identity(&entry.stat),
+            sparse: is_sparse(&entry.stat),
+            blake3: None,
+            further_names: u32::try_from(further_names).unwrap_or(u32::MAX),
+        },
         haul_store::EntryKind::Directory => ItemKind::Directory,
         haul_store::EntryKind::Symlink { target } => ItemKind::Symlink { target },
         haul_store::EntryKind::HardLink { first } => ItemKind::HardLink { first: RelPath::new(first)? },

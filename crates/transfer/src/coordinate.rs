@@ -185,6 +185,18 @@ pub(crate) fn here_after(
     lanes: Vec<(Stream, Stream)>,
     bounds: Bounds,
 ) -> Result<Ends, Error> {
+    here_watched(early, job, [watch, &Arc::new(Watch::silent())], hash_kept, lanes, bounds)
+}
+
+/// [`here_after`], with one who watches the sender and one who watches the receiver.
+pub(crate) fn here_watched(
+    early: Option<EarlyLook>,
+    job: &Job,
+    [sender_watch, receiver_watch]: [&Arc<Watch>; 2],
+    hash_kept: bool,
+    lanes: Vec<(Stream, Stream)>,
+    bounds: Bounds,
+) -> Result<Ends, Error> {
     let failed = |error: std::io::Error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error);
     let (sender_end, receiver_end) = Stream::plain_pair().map_err(failed)?;
     let (sender_events, receiver_events) = (Events::new(), Events::new());
@@ -225,7 +237,7 @@ pub(crate) fn here_after(
         selection,
         carriage,
     };
-    let receiver_watch = Arc::new(Watch::silent());
+    let receiver_watch = Arc::clone(receiver_watch);
     let receiver = std::thread::Builder::new()
         .name("receiver".into())
         .spawn(move || {
@@ -234,7 +246,7 @@ pub(crate) fn here_after(
         })
         .map_err(failed)?;
     let mut aside = |message: Control| Err(session::unexpected(&message));
-    let sent = sender::run(sender_job, sender_events, &sender_channel, watch, &mut NoKeeper, &mut aside);
+    let sent = sender::run(sender_job, sender_events, &sender_channel, sender_watch, &mut NoKeeper, &mut aside);
     let received = receiver.join().unwrap_or_else(|_| Err(Error::new(Fault::Protocol, "the receiving side broke")));
     let (sender, _) = sent?;
     let (_, receiver) = received?;

@@ -133,10 +133,10 @@ pub struct PathNow {
     pub held_by: Option<Cause>,
 }
 
-/// One regular file of the manifest with its BLAKE3 hash.
+/// One name of a regular file of the manifest, with its BLAKE3 hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ManifestLine {
-    /// Path relative to the target.
+    /// Path relative to the target, as it is called there.
     pub path: Vec<u8>,
     /// Size in bytes.
     pub size: u64,

@@ -210,7 +210,7 @@ fn item(path: &str, kind: ItemKind) -> Item {
 
 fn file(path: &str, size: u64) -> Item {
     let identity = Identity { size, mtime: Default::default(), ctime: Default::default(), inode: 1 };
-    item(path, ItemKind::File { identity, sparse: false, blake3: None })
+    item(path, ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 })
 }
 
 fn sparse(path: &str, size: u64) -> Item {

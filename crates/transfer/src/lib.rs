@@ -64,6 +64,8 @@ mod lanes;
 mod large_files;
 pub mod manifest_file;
 #[cfg(test)]
+mod manifests;
+#[cfg(test)]
 mod many;
 mod own_files;
 #[cfg(test)]

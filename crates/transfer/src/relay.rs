@@ -217,6 +217,8 @@ impl Relay<'_> {
             (From::Receiver, Control::Outcomes(outcomes)) => {
                 outcomes.iter().try_for_each(|outcome| self.watch.on_outcome(outcome))?;
             }
+            // The sending host knows whether it sends a single file.
+            (From::Receiver, Control::Named(name)) => self.watch.on_name(name)?,
             (From::Receiver, Control::Summary(summary)) => self.ends.receiver = ReceiverSummary::clone(summary),
             (From::Sender, Control::Bye(summary)) => {
                 self.ends.sender = SenderSummary::clone(summary);
@@ -509,15 +511,21 @@ fn pump(mut from: Stream, mut to: Stream) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use haul_wire::RelPath;
-    use haul_wire::control::Receipt;
+    use haul_wire::control::{Outcome, OutcomeKind, Receipt};
     use haul_wire::limits::MAX_BATCH_ITEMS;
-    use haul_wire::manifest::{Attributes, Item, ItemKind};
+    use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
 
     use super::*;
     use crate::asked_for::tests::asked_for;
+    use crate::event::Observer;
+    use crate::manifests::Lister;
 
     /// A relay that nobody watches between the near ends of two channels, with the far ends of them.
     fn check(act: impl FnOnce(&mut Relay<'_>, Stream, Stream)) {
+        check_told(Watch::silent(), act);
+    }
+
+    fn check_told(watch: Watch, act: impl FnOnce(&mut Relay<'_>, Stream, Stream)) {
         let host = |name: &str| Place::Ssh { user: None, host: name.into(), port: None };
         let (source, target) = (host("there"), host("elsewhere"));
         let (sender, at_sender) = Stream::plain_pair().unwrap();
@@ -527,7 +535,7 @@ mod tests {
         let mut relay = Relay {
             packer: Packer::default(),
             asked_for: asked_for("data", |_| ()),
-            watch: &Arc::new(Watch::silent()),
+            watch: &Arc::new(watch),
             source: &source,
             target: &target,
             sender: open(sender),
@@ -559,6 +567,43 @@ mod tests {
             let passed: Vec<_> = heard.filter(|message| matches!(message, Control::Items(_))).collect();
             assert_eq!(passed, [Control::Items(vec![asked])]);
         });
+    }
+
+    #[test]
+    fn a_manifest_lists_what_the_target_calls_a_file_and_each_of_its_names() {
+        let path = |path: &str| RelPath::new(path.into()).unwrap();
+        let file = |name: &str| {
+            let identity = Identity { size: 1, mtime: Time::default(), ctime: Time::default(), inode: 0 };
+            let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 1 };
+            Item { kind, ..directory(name) }
+        };
+        let link = Item { kind: ItemKind::HardLink { first: path("data/a") }, ..directory("data/b") };
+        let named = vec![Control::Named(path("b"))];
+        for (items, words, listed) in [
+            (vec![directory("data"), file("data/a"), link], vec![], vec!["data/a", "data/b"]),
+            (vec![file("data")], named, vec!["b"]),
+        ] {
+            let lister = Arc::<Lister>::default();
+            let watch = Watch::new(Arc::clone(&lister) as Arc<dyn Observer>);
+            check_told(watch, |relay, _at_sender, _at_receiver| {
+                relay.asked_for = asked_for("data", |selection| selection.hard_links = true);
+                let result = |item: &Item| match item.kind {
+                    ItemKind::File { .. } => OutcomeKind::Copied { blake3: [7; 32] },
+                    _ => OutcomeKind::Made,
+                };
+                let outcomes = (0..).zip(&items).map(|(index, item)| Outcome { index, result: result(item) }).collect();
+                let mut packer = Packer::default();
+                let packed = items.iter().map(|item| packer.pack(item)).collect();
+                for word in words {
+                    relay.pass_on(From::Receiver, word).unwrap();
+                }
+                relay.pass_on(From::Sender, Control::Items(packed)).unwrap();
+                relay.pass_on(From::Receiver, Control::Outcomes(outcomes)).unwrap();
+            });
+            let lines = lister.0.lock().unwrap();
+            let found: Vec<_> = lines.iter().map(|line| (&line.path[..], line.blake3)).collect();
+            assert_eq!(found, listed.iter().map(|path| (path.as_bytes(), [7; 32])).collect::<Vec<_>>());
+        }
     }
 
     /// Small words in large batches: what is a byte or two on the wire is many in memory here.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use haul_engine::attribute::{self, Phases};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
+use haul_wire::RelPath;
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::manifest::Item;
 use haul_wire::summary::PathNow;
@@ -43,6 +44,8 @@ struct Person {
 struct State {
     tally: Tally,
     root: RootHasher,
+    /// What the single file is called at the target, where that is not its name at the source.
+    name: Option<RelPath>,
     deleted: u64,
     failures: Vec<(Vec<u8>, String)>,
     told_found_all: bool,
@@ -99,6 +102,14 @@ impl Watch {
         self.with(|_, state| state.tally.on_item(item).map_err(tally_error))
     }
 
+    /// The single file gets this name at the target.
+    pub(crate) fn on_name(&self, name: &RelPath) -> Result<(), Error> {
+        self.with(|_, state| match state.name.replace(name.clone()) {
+            None => Ok(()),
+            Some(_) => Err(Error::broke_the_protocol("it names the file twice")),
+        })
+    }
+
     pub(crate) fn on_end_of_manifest(&self) {
         let _ = self.with(|_, state| {
             state.tally.on_end_of_manifest();
@@ -117,8 +128,9 @@ impl Watch {
 
     pub(crate) fn on_outcome(&self, outcome: &Outcome) -> Result<(), Error> {
         self.with(|person, state| {
-            let State { tally, root, failures, .. } = state;
+            let State { tally, root, failures, name, .. } = state;
             let mut tell = |told: Told| {
+                let told = named(told, name.as_ref());
                 if let Some(event) = event_of(told, root, failures, person.observer.wants_manifest()) {
                     person.observer.on_event(&event);
                 }
@@ -335,13 +347,23 @@ pub(crate) struct Ends {
     pub(crate) cipher: String,
 }
 
+/// A manifest lists what is at the target. All else tells of the source.
+fn named(told: Told, name: Option<&RelPath>) -> Told {
+    match (told, name) {
+        (Told::Hashed { size, mtime, blake3, .. }, Some(name)) => {
+            Told::Hashed { path: name.clone(), size, mtime, blake3 }
+        }
+        (told, _) => told,
+    }
+}
+
 fn event_of(
     told: Told,
     root: &mut RootHasher,
     failures: &mut Vec<(Vec<u8>, String)>,
     wants_manifest: bool,
 ) -> Option<Event> {
-    let bytes_of = |path: haul_wire::RelPath| path.as_bytes().to_vec();
+    let bytes_of = |path: RelPath| path.as_bytes().to_vec();
     Some(match told {
         Told::Copied { path, bytes } => Event::Copied { path: bytes_of(path), bytes, change: Change::Data },
         Told::Touched { path } => Event::Copied { path: bytes_of(path), bytes: 0, change: Change::Metadata },

@@ -36,6 +36,7 @@ fn owned_bytes(message: &Control) -> usize {
         }
         Control::Dial(dial) => size_of_val(&dial.candidates[..]),
         Control::DialFailed { why } => why.len(),
+        Control::Named(name) => name.as_bytes().len(),
         Control::Abort(abort) => {
             let more = [&abort.cause, &abort.hint].into_iter().flatten();
             abort.what.len() + more.map(String::len).sum::<usize>()

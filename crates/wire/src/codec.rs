@@ -90,6 +90,7 @@ mod tests {
     use alloc::string::String;
 
     use super::*;
+    use crate::RelPath;
     use crate::control::AbortFault;
 
     #[test]
@@ -104,5 +105,18 @@ mod tests {
         }
         let ours = encode_refusal(&abort, crate::PROTOCOL_VERSION).unwrap();
         assert_eq!(decode(&ours[LENGTH_BYTES..]), Ok(Control::Abort(abort)));
+    }
+
+    #[test]
+    fn the_name_of_a_file_leads_nowhere() {
+        let decoded = |name: &str| {
+            let mut bytes = Vec::new();
+            encode(&Control::Named(RelPath::new(name.into()).unwrap()), &mut bytes).unwrap();
+            decode(&bytes[LENGTH_BYTES..]).map(drop)
+        };
+        assert_eq!(decoded("a name"), Ok(()));
+        for name in ["", "directory/name"] {
+            assert_eq!(decoded(name), Err(CodecFault::Limit("name")), "{name:?}");
+        }
     }
 }

@@ -9,6 +9,7 @@
 //!
 //!   sender                       receiver
 //!       ---- Begin --------------->
+//!       <--- Named ----------------         (when a single file gets another name)
 //!       ---- Items ... ----------->         the manifest streams
 //!       <--- Answers, Outcomes ----         what is wanted; what became of each item
 //!       <--- Receipts -------------         chunks that verified (their data came over the lanes)
@@ -34,6 +35,7 @@ use crate::limits::{
     MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
 };
 use crate::manifest::{self, PackedItem};
+use crate::path::RelPath;
 use crate::summary::{HostLimits, KnownPath, PathNow, PathSummary};
 
 /// One message.
@@ -121,6 +123,8 @@ pub enum Control {
     },
     /// Initiator to agent, behind a [`Start`] that says so: the next paths of the list, relative to the source. The last one has none.
     Listed(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Vec<u8>>),
+    /// Receiver to sender, before any outcome: the single file gets this name, which is no path.
+    Named(RelPath),
 }
 
 /// What an agent says first.
@@ -546,6 +550,7 @@ impl Control {
                 within(outcomes.iter().all(texts_fit), "outcomes")
             }
             Control::AgentHello(hello) => within(short(&hello.version) && hello.limits.is_within_limits(), "host"),
+            Control::Named(name) => within(!name.is_root() && !name.as_bytes().contains(&b'/'), "name"),
             Control::WantLanes { lanes } => within(*lanes <= MAX_LANES, "lanes"),
             Control::Bye(summary) => within(summary.path.is_within_limits(), "summary"),
             Control::ProbeSent(sent) => within(sent.sender.path.is_within_limits(), "summary"),

@@ -69,6 +69,8 @@ pub enum ItemKind {
         sparse: bool,
         /// BLAKE3 of the contents, when both sides compare by content.
         blake3: Option<[u8; 32]>,
+        /// Names that it has beside this one, where they are kept: those that are found follow as [`ItemKind::HardLink`].
+        further_names: u32,
     },
     /// A directory; its entries follow, then [`ItemKind::DirectoryEnd`].
     Directory,

@@ -1,6 +1,8 @@
 //! From one remote host to another: directly, or through here.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use haul_e2e::firewall::Manner;
 use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, needs, plant};
@@ -103,4 +105,41 @@ fn a_copy_between_hosts_is_resumed() {
     let run = command().run().expect(code::OK);
     assert_same(&between.source.join("large"), &between.target, Facets::PLAIN);
     assert!(run.count("bytes_moved") <= SIZE - (400 << 20) + (256 << 20), "{run}");
+}
+
+/// Several names of one file, and a single file that gets another name.
+#[test]
+fn a_manifest_has_every_name_that_is_at_the_target_whichever_way_it_came() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::triangle();
+    let ways: [(&str, &str, &[&str]); 5] = [
+        ("home", "home", &[]),
+        ("home", "alpha", &[]),
+        ("alpha", "home", &[]),
+        ("alpha", "beta", &[]),
+        ("alpha", "beta", &["-3"]),
+    ];
+    for (number, (from, to, flags)) in ways.into_iter().enumerate() {
+        let source = lab.data(from).join(format!("from{number}"));
+        for (name, bytes) in [("a", 1000), ("d/large", 5 << 20)] {
+            plant::file(&source.join(name), bytes, number as u64);
+        }
+        for (first, second) in [("a", "d/a"), ("d/large", "z")] {
+            fs::hard_link(source.join(first), source.join(second)).expect("one file system");
+        }
+        let (target, manifest) = (lab.data(to).join(format!("to{number}")), lab.data("home").join("m"));
+        fs::create_dir(&target).expect("own directory");
+        let typed = |host: &str, path: OsString| if host == "home" { path } else { at(host, path) };
+        let check = |source: OsString, target: OsString, root: &Path| {
+            let cp = lab.cp().arg("-H").args(flags).arg("--manifest-out").arg(&manifest);
+            cp.arg(typed(from, source)).arg(typed(to, target)).run().expect(code::OK);
+            lab.haul().args(["verify", "--extra"]).arg(&manifest).arg(root).run().expect(code::OK);
+        };
+        for _run in ["all is copied", "all is there"] {
+            check(contents_of(&source), target.clone().into(), &target);
+        }
+        let renamed = target.with_extension("renamed");
+        fs::create_dir(&renamed).expect("own directory");
+        check(source.join("d/large").into(), renamed.join("another name").into(), &renamed);
+    }
 }

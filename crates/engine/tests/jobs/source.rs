@@ -67,7 +67,11 @@ impl SourceFile {
     pub fn item(&self) -> Item {
         let identity = self.now().identity;
         let attributes = Attributes { mode: 0o644, mtime: identity.mtime, ..Attributes::default() };
-        Item { path: path(&self.name), kind: ItemKind::File { identity, sparse: false, blake3: None }, attributes }
+        Item {
+            path: path(&self.name),
+            kind: ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 },
+            attributes,
+        }
     }
 }
 

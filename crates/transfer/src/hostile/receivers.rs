@@ -365,6 +365,8 @@ fn words_that_are_not_a_receivers_break_the_protocol() {
         Control::EndOfManifest,
         Control::Bye(SenderSummary::default()),
         Control::Admit { key: [0; 32] },
+        // There are several.
+        Control::Named(RelPath::new(b"name".to_vec()).unwrap()),
     ];
     for word in words {
         let mut source = Source::open();

@@ -207,7 +207,10 @@ fn item(bytes: &[u8]) -> Option<Item> {
     let size = SIZES[usize::from(size) % SIZES.len()];
     let identity = Identity { size, mtime: Time { s: size as i64, ns: 7 }, ctime: Time::default(), inode: 1 };
     let kind = match kind % 8 {
-        0 | 1 => ItemKind::File { identity, sparse: kind & 8 > 0, blake3: (kind & 16 > 0).then_some([0; 32]) },
+        0 | 1 => {
+            let blake3 = (kind & 16 > 0).then_some([0; 32]);
+            ItemKind::File { identity, sparse: kind & 8 > 0, blake3, further_names: u32::from(kind >> 5) }
+        }
         2 => ItemKind::Directory,
         3 => ItemKind::DirectoryEnd { complete: kind & 8 > 0 },
         4 => ItemKind::Symlink { target: link.to_vec() },

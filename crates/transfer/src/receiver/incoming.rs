@@ -475,7 +475,7 @@ mod tests {
         let data = vec![7; 3 << 20];
         let identity =
             Identity { size: data.len() as u64, mtime: Default::default(), ctime: Default::default(), inode: 1 };
-        let kind = ItemKind::File { identity, sparse: false, blake3: None };
+        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
         let path = RelPath::new(b"file".to_vec()).unwrap();
         let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
         let incoming = Incoming::new(0, item, b"file".to_vec(), identity, false);

@@ -37,6 +37,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_store::{DIRECT_FROM_BYTES, StoreError, TargetOptions, TargetTree};
+use haul_wire::RelPath;
 use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
 use haul_wire::limits::MAX_LANES;
 use haul_wire::manifest::Packer;
@@ -246,6 +247,12 @@ fn open_target(
         return shared(None, None, job);
     }
     let (tree, rename_to) = TargetTree::open(path, &options).map_err(failed)?;
+    if let Some(name) = &rename_to {
+        // It was checked to be one.
+        let name = RelPath::new(name.clone()).map_err(|fault| Error::new(Fault::Usage, fault.to_string()))?;
+        watch.on_name(&name)?;
+        channel.outbox().send(Control::Named(name));
+    }
     shared(Some(tree), rename_to, job)
 }
 

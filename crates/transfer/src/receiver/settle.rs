@@ -106,21 +106,32 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     let (path, first) = (&link.path[..], link.first.as_bytes());
     let selection = &shared.job.selection;
     let stands = |path| shared.tree().stat(path);
+    let bar = || match shared.bars_hard_links(first) {
+        Some(Bar::UnlessItHasTheTime) => {
+            stands(first).map(|stat| stat.filter(|stat| is_foreign(shared, link, stat)).map(|_| Bar::Foreign))
+        }
+        bar => Ok(bar),
+    };
+    let is_one = |stat: &Stat| -> Result<bool, StoreError> {
+        Ok(stands(first)?.is_some_and(|first| first.is_same_inode(stat)) && bar()?.is_none())
+    };
     if shared.rules.may_keep_others() {
         match stands(path) {
             Ok(Some(stat)) if stays(shared, path, link.mtime, &stat) => {
-                return shared.settle(index, OutcomeKind::Nothing);
+                return match is_one(&stat) {
+                    Ok(true) => shared.settle(index, OutcomeKind::Nothing),
+                    // What is another file is none of the source's, and no manifest lists it.
+                    Ok(false) => shared.settle(index, OutcomeKind::Kept { blake3: None }),
+                    Err(error) => shared.fail_item(index, &error),
+                };
             }
             Ok(_) => {}
             Err(error) => return shared.fail_item(index, &error),
         }
     }
-    let bar = match shared.bars_hard_links(first) {
-        Some(Bar::UnlessItHasTheTime) => match stands(first) {
-            Ok(stat) => stat.filter(|stat| is_foreign(shared, link, stat)).map(|_| Bar::Foreign),
-            Err(error) => return shared.fail_item(index, &error),
-        },
-        bar => bar,
+    let bar = match bar() {
+        Ok(bar) => bar,
+        Err(error) => return shared.fail_item(index, &error),
     };
     if let Some(bar) = bar {
         let why = match bar {
@@ -131,11 +142,7 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
         return shared.failed_item(index, why);
     }
     if selection.dry_run {
-        let is_made = || match stands(path)? {
-            None => Ok(false),
-            Some(stat) => Ok(stands(first)?.is_some_and(|first| first.is_same_inode(&stat))),
-        };
-        return match is_made() {
+        return match stands(path).and_then(|stat| stat.map_or(Ok(false), |stat| is_one(&stat))) {
             Ok(true) => shared.settle(index, OutcomeKind::Nothing),
             Ok(false) => shared.settle(index, OutcomeKind::Made),
             Err(error) => shared.fail_item(index, &error),

@@ -215,7 +215,7 @@ impl Finder {
     fn find(&mut self, foreseen: &Foreseen) -> Option<Option<(Identity, Arc<FoundFile>)>> {
         self.entries_left = self.entries_left.checked_sub(1)?;
         let Found::Entry(entry) = self.walk.next()? else { return Some(None) };
-        if entry.kind != EntryKind::File {
+        if !matches!(entry.kind, EntryKind::File { .. }) {
             return Some(None);
         }
         let allocated_bytes = entry.stat.blocks.saturating_mul(512);

@@ -331,6 +331,7 @@ impl<'a> Session<'a> {
                     self.shared.settle(outcome.index, failed)?;
                 }
             }
+            Control::Named(name) if self.shared.sources.is_single_file() => self.watch.on_name(&name)?,
             Control::Again { index, chunk } => self.shared.again(index, chunk)?,
             Control::Repair { index, chunk } => self.shared.repair(index, chunk)?,
             Control::LaneLost { lane } => {

@@ -455,12 +455,13 @@ impl Shared {
         let open = self.sources.open(file.source, &file.source_path).ok()?;
         let stat = open.stat().ok()?;
         let changes_left = file.changes_left.after(&file.identity, &convert::identity(&stat))?;
-        let ItemKind::File { blake3, .. } = &file.item.kind else { return None };
+        let ItemKind::File { blake3, further_names, .. } = &file.item.kind else { return None };
         let kind = ItemKind::File {
             identity: convert::identity(&stat),
             sparse: convert::is_sparse(&stat),
             // Its contents are new; a content comparison has nothing to go by.
             blake3: blake3.map(|_| [0; 32]),
+            further_names: *further_names,
         };
         let (mut skipped, selection) = (Vec::new(), &self.job.selection);
         // After the times: should they change in between, it has changed once more.

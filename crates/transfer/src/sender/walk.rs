@@ -81,6 +81,12 @@ fn entry_item(shared: &Shared, entry: FoundEntry, checksum: bool) -> Option<Item
             return None;
         }
     };
+    if shared.job.selection.dry_run
+        && let ItemKind::File { further_names, .. } = &mut item.kind
+    {
+        // None is made, so that none is as its first one.
+        *further_names = 0;
+    }
     if checksum && let ItemKind::File { identity, blake3, .. } = &mut item.kind {
         match hash_source(shared, source, &source_path, identity.size) {
             Ok(hash) => *blake3 = Some(hash),
