@@ -103,12 +103,21 @@ fn named(name: &str) -> &'static Exit {
 ///   hint:  what to try
 /// ```
 pub fn text(error: &Error) -> String {
+    labelled("error: ", error, hint(error))
+}
+
+/// [`text`] of what ended nothing.
+pub fn warning(error: &Error) -> String {
+    labelled("warning: ", error, error.hint.as_deref())
+}
+
+fn labelled(label: &str, error: &Error, hint: Option<&str>) -> String {
     let mut text = String::new();
-    add(&mut text, "error: ", &error.what);
+    add(&mut text, label, &error.what);
     if let Some(cause) = &error.cause {
         add(&mut text, "  cause: ", cause);
     }
-    if let Some(hint) = hint(error) {
+    if let Some(hint) = hint {
         add(&mut text, "  hint:  ", hint);
     }
     text
@@ -203,6 +212,10 @@ mod tests {
         error: host-b is silent
           cause: nothing for 60 s
           hint:  run the same command again: it goes on where this one stopped
+        ");
+        insta::assert_snapshot!(warning(&error), @r"
+        warning: host-b is silent
+          cause: nothing for 60 s
         ");
     }
 }

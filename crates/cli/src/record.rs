@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
+use haul_transfer::Error;
 use haul_transfer::bench::Interval;
 use haul_transfer::record::{
     self, BUFFER_BYTES_MAX, BUFFER_BYTES_UNIT, BUFFERS_MAX, Input, Recorded, Request, Watcher,
@@ -69,7 +70,8 @@ the stream could wait, and else it is not.
   haul cp --stripe-dir /disk1 --stripe-dir /disk2 stripes:scan.vdif.stripes host-b:/data/
 
 A striped recording is hashed as it comes, which takes a sixth of a second of processor time for 1 GB; haul cp compares, also when it copies to
-null:. What was flushed is entered into FILE.stripes every two seconds: so much of a recording that was cut off can be read.";
+null:. What was flushed is entered into FILE.stripes every two seconds: so much of a recording that was cut off can be read.
+A flush that fails is told at once and ends nothing, but the exit status is then 11: nobody knows what the disk has lost by it.";
 
 fn buffer(text: &str) -> Result<usize, String> {
     let bytes = usize::try_from(rate::parse_size(text)?).unwrap_or(usize::MAX);
@@ -199,6 +201,11 @@ impl Watcher for Person {
         if self.lines {
             let _ = std::io::stdout().lock().write_all(text::line(interval).as_bytes());
         }
+    }
+
+    fn on_warning(&self, warning: &Error) {
+        // Beside the object, too, which comes when it is too late to do anything.
+        let _ = write!(std::io::stderr(), "{}", failure::warning(warning));
     }
 
     fn interrupted(&self) -> bool {

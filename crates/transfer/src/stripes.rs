@@ -8,6 +8,7 @@
 //! Whoever made the index may be a stranger to whoever reads it. So no path is taken from it: the stripes are looked for, by names without a
 //! slash, in the directories that the reader names.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ pub(crate) struct Index {
     version: u32,
     /// What the recording is called as one file.
     pub(crate) name: String,
-    /// Bytes of it; until it is complete those that are surely on the disks.
+    /// Bytes of it; until it is complete those that were flushed.
     pub(crate) bytes: u64,
     /// The recording came to its end.
     pub(crate) complete: bool,
@@ -51,6 +52,19 @@ pub(crate) struct Index {
     pub(crate) block_bytes: u64,
     /// Where the stripes were recorded to, in order. For people: readers name the directories themselves.
     directories: Vec<String>,
+    /// Where a flush failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) doubtful: Vec<Doubtful>,
+}
+
+/// What may be lost of a stripe, though it was flushed later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Doubtful {
+    /// Its number.
+    pub(crate) stripe: usize,
+    /// From here on.
+    pub(crate) from_byte: u64,
 }
 
 impl Index {
@@ -66,6 +80,7 @@ impl Index {
             blake3: None,
             block_bytes,
             directories,
+            doubtful: Vec::new(),
         }
     }
 
@@ -73,6 +88,12 @@ impl Index {
     pub(crate) fn end(&mut self, bytes: u64, blake3: Hash) {
         (self.bytes, self.complete) = (bytes, true);
         self.blake3 = Some(blake3::Hash::from_bytes(blake3).to_string());
+    }
+
+    /// What [`Index::end`] and those before it have entered, as it stands in the file.
+    pub(crate) fn entries(&self) -> String {
+        let hash = self.blake3.as_deref().map_or_else(|| "null".to_owned(), |hex| format!("\"{hex}\""));
+        format!("\"bytes\": {}, \"complete\": {}, \"blake3\": {hash}", self.bytes, self.complete)
     }
 
     /// Names of the stripes, in order.
@@ -86,10 +107,13 @@ impl Index {
         text.push(b'\n');
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
-        let mut file = File::create(&beside)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)?;
+        let write = || {
+            let mut file = File::create(&beside)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            std::fs::rename(&beside, path)
+        };
+        write().inspect_err(|_| drop(std::fs::remove_file(&beside)))?;
         flush_directory_of(path)
     }
 
@@ -121,6 +145,9 @@ impl Index {
         }
         if !is_name(&self.name) {
             return Err("the recording has a name that no file can have");
+        }
+        if self.doubtful.len() > STRIPES_MAX {
+            return Err("it doubts more stripes than there are");
         }
         if self.directories.is_empty() || self.directories.len() > STRIPES_MAX {
             return Err("it has no stripes, or more than 64");
@@ -166,10 +193,17 @@ pub(crate) fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, Er
     let sources = sources.map_err(|error| convert::store_error(&error))?;
     let warning = (!index.complete).then(|| {
         let bytes = index.bytes;
-        format!(
-            "the recording {} was interrupted: what is sent is the {bytes} bytes that were surely on the disks",
-            index.name
-        )
+        let name = &index.name;
+        let mut text =
+            format!("the recording {name} was interrupted: what is sent is the {bytes} bytes that were on the disks");
+        for Doubtful { stripe, from_byte } in &index.doubtful {
+            let _ = write!(
+                text,
+                "; a flush of {} failed, which may lack what follows byte {from_byte}",
+                stripe_name(name, *stripe)
+            );
+        }
+        text
     });
     Ok(Recording { sources, blake3: index.hash(), warning })
 }
@@ -246,6 +280,7 @@ mod tests {
         refused("more than a file has", &with(|index| index.bytes = u64::MAX));
         refused("no hash", &with(|index| index.blake3 = None));
         refused("a hash that is none", &with(|index| index.blake3 = Some("x".into())));
+        refused("doubts without end", &with(|index| index.doubtful = vec![Doubtful { stripe: 0, from_byte: 0 }; 65]));
         refused("another version", &with(|index| index.version = 2));
     }
 

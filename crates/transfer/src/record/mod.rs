@@ -12,6 +12,7 @@
 //!
 //! A striped recording goes to several directories in turn, buffer by buffer, each with a writer of its own ([`striped`]).
 
+mod flushed;
 mod ring;
 #[cfg(test)]
 mod scenarios;
@@ -22,6 +23,7 @@ use std::io::{self, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::sync_channel;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -33,6 +35,7 @@ use haul_sys::poll::{self, Interest};
 use crate::bench::{Interval, disk_error};
 use crate::error::{Error, Fault};
 use crate::stripes::{self, STRIPES_MAX};
+use flushed::Flushed;
 use ring::Filling;
 use striped::Striping;
 
@@ -93,13 +96,16 @@ pub struct Recorded {
     pub striped: Option<(PathBuf, [u8; 32])>,
 }
 
-/// Who looks on.
-pub trait Watcher {
+/// Who looks on, from several threads.
+pub trait Watcher: Sync {
     /// The stream can come: the address that is listened on.
     fn on_listening(&self, address: SocketAddr);
 
     /// An interval is over.
     fn on_interval(&self, interval: &Interval);
+
+    /// Something failed that does not end the recording.
+    fn on_warning(&self, warning: &Error);
 
     /// Whether to end now.
     fn interrupted(&self) -> bool;
@@ -126,21 +132,30 @@ const LOOK_ROUND: Duration = Duration::from_millis(100);
 /// Records until the stream ends.
 pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Recorded, Error> {
     check(request)?;
-    let targets = Targets::create(request)?;
+    let targets = Targets::create(request).map_err(unrecorded)?;
     match request.input {
         Input::Stdin => {
             // A descriptor of our own: what the standard library reads ahead nobody could wait for.
             let stream = io::stdin().as_fd().try_clone_to_owned();
-            let stream = stream.map_err(|error| Error::new(Fault::Network, "cannot read the stream").because(error))?;
+            let failed = |error| unrecorded(Error::new(Fault::Network, "cannot read the stream").because(error));
+            let stream = stream.map_err(failed)?;
             record(request, File::from(stream), targets, watcher)
         }
         Input::Listen(address) => match accept(address, watcher) {
             Ok(stream) => record(request, File::from(OwnedFd::from(stream)), targets, watcher),
             Err(error) => {
                 targets.remove();
-                Err(error)
+                Err(unrecorded(error))
             }
         },
+    }
+}
+
+/// The hints of other commands are no use: a stream does not come twice.
+fn unrecorded(error: Error) -> Error {
+    match error.hint {
+        Some(_) => error,
+        None => error.try_this("nothing was recorded; see to it before the stream comes again"),
     }
 }
 
@@ -229,15 +244,30 @@ impl Targets {
         }
     }
 
-    /// Gives back what was reserved and is not needed; then all of it is on the medium, its length, too.
-    fn finish(&self, bytes: u64, block_bytes: u64) -> Result<(), Error> {
-        let stripes = self.files.len() as u64;
-        for (number, (path, file)) in (0u64..).zip(&self.files) {
-            let length = stripe_bytes(bytes, block_bytes, stripes, number);
-            let finished = file.set_len(length).and_then(|()| file.sync_all());
-            finished.map_err(|error| disk_error("write", path, error))?;
+    /// Gives back what was reserved and is not needed; then all of it is on the medium, its length, too. Each file has its turn, whatever comes of
+    /// the others. `written`: bytes of each.
+    fn finish(&self, written: &[u64], flushed: &mut [Flushed]) -> Vec<Error> {
+        let mut faults = Vec::new();
+        for (((path, file), written), flushed) in self.files.iter().zip(written).zip(flushed) {
+            if let Err(error) = file.set_len(*written) {
+                let hint = "what was recorded is there; what was reserved beyond it takes room";
+                faults.push(disk_error("set the length of", path, error).try_this(hint));
+            }
+            // Whether it failed is known to who asks for doubts.
+            let _ = flushed.flush(*written, || file.sync_all());
         }
-        Ok(())
+        faults
+    }
+
+    /// How to find out whether all of it is there.
+    fn how_to_compare(&self) -> String {
+        match &self.striped {
+            Some(striping) => format!(
+                "copy it now, to another disk: haul cp --stripe-dir DIR ... stripes:{} DST compares with what was recorded",
+                striping.path().display()
+            ),
+            None => "copy it now, to another disk, and compare with what sent it where that is known".to_owned(),
+        }
     }
 }
 
@@ -255,7 +285,7 @@ fn accept(address: SocketAddr, watcher: &dyn Watcher) -> Result<TcpStream, Error
             return listener.accept().map(|(stream, _)| stream).map_err(failed);
         }
     }
-    Err(Error::new(Fault::Interrupted, "interrupted before the stream came"))
+    Err(Error::new(Fault::Interrupted, "interrupted before the stream came").try_this("nothing is left of it"))
 }
 
 fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn Watcher) -> Result<Recorded, Error> {
@@ -263,7 +293,7 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
     let progress: Vec<_> = writing.iter().map(ring::Writing::written).collect();
     let mut hasher = targets.striped.is_some().then(blake3::Hasher::new);
     let result = std::thread::scope(|scope| {
-        let files = &targets.files;
+        let (files, progress) = (&targets.files, &progress);
         let writers = writing.into_iter().zip(files).map(|(writing, (path, file))| {
             start(scope, "write", move || writing.run(file).map_err(|error| disk_error("write", path, error)))
         });
@@ -272,7 +302,7 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
         let flusher = targets
             .striped
             .as_ref()
-            .map(|striping| start(scope, "flush", move || striping.keep_index(files, &progress, &ended)));
+            .map(|striping| start(scope, "flush", move || striping.keep_index(files, progress, &ended, watcher)));
         let (writers, flusher) = match writers.and_then(|writers| Ok((writers, flusher.transpose()?))) {
             Ok(started) => started,
             Err(error) => {
@@ -285,25 +315,44 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
         let stands = filling.end();
         let routes: Vec<Result<&'static str, Error>> = writers.into_iter().map(joined).collect();
         drop(ends);
-        let flushed = flusher.map_or(Ok(()), joined);
-        let routes = routes.into_iter().collect::<Result<Vec<_>, _>>()?;
-        flushed?;
-        let route = if routes.iter().all(|route| *route == "direct") { "direct" } else { "copy" };
-        Ok((read, stands, route))
+        let flushed = flusher.map_or_else(|| vec![Flushed::default()], joined);
+        Ok((read, stands, routes, flushed))
     });
-    let (Read { bytes, elapsed, broken }, stands, route) = result?;
+    let (Read { bytes, elapsed, broken }, stands, routes, mut flushed) = result?;
     let start = Instant::now();
-    // That holds for what came of a stream that broke off as well.
-    targets.finish(bytes, request.buffer_bytes as u64)?;
-    let blake3 = hasher.map(|hasher| *hasher.finalize().as_bytes());
-    let striped = match targets.striped.take().zip(blake3) {
-        Some((striping, blake3)) => Some((striping.end(bytes, blake3)?, blake3)),
-        None => None,
-    };
-    if let Some(error) = broken {
-        let what = format!("the stream broke off after {bytes} bytes, which are recorded");
-        return Err(Error::new(Fault::Network, what).because(error));
+    let written: Vec<u64> = progress.iter().map(|written| written.load(Ordering::Acquire)).collect();
+    let (mut names, mut faults) = (Vec::new(), Vec::new());
+    for route in routes {
+        match route {
+            Ok(name) => names.push(name),
+            Err(error) => faults.push(error),
+        }
     }
+    // All that follows holds for what came of a stream that broke off, and before a disk that failed, as well.
+    let late = targets.finish(&written, &mut flushed);
+    let whole = hasher.filter(|_| faults.is_empty()).map(|hasher| (bytes, *hasher.finalize().as_bytes()));
+    let entered = targets.striped.as_mut().map_or(Ok(()), |striping| striping.end(&flushed, whole));
+    let kept = targets.striped.as_ref().map_or(written[0], Striping::bytes);
+    for fault in &mut faults {
+        fault.hint = Some(format!(
+            "{kept} bytes before that are kept; what still comes needs another file, on a disk that takes it"
+        ));
+    }
+    faults.extend(flushed::doubts(&targets.files, &flushed, &targets.how_to_compare()));
+    faults.extend(entered.err());
+    faults.extend(late);
+    faults.extend(broken.map(|error| {
+        let what = format!("the stream broke off after {bytes} bytes, which are recorded");
+        Error::new(Fault::Network, what).because(error).try_this("what still comes needs another file")
+    }));
+    let mut faults = faults.into_iter();
+    if let Some(first) = faults.next() {
+        faults.for_each(|fault| watcher.on_warning(&fault));
+        return Err(first);
+    }
+    let route = if names.iter().all(|name| *name == "direct") { "direct" } else { "copy" };
+    let striped =
+        targets.striped.as_ref().zip(whole).map(|(striping, (_, blake3))| (striping.path().to_owned(), blake3));
     Ok(Recorded {
         bytes,
         elapsed,

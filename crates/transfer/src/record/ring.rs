@@ -148,7 +148,10 @@ impl Stripe<'_> {
             _ => {
                 file::write_all_at(self.target.as_fd(), data, self.offset)?;
                 file::start_writeback(self.target.as_fd(), self.offset, len);
-                bound_dirty(self.target, self.before.replace((self.offset, len)))?;
+                let before = self.before.replace((self.offset, len));
+                // What did not reach the disk was counted as written.
+                let lost = |_: &io::Error| self.offset = before.map_or(self.offset, |(offset, _)| offset);
+                bound_dirty(self.target, before).inspect_err(lost)?;
             }
         }
         self.offset += len;

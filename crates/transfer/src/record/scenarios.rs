@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering};
 use haul_sys::intercept::{Call, Stopped, Verdict};
 
 use super::*;
-use crate::bad_disk::{EIO, path_of, under};
+use crate::bad_disk::{EIO, ENOSPC, path_of, under};
 use crate::event::{Event, Report};
 use crate::job::{Endpoint, Place, Selection};
 use crate::scenarios::{self, Bench, Witness};
 
+#[derive(Default)]
 struct Onlooker {
     listening: Mutex<Option<Sender<SocketAddr>>>,
     told: Mutex<u64>,
+    warnings: Mutex<Vec<Error>>,
     enough: AtomicBool,
 }
 
@@ -29,6 +31,10 @@ impl Watcher for Onlooker {
 
     fn on_interval(&self, interval: &Interval) {
         *self.told.lock().unwrap() += interval.bytes;
+    }
+
+    fn on_warning(&self, warning: &Error) {
+        self.warnings.lock().unwrap().push(warning.clone());
     }
 
     fn interrupted(&self) -> bool {
@@ -55,21 +61,31 @@ fn request(directory: &std::path::Path) -> Request {
 
 /// Records what `sends` writes into the connection; it may also have enough.
 fn recorded(request: &Request, sends: impl FnOnce(TcpStream, &AtomicBool) + Send) -> (Result<Recorded, Error>, u64) {
-    let (tell, listening) = channel();
-    let onlooker = Onlooker { listening: Mutex::new(Some(tell)), told: Mutex::new(0), enough: AtomicBool::new(false) };
-    let result = std::thread::scope(|scope| {
-        let enough = &onlooker.enough;
-        scope.spawn(move || {
-            if let Ok(address) = listening.recv() {
-                sends(TcpStream::connect(address).unwrap(), enough);
-            }
-        });
-        let result = run(request, &onlooker);
-        onlooker.listening.lock().unwrap().take();
-        result
-    });
+    let onlooker = Onlooker::default();
+    let result = onlooker.records(request, |stream| sends(stream, &onlooker.enough));
     let told = *onlooker.told.lock().unwrap();
     (result, told)
+}
+
+impl Onlooker {
+    fn records(&self, request: &Request, sends: impl FnOnce(TcpStream) + Send) -> Result<Recorded, Error> {
+        let (tell, listening) = channel();
+        *self.listening.lock().unwrap() = Some(tell);
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                if let Ok(address) = listening.recv() {
+                    sends(TcpStream::connect(address).unwrap());
+                }
+            });
+            let result = run(request, self);
+            self.listening.lock().unwrap().take();
+            result
+        })
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap().iter().map(|warning| warning.what.clone()).collect()
+    }
 }
 
 #[test]
@@ -127,6 +143,7 @@ fn of_a_stream_that_breaks_off_what_came_is_kept_and_that_it_broke_off_is_said()
     assert!(std::fs::read(&request.path).unwrap() == content(200_000)[..length as usize]);
     let error = found.unwrap_err();
     assert!(error.fault == Fault::Network && error.what.contains(&length.to_string()), "{error:?}");
+    hint(&error);
 }
 
 #[test]
@@ -316,6 +333,15 @@ fn a_recording_whose_stripe_is_cut_while_it_is_copied_fails_and_leaves_no_file_t
     }
 }
 
+/// Waits for what comes soon.
+fn until(comes: impl Fn() -> bool, else_what: &str) {
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while !comes() {
+        assert!(std::time::Instant::now() < deadline, "{else_what}");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn of_a_recording_that_was_cut_off_what_was_flushed_is_read_and_that_is_said() {
     let disks = Disks::new();
@@ -324,11 +350,10 @@ fn of_a_recording_that_was_cut_off_what_was_flushed_is_read_and_that_is_said() {
     let (found, _) = recorded(&disks.request(), |mut stream, _| {
         stream.write_all(&content(5 * BLOCK)).unwrap();
         // The stream pauses; a power cut now would leave this index.
-        let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while !std::fs::read_to_string(disks.index()).unwrap().contains(&flushed) {
-            assert!(std::time::Instant::now() < deadline, "what was written is never entered");
-            std::thread::yield_now();
-        }
+        until(
+            || std::fs::read_to_string(disks.index()).unwrap().contains(&flushed),
+            "what was written is never entered",
+        );
         std::fs::copy(disks.index(), &cut_off).unwrap();
         stream.write_all(&content(100)).unwrap();
     });
@@ -350,4 +375,146 @@ fn a_stripe_replaces_nothing_and_nothing_is_left_of_a_striped_recording_that_can
     let missing = Request { stripe_directories: vec![disks.root.path().join("no-disk")], ..disks.request() };
     assert!(recorded(&missing, |_, _| {}).0.is_err());
     assert!(!disks.index().exists());
+}
+
+/// The hint of a recording whose stream is gone.
+fn hint(error: &Error) -> &str {
+    let hint = error.hint.as_deref().expect("that of its kind is for copies");
+    assert!(!hint.contains("same command"), "{hint}");
+    hint
+}
+
+#[test]
+fn a_flush_that_failed_is_told_at_once_and_at_the_end_and_the_recording_goes_on() {
+    let disks = Disks::new();
+    let (request, index, stripe) = (disks.request(), disks.index(), disks.stripe(1));
+    let cut_off = disks.root.path().join("cut-off.stripes");
+    let mut fails = true;
+    let decide = |_, stopped: &Stopped| {
+        let failed = path_of(stopped) == stripe && std::mem::take(&mut fails);
+        if failed { Verdict::Fail(EIO) } else { Verdict::Proceed }
+    };
+    let work = {
+        let cut_off = cut_off.clone();
+        move || {
+            let onlooker = Onlooker::default();
+            let result = onlooker.records(&request, |mut stream| {
+                stream.write_all(&content(3 * BLOCK)).unwrap();
+                until(|| !onlooker.warnings().is_empty(), "it is not told while the stream goes on");
+                stream.write_all(&content(5 * BLOCK)[3 * BLOCK..]).unwrap();
+                let flushed = format!("\"bytes\": {}", 5 * BLOCK);
+                until(|| std::fs::read_to_string(&index).unwrap().contains(&flushed), "nothing is flushed any more");
+                std::fs::copy(&index, &cut_off).unwrap();
+                stream.write_all(b"more").unwrap();
+            });
+            (result, onlooker.warnings())
+        }
+    };
+    let Some(((result, warnings), _)) = under(&[Call::Flush], decide, work) else { return };
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(warning.contains("cannot flush") && warning.contains("stream.stripe-1"), "{warning}");
+    let error = result.unwrap_err();
+    assert!(error.fault == Fault::FileIo && error.what.contains("stream.stripe-1 from byte 0 on"), "{error:?}");
+    assert!(hint(&error).contains("stream.stripes") && hint(&error).contains("compares"), "{error:?}");
+    // The disk has kept it after all.
+    let whole = [content(5 * BLOCK), b"more".to_vec()].concat();
+    let (report, said, file) = disks.copied(&disks.index());
+    assert_eq!((report.unwrap().failed, said.as_str()), (0, ""));
+    assert!(file.unwrap() == whole);
+    // After a power cut that much is read, and what may be wrong with it is said.
+    let (report, said, file) = disks.copied(&cut_off);
+    assert_eq!(report.unwrap().failed, 0);
+    assert!(said.contains("a flush of stream.stripe-1 failed, which may lack what follows byte 0"), "{said}");
+    assert!(file.unwrap() == content(5 * BLOCK));
+}
+
+#[test]
+fn an_index_that_is_written_later_makes_up_for_one_that_was_not() {
+    let disks = Disks::new();
+    let (request, index) = (disks.request(), disks.index());
+    let new = disks.root.path().join("stream.stripes.new");
+    let mut flushes = 0;
+    let decide = |_, stopped: &Stopped| {
+        flushes += u32::from(path_of(stopped) == new);
+        // The first is that of the recording that begins.
+        let fails = path_of(stopped) == new && (2..=3).contains(&flushes);
+        if fails { Verdict::Fail(EIO) } else { Verdict::Proceed }
+    };
+    let work = move || {
+        let onlooker = Onlooker::default();
+        let result = onlooker.records(&request, |mut stream| {
+            stream.write_all(&content(5 * BLOCK)).unwrap();
+            let flushed = format!("\"bytes\": {}", 5 * BLOCK);
+            until(|| std::fs::read_to_string(&index).unwrap().contains(&flushed), "nothing is entered any more");
+        });
+        (result, onlooker.warnings())
+    };
+    let Some(((result, warnings), _)) = under(&[Call::Flush], decide, work) else { return };
+    assert_eq!(result.unwrap().bytes, 5 * BLOCK as u64);
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    assert!(warning.contains("stream.stripes"), "{warning}");
+    assert_eq!(disks.copied(&disks.index()).0.unwrap().failed, 0);
+}
+
+#[test]
+fn of_a_recording_whose_index_cannot_be_written_it_is_said_what_to_enter() {
+    let disks = Disks::new();
+    let request = disks.request();
+    let new = disks.root.path().join("stream.stripes.new");
+    let mut begun = false;
+    let decide = |_, stopped: &Stopped| {
+        let fails = path_of(stopped) == new && std::mem::replace(&mut begun, true);
+        if fails { Verdict::Fail(EIO) } else { Verdict::Proceed }
+    };
+    let work = move || recorded(&request, |mut stream, _| stream.write_all(&content(700_000)).unwrap()).0;
+    let Some((result, _)) = under(&[Call::Flush], decide, work) else { return };
+    let error = result.unwrap_err();
+    assert!(error.fault == Fault::FileIo && error.what.contains("stream.stripes"), "{error:?}");
+    let (_, entries) = hint(&error).split_once("enter into that file: ").unwrap();
+    assert!(!new.exists(), "what failed is left over");
+    let index = std::fs::read_to_string(disks.index()).unwrap();
+    let kept: Vec<_> = index
+        .lines()
+        .filter(|line| !["bytes", "complete", "blake3"].iter().any(|name| line.contains(&format!("\"{name}\":"))))
+        .collect();
+    std::fs::write(disks.index(), kept.join("\n").replacen('{', &format!("{{{entries},"), 1)).unwrap();
+    let (report, said, file) = disks.copied(&disks.index());
+    assert_eq!((report.unwrap().failed, said.as_str()), (0, ""));
+    assert!(file.unwrap() == content(700_000));
+}
+
+#[test]
+fn what_came_before_a_disk_was_full_is_kept_and_can_be_read() {
+    let disks = Disks::new();
+    let (request, stripe) = (Request { reserve_bytes: 8 << 20, ..disks.request() }, disks.stripe(2));
+    let decide = |_, stopped: &Stopped| {
+        let full = path_of(stopped) == stripe && stopped.offset() >= BLOCK as u64;
+        if full { Verdict::Fail(ENOSPC) } else { Verdict::Proceed }
+    };
+    let work = move || {
+        // Nobody reads the rest of it.
+        recorded(&request, |mut stream, _| drop(stream.write_all(&content(100 * BLOCK)))).0
+    };
+    let Some((result, _)) = under(&[Call::Write], decide, work) else { return };
+    let error = result.unwrap_err();
+    assert!(error.fault == Fault::Space && error.what.contains("stream.stripe-2"), "{error:?}");
+    assert!(hint(&error).contains(&format!("{} bytes before that are kept", 5 * BLOCK)), "{error:?}");
+    let (report, said, file) = disks.copied(&disks.index());
+    assert_eq!(report.unwrap().failed, 0);
+    assert!(said.contains("interrupted"), "{said}");
+    assert!(file.unwrap() == content(5 * BLOCK));
+}
+
+#[test]
+fn a_recording_that_the_disk_does_not_flush_at_the_end_is_no_success_and_has_its_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let request = Request { reserve_bytes: 8 << 20, ..request(dir.path()) };
+    let path = request.path.clone();
+    let decide = |_, stopped: &Stopped| if path_of(stopped) == path { Verdict::Fail(EIO) } else { Verdict::Proceed };
+    let work = move || recorded(&request, |mut stream, _| stream.write_all(&content(300_000)).unwrap()).0;
+    let Some((result, _)) = under(&[Call::Flush], decide, work) else { return };
+    let error = result.unwrap_err();
+    assert!(error.fault == Fault::FileIo && error.what.contains("stream from byte 0 on"), "{error:?}");
+    assert!(hint(&error).contains("copy it now"), "{error:?}");
+    assert!(std::fs::read(&path).unwrap() == content(300_000));
 }

@@ -1,7 +1,7 @@
 //! A recording that is striped over several directories: its index, and what of it is surely on the disks while it goes on.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use haul_engine::integrity::Hash;
 
-use super::Request;
+use super::flushed::Flushed;
+use super::{Request, Watcher};
 use crate::bench::disk_error;
 use crate::error::{Error, Fault};
-use crate::stripes::{self, Index, is_name};
+use crate::stripes::{self, Doubtful, Index, is_name};
 
 /// A power cut costs so much of a recording, and what its flush takes. Tests come there sooner.
 const FLUSH_EVERY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(2) };
@@ -49,7 +50,8 @@ impl Striping {
         directories.iter().zip(self.index.stripe_names()).map(|(directory, name)| directory.join(name)).collect()
     }
 
-    /// Flushes what was written, again and again, and then says so in the index, until `ended` has no other end any more.
+    /// Flushes what was written, again and again, and then says so in the index, until `ended` has no other end any more. What fails is told, and
+    /// tried again: a recording is not ended for it.
     ///
     /// `written`: the bytes of each stripe that its writer has written.
     pub(super) fn keep_index(
@@ -57,32 +59,83 @@ impl Striping {
         files: &[(PathBuf, File)],
         written: &[Arc<AtomicU64>],
         ended: &Receiver<()>,
-    ) -> Result<(), Error> {
+        watcher: &dyn Watcher,
+    ) -> Vec<Flushed> {
+        let mut flushed: Vec<Flushed> = files.iter().map(|_| Flushed::default()).collect();
         let mut index = self.index.clone();
+        let mut fails = false;
         while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(FLUSH_EVERY) {
-            let bytes = without_gap(written.iter().map(|bytes| bytes.load(Ordering::Acquire)), index.block_bytes);
-            if bytes == index.bytes {
+            for ((flushed, written), (path, file)) in flushed.iter_mut().zip(written).zip(files) {
+                let written = written.load(Ordering::Acquire);
+                if written == flushed.bytes {
+                    continue;
+                }
+                if let Some(error) = flushed.flush(written, || file.sync_data()) {
+                    let why = format!("{error}; what was written to it from byte {} on may be lost", flushed.bytes);
+                    let hint = "the recording goes on; look at that disk";
+                    watcher.on_warning(&disk_error("flush", path, error).because(why).try_this(hint));
+                }
+            }
+            let before = index.clone();
+            index.covers(&flushed);
+            if index == before {
                 continue;
             }
-            for (path, file) in files {
-                file.sync_data().map_err(|error| disk_error("flush", path, error))?;
+            let result = index.write(&self.path);
+            let failed_before = std::mem::replace(&mut fails, result.is_err());
+            if let Err(error) = result {
+                index = before;
+                if !failed_before {
+                    let hint = "the recording goes on, and this is tried again; look at that disk";
+                    watcher.on_warning(&disk_error("write", &self.path, error).try_this(hint));
+                }
             }
-            index.bytes = bytes;
-            index.write(&self.path).map_err(|error| disk_error("write", &self.path, error))?;
         }
-        Ok(())
+        flushed
     }
 
-    /// All of it is on the disks. Returns the path of the index.
-    pub(super) fn end(mut self, bytes: u64, blake3: Hash) -> Result<PathBuf, Error> {
-        self.index.end(bytes, blake3);
-        self.index.write(&self.path).map_err(|error| disk_error("write", &self.path, error))?;
-        Ok(self.path)
+    /// The recording is over: so it is entered. `whole`: all of it, and what it hashes to, where every stripe has its part.
+    pub(super) fn end(&mut self, flushed: &[Flushed], whole: Option<(u64, Hash)>) -> Result<(), Error> {
+        self.index.covers(flushed);
+        if let Some((bytes, blake3)) = whole {
+            self.index.end(bytes, blake3);
+        }
+        let mut result = self.index.write(&self.path);
+        for _ in 1..INDEX_TRIES {
+            result = result.or_else(|_| self.index.write(&self.path));
+        }
+        result.map_err(|error| {
+            let hint = format!("the stripes are as they should be; enter into that file: {}", self.index.entries());
+            disk_error("write", &self.path, error).try_this(hint)
+        })
+    }
+
+    /// The path of the index.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the recording that can be read.
+    pub(super) fn bytes(&self) -> u64 {
+        self.index.bytes
     }
 
     /// Nothing was recorded.
     pub(super) fn remove(&self) {
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// One error of a disk need not be its last word. Each time is another file, at another place.
+const INDEX_TRIES: u32 = 3;
+
+impl Index {
+    /// Enters what of the stripes was flushed.
+    fn covers(&mut self, flushed: &[Flushed]) {
+        self.bytes = without_gap(flushed.iter().map(|flushed| flushed.bytes), self.block_bytes);
+        let doubtful =
+            |(stripe, flushed): (usize, &Flushed)| Some(Doubtful { stripe, from_byte: flushed.doubtful_from()? });
+        self.doubtful = flushed.iter().enumerate().filter_map(doubtful).collect();
     }
 }
 
