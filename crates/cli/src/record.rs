@@ -11,17 +11,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use haul_transfer::Error;
 use haul_transfer::bench::Interval;
 use haul_transfer::record::{
     self, BUFFER_BYTES_MAX, BUFFER_BYTES_UNIT, BUFFERS_MAX, Input, Recorded, Request, Watcher,
 };
+use haul_transfer::{Error, Fault};
 use serde::Serialize;
 
 use crate::bench::text;
 use crate::figures::{bytes, counted, duration, rate as rate_text};
 use crate::json::{SCHEMA, hex, seconds};
 use crate::printable::printable;
+use crate::speaker::{Speaker, Word};
 use crate::{bench, failure, json_text, rate, signals};
 
 /// `haul record`
@@ -81,8 +82,17 @@ fn buffer(text: &str) -> Result<usize, String> {
 
 /// Records, and says how it went.
 pub fn run(typed: &Record) -> ExitCode {
-    let person = Person { interrupted: signals::watch(), lines: !typed.json };
-    match record::run(&request(typed), &person) {
+    let speaker = match Speaker::start(say) {
+        Ok(speaker) => speaker,
+        Err(error) => {
+            let what = "cannot start the thread that says how the recording goes";
+            return failure::ended(&Error::new(Fault::FileIo, what).because(error), typed.json);
+        }
+    };
+    let person = Person { interrupted: signals::watch(), lines: !typed.json, speaker };
+    let recorded = record::run(&request(typed), &person);
+    person.speaker.finish();
+    match recorded {
         Ok(recorded) => {
             let said = if typed.json { object(&recorded) } else { summary(typed, &recorded) };
             // Who closed the pipe has read enough.
@@ -188,24 +198,53 @@ struct Line {
 struct Person {
     interrupted: Arc<AtomicBool>,
     lines: bool,
+    speaker: Speaker<Said>,
+}
+
+/// What is said while a recording runs.
+enum Said {
+    /// On standard output.
+    Line(String),
+    /// On standard error.
+    Warning(String),
+}
+
+impl Word for Said {
+    fn bytes(&self) -> usize {
+        let (Said::Line(text) | Said::Warning(text)) = self;
+        size_of::<Self>() + text.len()
+    }
+}
+
+fn say(said: Said) {
+    // Who closed the pipe, or the terminal, has read enough.
+    let _ = match said {
+        Said::Line(text) => std::io::stdout().lock().write_all(text.as_bytes()),
+        Said::Warning(text) => std::io::stderr().write_all(text.as_bytes()),
+    };
+}
+
+impl Person {
+    /// The stream waits for nobody: a terminal that was paused for days loses lines.
+    fn line(&self, text: String) {
+        if self.lines {
+            self.speaker.say_if_there_is_room(Said::Line(text));
+        }
+    }
 }
 
 impl Watcher for Person {
     fn on_listening(&self, address: SocketAddr) {
-        if self.lines {
-            let _ = writeln!(std::io::stdout().lock(), "listening on {address}");
-        }
+        self.line(format!("listening on {address}\n"));
     }
 
     fn on_interval(&self, interval: &Interval) {
-        if self.lines {
-            let _ = std::io::stdout().lock().write_all(text::line(interval).as_bytes());
-        }
+        self.line(text::line(interval));
     }
 
     fn on_warning(&self, warning: &Error) {
         // Beside the object, too, which comes when it is too late to do anything.
-        let _ = write!(std::io::stderr(), "{}", failure::warning(warning));
+        self.speaker.say_if_there_is_room(Said::Warning(failure::warning(warning)));
     }
 
     fn interrupted(&self) -> bool {
@@ -257,6 +296,30 @@ mod tests {
         {
             assert!(typed(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_recording_never_waits_for_who_reads_its_lines() {
+        let (opens, opened) = std::sync::mpsc::channel::<()>();
+        let heard = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        let speaker = Speaker::start(move |said| {
+            // Paused until the gate is dropped.
+            let _ = opened.recv();
+            let (Said::Line(text) | Said::Warning(text)) = said;
+            hears.lock().unwrap().push(text);
+        });
+        let person = Person { interrupted: Arc::default(), lines: true, speaker: speaker.unwrap() };
+        person.on_listening("127.0.0.1:5000".parse().unwrap());
+        let interval = Interval { start: Duration::ZERO, end: Duration::from_secs(1), bytes: 1 << 20 };
+        // As many as a pipe would not take.
+        (0..10_000).for_each(|_| person.on_interval(&interval));
+        person.on_warning(&Error::new(Fault::FileIo, "a disk is slow"));
+        assert!(heard.lock().unwrap().is_empty());
+        drop(opens);
+        person.speaker.finish();
+        let heard = heard.lock().unwrap();
+        assert!(heard.len() == 10_002 && heard[10_001].contains("a disk is slow"), "{}", heard.len());
     }
 
     #[test]

@@ -17,12 +17,6 @@ pub trait Word: Send + 'static {
     }
 }
 
-impl Word for String {
-    fn bytes(&self) -> usize {
-        size_of::<Self>() + self.len()
-    }
-}
-
 /// Words on their way to somebody who may not be listening just now.
 pub struct Speaker<T> {
     queue: Arc<Queue<T>>,
@@ -133,6 +127,12 @@ mod tests {
     use std::sync::mpsc;
 
     use super::*;
+
+    impl Word for String {
+        fn bytes(&self) -> usize {
+            size_of::<Self>() + self.len()
+        }
+    }
 
     /// What is said, and a gate that lets the listener hear one word for each permission.
     fn paused<T: Word>() -> (Speaker<T>, mpsc::Receiver<T>, mpsc::Sender<()>) {
