@@ -18,12 +18,15 @@ impl TargetTree {
     /// listed and an entry that cannot be looked at are errors of their own, and the rest is told all the same. `Break` ends it.
     ///
     /// Memory: the paths of the directories that are still to be listed.
-    pub fn each_entry(&self, tell: &mut dyn FnMut(Result<(&[u8], &Stat)>) -> ControlFlow<()>) -> ControlFlow<()> {
+    pub fn each_entry<F>(&self, mut tell: F) -> ControlFlow<()>
+    where
+        F: FnMut(&[u8], Result<&Stat>) -> ControlFlow<()>,
+    {
         let mut pending = vec![(0, Vec::new())];
         while let Some((depth, directory)) = pending.pop() {
             if depth > MAX_DEPTH {
                 let why = refusal(io::ErrorKind::InvalidInput, "directories are nested too deep");
-                tell(Err(StoreError::new("read directory", &directory, why)))?;
+                tell(&directory, Err(StoreError::new("read directory", &directory, why)))?;
                 continue;
             }
             let listed = self.open_dir(&directory).and_then(|open| Ok((Names::read(open.as_fd())?, open)));
@@ -32,7 +35,7 @@ impl TargetTree {
                 // It has gone since.
                 Err(error) if depth > 0 && error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    tell(Err(StoreError::new("read directory", &directory, error)))?;
+                    tell(&directory, Err(StoreError::new("read directory", &directory, error)))?;
                     continue;
                 }
             };
@@ -42,13 +45,13 @@ impl TargetTree {
                 let path = join(&directory, name);
                 match Stat::of_name(open.as_fd(), name) {
                     Ok(stat) => {
-                        tell(Ok((&path, &stat)))?;
+                        tell(&path, Ok(&stat))?;
                         if stat.kind == Kind::Directory {
                             pending.push((depth + 1, path));
                         }
                     }
                     Err(Errno::NOENT) => {}
-                    Err(error) => tell(Err(StoreError::new("look at", &path, error)))?,
+                    Err(error) => tell(&path, Err(StoreError::new("look at", &path, error)))?,
                 }
             }
         }
@@ -66,9 +69,9 @@ mod tests {
 
     fn told(tree: &TargetTree) -> Vec<String> {
         let mut told = Vec::new();
-        let ended = tree.each_entry(&mut |entry| {
-            told.push(match entry {
-                Ok((path, stat)) => format!("{} {:?}", String::from_utf8_lossy(path), stat.kind),
+        let ended = tree.each_entry(|path, found| {
+            told.push(match found {
+                Ok(stat) => format!("{} {:?}", String::from_utf8_lossy(path), stat.kind),
                 Err(error) => error.to_string(),
             });
             ControlFlow::Continue(())

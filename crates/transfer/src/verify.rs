@@ -227,12 +227,12 @@ impl Check<'_> {
     /// looked at nobody knows whether it is extra: that is told, too.
     fn find_extra(&self, seen: &HashSet<[u8; 16]>, manifest: (u64, u64)) -> Result<u64, Error> {
         let mut extra = 0;
-        let looked = self.tree.each_entry(&mut |entry| {
+        let looked = self.tree.each_entry(|path, found| {
             if self.stopped() {
                 return ControlFlow::Break(());
             }
-            match entry {
-                Ok((path, stat)) => {
+            match found {
+                Ok(stat) => {
                     let is_manifest = (stat.id.dev, stat.id.ino) == manifest;
                     if stat.kind == Kind::File && !seen.contains(&short_hash(path)) && !is_manifest {
                         extra += 1;
@@ -240,8 +240,8 @@ impl Check<'_> {
                     }
                 }
                 Err(error) => {
-                    let path: &[u8] = if error.path.is_empty() { b"." } else { &error.path };
-                    self.tell(path, &Finding::Unreadable(error.source.to_string()));
+                    let shown = if path.is_empty() { b"." } else { path };
+                    self.tell(shown, &Finding::Unreadable(error.source.to_string()));
                 }
             }
             ControlFlow::Continue(())
