@@ -55,33 +55,37 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
         let what = "cannot start the thread that says how the copy goes";
         failed(Error::new(Fault::FileIo, what).because(error))
     })?;
-    let watcher = Arc::new(Watcher { speaker, manifest, so_far, interrupted });
+    let watcher = Arc::new(Watcher { view: Arc::clone(&view), speaker, manifest, so_far, interrupted });
     let ended = haul_transfer::run(&job, Arc::clone(&watcher) as Arc<dyn Observer>);
-    watcher.speaker.finish();
-    let keep = |code| {
-        if !job.selection.dry_run {
-            keep_report(&job, &ended, code, watcher.so_far(started));
-        }
-    };
-    let report = ended.as_ref().map_err(|error| {
-        keep(0);
+    // What lasts comes first: who reads what is said may not do so for long.
+    let listed = match (&ended, &watcher.manifest) {
+        (Ok(_), Some(manifest)) => manifest.finish(),
         // Not left to drop: a thread of the job may still hold the watcher when the process ends.
-        if let Some(manifest) = &watcher.manifest {
+        (Err(_), Some(manifest)) => {
             manifest.discard();
+            Ok(())
         }
-        failed(error.clone())
-    })?;
-
-    let mut code = failure::of_report(report).code;
-    if let Some(Err(error)) = watcher.manifest.as_ref().map(ManifestOut::finish) {
-        view.manifest_failed(&error);
+        _ => Ok(()),
+    };
+    let code = match (&ended, &listed) {
+        (Err(error), _) => failure::of_fault(error.fault).code,
         // What went wrong with the data matters more than what went wrong with its list.
-        if code == 0 {
-            code = failure::of_fault(error.fault).code;
-        }
+        (Ok(report), listed) => match (failure::of_report(report).code, listed) {
+            (0, Err(error)) => failure::of_fault(error.fault).code,
+            (code, _) => code,
+        },
+    };
+    if !job.selection.dry_run {
+        keep_report(&job, &ended, code, watcher.so_far(started));
     }
-    keep(code);
-    view.close(report, code, typed.quiet);
+    if !watcher.speaker.finish(|| watcher.interrupted()) {
+        return Ok(code);
+    }
+    let report = ended.map_err(failed)?;
+    if let Err(error) = listed {
+        view.manifest_failed(&error);
+    }
+    view.close(&report, code, typed.quiet);
     Ok(code)
 }
 
@@ -126,6 +130,14 @@ enum View {
 }
 
 impl View {
+    /// Whether anything is said of such an event.
+    fn shows(&self, event: &Event) -> bool {
+        match self {
+            View::Screen(screen) => screen.shows(event),
+            View::Json(_) => true,
+        }
+    }
+
     fn on_event(&self, event: &Event) {
         match self {
             View::Screen(screen) => screen.on_event(event),
@@ -166,6 +178,7 @@ impl View {
 
 /// What the job reports to.
 struct Watcher {
+    view: Arc<View>,
     speaker: Speaker<Event>,
     manifest: Option<ManifestOut>,
     so_far: Mutex<SoFar>,
@@ -204,7 +217,9 @@ impl Observer for Watcher {
         if matches!(event, Event::Progress(_) | Event::Path(_)) {
             self.note(event);
         }
-        self.speaker.say(event.clone());
+        if self.view.shows(event) {
+            self.speaker.say(event.clone());
+        }
     }
 
     fn wants_manifest(&self) -> bool {

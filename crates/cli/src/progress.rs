@@ -77,8 +77,24 @@ impl Screen {
         Self { manner, started: Instant::now(), bar: ProgressBar::hidden(), state: Mutex::default() }
     }
 
-    /// Shows one event.
+    /// Whether anything is said of such an event.
+    pub fn shows(&self, event: &Event) -> bool {
+        match event {
+            Event::Progress(_) => self.manner.show != Show::Nothing || self.manner.live,
+            Event::Path(_) => self.manner.live,
+            Event::Failed { .. } => true,
+            Event::Warning { .. } | Event::Skipped { .. } | Event::Installing { .. } => !self.manner.quiet,
+            Event::Connecting { .. } | Event::Chose { .. } => self.manner.verbose,
+            Event::Copied { .. } | Event::Deleted { .. } => self.names(),
+            Event::Found { .. } | Event::Manifest(_) => false,
+        }
+    }
+
+    /// Shows one event that [`Screen::shows`].
     pub fn on_event(&self, event: &Event) {
+        if !self.shows(event) {
+            return;
+        }
         match event {
             Event::Progress(progress) => {
                 self.progress(progress);
@@ -86,30 +102,28 @@ impl Screen {
                     self.live_line(progress);
                 }
             }
-            Event::Path(path) if self.manner.live => self.state().live.on_path(*path),
+            Event::Path(path) => self.state().live.on_path(*path),
             Event::Failed { path, why } => {
                 self.below(&format!("failed: {}: {}", printable(path), printable(why)), true);
             }
-            Event::Warning { text } if !self.manner.quiet => {
-                self.below(&format!("warning: {}", printable(text)), false)
-            }
-            Event::Skipped { path, why } if !self.manner.quiet => {
+            Event::Warning { text } => self.below(&format!("warning: {}", printable(text)), false),
+            Event::Skipped { path, why } => {
                 self.below(&format!("skipped: {}: {}", printable(path), printable(why)), false);
             }
-            Event::Installing { place, bytes: size } if !self.manner.quiet => {
+            Event::Installing { place, bytes: size } => {
                 self.below(&format!("putting haul on {} ({}), once", printable(place), bytes(*size)), false);
             }
-            Event::Connecting { place } if self.manner.verbose => {
+            Event::Connecting { place } => {
                 self.below(&format!("connecting to {}", printable(place)), false);
             }
-            Event::Chose { what, choice, reason } if self.manner.verbose => {
+            Event::Chose { what, choice, reason } => {
                 self.below(&format!("{what}: {} ({})", printable(choice), printable(reason)), false);
             }
-            Event::Copied { path, change, .. } if self.names() => self.name(self.verb(*change), path),
-            Event::Deleted { path } if self.names() => {
+            Event::Copied { path, change, .. } => self.name(self.verb(*change), path),
+            Event::Deleted { path } => {
                 self.name(if self.manner.dry_run { "delete" } else { "deleted" }, path);
             }
-            _ => {}
+            Event::Found { .. } | Event::Manifest(_) => {}
         }
     }
 

@@ -91,8 +91,9 @@ pub fn run(typed: &Record) -> ExitCode {
     };
     let person = Person { interrupted: signals::watch(), lines: !typed.json, speaker };
     let recorded = record::run(&request(typed), &person);
-    person.speaker.finish();
+    let listens = person.speaker.finish(|| person.interrupted());
     match recorded {
+        Ok(recorded) if !listens => status(&recorded),
         Ok(recorded) => {
             let said = if typed.json { object(&recorded) } else { summary(typed, &recorded) };
             // Who closed the pipe has read enough.
@@ -317,7 +318,7 @@ mod tests {
         person.on_warning(&Error::new(Fault::FileIo, "a disk is slow"));
         assert!(heard.lock().unwrap().is_empty());
         drop(opens);
-        person.speaker.finish();
+        assert!(person.speaker.finish(|| false));
         let heard = heard.lock().unwrap();
         assert!(heard.len() == 10_002 && heard[10_001].contains("a disk is slow"), "{}", heard.len());
     }

@@ -5,13 +5,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// What may be said.
 pub trait Word: Send + 'static {
     /// About what it takes in memory while it waits.
     fn bytes(&self) -> usize;
 
-    /// Whether nobody needs the one before it any more, when that still waits.
+    /// Whether nobody needs an earlier one any more, when that still waits.
     fn replaces(&self, _before: &Self) -> bool {
         false
     }
@@ -26,6 +27,7 @@ pub struct Speaker<T> {
 struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
+    /// Or the thread has ended.
     taken: Condvar,
 }
 
@@ -33,18 +35,29 @@ struct State<T> {
     words: VecDeque<T>,
     bytes: usize,
     is_over: bool,
+    has_ended: bool,
 }
 
 /// What may wait: the names of half a million files with `-v`. Beyond it whoever has more to say waits, too.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 
+/// So many of the last words may be replaced: kinds of figures that are told in turn.
+const MAX_REPLACED: usize = 2;
+
+/// Who is in a hurry at the end waits so long for the word that is being said.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// Whether somebody is in a hurry is looked at so often.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 impl<T: Word> Speaker<T> {
     /// Starts the thread, which alone calls `say`, in the order of the words.
     pub fn start(mut say: impl FnMut(T) + Send + 'static) -> io::Result<Self> {
-        let state = State { words: VecDeque::new(), bytes: 0, is_over: false };
+        let state = State { words: VecDeque::new(), bytes: 0, is_over: false, has_ended: false };
         let queue = Arc::new(Queue { state: Mutex::new(state), filled: Condvar::new(), taken: Condvar::new() });
         let to_say = Arc::clone(&queue);
         let thread = std::thread::Builder::new().name("speaker".into()).spawn(move || {
+            let _end = End(&to_say);
             while let Some(word) = to_say.next() {
                 say(word);
             }
@@ -75,15 +88,39 @@ impl<T: Word> Speaker<T> {
         }
     }
 
-    /// Waits until all is said. What comes later is not said any more.
-    pub fn finish(&self) {
-        self.queue.lock().is_over = true;
+    /// Waits until all is said, or until `hurries` says that nobody wants to hear it any more. False: the listener takes nothing, and the last
+    /// word is still being said. What comes later is not said any more.
+    pub fn finish(&self, hurries: impl Fn() -> bool) -> bool {
+        let mut state = self.queue.lock();
+        state.is_over = true;
         self.queue.filled.notify_one();
         self.queue.taken.notify_all();
+        let mut hurry = None;
+        while !state.has_ended {
+            if hurries() {
+                state.words.clear();
+                if hurry.get_or_insert_with(Instant::now).elapsed() > LAST_WORD {
+                    return false;
+                }
+            }
+            (state, _) = self.queue.taken.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(Err(panic)) = thread.map(JoinHandle::join) {
             std::panic::resume_unwind(panic);
         }
+        true
+    }
+}
+
+/// Tells that the thread ends, also in a panic.
+struct End<'a, T>(&'a Queue<T>);
+
+impl<T> Drop for End<'_, T> {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.0.taken.notify_all();
     }
 }
 
@@ -112,10 +149,10 @@ impl<T: Word> State<T> {
         if self.is_over {
             return;
         }
-        if self.words.back().is_some_and(|before| word.replaces(before))
-            && let Some(before) = self.words.pop_back()
-        {
-            self.bytes -= before.bytes();
+        if let Some(before) = self.words.iter_mut().rev().take(MAX_REPLACED).find(|before| word.replaces(before)) {
+            self.bytes = self.bytes - before.bytes() + bytes;
+            *before = word;
+            return;
         }
         self.bytes += bytes;
         self.words.push_back(word);
@@ -154,7 +191,7 @@ mod tests {
         }
         assert!(hears.try_recv().is_err(), "the listener pauses");
         drop(gate);
-        speaker.finish();
+        assert!(speaker.finish(|| false));
         speaker.say("too late".to_owned());
         assert!(hears.iter().eq((0..10_000).map(|number: u32| number.to_string())));
     }
@@ -177,7 +214,7 @@ mod tests {
             speaker.queue.lock().push(Figure(number), MAX_WAITING_BYTES);
         }
         drop(gate);
-        speaker.finish();
+        assert!(speaker.finish(|| false));
         let heard: Vec<u32> = hears.iter().map(|figure| figure.0).collect();
         assert!(heard.len() <= 2 && heard.last() == Some(&99), "{heard:?}");
     }
@@ -200,8 +237,22 @@ mod tests {
             waits.join().unwrap();
         });
         drop(gate);
-        speaker.finish();
+        assert!(speaker.finish(|| false));
         let heard: Vec<_> = hears.iter().map(|word: String| word[..1].to_owned()).collect();
         assert_eq!(heard, ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn who_hurries_waits_for_no_listener() {
+        let (speaker, hears, gate) = paused();
+        (0..10).for_each(|number| speaker.say(number.to_string()));
+        while speaker.queue.lock().words.len() > 9 {
+            std::thread::yield_now();
+        }
+        assert!(!speaker.finish(|| true), "it takes nothing");
+        drop(gate);
+        // The word that was being said, and no other.
+        assert!(speaker.finish(|| false));
+        assert_eq!(hears.iter().collect::<Vec<_>>(), ["0"]);
     }
 }

@@ -162,15 +162,27 @@ struct HardLinks {
 struct Group {
     first: Vec<u8>,
     names_left: u64,
-    /// A file that is deleted gives its inode number to the next one that is made. What has another size or time than the first name had is not
-    /// taken for its file.
+    /// Where the first name stands: in which source, and under which path where that is not its path at the target.
+    source: usize,
+    source_path: Option<Vec<u8>>,
+    /// A file that is deleted gives its inode number to the next one that is made. What has another size or time than the first name had may be
+    /// that, or the same file, which grows.
     size: u64,
     mtime: Time,
 }
 
 impl Group {
-    fn has(&self, stat: &Stat) -> bool {
-        (self.size, self.mtime) == (stat.size, stat.mtime)
+    fn has(&self, stat: &Stat, set: &SourceSet) -> bool {
+        (self.size, self.mtime) == (stat.size, stat.mtime) || self.is_still(stat, set)
+    }
+
+    /// Whether the first name is one of this file now.
+    fn is_still(&self, stat: &Stat, set: &SourceSet) -> bool {
+        let root = set.sources[self.source].root.as_fd();
+        let path = self.source_path.as_deref().unwrap_or(&self.first);
+        beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refused)
+            .and_then(Stat::of_fd)
+            .is_ok_and(|now| now.is_same_inode(stat))
     }
 }
 
@@ -395,7 +407,7 @@ impl Walk {
                 Err(error) => self.fail("read link", path, error.into()),
             },
             Kind::File => {
-                let kind = self.file_or_link(&path, &stat);
+                let kind = self.file_or_link(&path, &source_path, &stat);
                 let xattrs = match kind {
                     EntryKind::File { .. } if self.namespaces.any() => {
                         self.attributes_of(dir, name, &source_path, &path)
@@ -502,13 +514,14 @@ impl Walk {
         self.stack.push(Frame { dir, stat, names, path_bytes, source_path_bytes, complete });
     }
 
-    fn file_or_link(&mut self, path: &[u8], stat: &Stat) -> EntryKind {
+    fn file_or_link(&mut self, path: &[u8], source_path: &[u8], stat: &Stat) -> EntryKind {
+        let source = self.next_source - 1;
         let Some(links) = &mut self.hard_links else { return EntryKind::File { further_names: 0 } };
         if stat.nlink < 2 {
             return EntryKind::File { further_names: 0 };
         }
         let key = (stat.id.dev, stat.id.ino);
-        if let Some(group) = links.groups.get_mut(&key).filter(|group| group.has(stat)) {
+        if let Some(group) = links.groups.get_mut(&key).filter(|group| group.has(stat, &self.set)) {
             let first = group.first.clone();
             group.names_left -= 1;
             // All names seen: the group is closed, so memory holds only groups that are still open.
@@ -519,7 +532,9 @@ impl Walk {
         }
         if links.groups.len() < MAX_HARD_LINK_GROUPS || links.groups.contains_key(&key) {
             let (first, names_left) = (path.to_vec(), stat.nlink - 1);
-            links.groups.insert(key, Group { first, names_left, size: stat.size, mtime: stat.mtime });
+            let source_path = (source_path != path).then(|| source_path.to_vec());
+            let group = Group { first, names_left, source, source_path, size: stat.size, mtime: stat.mtime };
+            links.groups.insert(key, group);
             return EntryKind::File { further_names: names_left };
         }
         if !links.told_full {
@@ -604,7 +619,8 @@ mod tests {
     fn a_new_file_with_the_inode_number_of_a_deleted_one_is_no_name_of_it() {
         let sources = Arc::new(SourceSet::zeros(1).unwrap());
         let mut walk = sources.walk(WalkOptions { hard_links: true, ..WalkOptions::default() });
-        let mut kind = |path: &str, stat: &Stat| walk.file_or_link(path.as_bytes(), stat);
+        walk.next_source = 1;
+        let mut kind = |path: &str, stat: &Stat| walk.file_or_link(path.as_bytes(), path.as_bytes(), stat);
         let link = |first: &str| EntryKind::HardLink { first: first.as_bytes().to_vec() };
         let time = |s, ns| Time { s, ns };
         let (first, other) = (stat(7, 100, time(5, 5)), stat(8, 100, time(5, 5)));

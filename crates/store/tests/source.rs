@@ -354,6 +354,26 @@ fn further_names_of_a_file_are_hard_links() {
 }
 
 #[test]
+fn a_file_that_grows_while_its_names_are_found_keeps_them() {
+    let dir = tree();
+    let top = dir.path().join("top");
+    fs::hard_link(top.join("a.txt"), top.join("b/again")).unwrap();
+    fs::hard_link(top.join("a.txt"), top.join("z")).unwrap();
+    // Also where a path at the target is another one than at the source.
+    for source in [top.clone(), top.join("")] {
+        let set = resolve(&[source], &ResolveOptions::default());
+        let mut linked = 0;
+        for found in set.walk(WalkOptions { hard_links: true, ..WalkOptions::default() }) {
+            let Found::Entry(entry) = found else { continue };
+            linked += u32::from(matches!(entry.kind, EntryKind::HardLink { .. }));
+            let mut log = fs::File::options().append(true).open(top.join("a.txt")).unwrap();
+            std::io::Write::write_all(&mut log, b"one more line\n").unwrap();
+        }
+        assert_eq!(linked, 2);
+    }
+}
+
+#[test]
 fn attributes_are_read_when_asked_for() {
     let dir = tree();
     let file = fs::File::open(dir.path().join("top/a.txt")).unwrap();

@@ -218,7 +218,16 @@ pub(crate) fn index_path(recording: &Path) -> PathBuf {
 /// Makes the name of a file, or its end, stay.
 pub(crate) fn flush_directory_of(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
+    match File::open(parent) {
+        // A drop box: it cannot be flushed by us, and what is in it is no worse off than with any other program.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        opened => opened?.sync_all(),
+    }
+    .or_else(|error| match error.kind() {
+        // Some file systems do not flush directories by themselves (`fsync(2)`).
+        io::ErrorKind::InvalidInput => Ok(()),
+        _ => Err(error),
+    })
 }
 
 /// The name of a recording that has room for the number of a stripe behind it.

@@ -95,7 +95,7 @@ fn a_copy_goes_on_while_nobody_reads_the_names_it_writes() {
     plant::many(&source.join(FOLDER), FILES, 10, 1);
     plant::date(&source, 2);
     for pull in [false, true] {
-        let cp = lab.haul().args(["cp", "-v", "--timeout", "4", "-F"]).arg(lab.ssh_config());
+        let cp = lab.haul().args(["cp", "-v", "--timeout", "10", "-F"]).arg(lab.ssh_config());
         let (cp, to) = match pull {
             false => (cp.arg(contents_of(&source)).arg(at("alpha", &there)), &there),
             true => (cp.arg(at("alpha", there.join(""))).arg(&back), &back),

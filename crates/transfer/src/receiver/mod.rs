@@ -159,10 +159,12 @@ fn run_session(
         storage_is_lost: false,
         attributes_told: false,
         cut: None,
-        listed: Instant::now(),
+        listed: Some(Instant::now()),
     };
     let sender = session.until_end(&events, keeper, aside);
-    if sender.is_err() {
+    if let Err(error) = &sender {
+        // Who waits for the sender to read what it was told, waits no longer.
+        session.shared.failure.set(error.clone());
         // The sender learns of it only after the lanes were joined: they must not wait for it, nor for the disk.
         session.lanes.cut_all();
         session.shared.exposure.end();
@@ -276,8 +278,8 @@ struct Session<'a> {
     /// Since when nothing more of the manifest is looked at: the peer does not hear us any more, and it was too long to be looked at to its end.
     /// How the session ended stands behind it.
     cut: Option<Instant>,
-    /// When the manifest went on, or something of it was still to be done.
-    listed: Instant,
+    /// When the manifest last went on, or something of it was still to be done; `None` once it has ended.
+    listed: Option<Instant>,
 }
 
 impl Session<'_> {
@@ -314,7 +316,7 @@ impl Session<'_> {
             let has_work = self.shared.has_work() || self.decider.holds();
             self.lanes.check(has_work, self.clock.timeout())?;
             self.check_progress(has_work)?;
-            self.check_search(has_work)?;
+            self.check_search()?;
             let Some(event) = events.next(TICK) else { continue };
             let begun = Instant::now();
             match event {
@@ -372,17 +374,19 @@ impl Session<'_> {
             .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
     }
 
-    /// A sender that finds nothing is as alive as one that never will.
-    fn check_search(&mut self, has_work: bool) -> Result<(), Error> {
-        let limit = self.shared.job.bounds.search;
-        if has_work {
-            self.listed = Instant::now();
+    /// A sender that finds nothing is as alive as one that never will. One that hashes what it finds before it lists it may need any time.
+    fn check_search(&mut self) -> Result<(), Error> {
+        let ReceiverJob { bounds, selection, .. } = &self.shared.job;
+        let Some(since) = self.listed.filter(|_| !selection.checksum) else { return Ok(()) };
+        if self.shared.has_open_items() {
+            self.listed = Some(Instant::now());
+        } else if since.elapsed() > bounds.search {
+            let what = format!("the far side has found nothing to copy for {} s", bounds.search.as_secs());
+            return Err(
+                Error::new(Fault::Timeout, what).try_this("look at its storage; then run the same command again")
+            );
         }
-        if self.listed.elapsed() <= limit {
-            return Ok(());
-        }
-        let what = format!("the far side has found nothing to copy for {} s", limit.as_secs());
-        Err(Error::new(Fault::Timeout, what).try_this("look at its storage; then run the same command again"))
+        Ok(())
     }
 
     /// Nothing comes while our own disk has something to do: for as long as the limit, and what a checkpoint takes on the slowest disk.
@@ -407,7 +411,7 @@ impl Session<'_> {
             // Names are told by what they do not share with the one before: behind a gap they would be others.
             Control::Items(_) | Control::EndOfManifest | Control::Withdraw(_) if self.cut.is_some() => {}
             Control::Items(packed) => {
-                self.listed = Instant::now();
+                self.listed = self.listed.map(|_| Instant::now());
                 for packed in packed {
                     // Each may take as long as a file takes to be read.
                     if self.shared.is_over() {
@@ -419,6 +423,7 @@ impl Session<'_> {
                 }
             }
             Control::EndOfManifest => {
+                self.listed = None;
                 self.watch.on_end_of_manifest();
                 self.shared.manifest_done();
             }

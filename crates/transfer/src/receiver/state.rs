@@ -565,6 +565,11 @@ impl Shared {
             .is_ok()
     }
 
+    /// Whether something that was listed is not settled.
+    pub(super) fn has_open_items(&self) -> bool {
+        self.lock().items.open_items() > 0
+    }
+
     /// Whether data is awaited.
     pub(super) fn has_work(&self) -> bool {
         self.lock().items.has_work()

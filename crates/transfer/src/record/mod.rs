@@ -249,12 +249,14 @@ impl Targets {
     fn finish(&self, written: &[u64], flushed: &mut [Flushed]) -> Vec<Error> {
         let mut faults = Vec::new();
         for (((path, file), written), flushed) in self.files.iter().zip(written).zip(flushed) {
-            if let Err(error) = file.set_len(*written) {
+            // A disk that fails says of the write behind it what may be of one that was flushed before.
+            let length = flushed.bytes.max(*written);
+            if let Err(error) = file.set_len(length) {
                 let hint = "what was recorded is there; what was reserved beyond it takes room";
                 faults.push(disk_error("set the length of", path, error).try_this(hint));
             }
             // Whether it failed is known to who asks for doubts.
-            let _ = flushed.flush(*written, || file.sync_all());
+            let _ = flushed.flush(length, || file.sync_all());
         }
         faults
     }
