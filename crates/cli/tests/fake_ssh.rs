@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// A home of its own, with a file to send and a host that does what `script` says.
 struct Scene {
@@ -19,8 +20,12 @@ impl Scene {
 
     /// Sends the file to it.
     fn cp(&self) -> Command {
+        self.cp_from_to("file", "host:file")
+    }
+
+    fn cp_from_to(&self, source: &str, target: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
-        command.args(["cp", "-S", SSH, "file", "host:file"]).current_dir(self.dir.path());
+        command.args(["cp", "-S", SSH, source, target]).current_dir(self.dir.path());
         command.env("HOME", self.dir.path()).env_remove("XDG_STATE_HOME").env_remove("XDG_CACHE_HOME");
         command.stdin(Stdio::null());
         command
@@ -77,6 +82,20 @@ fn a_host_that_asks_for_our_program_and_stops_is_given_up() {
     }
 }
 
+/// Runs this with `-v` until it says `sign`, interrupts it then, and returns its status and what else it said.
+fn interrupted(scene: &Scene, cp: &Command, sign: &str) -> (Option<i32>, Vec<String>) {
+    // Whatever runs the tests may ignore signals itself; that is not handed on.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(cp.get_program()).args(cp.get_args()).arg("-v");
+    command.current_dir(scene.dir.path()).env("HOME", scene.dir.path()).stdin(Stdio::null());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.by_ref().any(|line| line.unwrap().contains(sign)), "{sign}");
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let said: Vec<String> = lines.map(Result::unwrap).collect();
+    (child.wait().unwrap().code(), said)
+}
+
 #[test]
 fn an_interrupt_ends_the_wait_for_a_host_whatever_it_does() {
     // It does not read what it asked for; it prints a little now and then, and never a word of ours. After half a minute (600
@@ -86,17 +105,45 @@ fn an_interrupt_ends_the_wait_for_a_host_whatever_it_does() {
     let deaf = format!("read -r w n; {ASK}; {}", lasts(""));
     for (does, sign) in [(deaf, "putting haul"), (lasts("printf x;"), "connecting")] {
         let scene = Scene::new(&does);
-        let cp = scene.cp();
-        // Whatever runs the tests may ignore signals itself; that is not handed on.
-        let mut command = Command::new("env");
-        command.arg("--default-signal=INT").arg(cp.get_program()).args(cp.get_args()).arg("-v");
-        command.current_dir(scene.dir.path()).env("HOME", scene.dir.path()).stdin(Stdio::null());
-        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-        assert!(lines.by_ref().any(|line| line.unwrap().contains(sign)), "{does}");
-        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-        let said: Vec<String> = lines.map(Result::unwrap).collect();
-        assert_eq!(child.wait().unwrap().code(), Some(20), "{does}: {said:?}");
+        let (status, said) = interrupted(&scene, &scene.cp(), sign);
+        assert_eq!(status, Some(20), "{does}: {said:?}");
         assert!(!scene.dir.path().join("in-vain").exists(), "it ended only with the host: {does}");
     }
+}
+
+impl Scene {
+    /// Whether the ssh of a host that wrote its number down is still there, long before it would end by itself.
+    fn is_ssh_left(&self) -> bool {
+        let pid = fs::read_to_string(self.dir.path().join("pid")).unwrap();
+        let (process, begun) = (format!("/proc/{}", pid.trim()), Instant::now());
+        while fs::exists(&process).unwrap() {
+            if begun.elapsed() > Duration::from_secs(20) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+}
+
+#[test]
+fn ssh_is_not_left_behind_at_a_host_that_hangs_after_its_first_word() {
+    let greet = format!("read -r w n; {} agent </dev/null | head -n 1", env!("CARGO_BIN_EXE_haul"));
+    // The first byte that follows is a sign of life: its first word was heard.
+    let heard = "head -c 1 >/dev/null; echo it hangs now >&2";
+    let scene = Scene::new(&format!("echo $$ >pid; {greet}; {heard}; {SILENT}"));
+    let (status, said) = interrupted(&scene, &scene.cp(), "it hangs now");
+    assert_eq!(status, Some(20), "{said:?}");
+    assert!(!scene.is_ssh_left());
+}
+
+#[test]
+fn the_ssh_of_the_first_of_two_hosts_is_not_left_behind_when_the_second_cannot_be_reached() {
+    // The first has our program, and does not end when that does.
+    let first = format!("echo $$ >pid; {} agent; {SILENT}", env!("CARGO_BIN_EXE_haul"));
+    let scene = Scene::new(&format!("case \"$*\" in *'-- first '*) {first};; esac; exit 255"));
+    let output = scene.cp_from_to("first:file", "second:file").output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(14), "{said}");
+    assert!(!scene.is_ssh_left());
 }

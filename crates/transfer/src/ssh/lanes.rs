@@ -10,7 +10,7 @@ use crate::lanes::{LaneTerms, greet};
 use crate::session::LaneKeeper;
 use crate::watch::Watch;
 
-use super::SshTarget;
+use super::{SshTarget, kill};
 
 /// Lanes inside further ssh sessions, each relayed by the far side to its agent's port.
 #[derive(Clone)]
@@ -28,8 +28,13 @@ impl SshLanes {
             target.options.options.push("BatchMode=yes".into());
         }
         let session = target.start_agent(&format!("--relay {}", self.port), &self.watch)?;
-        let pipes = session.into_pipes()?;
-        greet(pipes, terms, lane).map_err(|error: NetError| crate::far::net_error(&error))
+        let child = Arc::clone(&session.child);
+        let greeted = greet(session.into_pipes()?, terms, lane);
+        greeted.map_err(|error: NetError| {
+            // The relay there may hang, and then ssh would not end by itself.
+            kill(&child);
+            crate::far::net_error(&error)
+        })
     }
 
     /// Replaces a lost lane by a new session.
@@ -64,5 +69,54 @@ impl LaneKeeper for SshKeeper {
                 let _ = terms.events.send(SessionEvent::LaneUp(stream, lane));
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use haul_net::{Identity, PublicKey};
+    use haul_wire::PROTOCOL_VERSION;
+    use haul_wire::control::Carriage;
+
+    use super::*;
+    use crate::channel::Events;
+    use crate::job::{self, Place, SshOptions};
+    use crate::sender::early_look::Foreseen;
+
+    const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ssh/stand-ins/no-lane");
+
+    #[test]
+    fn ssh_is_not_left_behind_where_nobody_shakes_hands_for_a_lane() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let (user, host) = (Some(PROTOCOL_VERSION.to_string()), pid.to_str().unwrap().to_owned());
+        // A named program needs no other sent.
+        let options =
+            SshOptions { program: Some(SSH.into()), remote_program: Some("haul".into()), ..SshOptions::default() };
+        let place = Place::Ssh { user, host, port: None };
+        let target = SshTarget::of(&place, &options, &job::Carriage::default()).unwrap();
+        let events = Events::new();
+        let terms = LaneTerms {
+            session: [0; 16],
+            identity: Arc::new(Identity::generate().unwrap()),
+            peer_key: PublicKey([1; 32]),
+            ciphers: haul_net::preferred_ciphers(None),
+            carriage: Carriage::default(),
+            memory: None,
+            foreseen: Foreseen::default(),
+            events: events.sender(),
+            _visit: None,
+        };
+        let lanes = SshLanes { target, port: 7, watch: Arc::new(Watch::silent()) };
+        assert!(lanes.connect(&terms, 0, true).is_err());
+        let pid = std::fs::read_to_string(pid).unwrap();
+        // It was told to end: where the machine is busy it may take a moment, but no minute. What has ended has no command any more.
+        let (command, begun) = (format!("/proc/{}/cmdline", pid.trim()), Instant::now());
+        while std::fs::read(&command).is_ok_and(|command| !command.is_empty()) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it is still there");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }

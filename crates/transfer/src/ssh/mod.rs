@@ -193,10 +193,7 @@ impl Drop for SshSession {
     /// A session that was not handed on is ended; one that was has its process elsewhere.
     fn drop(&mut self) {
         if self.output.is_some() {
-            let mut child = session::lock(&self.child);
-            // Both fail only when it is gone already.
-            let _ = child.kill();
-            let _ = child.wait();
+            kill(&self.child);
         }
     }
 }
@@ -298,29 +295,25 @@ impl SshSession {
     fn into_pipes(mut self) -> Result<Pipes, Error> {
         let (Some(input), Some(output)) = (self.input.take(), self.output.take()) else { unreachable!("taken once") };
         let child = Arc::clone(&self.child);
-        let kill: Box<dyn Fn() + Send + Sync> = Box::new(move || {
-            let mut child = session::lock(&child);
-            // Both fail only when it is gone already.
-            let _ = child.kill();
-            let _ = child.wait();
-        });
-        Pipes::new(output, input, Some(kill))
+        Pipes::new(output, input, Some(Box::new(move || kill(&child))))
             .map_err(|error| Error::new(Fault::Ssh, "cannot use the pipes of ssh").because(error))
     }
 }
 
-/// The ssh process of a session.
+/// The ssh process of a session. It does not outlive this: the pipes stay open as long as threads of the session wait at them, so that a
+/// host that hangs would keep ssh for ever.
 pub(crate) struct SshChild(Arc<Mutex<Child>>);
 
 impl SshChild {
     /// Waits a little for it to end by itself, then ends it.
     pub(crate) fn end(self) {
-        if wait(&self.0, EXIT_WAIT).is_none() {
-            let mut child = session::lock(&self.0);
-            // Both fail only when it is gone already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        wait(&self.0, EXIT_WAIT);
+    }
+}
+
+impl Drop for SshChild {
+    fn drop(&mut self) {
+        kill(&self.0);
     }
 }
 
@@ -340,6 +333,13 @@ const PIPE_ROOM_BYTES: usize = 4096;
 fn ready(pipe: BorrowedFd<'_>, interest: Interest) -> bool {
     // An error of poll is found by the read or write that follows.
     poll::wait(&[(pipe, interest)], Some(INTERRUPT_CHECK)).map_or(true, |ready| ready[0])
+}
+
+/// Ends it, and waits until it is gone, though not for one that hangs in the kernel.
+fn kill(child: &Mutex<Child>) {
+    // Fails only when it is gone already.
+    let _ = session::lock(child).kill();
+    wait(child, EXIT_WAIT);
 }
 
 /// How long ssh may take to end after its session did.
