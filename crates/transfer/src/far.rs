@@ -19,7 +19,7 @@ use crate::convert;
 pub use crate::desk::Desk;
 use crate::error::{Error, Fault};
 use crate::event::Observer;
-use crate::lanes::{Dialler, LaneTerms, Redialler};
+use crate::lanes::{Dialler, Further, LaneTerms, Redialler};
 use crate::probe;
 use crate::receiver::{self, ReceiverJob, Target};
 use crate::rights;
@@ -193,14 +193,13 @@ pub fn serve_control(
     let mut dials = 0;
     let mut keeper = FarKeeper(Arc::clone(&redialler));
     let outbox = Arc::clone(channel.outbox());
-    // A daemon's client must not learn from its words which ports of other hosts are open.
-    let tell_reasons = !grant.is_of_daemon();
+    let of_daemon = grant.is_of_daemon();
     let mut aside = |message: Control| match message {
         Control::Dial(request) if dials < MAX_DIALS => {
             dials += 1;
             let (terms, outbox, redialler) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&redialler));
             let started = std::thread::Builder::new().name("dial".into()).spawn(move || {
-                let answer = answer_dial(&terms, &request, &redialler, tell_reasons);
+                let answer = answer_dial(&terms, &request, &redialler, of_daemon);
                 outbox.send(answer);
             });
             started.map(drop).map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
@@ -357,19 +356,22 @@ impl LaneKeeper for FarKeeper {
     }
 }
 
-fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redialler>>, tell_reasons: bool) -> Control {
+/// Whoever has an account here may dial without us. A daemon's client must not reach others by it beyond need, nor learn from its words
+/// which of their ports are open.
+fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redialler>>, of_daemon: bool) -> Control {
     let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
     let mut terms = terms.clone();
     let cpus = tuning::cpus_of_smaller(&terms.carriage);
     terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
     let dialler = Arc::new(Dialler::new(terms, candidates));
     let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(MAX_DIAL_TIME);
-    match dialler.bring(cpus, timeout, 1, &|_, _, _| {}) {
+    let further = if of_daemon { Further::OnceProved } else { Further::OnceAnswered };
+    match dialler.bring(cpus, timeout, 1, further, &|_, _, _| {}) {
         Ok((lanes, rtt_us)) => {
             *session::lock(redialler) = Some(Redialler::new(dialler, lanes));
             Control::Dialled { lanes, rtt_us }
         }
-        Err(error) if tell_reasons => Control::DialFailed { why: convert::bounded(error) },
+        Err(error) if !of_daemon => Control::DialFailed { why: convert::bounded(error) },
         Err(_) => Control::DialFailed { why: "no address could be reached".into() },
     }
 }

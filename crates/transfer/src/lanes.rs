@@ -78,6 +78,15 @@ pub(crate) struct LaneTerms {
     pub(crate) _visit: Option<Arc<dyn Visit>>,
 }
 
+/// When the lanes behind the first are dialled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Further {
+    /// As soon as somebody takes the connection of the first: a round trip or two sooner.
+    OnceAnswered,
+    /// Once the peer has proved its key on the first: where only a peer says who is to be dialled, and nobody else shall be flooded from here.
+    OnceProved,
+}
+
 /// How the lanes went, for the report.
 #[derive(Default)]
 pub(crate) struct LaneRecord {
@@ -154,22 +163,27 @@ impl Dialler {
         rtt_us >= QUICK_FROM_US && self.terms.sends_much() && !self.padding_failed.load(Ordering::Relaxed)
     }
 
-    /// Connects the first lane and, as soon as its connect time says how far the path is, as many more as that needs, all at once. Those
+    /// Connects the first lane and, once its connect time says how far the path is, as many more as that needs, all at once. Those
     /// below `dialled` are on their way already. Returns the number of all and the RTT.
     pub(crate) fn bring(
         self: &Arc<Self>,
         cpus: u16,
         timeout: Duration,
         dialled: u16,
+        further: Further,
         told: &dyn Fn(&Stream, u16, &'static str),
     ) -> Result<(u16, u32), NetError> {
         let mut advice = (dialled, "");
         let (first, rtt_us) = self.dial(0, timeout, &mut |address, rtt_us| {
-            let (lanes, reason) = self.terms.first_lanes(address.ip(), rtt_us, cpus);
-            // Where somebody else answers, they find that out like the first.
-            self.dial_more(dialled..lanes, Some(address), timeout);
-            advice = (lanes, reason);
+            advice = self.terms.first_lanes(address.ip(), rtt_us, cpus);
+            if further == Further::OnceAnswered {
+                // Where somebody else answers, they find that out like the first.
+                self.dial_more(dialled..advice.0, Some(address), timeout);
+            }
         })?;
+        if further == Further::OnceProved {
+            self.dial_more(dialled..advice.0, None, timeout);
+        }
         told(&first, advice.0, advice.1);
         self.hand_over(first, 0);
         Ok((advice.0.max(dialled), rtt_us))
@@ -375,7 +389,7 @@ impl Early {
         let (dialled, _) = dialler.terms.first_lanes(presumed.ip(), rtt_us, cpus);
         dialler.dial_more(1..dialled, None, WAY_TIMEOUT);
         let told = RefCell::new(("", 0, ""));
-        let brought = dialler.bring(cpus, WAY_TIMEOUT, dialled, &|stream, lanes, reason| {
+        let brought = dialler.bring(cpus, WAY_TIMEOUT, dialled, Further::OnceAnswered, &|stream, lanes, reason| {
             *told.borrow_mut() = (stream.cipher_name(), lanes, reason);
         });
         let (cipher, lanes, reason) = told.into_inner();
@@ -507,7 +521,8 @@ impl LanePlan {
         let told = |stream: &Stream, lanes: u16, reason: &'static str| {
             self.tell("direct", stream.cipher_name(), lanes, reason)
         };
-        let (lanes, _) = dialler.bring(self.cpus, WAY_TIMEOUT, 1, &told).map_err(|error| error.to_string())?;
+        let brought = dialler.bring(self.cpus, WAY_TIMEOUT, 1, Further::OnceAnswered, &told);
+        let (lanes, _) = brought.map_err(|error| error.to_string())?;
         keeper.set(Redialler::new(dialler, lanes));
         Ok(())
     }

@@ -1,9 +1,12 @@
 //! A real far side, as an agent or a daemon has it, and initiators that would harm it.
 
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use haul_net::Identity;
 use haul_store::MAX_LISTED_PATH_BYTES;
 use haul_wire::control::{Address, Candidate, Dial, Role, Start};
-use haul_wire::limits::MAX_LISTED_BYTES;
+use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
 
 use super::*;
 use crate::desk::Desk;
@@ -48,6 +51,24 @@ fn a_far_side_does_not_dial_without_end() {
         peer.says(&Control::Dial(Dial { candidates: vec![nowhere], lanes: 1, timeout_ms: 1000 }));
     }
     peer.broke_the_protocol("unexpected message Dial");
+}
+
+#[test]
+fn a_daemon_knocks_once_where_nobody_proves_a_key_however_many_lanes_are_asked_for() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (port, knocks) = (listener.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+    let counted = Arc::clone(&knocks);
+    // Hangs up on whoever comes, as long as this process lives.
+    std::thread::spawn(move || {
+        while listener.accept().is_ok() {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let mut peer = far_side_asked(wire::Carriage { ciphers: vec![1], ..carriage(20_000) });
+    let stranger = Candidate { address: Address::V4([127, 0, 0, 1]), port };
+    peer.says(&Control::Dial(Dial { candidates: vec![stranger], lanes: MAX_LANES, timeout_ms: 1000 }));
+    peer.hears(|message| matches!(message, Control::DialFailed { .. }).then_some(()));
+    assert_eq!(knocks.load(Ordering::SeqCst), 1);
 }
 
 #[test]

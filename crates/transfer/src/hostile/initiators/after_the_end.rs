@@ -1,6 +1,5 @@
 //! What a far side still does when its session is over: it counts for the session, and soon ends.
 
-use std::net::{Ipv4Addr, TcpListener};
 use std::sync::Weak;
 use std::sync::mpsc::{Receiver, sync_channel};
 
