@@ -46,6 +46,10 @@ const FAR_AFTER: Duration = Duration::from_millis(80);
 /// A lost lane is dialled again this often before the others have to do without it.
 const MAX_REDIALS: u32 = 5;
 
+/// A lane that stood for so long was of use, and its losses are counted anew. Where the receiver reads a large file for minutes, kernels end the
+/// lanes that wait for it every 30 s (`USER_TIMEOUT_MS`), and a door that cannot hand them over every 10 s (`HAND_OVER`).
+const STOOD: Duration = Duration::from_secs(5);
+
 /// Pause before the first redial; it doubles with each.
 const REDIAL_PAUSE: Duration = Duration::from_millis(200);
 
@@ -98,6 +102,8 @@ pub(crate) struct LaneRecord {
 pub(crate) struct Dialler {
     terms: LaneTerms,
     candidates: Mutex<Vec<SocketAddr>>,
+    /// When each lane was last connected.
+    connected: Arc<Mutex<HashMap<u16, Instant>>>,
     /// Its lanes are not wanted any more.
     is_given_up: Arc<AtomicBool>,
     /// A handshake failed that began with padding: something on the way may not like it.
@@ -106,12 +112,19 @@ pub(crate) struct Dialler {
 
 impl Dialler {
     pub(crate) fn new(terms: LaneTerms, candidates: Vec<SocketAddr>) -> Self {
-        Self { terms, candidates: Mutex::new(candidates), is_given_up: Arc::default(), padding_failed: Arc::default() }
+        Self {
+            terms,
+            candidates: Mutex::new(candidates),
+            connected: Arc::default(),
+            is_given_up: Arc::default(),
+            padding_failed: Arc::default(),
+        }
     }
 
     /// Hands a lane over to its session, which may have ended meanwhile.
     fn hand_over(&self, stream: Stream, lane: u16) {
         if !self.is_given_up.load(Ordering::Relaxed) {
+            session::lock(&self.connected).insert(lane, Instant::now());
             let _ = self.terms.events.send(SessionEvent::LaneUp(stream, lane));
         }
     }
@@ -210,6 +223,7 @@ impl Dialler {
             Some(address) => Arc::new(Self {
                 terms: self.terms.clone(),
                 candidates: Mutex::new(vec![address]),
+                connected: Arc::clone(&self.connected),
                 is_given_up: Arc::clone(&self.is_given_up),
                 padding_failed: Arc::clone(&self.padding_failed),
             }),
@@ -290,24 +304,37 @@ pub(crate) struct Redialler {
     dialler: Arc<Dialler>,
     /// Lanes that were ever asked for.
     lanes: u16,
-    tries: HashMap<u16, u32>,
+    losses: Losses,
+}
+
+/// How often each lane was lost since it last stood.
+#[derive(Default)]
+struct Losses(HashMap<u16, u32>);
+
+impl Losses {
+    /// A lane was lost that had stood for so long: the pause before it is dialled again, if it is.
+    fn pause_after(&mut self, lane: u16, stood: Duration) -> Option<Duration> {
+        let losses = self.0.entry(lane).or_insert(0);
+        if stood >= STOOD {
+            *losses = 0;
+        }
+        *losses += 1;
+        (*losses <= MAX_REDIALS).then(|| REDIAL_PAUSE * 2u32.pow(*losses - 1))
+    }
 }
 
 impl Redialler {
     /// `lanes` were dialled.
     pub(crate) fn new(dialler: Arc<Dialler>, lanes: u16) -> Self {
-        Self { dialler, lanes, tries: HashMap::new() }
+        Self { dialler, lanes, losses: Losses::default() }
     }
 }
 
 impl LaneKeeper for Redialler {
     fn lane_lost(&mut self, lane: u16) {
-        let tries = self.tries.entry(lane).or_insert(0);
-        if *tries >= MAX_REDIALS {
-            return;
-        }
-        let pause = REDIAL_PAUSE * 2u32.pow(*tries);
-        *tries += 1;
+        let connected = session::lock(&self.dialler.connected).remove(&lane);
+        let stood = connected.map_or(Duration::ZERO, |connected| connected.elapsed());
+        let Some(pause) = self.losses.pause_after(lane, stood) else { return };
         let dialler = Arc::clone(&self.dialler);
         let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
             // Backing off is waiting by the clock on purpose.
@@ -591,5 +618,27 @@ impl LanePlan {
 
     fn tell_chose(&self, what: &'static str, choice: String, reason: &str) {
         self.watch.tell(&Event::Chose { what, choice, reason: reason.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lane_that_stood_is_dialled_again_however_often_it_was_lost() {
+        let mut losses = Losses::default();
+        let pause = |tries: u32| Some(REDIAL_PAUSE * 2u32.pow(tries));
+        for _ in 0..100 {
+            assert_eq!(losses.pause_after(0, STOOD), pause(0));
+        }
+        // One that does not stand is given up, and no other with it.
+        for tries in 1..MAX_REDIALS {
+            assert_eq!(losses.pause_after(0, STOOD / 2), pause(tries));
+        }
+        for _ in 0..100 {
+            assert_eq!(losses.pause_after(0, STOOD / 2), None);
+        }
+        assert_eq!(losses.pause_after(1, Duration::ZERO), pause(0));
     }
 }
