@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haul_net::{Identity, Stream};
-use haul_wire::control::{self as wire, Control, Dial, ReceiverSummary, Role, SenderSummary};
+use haul_wire::control::{self as wire, Control, Dial, Notice, ReceiverSummary, Role, SenderSummary};
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::Packer;
 
@@ -36,6 +36,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Events of both hosts on their way to the loop, each of which may take 3 MiB (`MAX_BATCH_ITEMS`); others wait at their channels.
 const MERGED_EVENTS: usize = 8;
+
+/// The sender hears so often that something is being deleted: no time limit is shorter (`--timeout` counts seconds).
+const DELETIONS_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs the job.
 pub(crate) fn run(
@@ -118,6 +121,7 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
         to_lanes,
         ends: hosts,
         said_bye: false,
+        told_of_deletion: None,
     };
     let timeout_ms = u32::try_from(job.carriage.timeout.as_millis()).unwrap_or(u32::MAX);
     let result = relay.until_bye(&events, Clock::new(timeout_ms));
@@ -166,6 +170,8 @@ struct Relay<'a> {
     to_lanes: SyncSender<(From, Control)>,
     ends: Ends,
     said_bye: bool,
+    /// When the sender last heard that something is being deleted.
+    told_of_deletion: Option<Instant>,
 }
 
 impl Relay<'_> {
@@ -226,6 +232,9 @@ impl Relay<'_> {
             }
             (_, Control::Notice(notice)) => {
                 self.watch.on_notice(notice.clone());
+                if from == From::Receiver && matches!(notice, Notice::Deleted { .. }) {
+                    self.tell_sender_of_deletion();
+                }
                 return Ok(());
             }
             (From::Sender, Control::PathNow(path)) => {
@@ -257,6 +266,14 @@ impl Relay<'_> {
         };
         to.outbox().send(message);
         Ok(())
+    }
+
+    /// A directory that takes long to delete is no standstill for the sender as long as it hears of it. What goes is not its business.
+    fn tell_sender_of_deletion(&mut self) {
+        if self.told_of_deletion.is_none_or(|told| told.elapsed() >= DELETIONS_EVERY) {
+            self.told_of_deletion = Some(Instant::now());
+            self.sender.outbox().send(Control::Notice(Notice::Deleted { path: Vec::new() }));
+        }
     }
 
     fn item(&mut self, packed: haul_wire::manifest::PackedItem) -> Result<(), Error> {
@@ -543,6 +560,7 @@ mod tests {
             to_lanes: sync_channel(1).0,
             ends: Ends::default(),
             said_bye: false,
+            told_of_deletion: None,
         };
         act(&mut relay, at_sender, at_receiver);
     }
@@ -604,6 +622,22 @@ mod tests {
             let found: Vec<_> = lines.iter().map(|line| (&line.path[..], line.blake3)).collect();
             assert_eq!(found, listed.iter().map(|path| (path.as_bytes(), [7; 32])).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn the_sending_host_hears_that_something_is_deleted_and_not_what() {
+        check(|relay, at_sender, _at_receiver| {
+            for path in ["data/one", "data/two"] {
+                let deleted = Notice::Deleted { path: path.into() };
+                relay.pass_on(From::Receiver, Control::Notice(deleted)).unwrap();
+            }
+            relay.sender.close(session::FAREWELL);
+            let (mut at_sender, _) = at_sender.split();
+            let heard = std::iter::from_fn(|| channel::read_message(&mut at_sender, &mut Vec::new()).unwrap());
+            let passed: Vec<_> = heard.filter(|message| matches!(message, Control::Notice(_))).collect();
+            assert_eq!(passed.first(), Some(&Control::Notice(Notice::Deleted { path: Vec::new() })));
+            assert!(passed.iter().all(|notice| *notice == passed[0]), "{passed:?}");
+        });
     }
 
     /// Small words in large batches: what is a byte or two on the wire is many in memory here.
