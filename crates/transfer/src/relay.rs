@@ -399,26 +399,19 @@ impl Route {
         *session::lock(&hub.sender_lanes) = Some(out.keeper.clone());
         *session::lock(&hub.receiver_lanes) = Some(into.keeper.clone());
         self.tell("through this machine", why);
-        let mut waiting: Vec<(u16, Option<Stream>, Option<Stream>)> = Vec::new();
+        let mut waiting = Waiting { lanes: lanes_between(job), halves: Vec::new() };
         let mut joined = 0;
         // Lanes come and go while the session lasts; the thread ends with the process or with both queues.
         loop {
             let mut progressed = false;
             for (is_out, side) in [(true, &out), (false, &into)] {
                 match side.events.next(TICK) {
-                    Some(SessionEvent::LaneUp(stream, lane)) => {
-                        progressed = true;
-                        place(&mut waiting, lane, is_out, stream);
-                    }
+                    Some(SessionEvent::LaneUp(stream, lane)) => progressed |= waiting.place(lane, is_out, stream),
                     Some(SessionEvent::NoLanes(error)) if joined == 0 => return Err(error),
                     Some(_) | None => {}
                 }
             }
-            let ready: Vec<usize> =
-                (0..waiting.len()).filter(|at| waiting[*at].1.is_some() && waiting[*at].2.is_some()).rev().collect();
-            for at in ready {
-                let (lane, out_stream, into_stream) = waiting.swap_remove(at);
-                let (Some(from), Some(to)) = (out_stream, into_stream) else { continue };
+            while let Some((lane, from, to)) = waiting.pair() {
                 joined += 1;
                 self.watch.set_lanes(joined);
                 if joined == 1 {
@@ -442,8 +435,7 @@ impl Route {
     fn lanes_to(&self, side: &Side, job: &Job) -> Result<RelayedLanes, Error> {
         let events = Events::new();
         // Both sides need the same number, so it is fixed before either path is known.
-        let lanes = Some(job.carriage.lanes.unwrap_or(RELAYED_LANES));
-        let carriage = wire::Carriage { lanes, ..convert::carriage(&job.carriage, &[]) };
+        let carriage = wire::Carriage { lanes: Some(lanes_between(job)), ..convert::carriage(&job.carriage, &[]) };
         let view = &side.remote;
         let identity = view.identity.as_ref().unwrap_or(&self.identity);
         side.outbox.send(Control::Admit { key: identity.public().0 });
@@ -494,6 +486,10 @@ impl Route {
 /// Lanes of a copy through this machine, unless asked otherwise.
 const RELAYED_LANES: u16 = 4;
 
+fn lanes_between(job: &Job) -> u16 {
+    job.carriage.lanes.unwrap_or(RELAYED_LANES)
+}
+
 struct RelayedLanes {
     events: Events,
     keeper: Keeper,
@@ -501,13 +497,34 @@ struct RelayedLanes {
     _expecting: crate::desk::Expecting,
 }
 
-fn place(waiting: &mut Vec<(u16, Option<Stream>, Option<Stream>)>, lane: u16, is_out: bool, stream: Stream) {
-    let at = waiting.iter().position(|(number, ..)| *number == lane).unwrap_or_else(|| {
-        waiting.push((lane, None, None));
-        waiting.len() - 1
-    });
-    let slot = if is_out { &mut waiting[at].1 } else { &mut waiting[at].2 };
-    *slot = Some(stream);
+/// Lanes that are there, from the sender or to the receiver, until the one of the same number from the other host is.
+struct Waiting {
+    /// So many were asked for.
+    lanes: u16,
+    halves: Vec<(u16, Option<Stream>, Option<Stream>)>,
+}
+
+impl Waiting {
+    /// False: the host, which names its lanes itself, brings one that nobody asked for. It would wait here for ever, with its descriptor.
+    fn place(&mut self, lane: u16, is_out: bool, stream: Stream) -> bool {
+        if lane >= self.lanes {
+            return false;
+        }
+        let at = self.halves.iter().position(|(number, ..)| *number == lane).unwrap_or_else(|| {
+            self.halves.push((lane, None, None));
+            self.halves.len() - 1
+        });
+        let slot = if is_out { &mut self.halves[at].1 } else { &mut self.halves[at].2 };
+        *slot = Some(stream);
+        true
+    }
+
+    /// Two that belong together.
+    fn pair(&mut self) -> Option<(u16, Stream, Stream)> {
+        let at = self.halves.iter().position(|(_, from, to)| from.is_some() && to.is_some())?;
+        let (lane, from, to) = self.halves.swap_remove(at);
+        from.zip(to).map(|(from, to)| (lane, from, to))
+    }
 }
 
 /// Passes one lane's bytes on until its end.
@@ -638,6 +655,22 @@ mod tests {
             assert_eq!(passed.first(), Some(&Control::Notice(Notice::Deleted { path: Vec::new() })));
             assert!(passed.iter().all(|notice| *notice == passed[0]), "{passed:?}");
         });
+    }
+
+    #[test]
+    fn lanes_that_nobody_asked_for_do_not_wait_at_the_machine_in_between() {
+        let mut waiting = Waiting { lanes: 2, halves: Vec::new() };
+        let stream = || Stream::plain_pair().unwrap().0;
+        assert!((2..300).all(|lane| !waiting.place(lane, true, stream())));
+        assert!(waiting.halves.is_empty());
+        // Of the others the last one counts.
+        for _ in 0..3 {
+            assert!(waiting.place(1, true, stream()) && waiting.place(0, false, stream()));
+        }
+        assert!(waiting.halves.len() == 2 && waiting.pair().is_none());
+        assert!(waiting.place(1, false, stream()));
+        assert_eq!(waiting.pair().map(|(lane, ..)| lane), Some(1));
+        assert!(waiting.halves.len() == 1 && waiting.pair().is_none());
     }
 
     /// Small words in large batches: what is a byte or two on the wire is many in memory here.
