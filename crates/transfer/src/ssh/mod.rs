@@ -174,8 +174,8 @@ impl SshTarget {
                     watch.tell(&Event::Installing { place, bytes });
                     let start = Instant::now();
                     session.send(&ours.bytes, self, watch)?;
-                    let (now, took) = (Instant::now(), start.elapsed());
-                    sent = Some(Sent { deadline: now.checked_add(self.timeout.saturating_add(took)) });
+                    let patience = self.timeout.saturating_add(start.elapsed());
+                    sent = Some(Sent { deadline: Instant::now().checked_add(patience), patience });
                 }
             }
         }
@@ -187,6 +187,18 @@ struct Sent {
     /// When it has to run: `--timeout` from its last byte, and as long again as the sending took. ssh and the kernel still
     /// hold part of it, over a slow path minutes' worth: OpenSSH's window is 2 MiB (CHAN_SES_WINDOW_DEFAULT), of our 8 MB.
     deadline: Option<Instant>,
+    /// So long after it was sent.
+    patience: Duration,
+}
+
+impl Sent {
+    fn check(&self, now: Instant, host: &str) -> Result<(), Error> {
+        if self.deadline.is_none_or(|deadline| now < deadline) {
+            return Ok(());
+        }
+        let what = format!("our program was sent to {host} and does not start there");
+        Err(too_slow(what, format!("its last byte was sent {} s ago", self.patience.as_secs())))
+    }
 }
 
 impl Drop for SshSession {
@@ -211,8 +223,8 @@ impl SshSession {
             if watch.interrupted() {
                 return Err(session::interrupted());
             }
-            if sent.and_then(|sent| sent.deadline).is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(too_slow(target, format!("our program was sent to {host} and does not start there")));
+            if let Some(sent) = sent {
+                sent.check(Instant::now(), host)?;
             }
             if !ready(output.as_fd(), Interest::Read) {
                 continue;
@@ -246,7 +258,8 @@ impl SshSession {
                 return Err(session::interrupted());
             }
             if progress.is_stalled(true, sent as u64, 0, Instant::now(), target.timeout) {
-                return Err(too_slow(target, format!("{} does not take our program", target.host)));
+                let what = format!("{} does not take our program", target.host);
+                return Err(too_slow(what, format!("nothing has moved for {} s", target.timeout.as_secs())));
             }
             if !ready(input.as_fd(), Interest::Write) {
                 continue;
@@ -318,10 +331,9 @@ impl Drop for SshChild {
 }
 
 /// A host that has said a first word of ours did not go on in time.
-fn too_slow(target: &SshTarget, what: String) -> Error {
-    Error::new(Fault::Timeout, what)
-        .because(format!("nothing has moved for {} s", target.timeout.as_secs()))
-        .try_this("install haul there, or wait longer with --timeout")
+fn too_slow(what: String, why: String) -> Error {
+    let error = Error::new(Fault::Timeout, what).because(why);
+    error.try_this("install haul there, or wait longer with --timeout")
 }
 
 /// How often an interruption is looked for while nothing moves.
@@ -356,5 +368,21 @@ fn wait(child: &Mutex<Child>, limit: Duration) -> Option<std::process::ExitStatu
         }
         // There is no wait with a limit; a few milliseconds more or less do not matter at the end of a job.
         std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_start_was_waited_for_as_long_as_is_said() {
+        // `--timeout` and what the sending took.
+        let (now, patience) = (Instant::now(), Duration::from_secs(60 + 15));
+        let sent = Sent { deadline: now.checked_add(patience), patience };
+        sent.check(now + Duration::from_secs(74), "h").unwrap();
+        let error = sent.check(now + patience, "h").unwrap_err();
+        assert_eq!(error.what, "our program was sent to h and does not start there");
+        assert_eq!(error.cause.as_deref(), Some("its last byte was sent 75 s ago"));
     }
 }
