@@ -320,9 +320,16 @@ fn a_storm_of_signals_while_hands_are_shaken_ends_the_copy_and_the_next_one_goes
         fs::write(&known, lines.clone() + &lines.replace(&PORT.to_string(), &port.to_string())).expect("own file");
         let bind = || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).expect("a free port");
         let silent = daemon.lab.alpha().inside(bind);
+        silent.set_nonblocking(true).expect("a socket");
         let url = daemon.url("tree").replace(&PORT.to_string(), &port.to_string());
         let mut running = daemon.cp().arg(contents_of(&source)).arg(&url).start();
-        let (mut stream, _) = silent.accept().expect("it connects");
+        let mut came = None;
+        running.when("it connects", |_| {
+            came = came.take().or_else(|| silent.accept().ok());
+            came.is_some()
+        });
+        let (mut stream, _) = came.expect("it connected");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
         stream.read_exact(&mut [0]).expect("it begins to shake hands, and waits for the answer");
         let storm = |running: &Running| signals.iter().cycle().take(AT_ONCE).for_each(|&signal| running.signal(signal));
         eventually("it has ended", Duration::from_secs(10), || {
