@@ -115,8 +115,9 @@ impl Scene {
     /// Whether the ssh of a host that wrote its number down is still there, long before it would end by itself.
     fn is_ssh_left(&self) -> bool {
         let pid = fs::read_to_string(self.dir.path().join("pid")).unwrap();
-        let (process, begun) = (format!("/proc/{}", pid.trim()), Instant::now());
-        while fs::exists(&process).unwrap() {
+        // What has ended has no command any more.
+        let (command, begun) = (format!("/proc/{}/cmdline", pid.trim()), Instant::now());
+        while fs::read(&command).is_ok_and(|command| !command.is_empty()) {
             if begun.elapsed() > Duration::from_secs(20) {
                 return true;
             }
@@ -140,10 +141,21 @@ fn ssh_is_not_left_behind_at_a_host_that_hangs_after_its_first_word() {
 #[test]
 fn the_ssh_of_the_first_of_two_hosts_is_not_left_behind_when_the_second_cannot_be_reached() {
     // The first has our program, and does not end when that does.
-    let first = format!("echo $$ >pid; {} agent; {SILENT}", env!("CARGO_BIN_EXE_haul"));
+    let first = format!("echo $$ >pid; read -r w n; {} agent; {SILENT}", env!("CARGO_BIN_EXE_haul"));
     let scene = Scene::new(&format!("case \"$*\" in *'-- first '*) {first};; esac; exit 255"));
     let output = scene.cp_from_to("first:file", "second:file").output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(14), "{said}");
     assert!(!scene.is_ssh_left());
+}
+
+#[test]
+fn a_host_over_ssh_is_reached_before_a_daemon_which_waits_a_minute_only() {
+    // ssh is refused, and nobody listens at the first port of this host.
+    let scene = Scene::new("exit 255");
+    for (source, target) in [("haul://127.0.0.1:1/file", "host:file"), ("host:file", "haul://127.0.0.1:1/file")] {
+        let output = scene.cp_from_to(source, target).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(14), "{source} {target}: {said}");
+    }
 }

@@ -29,12 +29,15 @@ use crate::session::{self, LaneKeeper, Progress, TICK};
 use crate::tuning;
 use crate::watch::{Ends, Watch};
 
-/// A peer that started an agent says what it wants within this time.
+/// An initiator of a daemon says what it wants within this time, and that of an agent is heard.
 pub(crate) const START_DEADLINE: Duration = Duration::from_secs(60);
 
 /// The longest that an initiator may have its far side wait for something: a day, the most that our command line takes as `--timeout`. With
 /// the 49 days of 32 bits a key could keep a session of a daemon, with all its lanes, for so long without a byte.
 const MAX_TIMEOUT_MS: u32 = 24 * 60 * 60 * 1000;
+
+/// The longest that an agent waits for what it is to do. Between two hosts somebody may be thinking about the password of the other one.
+const LONGEST_LOGIN: Duration = Duration::from_millis(MAX_TIMEOUT_MS as u64);
 
 /// Each dial takes a thread. An initiator asks at most twice: to reach another host, and to reach itself.
 const MAX_DIALS: u32 = 4;
@@ -157,7 +160,7 @@ pub fn serve_control(
     let channel = Channel::open(stream, events.sender(), PING_EVERY)
         .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;
     channel.outbox().send(Control::AgentHello(hello(identity, ports, grant)));
-    let start = match entered.and_then(|()| await_start(&events)) {
+    let start = match entered.and_then(|()| await_start(&events, &channel, grant.is_of_daemon())) {
         Ok(start) => bounded(start),
         Err(error) => {
             session::abort(&channel, &error);
@@ -216,17 +219,26 @@ fn bounded(mut start: Start) -> Start {
     start
 }
 
-fn await_start(events: &Events) -> Result<Start, Error> {
-    let end = Instant::now() + START_DEADLINE;
+/// Whether an initiator that has said nothing for so long, but that it is alive, and nothing at all for as long as `silence`, is given up. An
+/// agent ends with its ssh in any case.
+fn is_given_up(waited: Duration, silence: Duration, of_daemon: bool) -> bool {
+    let longest = if of_daemon { START_DEADLINE } else { LONGEST_LOGIN };
+    waited > longest || silence > START_DEADLINE
+}
+
+fn await_start(events: &Events, channel: &Channel, of_daemon: bool) -> Result<Start, Error> {
+    let begun = Instant::now();
     loop {
-        let left = end.saturating_duration_since(Instant::now());
-        match events.next(left) {
+        // Often enough to find a silence.
+        match events.next(PING_EVERY) {
             Some(SessionEvent::Control(Control::Start(start))) => return Ok(start),
             Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
             Some(SessionEvent::Control(other)) => return Err(session::unexpected(&other)),
             Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
-            Some(_) => {}
-            None => return Err(Error::new(Fault::Timeout, "the initiator did not say what it wants")),
+            Some(_) | None => {}
+        }
+        if is_given_up(begun.elapsed(), channel.silence(), of_daemon) {
+            return Err(Error::new(Fault::Timeout, "the initiator did not say what it wants"));
         }
     }
 }
@@ -424,6 +436,21 @@ mod tests {
     fn nobody_keeps_a_far_side_waiting_for_weeks() {
         assert_eq!(bounded(start(u32::MAX)).carriage.timeout_ms, MAX_TIMEOUT_MS);
         assert_eq!(bounded(start(60_000)).carriage.timeout_ms, 60_000);
+    }
+
+    #[test]
+    fn an_agent_waits_for_a_long_login_at_the_other_host_and_a_daemon_does_not() {
+        let check = |waited, silence, of_daemon, expected| {
+            let [waited, silence] = [waited, silence].map(Duration::from_secs);
+            assert_eq!(is_given_up(waited, silence, of_daemon), expected, "{waited:?} {silence:?} {of_daemon}");
+        };
+        for of_daemon in [false, true] {
+            check(60, 2, of_daemon, false);
+            check(61, 61, of_daemon, true);
+        }
+        check(61, 2, true, true);
+        check(3600, 2, false, false);
+        check(25 * 3600, 2, false, true);
     }
 
     #[test]

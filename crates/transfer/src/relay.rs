@@ -48,14 +48,25 @@ pub(crate) fn run(
     watch: &Arc<Watch>,
     hash_kept: bool,
 ) -> Result<Ends, Error> {
-    let mut sender = remote::connect(source, job, watch, None, Foreseen::default())?;
-    let mut receiver = remote::connect(target, job, watch, None, Foreseen::default())?;
+    let reach = |place| remote::connect(place, job, watch, None, Foreseen::default());
+    let (mut sender, mut receiver) = if is_reached_last(source) && !is_reached_last(target) {
+        let receiver = reach(target)?;
+        (reach(source)?, receiver)
+    } else {
+        (reach(source)?, reach(target)?)
+    };
     let children = [sender.take_child(), receiver.take_child()];
     let result = relay(job, sender, receiver, watch, hash_kept);
     for child in children.into_iter().flatten() {
         child.end();
     }
     result
+}
+
+/// A daemon waits for its part no longer than a minute, and an agent as long as somebody types the password of the other host, or our program
+/// is on its way there.
+fn is_reached_last(place: &Place) -> bool {
+    matches!(place, Place::Haul { .. })
 }
 
 /// Which of the two a message came from.
@@ -78,10 +89,11 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
     };
     let cpus = sender.hello.cpus.min(receiver.hello.cpus);
     let assigned = |peer_key, role| Assignment { session: id, peer_key, role, path: None, cpus };
-    let role = Role::Sender { sources: coordinate::source_paths(job) };
-    sender.start(assigned(key_for(&sender, &receiver), role), job, hash_kept, watch)?;
+    // The receiver first: it is told at once what to do, and the list that a sender is given may take longer than a daemon waits.
     let role = Role::Receiver { target: job.target.path.clone() };
     receiver.start(assigned(key_for(&receiver, &sender), role), job, hash_kept, watch)?;
+    let role = Role::Sender { sources: coordinate::source_paths(job) };
+    sender.start(assigned(key_for(&sender, &receiver), role), job, hash_kept, watch)?;
     let (source, target) = (sender.place.clone(), receiver.place.clone());
     let hosts = Ends { source: sender.host(), target: receiver.host(), ..Ends::default() };
 
