@@ -27,6 +27,7 @@ pub mod listen;
 mod penalty;
 pub mod policy;
 mod record;
+mod room;
 #[cfg(test)]
 mod scenarios;
 pub mod stream;

@@ -24,11 +24,16 @@ pub const HANDSHAKE_INPUT_BYTES: usize = 64 * 1024;
 /// One read(2) during the handshake. A whole flight with raw keys is below 2 KiB.
 pub const HANDSHAKE_READ_BYTES: usize = 16 * 1024;
 
-/// Handshakes at once at one door. Each is a thread that mostly waits, about 100 KiB: 512 x 100 KiB = 50 MiB.
+/// Handshakes at once at one door. Each is a thread that mostly waits, about 100 KiB: 512 x 100 KiB = 50 MiB. Where others have to make room
+/// there may be as many again that are just ending.
 pub const MAX_HANDSHAKES: usize = 512;
 /// Handshakes at once from one source address: a quarter, so that one stranger cannot fill the door. A peer with more
 /// lanes than this dials them in groups.
 pub const MAX_HANDSHAKES_PER_SOURCE: usize = 128;
+/// Nobody makes room before for another of its own source, or of one that has as many. A handshake takes a round trip from its acceptance
+/// on, 600 ms by satellite. So a stranger who opens no more than 128 connections a second keeps nobody out, and one who opens ten times
+/// as many leaves a tenth of the knocks from its own address: those that get in are through.
+pub const YOUNG: Duration = Duration::from_secs(1);
 /// From the first byte of a connection to the end of its hello, in all.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
 /// Connections that may wait in the kernel to be accepted; it grants net.core.somaxconn at most (4096 since Linux 5.4, listen(2)). Where a

@@ -1,12 +1,11 @@
 //! Being reached: one port, and a door behind it that lets in only who proves an admitted key.
 //!
 //! ```text
-//! accept -> count -> handshake in its own thread, within the deadline -> deliver (reads the hello)
+//! accept -> room -> handshake in its own thread, within the deadline -> deliver (reads the hello)
 //!             |
-//!             +-> too many (a second one, where key after key was refused): closed at once
+//!             +-> too many: who came first of those who take most has to leave (`room.rs`)
 //! ```
 
-use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -25,7 +24,8 @@ use crate::identity::{Identity, PublicKey};
 use crate::limits;
 use crate::penalty::Penalties;
 use crate::policy;
-use crate::stream::{ShutdownHandle, Stream};
+use crate::room::{Room, Space};
+use crate::stream::Stream;
 use crate::tls::{self, Cipher};
 use crate::transport::Link;
 
@@ -75,8 +75,8 @@ impl Listener {
 
 /// Accepts in a thread of its own and shakes hands in short-lived ones.
 ///
-/// A stranger neither gets in nor keeps the real peer out: handshakes are counted, in all and per source address, and
-/// each must end within a deadline whatever the peer sends.
+/// Handshakes are counted, in all and per source address, each must end within a deadline whatever the peer sends, and where there are too
+/// many the oldest of the source that has most makes room, so that one stranger does not keep peers out who come from elsewhere.
 pub struct Door {
     shared: Arc<Shared>,
     /// Closing it wakes the accepting thread.
@@ -122,7 +122,7 @@ impl Door {
             ciphers,
             deliver,
             closed: AtomicBool::new(false),
-            guests: Mutex::default(),
+            room: Mutex::default(),
             penalties: Mutex::default(),
         });
         let accepting = Arc::clone(&shared);
@@ -143,9 +143,7 @@ impl Door {
         self.shared.closed.store(true, Ordering::Release);
         // Fails only when the accepting thread is gone already.
         drop(self.wake.shutdown(Shutdown::Both));
-        for handle in self.shared.guests().in_handshake.values() {
-            handle.shutdown();
-        }
+        self.shared.room().closes();
     }
 }
 
@@ -159,7 +157,7 @@ impl Drop for Door {
 #[derive(Clone, Copy)]
 struct Rules {
     deadline: Duration,
-    max_guests: usize,
+    space: Space,
     max_guests_per_source: usize,
 }
 
@@ -167,7 +165,7 @@ impl Default for Rules {
     fn default() -> Rules {
         Rules {
             deadline: limits::HANDSHAKE_DEADLINE,
-            max_guests: limits::MAX_HANDSHAKES,
+            space: Space { guests: limits::MAX_HANDSHAKES, young: limits::YOUNG },
             max_guests_per_source: limits::MAX_HANDSHAKES_PER_SOURCE,
         }
     }
@@ -180,22 +178,13 @@ struct Shared {
     ciphers: Vec<Cipher>,
     deliver: Deliver,
     closed: AtomicBool,
-    guests: Mutex<Guests>,
+    room: Mutex<Room>,
     penalties: Mutex<Penalties>,
 }
 
-/// Connections from their acceptance until `deliver` returns.
-#[derive(Default)]
-struct Guests {
-    count: usize,
-    count_by_source: HashMap<IpAddr, usize>,
-    in_handshake: HashMap<u64, ShutdownHandle>,
-    next_number: u64,
-}
-
 impl Shared {
-    fn guests(&self) -> std::sync::MutexGuard<'_, Guests> {
-        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    fn room(&self) -> std::sync::MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn penalties(&self) -> std::sync::MutexGuard<'_, Penalties> {
@@ -208,52 +197,39 @@ struct Guest {
     shared: Arc<Shared>,
     source: IpAddr,
     number: u64,
+    deadline: Duration,
 }
 
 impl Guest {
-    fn count(shared: &Arc<Shared>, source: IpAddr) -> Option<Guest> {
+    /// Finds room for a connection, or has it closed.
+    fn enter(shared: &Arc<Shared>, source: IpAddr, link: &Arc<Link>) -> Option<Guest> {
+        let (rules, now) = (shared.rules, Instant::now());
+        let deadline = rules.deadline;
         // One at a time: the right key may still come from there.
-        let most_of_source = match shared.penalties().bars(source, Instant::now()) {
-            true => 1,
-            false => shared.rules.max_guests_per_source,
-        };
-        let mut guests = shared.guests();
-        let rules = shared.rules;
-        let of_source = guests.count_by_source.get(&source).copied().unwrap_or(0);
-        if guests.count >= rules.max_guests || of_source >= most_of_source {
-            return None;
-        }
-        guests.count += 1;
-        guests.count_by_source.insert(source, of_source + 1);
-        guests.next_number += 1;
-        Some(Guest { shared: Arc::clone(shared), source, number: guests.next_number })
-    }
-
-    fn shake_hands(&self, socket: TcpStream, address: SocketAddr) {
-        let shared = &self.shared;
-        let link = Arc::new(Link::new(socket.into()));
-        let handle = Stream::over(Arc::clone(&link)).shutdown_handle();
-        shared.guests().in_handshake.insert(self.number, handle.clone());
-        // A door that closed before the insertion did not see the handle.
+        let most = if shared.penalties().bars(source, now) { 1 } else { rules.max_guests_per_source };
+        link.set_deadline(Some(deadline)).ok()?;
+        let handle = Stream::over(Arc::clone(link)).shutdown_handle();
+        let number = shared.room().enters(source, most, handle.clone(), rules.space, now)?;
+        // A door that closed before did not see it.
         if shared.closed.load(Ordering::Acquire) {
             handle.shutdown();
         }
+        Some(Guest { shared: Arc::clone(shared), source, number, deadline })
+    }
+
+    fn shake_hands(&self, link: Arc<Link>, address: SocketAddr) {
+        let shared = &self.shared;
         let admit = Arc::clone(&shared.admit);
-        let outcome = tls::server_over(
-            link,
-            &shared.identity,
-            move |key| admit(key, address),
-            &shared.ciphers,
-            shared.rules.deadline,
-        );
+        let outcome =
+            tls::server_over(link, &shared.identity, move |key| admit(key, address), &shared.ciphers, self.deadline);
         match &outcome {
             Ok(_) => shared.penalties().admitted(self.source, Instant::now()),
             Err(NetError::WrongKey { .. }) => shared.penalties().refused(self.source, Instant::now()),
             Err(_) => {}
         }
-        let open = shared.guests().in_handshake.remove(&self.number).is_some();
+        let is_here = outcome.is_ok() && shared.room().has_proved(self.number);
         // A stranger's failure is not worth a word: anybody can cause any number of them.
-        if let (Ok((stream, key)), true) = (outcome, open) {
+        if let (Ok((stream, key)), true) = (outcome, is_here) {
             (shared.deliver)(stream, key, address);
         }
     }
@@ -261,15 +237,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        let mut guests = self.shared.guests();
-        guests.in_handshake.remove(&self.number);
-        guests.count -= 1;
-        if let Some(count) = guests.count_by_source.get_mut(&self.source) {
-            *count -= 1;
-            if *count == 0 {
-                guests.count_by_source.remove(&self.source);
-            }
-        }
+        self.shared.room().leaves(self.number);
     }
 }
 
@@ -308,20 +276,21 @@ fn accept(socket: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
 fn receive(connection: TcpStream, address: SocketAddr, shared: &Arc<Shared>) {
     let address = SocketAddr::new(address.ip().to_canonical(), address.port());
     let source = source_of(address.ip());
-    let Some(guest) = Guest::count(shared, source) else {
-        return;
-    };
     if connection.set_nonblocking(false).is_err() || connection.set_nodelay(true).is_err() {
         return;
     }
-    drop(thread::Builder::new().name("handshake".to_owned()).spawn(move || guest.shake_hands(connection, address)));
+    let link = Arc::new(Link::new(connection.into()));
+    if let Some(guest) = Guest::enter(shared, source, &link) {
+        drop(thread::Builder::new().name("handshake".to_owned()).spawn(move || guest.shake_hands(link, address)));
+    }
 }
 
-/// Whom to count an address to. One IPv6 host commonly owns 2^64 addresses, so the network counts.
+/// Whom to count an address to. A household commonly has 256 networks of 2^64 IPv6 addresses each (RIPE-690), and counts once, as it
+/// does behind its one IPv4 address. Others have more, and have to make room for whoever takes less than each of their sources.
 fn source_of(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
-        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64)),
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 72 << 72)),
     }
 }
 
@@ -401,6 +370,22 @@ mod tests {
             dial(&[SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port()))], TIMEOUT).unwrap()
         }
 
+        /// From another address of this host.
+        fn knock_from(&self, last: u8) -> TcpStream {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP)).unwrap();
+            socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
+            socket.connect(&SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port())).into()).unwrap();
+            socket.into()
+        }
+
+        fn wait_for_guests(&self, count: usize) {
+            let end = Instant::now() + 10 * TIMEOUT;
+            while self.door.shared.room().count() != count {
+                assert!(Instant::now() < end, "there are not {count} guests");
+                std::thread::yield_now();
+            }
+        }
+
         fn enter(&self) -> Stream {
             let key = self.server_key;
             let ciphers = tls::preferred_ciphers(None);
@@ -450,6 +435,33 @@ mod tests {
         house.check_peer_gets_in();
     }
 
+    /// No time makes anybody old: who comes first stays.
+    const ALWAYS_YOUNG: Duration = Duration::from_secs(3_600);
+
+    #[test]
+    fn strangers_from_a_few_addresses_who_take_all_there_is_keep_nobody_out_who_comes_from_elsewhere() {
+        let space = Space { guests: 16, young: ALWAYS_YOUNG };
+        let house = House::with(Rules { space, max_guests_per_source: 4, ..Rules::default() });
+        let held: Vec<TcpStream> = (0..16).map(|at| house.knock_from(2 + at / 4)).collect();
+        house.wait_for_guests(16);
+        house.check_peer_gets_in();
+        // Who had to leave comes back, and takes his own place.
+        let again: Vec<TcpStream> = (0..16).map(|at| house.knock_from(2 + at / 4)).collect();
+        house.check_peer_gets_in();
+        drop((held, again));
+    }
+
+    #[test]
+    fn a_stranger_who_takes_all_that_one_address_may_have_keeps_nobody_out_who_comes_from_there() {
+        let space = Space { young: Duration::ZERO, ..Rules::default().space };
+        let house = House::with(Rules { space, max_guests_per_source: 4, ..Rules::default() });
+        let held: Vec<TcpStream> = (0..4).map(|_| house.knock()).collect();
+        house.wait_for_guests(4);
+        house.check_peer_gets_in();
+        let [oldest, ..] = <[TcpStream; 4]>::try_from(held).unwrap();
+        check_is_closed(oldest);
+    }
+
     #[test]
     fn who_shows_key_after_key_is_heard_one_at_a_time_until_the_right_one_comes() {
         let house = House::with(Rules::default());
@@ -463,25 +475,18 @@ mod tests {
             (1..100)
                 .for_each(|second| house.door.shared.penalties().refused(source, now + Duration::from_secs(second)));
         };
-        let end = Instant::now() + 10 * TIMEOUT;
-        let wait_for_guests = |count| {
-            while house.door.shared.guests().count != count {
-                assert!(Instant::now() < end, "there are not {count} guests");
-                std::thread::yield_now();
-            }
-        };
-        wait_for_guests(0);
+        house.wait_for_guests(0);
         refuse_often();
         let first = house.knock();
-        wait_for_guests(1);
+        house.wait_for_guests(1);
         check_is_closed(house.knock());
         drop(first);
-        wait_for_guests(0);
+        house.wait_for_guests(0);
         house.check_peer_gets_in();
-        wait_for_guests(0);
+        house.wait_for_guests(0);
         refuse_often();
         let held = [house.knock(), house.knock()];
-        wait_for_guests(2);
+        house.wait_for_guests(2);
         drop(held);
         house.check_peer_gets_in();
     }
@@ -504,16 +509,12 @@ mod tests {
 
     #[test]
     fn too_many_from_one_source_are_closed_at_once_and_room_comes_back() {
-        let house = House::with(Rules { max_guests_per_source: 2, ..Rules::default() });
+        let space = Space { young: ALWAYS_YOUNG, ..Rules::default().space };
+        let house = House::with(Rules { space, max_guests_per_source: 2, ..Rules::default() });
         let held = [house.knock(), house.knock()];
         check_is_closed(house.knock());
         drop(held);
-        let end = Instant::now() + TIMEOUT;
-        while house.door.shared.guests().count > 0 {
-            assert!(Instant::now() < end, "guests are still counted");
-            std::thread::yield_now();
-        }
-        assert!(house.door.shared.guests().count_by_source.is_empty());
+        house.wait_for_guests(0);
         house.check_peer_gets_in();
     }
 
@@ -524,7 +525,7 @@ mod tests {
         let (mut far, _) = house.arrivals.recv_timeout(TIMEOUT).unwrap();
         let stranger = house.knock();
         let end = Instant::now() + TIMEOUT;
-        while house.door.shared.guests().in_handshake.is_empty() {
+        while house.door.shared.room().count() == 0 {
             assert!(Instant::now() < end, "the stranger was not received");
             std::thread::yield_now();
         }
@@ -543,10 +544,10 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_counts_as_one_source() {
+    fn the_ipv6_networks_of_a_household_count_as_one_source() {
         let source = |text: &str| source_of(text.parse().unwrap());
-        assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:2"));
-        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert_eq!(source("2001:db8::1"), source("2001:db8:0:ff::ffff:2"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:0:100::1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
     }
 

@@ -445,6 +445,11 @@ impl ShutdownHandle {
     pub fn shutdown(&self) {
         self.0.shut_down();
     }
+
+    /// Is its time limited by [`Stream::set_deadline`]?
+    pub(crate) fn has_deadline(&self) -> bool {
+        self.0.has_deadline()
+    }
 }
 
 impl Probe {

@@ -138,9 +138,13 @@ impl Link {
         Ok(())
     }
 
+    pub(crate) fn has_deadline(&self) -> bool {
+        self.has_deadline.load(Ordering::Acquire)
+    }
+
     /// The time that a deadline leaves; None without a deadline.
     fn time_left(&self) -> io::Result<Option<Duration>> {
-        if !self.has_deadline.load(Ordering::Acquire) {
+        if !self.has_deadline() {
             return Ok(None);
         }
         let deadline = *self.deadline.lock().unwrap_or_else(PoisonError::into_inner);

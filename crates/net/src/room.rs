@@ -1,0 +1,270 @@
+//! Who is at a door and has not said yet what it wants, and who has to leave where there is no room for one more.
+//!
+//! A newcomer that was sent away could be kept out for ever by whoever holds what there is and takes it again when the door ends it. So the
+//! newcomer comes in, and whoever came first of those who take most has to leave: a handshake needs a few round trips, and who is still
+//! there after that is silent, or will knock again.
+//!
+//! ```text
+//! its source has all that it may have   -> the oldest of that source, if it had its time (YOUNG)
+//! the door has                          -> the oldest of the source that has most, the newcomer counted; if that is not more than the
+//!                                          newcomer's has, only who had its time
+//! nobody may be shown out               -> the newcomer is not let in
+//! ```
+//! So whoever floods makes room for himself and for everybody who takes less, and never finds it at the cost of these. Who is not displaced
+//! before its time is over goes on working when too many come at once: else all would be interrupted, and none would end.
+//! FreeBSD's kernel makes room likewise for who begins to connect ("the bucket is full, toss the oldest element", `tcp_syncache.c`).
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::stream::ShutdownHandle;
+
+/// How many there may be, and how long nobody is shown out for its equals.
+#[derive(Clone, Copy)]
+pub(crate) struct Space {
+    pub(crate) guests: usize,
+    pub(crate) young: Duration,
+}
+
+/// Connections from their acceptance until `deliver` returns.
+#[derive(Default)]
+pub(crate) struct Room {
+    /// By number, and so by age.
+    guests: BTreeMap<u64, Guest>,
+    by_source: HashMap<IpAddr, usize>,
+    /// Threads of guests that were shown out and have not noticed yet.
+    leaving: usize,
+    next_number: u64,
+}
+
+struct Guest {
+    source: IpAddr,
+    since: Instant,
+    connection: ShutdownHandle,
+    has_proved: bool,
+}
+
+impl Guest {
+    /// Its hello has not been read: that is when the deadline is lifted.
+    fn can_be_shown_out(&self) -> bool {
+        self.connection.has_deadline()
+    }
+
+    fn had_its_time(&self, space: Space, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) >= space.young
+    }
+}
+
+impl Room {
+    /// Counts a connection, whose deadline is set, until [`Room::leaves`]. None: there is no room for it.
+    ///
+    /// Where the room is full, all guests are looked at: some hundreds, which takes microseconds.
+    pub(crate) fn enters(
+        &mut self,
+        source: IpAddr,
+        most_of_source: usize,
+        connection: ShutdownHandle,
+        space: Space,
+        now: Instant,
+    ) -> Option<u64> {
+        // As many threads again, whatever comes: one that is shown out ends as soon as it runs.
+        if most_of_source == 0 || self.leaving >= space.guests {
+            return None;
+        }
+        if self.by_source.get(&source).is_some_and(|count| *count >= most_of_source) {
+            let oldest = self.guests.iter().find(|(_, guest)| guest.source == source && guest.can_be_shown_out());
+            let (&number, _) = oldest.filter(|(_, guest)| guest.had_its_time(space, now))?;
+            self.show_out(number);
+        } else if self.guests.len() >= space.guests {
+            self.show_out(self.most_crowding(source, space, now)?);
+        }
+        self.next_number += 1;
+        self.guests.insert(self.next_number, Guest { source, since: now, connection, has_proved: false });
+        *self.by_source.entry(source).or_default() += 1;
+        Some(self.next_number)
+    }
+
+    /// The oldest of the source that has most, the newcomer counted; of the oldest of several such sources.
+    fn most_crowding(&self, newcomer: IpAddr, space: Space, now: Instant) -> Option<u64> {
+        let mut counts = HashMap::from([(newcomer, 1)]);
+        for guest in self.guests.values().filter(|guest| guest.can_be_shown_out()) {
+            *counts.entry(guest.source).or_insert(0) += 1;
+        }
+        let most = *counts.values().max()?;
+        let has_most = |guest: &Guest| guest.can_be_shown_out() && counts.get(&guest.source) == Some(&most);
+        let (&number, guest) = self.guests.iter().find(|(_, guest)| has_most(guest))?;
+        (counts[&newcomer] < most || guest.had_its_time(space, now)).then_some(number)
+    }
+
+    fn show_out(&mut self, number: u64) {
+        if let Some(guest) = self.remove(number) {
+            guest.connection.shutdown();
+            self.leaving += 1;
+        }
+    }
+
+    /// It proved a key that may come in. False: it was shown out meanwhile.
+    pub(crate) fn has_proved(&mut self, number: u64) -> bool {
+        let Some(guest) = self.guests.get_mut(&number) else { return false };
+        guest.has_proved = true;
+        true
+    }
+
+    /// Its thread ends.
+    pub(crate) fn leaves(&mut self, number: u64) {
+        if self.remove(number).is_none() {
+            self.leaving -= 1;
+        }
+    }
+
+    /// Ends what is still in its handshake.
+    pub(crate) fn closes(&self) {
+        self.guests.values().filter(|guest| !guest.has_proved).for_each(|guest| guest.connection.shutdown());
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Guest> {
+        let guest = self.guests.remove(&number)?;
+        if let Some(count) = self.by_source.get_mut(&guest.source) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_source.remove(&guest.source);
+            }
+        }
+        Some(guest)
+    }
+
+    /// How many are there, with those who are leaving.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        assert_eq!(self.by_source.values().sum::<usize>(), self.guests.len());
+        self.guests.len() + self.leaving
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::stream::Stream;
+
+    const SPACE: Space = Space { guests: 12, young: Duration::from_secs(1) };
+    const OF_SOURCE: usize = 3;
+
+    /// A room, and the connections of all who came, by number.
+    struct House {
+        room: Room,
+        connections: BTreeMap<u64, (Stream, Stream)>,
+        start: Instant,
+    }
+
+    impl House {
+        fn new() -> House {
+            House { room: Room::default(), connections: BTreeMap::new(), start: Instant::now() }
+        }
+
+        fn at(&self, ms: u64) -> Instant {
+            self.start + Duration::from_millis(ms)
+        }
+
+        /// Somebody comes from a source at a time, and who was shown out before is gone.
+        fn knock(&mut self, source: u8, ms: u64) -> Option<u64> {
+            let out = |number: &&u64| !self.room.guests.contains_key(number);
+            let gone: Vec<u64> = self.connections.keys().filter(out).copied().collect();
+            gone.iter().take(self.room.leaving).for_each(|number| self.room.leaves(*number));
+            let pair = Stream::plain_pair().unwrap();
+            pair.0.set_deadline(Some(Duration::from_secs(600))).unwrap();
+            let (handle, now) = (pair.0.shutdown_handle(), self.at(ms));
+            let number = self.room.enters(address(source), OF_SOURCE, handle, SPACE, now)?;
+            self.connections.insert(number, pair);
+            Some(number)
+        }
+
+        fn is_there(&self, number: u64) -> bool {
+            let there = self.room.guests.contains_key(&number);
+            assert_eq!(there, !self.connections[&number].1.has_input(), "who is shown out is told so: {number}");
+            there
+        }
+
+        fn of(&self, source: u8) -> usize {
+            self.room.guests.values().filter(|guest| guest.source == address(source)).count()
+        }
+    }
+
+    fn address(number: u8) -> IpAddr {
+        Ipv4Addr::new(192, 0, 2, number).into()
+    }
+
+    #[test]
+    fn who_holds_all_there_is_makes_room_for_who_takes_less() {
+        let mut house = House::new();
+        let held: Vec<u64> = (0..12).map(|at| house.knock(1 + at / 3, 0).unwrap()).collect();
+        let honest = house.knock(9, 0).expect("nobody keeps it out, however young they are");
+        assert!(!house.is_there(held[0]), "the oldest of those who have most");
+        // They come back again and again, also from sources that have less than others now, and from new ones.
+        for round in 0..1_000 {
+            let source = [1, 2, 3, 4, 11, 12, 13][round % 7];
+            house.knock(source, 10 * round as u64);
+            assert!(house.is_there(honest), "displaced in round {round}");
+        }
+        assert!(house.connections.len() > 100, "they get in, each at the cost of one of theirs");
+    }
+
+    #[test]
+    fn within_a_source_the_oldest_makes_room_when_it_had_its_time() {
+        let mut house = House::new();
+        let held: Vec<u64> = (0..3).map(|at| house.knock(1, at).unwrap()).collect();
+        assert_eq!(house.knock(1, 999), None, "all are at work");
+        let honest = house.knock(1, 1_000).expect("the first had its time");
+        assert!(!house.is_there(held[0]) && house.is_there(held[1]) && house.is_there(honest));
+        // Who comes again at once takes the place of the other silent ones, and no other.
+        let again = [house.knock(1, 1_010), house.knock(1, 1_011)];
+        assert!(again.iter().all(Option::is_some) && held.iter().all(|number| !house.is_there(*number)));
+        assert_eq!(house.knock(1, 1_999), None);
+        assert!(house.is_there(honest));
+        assert_eq!(house.of(1), OF_SOURCE);
+    }
+
+    #[test]
+    fn among_equals_nobody_is_shown_out_before_its_time() {
+        let mut house = House::new();
+        let held: Vec<u64> = (1..=12).map(|source| house.knock(source, 0).unwrap()).collect();
+        assert_eq!(house.knock(13, 999), None);
+        assert!(house.knock(13, 1_000).is_some());
+        assert!(!house.is_there(held[0]) && house.is_there(held[1]));
+    }
+
+    #[test]
+    fn who_has_said_what_it_wants_is_never_shown_out() {
+        let mut house = House::new();
+        let held: Vec<u64> = (0..3).map(|_| house.knock(1, 0).unwrap()).collect();
+        assert!(held.iter().all(|number| house.room.has_proved(*number)));
+        house.connections[&held[0]].0.set_deadline(None).unwrap();
+        assert!(house.knock(1, 5_000).is_some());
+        assert!(house.is_there(held[0]) && !house.is_there(held[1]), "a key alone says nothing");
+        assert!(!house.room.has_proved(held[1]), "it was shown out before");
+        house.connections.values().for_each(|(near, _)| near.set_deadline(None).unwrap());
+        assert_eq!(house.knock(1, 60_000), None);
+    }
+
+    #[test]
+    fn all_are_counted_until_their_thread_ends() {
+        let mut house = House::new();
+        let pair = Stream::plain_pair().unwrap();
+        pair.0.set_deadline(Some(Duration::from_secs(600))).unwrap();
+        let mut numbers = Vec::new();
+        for second in 0..1_000 {
+            let (handle, now) = (pair.0.shutdown_handle(), house.at(1_000 * second));
+            numbers.extend(house.room.enters(address(1), OF_SOURCE, handle, SPACE, now));
+        }
+        assert_eq!(
+            house.room.count(),
+            OF_SOURCE + SPACE.guests,
+            "threads have an end while none notices that it was shown out"
+        );
+        numbers.iter().for_each(|number| house.room.leaves(*number));
+        assert_eq!(house.room.count(), 0);
+        assert!(house.room.by_source.is_empty());
+    }
+}
