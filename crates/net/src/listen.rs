@@ -159,6 +159,9 @@ struct Rules {
     deadline: Duration,
     space: Space,
     max_guests_per_source: usize,
+    /// From where key after key was refused.
+    max_guests_barred: usize,
+    barred_deadline: Duration,
 }
 
 impl Default for Rules {
@@ -167,6 +170,8 @@ impl Default for Rules {
             deadline: limits::HANDSHAKE_DEADLINE,
             space: Space { guests: limits::MAX_HANDSHAKES, young: limits::YOUNG },
             max_guests_per_source: limits::MAX_HANDSHAKES_PER_SOURCE,
+            max_guests_barred: limits::MAX_HANDSHAKES_BARRED,
+            barred_deadline: limits::BARRED_DEADLINE,
         }
     }
 }
@@ -204,9 +209,12 @@ impl Guest {
     /// Finds room for a connection, or has it closed.
     fn enter(shared: &Arc<Shared>, source: IpAddr, link: &Arc<Link>) -> Option<Guest> {
         let (rules, now) = (shared.rules, Instant::now());
-        let deadline = rules.deadline;
-        // One at a time: the right key may still come from there.
-        let most = if shared.penalties().bars(source, now) { 1 } else { rules.max_guests_per_source };
+        let hearing = shared.penalties().hearing(source, now);
+        let (most, deadline) = match hearing.is_barred {
+            true => (rules.max_guests_barred, rules.barred_deadline),
+            false => (rules.max_guests_per_source, rules.deadline),
+        };
+        let most = most.saturating_sub(hearing.refused_lately);
         link.set_deadline(Some(deadline)).ok()?;
         let handle = Stream::over(Arc::clone(link)).shutdown_handle();
         let number = shared.room().enters(source, most, handle.clone(), rules.space, now)?;
@@ -463,32 +471,47 @@ mod tests {
     }
 
     #[test]
-    fn who_shows_key_after_key_is_heard_one_at_a_time_until_the_right_one_comes() {
-        let house = House::with(Rules::default());
+    fn a_key_that_is_refused_is_charged_and_who_shows_key_after_key_does_not_keep_the_right_one_out() {
+        const FEW: usize = 3;
+        let space = Space { young: Duration::ZERO, ..Rules::default().space };
+        // The key that was refused last keeps its place.
+        let house = House::with(Rules { space, max_guests_barred: FEW + 1, ..Rules::default() });
         let (unknown, ciphers) = (Identity::generate().unwrap(), tls::preferred_ciphers(None));
+        let (source, start) = (IpAddr::from(Ipv4Addr::LOCALHOST), Instant::now());
         // That it is refused comes with the first thing that is read.
         let (mut stream, _) = tls::client(house.knock(), &unknown, |_| true, &ciphers).unwrap();
         assert!(stream.read(&mut [0]).is_err());
+        house.wait_for_guests(0);
+        assert!(house.door.shared.penalties().owed(source, start) > Duration::ZERO, "a wrong key is charged");
         // The same again and again, a second apart.
-        let (source, now) = (IpAddr::from(Ipv4Addr::LOCALHOST), Instant::now());
         let refuse_often = || {
-            (1..100)
-                .for_each(|second| house.door.shared.penalties().refused(source, now + Duration::from_secs(second)));
+            let penalties = || house.door.shared.penalties();
+            (2..100).for_each(|second| penalties().refused(source, start + Duration::from_secs(second)));
         };
-        house.wait_for_guests(0);
         refuse_often();
-        let first = house.knock();
-        house.wait_for_guests(1);
-        check_is_closed(house.knock());
-        drop(first);
-        house.wait_for_guests(0);
+        assert!(house.door.shared.penalties().hearing(source, Instant::now()).is_barred);
+        let mut held: Vec<TcpStream> = (0..FEW).map(|_| house.knock()).collect();
+        house.wait_for_guests(FEW);
+        let one_more = house.knock();
+        check_is_closed(held.remove(0));
         house.check_peer_gets_in();
+        check_is_closed(held.remove(0));
+        drop((held, one_more));
         house.wait_for_guests(0);
         refuse_often();
-        let held = [house.knock(), house.knock()];
-        house.wait_for_guests(2);
+        let held: Vec<TcpStream> = (0..=FEW).map(|_| house.knock()).collect();
+        house.wait_for_guests(FEW + 1);
         drop(held);
         house.check_peer_gets_in();
+    }
+
+    #[test]
+    fn who_is_silent_where_key_after_key_was_refused_is_gone_soon() {
+        let rules = Rules { deadline: ALWAYS_YOUNG, barred_deadline: Duration::from_millis(300), ..Rules::default() };
+        let house = House::with(rules);
+        let (source, now) = (IpAddr::from(Ipv4Addr::LOCALHOST), Instant::now());
+        (0..100).for_each(|at| house.door.shared.penalties().refused(source, now + Duration::from_secs(at)));
+        check_is_closed(house.knock());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Who tries one key after another waits longer and longer.
 //!
-//! Each key that a door refuses is charged to its source address; what is charged runs off with time. A source that owes too much is
-//! heard one connection at a time. One that proved a key of ours lately is charged nothing: its lanes may come when their
-//! session has just ended, and behind one address there may be many people. As sshd does (`PerSourcePenalties` in sshd_config(5)).
+//! Each key that a door refuses is charged to its source address; what is charged runs off with time. Of a source that owes too much few
+//! are heard at once, each for a short time, and as many of its keys are judged a second at most. One that proved a key of ours lately is
+//! charged nothing: its lanes may come when their session has just ended, and behind one address there may be many people. As sshd does
+//! (`PerSourcePenalties` in sshd_config(5)), but that it hears nobody from there.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,8 +17,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 const FORGIVEN: Duration = Duration::from_secs(20);
 /// Nobody owes more, and so nobody waits longer than this and [`FORGIVEN`] apart.
 const OWED_MAX: Duration = Duration::from_secs(120);
-/// Who proved a key of ours is charged nothing for so long: the lanes of a long job may have to be dialled again at its end.
-const TRUSTED: Duration = Duration::from_secs(86_400);
+/// Who proved a key of ours is charged nothing for so long: the lanes of a long job may have to be dialled again at its end, and what runs
+/// once a week comes back in a week and the time that it takes.
+const TRUSTED: Duration = Duration::from_secs(8 * 86_400);
 /// Sources that are remembered: 64 Ki x about 64 bytes = 4 MiB. Who is first to be free of charge makes room.
 const MAX_SOURCES: usize = if cfg!(test) { 4 } else { 64 << 10 };
 
@@ -33,10 +35,22 @@ enum Standing {
     Owes {
         until: Instant,
         charged: Instant,
+        /// Keys that were refused since it was charged last.
+        refused: usize,
     },
     Trusted {
         until: Instant,
     },
+}
+
+/// How a source is heard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hearing {
+    /// It owes too much.
+    pub(crate) is_barred: bool,
+    /// Its keys that were refused in this moment. Each keeps its place as if it were still heard, so that no more keys are judged in a
+    /// moment than are heard at once, however fast they come.
+    pub(crate) refused_lately: usize,
 }
 
 impl Standing {
@@ -50,13 +64,17 @@ impl Standing {
 impl Penalties {
     /// A key of this source was refused.
     pub(crate) fn refused(&mut self, source: IpAddr, now: Instant) {
-        let owed = match self.sources.get(&source) {
+        let owed = match self.sources.get_mut(&source) {
             Some(Standing::Trusted { until }) if *until > now => return,
-            Some(Standing::Owes { charged, .. }) if now.saturating_duration_since(*charged) < MOMENT => return,
+            Some(Standing::Owes { charged, refused, .. }) if is_same_moment(*charged, now) => {
+                *refused += 1;
+                return;
+            }
             Some(Standing::Owes { until, .. }) => until.saturating_duration_since(now),
             _ => Duration::ZERO,
         };
-        self.keep(source, Standing::Owes { until: now + (owed + REFUSED_KEY).min(OWED_MAX), charged: now }, now);
+        let until = now + (owed + REFUSED_KEY).min(OWED_MAX);
+        self.keep(source, Standing::Owes { until, charged: now, refused: 1 }, now);
     }
 
     /// It proved a key that may come in.
@@ -64,10 +82,15 @@ impl Penalties {
         self.keep(source, Standing::Trusted { until: now + TRUSTED }, now);
     }
 
-    /// Its connections are taken one at a time for now.
-    pub(crate) fn bars(&self, source: IpAddr, now: Instant) -> bool {
-        let standing = self.sources.get(&source);
-        matches!(standing, Some(Standing::Owes { until, .. }) if until.saturating_duration_since(now) >= FORGIVEN)
+    /// How its connections are heard now.
+    pub(crate) fn hearing(&self, source: IpAddr, now: Instant) -> Hearing {
+        match self.sources.get(&source) {
+            Some(&Standing::Owes { until, charged, refused }) => Hearing {
+                is_barred: until.saturating_duration_since(now) >= FORGIVEN,
+                refused_lately: if is_same_moment(charged, now) { refused } else { 0 },
+            },
+            _ => Hearing::default(),
+        }
     }
 
     fn keep(&mut self, source: IpAddr, standing: Standing, now: Instant) {
@@ -82,6 +105,10 @@ impl Penalties {
     }
 }
 
+fn is_same_moment(charged: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(charged) < MOMENT
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
@@ -90,6 +117,20 @@ mod tests {
 
     fn source(number: u8) -> IpAddr {
         Ipv4Addr::new(192, 0, 2, number).into()
+    }
+
+    impl Penalties {
+        /// What a source still owes.
+        pub(crate) fn owed(&self, source: IpAddr, now: Instant) -> Duration {
+            match self.sources.get(&source) {
+                Some(Standing::Owes { until, .. }) => until.saturating_duration_since(now),
+                _ => Duration::ZERO,
+            }
+        }
+
+        fn bars(&self, source: IpAddr, now: Instant) -> bool {
+            self.hearing(source, now).is_barred
+        }
     }
 
     /// One key after another is refused, as fast as each counts. Returns the time of the last.
@@ -113,12 +154,30 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_a_moment_are_counted_for_as_long() {
+        let (mut penalties, start) = (Penalties::default(), Instant::now());
+        (1..=40).for_each(|keys| {
+            penalties.refused(source(1), start);
+            let hearing = Hearing { is_barred: false, refused_lately: keys };
+            assert_eq!(penalties.hearing(source(1), start + MOMENT - Duration::from_millis(1)), hearing);
+        });
+        assert_eq!(penalties.hearing(source(1), start + MOMENT), Hearing::default());
+        assert_eq!(penalties.hearing(source(2), start), Hearing::default());
+        let last = refuse(&mut penalties, source(1), 100, start + MOMENT);
+        assert_eq!(penalties.hearing(source(1), last), Hearing { is_barred: true, refused_lately: 1 });
+        penalties.admitted(source(1), last);
+        (0..40).for_each(|_| penalties.refused(source(1), last));
+        assert_eq!(penalties.hearing(source(1), last), Hearing::default());
+    }
+
+    #[test]
     fn who_proved_a_key_of_ours_is_charged_nothing_for_a_while() {
         let (mut penalties, start) = (Penalties::default(), Instant::now());
         let barred = refuse(&mut penalties, source(1), 100, start);
         penalties.admitted(source(1), barred);
         assert!(!penalties.bars(source(1), barred));
-        let last = refuse(&mut penalties, source(1), 100, barred);
+        let next_week = barred + Duration::from_secs(7 * 86_400 + 3_600);
+        let last = refuse(&mut penalties, source(1), 100, next_week);
         assert!(!penalties.bars(source(1), last));
         let last = refuse(&mut penalties, source(1), 100, barred + TRUSTED);
         assert!(penalties.bars(source(1), last));
