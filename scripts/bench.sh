@@ -49,7 +49,8 @@ export HOME=$work/home XDG_CACHE_HOME=$work/home/.cache XDG_STATE_HOME=$work/hom
 chmod 755 "$work"
 mkdir -p "$HOME"
 start_sshd "$work/there"
-from=$work/from to=$work/to
+offered=$work/offered
+from=$offered/from to=$offered/to
 
 # ---- The tools: each copies $from/$1 to $to/$1 ----
 
@@ -135,7 +136,7 @@ start_daemon() {
     if ! wanted haul_daemon && ! wanted haul_clear && ! wanted haul_clear_push; then return; fi
     "$HAUL" key generate --file "$work/own" >"$work/out"
     "$HAUL" key generate --file "$work/host" >"$work/out"
-    echo "rw clear root=$work $("$HAUL" key show --file "$work/own")" >"$work/authorized"
+    echo "rw clear root=$offered $("$HAUL" key show --file "$work/own")" >"$work/authorized"
     chmod 600 "$work/authorized"
     "$HAUL" serve --listen 127.0.0.1:0 --identity "$work/host" --authorized-keys "$work/authorized" \
         </dev/null >"$work/serve.out" 2>"$work/serve.log" &
@@ -265,7 +266,7 @@ table() {
 
 # ---- The cases ----
 
-mkdir "$from"
+mkdir -m 755 "$offered" "$from"
 echo "## haul and its rivals on one machine"
 echo
 echo "Both ends share this machine; data in \`$DATA\`; whole commands, start included; $REPEAT interleaved runs of each tool after"

@@ -8,7 +8,7 @@
 //! `user=NAME` is the account as which files are read and written; a daemon that is not root has no other than its own.
 //! `clear` lets a client that asks for it have data connections that are authenticated, but not encrypted; control is always encrypted.
 //! Within quotes `\"`, `\\` and `\xHH` stand for one byte. The key comes last of what counts, so a line that was cut off
-//! grants nothing. At the start a line that is not understood is an error; in a list that changes while the daemon runs,
+//! grants nothing, and neither does one whose directory holds the daemon's own files (`own_files.rs`). At the start a line that is not understood is an error; in a list that changes while the daemon runs,
 //! it is left out and logged, and the others hold.
 
 use std::collections::HashMap;
@@ -24,6 +24,7 @@ use haul_net::PublicKey;
 use haul_transfer::Grant;
 
 use crate::limits::MAX_LIST_BYTES;
+use crate::own_files::OwnFiles;
 
 /// What one line grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub struct Authorized {
     pub grant: Grant,
     /// The name in the line, for the log; may be empty.
     pub comment: String,
+    /// The number of the line, from 1.
+    pub line: usize,
 }
 
 /// A list that was read.
@@ -58,9 +61,9 @@ impl List {
         for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
             match parse_line(bytes) {
                 Ok(None) => {}
-                Ok(Some((key, authorized))) => match seen.insert(key, line) {
+                Ok(Some((key, grant, comment))) => match seen.insert(key, line) {
                     None => {
-                        list.insert(key, authorized);
+                        list.insert(key, Authorized { grant, comment, line });
                     }
                     Some(other) => {
                         list.remove(&key);
@@ -88,6 +91,20 @@ impl List {
         self.0.is_empty()
     }
 
+    /// Takes off what would let a client reach the daemon's own files.
+    fn keep_from(&mut self, own: &mut OwnFiles) -> Vec<BadLine> {
+        let mut bad = Vec::new();
+        self.0.retain(|_, authorized| match own.within_reach(&authorized.grant) {
+            None => true,
+            Some(why) => {
+                bad.push(BadLine { line: authorized.line, why });
+                false
+            }
+        });
+        bad.sort_by_key(|bad| bad.line);
+        bad
+    }
+
     /// All that is granted.
     pub fn grants(&self) -> impl Iterator<Item = &Authorized> {
         self.0.values()
@@ -95,7 +112,7 @@ impl List {
 }
 
 /// One line; `None` when it is empty or a comment.
-fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Authorized)>, String> {
+fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Grant, String)>, String> {
     let mut rest = line.trim_ascii();
     if rest.is_empty() || rest.starts_with(b"#") {
         return Ok(None);
@@ -120,7 +137,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Authorized)>, String> {
                 let root = root.ok_or("it names no directory, root=/DIR, before the key")?;
                 let comment = String::from_utf8_lossy(after.trim_ascii()).into_owned();
                 let grant = Grant { root: Some(root), read_only, clear, user };
-                return Ok(Some((key, Authorized { grant, comment })));
+                return Ok(Some((key, grant, comment)));
             }
             other => {
                 let word = crate::log::escaped(other);
@@ -183,6 +200,8 @@ fn account(bytes: &[u8]) -> Result<String, String> {
 #[derive(Debug)]
 pub struct Authority {
     path: PathBuf,
+    /// The daemon's private key.
+    identity: PathBuf,
     held: Mutex<Held>,
 }
 
@@ -220,9 +239,10 @@ impl Version {
 
 impl Authority {
     /// Nobody, until the file is read.
-    pub fn new(path: &Path) -> Authority {
+    pub fn new(path: &Path, identity: &Path) -> Authority {
         Authority {
             path: path.to_owned(),
+            identity: identity.to_owned(),
             held: Mutex::new(Held { list: Arc::default(), version: None, refused: None }),
         }
     }
@@ -232,9 +252,10 @@ impl Authority {
     pub fn list(&self, say: &dyn Fn(&str, bool)) -> Arc<List> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.path.display();
-        match self.look(held.version) {
+        match look(&self.path, held.version) {
             Ok(None) => {}
-            Ok(Some((version, list, bad))) => {
+            Ok(Some((version, mut list, mut bad))) => {
+                bad.extend(list.keep_from(&mut OwnFiles::find(&self.identity, &self.path)));
                 say(&format!("{name}: keys that may come in: {}", list.len()), false);
                 for bad in bad {
                     say(&format!("{name}: {bad}; this line lets nobody in"), true);
@@ -251,33 +272,33 @@ impl Authority {
         }
         Arc::clone(&held.list)
     }
+}
 
-    /// What changed since `version`, if anything did.
-    fn look(&self, version: Option<Version>) -> io::Result<Option<(Version, List, Vec<BadLine>)>> {
-        // A pipe in its place must not hold up whoever looks.
-        if !fs::metadata(&self.path)?.is_file() {
-            return Err(io::Error::other("it is no file"));
-        }
-        let file = File::open(&self.path)?;
-        let metadata = file.metadata()?;
-        check_owner(&self.path, &metadata)?;
-        let found = Version::of(&metadata);
-        if version == Some(found) {
-            return Ok(None);
-        }
-        let mut text = Vec::new();
-        file.take(MAX_LIST_BYTES + 1).read_to_end(&mut text)?;
-        if text.len() as u64 > MAX_LIST_BYTES {
-            return Err(io::Error::other("it is too long for a list of keys"));
-        }
-        let (list, bad) = List::parse(&text);
-        Ok(Some((found, list, bad)))
+/// What changed since `version`, if anything did.
+fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, List, Vec<BadLine>)>> {
+    // A pipe in its place must not hold up whoever looks.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
     }
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    check_owner(path, &metadata)?;
+    let found = Version::of(&metadata);
+    if version == Some(found) {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    file.take(MAX_LIST_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_LIST_BYTES {
+        return Err(io::Error::other("it is too long for a list of keys"));
+    }
+    let (list, bad) = List::parse(&text);
+    Ok(Some((found, list, bad)))
 }
 
 /// Reads the list as it must be at the start: without a bad line.
 pub fn check(path: &Path) -> io::Result<Result<List, BadLine>> {
-    let looked = Authority::new(path).look(None)?;
+    let looked = look(path, None)?;
     let (_, list, bad) = looked.expect("nothing was read before");
     Ok(bad.into_iter().next().map_or(Ok(list), Err))
 }
@@ -425,7 +446,12 @@ mod tests {
         fn new() -> Place {
             let dir = tempfile::tempdir().unwrap();
             let file = dir.path().join("authorized_keys");
-            Place { authority: Authority::new(&file), file, _dir: dir, said: RefCell::default() }
+            Place {
+                authority: Authority::new(&file, &dir.path().join("host")),
+                file,
+                _dir: dir,
+                said: RefCell::default(),
+            }
         }
 
         /// Replaces the file, as an editor does.
@@ -457,6 +483,19 @@ mod tests {
         assert!(said.contains("line 1") && said.contains("oops"), "{said}");
         fs::remove_file(&place.file).unwrap();
         assert!(!place.knows(&KEY));
+    }
+
+    #[test]
+    fn a_line_that_reaches_the_daemons_own_files_lets_nobody_in_and_the_others_hold() {
+        let (place, other) = (Place::new(), PublicKey([1; 32]));
+        let dir = place.file.parent().unwrap().to_owned();
+        place.write(&format!("ro root=/a {other}\nrw root={} {KEY}\n", dir.display()));
+        assert!(!place.knows(&KEY) && place.knows(&other));
+        let said = place.said.borrow().join("\n");
+        assert!(said.contains("line 2: its client could read and replace the daemon's own"), "{said}");
+        assert!(said.contains("keys that may come in: 1") && said.contains("lets nobody in"), "{said}");
+        place.write(&format!("ro root=/a {other}\nrw root={}/data {KEY}\n", dir.display()));
+        assert!(place.knows(&KEY) && place.knows(&other));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //!   serve        listen -> handshake: is the key in the list, or a lane that a session expects?
 //!                -> lane: to its session          -> control: a session in a thread of its own
 //!   authorized   the list of keys, each with its directory; read again when it changes
+//!   own_files    the private key and the list, which no directory of a key may hold
 //!   sessions     who is here: counted, logged, ended when the daemon ends
 //!   log          lines with a time, safe for a terminal
 //! ```
@@ -14,6 +15,7 @@
 pub mod authorized;
 pub mod limits;
 mod log;
+mod own_files;
 mod serve;
 mod sessions;
 

@@ -20,6 +20,11 @@ impl Log {
         }
     }
 
+    /// The one or the other.
+    pub(crate) fn tell(&self, text: &str, matters: bool) {
+        if matters { self.warn(text) } else { self.say(text) }
+    }
+
     /// What somebody should look at.
     pub(crate) fn warn(&self, text: &str) {
         let line = line(SystemTime::now(), text);

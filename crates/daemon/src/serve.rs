@@ -43,9 +43,13 @@ pub fn serve(options: &Options, stop: &dyn Fn() -> bool) -> Result<(), Error> {
     haul_transfer::guard_process();
     // More sessions may then be open at once; with the old limit it still works.
     let _ = haul_transfer::raise_open_file_limit();
-    let identity = own_identity(options, &log)?;
+    let identity_file = identity_file(options)?;
+    let identity = own_identity(&identity_file, &log)?;
     let list = list_file(options)?;
-    check_list(&list, options, &log)?;
+    let authority = Authority::new(&list, &identity_file);
+    if check_list(&list, options, &log)? {
+        authority.list(&|text, matters| log.tell(text, matters));
+    }
     let listener = match options.listen {
         Some(address) => Listener::bind_to(address),
         None => Listener::bind(Some((options.port, options.port)), None),
@@ -55,7 +59,7 @@ pub fn serve(options: &Options, stop: &dyn Fn() -> bool) -> Result<(), Error> {
     let house = Arc::new(House {
         port: address.port(),
         identity,
-        authority: Authority::new(&list),
+        authority,
         desk: Arc::default(),
         sessions: Arc::default(),
         refusals: Mutex::default(),
@@ -105,7 +109,7 @@ impl House {
 
     /// What the list says now of a key.
     fn grant(&self, key: &PublicKey) -> Option<(Grant, String)> {
-        let list = self.authority.list(&|text, matters| if matters { self.log.warn(text) } else { self.log.say(text) });
+        let list = self.authority.list(&|text, matters| self.log.tell(text, matters));
         list.get(key).map(|authorized| (authorized.grant.clone(), authorized.comment.clone()))
     }
 
@@ -199,13 +203,16 @@ fn end(door: &Door, house: &House) {
     house.log.say("stopped");
 }
 
-fn own_identity(options: &Options, log: &Log) -> Result<Arc<Identity>, Error> {
-    let path = options.identity.clone().or_else(|| known::default_file("host_ed25519")).ok_or_else(no_home)?;
+fn identity_file(options: &Options) -> Result<PathBuf, Error> {
+    options.identity.clone().or_else(|| known::default_file("host_ed25519")).ok_or_else(no_home)
+}
+
+fn own_identity(path: &Path, log: &Log) -> Result<Arc<Identity>, Error> {
     if !path.exists() {
         log.say(&format!("making the daemon's own key, {}", path.display()));
-        return Ok(Arc::new(known::generate_identity(&path, false)?));
+        return Ok(Arc::new(known::generate_identity(path, false)?));
     }
-    Ok(Arc::new(known::load_identity(&path)?))
+    Ok(Arc::new(known::load_identity(path)?))
 }
 
 fn list_file(options: &Options) -> Result<PathBuf, Error> {
@@ -213,8 +220,8 @@ fn list_file(options: &Options) -> Result<PathBuf, Error> {
 }
 
 /// A list with a bad line, or that others may write, is no list to start with. One that is not there yet may come later,
-/// unless it was named.
-fn check_list(path: &Path, options: &Options, log: &Log) -> Result<(), Error> {
+/// unless it was named. False: it is not there yet.
+fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> {
     const LINE: &str = "a line is: ro root=/DIR ed25519:KEY NAME (or rw; what `haul key show` prints at the client; \
                         as root, user=NAME before it)";
     let failed = |cause: String| {
@@ -232,12 +239,12 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<(), Error> {
                     log.warn(&format!("warning: {why}, for {}", authorized.comment));
                 }
             }
-            Ok(())
+            Ok(true)
         }
         Ok(Err(bad)) => Err(failed(bad.to_string()).try_this(LINE)),
         Err(error) if error.kind() == ErrorKind::NotFound && options.authorized_keys.is_none() => {
             log.warn(&format!("warning: nobody can come in yet: {} is not there; {LINE}", path.display()));
-            Ok(())
+            Ok(false)
         }
         Err(error) => Err(failed(error.to_string())),
     }

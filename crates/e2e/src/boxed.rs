@@ -75,7 +75,10 @@ impl Boxed<'_> {
             fs::write(&file, text).expect("own directory");
             file
         };
-        write("authorized", format!("rw root=/ {user}\n"));
+        let (Some(offered), Some(name)) = (to.parent(), to.file_name()) else {
+            panic!("{} has no directory", to.display())
+        };
+        write("authorized", format!("rw root=\"{}\" {user}\n", offered.display()));
         write("known", format!("target:{PORT} {host}\n"));
         let Self { rate, rtt, link, source, target, more, before_source, before_target } = self;
         let topology = write(
@@ -102,7 +105,7 @@ impl Boxed<'_> {
                  exec {haul} cp --json --identity {place}/user --known-hosts {place}/known \"$@\"\n"
             ),
         );
-        let there = format!("haul://target:{PORT}{}", to.display());
+        let there = format!("haul://target:{PORT}/{}", name.display());
         Run::new(binary::find_lab().expect("asked for with needs!(Boxed)"))
             .args(["run", "--on", "source"])
             .arg(topology)

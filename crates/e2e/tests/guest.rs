@@ -69,16 +69,17 @@ mod inside {
     const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7632);
     const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7633);
 
-    /// A daemon, a client who knows it at both addresses, and a tree.
+    /// A daemon, a client who knows it at both addresses, a tree, and, elsewhere, the keys of both.
     struct Stage {
         dir: tempfile::TempDir,
+        keys: tempfile::TempDir,
         _daemon: Running,
     }
 
     impl Stage {
         fn new() -> Self {
-            let dir = haul_e2e::scratch();
-            let at = |name: &str| dir.path().join(name);
+            let (dir, keys) = (haul_e2e::scratch(), haul_e2e::scratch());
+            let at = |name: &str| keys.path().join(name);
             let key = |name: &str| {
                 haul().args(["key", "generate", "--file"]).arg(at(name)).run().expect(code::OK);
                 let shown = haul().args(["key", "show", "--file"]).arg(at(name)).run().expect(code::OK).stdout_text();
@@ -88,14 +89,15 @@ mod inside {
             let (user, host) = (key("user"), key("host"));
             fs::write(at("authorized"), format!("rw root={} {user}\n", dir.path().display())).expect("own file");
             fs::write(at("known"), format!("{ADDRESS} {host}\n{PROXY} {host}\n")).expect("own file");
-            plant::many(&at("tree/many"), 50, 3000, 1);
-            plant::file(&at("tree/large"), 24 << 20, 2);
-            plant::date(&at("tree"), 3);
+            let tree = dir.path().join("tree");
+            plant::many(&tree.join("many"), 50, 3000, 1);
+            plant::file(&tree.join("large"), 24 << 20, 2);
+            plant::date(&tree, 3);
             let serve = haul().args(["serve", "--listen", &ADDRESS.to_string(), "--identity"]).arg(at("host"));
             let mut daemon = serve.arg("--authorized-keys").arg(at("authorized")).env("HOME", at("")).start();
             daemon
                 .when("it listens", |daemon| String::from_utf8_lossy(&daemon.stderr_so_far()).contains("listening on"));
-            Self { dir, _daemon: daemon }
+            Self { dir, keys, _daemon: daemon }
         }
 
         fn at(&self, name: &str) -> PathBuf {
@@ -103,8 +105,9 @@ mod inside {
         }
 
         fn cp(&self, flags: &[&str]) -> Run {
-            let cp = haul().args(["cp", "--json", "--lanes", "2", "--identity"]).arg(self.at("user"));
-            cp.arg("--known-hosts").arg(self.at("known")).args(flags).env("HOME", self.at(""))
+            let at = |name: &str| self.keys.path().join(name);
+            let cp = haul().args(["cp", "--json", "--lanes", "2", "--identity"]).arg(at("user"));
+            cp.arg("--known-hosts").arg(at("known")).args(flags).env("HOME", at(""))
         }
     }
 

@@ -164,6 +164,33 @@ fn a_key_sees_only_its_directory() {
 }
 
 #[test]
+fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
+    needs!(Namespaces, Haul);
+    let daemon = Daemon::start("rw");
+    let (alpha, got) = (daemon.lab.alpha(), daemon.lab.data("home").join("got"));
+    let (list, host_key) = (alpha.dir.join("haul_keys"), alpha.dir.join("daemon_key"));
+    let good = fs::read_to_string(&list).expect("own file");
+    let wrong = [("ro", "could read the daemon's own"), ("rw", "could read and replace the daemon's own")];
+    for (access, told) in wrong {
+        let roots = [&daemon.offered, &alpha.dir].map(|root| format!("root={} ", root.display()));
+        fs::write(&list, good.replace(&roots[0], &roots[1]).replace("rw ", &format!("{access} "))).expect("own file");
+        let run = daemon.cp().arg(daemon.url("daemon_key")).arg(&got).run();
+        run.expect(code::AUTHENTICATION).says(&["does not let our key in"]);
+        assert!(!got.exists());
+        eventually(told, Duration::from_secs(10), || daemon.log().contains(told));
+    }
+    // A daemon that starts with such a line says so before anybody comes.
+    let serve = alpha.haul().args(["serve", "--port", &(PORT + 1).to_string(), "--identity"]).arg(&host_key);
+    let starts = serve.arg("--authorized-keys").arg(&list).limit(Duration::from_secs(60)).start();
+    let said = || String::from_utf8_lossy(&starts.stderr_so_far()).contains(wrong[1].1);
+    eventually("it is said at the start", Duration::from_secs(10), said);
+    drop(starts);
+    fs::write(&list, &good).expect("own file");
+    plant::text(&daemon.offered.join("theirs"), "their words\n");
+    daemon.cp().arg(daemon.url("theirs")).arg(&got).run().expect(code::OK);
+}
+
+#[test]
 fn an_unknown_key_and_an_unknown_daemon_are_refused() {
     needs!(Namespaces, Haul);
     let daemon = Daemon::start("rw");
