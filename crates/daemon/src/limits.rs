@@ -27,6 +27,10 @@ pub const MAX_LIST_BYTES: u64 = 4 << 20;
 /// Refused keys that are logged in one minute; anybody can cause any number of them.
 pub const REFUSALS_LOGGED_PER_MINUTE: u32 = 20;
 
+/// What one key can have logged in one minute: the two lines each of some 250 sessions, or eight lines that name the longest paths. It is at
+/// most 92 MB a day for each key.
+pub const LOGGED_BYTES_PER_KEY_AND_MINUTE: usize = 64 * 1024;
+
 /// What is logged at once: a path as long as the kernel takes, and what is said of it. A peer may name longer ones as often as it likes.
 pub const MAX_LINE_BYTES: usize = 8 * 1024;
 

@@ -1,18 +1,27 @@
 //! Lines on standard error, each with its time, safe for a terminal whatever a peer called itself.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::limits::MAX_LINE_BYTES;
+use haul_net::PublicKey;
+
+use crate::limits::{LOGGED_BYTES_PER_KEY_AND_MINUTE, MAX_LINE_BYTES, REFUSALS_LOGGED_PER_MINUTE};
 
 /// Where the daemon says what happens.
 pub(crate) struct Log {
     /// Only what needs somebody's attention is said.
-    pub(crate) quiet: bool,
+    quiet: bool,
+    minute: Mutex<Minute>,
 }
 
 impl Log {
+    pub(crate) fn new(quiet: bool) -> Log {
+        Log { quiet, minute: Mutex::default() }
+    }
+
     /// What happens in the ordinary course.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
@@ -27,11 +36,84 @@ impl Log {
 
     /// What somebody should look at.
     pub(crate) fn warn(&self, text: &str) {
+        write(&line(SystemTime::now(), text));
+    }
+
+    /// What somebody did whose key is not in the list.
+    pub(crate) fn warn_of_stranger(&self, text: &str) {
+        if self.minute().has_room_for_stranger(Instant::now()) {
+            self.warn(text);
+        }
+    }
+
+    /// What somebody did whose key is in the list, and whether somebody should look at it.
+    pub(crate) fn tell_of(&self, key: &PublicKey, text: &str, matters: bool) {
+        if self.quiet && !matters {
+            return;
+        }
         let line = line(SystemTime::now(), text);
-        // A daemon whose log is gone serves on.
-        let _ = std::io::stderr().lock().write_all(line.as_bytes());
+        let room = self.minute().room_for(key, line.len(), Instant::now());
+        match room {
+            Room::Enough => write(&line),
+            Room::NoMore => {
+                self.warn(&format!("the key {key} causes more than is logged in a minute; the rest is left out"))
+            }
+            Room::None => {}
+        }
+    }
+
+    fn minute(&self) -> std::sync::MutexGuard<'_, Minute> {
+        self.minute.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+fn write(line: &str) {
+    // A daemon whose log is gone serves on.
+    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+}
+
+/// What was logged in this minute of what others did: nobody shall fill the disk that the log is on, nor hide behind what another does.
+#[derive(Default)]
+struct Minute {
+    begun: Option<Instant>,
+    strangers: u32,
+    /// Bytes for each key of the list.
+    keys: HashMap<PublicKey, usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    Enough,
+    /// This is the first line for which there is none.
+    NoMore,
+    None,
+}
+
+impl Minute {
+    fn has_room_for_stranger(&mut self, now: Instant) -> bool {
+        self.begin(now);
+        self.strangers += 1;
+        self.strangers <= REFUSALS_LOGGED_PER_MINUTE
+    }
+
+    fn room_for(&mut self, key: &PublicKey, bytes: usize, now: Instant) -> Room {
+        self.begin(now);
+        let logged = self.keys.entry(*key).or_default();
+        if *logged > LOGGED_BYTES_PER_KEY_AND_MINUTE {
+            return Room::None;
+        }
+        *logged += bytes;
+        if *logged > LOGGED_BYTES_PER_KEY_AND_MINUTE { Room::NoMore } else { Room::Enough }
+    }
+
+    fn begin(&mut self, now: Instant) {
+        if self.begun.is_none_or(|begun| now.duration_since(begun) >= MINUTE) {
+            *self = Minute { begun: Some(now), ..Minute::default() };
+        }
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// One line, however long a path a peer named.
 fn line(now: SystemTime, text: &str) -> String {
@@ -84,6 +166,32 @@ fn date(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flood_of_refusals_does_not_flood_the_log() {
+        let (mut minute, now) = (Minute::default(), Instant::now());
+        let lines = (0..1000).filter(|_| minute.has_room_for_stranger(now)).count();
+        assert_eq!(lines, REFUSALS_LOGGED_PER_MINUTE as usize);
+        assert!(minute.has_room_for_stranger(now + MINUTE));
+    }
+
+    #[test]
+    fn no_key_floods_the_log_nor_hides_what_another_does() {
+        let (mut minute, now) = (Minute::default(), Instant::now());
+        let (busy, other) = (PublicKey([1; 32]), PublicKey([2; 32]));
+        for bytes in [100, MAX_LINE_BYTES] {
+            let rooms: Vec<Room> = (0..10_000).map(|_| minute.room_for(&busy, bytes, now)).collect();
+            let enough = LOGGED_BYTES_PER_KEY_AND_MINUTE / bytes;
+            assert!(rooms[..enough].iter().all(|room| *room == Room::Enough));
+            assert_eq!(rooms[enough], Room::NoMore, "it is said once that there is more");
+            assert!(rooms[enough + 1..].iter().all(|room| *room == Room::None));
+            assert_eq!(minute.room_for(&other, bytes, now), Room::Enough);
+            assert!(minute.has_room_for_stranger(now));
+            minute.begin(now + MINUTE);
+            assert!(minute.keys.is_empty());
+            minute.begun = Some(now);
+        }
+    }
 
     #[test]
     fn times_are_those_of_the_calendar() {

@@ -9,8 +9,8 @@
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use haul_net::listen::{Door, Listener};
 use haul_net::{Identity, NetError, PublicKey, Stream, policy};
@@ -39,7 +39,7 @@ pub struct Options {
 
 /// Serves until `stop` says so. What clients need to know is printed to standard output, the log to standard error.
 pub fn serve(options: &Options, stop: &dyn Fn() -> bool) -> Result<(), Error> {
-    let log = Arc::new(Log { quiet: options.quiet });
+    let log = Arc::new(Log::new(options.quiet));
     haul_transfer::guard_process();
     // More sessions may then be open at once; with the old limit it still works.
     let _ = haul_transfer::raise_open_file_limit();
@@ -62,7 +62,6 @@ pub fn serve(options: &Options, stop: &dyn Fn() -> bool) -> Result<(), Error> {
         authority,
         desk: Arc::default(),
         sessions: Arc::default(),
-        refusals: Mutex::default(),
         log: Arc::clone(&log),
     });
     let door = open_door(listener, &house)?;
@@ -84,7 +83,6 @@ struct House {
     authority: Authority,
     desk: Arc<Desk>,
     sessions: Arc<Sessions>,
-    refusals: Mutex<Refusals>,
     log: Arc<Log>,
 }
 
@@ -100,9 +98,9 @@ fn open_door(listener: Listener, house: &Arc<House>) -> Result<Door, Error> {
 impl House {
     fn admits(&self, key: &PublicKey, from: SocketAddr) -> bool {
         let known = self.grant(key).is_some() || self.desk.expects_key(key);
-        if !known && self.refusals.lock().unwrap_or_else(PoisonError::into_inner).is_worth_a_line(Instant::now()) {
+        if !known {
             // The whole key, so that it can be copied into the list when it should have been let in.
-            self.log.warn(&format!("refused {from}: the key {key} is not in the list"));
+            self.log.warn_of_stranger(&format!("refused {from}: the key {key} is not in the list"));
         }
         known
     }
@@ -120,7 +118,11 @@ impl House {
             Ok(Hello::Lane(hello)) => drop(self.desk.deliver(stream, &key, hello)),
             Ok(Hello::Control) => self.open_session(stream, key, from),
             Ok(Hello::OtherVersion(version)) => {
-                self.log.warn(&format!("turned away {from}: it speaks version {version} of the protocol"));
+                let text = format!("turned away {from}: it speaks version {version} of the protocol");
+                match self.grant(&key) {
+                    Some(_) => self.log.tell_of(&key, &text, true),
+                    None => self.log.warn_of_stranger(&text),
+                }
                 haul_transfer::turn_away_version(stream, version);
             }
             Err(_) => {}
@@ -134,7 +136,7 @@ impl House {
         }
         let Some((grant, comment)) = self.grant(&key) else {
             // The other host of a copy between two hosts may bring lanes and nothing else.
-            self.log.warn(&format!("refused {from}: the key {key} may bring lanes, but start no session"));
+            self.log.warn_of_stranger(&format!("refused {from}: the key {key} may bring lanes, but start no session"));
             let error = Error::new(Fault::Authentication, "the daemon does not let this key in")
                 .try_this("ask its operator to add it to the list of authorised keys");
             return haul_transfer::turn_away(stream, &error);
@@ -144,7 +146,7 @@ impl House {
         let place = match self.sessions.enter(key, stream.shutdown_handle()) {
             Ok(place) => place,
             Err(why) => {
-                self.log.warn(&format!("turned away {who}: {}", no_room(why).what));
+                self.log.tell_of(&key, &format!("turned away {who}: {}", no_room(why).what), true);
                 return haul_transfer::turn_away(stream, &no_room(why));
             }
         };
@@ -161,17 +163,18 @@ impl House {
 
     fn carry(&self, stream: Stream, grant: &Grant, who: String, place: crate::sessions::Place) {
         let start = Instant::now();
-        let number = place.number;
+        let (number, key) = (place.number, place.key);
         let clerk = Arc::new(place.clerk(who.clone(), Arc::clone(&self.log)));
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
         let ports = haul_transfer::Ports { open: self.port, relay: 0 };
         let result = haul_transfer::serve_control(stream, &self.identity, &self.desk, ports, grant, visit);
         let how = format!("{} in {:.1} s", clerk.totals(), start.elapsed().as_secs_f64());
         match result {
-            Ok(()) => self.log.say(&format!("session {number}: {who} ended well: {how}")),
+            Ok(()) => self.log.tell_of(&key, &format!("session {number}: {who} ended well: {how}"), false),
             Err(error) => {
                 let cause = error.cause.map(|cause| format!(": {cause}")).unwrap_or_default();
-                self.log.warn(&format!("session {number}: {who} failed: {}{cause}: {how}", error.what));
+                let text = format!("session {number}: {who} failed: {}{cause}: {how}", error.what);
+                self.log.tell_of(&key, &text, true);
             }
         }
     }
@@ -317,37 +320,4 @@ fn introduce(key: &PublicKey, address: SocketAddr, list: &Path) {
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
-}
-
-/// How many refused keys were logged in this minute.
-#[derive(Default)]
-struct Refusals {
-    minute: Option<Instant>,
-    logged: u32,
-}
-
-impl Refusals {
-    fn is_worth_a_line(&mut self, now: Instant) -> bool {
-        if self.minute.is_none_or(|minute| now.duration_since(minute) >= MINUTE) {
-            *self = Refusals { minute: Some(now), logged: 0 };
-        }
-        self.logged += 1;
-        self.logged <= limits::REFUSALS_LOGGED_PER_MINUTE
-    }
-}
-
-const MINUTE: Duration = Duration::from_secs(60);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flood_of_refusals_does_not_flood_the_log() {
-        let mut refusals = Refusals::default();
-        let now = Instant::now();
-        let lines = (0..1000).filter(|_| refusals.is_worth_a_line(now)).count();
-        assert_eq!(lines, limits::REFUSALS_LOGGED_PER_MINUTE as usize);
-        assert!(refusals.is_worth_a_line(now + MINUTE));
-    }
 }

@@ -54,7 +54,7 @@ impl Sessions {
         }
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         running.insert(number, Running { key, control, listed_bytes: 0 });
-        Ok(Place { sessions: Arc::clone(self), number })
+        Ok(Place { sessions: Arc::clone(self), number, key })
     }
 
     /// Counts the list of a session. False: there is no room for all of it.
@@ -100,6 +100,7 @@ impl Sessions {
 pub(crate) struct Place {
     sessions: Arc<Sessions>,
     pub(crate) number: u64,
+    pub(crate) key: PublicKey,
 }
 
 impl Place {
@@ -164,7 +165,8 @@ impl Visit for Clerk {
             Role::Receiver { target } => format!("writes to '{}'", escaped(target)),
             Role::Probe { time_ms } => format!("probes the path, {:.1} s each way", f64::from(*time_ms) / 1e3),
         };
-        self.log.say(&format!("session {}: {} {what}", self.place.number, self.who));
+        let text = format!("session {}: {} {what}", self.place.number, self.who);
+        self.log.tell_of(&self.place.key, &text, false);
     }
 
     fn on_list(&self, bytes: usize) -> bool {
@@ -201,7 +203,7 @@ mod tests {
         let sessions = Arc::new(Sessions::default());
         let (stream, _peer) = Stream::plain_pair().unwrap();
         let place = sessions.enter(PublicKey([1; 32]), stream.shutdown_handle()).ok().unwrap();
-        let clerk = Arc::new(place.clerk("somebody".to_owned(), Arc::new(Log { quiet: true })));
+        let clerk = Arc::new(place.clerk("somebody".to_owned(), Arc::new(Log::new(true))));
         // As a walk has it that still reads when the session's own thread has ended.
         let held = Arc::clone(&clerk) as Arc<dyn Visit>;
         drop(clerk);

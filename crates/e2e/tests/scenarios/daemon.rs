@@ -191,6 +191,27 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
 }
 
 #[test]
+fn a_key_that_knocks_without_end_does_not_fill_the_log() {
+    needs!(Namespaces, Haul);
+    /// More than what is logged of one key in a minute, by far.
+    const LOUD_BYTES: usize = 4 * 64 * 1024;
+    let daemon = Daemon::start("ro");
+    // What is logged of it is five times as long, up to 8 KiB.
+    let path = "%01".repeat(2_000);
+    let begun = Instant::now();
+    for _ in 0..LOUD_BYTES / (8 * 1024) {
+        let run = daemon.cp().arg(daemon.url(&path)).arg(daemon.lab.data("home").join("got")).run();
+        assert!(run.code() != code::OK, "{run}");
+    }
+    let minutes = 1 + begun.elapsed().as_secs() as usize / 60;
+    let logged = daemon.log();
+    assert!(logged.len() < (minutes + 1) * (64 + 8) * 1024, "{} bytes in {minutes} minutes", logged.len());
+    if minutes == 1 {
+        assert!(logged.contains("causes more than is logged in a minute"), "{} bytes", logged.len());
+    }
+}
+
+#[test]
 fn an_unknown_key_and_an_unknown_daemon_are_refused() {
     needs!(Namespaces, Haul);
     let daemon = Daemon::start("rw");
