@@ -8,8 +8,9 @@
 //! `user=NAME` is the account as which files are read and written; a daemon that is not root has no other than its own.
 //! `clear` lets a client that asks for it have data connections that are authenticated, but not encrypted; control is always encrypted.
 //! Within quotes `\"`, `\\` and `\xHH` stand for one byte. The key comes last of what counts, so a line that was cut off
-//! grants nothing, and neither does one whose directory holds the daemon's own files (`own_files.rs`). At the start a line that is not understood is an error; in a list that changes while the daemon runs,
-//! it is left out and logged, and the others hold.
+//! grants nothing, and neither does one whose directory holds the daemon's own files (`own_files.rs`). At the start a line
+//! that is not understood is an error; in a list that changes while the daemon runs, it is left out and logged, and the
+//! others hold.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
