@@ -386,9 +386,10 @@ The list of authorised keys has a line for each key: what it may do, its directo
   rw root=\"/data/new sets\" ed25519:KEY alice@laptop
 'rw clear' (or 'ro clear') also lets the key ask for --cipher none.
 haul://HOST/x is then x in that directory, and nothing outside of it can be reached. The path after
-root= may not lead through a symbolic link. The list is read again when it changes. The daemon acts with
-the rights of the account that runs it: one of its own is better than root. As root, 'user=NAME' in a
-line is the account as which that key's files are read and written:
+root= may not lead through a symbolic link, nor to where the daemon's own key or this list lies.
+The list is read again when it changes. The daemon acts with the rights of the account that runs it:
+one of its own is better than root. As root, 'user=NAME' in a line is the account as which that key's
+files are read and written:
   rw user=alice root=/data/alice ed25519:KEY alice@laptop";
 
 /// `haul probe`
