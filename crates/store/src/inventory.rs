@@ -17,7 +17,7 @@ impl TargetTree {
     /// Tells every entry beneath the root with its path, directories before what they hold, no link followed; a directory that cannot be
     /// listed and an entry that cannot be looked at are errors of their own, and the rest is told all the same. `Break` ends it.
     ///
-    /// Memory: the paths of the directories that are still to be listed.
+    /// Memory: the paths of the directories that are still to be listed, and the names of one.
     pub fn each_entry<F>(&self, mut tell: F) -> ControlFlow<()>
     where
         F: FnMut(&[u8], Result<&Stat>) -> ControlFlow<()>,
