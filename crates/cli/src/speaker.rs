@@ -69,7 +69,7 @@ impl<T: Word> Speaker<T> {
     pub fn say(&self, word: T) {
         let bytes = word.bytes();
         let mut state = self.queue.lock();
-        while !state.is_over && state.bytes > 0 && state.bytes + bytes > MAX_WAITING_BYTES {
+        while !state.is_over && !state.has_ended && state.bytes > 0 && state.bytes + bytes > MAX_WAITING_BYTES {
             state = self.queue.taken.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.push(word, bytes);
@@ -98,8 +98,12 @@ impl<T: Word> Speaker<T> {
         let mut hurry = None;
         while !state.has_ended {
             if hurries() {
-                state.words.clear();
-                if hurry.get_or_insert_with(Instant::now).elapsed() > LAST_WORD {
+                let hurried = hurry.get_or_insert_with(Instant::now).elapsed();
+                // A listener who listens hears all that there was to say.
+                if hurried > LAST_WORD {
+                    state.words.clear();
+                }
+                if hurried > 2 * LAST_WORD {
                     return false;
                 }
             }

@@ -475,7 +475,8 @@ mod tests {
         const FEW: usize = 3;
         let space = Space { young: Duration::ZERO, ..Rules::default().space };
         // The key that was refused last keeps its place.
-        let house = House::with(Rules { space, max_guests_barred: FEW + 1, ..Rules::default() });
+        let rules = Rules { space, max_guests_barred: FEW + 1, barred_deadline: ALWAYS_YOUNG, ..Rules::default() };
+        let house = House::with(rules);
         let (unknown, ciphers) = (Identity::generate().unwrap(), tls::preferred_ciphers(None));
         let (source, start) = (IpAddr::from(Ipv4Addr::LOCALHOST), Instant::now());
         // That it is refused comes with the first thing that is read.

@@ -6,14 +6,15 @@
 //!
 //! ```text
 //! its source has all that it may have   -> the oldest of that source, if it had its time (YOUNG)
-//! the door has                          -> the oldest of the source that has most, the newcomer counted; if that is not more than the
-//!                                          newcomer's has, only who had its time
+//! the door has                          -> who had its time, of the source that has most of those that have as many as the newcomer's; else
+//!                                          the oldest of the source that has most, if that is more than the newcomer's has
 //! nobody may be shown out               -> the newcomer is not let in
 //! ```
 //! So whoever floods makes room for himself and for everybody who takes less, and never finds it at the cost of these. Who is not displaced
 //! before its time is over goes on working when too many come at once: else all would be interrupted, and none would end.
 //! FreeBSD's kernel makes room likewise for who begins to connect ("the bucket is full, toss the oldest element", `tcp_syncache.c`).
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -33,10 +34,13 @@ pub(crate) struct Room {
     /// By number, and so by age.
     guests: BTreeMap<u64, Guest>,
     by_source: HashMap<IpAddr, usize>,
-    /// Threads of guests that were shown out and have not noticed yet.
-    leaving: usize,
+    /// Guests that were shown out and whose threads have not noticed yet, by number.
+    leaving: HashMap<u64, IpAddr>,
     next_number: u64,
 }
+
+/// Of one source a quarter of those that it may have may be leaving: what it has beyond, it waits for.
+const LEAVING_PART: usize = 4;
 
 struct Guest {
     source: IpAddr,
@@ -68,8 +72,9 @@ impl Room {
         space: Space,
         now: Instant,
     ) -> Option<u64> {
-        // As many threads again, whatever comes: one that is shown out ends as soon as it runs.
-        if most_of_source == 0 || self.leaving >= space.guests {
+        // As many threads again, whatever comes. One that is shown out mostly ends as soon as it runs; of one source few may take longer.
+        let leaving = self.leaving.values().filter(|leaving| **leaving == source).count();
+        if most_of_source == 0 || leaving > most_of_source / LEAVING_PART || self.leaving.len() >= space.guests {
             return None;
         }
         if self.by_source.get(&source).is_some_and(|count| *count >= most_of_source) {
@@ -85,22 +90,28 @@ impl Room {
         Some(self.next_number)
     }
 
-    /// The oldest of the source that has most, the newcomer counted; of the oldest of several such sources.
+    /// Who is at work is spared as long as anybody is there who had its time, and whose source has as many as the newcomer's, itself counted: the
+    /// lanes of an honest job may be more than what each of many strangers holds. Else it is the oldest of the source that has most. Of several
+    /// such sources the oldest goes.
     fn most_crowding(&self, newcomer: IpAddr, space: Space, now: Instant) -> Option<u64> {
         let mut counts = HashMap::from([(newcomer, 1)]);
         for guest in self.guests.values().filter(|guest| guest.can_be_shown_out()) {
             *counts.entry(guest.source).or_insert(0) += 1;
         }
-        let most = *counts.values().max()?;
-        let has_most = |guest: &Guest| guest.can_be_shown_out() && counts.get(&guest.source) == Some(&most);
-        let (&number, guest) = self.guests.iter().find(|(_, guest)| has_most(guest))?;
-        (counts[&newcomer] < most || guest.had_its_time(space, now)).then_some(number)
+        let of_newcomer = counts[&newcomer];
+        let count = |guest: &Guest| counts.get(&guest.source).copied().unwrap_or(0);
+        let oldest_of_most = |may_go: &dyn Fn(&Guest) -> bool| {
+            let guests = self.guests.iter().filter(|(_, guest)| guest.can_be_shown_out() && may_go(guest));
+            guests.max_by_key(|(number, guest)| (count(guest), Reverse(**number))).map(|(number, _)| *number)
+        };
+        oldest_of_most(&|guest| guest.had_its_time(space, now) && count(guest) >= of_newcomer)
+            .or_else(|| oldest_of_most(&|guest| count(guest) > of_newcomer))
     }
 
     fn show_out(&mut self, number: u64) {
         if let Some(guest) = self.remove(number) {
             guest.connection.shutdown();
-            self.leaving += 1;
+            self.leaving.insert(number, guest.source);
         }
     }
 
@@ -114,7 +125,7 @@ impl Room {
     /// Its thread ends.
     pub(crate) fn leaves(&mut self, number: u64) {
         if self.remove(number).is_none() {
-            self.leaving -= 1;
+            self.leaving.remove(&number);
         }
     }
 
@@ -138,7 +149,7 @@ impl Room {
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         assert_eq!(self.by_source.values().sum::<usize>(), self.guests.len());
-        self.guests.len() + self.leaving
+        self.guests.len() + self.leaving.len()
     }
 }
 
@@ -170,9 +181,8 @@ mod tests {
 
         /// Somebody comes from a source at a time, and who was shown out before is gone.
         fn knock(&mut self, source: u8, ms: u64) -> Option<u64> {
-            let out = |number: &&u64| !self.room.guests.contains_key(number);
-            let gone: Vec<u64> = self.connections.keys().filter(out).copied().collect();
-            gone.iter().take(self.room.leaving).for_each(|number| self.room.leaves(*number));
+            let gone: Vec<u64> = self.room.leaving.keys().copied().collect();
+            gone.iter().for_each(|number| self.room.leaves(*number));
             let pair = Stream::plain_pair().unwrap();
             pair.0.set_deadline(Some(Duration::from_secs(600))).unwrap();
             let (handle, now) = (pair.0.shutdown_handle(), self.at(ms));
@@ -209,6 +219,42 @@ mod tests {
             assert!(house.is_there(honest), "displaced in round {round}");
         }
         assert!(house.connections.len() > 100, "they get in, each at the cost of one of theirs");
+    }
+
+    /// A job with many lanes, among many strangers of whom each holds a little.
+    #[test]
+    fn who_is_at_work_is_spared_while_others_only_sit_there() {
+        let mut house = House::new();
+        let held: Vec<u64> = (1..=9).map(|source| house.knock(source, 0).unwrap()).collect();
+        let lanes: Vec<u64> = (0..3).map(|at| house.knock(20, 2_000 + at).unwrap()).collect();
+        for (at, stranger) in (31..=38).enumerate() {
+            assert!(house.knock(stranger, 2_100).is_some());
+            assert!(!house.is_there(held[at]) && lanes.iter().all(|lane| house.is_there(*lane)), "{stranger}");
+        }
+    }
+
+    /// Their threads may be waiting for something else, and notice late.
+    #[test]
+    fn who_lets_all_of_its_own_be_shown_out_keeps_nobody_else_out() {
+        let mut house = House::new();
+        let mut numbers = Vec::new();
+        for second in 0..100 {
+            let pair = Stream::plain_pair().unwrap();
+            pair.0.set_deadline(Some(Duration::from_secs(600))).unwrap();
+            let source = address(1 + (second % 4) as u8);
+            let entered =
+                house.room.enters(source, OF_SOURCE, pair.0.shutdown_handle(), SPACE, house.at(2_000 * second));
+            numbers.extend(entered);
+            house.connections.extend(entered.map(|number| (number, pair)));
+        }
+        let pair = Stream::plain_pair().unwrap();
+        pair.0.set_deadline(Some(Duration::from_secs(600))).unwrap();
+        let leaving = house.room.leaving.len();
+        assert!(
+            (1..=4).all(|of| house.room.leaving.values().filter(|source| **source == address(of)).count() <= 2),
+            "{leaving}"
+        );
+        assert!(house.room.enters(address(9), OF_SOURCE, pair.0.shutdown_handle(), SPACE, house.at(300_000)).is_some());
     }
 
     #[test]
@@ -258,11 +304,8 @@ mod tests {
             let (handle, now) = (pair.0.shutdown_handle(), house.at(1_000 * second));
             numbers.extend(house.room.enters(address(1), OF_SOURCE, handle, SPACE, now));
         }
-        assert_eq!(
-            house.room.count(),
-            OF_SOURCE + SPACE.guests,
-            "threads have an end while none notices that it was shown out"
-        );
+        let most = OF_SOURCE + OF_SOURCE / LEAVING_PART + 1;
+        assert_eq!(house.room.count(), most, "threads have an end while none notices that it was shown out");
         numbers.iter().for_each(|number| house.room.leaves(*number));
         assert_eq!(house.room.count(), 0);
         assert!(house.room.by_source.is_empty());

@@ -181,6 +181,11 @@ impl Stream {
         self.tag_keys.as_ref().filter(|_| self.cipher.is_none())
     }
 
+    /// Did somebody end it ([`ShutdownHandle::shutdown`])?
+    pub fn is_shut_down(&self) -> bool {
+        self.read.link.is_shut_down()
+    }
+
     /// A handle that ends this connection from another thread.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         ShutdownHandle(Arc::clone(&self.read.link))

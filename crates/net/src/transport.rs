@@ -282,6 +282,11 @@ impl Link {
         if self.shut_down.load(Ordering::Acquire) { Err(shut_down_here()) } else { Ok(()) }
     }
 
+    /// Was it ended by [`Link::shut_down`]?
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down.load(Ordering::Acquire)
+    }
+
     /// Ends both directions; reads and writes in progress fail at once.
     pub(crate) fn shut_down(&self) {
         if self.shut_down.swap(true, Ordering::AcqRel) {

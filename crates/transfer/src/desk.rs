@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use haul_engine::plan::NEAR_RTT_US;
 use haul_net::limits::HANDSHAKE_DEADLINE;
@@ -15,7 +15,7 @@ use haul_net::{PublicKey, Stream, Wanted, policy};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 
 use crate::channel::{EventSender, SessionEvent};
-use crate::session;
+use crate::session::{self, TICK};
 
 /// The sessions of one listener that expect lanes.
 #[derive(Default)]
@@ -66,15 +66,16 @@ impl Desk {
         expects(&sessions)
     }
 
-    /// Hands a lane to its session. False: nobody expects it, or takes it in time.
+    /// Hands a lane to its session. False: nobody expects it, or takes it in time, or the door needs its place for others.
     pub fn deliver(&self, stream: Stream, key: &PublicKey, hello: LaneHello) -> bool {
-        let sessions = session::lock(&self.sessions);
-        let (sessions, _) = self
-            .changed
-            .wait_timeout_while(sessions, OVERTAKE, |sessions| {
-                !sessions.get(&hello.session).is_some_and(|expected| expected.keys.contains(key))
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let begun = Instant::now();
+        let mut sessions = session::lock(&self.sessions);
+        while !sessions.get(&hello.session).is_some_and(|expected| expected.keys.contains(key))
+            && begun.elapsed() < OVERTAKE
+            && !stream.is_shut_down()
+        {
+            (sessions, _) = self.changed.wait_timeout(sessions, TICK).unwrap_or_else(PoisonError::into_inner);
+        }
         let Some(expected) = sessions.get(&hello.session).filter(|expected| expected.keys.contains(key)) else {
             return false;
         };

@@ -131,7 +131,9 @@ fn run_session(
     keeper: &mut dyn LaneKeeper,
     aside: &mut dyn FnMut(Control) -> Result<(), Error>,
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
-    let single_file = await_begin(&events, channel, watch, &mut clock, aside)?;
+    // Between two hosts the sender may be sent a long list first, over a slow path.
+    let longest = if job.selection.listed { job.bounds.search } else { BEGIN_DEADLINE };
+    let single_file = await_begin(&events, channel, watch, &mut clock, longest, aside)?;
     // It walks along with the manifest; all else of the job is shared.
     let asked_for = job.asked_for.take();
     let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
@@ -187,6 +189,7 @@ fn await_begin(
     channel: &Channel,
     watch: &Watch,
     clock: &mut Clock,
+    longest: Duration,
     aside: &mut dyn FnMut(Control) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     let failure = session::Failure::default();
@@ -195,7 +198,7 @@ fn await_begin(
     let mut early = Vec::new();
     loop {
         clock.turn(watch, channel, &failure)?;
-        if start.elapsed() > clock.timeout().max(BEGIN_DEADLINE) {
+        if start.elapsed() > clock.timeout().max(longest) {
             return Err(Error::new(Fault::Timeout, "the far side did not say that its sources are open")
                 .try_this("look at its storage; then run the same command again"));
         }
