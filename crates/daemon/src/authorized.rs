@@ -20,6 +20,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use haul_net::PublicKey;
 use haul_transfer::Grant;
@@ -213,7 +214,12 @@ struct Held {
     version: Option<Version>,
     /// What is wrong with the file, so that it is said once.
     refused: Option<String>,
+    /// When it is read again although it did not change.
+    look_again: Option<Instant>,
 }
+
+/// An account that was not found may be there later: after the start of a host its directory of users may take a while.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// A change that keeps all of these does not go unseen for long: editors and `mv` make a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +250,7 @@ impl Authority {
         Authority {
             path: path.to_owned(),
             identity: identity.to_owned(),
-            held: Mutex::new(Held { list: Arc::default(), version: None, refused: None }),
+            held: Mutex::new(Held { list: Arc::default(), version: None, refused: None, look_again: None }),
         }
     }
 
@@ -253,22 +259,25 @@ impl Authority {
     pub fn list(&self, say: &dyn Fn(&str, bool)) -> Arc<List> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.path.display();
-        match look(&self.path, held.version) {
+        let is_due = held.look_again.is_some_and(|at| Instant::now() >= at);
+        match look(&self.path, held.version.filter(|_| !is_due)) {
             Ok(None) => {}
             Ok(Some((version, mut list, mut bad))) => {
-                bad.extend(list.keep_from(&mut OwnFiles::find(&self.identity, &self.path)));
+                let mut own = OwnFiles::find(&self.identity, &self.path);
+                bad.extend(list.keep_from(&mut own));
+                let look_again = own.has_unknown_users().then(|| Instant::now() + LOOK_AGAIN);
                 say(&format!("{name}: keys that may come in: {}", list.len()), false);
                 for bad in bad {
                     say(&format!("{name}: {bad}; this line lets nobody in"), true);
                 }
-                *held = Held { list: Arc::new(list), version: Some(version), refused: None };
+                *held = Held { list: Arc::new(list), version: Some(version), refused: None, look_again };
             }
             Err(why) => {
                 let why = why.to_string();
                 if held.refused.as_ref() != Some(&why) {
                     say(&format!("{name}: {why}; nobody is let in"), true);
                 }
-                *held = Held { list: Arc::default(), version: None, refused: Some(why) };
+                *held = Held { list: Arc::default(), version: None, refused: Some(why), look_again: None };
             }
         }
         Arc::clone(&held.list)

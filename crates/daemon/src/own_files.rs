@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{self, Path, PathBuf};
+use std::path::{self, Component, Path, PathBuf};
 
 use haul_transfer::Grant;
 
@@ -23,6 +23,11 @@ impl OwnFiles {
     /// Looks where they are now.
     pub(crate) fn find(identity: &Path, list: &Path) -> OwnFiles {
         OwnFiles { identity: Whereabouts::of(identity), list: Whereabouts::of(list), users: HashMap::new() }
+    }
+
+    /// Some account was not found, which may be so because who knows it does not answer.
+    pub(crate) fn has_unknown_users(&self) -> bool {
+        self.users.values().any(Option::is_none)
     }
 
     /// Why a key must not have what a line grants it, if it would reach one of them.
@@ -59,11 +64,12 @@ fn uid_of(user: &str) -> Option<u32> {
     haul_transfer::account_named(user).ok().flatten().map(|account| account.uid)
 }
 
-/// Where a file is, by every directory that leads to it: by its name as it was given, and by its name without links, for who may write in a
-/// directory of either can put another file in its place.
+/// Where a file is, by every directory that leads to it, those of the links on the way among them: who may write in one of them can put
+/// another file in its place.
 #[derive(Debug)]
 struct Whereabouts {
     path: PathBuf,
+    /// Its own and that of each link that leads to it, none of which goes through a link.
     names: Vec<PathBuf>,
     /// Device and inode of these directories: a directory that is mounted in two places is one.
     directories: HashSet<(u64, u64)>,
@@ -72,7 +78,7 @@ struct Whereabouts {
 
 impl Whereabouts {
     fn of(file: &Path) -> Whereabouts {
-        let names: Vec<PathBuf> = [path::absolute(file), fs::canonicalize(file)].into_iter().flatten().collect();
+        let names = names_of(file);
         let leading = names.iter().flat_map(|name| name.ancestors().skip(1));
         let directories = leading.filter_map(|directory| Some(node(&fs::metadata(directory).ok()?))).collect();
         let owner = fs::metadata(file).ok().map(|metadata| metadata.uid());
@@ -84,6 +90,40 @@ impl Whereabouts {
         self.names.iter().any(|name| name.starts_with(root))
             || fs::metadata(root).is_ok_and(|root| self.directories.contains(&node(&root)))
     }
+}
+
+/// As many links as the kernel follows (`path_resolution(7)`).
+const MAX_LINKS: usize = 40;
+
+fn names_of(file: &Path) -> Vec<PathBuf> {
+    let mut names = Vec::new();
+    let mut rest = path::absolute(file).ok();
+    while let Some(path) = rest.take().filter(|_| names.len() <= MAX_LINKS) {
+        let (name, behind) = until_link(&path);
+        names.push(name);
+        rest = behind;
+    }
+    names
+}
+
+/// Goes along a full path to its first link: the path of that, and where it leads with what comes behind it. Without a link the path of the
+/// whole, with nothing behind it.
+fn until_link(path: &Path) -> (PathBuf, Option<PathBuf>) {
+    let mut name = PathBuf::new();
+    let mut components = path.components();
+    while let Some(component) = components.next() {
+        if component == Component::ParentDir {
+            // What comes before it is no link.
+            name.pop();
+            continue;
+        }
+        name.push(component);
+        if let Ok(target) = fs::read_link(&name) {
+            let behind = name.parent().unwrap_or(Path::new("/")).join(target).join(components.as_path());
+            return (name, Some(behind));
+        }
+    }
+    (name, None)
 }
 
 fn node(metadata: &fs::Metadata) -> (u64, u64) {
@@ -144,6 +184,31 @@ mod tests {
         }
         assert!(is_refused("keys", false) && is_refused("keys", true));
         assert!(!is_refused("home/.config", false));
+    }
+
+    #[test]
+    fn each_link_on_the_way_counts_and_a_way_that_turns_back_does_not() {
+        let dir = home();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("keys/host"), "").unwrap();
+        for name in ["a", "b", "c", "d"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        fs::write(at("c/list"), "").unwrap();
+        symlink(at("c"), at("d/last")).unwrap();
+        symlink("../d/last/list", at("b/list")).unwrap();
+        symlink(at("b/list"), at("a/list")).unwrap();
+        let mut own = OwnFiles::find(&at("home/data/../../keys/host"), &at("a/list"));
+        let mut is_refused = |name: &str| own.within_reach(&grant(at(name), false, None)).is_some();
+        for root in ["a", "b", "c", "d", "keys"] {
+            assert!(is_refused(root), "{root}");
+        }
+        assert!(!is_refused("home/data") && !is_refused("home"));
+        // Links that lead in a circle lead nowhere.
+        symlink(at("a/one"), at("b/other")).unwrap();
+        symlink(at("b/other"), at("a/one")).unwrap();
+        let mut own = OwnFiles::find(&at("keys/host"), &at("a/one"));
+        assert!(own.within_reach(&grant(at("b"), false, None)).is_some());
     }
 
     #[test]
