@@ -93,7 +93,7 @@ impl TargetTree {
                 begin_journal(&journal, &header(standing.map(|stat| (stat.id.dev, stat.id.ino))))?;
                 if flush {
                     file::flush_data(journal.as_fd())?;
-                    flush_directory(dir)?;
+                    file::flush_directory(dir.as_fd())?;
                 }
                 Ok(())
             })
@@ -491,7 +491,7 @@ impl Part {
     }
 
     fn flush_parent(&self) -> io::Result<()> {
-        flush_directory(&self.parent)
+        file::flush_directory(self.parent.as_fd())
     }
 }
 
@@ -572,16 +572,6 @@ fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<OwnedF
 fn begin_journal(journal: &OwnedFd, header: &[u8]) -> io::Result<()> {
     file::write_all_at(journal.as_fd(), header, 0)?;
     file::set_size(journal.as_fd(), header.len() as u64)
-}
-
-fn flush_directory(dir: &OwnedFd) -> io::Result<()> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, ".", flags, Mode::empty())) {
-        Ok(dir) => file::flush_all(dir.as_fd()),
-        // A drop box, which may be written but not read, cannot be flushed by us.
-        Err(Errno::ACCESS) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Opens a part or journal left behind; `None` when it is missing or not certainly ours.

@@ -427,23 +427,12 @@ fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Resu
         }
         let parent = typed.open(parent, ROOT_FLAGS)?;
         match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) => flush_new_entry(&parent)?,
+            Ok(()) => file::flush_directory(parent.as_fd())?,
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
     }
     typed.open(path, ROOT_FLAGS).map(Some)
-}
-
-/// Makes a new entry of a directory outlast a power cut. A directory that we may not read cannot be flushed; what is copied
-/// into it is no worse off than with any other program.
-fn flush_new_entry(directory: &OwnedFd) -> io::Result<()> {
-    let flags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-    match rustix::io::retry_on_intr(|| rustix::fs::openat(directory, c".", flags, Mode::empty())) {
-        Ok(directory) => file::flush_all(directory.as_fd()),
-        Err(Errno::ACCESS) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// A path descriptor needs no right to read the directory, so drop boxes work.

@@ -5,8 +5,9 @@
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
+use std::path::Path;
 
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, SeekFrom};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
@@ -151,6 +152,24 @@ pub fn flush_data(file: BorrowedFd<'_>) -> io::Result<()> {
 /// Waits until content and metadata are on the medium.
 pub fn flush_all(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(file))?)
+}
+
+/// Waits until the names in a directory are on the medium; a path descriptor will do. A directory that we may not read, a drop box, cannot be
+/// flushed by us: what is put into it is no worse off than with any other program.
+pub fn flush_directory(directory: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::io::retry_on_intr(|| rustix::fs::openat(directory, c".", flags, Mode::empty())) {
+        Ok(directory) => flush_all(directory.as_fd()),
+        Err(Errno::ACCESS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes the name of a file, or its end, stay: [`flush_directory`] of the one that it stands in.
+pub fn flush_directory_of(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    flush_directory(rustix::io::retry_on_intr(|| rustix::fs::open(parent, flags, Mode::empty()))?.as_fd())
 }
 
 /// Learns of errors that a file system keeps for the close (NFS, quotas, FUSE), while the file stays open: the kernel asks it the

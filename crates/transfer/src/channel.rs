@@ -242,7 +242,7 @@ struct Queued {
 
 impl OutboxState {
     /// Enters what comes next. False: the peer does not listen, and this is not queued.
-    fn has_room(&mut self, bytes: usize) -> bool {
+    fn admits(&mut self, bytes: usize) -> bool {
         self.bytes += bytes;
         self.overflowed |= self.bytes > MAX_QUEUED_BYTES;
         !self.overflowed
@@ -268,7 +268,7 @@ impl Outbox {
     pub(crate) fn send(&self, message: Control) {
         let mut state = self.lock();
         let weight_bytes = weight::memory_bytes(&message);
-        if !state.has_room(weight_bytes) {
+        if !state.admits(weight_bytes) {
             return;
         }
         state.queue.push_back(Queued { message, batch_bytes: BATCH_BYTES, weight_bytes });
@@ -360,7 +360,7 @@ impl Outbox {
         spacing: Duration,
     ) {
         let mut state = self.lock();
-        if !state.has_room(weight_bytes) {
+        if !state.admits(weight_bytes) {
             return;
         }
         if let Some(last) = state.queue.back_mut()

@@ -18,7 +18,6 @@ use std::io::{self, BufRead, Read, Write};
 use std::path::Path;
 
 use crate::event::ManifestLine;
-use crate::stripes::flush_directory_of;
 
 /// Writes a manifest: header, lines, closing line.
 pub struct Writer<W: Write> {
@@ -56,7 +55,7 @@ impl<W: Write> Writer<W> {
 pub fn publish(manifest: &File, temporary: &Path, path: &Path) -> io::Result<()> {
     manifest.sync_all()?;
     std::fs::rename(temporary, path)?;
-    flush_directory_of(path)
+    haul_sys::file::flush_directory_of(path)
 }
 
 /// Reads a manifest line by line, in constant memory, and checks its closing line.

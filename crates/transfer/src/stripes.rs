@@ -114,7 +114,7 @@ impl Index {
             std::fs::rename(&beside, path)
         };
         write().inspect_err(|_| drop(std::fs::remove_file(&beside)))?;
-        flush_directory_of(path)
+        haul_sys::file::flush_directory_of(path)
     }
 
     fn read(path: &Path) -> Result<Self, Error> {
@@ -213,21 +213,6 @@ pub(crate) fn index_path(recording: &Path) -> PathBuf {
     let mut path = recording.as_os_str().to_owned();
     path.push(".stripes");
     path.into()
-}
-
-/// Makes the name of a file, or its end, stay.
-pub(crate) fn flush_directory_of(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    match File::open(parent) {
-        // A drop box: it cannot be flushed by us, and what is in it is no worse off than with any other program.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
-        opened => opened?.sync_all(),
-    }
-    .or_else(|error| match error.kind() {
-        // Some file systems do not flush directories by themselves (`fsync(2)`).
-        io::ErrorKind::InvalidInput => Ok(()),
-        _ => Err(error),
-    })
 }
 
 /// The name of a recording that has room for the number of a stripe behind it.

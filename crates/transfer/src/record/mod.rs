@@ -34,7 +34,7 @@ use haul_sys::poll::{self, Interest};
 
 use crate::bench::{Interval, disk_error};
 use crate::error::{Error, Fault};
-use crate::stripes::{self, STRIPES_MAX};
+use crate::stripes::STRIPES_MAX;
 use flushed::Flushed;
 use ring::Filling;
 use striped::Striping;
@@ -231,7 +231,7 @@ impl Targets {
         self.files.push((path.clone(), file));
         reserved.map(drop).map_err(|error| disk_error("reserve room for", &path, error))?;
         // Now, while nothing is lost with it: what is flushed later is of no use under a name that a power cut takes.
-        stripes::flush_directory_of(&path).map_err(|error| disk_error("flush the directory of", &path, error))
+        haul_sys::file::flush_directory_of(&path).map_err(|error| disk_error("flush the directory of", &path, error))
     }
 
     /// They are empty: of use to nobody.

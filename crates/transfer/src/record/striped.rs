@@ -105,7 +105,7 @@ impl Striping {
             result = result.or_else(|_| self.index.write(&self.path));
         }
         result.map_err(|error| {
-            let hint = format!("the stripes are as they should be; enter into that file: {}", self.index.entries());
+            let hint = format!("nothing of the stripes is lost by it; enter into that file: {}", self.index.entries());
             disk_error("write", &self.path, error).try_this(hint)
         })
     }
