@@ -363,7 +363,12 @@ impl Progress {
             (self.bytes, self.done, self.since) = (bytes, done, now);
             return false;
         }
-        now.duration_since(self.since) > timeout
+        self.stands_for(now) > timeout
+    }
+
+    /// How long nothing worth the name had come when `is_stalled` was last asked.
+    pub(crate) fn stands_for(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
     }
 }
 

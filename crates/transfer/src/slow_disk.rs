@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
@@ -10,9 +11,9 @@ use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_wire::limits::MIN_CHUNK_BYTES;
 
 use crate::bad_disk::path_of;
-use crate::event::Report;
+use crate::event::{Event, Report};
 use crate::job::Job;
-use crate::scenarios::{Bench, run_here};
+use crate::scenarios::{Bench, Witness, run_watched};
 use crate::{Error, Fault};
 
 const LANES: u16 = 2;
@@ -35,11 +36,12 @@ struct Run {
 
 impl Run {
     /// `None` where the host does not let us watch.
-    fn start(job: Job) -> Option<Self> {
+    fn start(job: Job, witness: &Arc<Witness>) -> Option<Self> {
+        let witness = Arc::clone(witness);
         let (sender, receiver) = sync_channel::<io::Result<Watcher>>(1);
         let worker = std::thread::spawn(move || {
             sender.send(watch_this_thread(&[Call::Write, Call::Flush])).unwrap();
-            run_here(&job, LANES, CHECKPOINT_BYTES)
+            run_watched(&job, LANES, CHECKPOINT_BYTES, &witness)
         });
         match receiver.recv().unwrap() {
             Ok(watcher) => Some(Self { watcher, worker }),
@@ -113,7 +115,7 @@ fn bench() -> Bench {
 #[test]
 fn lanes_wait_while_a_flush_holds_up_a_whole_interval() {
     let bench = bench();
-    let Some(run) = Run::start(bench.job()) else { return };
+    let Some(run) = Run::start(bench.job(), &Arc::default()) else { return };
     let (flush, before) = run.until_flush();
     let behind = run.until_still();
     // A chunk may be under way on each lane when the interval is full.
@@ -135,12 +137,15 @@ fn a_flush_that_never_comes_back_is_named_and_ends_the_job() {
     let bench = bench();
     let mut job = bench.job();
     job.carriage.timeout = Duration::from_secs(1);
-    let Some(run) = Run::start(job) else { return };
+    let witness = Arc::default();
+    let Some(run) = Run::start(job, &witness) else { return };
     let (flush, _) = run.until_flush();
     let (watcher, result) = run.until_end();
+    // Either side may give up first. Only the target knows what it waits for, and has said so by then.
     let error = result.unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
-    assert!(error.what.contains("the storage of the target has not answered"), "{error:?}");
+    let is_named = |event: &Event| matches!(event, Event::Warning { text } if text.contains("the storage of the target has not answered"));
+    assert!(witness.events().iter().any(is_named), "{:?}", witness.events());
     watcher.answer(flush, Verdict::Proceed).unwrap();
     let standing: Vec<PathBuf> = std::fs::read_dir(bench.to()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(!standing.contains(&bench.to().join("large")), "{standing:?}");

@@ -361,7 +361,13 @@ impl Session<'_> {
     fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
         let timeout = self.clock.timeout();
         let (bytes, done) = self.shared.moved();
-        if !self.progress.is_stalled(has_work, bytes, done, Instant::now(), timeout) {
+        let is_stalled = self.progress.is_stalled(has_work, bytes, done, Instant::now(), timeout);
+        if self.progress.stands_for(Instant::now()) > timeout / 2
+            && let Some(notice) = self.shared.storage.notice(timeout)
+        {
+            self.shared.notice(notice);
+        }
+        if !is_stalled {
             return Ok(());
         }
         // No byte comes while the source reads what is there already, for a manifest.
@@ -399,7 +405,7 @@ impl Session<'_> {
             return Ok(());
         }
         self.storage_is_lost = true;
-        let what = format!("the storage of the target has not answered for {} s", since.elapsed().as_secs());
+        let what = self.shared.storage.has_not_answered_for(since.elapsed());
         Err(Error::new(Fault::Timeout, what).because("a write or flush there does not come to its end").try_this(
             "look at that disk or file server; then run the same command again: what is verified is not sent again",
         ))

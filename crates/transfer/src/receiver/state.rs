@@ -127,7 +127,7 @@ impl Shared {
             rules: convert::rules(&job.selection, privileged),
             tree,
             exposure: Exposure::new(job.bounds.checkpoint_bytes),
-            storage: Storage::default(),
+            storage: Storage::of("target"),
             unnamed: Unnamed::new(haul_sys::process::open_file_limit().unwrap_or(u64::MAX)),
             behind: Behind::default(),
             write_routes: WriteRoutes::new(job.carriage.write_route.and_then(convert::write_route), job.far),

@@ -99,7 +99,6 @@ struct Session<'a> {
     /// The last count of [`Shared::moved`], and when it changed.
     moved: (u64, Instant),
     /// That the storage does not answer is said once.
-    storage_named: bool,
     route_told: bool,
     /// What the only file has to hash to: it was hashed when it was recorded.
     recorded: Option<Hash>,
@@ -131,7 +130,6 @@ impl<'a> Session<'a> {
             clock,
             tuning,
             moved: (0, Instant::now()),
-            storage_named: false,
             route_told: false,
             recorded,
         })
@@ -227,7 +225,11 @@ impl<'a> Session<'a> {
         }
         let timeout = self.clock.timeout();
         let waited = self.moved.1.elapsed();
-        self.name_storage(waited);
+        if waited > timeout / 2
+            && let Some(notice) = self.shared.storage.notice(timeout)
+        {
+            self.shared.notice(notice);
+        }
         if waited <= timeout {
             return Ok(());
         }
@@ -248,28 +250,10 @@ impl<'a> Session<'a> {
         Err(self.with_reason(error))
     }
 
-    /// Long before either side gives up: the far side sees only that nothing comes.
-    fn name_storage(&mut self, waited: Duration) {
-        if waited > self.clock.timeout() / 2
-            && !self.storage_named
-            && let Some(text) = self.unanswered_read()
-        {
-            self.storage_named = true;
-            self.shared.notice(Notice::Warning { text });
-        }
-    }
-
-    /// Said when a read has waited for half of the time limit.
-    fn unanswered_read(&self) -> Option<String> {
-        let waits = self.shared.storage.waits_since()?.elapsed();
-        let is_long = waits > self.clock.timeout() / 2;
-        is_long.then(|| format!("the storage of the source has not answered for {} s", waits.as_secs()))
-    }
-
     /// A stall, on whichever side it was noticed, with what the lanes of this side know about it.
     fn with_reason(&self, error: Error) -> Error {
         if error.fault == Fault::Timeout
-            && let Some(what) = self.unanswered_read()
+            && let Some(what) = self.shared.storage.unanswered(self.clock.timeout())
         {
             return Error::new(Fault::Timeout, what).because("a read there does not come to its end").try_this(
                 "look at that disk or file server; then run the same command again: what is verified is not sent again",

@@ -159,7 +159,7 @@ impl Shared {
             outbox,
             watch,
             failure: Failure::default(),
-            storage: Storage::default(),
+            storage: Storage::of("source"),
             state: Mutex::new(state),
             work: Condvar::new(),
             room: Condvar::new(),
