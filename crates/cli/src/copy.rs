@@ -218,7 +218,7 @@ impl Observer for Watcher {
             self.note(event);
         }
         if self.view.shows(event) {
-            self.speaker.say(event.clone());
+            self.speaker.say(event.clone(), || self.interrupted());
         }
     }
 

@@ -1,22 +1,74 @@
 //! `haul serve`: the daemon.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_daemon::Options;
-use haul_transfer::Error;
+use haul_transfer::{Error, Fault};
 
 use crate::args::Serve;
 use crate::endpoint::HAUL_PORT;
+use crate::speaker::{Speaker, Word};
 use crate::{failure, signals};
 
 /// Serves until a signal ends it; that is a success.
 pub fn run(typed: &Serve) -> ExitCode {
     let stop = signals::watch();
-    let result = haul_daemon::serve(&meant(typed), &|| stop.load(Ordering::Relaxed));
+    // A daemon whose log is gone serves on.
+    let log = Log::start(|Line(line)| drop(io::stderr().lock().write_all(line.as_bytes())));
+    let result = log.and_then(|log| {
+        let log = Arc::new(log);
+        let writes = Arc::clone(&log);
+        let result = haul_daemon::serve(&meant(typed), Box::new(move |line| writes.write(line)), &|| {
+            stop.load(Ordering::Relaxed)
+        });
+        // Whoever reads it gets all of it, and whoever does not holds up nothing.
+        log.speaker.finish(|| true);
+        result
+    });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error),
+    }
+}
+
+/// The log of the daemon on its way to whoever reads it: a terminal that is paused, a service that collects lines and hangs. Nobody
+/// waits for them.
+struct Log {
+    speaker: Speaker<Line>,
+    /// Lines that found no room since the last that did.
+    lost: AtomicU64,
+}
+
+struct Line(String);
+
+impl Word for Line {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.0.len()
+    }
+}
+
+impl Log {
+    fn start(write: impl FnMut(Line) + Send + 'static) -> Result<Self, Error> {
+        let speaker = Speaker::start(write)
+            .map_err(|error| Error::new(Fault::FileIo, "cannot start the thread that writes the log").because(error))?;
+        Ok(Self { speaker, lost: AtomicU64::new(0) })
+    }
+
+    fn write(&self, line: String) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0
+            && !self
+                .speaker
+                .say_if_there_is_room(Line(format!("{lost} lines of the log were lost here: nobody read them\n")))
+        {
+            self.lost.fetch_add(lost, Ordering::Relaxed);
+        }
+        if !self.speaker.say_if_there_is_room(Line(line)) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -33,4 +85,37 @@ fn meant(typed: &Serve) -> Options {
 fn failed(error: &Error) -> ExitCode {
     eprint!("{}", failure::text(error));
     ExitCode::from(failure::of_fault(error.fault).code)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn lines_that_nobody_reads_are_counted_and_hold_up_nobody() {
+        let (opens, opened) = channel::<()>();
+        let (heard, hears) = channel();
+        let log = Log::start(move |Line(line)| {
+            // Paused until the gate is dropped.
+            let _ = opened.recv();
+            heard.send(line).unwrap();
+        });
+        let log = log.unwrap();
+        // Three times as many as may wait.
+        let long = "x".repeat(1 << 20);
+        (0..200).for_each(|_| log.write(long.clone()));
+        assert!(hears.try_recv().is_err(), "nobody reads");
+        drop(opens);
+        let first = hears.recv().unwrap();
+        log.write("the last".to_owned());
+        assert!(log.speaker.finish(|| false));
+        let heard: Vec<String> = std::iter::once(first).chain(hears.iter()).collect();
+        let lost =
+            |line: &String| line.split_once(" lines of the log were lost").map(|(lost, _)| lost.parse().unwrap());
+        let all: u64 = heard.iter().map(|line| lost(line).unwrap_or(1)).sum();
+        assert_eq!((all, heard.last().map(String::as_str)), (201, Some("the last")));
+        assert!(heard.iter().filter_map(lost).sum::<u64>() > 100);
+    }
 }

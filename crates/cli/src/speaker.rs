@@ -34,6 +34,7 @@ struct Queue<T> {
 struct State<T> {
     words: VecDeque<T>,
     bytes: usize,
+    /// Nothing more is to be said, or nobody is there to say it.
     is_over: bool,
     has_ended: bool,
 }
@@ -65,27 +66,33 @@ impl<T: Word> Speaker<T> {
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Queues a word; waits only where too much waits already. After [`Speaker::finish`] it is dropped.
-    pub fn say(&self, word: T) {
+    /// Queues a word; waits only where too much waits already, and drops it there once `hurries` says that nobody wants to hear it. After
+    /// [`Speaker::finish`] it is dropped, too.
+    pub fn say(&self, word: T, hurries: impl Fn() -> bool) {
         let bytes = word.bytes();
         let mut state = self.queue.lock();
-        while !state.is_over && !state.has_ended && state.bytes > 0 && state.bytes + bytes > MAX_WAITING_BYTES {
-            state = self.queue.taken.wait(state).unwrap_or_else(PoisonError::into_inner);
+        while !state.is_over && state.bytes > 0 && state.bytes + bytes > MAX_WAITING_BYTES {
+            if hurries() {
+                return;
+            }
+            (state, _) = self.queue.taken.wait_timeout(state, LOOK_EVERY).unwrap_or_else(PoisonError::into_inner);
         }
         state.push(word, bytes);
         drop(state);
         self.queue.filled.notify_one();
     }
 
-    /// [`Speaker::say`] for those who may never wait: where too much waits already the word is lost.
-    pub fn say_if_there_is_room(&self, word: T) {
+    /// [`Speaker::say`] for those who may never wait. False: too much waits already, and the word is lost.
+    pub fn say_if_there_is_room(&self, word: T) -> bool {
         let bytes = word.bytes();
         let mut state = self.queue.lock();
-        if state.bytes + bytes <= MAX_WAITING_BYTES {
+        let has_room = state.bytes + bytes <= MAX_WAITING_BYTES;
+        if has_room {
             state.push(word, bytes);
             drop(state);
             self.queue.filled.notify_one();
         }
+        has_room
     }
 
     /// Waits until all is said, or until `hurries` says that nobody wants to hear it any more. False: the listener takes nothing, and the last
@@ -123,7 +130,9 @@ struct End<'a, T>(&'a Queue<T>);
 
 impl<T> Drop for End<'_, T> {
     fn drop(&mut self) {
-        self.0.lock().has_ended = true;
+        let mut state = self.0.lock();
+        (state.is_over, state.has_ended) = (true, true);
+        drop(state);
         self.0.taken.notify_all();
     }
 }
@@ -191,12 +200,12 @@ mod tests {
     fn nobody_waits_for_a_listener_who_pauses_and_every_word_comes_in_its_order() {
         let (speaker, hears, gate) = paused();
         for number in 0..10_000 {
-            speaker.say(number.to_string());
+            speaker.say(number.to_string(), || false);
         }
         assert!(hears.try_recv().is_err(), "the listener pauses");
         drop(gate);
         assert!(speaker.finish(|| false));
-        speaker.say("too late".to_owned());
+        speaker.say("too late".to_owned(), || false);
         assert!(hears.iter().eq((0..10_000).map(|number: u32| number.to_string())));
     }
 
@@ -229,14 +238,15 @@ mod tests {
         let word = |letter: &str| letter.repeat(MAX_WAITING_BYTES / 3);
         // One is with the listener, two wait.
         for letter in ["a", "b", "c"] {
-            speaker.say(word(letter));
+            speaker.say(word(letter), || false);
         }
         while speaker.queue.lock().words.len() > 2 {
             std::thread::yield_now();
         }
-        speaker.say_if_there_is_room(word("lost"));
+        assert!(!speaker.say_if_there_is_room(word("lost")));
+        speaker.say(word("not heard"), || true);
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| speaker.say(word("d")));
+            let waits = scope.spawn(|| speaker.say(word("d"), || false));
             gate.send(()).unwrap();
             waits.join().unwrap();
         });
@@ -249,7 +259,7 @@ mod tests {
     #[test]
     fn who_hurries_waits_for_no_listener() {
         let (speaker, hears, gate) = paused();
-        (0..10).for_each(|number| speaker.say(number.to_string()));
+        (0..10).for_each(|number| speaker.say(number.to_string(), || false));
         while speaker.queue.lock().words.len() > 9 {
             std::thread::yield_now();
         }

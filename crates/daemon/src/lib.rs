@@ -19,4 +19,5 @@ mod own_files;
 mod serve;
 mod sessions;
 
+pub use log::WriteLine;
 pub use serve::{Options, serve};

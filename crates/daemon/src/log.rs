@@ -1,8 +1,7 @@
-//! Lines on standard error, each with its time, safe for a terminal whatever a peer called itself.
+//! Lines, each with its time, safe for a terminal whatever a peer called itself.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,16 +9,20 @@ use haul_net::PublicKey;
 
 use crate::limits::{LOGGED_BYTES_PER_KEY_AND_MINUTE, MAX_LINE_BYTES, REFUSALS_LOGGED_PER_MINUTE};
 
+/// Takes a line of the log, with its end. It has to return at once: threads of handshakes and sessions call it.
+pub type WriteLine = dyn Fn(String) + Send + Sync;
+
 /// Where the daemon says what happens.
 pub(crate) struct Log {
+    write: Box<WriteLine>,
     /// Only what needs somebody's attention is said.
     quiet: bool,
     minute: Mutex<Minute>,
 }
 
 impl Log {
-    pub(crate) fn new(quiet: bool) -> Log {
-        Log { quiet, minute: Mutex::default() }
+    pub(crate) fn new(quiet: bool, write: Box<WriteLine>) -> Log {
+        Log { write, quiet, minute: Mutex::default() }
     }
 
     /// What happens in the ordinary course.
@@ -36,7 +39,7 @@ impl Log {
 
     /// What somebody should look at.
     pub(crate) fn warn(&self, text: &str) {
-        write(&line(SystemTime::now(), text));
+        (self.write)(line(SystemTime::now(), text));
     }
 
     /// What somebody did whose key is not in the list.
@@ -54,7 +57,7 @@ impl Log {
         let line = line(SystemTime::now(), text);
         let room = self.minute().room_for(key, line.len(), Instant::now());
         match room {
-            Room::Enough => write(&line),
+            Room::Enough => (self.write)(line),
             Room::NoMore => {
                 self.warn(&format!("the key {key} causes more than is logged in a minute; the rest is left out"))
             }
@@ -65,11 +68,6 @@ impl Log {
     fn minute(&self) -> std::sync::MutexGuard<'_, Minute> {
         self.minute.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn write(line: &str) {
-    // A daemon whose log is gone serves on.
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// What was logged in this minute of what others did: nobody shall fill the disk that the log is on, nor hide behind what another does.

@@ -19,7 +19,7 @@ use haul_wire::lane::Hello;
 
 use crate::authorized::{self, Authority};
 use crate::limits;
-use crate::log::{Log, escaped};
+use crate::log::{Log, WriteLine, escaped};
 use crate::sessions::{NoRoom, Sessions};
 
 /// What `haul serve` was told on its command line.
@@ -37,9 +37,9 @@ pub struct Options {
     pub quiet: bool,
 }
 
-/// Serves until `stop` says so. What clients need to know is printed to standard output, the log to standard error.
-pub fn serve(options: &Options, stop: &dyn Fn() -> bool) -> Result<(), Error> {
-    let log = Arc::new(Log::new(options.quiet));
+/// Serves until `stop` says so. What clients need to know is printed to standard output; the lines of the log are given to `log`.
+pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) -> Result<(), Error> {
+    let log = Arc::new(Log::new(options.quiet, log));
     haul_transfer::guard_process();
     // More sessions may then be open at once; with the old limit it still works.
     let _ = haul_transfer::raise_open_file_limit();

@@ -203,7 +203,7 @@ mod tests {
         let sessions = Arc::new(Sessions::default());
         let (stream, _peer) = Stream::plain_pair().unwrap();
         let place = sessions.enter(PublicKey([1; 32]), stream.shutdown_handle()).ok().unwrap();
-        let clerk = Arc::new(place.clerk("somebody".to_owned(), Arc::new(Log::new(true))));
+        let clerk = Arc::new(place.clerk("somebody".to_owned(), Arc::new(Log::new(true, Box::new(drop)))));
         // As a walk has it that still reads when the session's own thread has ended.
         let held = Arc::clone(&clerk) as Arc<dyn Visit>;
         drop(clerk);

@@ -97,7 +97,7 @@ impl Run {
         self
     }
 
-    /// Nobody reads its standard output before [`Running::read_on`]: a pager that is not scrolled, a terminal that was paused.
+    /// Nobody reads what it writes before [`Running::read_on`]: a pager that is not scrolled, a terminal that was paused.
     #[must_use]
     pub fn unread(mut self) -> Self {
         self.unread = true;
@@ -137,12 +137,12 @@ impl Run {
         let input = self.input;
         // A program that ends without reading its input breaks this pipe, which is its right.
         let feeder = std::thread::spawn(move || stdin.map(|mut pipe| pipe.write_all(&input)));
-        let (gate, opened) = channel();
-        let gate = self.unread.then_some(gate);
-        let stdout = Capture::of(child.stdout.take(), opened);
-        let stderr = Capture::of(child.stderr.take(), channel().1);
+        let [(stdout_gate, stdout_opened), (stderr_gate, stderr_opened)] = [channel(), channel()];
+        let gates = self.unread.then_some([stdout_gate, stderr_gate]);
+        let stdout = Capture::of(child.stdout.take(), stdout_opened);
+        let stderr = Capture::of(child.stderr.take(), stderr_opened);
         let (limit, start) = (self.limit, Instant::now());
-        Running { child, line, limit, start, stdout, stderr, gate, _feeder: feeder, ended: false }
+        Running { child, line, limit, start, stdout, stderr, gates, _feeder: feeder, ended: false }
     }
 }
 
@@ -155,8 +155,8 @@ pub struct Running {
     start: Instant,
     stdout: Capture,
     stderr: Capture,
-    /// Closed: its standard output is not read.
-    gate: Option<Sender<()>>,
+    /// Closed: what it writes is not read.
+    gates: Option<[Sender<()>; 2]>,
     _feeder: JoinHandle<Option<std::io::Result<()>>>,
     ended: bool,
 }
@@ -179,7 +179,7 @@ impl Running {
 
     /// Reads what was left unread until now, and what comes.
     pub fn read_on(&mut self) {
-        self.gate = None;
+        self.gates = None;
     }
 
     /// True once it has ended.

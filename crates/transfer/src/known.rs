@@ -210,11 +210,12 @@ impl KnownHosts {
         }
         // Every daemon since version 2 says why it turns somebody away.
         if !error.far && error.fault == Fault::Network && cause.is_none_or(|cause| cause == haul_net::BROKE_OFF) {
-            return Error::new(Fault::Protocol, format!("the daemon {} hung up without a word", host_name(host, port)))
+            return Error::new(Fault::Network, format!("the daemon {} hung up without a word", host_name(host, port)))
                 .because(format!(
-                    "it speaks an older version of the protocol than ours, {PROTOCOL_VERSION}, or was stopped at this moment"
+                    "it has no room for us just now, was stopped at this moment, or speaks an older version of the protocol than ours, \
+                     {PROTOCOL_VERSION}"
                 ))
-                .try_this("use the same version of haul on both hosts");
+                .try_this("run the same command again; if it does the same, use the same version of haul on both hosts");
         }
         error
     }

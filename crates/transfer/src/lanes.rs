@@ -304,7 +304,7 @@ pub(crate) struct Redialler {
     dialler: Arc<Dialler>,
     /// Lanes that were ever asked for.
     lanes: u16,
-    losses: Losses,
+    losses: Arc<Mutex<Losses>>,
 }
 
 /// How often each lane was lost since it last stood.
@@ -326,7 +326,7 @@ impl Losses {
 impl Redialler {
     /// `lanes` were dialled.
     pub(crate) fn new(dialler: Arc<Dialler>, lanes: u16) -> Self {
-        Self { dialler, lanes, losses: Losses::default() }
+        Self { dialler, lanes, losses: Arc::default() }
     }
 }
 
@@ -334,16 +334,20 @@ impl LaneKeeper for Redialler {
     fn lane_lost(&mut self, lane: u16) {
         let connected = session::lock(&self.dialler.connected).remove(&lane);
         let stood = connected.map_or(Duration::ZERO, |connected| connected.elapsed());
-        let Some(pause) = self.losses.pause_after(lane, stood) else { return };
-        let dialler = Arc::clone(&self.dialler);
+        let mut pause = session::lock(&self.losses).pause_after(lane, stood);
+        let (dialler, losses) = (Arc::clone(&self.dialler), Arc::clone(&self.losses));
         let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
-            // Backing off is waiting by the clock on purpose.
-            std::thread::sleep(pause);
-            if dialler.terms.events.is_over() {
-                return;
-            }
-            if let Ok((stream, _)) = dialler.dial(lane, WAY_TIMEOUT, &mut |_, _| {}) {
-                dialler.hand_over(stream, lane);
+            while let Some(before_it) = pause {
+                // Backing off is waiting by the clock on purpose.
+                std::thread::sleep(before_it);
+                if dialler.terms.events.is_over() {
+                    return;
+                }
+                match dialler.dial_patiently(lane, WAY_TIMEOUT) {
+                    Ok(stream) => return dialler.hand_over(stream, lane),
+                    // Nobody else would hear that there is no such lane yet.
+                    Err(_) => pause = session::lock(&losses).pause_after(lane, Duration::ZERO),
+                }
             }
         });
     }
@@ -623,7 +627,36 @@ impl LanePlan {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
+    use crate::channel::Events;
+
+    /// The door has no room for a while, or the path is gone: longer than one round of knocks (1.4 s) takes.
+    #[test]
+    fn a_lost_lane_that_cannot_be_dialled_at_once_is_dialled_again() {
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        let events = Events::new();
+        let terms = LaneTerms {
+            session: [0; 16],
+            identity: Arc::new(Identity::generate().unwrap()),
+            peer_key: PublicKey([1; 32]),
+            ciphers: haul_net::preferred_ciphers(None),
+            carriage: Carriage::default(),
+            memory: None,
+            foreseen: Foreseen::default(),
+            events: events.sender(),
+            _visit: None,
+        };
+        let dialler = Arc::new(Dialler::new(terms, vec![door.local_addr().unwrap()]));
+        let (tells, told) = sync_channel(0);
+        // Each connection is closed at once.
+        std::thread::spawn(move || while tells.send(drop(door.accept().unwrap())).is_ok() {});
+        Redialler::new(dialler, 1).lane_lost(0);
+        for knock in 0..2 + MAX_KNOCKS {
+            assert_eq!(told.recv_timeout(Duration::from_secs(30)), Ok(()), "knock {knock}");
+        }
+    }
 
     #[test]
     fn a_lane_that_stood_is_dialled_again_however_often_it_was_lost() {

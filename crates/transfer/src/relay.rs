@@ -412,26 +412,28 @@ impl Route {
         *session::lock(&hub.receiver_lanes) = Some(into.keeper.clone());
         self.tell("through this machine", why);
         let mut waiting = Waiting { lanes: lanes_between(job), halves: Vec::new() };
-        let mut joined = 0;
+        let mut has_joined = false;
         // Lanes come and go while the session lasts; the thread ends with the process or with both queues.
         loop {
             let mut progressed = false;
             for (is_out, side) in [(true, &out), (false, &into)] {
                 match side.events.next(TICK) {
                     Some(SessionEvent::LaneUp(stream, lane)) => progressed |= waiting.place(lane, is_out, stream),
-                    Some(SessionEvent::NoLanes(error)) if joined == 0 => return Err(error),
+                    Some(SessionEvent::NoLanes(error)) if !has_joined => return Err(error),
                     Some(_) | None => {}
                 }
             }
             while let Some((lane, from, to)) = waiting.pair() {
-                joined += 1;
-                self.watch.set_lanes(joined);
-                if joined == 1 {
+                self.watch.lane_up(None);
+                if !std::mem::replace(&mut has_joined, true) {
                     *session::lock(&self.record.cipher) = from.cipher_name().to_owned();
                 }
                 let (mut out_keeper, mut into_keeper) = (out.keeper.clone(), into.keeper.clone());
+                let watch = Arc::clone(&self.watch);
                 let started = std::thread::Builder::new().name(format!("relay-{lane}")).spawn(move || {
-                    if pump(from, to).is_err() {
+                    let carried = pump(from, to);
+                    watch.lane_down();
+                    if carried.is_err() {
                         out_keeper.lane_lost(lane);
                         into_keeper.lane_lost(lane);
                     }

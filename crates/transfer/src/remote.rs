@@ -646,7 +646,7 @@ mod tests {
             std::io::Read::read_exact(&mut stream, &mut greeting).unwrap();
             assert_eq!(&greeting[..8], format!("haulctl{}", haul_wire::PROTOCOL_VERSION).as_bytes());
         });
-        assert_eq!((error.fault, error.cause.unwrap().contains("older version")), (Fault::Protocol, true));
+        assert_eq!((error.fault, error.cause.unwrap().contains("older version")), (Fault::Network, true));
         // As one of version 3 will.
         let error = told_by(|mut stream| {
             assert_eq!(Desk::read_hello(&mut stream).unwrap(), Hello::Control);
@@ -672,7 +672,8 @@ mod tests {
         std::io::Read::read_exact(&mut far, &mut frame).unwrap();
         // Until it does, an end is a refusal.
         let ended = || channel::ended(None);
-        assert!(later.explain(ended()).what.contains("hung up without a word"));
+        let refusal = later.explain(ended());
+        assert!(refusal.fault == Fault::Network && refusal.what.contains("hung up without a word"), "{refusal:?}");
         let said = |key| AgentHello { key, cpus: 77, ..remote.hello.clone() };
         assert_eq!(later.on_hello(said([2; 32])).unwrap_err().fault, Fault::Protocol);
         later.on_hello(said(key.0)).unwrap();

@@ -328,22 +328,29 @@ pub(crate) struct Progress {
     bytes: u64,
     done: u64,
     since: Instant,
+    /// When something was finished, or there was nothing to do.
+    done_at: Instant,
 }
 
 /// Less than this is no progress: a thousandth of the slowest path that anybody moves data over. With the usual limit of 60 s
 /// a peer has to bring 60 KiB in a minute, or to finish something.
 const LEAST_BYTES_PER_S: u64 = 1 << 10;
 
+/// Data that comes for so long without one chunk that is complete will never be a file: every connection is cut before. The longest chunk
+/// (16 MiB) on each of 64 lanes gets through in that time where all of them together carry 12 kB/s.
+pub(crate) const MAX_IN_VAIN: Duration = Duration::from_secs(24 * 60 * 60);
+
 impl Progress {
     /// With a rate limit, half of that is enough.
     pub(crate) fn new(rate_bytes_per_s: Option<u64>, now: Instant) -> Self {
         let least_bytes_per_s = rate_bytes_per_s.map_or(LEAST_BYTES_PER_S, |rate| LEAST_BYTES_PER_S.min(rate / 2));
-        Self { least_bytes_per_s, bytes: 0, done: 0, since: now }
+        Self { least_bytes_per_s, bytes: 0, done: 0, since: now, done_at: now }
     }
 
     /// For so long it was our own loop that nothing could come through.
     pub(crate) fn forgive(&mut self, busy: Duration) {
         self.since += busy;
+        self.done_at += busy;
     }
 
     /// True once there has been work for `timeout`, too few bytes came and nothing was finished. `bytes` and `done` count from
@@ -358,6 +365,9 @@ impl Progress {
     ) -> bool {
         let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         let least = self.least_bytes_per_s.saturating_mul(timeout_ms) / 1000;
+        if done != self.done || !has_work {
+            self.done_at = now;
+        }
         let moves = bytes.saturating_sub(self.bytes) >= least.max(1) || done != self.done;
         if moves || !has_work {
             (self.bytes, self.done, self.since) = (bytes, done, now);
@@ -369,6 +379,11 @@ impl Progress {
     /// How long nothing worth the name had come when `is_stalled` was last asked.
     pub(crate) fn stands_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
+    }
+
+    /// Whether bytes come and come, and nothing is ever finished with them; as of when `is_stalled` was last asked.
+    pub(crate) fn is_in_vain(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.done_at) > MAX_IN_VAIN
     }
 }
 
@@ -412,6 +427,27 @@ mod tests {
         fn interrupted(&self) -> bool {
             false
         }
+    }
+
+    #[test]
+    fn data_that_never_becomes_a_chunk_is_in_vain() {
+        let start = Instant::now();
+        let (day, hour, tick) = (MAX_IN_VAIN, Duration::from_secs(3600), Duration::from_millis(1));
+        let mut progress = Progress::new(None, start);
+        let mut bytes = 0;
+        let mut comes = |progress: &mut Progress, has_work, done, at: Duration| {
+            bytes += 1 << 30;
+            assert!(!progress.is_stalled(has_work, bytes, done, start + at, hour));
+            progress.is_in_vain(start + at)
+        };
+        assert!(!comes(&mut progress, true, 1, hour));
+        assert!(!comes(&mut progress, true, 1, day + hour));
+        assert!(comes(&mut progress, true, 1, day + hour + tick));
+        assert!(!comes(&mut progress, true, 2, day + 2 * hour), "a chunk was complete");
+        assert!(!comes(&mut progress, false, 2, 2 * day), "nothing was to be done");
+        progress.forgive(hour);
+        assert!(!comes(&mut progress, true, 2, 3 * day + hour));
+        assert!(comes(&mut progress, true, 2, 3 * day + hour + tick));
     }
 
     #[test]

@@ -34,6 +34,11 @@ fn make_key(lab: &Lab, host: &str, file: &Path) -> String {
 
 impl Daemon {
     pub fn start(access: &str) -> Self {
+        Self::start_as(access, |serve| serve)
+    }
+
+    /// With the command as `meant` makes it.
+    fn start_as(access: &str, meant: impl FnOnce(Run) -> Run) -> Self {
         let lab = Lab::pair();
         let offered = lab.data("alpha").join("offered");
         fs::create_dir(&offered).expect("own directory");
@@ -46,7 +51,8 @@ impl Daemon {
         let known = format!("{address}:{PORT} {host_key_text}\n[{}]:{PORT} {host_key_text}\n", lab.alpha().v6);
         fs::write(lab.data("home").join("known"), known).expect("own file");
         let process = lab.alpha().haul().args(["serve", "--port", &PORT.to_string(), "--identity"]).arg(&host_key);
-        let process = process.arg("--authorized-keys").arg(&keys).limit(Duration::from_secs(300)).start();
+        let process = process.arg("--authorized-keys").arg(&keys).limit(Duration::from_secs(300));
+        let process = meant(process).start();
         eventually("the daemon listens", Duration::from_secs(10), || lab.alpha().listens_on(PORT));
         Self { lab, offered, process }
     }
@@ -209,6 +215,26 @@ fn a_key_that_knocks_without_end_does_not_fill_the_log() {
     if minutes == 1 {
         assert!(logged.contains("causes more than is logged in a minute"), "{} bytes", logged.len());
     }
+}
+
+/// Its terminal was paused, or the service that collects its lines hangs.
+#[test]
+fn a_daemon_serves_and_ends_while_nobody_reads_its_log() {
+    needs!(Namespaces, Haul);
+    let mut daemon = Daemon::start_as("rw", Run::unread);
+    let (list, file) = (daemon.lab.alpha().dir.join("haul_keys"), daemon.lab.data("home").join("file"));
+    let good = fs::read_to_string(&list).expect("own file");
+    // A line of the log for each: more than a pipe takes (64 KiB).
+    fs::write(&list, good + &"no access\n".repeat(2_000)).expect("own file");
+    plant::file(&file, 1 << 20, 1);
+    daemon.cp().arg(&file).arg(daemon.url("file")).run().expect(code::OK);
+    daemon.cp().arg(daemon.url("file")).arg(daemon.lab.data("home").join("back")).run().expect(code::OK);
+    assert_same(&file, &daemon.lab.data("home").join("back"), Facets::PLAIN);
+    assert_eq!(daemon.log(), "", "somebody reads");
+    daemon.process.signal(Signal::TERM);
+    eventually("it has ended", Duration::from_secs(20), || daemon.process.has_ended());
+    daemon.process.read_on();
+    daemon.process.wait().expect(code::OK).says(&["this line lets nobody in"]);
 }
 
 #[test]

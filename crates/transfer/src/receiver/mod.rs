@@ -46,7 +46,7 @@ use crate::asked_for::AskedFor;
 use crate::channel::{self, Channel, Events, SessionEvent};
 use crate::convert;
 use crate::error::{Error, Fault};
-use crate::session::{self, Clock, LaneKeeper, Lanes, Progress, TICK};
+use crate::session::{self, Clock, LaneKeeper, Lanes, MAX_IN_VAIN, Progress, TICK};
 use crate::watch::Watch;
 use decide::Decider;
 use reread::Rereaders;
@@ -361,11 +361,20 @@ impl Session<'_> {
     fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
         let timeout = self.clock.timeout();
         let (bytes, done) = self.shared.moved();
+        // Who has to hear what became of items before more of them are settled may take a while to read it; that has its own limit.
+        let has_work = has_work && self.channel.outbox().has_room();
         let is_stalled = self.progress.is_stalled(has_work, bytes, done, Instant::now(), timeout);
         if self.progress.stands_for(Instant::now()) > timeout / 2
             && let Some(notice) = self.shared.storage.notice(timeout)
         {
             self.shared.notice(notice);
+        }
+        if self.progress.is_in_vain(Instant::now()) {
+            let what =
+                format!("data has come for {} h, and not one chunk of it was complete", MAX_IN_VAIN.as_secs() / 3600);
+            return Err(Error::new(Fault::Network, what)
+                .because("every connection is cut before it has carried one")
+                .try_this("look at firewalls and address translation in between; --lanes 1 leaves one connection all of the path"));
         }
         if !is_stalled {
             return Ok(());
