@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use haul_sys::{process, xattr};
 use rustix::io::Errno;
 
+use crate::error::printable;
 use crate::limits::{MAX_XATTR_BYTES, MAX_XATTR_VALUE_BYTES};
 
 /// Name and value of one attribute.
@@ -49,13 +50,9 @@ pub(crate) enum Place<'a> {
     Name(BorrowedFd<'a>, &'a [u8]),
 }
 
-/// Reads the copied attributes in the order of their names. Those that are too large are told to `skipped`. One that cannot be read is an
-/// error: without it the target's own would go.
-pub(crate) fn read(
-    place: &Place<'_>,
-    namespaces: &Namespaces,
-    skipped: &mut dyn FnMut(String),
-) -> io::Result<Vec<Attribute>> {
+/// Reads the copied attributes in the order of their names. One that cannot be read, or is too large to travel, is an error: without it
+/// the target's own would go.
+pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec<Attribute>> {
     let mut names = match place {
         Place::Open(fd) => xattr::list(*fd)?,
         Place::Name(dir, name) => xattr::list_at(*dir, name)?,
@@ -71,12 +68,12 @@ pub(crate) fn read(
         };
         // Removed since it was listed: nobody misses it.
         let Some(value) = value? else { continue };
-        let bytes = name.len() + value.len();
-        if value.len() > MAX_XATTR_VALUE_BYTES || total_bytes + bytes > MAX_XATTR_BYTES {
-            skipped(format!("its attribute {} is too large to copy", crate::printable(&name)));
-            continue;
+        total_bytes += name.len() + value.len();
+        if value.len() > MAX_XATTR_VALUE_BYTES || total_bytes > MAX_XATTR_BYTES {
+            let name = printable(&name);
+            let why = format!("with {name} they are more than the {} KiB that can be copied", MAX_XATTR_BYTES >> 10);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
-        total_bytes += bytes;
         found.push((name, value));
     }
     Ok(found)

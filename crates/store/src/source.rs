@@ -220,16 +220,11 @@ impl SourceFile {
         }
     }
 
-    /// Its extended attributes and ACLs, as far as they are kept. Those that cannot be copied are told to `skipped`.
-    pub fn attributes(
-        &self,
-        xattrs: bool,
-        acls: bool,
-        skipped: &mut dyn FnMut(String),
-    ) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    /// Its extended attributes and ACLs, as far as they are kept.
+    pub fn attributes(&self, xattrs: bool, acls: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let namespaces = Namespaces { xattrs, acls, ..Namespaces::default() };
         match self.single().filter(|_| namespaces.any()) {
-            Some(fd) => attributes::read(&Place::Open(fd), &namespaces, skipped),
+            Some(fd) => attributes::read(&Place::Open(fd), &namespaces),
             None => Ok(Vec::new()),
         }
     }

@@ -409,9 +409,7 @@ impl Walk {
             Kind::File => {
                 let kind = self.file_or_link(&path, &source_path, &stat);
                 let xattrs = match kind {
-                    EntryKind::File { .. } if self.namespaces.any() => {
-                        self.attributes_of(dir, name, &source_path, &path)
-                    }
+                    EntryKind::File { .. } if self.namespaces.any() => self.attributes_of(dir, name, &source_path),
                     _ => Ok(Vec::new()),
                 };
                 match xattrs {
@@ -473,10 +471,7 @@ impl Walk {
             Ok((stat, dir)) => entered = Some((stat, dir)),
         }
         let xattrs = match &entered {
-            Some((_, dir)) if self.namespaces.any() => {
-                let path = self.path.clone();
-                self.read_attributes(&Place::Open(dir.as_fd()), &path)
-            }
+            Some((_, dir)) if self.namespaces.any() => attributes::read(&Place::Open(dir.as_fd()), &self.namespaces),
             _ => Ok(Vec::new()),
         };
         let (xattrs, unread) = xattrs.map_or_else(|error| (Vec::new(), Some(error)), |xattrs| (xattrs, None));
@@ -547,15 +542,9 @@ impl Walk {
         EntryKind::File { further_names: 0 }
     }
 
-    fn attributes_of(
-        &mut self,
-        dir: BorrowedFd<'_>,
-        name: &[u8],
-        source_path: &[u8],
-        path: &[u8],
-    ) -> io::Result<Vec<Attribute>> {
+    fn attributes_of(&self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8]) -> io::Result<Vec<Attribute>> {
         let opened = match self.set.links {
-            SourceLinks::Copied => return self.read_attributes(&Place::Name(dir, name), path),
+            SourceLinks::Copied => return attributes::read(&Place::Name(dir, name), &self.namespaces),
             SourceLinks::FollowedWithin => {
                 let root = self.source().root.as_fd();
                 beneath::open(root, source_path, OFlags::PATH, Mode::empty(), Links::Within)?
@@ -565,13 +554,7 @@ impl Walk {
                 rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?
             }
         };
-        self.read_attributes(&Place::Open(opened.as_fd()), path)
-    }
-
-    fn read_attributes(&mut self, place: &Place<'_>, path: &[u8]) -> io::Result<Vec<Attribute>> {
-        let pending = &mut self.pending;
-        let mut skipped = |why| pending.push_back(Found::Skipped { path: path.to_vec(), why });
-        attributes::read(place, &self.namespaces, &mut skipped)
+        attributes::read(&Place::Open(opened.as_fd()), &self.namespaces)
     }
 
     fn found(&mut self, path: Vec<u8>, source_path: Vec<u8>, stat: Stat, kind: EntryKind, xattrs: Vec<Attribute>) {

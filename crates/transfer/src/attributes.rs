@@ -1,4 +1,4 @@
-//! Extended attributes that change while their file is read, that cannot be read, or that the target does not take.
+//! Extended attributes that change while their file is read, that cannot be read, that are too many, or that the target does not take.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use rustix::fs::XattrFlags;
 
@@ -127,7 +128,11 @@ fn unreadable(of: &str, calls: &[Call], code: i32, follow_links: bool) -> Option
 }
 
 fn has(path: &Path, name: &str) -> bool {
-    rustix::fs::getxattr(path, name, &mut [0_u8; 100][..]).is_ok()
+    size_of(path, name).is_some()
+}
+
+fn size_of(path: &Path, name: &str) -> Option<usize> {
+    rustix::fs::getxattr(path, name, &mut [0_u8; 64 << 10][..]).ok()
 }
 
 #[test]
@@ -159,6 +164,43 @@ fn a_directory_whose_attributes_cannot_be_read_fails_and_keeps_those_that_it_has
         let modified = |path: PathBuf| path.metadata().unwrap().modified().unwrap();
         assert_eq!(modified(bench.from().join("d")), modified(directory), "all else is as at the source");
         assert!(has(&bench.to().join("d/file"), "user.kind"));
+    }
+}
+
+#[test]
+fn what_has_more_attributes_than_can_travel_fails_and_what_stands_at_the_target_keeps_its_own() {
+    const KIB: usize = 1 << 10;
+    for (of, of_60_kib) in [("d/file", 4), ("d/file", 5), ("d", 5)] {
+        let bench = Bench::new();
+        bench.write("d/file", 1000);
+        std::fs::create_dir_all(bench.to().join("d")).unwrap();
+        std::fs::write(bench.to().join("d/file"), "older").unwrap();
+        let (there, place) = (bench.to().join(of), bench.from().join(of));
+        if !set(&there, "user.1", b"target's") {
+            return;
+        }
+        for number in 0..of_60_kib {
+            if let Err(error) =
+                rustix::fs::setxattr(&place, format!("user.{number}"), &[7; 60 * KIB], XattrFlags::empty())
+            {
+                return unmet(format_args!("a file here takes no attributes of {of_60_kib} x 60 KiB: {error}"));
+            }
+        }
+        let mut job = bench.job();
+        job.selection.xattrs = true;
+        let report = run_here(&job, 1, CHECKPOINT_BYTES).unwrap();
+        if of_60_kib == 4 {
+            assert_eq!((report.failed, &report.failures[..]), (0, &[][..]), "they fit");
+            assert!((0..of_60_kib).all(|number| size_of(&there, &format!("user.{number}")) == Some(60 * KIB)));
+            bench.assert_equal();
+            continue;
+        }
+        assert_eq!((report.failed, report.files_moved), (1, u64::from(of == "d")), "{report:?}");
+        let [(path, why)] = &report.failures[..] else { panic!("{report:?}") };
+        assert!(path == of.as_bytes() && why.contains("user.4") && why.contains("256 KiB"), "{why}");
+        assert_eq!((get(&there, "user.1"), size_of(&there, "user.0")), (b"target's".to_vec(), None));
+        let content = std::fs::read(bench.to().join("d/file")).unwrap();
+        assert_eq!(content == b"older", of == "d/file");
     }
 }
 

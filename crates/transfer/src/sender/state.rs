@@ -91,8 +91,6 @@ impl Offered for SourceItem {
 struct Fresh {
     item: Item,
     changes_left: ChangesLeft,
-    /// Why some of its attributes are not copied.
-    skipped: Vec<String>,
 }
 
 struct State {
@@ -431,10 +429,7 @@ impl Shared {
             return Ok(());
         }
         let retry = match fresh {
-            Some(Fresh { item, changes_left, skipped }) => {
-                for why in skipped {
-                    self.notice(Notice::Skipped { path: item.path.as_bytes().to_vec(), why: convert::bounded(why) });
-                }
+            Some(Fresh { item, changes_left }) => {
                 self.watch.on_item(&item)?;
                 let packed = state.packer.pack(&item);
                 let weight = item.weight_bytes();
@@ -463,11 +458,11 @@ impl Shared {
             blake3: blake3.map(|_| [0; 32]),
             further_names: *further_names,
         };
-        let (mut skipped, selection) = (Vec::new(), &self.job.selection);
+        let selection = &self.job.selection;
         // After the times: should they change in between, it has changed once more.
-        let xattrs = open.attributes(selection.xattrs, selection.acls, &mut |why| skipped.push(why)).ok()?;
+        let xattrs = open.attributes(selection.xattrs, selection.acls).ok()?;
         let attributes = convert::attributes(&stat, convert::xattrs(xattrs));
-        Some(Fresh { item: Item { path: file.item.path.clone(), kind, attributes }, changes_left, skipped })
+        Some(Fresh { item: Item { path: file.item.path.clone(), kind, attributes }, changes_left })
     }
 
     /// Waits as long as the rate limit says.
