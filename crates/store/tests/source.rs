@@ -6,8 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use haul_store::{EntryKind, FileList, Filter, Found, FoundEntry, ResolveOptions, SourceSet, WalkOptions, printable};
+use haul_sys::condition::unmet;
+use haul_sys::intercept::{Call, Verdict, watch_this_thread};
+use rustix::io::Errno;
 
 fn bytes(path: impl AsRef<Path>) -> Vec<u8> {
     path.as_ref().as_os_str().as_bytes().to_vec()
@@ -104,6 +109,31 @@ fn filters_prune_and_special_files_and_our_own_parts_are_skipped() {
         ". ",
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn what_is_no_file_is_skipped_also_where_a_link_leads_to_it_or_it_was_named_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().join("top");
+    fs::create_dir(&top).unwrap();
+    let mode = rustix::fs::Mode::RUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, top.join("pipe"), rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(top.join("socket")).unwrap();
+    symlink("pipe", top.join("to-pipe")).unwrap();
+    symlink("/dev/null", top.join("to-device")).unwrap();
+    let skipped = |name: &str| format!("s {name} is a FIFO, a socket or a device");
+    let found = |source: PathBuf, follow_links| {
+        lines(&resolve(&[source], &ResolveOptions { follow_links, ..Default::default() }), WalkOptions::default())
+    };
+    let (pipe, socket, device, to_pipe) =
+        (skipped("pipe"), skipped("socket"), skipped("to-device"), skipped("to-pipe"));
+    let copied = found(top.join(""), false);
+    assert_eq!(copied, ["d ", &pipe, &socket, "l to-device -> /dev/null", "l to-pipe -> pipe", ". "]);
+    assert_eq!(found(top.join(""), true), ["d ", &pipe, &socket, &device, &to_pipe, ". "]);
+    for follow_links in [false, true] {
+        assert_eq!(found(top.join("pipe"), follow_links), [skipped("pipe")]);
+        assert_eq!(found(PathBuf::from("/dev/null"), follow_links), [skipped("null")]);
+    }
 }
 
 #[test]
@@ -378,8 +408,7 @@ fn attributes_are_read_when_asked_for() {
     let dir = tree();
     let file = fs::File::open(dir.path().join("top/a.txt")).unwrap();
     if rustix::fs::fsetxattr(&file, "user.note", b"value", rustix::fs::XattrFlags::empty()).is_err() {
-        eprintln!("skipped: the file system of the temporary directory has no attributes");
-        return;
+        return unmet("the file system of the temporary directory has no attributes");
     }
     let set = resolve(&[dir.path().join("top/a.txt")], &ResolveOptions::default());
     let read = |xattrs| set.walk(WalkOptions { xattrs, ..Default::default() }).find_map(entry).unwrap().xattrs;
@@ -387,19 +416,49 @@ fn attributes_are_read_when_asked_for() {
     assert_eq!(read(false), []);
 }
 
+/// What a walk finds while the call about `name`, in whatever directory, fails with `errno`. `None` where the host does not let us watch.
+fn lines_while_failing(set: &Arc<SourceSet>, call: Call, name: &str, errno: Errno) -> Option<Vec<String>> {
+    let set = Arc::clone(set);
+    let (sender, receiver) = channel();
+    let worker = std::thread::spawn(move || {
+        sender.send(watch_this_thread(&[call])).unwrap();
+        lines(&set, WalkOptions::default())
+    });
+    let watcher = match receiver.recv().unwrap() {
+        Ok(watcher) => watcher,
+        Err(error) => {
+            unmet(format_args!("this host does not let us watch system calls: {error}"));
+            return None;
+        }
+    };
+    while !worker.is_finished() {
+        let Some(stopped) = watcher.next(Duration::from_millis(10)).unwrap() else { continue };
+        let fails = stopped.path() == name.as_bytes();
+        let verdict = if fails { Verdict::Fail(errno.raw_os_error()) } else { Verdict::Proceed };
+        watcher.answer(stopped, verdict).unwrap();
+    }
+    Some(worker.join().unwrap())
+}
+
 #[test]
 fn an_unreadable_directory_ends_incomplete() {
-    if haul_sys::process::is_root() {
-        eprintln!("skipped: root can read every directory");
-        return;
-    }
-    use std::os::unix::fs::PermissionsExt;
     let dir = tree();
-    let inner = dir.path().join("top/b/inner");
-    fs::set_permissions(&inner, fs::Permissions::from_mode(0o000)).unwrap();
-    let found = lines(&resolve(&[dir.path().join("top/b")], &ResolveOptions::default()), WalkOptions::default());
-    fs::set_permissions(&inner, fs::Permissions::from_mode(0o700)).unwrap();
+    let set = resolve(&[dir.path().join("top/b")], &ResolveOptions::default());
+    // As it is for whoever may not read it; root may read all.
+    let Some(found) = lines_while_failing(&set, Call::Open, "inner", Errno::ACCESS) else { return };
     assert_eq!(found, ["d b", "d b/inner", "x b/inner", "! b/inner", "f b/x.o", ". b"]);
+}
+
+#[test]
+fn a_directory_with_a_name_that_cannot_be_looked_at_ends_incomplete() {
+    let dir = tree();
+    let set = resolve(&[dir.path().join("top/b")], &ResolveOptions::default());
+    for errno in [Errno::IO, Errno::ACCESS, Errno::NOENT] {
+        let Some(found) = lines_while_failing(&set, Call::Look, "x.o", errno) else { return };
+        assert_eq!(found, ["d b", "d b/inner", "f b/inner/deep", ". b/inner", "x b/x.o", "! b"], "{errno}");
+        let Some(found) = lines_while_failing(&set, Call::Look, "inner", errno) else { return };
+        assert_eq!(found, ["d b", "x b/inner", "f b/x.o", "! b"], "{errno}");
+    }
 }
 
 #[test]

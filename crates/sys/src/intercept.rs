@@ -19,6 +19,10 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 pub enum Call {
     /// `openat`, `openat2`
     Open,
+    /// `getdents64`
+    List,
+    /// `newfstatat`, `statx`
+    Look,
     /// `pread64`
     Read,
     /// `pwrite64`
@@ -57,6 +61,8 @@ impl Call {
     fn numbers(self) -> &'static [libc::c_long] {
         match self {
             Call::Open => &[libc::SYS_openat, libc::SYS_openat2],
+            Call::List => &[libc::SYS_getdents64],
+            Call::Look => &[libc::SYS_newfstatat, libc::SYS_statx],
             Call::Read => &[libc::SYS_pread64],
             Call::Write => &[libc::SYS_pwrite64],
             Call::Flush => &[libc::SYS_fsync, libc::SYS_fdatasync],
@@ -252,10 +258,13 @@ impl Stopped {
         if self.call == Call::Rename { self.path_in(3) } else { Vec::new() }
     }
 
-    /// The path that a call about attributes has; empty for other calls.
+    /// The path that is opened or looked at, or whose attributes are asked for; empty for other calls.
     pub fn path(&self) -> Vec<u8> {
-        let has_path = matches!(self.call, Call::ListAttributesOfPath | Call::GetAttributeOfPath);
-        if has_path { self.path_in(0) } else { Vec::new() }
+        match self.call {
+            Call::ListAttributesOfPath | Call::GetAttributeOfPath => self.path_in(0),
+            Call::Open | Call::Look => self.path_in(1),
+            _ => Vec::new(),
+        }
     }
 
     /// An argument that is the path of a system call.

@@ -29,6 +29,8 @@ mod attributes;
 mod bad_disk;
 #[cfg(test)]
 mod bad_medium;
+#[cfg(test)]
+mod bad_source;
 pub mod bench;
 #[cfg(test)]
 mod changing;

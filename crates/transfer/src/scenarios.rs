@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use haul_net::{Identity, Stream};
 use proptest::prelude::*;
-use rustix::fs::CWD;
 
 use crate::event::{Event, Observer, Report};
 use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
@@ -623,52 +622,4 @@ proptest! {
 /// Whether this is data without a final name yet, or the journal beside it.
 pub(crate) fn is_part(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".haul-"))
-}
-
-#[test]
-fn a_source_whose_directories_and_files_become_links_sends_nothing_from_outside() {
-    const SECRET: &str = "a secret from outside";
-    let bench = Bench::new();
-    let outside = bench.root().join("outside");
-    std::fs::create_dir_all(outside.join("d/deep")).unwrap();
-    for name in ["file", "d/file", "d/deep/file"] {
-        std::fs::write(outside.join(name), SECRET).unwrap();
-        bench.write(name, SECRET.len());
-    }
-    // What takes the place of a directory and of a file, in turns, each time at once.
-    let pairs = [("d", "link-d", "../outside/d"), ("file", "link-file", "../outside/file")];
-    for (_, link, target) in pairs {
-        std::os::unix::fs::symlink(target, bench.root().join(link)).unwrap();
-    }
-    let secret = blake3::hash(SECRET.as_bytes()).to_string();
-    let stop = AtomicBool::new(false);
-    let (mut as_links, mut as_files) = (0, 0);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !stop.load(Ordering::Relaxed) {
-                for (name, link, _) in pairs {
-                    let exchange = rustix::fs::RenameFlags::EXCHANGE;
-                    rustix::fs::renameat_with(CWD, bench.from().join(name), CWD, bench.root().join(link), exchange)
-                        .unwrap();
-                }
-            }
-        });
-        for _ in 0..150 {
-            // What fails fails: it was gone, or something else.
-            let _ = run_here(&bench.job(), 2, CHECKPOINT_BYTES);
-            let came = if bench.to().exists() { files(&bench.to()) } else { Vec::new() };
-            let from_outside: Vec<_> = came.iter().filter(|(_, content)| *content == secret).collect();
-            assert!(from_outside.is_empty(), "{from_outside:?}");
-            for (name, ..) in pairs {
-                match std::fs::symlink_metadata(bench.to().join(name)) {
-                    Ok(metadata) if metadata.is_symlink() => as_links += 1,
-                    Ok(_) => as_files += 1,
-                    Err(_) => {}
-                }
-            }
-            let _ = std::fs::remove_dir_all(bench.to());
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-    assert!(as_links > 0 && as_files > 0, "the race was none: {as_links} links, {as_files} others");
 }
