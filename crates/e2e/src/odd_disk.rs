@@ -25,6 +25,8 @@ pub struct Oddities {
     pub one_form: bool,
     /// Times have no fractions.
     pub whole_seconds: bool,
+    /// An inode's last change shows the time of its content's, whatever that was set to (FAT, exFAT, SFTP).
+    pub one_time: bool,
     /// flock(2) and fcntl(2) fail with ENOLCK, as on NFS without its lock daemon.
     pub no_locks: bool,
     /// No hard links, and no renameat2(2) with flags.
@@ -193,7 +195,7 @@ impl State {
             blocks: size.div_ceil(512),
             atime: node.mtime,
             mtime: node.mtime,
-            ctime: node.ctime,
+            ctime: if self.oddities.one_time { node.mtime } else { node.ctime },
             crtime: node.ctime,
             kind: node.kind,
             perm: node.mode as u16,

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Once};
 
 use haul_sys::beneath::{self, Links};
+use haul_sys::medium;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
@@ -78,6 +79,8 @@ pub struct FoundEntry {
     pub source_path: Vec<u8>,
     /// What the file system said.
     pub stat: Stat,
+    /// Its inode tells when it changed, also where somebody set back the time of its content. Files only.
+    pub tells_changes: bool,
     /// What to make at the target.
     pub kind: EntryKind,
     /// Extended attributes and ACLs as asked for, sorted by name.
@@ -113,6 +116,8 @@ pub struct Walk {
     list: Option<Arc<FileList>>,
     namespaces: Namespaces,
     hard_links: Option<HardLinks>,
+    /// Of each file system that was met, by its device number, whether it keeps times of changes.
+    change_times: HashMap<u64, bool>,
     next_source: usize,
     /// Directories from the source's root down to where the walk is.
     stack: Vec<Frame>,
@@ -216,6 +221,7 @@ impl Walk {
             list: None,
             namespaces: Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() },
             hard_links: options.hard_links.then(HardLinks::default),
+            change_times: HashMap::new(),
             next_source: 0,
             stack: Vec::new(),
             path: Vec::new(),
@@ -274,6 +280,7 @@ impl Walk {
                 path: source.name.clone(),
                 source_path: source.name.clone(),
                 stat: source.stat.clone(),
+                tells_changes: true,
                 kind: EntryKind::File { further_names: 0 },
                 xattrs: Vec::new(),
             }));
@@ -402,7 +409,7 @@ impl Walk {
             Kind::Symlink { .. } => match rustix::fs::readlinkat(dir, name, Vec::new()) {
                 Ok(target) => {
                     let kind = EntryKind::Symlink { target: target.into_bytes() };
-                    self.found(path, source_path, stat, kind, Vec::new());
+                    self.found(path, source_path, stat, kind, Vec::new(), true);
                 }
                 Err(error) => self.fail("read link", path, error.into()),
             },
@@ -413,7 +420,10 @@ impl Walk {
                     _ => Ok(Vec::new()),
                 };
                 match xattrs {
-                    Ok(xattrs) => self.found(path, source_path, stat, kind, xattrs),
+                    Ok(xattrs) => {
+                        let tells_changes = self.tells_changes(dir, name, &source_path, &stat);
+                        self.found(path, source_path, stat, kind, xattrs, tells_changes);
+                    }
                     // Without them it would be another file, and the target would lose its own.
                     Err(error) => self.fail(READ_ATTRIBUTES, path, error),
                 }
@@ -476,7 +486,7 @@ impl Walk {
         };
         let (xattrs, unread) = xattrs.map_or_else(|error| (Vec::new(), Some(error)), |xattrs| (xattrs, None));
         let stat = entered.as_ref().map_or(seen, |(stat, _)| stat).clone();
-        self.found(self.path.clone(), self.source_path.clone(), stat, EntryKind::Directory, xattrs);
+        self.found(self.path.clone(), self.source_path.clone(), stat, EntryKind::Directory, xattrs, true);
         if let Some(error) = unread {
             // Right behind its own entry: so the target knows that it has to leave those alone that it has. Its names are all seen.
             let error = StoreError::new(READ_ATTRIBUTES, &self.path, error);
@@ -543,23 +553,55 @@ impl Walk {
     }
 
     fn attributes_of(&self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8]) -> io::Result<Vec<Attribute>> {
-        let opened = match self.set.links {
-            SourceLinks::Copied => return attributes::read(&Place::Name(dir, name), &self.namespaces),
-            SourceLinks::FollowedWithin => {
-                let root = self.source().root.as_fd();
-                beneath::open(root, source_path, OFlags::PATH, Mode::empty(), Links::Within)?
+        match self.set.links {
+            SourceLinks::Copied => attributes::read(&Place::Name(dir, name), &self.namespaces),
+            SourceLinks::Followed | SourceLinks::FollowedWithin => {
+                let opened = self.open_path(dir, name, source_path)?;
+                attributes::read(&Place::Open(opened.as_fd()), &self.namespaces)
             }
-            SourceLinks::Followed => {
-                let flags = OFlags::PATH | OFlags::CLOEXEC;
-                rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?
-            }
-        };
-        attributes::read(&Place::Open(opened.as_fd()), &self.namespaces)
+        }
     }
 
-    fn found(&mut self, path: Vec<u8>, source_path: Vec<u8>, stat: Stat, kind: EntryKind, xattrs: Vec<Attribute>) {
+    /// For looking at it only: a FIFO does not hang.
+    fn open_path(&self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8]) -> io::Result<OwnedFd> {
+        let flags = match self.set.links {
+            SourceLinks::Copied => OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            SourceLinks::Followed => OFlags::PATH | OFlags::CLOEXEC,
+            SourceLinks::FollowedWithin => {
+                let root = self.source().root.as_fd();
+                return beneath::open(root, source_path, OFlags::PATH, Mode::empty(), Links::Within);
+            }
+        };
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?)
+    }
+
+    /// A time of its own is true wherever it comes from. Where there may be none the file system is asked, once for all its files.
+    fn tells_changes(&mut self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8], stat: &Stat) -> bool {
+        if stat.id.ctime > stat.mtime {
+            return true;
+        }
+        if let Some(kept) = self.change_times.get(&stat.id.dev) {
+            return *kept;
+        }
+        let opened = self.open_path(dir, name, source_path);
+        // What cannot be asked is like most.
+        let kept = opened.and_then(|file| medium::keeps_change_times(file.as_fd())).unwrap_or(true);
+        self.change_times.insert(stat.id.dev, kept);
+        kept
+    }
+
+    fn found(
+        &mut self,
+        path: Vec<u8>,
+        source_path: Vec<u8>,
+        stat: Stat,
+        kind: EntryKind,
+        xattrs: Vec<Attribute>,
+        tells_changes: bool,
+    ) {
         let source = self.next_source as u32 - 1;
-        self.pending.push_back(Found::Entry(FoundEntry { source, path, source_path, stat, kind, xattrs }));
+        let entry = FoundEntry { source, path, source_path, stat, tells_changes, kind, xattrs };
+        self.pending.push_back(Found::Entry(entry));
     }
 
     /// What failed may still exist at the target, where nobody must delete it: its directory is not complete.

@@ -141,6 +141,13 @@ pub fn lies_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(IN_MEMORY.contains(&kind))
 }
 
+/// Whether a file system surely remembers when an inode changed, apart from the time of its content, which everybody may set. What FUSE
+/// shows is what its server knows: SFTP has no such time, as an example, and sshfs shows that of the content in its place.
+pub fn keeps_change_times(file: BorrowedFd<'_>) -> io::Result<bool> {
+    let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
+    Ok(!ONE_TIME.contains(&kind))
+}
+
 /// As the file system says (Linux 6.1, statx(2)), else a page, which suits all disks.
 fn alignment_bytes(file: BorrowedFd<'_>) -> u64 {
     let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok();
@@ -153,6 +160,9 @@ const PAGE_BYTES: u64 = 4096;
 
 /// `TMPFS_MAGIC` and `RAMFS_MAGIC` (statfs(2)).
 const IN_MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
+
+/// `MSDOS_SUPER_MAGIC`, `EXFAT_SUPER_MAGIC` and `FUSE_SUPER_MAGIC` (statfs(2), linux/magic.h).
+const ONE_TIME: [rustix::fs::FsWord; 3] = [0x4d44, 0x2011_bab0, 0x6573_5546];
 
 #[cfg(test)]
 mod tests {

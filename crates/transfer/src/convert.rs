@@ -1,6 +1,7 @@
 //! Between the job as the user means it, the messages that carry it, and the store's own types: by hand, at the edge.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
 
 use haul_engine::attribute::Cause;
 use haul_engine::compare::{Existing, Rules, Standing};
@@ -185,6 +186,12 @@ pub(crate) fn socket_addr(candidate: &Candidate) -> SocketAddr {
 
 pub(crate) fn time(time: haul_store::Time) -> Time {
     Time { s: time.s, ns: time.ns }
+}
+
+/// By the clock of this machine.
+pub(crate) fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Time { s: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), ns: since.subsec_nanos() }
 }
 
 fn store_time(time: Time) -> haul_store::Time {

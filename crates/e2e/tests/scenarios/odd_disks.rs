@@ -14,11 +14,23 @@ fn copy(source: &Path, target: &Path, flags: &[&str]) -> Run {
 }
 
 /// Like FAT on a server that is slow to learn.
-const WEAK: Oddities =
-    Oddities { one_case: true, one_form: false, whole_seconds: true, no_locks: true, plain_renames_only: true };
+const WEAK: Oddities = Oddities {
+    one_case: true,
+    one_form: false,
+    whole_seconds: true,
+    one_time: true,
+    no_locks: true,
+    plain_renames_only: true,
+};
 /// Like ZFS with `normalization=formD`.
-const ONE_FORM: Oddities =
-    Oddities { one_case: false, one_form: true, whole_seconds: false, no_locks: false, plain_renames_only: false };
+const ONE_FORM: Oddities = Oddities {
+    one_case: false,
+    one_form: true,
+    whole_seconds: false,
+    one_time: false,
+    no_locks: false,
+    plain_renames_only: false,
+};
 
 #[test]
 fn of_names_that_differ_in_case_one_stays_whole_where_both_are_one() {
@@ -138,6 +150,34 @@ fn a_file_system_that_can_do_little_is_copied_to_and_gone_on_with() {
     assert_same(&source, &target, Facets { modes: true, ..Facets::CONTENTS });
     let again = copy(&source, &target, &[]).run().expect(code::OK);
     assert_eq!(again.count("bytes_moved"), 0, "times without fractions are taken for the same\n{again}");
+}
+
+#[test]
+fn a_source_that_does_not_tell_when_it_changed_is_read_again_from_its_beginning() {
+    needs!(Haul, Fuse);
+    const BYTES: u64 = 60 << 20;
+    for (one_time, is_rewritten) in [(true, true), (true, false), (false, true), (false, false)] {
+        let dir = scratch();
+        let disk = OddDisk::mount(Oddities { one_time, ..Oddities::default() });
+        let (source, target) = (disk.path().join("from"), dir.path().join("to"));
+        let plant = |seed| {
+            plant::file(&source.join("large"), BYTES, seed);
+            plant::set_mtime(&source.join("large"), 1_234_567_890, 5);
+        };
+        plant(1);
+        let mut running = copy(&source, &target, &["--rate", "30MB"]).start();
+        // Checkpoints come every second; at this rate one of them lies behind us.
+        running.when_moved(45 << 20);
+        running.kill();
+        if is_rewritten {
+            // The same size, and its time is set back.
+            plant(2);
+        }
+        let run = copy(&source, &target, &[]).run().expect(code::OK);
+        assert_same(&source, &target, Facets::PLAIN);
+        let went_on = run.count("bytes_moved") < BYTES;
+        assert_eq!(went_on, !one_time && !is_rewritten, "one time: {one_time}, rewritten: {is_rewritten}\n{run}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the threads of a sender share: the open items, the queue, the rate limit.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use haul_engine::sending::{Broken, Offered, Sending};
 use haul_store::{SourceFile, SourceSet};
 use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wanted, Withdraw};
 use haul_wire::limits::BLOCK_BYTES;
-use haul_wire::manifest::{Identity, Item, ItemKind, Packer};
+use haul_wire::manifest::{Identity, Item, ItemKind, Packer, Time};
 
 use crate::channel::Outbox;
 use crate::convert;
@@ -30,14 +31,23 @@ use super::ahead::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
 use super::changes::ChangesLeft;
 use super::early_look::{ChunkHasher, EarlyLook, FileHashes};
 
+/// Where the store found a file.
+#[derive(Clone, Default)]
+pub(super) struct Origin {
+    pub(super) source: u32,
+    /// Relative to the source.
+    pub(super) path: Vec<u8>,
+    /// Its inode tells when it changed.
+    pub(super) tells_changes: bool,
+}
+
 /// A file of the manifest that is still open.
 pub(super) struct SourceItem {
     pub(super) index: u64,
     pub(super) identity: Identity,
     pub(super) layout: ChunkLayout,
     pub(super) sparse: bool,
-    source: u32,
-    source_path: Vec<u8>,
+    origin: Origin,
     item: Item,
     changes_left: ChangesLeft,
     /// Only its hash is wanted.
@@ -59,13 +69,13 @@ impl SourceItem {
         direct_from_bytes: Option<u64>,
     ) -> haul_store::Result<Arc<SourceFile>> {
         if self.layout.is_whole() {
-            return sources.open(self.source, &self.source_path).map(Arc::new);
+            return sources.open(self.origin.source, &self.origin.path).map(Arc::new);
         }
         let mut file = session::lock(&self.file);
         if let Some(file) = &*file {
             return Ok(Arc::clone(file));
         }
-        let mut opened = sources.open(self.source, &self.source_path)?;
+        let mut opened = sources.open(self.origin.source, &self.origin.path)?;
         if let Some(from_bytes) = direct_from_bytes.filter(|_| !self.hash_only.load(Ordering::Relaxed)) {
             opened.map_cold(self.identity.size, from_bytes);
         }
@@ -118,6 +128,8 @@ pub(super) struct Shared {
     room: Condvar,
     bucket: Option<Mutex<TokenBucket>>,
     started: Instant,
+    /// By the clock.
+    began: Time,
     time: Mutex<LaneTime>,
     /// Counts writes of lanes, receipts and outcomes.
     moved: AtomicU64,
@@ -163,6 +175,7 @@ impl Shared {
             room: Condvar::new(),
             bucket,
             started: Instant::now(),
+            began: convert::now(),
             time: Mutex::default(),
             moved: AtomicU64::new(0),
             routes,
@@ -223,8 +236,8 @@ impl Shared {
     }
 
     /// Enters the next item of the manifest, as soon as the window has room. False when the session is over.
-    pub(super) fn push(&self, item: Item, source: u32, source_path: Vec<u8>) -> Result<bool, Error> {
-        let weight = item.weight_bytes() + source_path.len();
+    pub(super) fn push(&self, item: Item, origin: Origin) -> Result<bool, Error> {
+        let weight = item.weight_bytes() + origin.path.len();
         let state = self.lock();
         let mut state = self
             .room
@@ -234,13 +247,26 @@ impl Shared {
             return Ok(false);
         }
         self.watch.on_item(&item)?;
-        let packed = state.packer.pack(&item);
         let weight_on_wire = item.weight_bytes();
         let early = self.job.early.as_ref();
-        let file = source_item(&item, state.items.next_index(), source, source_path, early, ChangesLeft::AT_FIRST);
+        let packed = state.packer.pack(&self.as_told(&item, &origin));
+        let file = source_item(&item, state.items.next_index(), origin, early, ChangesLeft::AT_FIRST);
         state.items.push(file, weight);
         self.outbox.item(packed, weight_on_wire);
         Ok(true)
+    }
+
+    /// The item as the target hears of it. What may have changed unseen until now did so now: so no later run goes on with what this one leaves,
+    /// whose beginning could be of another version.
+    fn as_told<'a>(&self, item: &'a Item, origin: &Origin) -> Cow<'a, Item> {
+        if origin.tells_changes || !matches!(item.kind, ItemKind::File { .. }) {
+            return Cow::Borrowed(item);
+        }
+        let mut told = item.clone();
+        if let ItemKind::File { identity, .. } = &mut told.kind {
+            identity.ctime = self.began;
+        }
+        Cow::Owned(told)
     }
 
     /// The walk is over.
@@ -431,10 +457,10 @@ impl Shared {
         let retry = match fresh {
             Some(Fresh { item, changes_left }) => {
                 self.watch.on_item(&item)?;
-                let packed = state.packer.pack(&item);
+                let packed = state.packer.pack(&self.as_told(&item, &file.origin));
                 let weight = item.weight_bytes();
                 let index = state.items.next_index();
-                let retry = source_item(&item, index, file.source, file.source_path.clone(), None, changes_left);
+                let retry = source_item(&item, index, file.origin.clone(), None, changes_left);
                 state.items.push_retry(retry, weight);
                 Some(packed)
             }
@@ -447,7 +473,7 @@ impl Shared {
 
     /// The file as it is now; `None` when it is gone or cannot be read, or has changed too often.
     fn fresh_item(&self, file: &SourceItem) -> Option<Fresh> {
-        let open = self.sources.open(file.source, &file.source_path).ok()?;
+        let open = self.sources.open(file.origin.source, &file.origin.path).ok()?;
         let stat = open.stat().ok()?;
         let changes_left = file.changes_left.after(&file.identity, &convert::identity(&stat))?;
         let ItemKind::File { blake3, further_names, .. } = &file.item.kind else { return None };
@@ -562,8 +588,7 @@ pub(super) fn asked_route(carriage: &Carriage) -> Option<SendRoute> {
 fn source_item(
     item: &Item,
     index: u64,
-    source: u32,
-    source_path: Vec<u8>,
+    origin: Origin,
     early: Option<&EarlyLook>,
     changes_left: ChangesLeft,
 ) -> Option<Arc<SourceItem>> {
@@ -573,8 +598,7 @@ fn source_item(
         identity: *identity,
         layout: ChunkLayout::of(identity.size),
         sparse: *sparse,
-        source,
-        source_path,
+        origin,
         item: item.clone(),
         changes_left,
         hash_only: AtomicBool::new(false),

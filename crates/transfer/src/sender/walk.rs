@@ -11,7 +11,7 @@ use haul_wire::path::RelPath;
 use crate::convert;
 use crate::error::Error;
 
-use super::state::Shared;
+use super::state::{Origin, Shared};
 
 pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>) -> Result<WalkOptions, Error> {
     Ok(WalkOptions {
@@ -35,36 +35,28 @@ pub(super) fn start(shared: Arc<Shared>, options: WalkOptions) -> io::Result<()>
 fn walk(shared: &Shared, options: WalkOptions) -> Result<(), Error> {
     let checksum = shared.job.selection.checksum;
     for found in shared.sources.walk(options) {
-        let (item, source, source_path) = match found {
+        let mut origin = Origin::default();
+        let item = match found {
             Found::Entry(entry) => {
-                let (source, source_path) = (entry.source, entry.source_path.clone());
-                match entry_item(shared, entry, checksum) {
-                    Some(item) => (item, source, source_path),
-                    None => continue,
-                }
+                let (source, path) = (entry.source, entry.source_path.clone());
+                origin = Origin { source, path, tells_changes: entry.tells_changes };
+                entry_item(shared, entry, checksum)
             }
             Found::DirEnd { path, complete } => {
-                match aside(shared, path, ItemKind::DirectoryEnd { complete }, Attributes::default()) {
-                    Some(item) => (item, 0, Vec::new()),
-                    None => continue,
-                }
+                aside(shared, path, ItemKind::DirectoryEnd { complete }, Attributes::default())
             }
             Found::Skipped { path, why } => {
                 let kind = ItemKind::Skipped { why: convert::bounded(why) };
-                match aside(shared, path, kind, Attributes::default()) {
-                    Some(item) => (item, 0, Vec::new()),
-                    None => continue,
-                }
+                aside(shared, path, kind, Attributes::default())
             }
             Found::Failed { path, error } => {
                 let kind = ItemKind::Failed { why: convert::bounded(&error), vanished: error.is_vanished() };
-                match aside(shared, path, kind, Attributes::default()) {
-                    Some(item) => (item, 0, Vec::new()),
-                    None => continue,
-                }
+                aside(shared, path, kind, Attributes::default())
             }
         };
-        if !shared.push(item, source, source_path)? {
+        if let Some(item) = item
+            && !shared.push(item, origin)?
+        {
             return Ok(());
         }
     }
