@@ -8,9 +8,9 @@
 //! `user=NAME` is the account as which files are read and written; a daemon that is not root has no other than its own.
 //! `clear` lets a client that asks for it have data connections that are authenticated, but not encrypted; control is always encrypted.
 //! Within quotes `\"`, `\\` and `\xHH` stand for one byte. The key comes last of what counts, so a line that was cut off
-//! grants nothing, and neither does one whose directory holds the daemon's own files (`own_files.rs`). At the start a line
-//! that is not understood is an error; in a list that changes while the daemon runs, it is left out and logged, and the
-//! others hold.
+//! grants nothing, and neither does one whose directory holds the daemon's own files when a session begins (`own_files.rs`).
+//! At the start a line that is not understood is an error; in a list that changes while the daemon runs, it is left out and
+//! logged, and the others hold.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -20,13 +20,13 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use haul_net::PublicKey;
 use haul_transfer::Grant;
 
 use crate::limits::MAX_LIST_BYTES;
-use crate::own_files::OwnFiles;
+use crate::lookout::{Lookout, Say};
+use crate::own_files;
 
 /// What one line grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,20 +91,6 @@ impl List {
     /// True when nobody may come in.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// Takes off what would let a client reach the daemon's own files.
-    fn keep_from(&mut self, own: &mut OwnFiles) -> Vec<BadLine> {
-        let mut bad = Vec::new();
-        self.0.retain(|_, authorized| match own.within_reach(&authorized.grant) {
-            None => true,
-            Some(why) => {
-                bad.push(BadLine { line: authorized.line, why });
-                false
-            }
-        });
-        bad.sort_by_key(|bad| bad.line);
-        bad
     }
 
     /// All that is granted.
@@ -199,27 +185,21 @@ fn account(bytes: &[u8]) -> Result<String, String> {
 }
 
 /// The list as it stands in its file now.
-#[derive(Debug)]
 pub struct Authority {
     path: PathBuf,
-    /// The daemon's private key.
-    identity: PathBuf,
+    say: Say,
+    lookout: Arc<Lookout>,
     held: Mutex<Held>,
 }
 
-#[derive(Debug)]
+#[derive(Default)]
 struct Held {
     list: Arc<List>,
     /// The file that was read; `None` when there was none, or it was not to be used.
     version: Option<Version>,
     /// What is wrong with the file, so that it is said once.
     refused: Option<String>,
-    /// When it is read again although it did not change.
-    look_again: Option<Instant>,
 }
-
-/// An account that was not found may be there later: after the start of a host its directory of users may take a while.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
 /// A change that keeps all of these does not go unseen for long: editors and `mv` make a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,39 +225,37 @@ impl Version {
 }
 
 impl Authority {
-    /// Nobody, until the file is read.
-    pub fn new(path: &Path, identity: &Path) -> Authority {
-        Authority {
-            path: path.to_owned(),
-            identity: identity.to_owned(),
-            held: Mutex::new(Held { list: Arc::default(), version: None, refused: None, look_again: None }),
-        }
+    /// Nobody, until the file is read. What is worth a line of the log goes to `say`, once for each change.
+    pub fn new(path: &Path, identity: &Path, say: Say) -> Authority {
+        let lookout = Lookout::new(identity.to_owned(), path.to_owned(), Box::new(own_files::uid_of), Arc::clone(&say));
+        Authority { path: path.to_owned(), say, lookout, held: Mutex::default() }
     }
 
-    /// The list, read again when its file changed. What is worth a line of the log goes to `say`, once for each change, and
-    /// with it whether somebody should look at it.
-    pub fn list(&self, say: &dyn Fn(&str, bool)) -> Arc<List> {
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The list, read again when its file changed. Every handshake asks, so nothing is waited for but the file itself.
+    pub fn list(&self) -> Arc<List> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.path.display();
-        let is_due = held.look_again.is_some_and(|at| Instant::now() >= at);
-        match look(&self.path, held.version.filter(|_| !is_due)) {
+        match look(&self.path, held.version) {
             Ok(None) => {}
-            Ok(Some((version, mut list, mut bad))) => {
-                let mut own = OwnFiles::find(&self.identity, &self.path);
-                bad.extend(list.keep_from(&mut own));
-                let look_again = own.has_unknown_users().then(|| Instant::now() + LOOK_AGAIN);
-                say(&format!("{name}: keys that may come in: {}", list.len()), false);
+            Ok(Some((version, list, bad))) => {
+                (self.say)(&format!("{name}: keys in the list: {}", list.len()), false);
                 for bad in bad {
-                    say(&format!("{name}: {bad}; this line lets nobody in"), true);
+                    (self.say)(&format!("{name}: {bad}; this line lets nobody in"), true);
                 }
-                *held = Held { list: Arc::new(list), version: Some(version), refused: None, look_again };
+                *held = Held { list: Arc::new(list), version: Some(version), refused: None };
+                self.lookout.look_at(Arc::clone(&held.list));
             }
             Err(why) => {
                 let why = why.to_string();
                 if held.refused.as_ref() != Some(&why) {
-                    say(&format!("{name}: {why}; nobody is let in"), true);
+                    (self.say)(&format!("{name}: {why}; nobody is let in"), true);
                 }
-                *held = Held { list: Arc::default(), version: None, refused: Some(why), look_again: None };
+                *held = Held { refused: Some(why), ..Held::default() };
             }
         }
         Arc::clone(&held.list)
@@ -338,12 +316,17 @@ const STICKY: u32 = 0o1000;
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
     use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
     const KEY: PublicKey = PublicKey([0xab; 32]);
+
+    fn key(number: u8) -> PublicKey {
+        PublicKey([number; 32])
+    }
 
     fn granted(line: &[u8]) -> Result<Option<(PathBuf, bool, String)>, String> {
         let (list, bad) = List::parse(line);
@@ -449,18 +432,29 @@ mod tests {
         _dir: tempfile::TempDir,
         file: PathBuf,
         authority: Authority,
-        said: RefCell<Vec<String>>,
+        said: Arc<Mutex<Vec<String>>>,
     }
 
     impl Place {
         fn new() -> Place {
             let dir = tempfile::tempdir().unwrap();
             let file = dir.path().join("authorized_keys");
-            Place {
-                authority: Authority::new(&file, &dir.path().join("host")),
-                file,
-                _dir: dir,
-                said: RefCell::default(),
+            let said: Arc<Mutex<Vec<String>>> = Arc::default();
+            let log = Arc::clone(&said);
+            let say: Say = Arc::new(move |text: &str, _| log.lock().unwrap().push(text.to_owned()));
+            Place { authority: Authority::new(&file, &dir.path().join("host"), say), file, _dir: dir, said }
+        }
+
+        fn said(&self) -> String {
+            self.said.lock().unwrap().join("\n")
+        }
+
+        /// In another thread, soon.
+        fn eventually_says(&self, words: &str) {
+            let end = Instant::now() + PATIENCE;
+            while !self.said().contains(words) {
+                assert!(Instant::now() < end, "{words}: {}", self.said());
+                std::thread::yield_now();
             }
         }
 
@@ -473,7 +467,7 @@ mod tests {
         }
 
         fn knows(&self, key: &PublicKey) -> bool {
-            self.authority.list(&|text, _| self.said.borrow_mut().push(text.to_owned())).get(key).is_some()
+            self.authority.list().get(key).is_some()
         }
     }
 
@@ -482,30 +476,66 @@ mod tests {
         let place = Place::new();
         assert!(!place.knows(&KEY), "there is no file yet");
         assert!(!place.knows(&KEY));
-        assert_eq!(place.said.borrow().len(), 1, "it is said once: {:?}", place.said);
+        assert_eq!(place.said().lines().count(), 1, "it is said once: {}", place.said());
         place.write(&format!("ro root=/a {KEY}\n"));
         assert!(place.knows(&KEY));
         place.write(&format!("# {KEY} left us\n"));
         assert!(!place.knows(&KEY));
         place.write(&format!("oops\nrw root=/a {KEY}\n"));
         assert!(place.knows(&KEY));
-        let said = place.said.borrow().last().cloned().unwrap();
-        assert!(said.contains("line 1") && said.contains("oops"), "{said}");
+        assert!(place.said().contains("line 1: 'oops' is none of"), "{}", place.said());
         fs::remove_file(&place.file).unwrap();
         assert!(!place.knows(&KEY));
     }
 
+    /// Far longer than anything here takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     #[test]
-    fn a_line_that_reaches_the_daemons_own_files_lets_nobody_in_and_the_others_hold() {
+    fn a_line_that_reaches_the_daemons_own_files_is_told_when_it_is_read() {
         let (place, other) = (Place::new(), PublicKey([1; 32]));
         let dir = place.file.parent().unwrap().to_owned();
         place.write(&format!("ro root=/a {other}\nrw root={} {KEY}\n", dir.display()));
-        assert!(!place.knows(&KEY) && place.knows(&other));
-        let said = place.said.borrow().join("\n");
-        assert!(said.contains("line 2: its client could read and replace the daemon's own"), "{said}");
-        assert!(said.contains("keys that may come in: 1") && said.contains("lets nobody in"), "{said}");
-        place.write(&format!("ro root=/a {other}\nrw root={}/data {KEY}\n", dir.display()));
-        assert!(place.knows(&KEY) && place.knows(&other));
+        assert!(place.knows(&KEY) && place.knows(&other), "what it may is judged when it comes");
+        place.eventually_says("line 2: its client could read and replace the daemon's own");
+        place.eventually_says("lets nobody in");
+        assert!(!place.said().contains("line 1"), "{}", place.said());
+    }
+
+    #[test]
+    fn a_directory_of_accounts_that_does_not_answer_holds_up_no_key_and_no_change_of_the_list() {
+        let (mut place, other) = (Place::new(), PublicKey([1; 32]));
+        // It is silent until this sender is dropped.
+        let (silent, silence) = mpsc::channel::<()>();
+        let (silence, asked) = (Mutex::new(silence), Arc::new(Mutex::new(Vec::new())));
+        let log = Arc::clone(&asked);
+        let find_account = move |user: &str| {
+            log.lock().unwrap().push(user.to_owned());
+            let _ = silence.lock().unwrap().recv();
+            Err(io::ErrorKind::TimedOut.into())
+        };
+        let (identity, say) = (place.file.with_file_name("host"), Arc::clone(&place.authority.say));
+        place.authority.lookout = Lookout::new(identity, place.file.clone(), Box::new(find_account), say);
+        let (says, in_time) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let place = &place;
+            scope.spawn(move || {
+                let users = format!("rw root=/ user=alice {}\nrw root=/ user=bob {}\n", key(10), key(11));
+                place.write(&format!("{users}ro root=/a {KEY}\nro root=/a {other}\n"));
+                assert!(place.knows(&KEY) && place.knows(&other));
+                place.write(&format!("{users}ro root=/a {KEY}\n"));
+                assert!(place.knows(&KEY) && !place.knows(&other), "who was taken off is out at once");
+                says.send(()).unwrap();
+            });
+            let in_time = in_time.recv_timeout(PATIENCE);
+            drop(silent);
+            in_time.expect("no key waits for accounts");
+        });
+        place.eventually_says("line 2: its client could read and replace");
+        assert!(place.said().contains("the user bob cannot be looked up"), "{}", place.said());
+        // Once for each list that was looked at, and nobody else where the first is not answered.
+        let asked = asked.lock().unwrap();
+        assert!(asked.len() <= 2 && asked.iter().all(|user| user == "alice"), "{asked:?}");
     }
 
     #[test]

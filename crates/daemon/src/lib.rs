@@ -5,6 +5,7 @@
 //!                -> lane: to its session          -> control: a session in a thread of its own
 //!   authorized   the list of keys, each with its directory; read again when it changes
 //!   own_files    the private key and the list, which no directory of a key may hold
+//!   lookout      tells in advance which lines will let nobody in
 //!   sessions     who is here: counted, logged, ended when the daemon ends
 //!   log          lines with a time, safe for a terminal
 //! ```
@@ -15,6 +16,7 @@
 pub mod authorized;
 pub mod limits;
 mod log;
+mod lookout;
 mod own_files;
 mod serve;
 mod sessions;

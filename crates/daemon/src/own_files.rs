@@ -1,8 +1,10 @@
 //! The daemon's own files, its private key and its list of keys: no client may reach them. Who reads the one can pose as the daemon, and who
 //! writes the other lets in whom he likes, to any directory.
 
-use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{self, Component, Path, PathBuf};
 
@@ -15,53 +17,78 @@ use crate::log::escaped;
 pub(crate) struct OwnFiles {
     identity: Whereabouts,
     list: Whereabouts,
-    /// Accounts that were looked up, which starts a program.
-    users: HashMap<String, Option<u32>>,
 }
+
+/// The number of an account, by its name; `None` when there is none. That may take a while.
+pub(crate) type FindAccount<'a> = &'a mut dyn FnMut(&str) -> io::Result<Option<u32>>;
 
 impl OwnFiles {
     /// Looks where they are now.
     pub(crate) fn find(identity: &Path, list: &Path) -> OwnFiles {
-        OwnFiles { identity: Whereabouts::of(identity), list: Whereabouts::of(list), users: HashMap::new() }
-    }
-
-    /// Some account was not found, which may be so because who knows it does not answer.
-    pub(crate) fn has_unknown_users(&self) -> bool {
-        self.users.values().any(Option::is_none)
+        OwnFiles { identity: Whereabouts::of(identity), list: Whereabouts::of(list) }
     }
 
     /// Why a key must not have what a line grants it, if it would reach one of them.
     ///
     /// The kernel denies an account that is neither root nor their owner: others may not read the one (`haul_transfer::known`) nor write
     /// the other (`authorized::check_owner`).
-    pub(crate) fn within_reach(&mut self, grant: &Grant) -> Option<String> {
-        let root = grant.root.as_deref().unwrap_or(Path::new("/"));
-        let (file, what) = if self.identity.is_beneath(root) {
+    pub(crate) fn within_reach(&self, grant: &Grant, find_account: FindAccount<'_>) -> Option<String> {
+        // A directory that is not there now may come later, when somebody begins to work in it.
+        let opened = fs::metadata(root_of(grant)).ok().map(|metadata| node(&metadata));
+        let why = self.reached_from(opened, grant)?;
+        let Some(user) = &grant.user else { return Some(why) };
+        let name = escaped(user.as_bytes());
+        match find_account(user) {
+            Ok(Some(uid)) if self.is_denied(uid) => None,
+            Ok(Some(_)) => Some(why),
+            Ok(None) => Some(format!("{why} (there is no user {name})")),
+            Err(error) => Some(format!("{why} (the user {name} cannot be looked up: {error})")),
+        }
+    }
+
+    /// The same, of the directory that was opened to work in it as a user.
+    pub(crate) fn within_reach_of(
+        &self,
+        directory: BorrowedFd<'_>,
+        uid: u32,
+        grant: &Grant,
+    ) -> io::Result<Option<String>> {
+        let opened = node(&File::from(directory.try_clone_to_owned()?).metadata()?);
+        let reached = self.reached_from(Some(opened), grant);
+        Ok(reached.filter(|_| grant.user.is_none() || !self.is_denied(uid)))
+    }
+
+    fn reached_from(&self, opened: Option<Node>, grant: &Grant) -> Option<String> {
+        let root = root_of(grant);
+        let (file, what) = if self.identity.is_beneath(root, opened) {
             (&self.identity, if grant.read_only { "read" } else { "read and replace" })
-        } else if !grant.read_only && self.list.is_beneath(root) {
+        } else if !grant.read_only && self.list.is_beneath(root, opened) {
             (&self.list, "replace")
         } else {
             return None;
         };
-        if let Some(user) = &grant.user {
-            let uid = *self.users.entry(user.clone()).or_insert_with(|| uid_of(user));
-            if uid.is_some_and(|uid| uid != 0 && ![&self.identity, &self.list].iter().any(|own| own.owner == Some(uid)))
-            {
-                return None;
-            }
-        }
         let text = |path: &Path| escaped(path.as_os_str().as_encoded_bytes());
+        let unseen = file.unseen.as_ref().map(|why| format!(" as far as can be seen ({why})")).unwrap_or_default();
         Some(format!(
-            "its client could {what} the daemon's own {}, which lies in root={}: name a directory that holds none of the daemon's files, \
-             or have them elsewhere (--identity, --authorized-keys)",
+            "its client could {what} the daemon's own {}, which lies in root={}{unseen}: name a directory that holds none of the daemon's \
+             files, or have them elsewhere (--identity, --authorized-keys)",
             text(&file.path),
             text(root)
         ))
     }
+
+    fn is_denied(&self, uid: u32) -> bool {
+        uid != 0 && ![&self.identity, &self.list].iter().any(|own| own.may_be_owned_by(uid))
+    }
 }
 
-fn uid_of(user: &str) -> Option<u32> {
-    haul_transfer::account_named(user).ok().flatten().map(|account| account.uid)
+fn root_of(grant: &Grant) -> &Path {
+    grant.root.as_deref().unwrap_or(Path::new("/"))
+}
+
+/// What the system says of an account.
+pub(crate) fn uid_of(user: &str) -> io::Result<Option<u32>> {
+    Ok(haul_transfer::account_named(user)?.map(|account| account.uid))
 }
 
 /// Where a file is, by every directory that leads to it, those of the links on the way among them: who may write in one of them can put
@@ -71,24 +98,41 @@ struct Whereabouts {
     path: PathBuf,
     /// Its own and that of each link that leads to it, none of which goes through a link.
     names: Vec<PathBuf>,
-    /// Device and inode of these directories: a directory that is mounted in two places is one.
-    directories: HashSet<(u64, u64)>,
+    /// These directories: one that is mounted in two places is one.
+    directories: HashSet<Node>,
+    /// Why it, or some of them, could not be looked at: any directory may be one of them then. What is not there is not held.
+    unseen: Option<String>,
     owner: Option<u32>,
 }
 
 impl Whereabouts {
     fn of(file: &Path) -> Whereabouts {
         let names = names_of(file);
+        let mut unseen = None;
+        let mut look = |path: &Path| match fs::metadata(path) {
+            Ok(metadata) => Some(metadata),
+            Err(error) => {
+                if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+                    unseen = Some(error.to_string());
+                }
+                None
+            }
+        };
         let leading = names.iter().flat_map(|name| name.ancestors().skip(1));
-        let directories = leading.filter_map(|directory| Some(node(&fs::metadata(directory).ok()?))).collect();
-        let owner = fs::metadata(file).ok().map(|metadata| metadata.uid());
-        Whereabouts { path: file.to_owned(), names, directories, owner }
+        let directories = leading.filter_map(|directory| Some(node(&look(directory)?))).collect();
+        let owner = look(file).map(|metadata| metadata.uid());
+        Whereabouts { path: file.to_owned(), names, directories, unseen, owner }
     }
 
-    fn is_beneath(&self, root: &Path) -> bool {
-        // What cannot be looked at now may come back with the disk that it is on.
-        self.names.iter().any(|name| name.starts_with(root))
-            || fs::metadata(root).is_ok_and(|root| self.directories.contains(&node(&root)))
+    fn may_be_owned_by(&self, uid: u32) -> bool {
+        self.unseen.is_some() || self.owner == Some(uid)
+    }
+
+    /// `opened` is what stands under that path, if anything does.
+    fn is_beneath(&self, root: &Path, opened: Option<Node>) -> bool {
+        self.unseen.is_some()
+            || self.names.iter().any(|name| name.starts_with(root))
+            || opened.is_some_and(|opened| self.directories.contains(&opened))
     }
 }
 
@@ -126,12 +170,16 @@ fn until_link(path: &Path) -> (PathBuf, Option<PathBuf>) {
     (name, None)
 }
 
-fn node(metadata: &fs::Metadata) -> (u64, u64) {
+/// Device and inode.
+type Node = (u64, u64);
+
+fn node(metadata: &fs::Metadata) -> Node {
     (metadata.dev(), metadata.ino())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd as _;
     use std::os::unix::fs::symlink;
 
     use super::*;
@@ -157,8 +205,8 @@ mod tests {
         let dir = home();
         let at = |name: &str| dir.path().join(name);
         let config = at("home/.config/haul");
-        let mut own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
-        let mut why = |name: &str, read_only| own.within_reach(&grant(at(name), read_only, None));
+        let own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
+        let why = |name: &str, read_only| own.within_reach(&grant(at(name), read_only, None), &mut uid_of);
         for root in ["", "home", "home/.config", "home/.config/haul", "home/data/../.config", "home/./.config/"] {
             let told = why(root, false).unwrap_or_else(|| panic!("{root}"));
             assert!(told.contains("read and replace the daemon's own") && told.contains("host_ed25519"), "{told}");
@@ -167,7 +215,7 @@ mod tests {
         for root in ["home/data", "lists", "home/.config/haul/not-there", "hom"] {
             assert_eq!((why(root, false), why(root, true)), (None, None), "{root}");
         }
-        assert!(own.within_reach(&grant("/".into(), false, None)).is_some());
+        assert!(own.within_reach(&grant("/".into(), false, None), &mut uid_of).is_some());
     }
 
     #[test]
@@ -177,8 +225,9 @@ mod tests {
         fs::write(at("keys/host"), "").unwrap();
         fs::write(at("lists/real"), "").unwrap();
         symlink(at("lists/real"), at("home/data/list")).unwrap();
-        let mut own = OwnFiles::find(&at("keys/host"), &at("home/data/list"));
-        let mut is_refused = |name: &str, read_only| own.within_reach(&grant(at(name), read_only, None)).is_some();
+        let own = OwnFiles::find(&at("keys/host"), &at("home/data/list"));
+        let is_refused =
+            |name: &str, read_only| own.within_reach(&grant(at(name), read_only, None), &mut uid_of).is_some();
         for root in ["lists", "home/data", "home"] {
             assert!(is_refused(root, false) && !is_refused(root, true), "{root}");
         }
@@ -198,8 +247,8 @@ mod tests {
         symlink(at("c"), at("d/last")).unwrap();
         symlink("../d/last/list", at("b/list")).unwrap();
         symlink(at("b/list"), at("a/list")).unwrap();
-        let mut own = OwnFiles::find(&at("home/data/../../keys/host"), &at("a/list"));
-        let mut is_refused = |name: &str| own.within_reach(&grant(at(name), false, None)).is_some();
+        let own = OwnFiles::find(&at("home/data/../../keys/host"), &at("a/list"));
+        let is_refused = |name: &str| own.within_reach(&grant(at(name), false, None), &mut uid_of).is_some();
         for root in ["a", "b", "c", "d", "keys"] {
             assert!(is_refused(root), "{root}");
         }
@@ -207,22 +256,55 @@ mod tests {
         // Links that lead in a circle lead nowhere.
         symlink(at("a/one"), at("b/other")).unwrap();
         symlink(at("b/other"), at("a/one")).unwrap();
-        let mut own = OwnFiles::find(&at("keys/host"), &at("a/one"));
-        assert!(own.within_reach(&grant(at("b"), false, None)).is_some());
+        let own = OwnFiles::find(&at("keys/host"), &at("a/one"));
+        assert!(own.within_reach(&grant(at("b"), false, None), &mut uid_of).is_some());
+    }
+
+    /// What stands under the path of a line may be another directory by the time that somebody works in it.
+    #[test]
+    fn what_was_opened_is_judged_and_not_what_stood_there_before() {
+        let dir = home();
+        let at = |name: &str| dir.path().join(name);
+        let config = at("home/.config/haul");
+        let own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
+        let line = grant(at("home/data"), true, None);
+        let reached = |name: &str, uid, line: &Grant| {
+            own.within_reach_of(File::open(at(name)).unwrap().as_fd(), uid, line).unwrap().is_some()
+        };
+        let us = haul_transfer::effective_user();
+        assert!(!reached("home/data", us, &line));
+        assert!(reached("home", us, &line) && reached("home/.config", us, &line) && reached(".", us, &line));
+        // Who acts as another is denied by the kernel.
+        let line = grant(at("home/data"), true, Some("somebody"));
+        assert!(!reached("home", us + 1, &line) && reached("home", us, &line) && reached("home", 0, &line));
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_counts_as_within_reach() {
+        let dir = home();
+        let at = |name: &str| dir.path().join(name);
+        symlink(at("keys/circle"), at("keys/circle")).unwrap();
+        let is_refused = |identity: &str| {
+            let own = OwnFiles::find(&at(identity), &at("lists/list"));
+            own.within_reach(&grant(at("home/data"), true, None), &mut uid_of).is_some()
+        };
+        assert!(is_refused("keys/circle/host"));
+        assert!(!is_refused("keys/not-there/host"), "what is not there is not read");
     }
 
     #[test]
     fn an_account_that_the_kernel_denies_these_files_may_have_their_directory() {
         let dir = home();
         let config = dir.path().join("home/.config/haul");
-        let mut own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
-        let mut is_refused = |user| own.within_reach(&grant(dir.path().join("home"), false, Some(user))).is_some();
+        let own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
+        let is_refused =
+            |user| own.within_reach(&grant(dir.path().join("home"), false, Some(user)), &mut uid_of).is_some();
         assert!(is_refused("root"));
         assert!(is_refused("no-such-user"));
-        assert_eq!(is_refused("nobody"), uid_of("nobody") == Some(haul_transfer::effective_user()));
+        assert_eq!(is_refused("nobody"), uid_of("nobody").unwrap() == Some(haul_transfer::effective_user()));
         // Whose they are.
         let mut own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
-        own.list.owner = uid_of("nobody");
-        assert!(own.within_reach(&grant(dir.path().join("home"), false, Some("nobody"))).is_some());
+        own.list.owner = uid_of("nobody").unwrap();
+        assert!(own.within_reach(&grant(dir.path().join("home"), false, Some("nobody")), &mut uid_of).is_some());
     }
 }

@@ -3,9 +3,11 @@
 //! ```text
 //!   key at the door    in the list of authorised keys, or one whose lanes a session expects; else refused in the handshake
 //!   lane               to the session that expects it, else closed
-//!   control            the list is asked again: its key, its directory, its rights -> a session in a thread of its own
+//!   control            the list is asked again: its key, its directory, its rights -> a session in a thread of its own,
+//!                      whose directory must not hold the daemon's own files now
 //! ```
 
+use std::collections::HashMap;
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use haul_wire::lane::Hello;
 use crate::authorized::{self, Authority};
 use crate::limits;
 use crate::log::{Log, WriteLine, escaped};
+use crate::own_files::OwnFiles;
 use crate::sessions::{NoRoom, Sessions};
 
 /// What `haul serve` was told on its command line.
@@ -46,9 +49,10 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     let identity_file = identity_file(options)?;
     let identity = own_identity(&identity_file, &log)?;
     let list = list_file(options)?;
-    let authority = Authority::new(&list, &identity_file);
+    let told = Arc::clone(&log);
+    let authority = Authority::new(&list, &identity_file, Arc::new(move |text, matters| told.tell(text, matters)));
     if check_list(&list, options, &log)? {
-        authority.list(&|text, matters| log.tell(text, matters));
+        authority.list();
     }
     let listener = match options.listen {
         Some(address) => Listener::bind_to(address),
@@ -59,6 +63,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     let house = Arc::new(House {
         port: address.port(),
         identity,
+        identity_file,
         authority,
         desk: Arc::default(),
         sessions: Arc::default(),
@@ -80,6 +85,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
 struct House {
     port: u16,
     identity: Arc<Identity>,
+    identity_file: PathBuf,
     authority: Authority,
     desk: Arc<Desk>,
     sessions: Arc<Sessions>,
@@ -107,8 +113,7 @@ impl House {
 
     /// What the list says now of a key.
     fn grant(&self, key: &PublicKey) -> Option<(Grant, String)> {
-        let list = self.authority.list(&|text, matters| self.log.tell(text, matters));
-        list.get(key).map(|authorized| (authorized.grant.clone(), authorized.comment.clone()))
+        self.authority.list().get(key).map(|authorized| (authorized.grant.clone(), authorized.comment.clone()))
     }
 
     /// Called in the thread of the handshake, whose deadline still holds.
@@ -164,7 +169,9 @@ impl House {
     fn carry(&self, stream: Stream, grant: &Grant, who: String, place: crate::sessions::Place) {
         let start = Instant::now();
         let (number, key) = (place.number, place.key);
-        let clerk = Arc::new(place.clerk(who.clone(), Arc::clone(&self.log)));
+        // What is mounted where, and which way links lead, may have changed since the list was read.
+        let own = OwnFiles::find(&self.identity_file, self.authority.path());
+        let clerk = Arc::new(place.clerk(who.clone(), grant.clone(), own, Arc::clone(&self.log)));
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
         let ports = haul_transfer::Ports { open: self.port, relay: 0 };
         let result = haul_transfer::serve_control(stream, &self.identity, &self.desk, ports, grant, visit);
@@ -232,13 +239,17 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> 
     };
     match authorized::check(path) {
         Ok(Ok(list)) => {
+            // Each account is asked for once, and nobody after one for which there was no answer: it may take seconds.
+            let (mut users, mut is_silent) = (HashMap::new(), false);
             for authorized in list.grants() {
                 let root = authorized.grant.root.as_deref().unwrap_or(Path::new("/"));
                 if let Some(why) = wrong_root(root) {
                     let (root, name) = (escaped(root.as_os_str().as_encoded_bytes()), &authorized.comment);
                     log.warn(&format!("warning: {root} {why}, for {name}"));
                 }
-                if let Some(why) = wrong_user(authorized.grant.user.as_deref()) {
+                let user = authorized.grant.user.as_deref();
+                let why = users.entry(user).or_insert_with(|| wrong_user(user, &mut is_silent));
+                if let Some(why) = why {
                     log.warn(&format!("warning: {why}, for {}", authorized.comment));
                 }
             }
@@ -267,11 +278,14 @@ fn wrong_root(root: &Path) -> Option<String> {
 }
 
 /// What is wrong with the account of a line, as far as it can be seen at the start.
-fn wrong_user(user: Option<&str>) -> Option<String> {
+fn wrong_user(user: Option<&str>, is_silent: &mut bool) -> Option<String> {
     let Some(name) = user else {
         return haul_transfer::is_root()
             .then(|| "without user=NAME its client acts as root within its directory".into());
     };
+    if *is_silent {
+        return None;
+    }
     match haul_transfer::account_named(name) {
         Ok(Some(account)) if account.uid == 0 => {
             Some(format!("as {} its client acts as root within its directory", escaped(name.as_bytes())))
@@ -279,7 +293,10 @@ fn wrong_user(user: Option<&str>) -> Option<String> {
         Ok(Some(account)) if haul_transfer::is_root() || account.uid == haul_transfer::effective_user() => None,
         Ok(Some(_)) => Some(format!("only root can act as {}", escaped(name.as_bytes()))),
         Ok(None) => Some(format!("there is no user {}", escaped(name.as_bytes()))),
-        Err(error) => Some(format!("the user {} cannot be looked up: {error}", escaped(name.as_bytes()))),
+        Err(error) => {
+            *is_silent = true;
+            Some(format!("the user {} cannot be looked up: {error}", escaped(name.as_bytes())))
+        }
     }
 }
 

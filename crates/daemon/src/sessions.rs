@@ -1,16 +1,18 @@
 //! Who is here: sessions are counted against the limits, logged, and ended when the daemon ends.
 
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use haul_net::{PublicKey, ShutdownHandle};
-use haul_transfer::{Event, Observer, Visit};
+use haul_transfer::{Error, Event, Fault, Grant, Observer, Visit};
 use haul_wire::control::Role;
 
 use crate::limits::{MAX_LISTED_BYTES_OF_ALL, MAX_LISTED_BYTES_PER_KEY, MAX_SESSIONS, MAX_SESSIONS_PER_KEY};
 use crate::log::{Log, escaped};
+use crate::own_files::OwnFiles;
 
 /// The sessions of a daemon.
 #[derive(Default)]
@@ -104,9 +106,9 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The one who logs this session. It is counted until he is gone.
-    pub(crate) fn clerk(self, who: String, log: Arc<Log>) -> Clerk {
-        Clerk { place: self, who, log, totals: Mutex::default() }
+    /// The one who logs this session, and knows what its key must not reach. It is counted until he is gone.
+    pub(crate) fn clerk(self, who: String, grant: Grant, own: OwnFiles, log: Arc<Log>) -> Clerk {
+        Clerk { place: self, who, grant, own, log, totals: Mutex::default() }
     }
 }
 
@@ -121,6 +123,8 @@ impl Drop for Place {
 pub(crate) struct Clerk {
     place: Place,
     who: String,
+    grant: Grant,
+    own: OwnFiles,
     log: Arc<Log>,
     totals: Mutex<Totals>,
 }
@@ -155,6 +159,20 @@ impl Observer for Clerk {
 }
 
 impl Visit for Clerk {
+    fn on_root(&self, directory: BorrowedFd<'_>, uid: u32) -> Result<(), Error> {
+        let refused = Error::new(Fault::Authentication, "the daemon does not let this key in")
+            .try_this("ask its operator to name another directory beside your key");
+        match self.own.within_reach_of(directory, uid, &self.grant) {
+            Ok(None) => Ok(()),
+            Ok(Some(why)) => {
+                let text = format!("session {}: {} is refused: {why}", self.place.number, self.who);
+                self.log.tell_of(&self.place.key, &text, true);
+                Err(refused.because("its directory holds files of the daemon's own"))
+            }
+            Err(error) => Err(refused.because(format!("its directory cannot be looked at: {error}"))),
+        }
+    }
+
     fn on_role(&self, role: &Role) {
         let what = match role {
             Role::Sender { sources } => {
@@ -203,7 +221,9 @@ mod tests {
         let sessions = Arc::new(Sessions::default());
         let (stream, _peer) = Stream::plain_pair().unwrap();
         let place = sessions.enter(PublicKey([1; 32]), stream.shutdown_handle()).ok().unwrap();
-        let clerk = Arc::new(place.clerk("somebody".to_owned(), Arc::new(Log::new(true, Box::new(drop)))));
+        let own = OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref());
+        let log = Arc::new(Log::new(true, Box::new(drop)));
+        let clerk = Arc::new(place.clerk("somebody".to_owned(), Grant::default(), own, log));
         // As a walk has it that still reads when the session's own thread has ended.
         let held = Arc::clone(&clerk) as Arc<dyn Visit>;
         drop(clerk);

@@ -54,4 +54,5 @@ pub use spelling::{Fold, Spellings};
 pub use striped::{Striped, stripe_bytes};
 pub use tree::{NO_DIRECTORY, TargetOptions, TargetTree, is_null_device};
 pub use trial::{Trial, WriteRoute};
+pub use typed::open_root;
 pub use walk::{EntryKind, Found, FoundEntry, Walk, WalkOptions};

@@ -21,7 +21,7 @@ pub(crate) struct Typed {
 impl Typed {
     pub(crate) fn new(confine: Option<&Path>, home: Option<&Path>) -> Result<Typed> {
         let confine = match confine {
-            Some(path) => Some(open_confine(path).context("open directory", path.as_os_str().as_bytes())?),
+            Some(path) => Some(open_root(path).context("open directory", path.as_os_str().as_bytes())?),
             None => None,
         };
         Ok(Typed { confine, home: home.map(Path::to_path_buf) })
@@ -59,7 +59,8 @@ impl Typed {
     }
 }
 
-fn open_confine(path: &Path) -> io::Result<OwnedFd> {
+/// Opens a directory that a peer is confined to. The words are for that peer.
+pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     beneath::open_root(path).map_err(|error| match error.raw_os_error() {
         Some(code) if code == Errno::LOOP.raw_os_error() => {
             refusal(io::ErrorKind::PermissionDenied, "a symbolic link is on the way, which none may be")

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -72,6 +73,9 @@ impl Grant {
 /// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell. It is held until the last
 /// thread has ended that works for the session, which may be after [`serve_control`] has returned.
 pub trait Visit: Observer {
+    /// The directory of its grant was opened, to work there as this user. An error ends the session.
+    fn on_root(&self, directory: BorrowedFd<'_>, uid: u32) -> Result<(), Error>;
+
     /// The initiator said what it wants.
     fn on_role(&self, role: &Role);
 
@@ -155,7 +159,7 @@ pub fn serve_control(
 ) -> Result<(), Error> {
     let awaited = desk.await_session();
     // First: the threads of the session inherit it.
-    let entered = rights::enter(grant);
+    let entered = rights::enter(grant, visit.as_deref());
     let events = Events::new();
     let channel = Channel::open(stream, events.sender(), PING_EVERY)
         .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;

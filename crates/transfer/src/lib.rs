@@ -106,9 +106,8 @@ pub use far::{Desk, Grant, Ports, Visit, serve_control, turn_away, turn_away_ver
 pub use haul_engine::attribute::{Cause, Limit, Shares};
 pub use haul_engine::plan::NEAR_RTT_US;
 pub use haul_engine::remedy::{Buffer, End, Host, Remedy};
-pub use haul_store::drives_terminal;
+pub use haul_store::{drives_terminal, open_root};
 pub use haul_sys::account::named as account_named;
-pub use haul_sys::beneath::open_root;
 pub use haul_sys::process::{effective_user, is_root, raise_open_file_limit};
 pub use haul_wire::PROTOCOL_VERSION;
 pub use haul_wire::summary::{HostLimits, PathSummary};

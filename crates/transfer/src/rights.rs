@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   process        no new privileges, memory hidden from debuggers and core dumps
-//!   session        (daemon) acts as the key's user; nothing but the key's directory   (all) no capability beyond copying
+//!   session        (daemon) acts as the key's user; nothing but the key's directory, which must not hold the daemon's own files
+//!                  (all) no capability beyond copying
 //!   role known     nothing but the tree that is read or written
 //! ```
 //! All of it holds for the thread of the session and the threads that it starts: lanes, walk, settle. What a kernel does not have is left
@@ -11,13 +12,12 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use haul_sys::account;
-use haul_sys::beneath;
 use haul_sys::rights::{self, Access, Fence};
 use haul_wire::control::Notice;
 
 use crate::convert;
 use crate::error::{Error, Fault};
-use crate::far::{self, Grant};
+use crate::far::{self, Grant, Visit};
 
 /// For a process that works for others, before it starts a thread. Best effort: a copy does not fail for want of it.
 pub fn guard_process() {
@@ -33,15 +33,18 @@ pub fn hide_memory() {
 }
 
 /// For the thread of a session, before it knows what is asked for.
-pub(crate) fn enter(grant: &Grant) -> Result<(), Error> {
+pub(crate) fn enter(grant: &Grant, visit: Option<&dyn Visit>) -> Result<(), Error> {
     if let Some(name) = &grant.user {
         act_as(name)?;
     }
     // Which attributes are asked for is not known yet. A failure leaves what was there.
     let _ = rights::keep_file_capabilities(true);
-    if let Some(root) = &grant.root
-        && let Ok(directory) = beneath::open_root(root)
-    {
+    if let Some(root) = &grant.root {
+        // As the user: a file server may deny it to root.
+        let directory = haul_store::open_root(root).map_err(|error| {
+            Error::new(Fault::FileIo, "the daemon cannot open the directory of this key").because(error)
+        })?;
+        visit.map_or(Ok(()), |visit| visit.on_root(directory.as_fd(), rights::file_user()))?;
         let access = if grant.read_only { Access::Read } else { Access::Write };
         let _ = rights::fence(&[(directory.as_fd(), access)]);
     }

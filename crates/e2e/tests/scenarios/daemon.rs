@@ -181,7 +181,7 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
         let roots = [&daemon.offered, &alpha.dir].map(|root| format!("root={} ", root.display()));
         fs::write(&list, good.replace(&roots[0], &roots[1]).replace("rw ", &format!("{access} "))).expect("own file");
         let run = daemon.cp().arg(daemon.url("daemon_key")).arg(&got).run();
-        run.expect(code::AUTHENTICATION).says(&["does not let our key in"]);
+        run.expect(code::AUTHENTICATION).says(&["does not let this key in", "files of the daemon's own"]);
         assert!(!got.exists());
         eventually(told, Duration::from_secs(10), || daemon.log().contains(told));
     }
@@ -194,6 +194,25 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
     fs::write(&list, &good).expect("own file");
     plant::text(&daemon.offered.join("theirs"), "their words\n");
     daemon.cp().arg(daemon.url("theirs")).arg(&got).run().expect(code::OK);
+}
+
+/// The list is the same as when it was read. The same goes for what is mounted elsewhere meanwhile.
+#[test]
+fn a_directory_that_comes_to_hold_the_daemons_own_files_is_none_for_a_key_any_more() {
+    needs!(Namespaces, Haul);
+    let daemon = Daemon::start("ro");
+    let (host_key, got) = (daemon.lab.alpha().dir.join("daemon_key"), daemon.lab.data("home").join("got"));
+    plant::text(&daemon.offered.join("theirs"), "their words\n");
+    daemon.cp().arg(daemon.url("theirs")).arg(&got).run().expect(code::OK);
+    fs::rename(&host_key, daemon.offered.join("daemon_key")).expect("own file");
+    symlink(daemon.offered.join("daemon_key"), &host_key).expect("own link");
+    for name in ["daemon_key", "theirs"] {
+        let run = daemon.cp().arg(daemon.url(name)).arg(daemon.lab.data("home").join("stolen")).run();
+        run.expect(code::AUTHENTICATION).says(&["does not let this key in"]);
+    }
+    assert!(!daemon.lab.data("home").join("stolen").exists());
+    let told = "could read the daemon's own";
+    eventually(told, Duration::from_secs(10), || daemon.log().contains(told));
 }
 
 #[test]

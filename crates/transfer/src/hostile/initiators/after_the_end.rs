@@ -1,5 +1,6 @@
 //! What a far side still does when its session is over: it counts for the session, and soon ends.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Weak;
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -21,6 +22,10 @@ impl Observer for Guest {
 }
 
 impl Visit for Guest {
+    fn on_root(&self, _: BorrowedFd<'_>, _: u32) -> Result<(), Error> {
+        Ok(())
+    }
+
     fn on_role(&self, _: &Role) {}
 
     fn on_list(&self, _: usize) -> bool {

@@ -1,0 +1,100 @@
+//! Tells in advance which lines of the list will let nobody in, as far as that can be seen without waiting.
+//!
+//! What a line grants is judged when a session begins (`serve.rs`); this is for the log. A file server or a directory of accounts that does
+//! not answer holds up nothing but this, in its own thread, and one is all there is.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use crate::authorized::{BadLine, List};
+use crate::own_files::OwnFiles;
+
+/// Takes what is worth a line of the log, and whether somebody should look at it.
+pub type Say = Arc<dyn Fn(&str, bool) + Send + Sync>;
+
+/// Looks accounts up: `own_files::uid_of`, but for tests.
+pub(crate) type FindAccount = Box<dyn Fn(&str) -> io::Result<Option<u32>> + Send + Sync>;
+
+pub(crate) struct Lookout {
+    identity: PathBuf,
+    list: PathBuf,
+    find_account: FindAccount,
+    say: Say,
+    task: Mutex<Task>,
+}
+
+#[derive(Default)]
+struct Task {
+    /// The newest list; an older one that nobody has come to is of no interest.
+    waiting: Option<Arc<List>>,
+    is_looking: bool,
+}
+
+impl Lookout {
+    pub(crate) fn new(identity: PathBuf, list: PathBuf, find_account: FindAccount, say: Say) -> Arc<Lookout> {
+        Arc::new(Lookout { identity, list, find_account, say, task: Mutex::default() })
+    }
+
+    /// Has a list looked at. Waits for nothing.
+    pub(crate) fn look_at(self: &Arc<Self>, list: Arc<List>) {
+        let mut task = self.task();
+        task.waiting = Some(list);
+        if !task.is_looking {
+            let lookout = Arc::clone(self);
+            let started = thread::Builder::new().name("lookout".to_owned()).spawn(move || lookout.look());
+            // Without it nobody is told in advance.
+            task.is_looking = started.is_ok();
+        }
+    }
+
+    fn look(&self) {
+        while let Some(list) = self.next() {
+            for bad in self.bad_lines(&list) {
+                (self.say)(&format!("{}: {bad}; this line lets nobody in", self.list.display()), true);
+            }
+        }
+    }
+
+    fn next(&self) -> Option<Arc<List>> {
+        let mut task = self.task();
+        let list = task.waiting.take();
+        task.is_looking = list.is_some();
+        list
+    }
+
+    fn bad_lines(&self, list: &List) -> Vec<BadLine> {
+        let own = OwnFiles::find(&self.identity, &self.list);
+        // Each is asked for once, and nobody after one for which there was no answer.
+        let (mut found, mut silent) = (HashMap::new(), None);
+        let mut find_account = |user: &str| {
+            if let Some(kind) = silent {
+                return Err(io::Error::from(kind));
+            }
+            if let Some(uid) = found.get(user) {
+                return Ok(*uid);
+            }
+            let answer = (self.find_account)(user);
+            match &answer {
+                Ok(uid) => {
+                    found.insert(user.to_owned(), *uid);
+                }
+                Err(error) => silent = Some(error.kind()),
+            }
+            answer
+        };
+        let judged = list.grants().filter_map(|authorized| {
+            let why = own.within_reach(&authorized.grant, &mut find_account)?;
+            Some(BadLine { line: authorized.line, why })
+        });
+        let mut bad: Vec<BadLine> = judged.collect();
+        bad.sort_by_key(|bad| bad.line);
+        bad
+    }
+
+    fn task(&self) -> MutexGuard<'_, Task> {
+        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
