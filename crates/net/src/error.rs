@@ -44,9 +44,12 @@ pub enum NetError {
     /// The peer proved to hold a key that we do not admit.
     #[error("the peer holds the key {got}, which is not the expected one")]
     WrongKey {
-        /// The key the peer showed.
+        /// That key.
         got: PublicKey,
     },
+    /// The peer showed a key, and did not prove to hold it.
+    #[error("the peer does not prove to hold the key that it shows")]
+    Unproved,
     /// The peer does not admit our key.
     #[error("the peer does not admit our key")]
     KeyRefused,

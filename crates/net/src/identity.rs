@@ -86,6 +86,14 @@ impl Identity {
         self.public
     }
 
+    /// Shows the key of another, and can only sign with its own.
+    #[cfg(test)]
+    pub(crate) fn posing_as(self, other: PublicKey) -> Identity {
+        let signer = Arc::clone(&self.certified.key);
+        let certified = Arc::new(CertifiedKey::new(vec![CertificateDer::from(other.to_spki())], signer));
+        Identity { certified, ..self }
+    }
+
     pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.certified)
     }

@@ -26,6 +26,8 @@ pub mod limits;
 pub mod listen;
 mod penalty;
 pub mod policy;
+#[cfg(test)]
+mod posers;
 mod record;
 mod room;
 #[cfg(test)]

@@ -232,7 +232,9 @@ impl Guest {
             tls::server_over(link, &shared.identity, move |key| admit(key, address), &shared.ciphers, self.deadline);
         match &outcome {
             Ok(_) => shared.penalties().admitted(self.source, Instant::now()),
-            Err(NetError::WrongKey { .. }) => shared.penalties().refused(self.source, Instant::now()),
+            Err(NetError::WrongKey { .. } | NetError::Unproved) => {
+                shared.penalties().refused(self.source, Instant::now())
+            }
             Err(_) => {}
         }
         let is_here = outcome.is_ok() && shared.room().has_proved(self.number);
@@ -504,6 +506,21 @@ mod tests {
         house.wait_for_guests(FEW + 1);
         drop(held);
         house.check_peer_gets_in();
+    }
+
+    #[test]
+    fn who_shows_a_key_that_somebody_else_holds_is_charged_whether_it_may_come_in_or_not() {
+        for listed in [true, false] {
+            let house = House::with(Rules::default());
+            let shown = if listed { house.peer.public() } else { Identity::generate().unwrap().public() };
+            let (poser, start) = (Identity::generate().unwrap().posing_as(shown), Instant::now());
+            let (mut stream, _) = tls::client(house.knock(), &poser, |_| true, &tls::preferred_ciphers(None)).unwrap();
+            assert!(stream.read(&mut [0]).is_err());
+            house.wait_for_guests(0);
+            assert!(house.arrivals.try_recv().is_err());
+            let owed = house.door.shared.penalties().owed(IpAddr::from(Ipv4Addr::LOCALHOST), start);
+            assert!(owed > Duration::ZERO, "listed: {listed}");
+        }
     }
 
     #[test]

@@ -268,11 +268,15 @@ fn tell_alert(link: &Link, connection: &mut dyn Party, incoming: &mut [u8], erro
 }
 
 fn judge(error: rustls::Error, gate: &Gate) -> NetError {
+    match gate.verdict() {
+        Some(Verdict::Refused(got)) => return NetError::WrongKey { got },
+        Some(Verdict::Unproved) => return NetError::Unproved,
+        Some(Verdict::Admitted(_)) | None => {}
+    }
     match error {
-        rustls::Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => match gate.refused() {
-            Some(got) => NetError::WrongKey { got },
-            None => handshake_error("the peer's key is not an Ed25519 key"),
-        },
+        rustls::Error::InvalidCertificate(cause) if cause == REFUSAL => {
+            handshake_error("the peer's key is not an Ed25519 key")
+        }
         rustls::Error::AlertReceived(AlertDescription::AccessDenied) => NetError::KeyRefused,
         rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)
         | rustls::Error::NoApplicationProtocol => {
@@ -297,7 +301,9 @@ fn established(
     cipher: Cipher,
     early: &[u8],
 ) -> Result<(Stream, PublicKey), NetError> {
-    let peer = gate.admitted().ok_or_else(|| handshake_error("the peer showed no key"))?;
+    let Some(Verdict::Admitted(peer)) = gate.verdict() else {
+        return Err(handshake_error("the peer showed no key"));
+    };
     let schedule = KeySchedule::new(kernel);
     let tag_keys = TagKeys {
         send: RecordKey::tag_key(&secrets.tx.1).map_err(handshake_error)?,
@@ -389,10 +395,18 @@ impl NextSecrets for KernelConnection<ServerConnectionData> {
     }
 }
 
-/// Judges the peer's key inside the handshake and keeps the verdict.
+/// Judges the peer's key inside the handshake and keeps the verdict. Nobody learns what is thought of a key that he does not hold: who only
+/// shows one hears the same whatever it is.
 struct Gate {
     admit: Box<dyn Fn(&PublicKey) -> bool + Send + Sync>,
-    verdict: Mutex<Option<(PublicKey, bool)>>,
+    verdict: Mutex<Option<Verdict>>,
+}
+
+#[derive(Clone, Copy)]
+enum Verdict {
+    Unproved,
+    Refused(PublicKey),
+    Admitted(PublicKey),
 }
 
 impl Gate {
@@ -400,40 +414,43 @@ impl Gate {
         Gate { admit: Box::new(admit), verdict: Mutex::new(None) }
     }
 
-    fn judge(&self, spki: &CertificateDer<'_>) -> Result<(), rustls::Error> {
-        let refusal = CertificateError::ApplicationVerificationFailure;
-        let key = PublicKey::from_spki(spki).ok_or(refusal.clone())?;
-        let admitted = (self.admit)(&key);
-        *self.verdict() = Some((key, admitted));
-        if admitted { Ok(()) } else { Err(refusal.into()) }
+    fn look_at(spki: &CertificateDer<'_>) -> Result<PublicKey, rustls::Error> {
+        Ok(PublicKey::from_spki(spki).ok_or(REFUSAL)?)
     }
 
-    /// Proves that the peer holds the private half of the key it showed.
-    fn prove(
+    /// The peer holds the private half of the key that it showed, and may come in with it.
+    fn judge(
+        &self,
         message: &[u8],
         spki: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature_with_raw_key(
+        let key = Gate::look_at(spki)?;
+        let proof = rustls::crypto::verify_tls13_signature_with_raw_key(
             message,
             &SubjectPublicKeyInfoDer::from(spki.as_ref()),
             signature,
             &provider::default_provider().signature_verification_algorithms,
-        )
+        );
+        let verdict = match &proof {
+            Err(_) => Verdict::Unproved,
+            Ok(_) if (self.admit)(&key) => Verdict::Admitted(key),
+            Ok(_) => Verdict::Refused(key),
+        };
+        *self.verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(verdict);
+        match verdict {
+            Verdict::Refused(_) => Err(REFUSAL.into()),
+            Verdict::Unproved | Verdict::Admitted(_) => proof,
+        }
     }
 
-    fn verdict(&self) -> std::sync::MutexGuard<'_, Option<(PublicKey, bool)>> {
-        self.verdict.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn admitted(&self) -> Option<PublicKey> {
-        self.verdict().filter(|(_, admitted)| *admitted).map(|(key, _)| key)
-    }
-
-    fn refused(&self) -> Option<PublicKey> {
-        self.verdict().filter(|(_, admitted)| !admitted).map(|(key, _)| key)
+    fn verdict(&self) -> Option<Verdict> {
+        *self.verdict.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The peer is told `access_denied`.
+const REFUSAL: CertificateError = CertificateError::ApplicationVerificationFailure;
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -450,7 +467,7 @@ impl ServerCertVerifier for Gate {
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.judge(end_entity)?;
+        Gate::look_at(end_entity)?;
         Ok(ServerCertVerified::assertion())
     }
 
@@ -469,7 +486,7 @@ impl ServerCertVerifier for Gate {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Gate::prove(message, cert, signature)
+        self.judge(message, cert, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -492,7 +509,7 @@ impl ClientCertVerifier for Gate {
         _intermediates: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        self.judge(end_entity)?;
+        Gate::look_at(end_entity)?;
         Ok(ClientCertVerified::assertion())
     }
 
@@ -511,7 +528,7 @@ impl ClientCertVerifier for Gate {
         cert: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Gate::prove(message, cert, signature)
+        self.judge(message, cert, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
