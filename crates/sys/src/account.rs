@@ -166,6 +166,7 @@ mod tests {
         let mut child = shell("exec sleep 600").spawn().unwrap();
         if pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).is_err() {
             child.kill().unwrap();
+            child.wait().unwrap();
             return unmet("this kernel has no wait for a process that has an end");
         }
         assert_eq!(await_end(&mut child, Instant::now()).unwrap_err().kind(), io::ErrorKind::TimedOut);

@@ -4,7 +4,8 @@
 //! The cache of the disk itself cannot be passed by: what comes back from there was at least accepted by it.
 
 use std::ffi::c_void;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -145,7 +146,26 @@ pub fn lies_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
 /// shows is what its server knows: SFTP has no such time, as an example, and sshfs shows that of the content in its place.
 pub fn keeps_change_times(file: BorrowedFd<'_>) -> io::Result<bool> {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
+    if kind == FUSE {
+        let mounts = BufReader::new(File::open("/proc/self/mountinfo")?);
+        let name = mounted_as(rustix::fs::fstat(file)?.st_dev, mounts)?;
+        return Ok(name.is_some_and(|name| FUSE_WITH_CHANGE_TIMES.contains(&name.as_str())));
+    }
     Ok(!ONE_TIME.contains(&kind))
+}
+
+/// What the kernel calls the file system with this device number; of FUSE also its server (proc_pid_mountinfo(5)).
+fn mounted_as(device: u64, mounts: impl BufRead) -> io::Result<Option<String>> {
+    let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    for line in mounts.split(b'\n') {
+        let line = line?;
+        // Nothing of the two fields that count is escaped, and paths may be no UTF-8.
+        let line = String::from_utf8_lossy(&line);
+        if line.split(' ').nth(2) == Some(&device) {
+            return Ok(line.split_once(" - ").and_then(|(_, source)| source.split(' ').next()).map(str::to_owned));
+        }
+    }
+    Ok(None)
 }
 
 /// As the file system says (Linux 6.1, statx(2)), else a page, which suits all disks.
@@ -161,8 +181,15 @@ const PAGE_BYTES: u64 = 4096;
 /// `TMPFS_MAGIC` and `RAMFS_MAGIC` (statfs(2)).
 const IN_MEMORY: [rustix::fs::FsWord; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// `MSDOS_SUPER_MAGIC`, `EXFAT_SUPER_MAGIC` and `FUSE_SUPER_MAGIC` (statfs(2), linux/magic.h).
-const ONE_TIME: [rustix::fs::FsWord; 3] = [0x4d44, 0x2011_bab0, 0x6573_5546];
+/// `MSDOS_SUPER_MAGIC` and `EXFAT_SUPER_MAGIC` (statfs(2), linux/magic.h).
+const ONE_TIME: [rustix::fs::FsWord; 2] = [0x4d44, 0x2011_bab0];
+
+/// `FUSE_SUPER_MAGIC`.
+const FUSE: rustix::fs::FsWord = 0x6573_5546;
+
+/// Servers that keep such times as part of what they store, or pass on those of the file system below: large files lie there.
+const FUSE_WITH_CHANGE_TIMES: [&str; 6] =
+    ["fuse.glusterfs", "fuse.ceph-fuse", "fuse.juicefs", "fuse.mfs", "fuse.mergerfs", "fuse.gocryptfs"];
 
 #[cfg(test)]
 mod tests {
@@ -170,6 +197,21 @@ mod tests {
 
     use super::*;
     use crate::condition::unmet;
+
+    #[test]
+    fn a_file_system_is_found_by_its_device_number() {
+        let mounts = b"36 35 98:0 / /mnt\xff rw,noatime master:1 - ext3 /dev/root rw\n\
+            77 36 0:44 / /mnt/a\\040b rw - fuse.glusterfs host:/volume rw\n";
+        let found = |major, minor| mounted_as(rustix::fs::makedev(major, minor), &mounts[..]).unwrap();
+        assert_eq!((found(98, 0).as_deref(), found(0, 44).as_deref()), (Some("ext3"), Some("fuse.glusterfs")));
+        assert_eq!(found(98, 1), None);
+        // And ours.
+        let file = File::open("/proc/self").unwrap();
+        let mounts = BufReader::new(File::open("/proc/self/mountinfo").unwrap());
+        let device = rustix::fs::fstat(&file).unwrap().st_dev;
+        assert_eq!(mounted_as(device, mounts).unwrap().as_deref(), Some("proc"));
+        assert!(keeps_change_times(file.as_fd()).unwrap());
+    }
     use crate::direct::AlignedBuffer;
 
     fn content() -> Vec<u8> {

@@ -651,10 +651,10 @@ mod tests {
         let dialler = Arc::new(Dialler::new(terms, vec![door.local_addr().unwrap()]));
         let (tells, told) = sync_channel(0);
         // Each connection is closed at once.
-        std::thread::spawn(move || while tells.send(drop(door.accept().unwrap())).is_ok() {});
+        std::thread::spawn(move || while tells.send(door.accept().unwrap().1).is_ok() {});
         Redialler::new(dialler, 1).lane_lost(0);
         for knock in 0..2 + MAX_KNOCKS {
-            assert_eq!(told.recv_timeout(Duration::from_secs(30)), Ok(()), "knock {knock}");
+            assert!(told.recv_timeout(Duration::from_secs(30)).is_ok(), "knock {knock}");
         }
     }
 

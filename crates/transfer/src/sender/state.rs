@@ -13,7 +13,7 @@ use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, Unit};
 use haul_engine::sending::{Broken, Offered, Sending};
 use haul_store::{SourceFile, SourceSet};
 use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wanted, Withdraw};
-use haul_wire::limits::BLOCK_BYTES;
+use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::{Identity, Item, ItemKind, Packer, Time};
 
 use crate::channel::Outbox;
@@ -130,6 +130,7 @@ pub(super) struct Shared {
     started: Instant,
     /// By the clock.
     began: Time,
+    told_of_changes: AtomicBool,
     time: Mutex<LaneTime>,
     /// Counts writes of lanes, receipts and outcomes.
     moved: AtomicU64,
@@ -176,6 +177,7 @@ impl Shared {
             bucket,
             started: Instant::now(),
             began: convert::now(),
+            told_of_changes: AtomicBool::new(false),
             time: Mutex::default(),
             moved: AtomicU64::new(0),
             routes,
@@ -265,6 +267,11 @@ impl Shared {
         let mut told = item.clone();
         if let ItemKind::File { identity, .. } = &mut told.kind {
             identity.ctime = self.began;
+            if identity.size > MIN_CHUNK_BYTES && !self.told_of_changes.swap(true, Ordering::Relaxed) {
+                let (what, choice) = ("resume".to_owned(), "from the beginning of a file".to_owned());
+                let reason = "the file system of the source may not tell when a file changed".to_owned();
+                self.notice(Notice::Chose { what, choice, reason });
+            }
         }
         Cow::Owned(told)
     }
