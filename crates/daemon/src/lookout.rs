@@ -85,13 +85,13 @@ impl Lookout {
             }
             answer
         };
-        let judged = list.grants().filter_map(|authorized| {
+        let mut lines: Vec<_> = list.grants().collect();
+        lines.sort_by_key(|authorized| authorized.line);
+        let judged = lines.into_iter().filter_map(|authorized| {
             let why = own.within_reach(&authorized.grant, &mut find_account)?;
             Some(BadLine { line: authorized.line, why })
         });
-        let mut bad: Vec<BadLine> = judged.collect();
-        bad.sort_by_key(|bad| bad.line);
-        bad
+        judged.collect()
     }
 
     fn task(&self) -> MutexGuard<'_, Task> {
