@@ -4,6 +4,7 @@
 //! changes what passes. The lanes are clear here, so that a changed byte reaches the hashes instead of failing in TLS.
 
 use std::io::{Read, Write};
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,9 +77,15 @@ impl Bench {
         Self::within(if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() }.unwrap())
     }
 
-    /// On the disk of the temporary directory, where that is one.
+    /// On a disk with direct I/O, where there is one: that of the temporary directory, or that of the program itself.
     pub(crate) fn on_disk() -> Self {
-        Self::within(tempfile::tempdir().unwrap())
+        let program = std::env::current_exe().unwrap();
+        let places = [std::env::temp_dir(), program.parent().unwrap().to_owned()];
+        let is_disk = |place: &&PathBuf| {
+            tempfile::tempfile_in(place).is_ok_and(|file| haul_sys::direct::is_possible(file.as_fd()))
+        };
+        let place = places.iter().find(is_disk).unwrap_or(&places[0]);
+        Self::within(tempfile::tempdir_in(place).unwrap())
     }
 
     fn within(directory: tempfile::TempDir) -> Self {
