@@ -76,12 +76,24 @@ impl Outcome {
         self
     }
 
-    /// Fails the test unless the output contains one of `words`, whatever the case.
+    /// Fails the test unless the output contains all of `words`, whatever the case.
     #[track_caller]
     pub fn says(self, words: &[&str]) -> Self {
-        let text = (self.stderr_text() + &self.stdout_text()).to_lowercase();
-        assert!(words.iter().any(|word| text.contains(&word.to_lowercase())), "nothing said of {words:?}\n{self}");
+        let missing: Vec<_> = words.iter().filter(|words| !self.contains(words)).collect();
+        assert!(missing.is_empty(), "nothing said of {missing:?}\n{self}");
         self
+    }
+
+    /// Fails the test unless the output contains one of `words`, whatever the case: where others choose them (ssh, the kernel), or chance does.
+    #[track_caller]
+    pub fn says_one_of(self, words: &[&str]) -> Self {
+        assert!(words.iter().any(|words| self.contains(words)), "nothing said of any of {words:?}\n{self}");
+        self
+    }
+
+    fn contains(&self, words: &str) -> bool {
+        let words = words.to_lowercase();
+        [self.stderr_text(), self.stdout_text()].iter().any(|text| text.to_lowercase().contains(&words))
     }
 
     /// Standard error as text.

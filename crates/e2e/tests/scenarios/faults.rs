@@ -194,7 +194,13 @@ fn a_file_where_a_directory_must_go_is_not_destroyed() {
         plant::text(&source.join(name), name);
     }
     plant::text(&there.join("thing"), "precious\n");
-    let run = lab.cp().arg(contents_of(&source)).arg(at("alpha", &there)).run().expect(code::PARTIAL).says(&["thing"]);
+    let run = lab
+        .cp()
+        .arg(contents_of(&source))
+        .arg(at("alpha", &there))
+        .run()
+        .expect(code::PARTIAL)
+        .says(&["cannot make directory thing: a file or link has that name"]);
     assert_eq!(fs::read(there.join("thing")).expect("untouched"), b"precious\n", "{run}");
     for name in ["a", "z"] {
         assert_same(&source.join(name), &there.join(name), Facets::PLAIN);
@@ -210,7 +216,13 @@ fn a_directory_where_a_file_must_go_is_not_destroyed() {
         plant::text(&source.join(name), name);
     }
     plant::text(&there.join("thing/precious"), "precious\n");
-    let run = lab.cp().arg(contents_of(&source)).arg(at("alpha", &there)).run().expect(code::PARTIAL).says(&["thing"]);
+    let run = lab
+        .cp()
+        .arg(contents_of(&source))
+        .arg(at("alpha", &there))
+        .run()
+        .expect(code::PARTIAL)
+        .says(&["cannot replace thing: it is a directory"]);
     assert!(there.join("thing/precious").exists(), "{run}");
     for name in ["a", "z"] {
         assert_same(&source.join(name), &there.join(name), Facets::PLAIN);
