@@ -472,6 +472,49 @@ fn one_name_twice_is_never_a_mixture() {
 }
 
 #[test]
+fn what_would_stand_beneath_a_file_or_be_the_target_itself_is_refused() {
+    let link = |path: &str| item(path, ItemKind::Symlink { target: b"x".to_vec() });
+    let beneath = [
+        file("x/y", 4),
+        item("x/y", ItemKind::Directory),
+        item("x/y", ItemKind::DirectoryEnd { complete: true }),
+        link("x/y"),
+        hard_link("x/y", "other"),
+    ];
+    for evil in beneath {
+        let mut target = Target::open();
+        target.announces(&[file("other", 4), file("x", 4)]);
+        for index in 0..2 {
+            target.peer.is_asked_for(index);
+            target.peer.sends(&unit(UnitKind::Whole, index, 0, 4, b"good"));
+            assert!(matches!(target.peer.outcome_of(index), OutcomeKind::Copied { .. }));
+        }
+        let carries = matches!(evil.kind, ItemKind::File { .. });
+        target.announces(std::slice::from_ref(&evil));
+        if carries {
+            target.peer.sends(&unit(UnitKind::Whole, 2, 0, 4, b"evil"));
+        }
+        let outcome = target.peer.outcome_of(2);
+        let leaves_nothing = matches!(evil.kind, ItemKind::DirectoryEnd { .. }) && outcome == OutcomeKind::Nothing;
+        assert!(leaves_nothing || matches!(outcome, OutcomeKind::Failed { .. }), "{evil:?}: {outcome:?}");
+        assert_eq!((target.read("x").unwrap(), target.read("other").unwrap()), (b"good".to_vec(), b"good".to_vec()));
+        let names = |path| std::fs::read_dir(path).unwrap().count();
+        assert_eq!(names(target.to("")), 2, "{evil:?}");
+        target.assert_outside_is_untouched();
+    }
+    for evil in [file("", 4), link(""), hard_link("", "other")] {
+        let mut target = Target::open();
+        target.announces(std::slice::from_ref(&evil));
+        let error = target.peer.ended().unwrap_err();
+        assert_eq!(error.fault, Fault::Protocol, "{evil:?}: {error:?}");
+    }
+    // Within a directory, too.
+    let mut target = Target::open();
+    target.announces(&[item("d", ItemKind::Directory), file("d/x", 4), file("d/x/y", 4)]);
+    target.peer.broke_the_protocol("without its end");
+}
+
+#[test]
 fn the_end_of_a_directory_that_never_began_deletes_nothing() {
     let mut target = Target::of(|job| job.selection.delete = true);
     std::fs::create_dir(target.to("kept")).unwrap();
