@@ -19,6 +19,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 pub enum Call {
     /// `openat`, `openat2`
     Open,
+    /// `openat2` alone; not to be named beside [`Call::Open`]
+    OpenBeneath,
     /// `getdents64`
     List,
     /// `newfstatat`, `statx`
@@ -61,6 +63,7 @@ impl Call {
     fn numbers(self) -> &'static [libc::c_long] {
         match self {
             Call::Open => &[libc::SYS_openat, libc::SYS_openat2],
+            Call::OpenBeneath => &[libc::SYS_openat2],
             Call::List => &[libc::SYS_getdents64],
             Call::Look => &[libc::SYS_newfstatat, libc::SYS_statx],
             Call::Read => &[libc::SYS_pread64],
@@ -118,6 +121,8 @@ pub enum Verdict {
     Fail(i32),
     /// Of a read or write only so many bytes; other calls proceed.
     Short(usize),
+    /// Of a listing everything but what the names are, as some file systems have it; other calls proceed.
+    Untyped,
 }
 
 /// Puts the calling thread, and all that it starts from now on, under watch for good. Whoever keeps the watcher has to answer
@@ -205,7 +210,8 @@ impl Watcher {
             }
             (Verdict::Fail(code), _) => Err(code),
             (Verdict::Short(bytes), Call::Read | Call::Write) => stopped.carry_out(bytes).map(Some),
-            (Verdict::Proceed | Verdict::Short(_), _) => Ok(None),
+            (Verdict::Untyped, Call::List) => stopped.list_without_types().map(Some),
+            (Verdict::Proceed | Verdict::Short(_) | Verdict::Untyped, _) => Ok(None),
         };
         self.reply(stopped.id, result)
     }
@@ -262,7 +268,7 @@ impl Stopped {
     pub fn path(&self) -> Vec<u8> {
         match self.call {
             Call::ListAttributesOfPath | Call::GetAttributeOfPath => self.path_in(0),
-            Call::Open | Call::Look => self.path_in(1),
+            Call::Open | Call::OpenBeneath | Call::Look => self.path_in(1),
             _ => Vec::new(),
         }
     }
@@ -294,7 +300,29 @@ impl Stopped {
         }
         Ok(done as i64)
     }
+
+    /// A listing in the place of the thread that waits, out of which it is taken what the names are.
+    fn list_without_types(&self) -> Result<i64, i32> {
+        let memory = std::ptr::with_exposed_provenance_mut::<u8>(self.args[1] as usize);
+        // SAFETY: the thread waits inside of the very same call with this memory; it is lent for that call, which ends with our answer.
+        let done = unsafe { libc::syscall(libc::SYS_getdents64, self.fd(), memory, self.args[2] as usize) };
+        if done < 0 {
+            return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+        }
+        // SAFETY: the kernel has just written so many bytes there, which nobody else looks at before our answer.
+        let mut rest = unsafe { std::slice::from_raw_parts_mut(memory, done as usize) };
+        while rest.len() > ENTRY_TYPE_AT {
+            rest[ENTRY_TYPE_AT] = libc::DT_UNKNOWN;
+            let bytes = u16::from_ne_bytes([rest[ENTRY_BYTES_AT], rest[ENTRY_BYTES_AT + 1]]);
+            rest = &mut rest[usize::from(bytes)..];
+        }
+        Ok(done)
+    }
 }
+
+/// Where an entry of a listing has its length, and what it is (`struct linux_dirent64`, getdents(2)).
+const ENTRY_BYTES_AT: usize = 16;
+const ENTRY_TYPE_AT: usize = 18;
 
 fn statement(code: u32, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: u16::try_from(code).expect("codes are 16 bits"), jt: 0, jf: 0, k }

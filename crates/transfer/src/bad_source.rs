@@ -13,6 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, RenameFlags, XattrFlags};
 
 use crate::bad_disk::{EIO, path_of, under};
 use crate::event::Report;
+use crate::job::FilterRule;
 use crate::receiver::CHECKPOINT_BYTES;
 use crate::scenarios::{Bench, Witness, files, run_here, run_watched, warnings};
 
@@ -120,6 +121,85 @@ fn nothing_is_deleted_where_one_name_cannot_be_looked_at() {
         assert_eq!(files(&bench.to().join("d")).len(), NAMES + 4 + usize::from(name == "sub"));
         assert_eq!(bench.to().join("d/newer").metadata().unwrap().len(), 2000, "the others are copied");
         assert_eq!(warnings, [NOTHING_DELETED]);
+    }
+}
+
+/// A tree with entries of each kind that was copied before, where each kind has taken the place of each other since, and some are extraneous.
+fn with_every_change_of_kind() -> Bench {
+    let bench = Bench::new();
+    let make = |root: PathBuf, name: &str, kind: char| {
+        let path = root.join(name);
+        match kind {
+            'f' => std::fs::write(path, name).unwrap(),
+            'd' => {
+                std::fs::create_dir(&path).unwrap();
+                std::fs::write(path.join("within"), name).unwrap();
+            }
+            'l' => std::os::unix::fs::symlink("../outside", path).unwrap(),
+            _ => {}
+        }
+    };
+    std::fs::create_dir_all(bench.root().join("outside")).unwrap();
+    std::fs::write(bench.root().join("outside/precious"), "precious").unwrap();
+    std::fs::create_dir(bench.to()).unwrap();
+    for here in ['f', 'd', 'l', '-'] {
+        for there in ['f', 'd', 'l', '-'] {
+            for excluded in ["", "-excluded"] {
+                let name = format!("{here}{there}{excluded}");
+                make(bench.from(), &name, here);
+                make(bench.to(), &name, there);
+            }
+        }
+    }
+    bench
+}
+
+/// Path and kind of all beneath a directory, or the contents.
+fn all_beneath(root: &Path) -> Vec<String> {
+    let (mut found, mut open) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let kind = std::fs::symlink_metadata(&path).unwrap().file_type();
+            let what = match (kind.is_symlink(), kind.is_dir()) {
+                (true, _) => format!("-> {}", std::fs::read_link(&path).unwrap().display()),
+                (_, true) => "a directory".to_owned(),
+                _ => std::fs::read_to_string(&path).unwrap(),
+            };
+            found.push(format!("{}: {what}", path.strip_prefix(root).unwrap().display()));
+            if kind.is_dir() {
+                open.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn directories_that_do_not_tell_what_their_names_are_are_copied_and_deleted_from_all_the_same() {
+    for (pattern, follow_links) in [("*-excluded", false), ("*-excluded/", false), ("*-excluded/", true)] {
+        let outcome = |verdict: Verdict| {
+            let bench = with_every_change_of_kind();
+            let mut job = bench.job();
+            (job.selection.delete, job.selection.follow_links) = (true, follow_links);
+            job.selection.rules = vec![FilterRule { include: false, pattern: pattern.into() }];
+            let mut listed = 0;
+            let decide = |_, _: &Stopped| {
+                listed += 1;
+                verdict
+            };
+            let run = move || run_here(&job, 1, CHECKPOINT_BYTES).unwrap();
+            let (report, _) = under(&[Call::List], decide, run)?;
+            assert!(listed > 20, "only {listed} listings");
+            assert_eq!(std::fs::read(bench.root().join("outside/precious")).unwrap(), b"precious");
+            let mut failures: Vec<_> = report.failures.into_iter().map(|(path, _)| path).collect();
+            failures.sort();
+            Some((all_beneath(&bench.to()), failures, report.files_moved, report.deleted))
+        };
+        let (Some(typed), Some(untyped)) = (outcome(Verdict::Proceed), outcome(Verdict::Untyped)) else { return };
+        assert_eq!(untyped, typed, "{pattern}, {follow_links}");
+        assert!(typed.0.iter().any(|line| line == "df: a directory") && typed.3 > 5, "{typed:?}");
     }
 }
 
