@@ -1,14 +1,18 @@
 //! Somebody swaps a directory of the target for a link that leads out, again and again, while the tree is written.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
 
 use haul_store::{Metadata, StoreError, TargetOptions, TargetTree, Time};
+use haul_sys::condition::unmet;
+use haul_sys::intercept::{Call, Verdict, watch_this_thread};
 use rustix::io::Errno;
 
 /// Each operation is tried so often at least, and until it has met both: the directory and the link.
@@ -42,8 +46,18 @@ fn met_error(error: &StoreError) -> Met {
 }
 
 fn full() -> Metadata {
-    let xattrs = Some(vec![(b"user.haul-test".to_vec(), b"planted".to_vec())]);
+    let xattrs = Some(vec![(ACL.to_vec(), acl()), (b"user.haul-test".to_vec(), b"planted".to_vec())]);
     Metadata { mode: Some(0o777), mtime: Some(OLD), owner: Some(65_534), group: Some(65_534), xattrs }
+}
+
+const ACL: &[u8] = b"system.posix_acl_access";
+
+/// As the kernel takes it (`linux/posix_acl_xattr.h`): a version, then tag, rights and id of each entry. User 65534 may do all.
+fn acl() -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let entries: [(u16, u32); 5] = [(0x01, NOBODY), (0x02, 65_534), (0x04, NOBODY), (0x10, NOBODY), (0x20, NOBODY)];
+    let entry = |(tag, id): (u16, u32)| [&tag.to_le_bytes()[..], &7u16.to_le_bytes(), &id.to_le_bytes()].concat();
+    [2u32.to_le_bytes().to_vec(), entries.map(entry).concat()].concat()
 }
 
 /// Its name, and what is tried.
@@ -119,6 +133,44 @@ fn state(outside: &Path) -> Vec<String> {
 
 #[test]
 fn a_racing_attacker_gets_nothing_outside() {
+    race(|operations| Some(operations()));
+}
+
+/// Kernels before 5.6, and filters of containers.
+#[test]
+fn a_racing_attacker_gets_nothing_outside_where_paths_are_walked_name_by_name() {
+    race(|operations| {
+        std::thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            let worker = scope.spawn(move || {
+                let watcher = watch_this_thread(&[Call::OpenBeneath]);
+                let is_watched = watcher.is_ok();
+                sender.send(watcher).unwrap();
+                is_watched.then(operations)
+            });
+            let watcher = match receiver.recv().unwrap() {
+                Ok(watcher) => watcher,
+                Err(error) => {
+                    unmet(format_args!("this host does not let us watch system calls: {error}"));
+                    return None;
+                }
+            };
+            let mut refused = 0;
+            while !worker.is_finished() {
+                let Some(stopped) = watcher.next(Duration::from_millis(10)).unwrap() else { continue };
+                watcher.answer(stopped, Verdict::Fail(Errno::PERM.raw_os_error())).unwrap();
+                refused += 1;
+            }
+            assert!(refused > ROUNDS, "it was asked for {refused} times");
+            worker.join().unwrap()
+        })
+    });
+}
+
+type Seen = BTreeMap<(&'static str, Met), u32>;
+
+/// `run` runs the operations; `None` where it cannot.
+fn race(run: impl FnOnce(&(dyn Fn() -> Seen + Sync)) -> Option<Seen>) {
     let dir = tempfile::tempdir().unwrap();
     let (root, outside) = (dir.path().join("root"), dir.path().join("outside"));
     for parent in [&outside, &root.join("a")] {
@@ -137,22 +189,10 @@ fn a_racing_attacker_gets_nothing_outside() {
 
     let path = root.as_os_str().as_bytes();
     let options = TargetOptions { xattrs: true, acls: true, ..TargetOptions::default() };
-    let mut seen = BTreeMap::new();
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let at = |name: &str| root.join(name);
-            while !stop.load(Ordering::Relaxed) {
-                let _ = fs::rename(at("a"), at("hidden"));
-                let _ = fs::rename(at("evil"), at("a"));
-                let _ = fs::rename(at("a"), at("evil"));
-                let _ = fs::rename(at("hidden"), at("a"));
-            }
-        });
-        // The attacker ends with this, also when something here panics.
-        let _stop = StopAtEnd(&stop);
+    let operations = || {
+        let mut seen = BTreeMap::new();
         let start = Instant::now();
-        let both = |seen: &BTreeMap<(&str, Met), u32>| {
+        let both = |seen: &Seen| {
             let has = |name, met| seen.contains_key(&(name, met));
             OPERATIONS.iter().all(|(name, _)| has(*name, Met::Directory) && has(*name, Met::Link))
         };
@@ -166,8 +206,28 @@ fn a_racing_attacker_gets_nothing_outside() {
                 *seen.entry((name, operation(&tree))).or_insert(0) += 1;
             }
         }
+        seen
+    };
+    let stop = AtomicBool::new(false);
+    let seen = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let at = |name: &str| root.join(name);
+            while !stop.load(Ordering::Relaxed) {
+                let _ = fs::rename(at("a"), at("hidden"));
+                let _ = fs::rename(at("evil"), at("a"));
+                let _ = fs::rename(at("a"), at("evil"));
+                let _ = fs::rename(at("hidden"), at("a"));
+            }
+        });
+        // The attacker ends with this, also when something here panics.
+        let _stop = StopAtEnd(&stop);
+        run(&operations)
     });
+    let Some(seen) = seen else { return };
     assert_eq!(state(&outside), before);
+    let mut value = [0; 100];
+    let found = rustix::fs::getxattr(root.join("a/stays"), OsStr::from_bytes(ACL), &mut value[..]);
+    assert_eq!(found.map(|bytes| &value[..bytes]), Ok(&acl()[..]), "inside the ACL is set");
     for (name, _) in OPERATIONS {
         for what in [Met::Directory, Met::Link] {
             assert!(seen.contains_key(&(name, what)), "{name} never met the {what:?} in {MEET_LIMIT:?}: {seen:?}");
