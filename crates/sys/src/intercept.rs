@@ -38,6 +38,8 @@ pub enum Call {
     Symlink,
     /// `ftruncate`
     Truncate,
+    /// `fallocate`
+    Allocate,
     /// `fchmod`
     SetMode,
     /// `utimensat`
@@ -75,6 +77,7 @@ impl Call {
             Call::Link => &[libc::SYS_linkat],
             Call::Symlink => &[libc::SYS_symlinkat],
             Call::Truncate => &[libc::SYS_ftruncate],
+            Call::Allocate => &[libc::SYS_fallocate],
             Call::SetMode => &[libc::SYS_fchmod],
             Call::SetTimes => &[libc::SYS_utimensat],
             Call::ListAttributes => &[libc::SYS_flistxattr],

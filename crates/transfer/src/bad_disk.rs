@@ -4,6 +4,7 @@
 //! answered, and the code is the one that users run. Whatever fails: nothing wrong stands under a final name, an exit without a
 //! failure means equal trees, and the same command on a good disk brings the rest.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -11,11 +12,13 @@ use std::time::{Duration, Instant};
 
 use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
+use haul_store::WriteRoute;
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 
 use crate::event::Report;
 use crate::job::Job;
+use crate::past_cache::{disk, is_direct};
 use crate::scenarios::{Bench, files, is_part, run_here};
 use crate::{Error, Fault};
 
@@ -38,6 +41,9 @@ pub(crate) const LANES: u16 = 2;
 /// So small that the large file comes to some checkpoints.
 pub(crate) const CHECKPOINT_BYTES: u64 = 1 << 20;
 
+/// The size of `a-large`: several chunks.
+const LARGE_BYTES: u64 = 5_000_000;
+
 /// A disk that neither fails nor answers within this time is a hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -46,7 +52,7 @@ pub(crate) const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
 /// counted at most. Whoever tries again and again comes to thousands.
 const TRIED_AT_MOST: usize = 36;
 
-const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
+pub(crate) const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
 pub(crate) const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
 const EROFS: i32 = rustix::io::Errno::ROFS.raw_os_error();
 const ENOLCK: i32 = rustix::io::Errno::NOLCK.raw_os_error();
@@ -94,7 +100,7 @@ fn varied() -> Bench {
 }
 
 pub(crate) fn fill(bench: Bench) -> Bench {
-    bench.write("a-large", 5_000_000);
+    bench.write("a-large", LARGE_BYTES as usize);
     for number in 0..6 {
         bench.write(&format!("d{}/small{number}", number % 2), number * 1000);
     }
@@ -132,10 +138,11 @@ pub(crate) fn nothing_is_wrong(bench: &Bench, result: &Result<Report, Error>, wh
 
 /// The same command on a good disk brings the rest and leaves nothing behind.
 #[track_caller]
-pub(crate) fn goes_on(bench: &Bench, job: &Job, what: &str) {
+pub(crate) fn goes_on(bench: &Bench, job: &Job, what: &str) -> Report {
     let report = run_here(job, LANES, CHECKPOINT_BYTES).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(report.failed, 0, "{what}: {:?}", report.failures);
     bench.assert_equal();
+    report
 }
 
 /// The path behind a descriptor of this process.
@@ -155,15 +162,15 @@ fn at_each_operation(code: i32, lasting: bool, judge: impl Fn(&Result<Report, Er
         let mut failed = None;
         let decide = |number: usize, stopped: &Stopped| {
             if number == at || (lasting && number > at) {
-                failed.get_or_insert(stopped.call());
+                failed.get_or_insert_with(|| (stopped.call(), path_of(stopped)));
                 return Verdict::Fail(code);
             }
             Verdict::Proceed
         };
         let (result, done) = under(&WRITING, decide, run(job.clone())).expect("it was possible before");
         // The order of threads differs; a run may have fewer operations than the first.
-        let Some(call) = failed else { continue };
-        let what = format!("{call:?}, operation {at} of {count}, error {code}");
+        let Some((call, path)) = failed else { continue };
+        let what = format!("{call:?} of {}, operation {at} of {count}, error {code}", path.display());
         if lasting {
             let tried = done - at;
             assert!(tried <= TRIED_AT_MOST, "{what}: {tried} operations on a disk that takes nothing");
@@ -176,14 +183,52 @@ fn at_each_operation(code: i32, lasting: bool, judge: impl Fn(&Result<Report, Er
 
 #[test]
 fn without_space_from_any_operation_on_the_job_ends_and_goes_on_later() {
-    at_each_operation(ENOSPC, true, |result, what| match result {
-        Err(error) => {
-            assert_eq!(error.fault, Fault::Space, "{what}: {error:?}");
-            assert!(error.hint.as_deref().unwrap_or_default().contains("free some space"), "{what}: {error:?}");
-        }
-        // What need not be removed or dated any more is no loss.
-        Ok(report) => assert!(report.failed > 0 || what.starts_with("Unlink"), "{what}: a success on a full disk"),
+    at_each_operation(ENOSPC, true, |result, what| {
+        let Some(error) = end_of_a_dead_disk(result, what) else { return };
+        assert_eq!(error.fault, Fault::Space, "{what}: {error:?}");
+        assert!(error.hint.as_deref().unwrap_or_default().contains("free some space"), "{what}: {error:?}");
     });
+}
+
+/// The error that ended the job. `None` where every file had its name before the disk took nothing any more: then what is left to be done to
+/// directories, a time or a flush, has failed by itself.
+#[track_caller]
+fn end_of_a_dead_disk<'a>(result: &'a Result<Report, Error>, what: &str) -> Option<&'a Error> {
+    match result {
+        Err(error) => Some(error),
+        Ok(report) => {
+            assert!(report.failed > 0 && report.files_moved == 7, "{what}: {report:?}");
+            None
+        }
+    }
+}
+
+#[test]
+fn space_that_is_found_missing_only_at_the_flush_or_the_close_ends_the_job() {
+    for (name, call) in
+        [("a-large", Call::Flush), ("small3", Call::Flush), ("a-large", Call::Close), ("small3", Call::Close)]
+    {
+        for (code, words) in [(ENOSPC, "No space left"), (EDQUOT, "uota")] {
+            let bench = varied();
+            let mut failed = false;
+            let decide = |_, stopped: &Stopped| match is_part_of(&path_of(stopped), name) {
+                true => {
+                    failed = true;
+                    Verdict::Fail(code)
+                }
+                false => Verdict::Proceed,
+            };
+            let Some((result, _)) = under(&[call], decide, run(job_of(&bench))) else { return };
+            let what = format!("{call:?} of {name}, error {code}");
+            assert!(failed, "{what} never came");
+            nothing_is_wrong(&bench, &result, &what);
+            let error = result.unwrap_err();
+            assert_eq!(error.fault, Fault::Space, "{what}: {error:?}");
+            assert!(error.to_string().contains(words), "{what}: {error}");
+            assert!(!files(&bench.to()).iter().any(|(path, _)| path.ends_with(name)), "{what}: it has its name");
+            goes_on(&bench, &job_of(&bench), &what);
+        }
+    }
 }
 
 #[test]
@@ -199,48 +244,61 @@ fn a_quota_that_is_used_up_says_so_in_its_own_words() {
 }
 
 #[test]
-fn one_failed_operation_is_one_failed_entry_at_most() {
+fn one_failed_operation_fails_one_entry_and_never_none() {
     at_each_operation(EIO, false, |result, what| {
         // Without its own directory there is no target.
-        if what.starts_with("MakeDir, operation 0 ") || what.starts_with("Flush, operation 1 ") {
+        if what.starts_with("MakeDir") && what.contains(", operation 0 ")
+            || what.starts_with("Flush") && what.contains(", operation 1 ")
+        {
             return assert_eq!(result.as_ref().unwrap_err().fault, Fault::FileIo, "{what}");
         }
-        let report = result.as_ref().unwrap_or_else(|error| panic!("{what} ends the job: {error:?}"));
+        // The names of the tree's top are flushed when all the rest is done: then it is the job that has failed.
+        let Ok(report) = result else { return assert!(what.starts_with("Flush"), "{what} ends the job: {result:?}") };
         // A directory takes along what belongs into it; a first name its second one.
-        assert!(report.failed <= 5, "{what}: {:?}", report.failures);
+        assert!((1..=5).contains(&report.failed), "{what}: {:?}", report.failures);
     });
 }
 
 #[test]
 fn a_target_that_becomes_read_only_ends_the_job() {
-    at_each_operation(EROFS, true, |result, what| match result {
-        Err(error) => {
-            assert_eq!(error.fault, Fault::FileIo, "{what}: {error:?}");
-            assert!(error.to_string().contains("Read-only"), "{what}: {error:?}");
-        }
-        Ok(report) => assert!(report.failed > 0 || what.starts_with("Unlink"), "{what}: a success on a read-only disk"),
+    at_each_operation(EROFS, true, |result, what| {
+        let Some(error) = end_of_a_dead_disk(result, what) else { return };
+        assert_eq!(error.fault, Fault::FileIo, "{what}: {error:?}");
+        assert!(error.to_string().contains("Read-only"), "{what}: {error:?}");
     });
 }
 
 #[test]
 fn short_writes_short_reads_and_interruptions_change_nothing() {
-    let bench = varied();
-    let mut turn = 0;
-    let decide = |_, stopped: &Stopped| {
-        turn += 1;
-        match stopped.call() {
-            Call::Read | Call::Write if turn % 3 == 0 && stopped.bytes() > 1 => Verdict::Short(stopped.bytes() / 2),
-            Call::Read | Call::Write if turn % 3 == 1 && stopped.bytes() > 1 => Verdict::Short(1),
-            Call::Read | Call::Write | Call::Flush | Call::Truncate | Call::Open if turn % 3 == 2 => {
-                Verdict::Fail(EINTR)
-            }
-            _ => Verdict::Proceed,
+    for (bench, job) in by_each_route() {
+        let route = job.carriage.write_route;
+        let (mut turn, mut short, mut past_cache) = (0, BTreeMap::new(), 0);
+        let decide = |_, stopped: &Stopped| {
+            let call = stopped.call();
+            let moves = matches!(call, Call::Read | Call::Write) && stopped.bytes() > 1;
+            let is_past_cache = call == Call::Write && is_direct(stopped);
+            turn += 1;
+            let verdict = match turn % 3 {
+                // A disk takes whole blocks past the page cache, also where it takes fewer.
+                0 if is_past_cache => Verdict::Short((stopped.bytes() / 2).next_multiple_of(4096).min(stopped.bytes())),
+                0 if moves => Verdict::Short(stopped.bytes() / 2),
+                1 if moves && !is_past_cache => Verdict::Short(1),
+                2 => Verdict::Fail(EINTR),
+                _ => return Verdict::Proceed,
+            };
+            past_cache += usize::from(is_past_cache);
+            *short.entry((call, matches!(verdict, Verdict::Short(_)))).or_insert(0) += 1;
+            verdict
+        };
+        let calls = [Call::Read, Call::Write, Call::Flush, Call::Truncate, Call::Allocate, Call::Open];
+        let Some((result, _)) = under(&calls, decide, run(job)) else { return };
+        assert_eq!(result.unwrap().failed, 0, "{route:?}");
+        bench.assert_equal();
+        for met in [(Call::Read, true), (Call::Write, true), (Call::Read, false), (Call::Write, false)] {
+            assert!(short.contains_key(&met), "{route:?}: no {met:?} in {short:?}");
         }
-    };
-    let calls = [Call::Read, Call::Write, Call::Flush, Call::Truncate, Call::Open];
-    let Some((result, _)) = under(&calls, decide, run(job_of(&bench))) else { return };
-    assert_eq!(result.unwrap().failed, 0);
-    bench.assert_equal();
+        assert_eq!(past_cache > 0, route.is_some(), "{route:?}: {past_cache}");
+    }
 }
 
 #[test]
@@ -275,7 +333,9 @@ fn a_flush_that_failed_once_is_final_for_its_file() {
     assert!(failed, "it is flushed");
     assert_eq!((report.failed, report.files_moved), (1, 6), "{:?}", report.failures);
     assert!(!bench.to().join("a-large").exists());
-    goes_on(&bench, &job_of(&bench), "afterwards");
+    // Nothing of what that flush was to save counts as saved: the file comes anew, from its first byte.
+    let report = goes_on(&bench, &job_of(&bench), "afterwards");
+    assert_eq!((report.files_moved, report.bytes_moved), (1, LARGE_BYTES), "{report:?}");
 }
 
 #[test]
@@ -348,7 +408,7 @@ fn an_error_that_comes_only_with_the_close_is_seen() {
 fn a_read_that_hangs_holds_up_its_own_file_only() {
     let bench = varied();
     let (source, target) = (bench.from().join("a-large"), bench.to());
-    let mut held = false;
+    let (mut held, mut others_arrived) = (false, false);
     let (sender, receiver) = sync_channel::<io::Result<Watcher>>(1);
     let job = job_of(&bench);
     let worker = std::thread::spawn(move || {
@@ -362,20 +422,21 @@ fn a_read_that_hangs_holds_up_its_own_file_only() {
         assert!(Instant::now() < end, "it hangs");
         // Six small files and the symbolic link; the hard link waits for what stands before it in the manifest.
         let all_others = || target.exists() && files(&target).iter().filter(|(path, _)| !is_part(path)).count() == 7;
-        if held && !hanging.is_empty() && all_others() {
+        if !hanging.is_empty() && all_others() {
             for stopped in hanging.drain(..) {
                 watcher.answer(stopped, Verdict::Proceed).unwrap();
             }
-            held = false;
+            others_arrived = true;
         }
         let Some(stopped) = watcher.next(Duration::from_millis(1)).unwrap() else { continue };
-        if path_of(&stopped) == source && hanging.is_empty() && !held && stopped.offset() == 0 {
+        if path_of(&stopped) == source && !held && stopped.offset() == 0 {
             held = true;
             hanging.push(stopped);
             continue;
         }
         watcher.answer(stopped, Verdict::Proceed).unwrap();
     }
+    assert!(others_arrived, "nothing was held");
     assert_eq!(worker.join().unwrap().unwrap().failed, 0);
     bench.assert_equal();
 }
@@ -422,15 +483,38 @@ enum Asked {
     Claim(PathBuf, Vec<(u64, u64)>),
 }
 
-/// Runs a job and notes what it asks. `None` where the host does not let us watch.
-fn order_of_a_job() -> Option<Vec<Asked>> {
+/// Runs a job by each way that large files are written, and notes what it asks. Less where the host does not let us watch, or has no disk.
+fn orders_of_a_job() -> Vec<Vec<Asked>> {
+    by_each_route().filter_map(|(bench, job)| order_of_a_job(&bench, job)).collect()
+}
+
+/// The same job through the page cache, in memory, and past it, where there is a disk.
+fn by_each_route() -> impl Iterator<Item = (Bench, Job)> {
+    let cached = varied();
+    let job = job_of(&cached);
+    let past_cache = disk().map(|bench| {
+        let bench = fill(bench);
+        let mut job = job_of(&bench);
+        job.carriage.write_route = Some(WriteRoute::Direct);
+        (bench, job)
+    });
+    std::iter::once((cached, job)).chain(past_cache)
+}
+
+fn order_of_a_job(bench: &Bench, job: Job) -> Option<Vec<Asked>> {
     use std::os::unix::ffi::OsStrExt;
-    let bench = varied();
+    let goes_past_cache = job.carriage.write_route == Some(WriteRoute::Direct);
+    let mut past_cache_bytes = 0;
     let mut log = Vec::new();
     let decide = |_, stopped: &Stopped| {
         let path = path_of(stopped);
         match stopped.call() {
-            Call::Write => log.push(Asked::Write(path, stopped.offset(), stopped.bytes() as u64)),
+            Call::Write => {
+                past_cache_bytes += if is_direct(stopped) { stopped.bytes() } else { 0 };
+                log.push(Asked::Write(path, stopped.offset(), stopped.bytes() as u64));
+                // Done before anything else is noted.
+                return Verdict::Short(stopped.bytes());
+            }
             Call::Truncate => log.push(Asked::Write(path, 0, 0)),
             Call::Flush => {
                 log.extend(claim_of(&path));
@@ -446,8 +530,10 @@ fn order_of_a_job() -> Option<Vec<Asked>> {
         Verdict::Proceed
     };
     let calls = [Call::Write, Call::Truncate, Call::Flush, Call::Rename];
-    let (result, _) = under(&calls, decide, run(job_of(&bench)))?;
+    let (result, _) = under(&calls, decide, run(job))?;
     assert_eq!(result.unwrap().failed, 0);
+    bench.assert_equal();
+    assert_eq!(past_cache_bytes > 4_900_000, goes_past_cache, "{past_cache_bytes} bytes went past the page cache");
     Some(log)
 }
 
@@ -461,7 +547,13 @@ fn claim_of(path: &Path) -> Option<Asked> {
 
 #[test]
 fn a_journal_claims_only_what_was_flushed_before() {
-    let Some(log) = order_of_a_job() else { return };
+    for log in orders_of_a_job() {
+        check_claims(&log);
+    }
+}
+
+#[track_caller]
+fn check_claims(log: &[Asked]) {
     let mut claims = 0;
     for (at, asked) in log.iter().enumerate() {
         let Asked::Claim(part, ranges) = asked else { continue };
@@ -488,7 +580,13 @@ fn a_journal_claims_only_what_was_flushed_before() {
 
 #[test]
 fn data_is_flushed_before_it_has_a_name_and_names_before_the_job_ends() {
-    let Some(log) = order_of_a_job() else { return };
+    for log in orders_of_a_job() {
+        check_names(&log);
+    }
+}
+
+#[track_caller]
+fn check_names(log: &[Asked]) {
     let mut renamed = 0;
     for (at, asked) in log.iter().enumerate() {
         let Asked::Rename(part, name) = asked else { continue };
@@ -501,6 +599,20 @@ fn data_is_flushed_before_it_has_a_name_and_names_before_the_job_ends() {
         assert!(log[at..].contains(&Asked::Flush(directory)), "the name {} is never flushed\n{log:#?}", name.display());
     }
     assert_eq!(renamed, 7, "{log:#?}");
+}
+
+#[test]
+fn names_in_a_directory_that_the_job_only_writes_into_are_flushed_or_the_job_has_failed() {
+    let bench = varied();
+    std::fs::create_dir(bench.to()).unwrap();
+    let mut job = job_of(&bench);
+    job.sources[0].path = bench.from().join("d1/small3").into_os_string().into_encoded_bytes();
+    let to = bench.to();
+    let decide = |_, stopped: &Stopped| if path_of(stopped) == to { Verdict::Fail(EIO) } else { Verdict::Proceed };
+    let Some((result, _)) = under(&[Call::Flush], decide, run(job.clone())) else { return };
+    let error = result.unwrap_err();
+    assert_eq!(error.fault, Fault::FileIo, "{error:?}");
+    assert_eq!(run(job)().unwrap().failed, 0);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use haul_engine::journal;
 use haul_net::Stream;
+use haul_store::WriteRoute;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use rustix::process::Signal;
 
@@ -23,6 +24,7 @@ use crate::convert;
 use crate::coordinate;
 use crate::far::PING_EVERY;
 use crate::job::Job;
+use crate::past_cache::disk;
 use crate::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::scenarios::{Bench, files, is_part, run_here};
 use crate::sender::{self, SenderJob, Sources};
@@ -61,6 +63,9 @@ const CHECKPOINT_BYTES: u64 = 2 << 20;
 /// Operations of each sweep that are tried without `HAUL_SWEEP=full`: all three take half a minute on two cores.
 const SAMPLES: usize = 50;
 
+/// The same where each sample waits for a disk.
+const SAMPLES_ON_DISK: usize = 25;
+
 /// The large files of [`bench`].
 const LARGE: [(&str, usize); 2] = [("b-large", 9_000_001), ("m/large", 5_000_000)];
 
@@ -68,9 +73,33 @@ const LARGE: [(&str, usize); 2] = [("b-large", 9_000_001), ("m/large", 5_000_000
 const SMALL: usize = 48;
 const SMALL_STEP: usize = 700;
 
-/// Fifty files, two of them in chunks, and links.
-fn bench() -> Bench {
-    let bench = Bench::new();
+/// How the large files are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Through the page cache, in memory.
+    Cached,
+    /// Past it, on a disk.
+    Direct,
+}
+
+impl Way {
+    /// Chunks of which one block is on its way to the disk, and the others may be there.
+    fn writers(self) -> u64 {
+        if self == Way::Direct { receiver::WRITERS as u64 } else { 0 }
+    }
+
+    /// What the lanes may have brought before they had to wait, and writers write all the same.
+    fn behind_bytes(self) -> u64 {
+        if self == Way::Direct { (receiver::BUFFERS * haul_wire::limits::BLOCK_BYTES) as u64 } else { 0 }
+    }
+}
+
+/// Fifty files, two of them in chunks, and links. `None` where there is no disk that can be written so.
+fn bench(way: Way) -> Option<Bench> {
+    let bench = match way {
+        Way::Cached => Bench::new(),
+        Way::Direct => disk()?,
+    };
     for (name, size) in LARGE {
         bench.write(name, size);
     }
@@ -79,12 +108,13 @@ fn bench() -> Bench {
     }
     std::os::unix::fs::symlink("b-large", bench.from().join("link")).unwrap();
     std::fs::hard_link(bench.from().join("a/small3"), bench.from().join("z/second-name")).unwrap();
-    bench
+    Some(bench)
 }
 
-fn job_of(bench: &Bench) -> Job {
+fn job_of(bench: &Bench, way: Way) -> Job {
     let mut job = bench.job();
     job.selection.hard_links = true;
+    job.carriage.write_route = (way == Way::Direct).then_some(WriteRoute::Direct);
     job.carriage.lanes = Some(LANES);
     job
 }
@@ -184,7 +214,8 @@ fn dies_at_its_operation() {
         _ => Killed::Both,
     };
     let bench = Bench::existing(Path::new(&directory));
-    let (job, counted) = (job_of(&bench), PathBuf::from(&directory).join("counted"));
+    let way = if std::env::var_os("HAUL_SWEEP_DIRECT").is_some() { Way::Direct } else { Way::Cached };
+    let (job, counted) = (job_of(&bench, way), PathBuf::from(&directory).join("counted"));
     let work = move || match side {
         Killed::Both => run_here(&job, LANES, CHECKPOINT_BYTES).map(drop),
         _ => {
@@ -209,12 +240,15 @@ fn dies_at_its_operation() {
 }
 
 /// Runs the job with a death at operation `at`. True when it came to that.
-fn run_and_kill(bench: &Bench, killed: Killed, at: usize) -> bool {
+fn run_and_kill(bench: &Bench, way: Way, killed: Killed, at: usize) -> bool {
     let directory = bench.root();
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "kill_sweep::dies_at_its_operation", "--ignored", "--nocapture", "-q"]);
     child.env("HAUL_SWEEP_DIR", directory).env("HAUL_SWEEP_AT", at.to_string()).env_remove("CI");
     child.stdout(std::process::Stdio::null());
+    if way == Way::Direct {
+        child.env("HAUL_SWEEP_DIRECT", "1");
+    }
     let listener = UnixListener::bind(directory.join("socket")).unwrap();
     let other = match killed {
         Killed::Both => None,
@@ -227,7 +261,7 @@ fn run_and_kill(bench: &Bench, killed: Killed, at: usize) -> bool {
     let mut child = child.spawn().unwrap();
     let survivor = other.map(|(_, side)| {
         let mut streams: Vec<UnixStream> = (0..=LANES).map(|_| listener.accept().unwrap().0).collect();
-        run_side(side, &job_of(bench), streams.remove(0), streams)
+        run_side(side, &job_of(bench, way), streams.remove(0), streams)
     });
     let status = child.wait().unwrap();
     std::fs::remove_file(directory.join("socket")).unwrap();
@@ -273,20 +307,21 @@ fn size(path: &Path) -> u64 {
 }
 
 /// Kills at one operation; judges what lies there, and what the next run does. Returns the bytes that were written in vain.
-fn kill_and_go_on(killed: Killed, at: usize) -> u64 {
-    let bench = bench();
-    if !run_and_kill(&bench, killed, at) {
+fn kill_and_go_on(way: Way, killed: Killed, at: usize) -> u64 {
+    let bench = bench(way).expect("it was possible before");
+    if !run_and_kill(&bench, way, killed, at) {
         bench.assert_equal();
         return 0;
     }
-    let what = format!("{killed:?} killed at operation {at}");
+    let what = format!("{way:?}, {killed:?} killed at operation {at}");
     let right = files(&bench.from());
     let found = if bench.to().exists() { files(&bench.to()) } else { Vec::new() };
     let wrong = found.into_iter().filter(|file| !is_part(&file.0) && !right.contains(file)).map(|(path, _)| path);
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<PathBuf>::new(), "{what}");
 
     let (retained, total) = (retained(&bench), total(&bench));
-    let report = run_here(&job_of(&bench), LANES, CHECKPOINT_BYTES).unwrap_or_else(|error| panic!("{what}: {error:?}"));
+    let report =
+        run_here(&job_of(&bench, way), LANES, CHECKPOINT_BYTES).unwrap_or_else(|error| panic!("{what}: {error:?}"));
     assert_eq!(report.failed, 0, "{what}: {:?}", report.failures);
     bench.assert_equal();
     let left: Vec<PathBuf> =
@@ -302,38 +337,38 @@ fn kill_and_go_on(killed: Killed, at: usize) -> u64 {
     let counted = std::fs::read_to_string(bench.root().join("counted")).unwrap();
     let (written, safe) = counted.split_once(' ').unwrap();
     let (written, safe): (u64, u64) = (written.parse().unwrap(), safe.parse().unwrap());
-    let under_way = u64::from(LANES) * haul_wire::limits::MIN_CHUNK_BYTES;
+    let under_way = (u64::from(LANES) + way.writers()) * haul_wire::limits::MIN_CHUNK_BYTES;
     assert!(retained + under_way >= safe, "{what}: {retained} bytes are there, of {safe} flushed by checkpoints");
     // What comes after that may be lost: an interval at most, however long the disk takes for a checkpoint.
-    let (lost, most) = (written.saturating_sub(retained), most_lost());
+    let (lost, most) = (written.saturating_sub(retained), most_lost(way));
     assert!(lost <= most, "{what}: {lost} written bytes are lost, more than {most}");
     lost
 }
 
 /// What a death may cost: one checkpoint interval of all files together, a chunk under way on each lane, and whole files that wait for
 /// their names.
-fn most_lost() -> u64 {
+fn most_lost(way: Way) -> u64 {
     let small = (0..SMALL).map(|number| (number * SMALL_STEP) as u64).sum::<u64>();
-    CHECKPOINT_BYTES + u64::from(LANES) * haul_wire::limits::MIN_CHUNK_BYTES + small
+    CHECKPOINT_BYTES + u64::from(LANES) * haul_wire::limits::MIN_CHUNK_BYTES + way.behind_bytes() + small
 }
 
-fn sweep(killed: Killed) {
-    let probe = bench();
+fn sweep(way: Way, killed: Killed, samples: usize) {
+    let Some(probe) = bench(way) else { return };
     if under(&[Call::Write], |_, _| Verdict::Proceed, || ()).is_none() {
         return;
     }
-    assert!(!run_and_kill(&probe, killed, usize::MAX));
+    assert!(!run_and_kill(&probe, way, killed, usize::MAX));
     let count: usize = std::fs::read_to_string(probe.root().join("count")).unwrap().parse().unwrap();
-    assert!(count > 100, "{killed:?} has only {count} operations");
+    assert!(count > 100, "{way:?}, {killed:?} has only {count} operations");
     let full = std::env::var("HAUL_SWEEP").is_ok_and(|value| value == "full");
-    let step = if full { 1 } else { count.div_ceil(SAMPLES) };
+    let step = if full { 1 } else { count.div_ceil(samples) };
     // The threads take turns differently each time, so one beyond the usual end may come, too.
-    let again: Vec<u64> = (0..count + step).step_by(step).map(|at| kill_and_go_on(killed, at)).collect();
+    let again: Vec<u64> = (0..count + step).step_by(step).map(|at| kill_and_go_on(way, killed, at)).collect();
     if full {
-        let (most, allowed) = (again.iter().max().unwrap(), most_lost());
+        let (most, allowed) = (again.iter().max().unwrap(), most_lost(way));
         let _ = writeln!(
             std::io::stderr(),
-            "{killed:?}: killed at each of {count} operations; at most {most} written bytes were lost, of {allowed} that may be; \
+            "{way:?}, {killed:?}: killed at each of {count} operations; at most {most} written bytes were lost, of {allowed} that may be; \
              the loss of a sender is not counted"
         );
     }
@@ -341,15 +376,20 @@ fn sweep(killed: Killed) {
 
 #[test]
 fn killed_at_any_operation_of_both_sides_it_goes_on() {
-    sweep(Killed::Both);
+    sweep(Way::Cached, Killed::Both, SAMPLES);
 }
 
 #[test]
 fn with_the_receiver_killed_at_any_operation_it_goes_on() {
-    sweep(Killed::Receiver);
+    sweep(Way::Cached, Killed::Receiver, SAMPLES);
 }
 
 #[test]
 fn with_the_sender_killed_at_any_operation_it_goes_on() {
-    sweep(Killed::Sender);
+    sweep(Way::Cached, Killed::Sender, SAMPLES);
+}
+
+#[test]
+fn past_the_page_cache_with_the_receiver_killed_at_any_operation_it_goes_on() {
+    sweep(Way::Direct, Killed::Receiver, SAMPLES_ON_DISK);
 }

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haul_engine::journal::HEADER_BYTES;
 use haul_store::WriteRoute;
+use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use haul_sys::{direct, medium};
 
 use crate::Fault;
-use crate::bad_disk::{EIO, ENOSPC, path_of, under};
+use crate::bad_disk::{EDQUOT, EIO, ENOSPC, path_of, under};
 use crate::event::Event;
 use crate::job::Job;
 use crate::receiver::Bounds;
@@ -27,18 +28,18 @@ const SIZE: usize = (9 << 20) + 12_345;
 const BOUNDS: Bounds = Bounds { checkpoint_bytes: 2 << 20, past_cache_from_bytes: 1, search: std::time::Duration::MAX };
 
 /// No trial: this disk may be busy.
-fn job_by(bench: &Bench, route: WriteRoute) -> Job {
+pub(crate) fn job_by(bench: &Bench, route: WriteRoute) -> Job {
     let mut job = bench.job();
     job.carriage.write_route = Some(route);
     job
 }
 
-/// A bench on a disk with direct I/O; `None`, with a word, where the temporary directory is none.
-fn disk() -> Option<Bench> {
+/// A bench on a disk with direct I/O; `None` where the temporary directory is none.
+pub(crate) fn disk() -> Option<Bench> {
     let bench = Bench::on_disk();
     let has_direct = direct::is_possible(tempfile::tempfile_in(bench.root()).unwrap().as_fd());
     if !has_direct {
-        eprintln!("skipped: the temporary directory is on no disk with direct I/O");
+        unmet("the temporary directory is on no disk with direct I/O");
     }
     has_direct.then_some(bench)
 }
@@ -72,7 +73,7 @@ fn through_the_page_cache_when_told_so() {
 }
 
 /// Whether a call writes past the page cache.
-fn is_direct(call: &Stopped) -> bool {
+pub(crate) fn is_direct(call: &Stopped) -> bool {
     let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", call.fd())).unwrap_or_default();
     let flags = told.lines().find_map(|line| line.strip_prefix("flags:")).map(str::trim);
     flags.is_some_and(|flags| u64::from_str_radix(flags, 8).unwrap() & O_DIRECT != 0)
@@ -99,6 +100,33 @@ fn a_disk_that_fills_behind_the_backs_of_the_lanes_ends_the_job_and_nothing_stan
     assert_eq!(report.failed, 0);
     bench.assert_equal();
     assert!(files(&bench.to()).iter().all(|file| !is_part(&file.0)));
+}
+
+#[test]
+fn a_disk_without_room_for_a_large_file_ends_the_job_before_any_of_it_is_written() {
+    for (code, words) in [(ENOSPC, "No space left"), (EDQUOT, "quota")] {
+        let Some(bench) = disk() else { return };
+        bench.write("large", SIZE);
+        let job = job_by(&bench, WriteRoute::Direct);
+        let mut written = 0;
+        let decide = |_, call: &Stopped| match call.call() {
+            Call::Allocate => Verdict::Fail(code),
+            _ => {
+                written += call.bytes();
+                Verdict::Proceed
+            }
+        };
+        let work = move || run_here(&job, LANES, BOUNDS);
+        let Some((result, _)) = under(&[Call::Allocate, Call::Write], decide, work) else { return };
+        let error = result.unwrap_err();
+        assert_eq!((error.fault, written), (Fault::Space, 0), "{error:?}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(!bench.to().join("large").exists());
+        let report = run_here(&job_by(&bench, WriteRoute::Direct), LANES, BOUNDS).unwrap();
+        assert_eq!(report.failed, 0);
+        bench.assert_equal();
+        assert!(files(&bench.to()).iter().all(|file| !is_part(&file.0)));
+    }
 }
 
 #[test]

@@ -183,6 +183,7 @@ fn a_source_that_does_not_tell_when_it_changed_is_read_again_from_its_beginning(
 #[test]
 fn an_error_that_comes_only_with_the_flush_leaves_no_file_under_its_name() {
     needs!(Haul, Fuse);
+    const ENOSPC: i32 = 28;
     const EDQUOT: i32 = 122;
     const EIO: i32 = 5;
     let dir = scratch();
@@ -191,9 +192,13 @@ fn an_error_that_comes_only_with_the_flush_leaves_no_file_under_its_name() {
     for (name, size, seed) in [("small", 3000, 1), ("large", 9 << 20, 2)] {
         plant::file(&source.join(name), size, seed);
     }
-    for (error, fails) in [(EIO, code::PARTIAL), (EDQUOT, code::SPACE)] {
+    for (error, fails, words) in [
+        (EIO, code::PARTIAL, "Input/output error"),
+        (ENOSPC, code::SPACE, "No space left"),
+        (EDQUOT, code::SPACE, "quota"),
+    ] {
         disk.fails_late(Some(error));
-        let run = copy(&source, &target, &[]).run().expect(fails);
+        let run = copy(&source, &target, &[]).run().expect(fails).says(&[words]);
         for name in ["small", "large"] {
             assert!(!target.join(name).exists(), "{name} has its name though the disk did not keep it\n{run}");
         }

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use haul_e2e::compare::{names_below, path_of};
-use haul_e2e::{Facets, MortalDisk, Run, assert_same, code, contents_of, differences, needs, plant, scratch};
+use haul_e2e::{Facets, MortalDisk, Outcome, Run, assert_same, code, contents_of, differences, needs, plant, scratch};
 use rustix::process::Signal;
 
 /// A copy from one directory into another of this machine.
@@ -30,24 +30,37 @@ fn plant_target(target: &Path) {
     Run::new("sync").arg("-f").arg(target).run().expect(0);
 }
 
+/// How files in chunks are written: through the page cache, and past it, as those of 256 MiB and more are.
+const ROUTES: [&str; 2] = ["copy", "direct"];
+
+fn goes_past_cache(run: &Outcome) -> bool {
+    let chose = run.events_named("chose");
+    chose.iter().any(|event| event["what"] == "write route" && event["choice"] == "direct")
+}
+
 const LINKED: Facets = Facets { hard_links: true, link_times: true, ..Facets::PLAIN };
 
 #[test]
 fn after_an_exit_with_0_the_power_may_go_on_a_real_file_system() {
     needs!(Haul, LoopDevices);
     let dir = scratch();
-    let (source, disk) = (dir.path().join("source"), MortalDisk::mount(256));
-    let target = disk.path().join("to");
+    let source = dir.path().join("source");
     plant_source(&source);
-    plant_target(&target);
-    copy(&source, &target, &["--delete"]).run().expect(code::OK);
-    let later = disk.after_a_power_cut();
-    assert_same(&source, &later.path().join("to"), LINKED);
+    for route in ROUTES {
+        let disk = MortalDisk::mount(256);
+        let target = disk.path().join("to");
+        plant_target(&target);
+        let run = copy(&source, &target, &["--delete", "--write-route", route]).run().expect(code::OK);
+        assert_eq!(goes_past_cache(&run), route == "direct", "{run}");
+        let later = disk.after_a_power_cut();
+        assert_same(&source, &later.path().join("to"), LINKED);
 
-    // Another run finds all there, and has nothing left to flush.
-    copy(&source, &later.path().join("to"), &["--delete"]).run().expect(code::OK);
+        // Another run finds all there, and has nothing left to flush.
+        copy(&source, &later.path().join("to"), &["--delete"]).run().expect(code::OK);
+    }
 
     // Without a flush the same disk does forget: this test would see what is lost.
+    let disk = MortalDisk::mount(256);
     let careless = disk.path().join("careless");
     copy(&source, &careless, &["--no-flush"]).run().expect(code::OK);
     assert_same(&source, &careless, Facets::PLAIN);
@@ -61,24 +74,31 @@ fn the_power_may_go_at_any_moment_and_the_next_run_goes_on() {
     let dir = scratch();
     let source = dir.path().join("source");
     plant_source(&source);
+    for route in ROUTES {
+        check_moments(&source, route);
+    }
+}
+
+#[track_caller]
+fn check_moments(source: &Path, route: &str) {
     let mut kept = 0;
     for moved in [1, 9, 18, 27, 36, 43].map(|mib: u64| mib << 20) {
         let disk = MortalDisk::mount(256);
         let target = disk.path().join("to");
         plant_target(&target);
         let before = fs::read(target.join("replaced")).expect("it was planted");
-        let mut running = copy(&source, &target, &["--rate", "30MB"]).start();
+        let mut running = copy(source, &target, &["--rate", "30MB", "--write-route", route]).start();
         running.when_moved(moved);
         running.signal(Signal::STOP);
         let later = disk.after_a_power_cut();
         running.kill();
         let found = later.path().join("to");
-        check_names(&source, &found, &before);
-        let run = copy(&source, &found, &["--delete"]).run().expect(code::OK);
-        assert_same(&source, &found, LINKED);
+        check_names(source, &found, &before);
+        let run = copy(source, &found, &["--delete"]).run().expect(code::OK);
+        assert_same(source, &found, LINKED);
         kept += run.count("bytes_kept");
     }
-    assert!(kept > 20 << 20, "only {kept} bytes were ever found again");
+    assert!(kept > 20 << 20, "{route}: only {kept} bytes were ever found again");
 }
 
 /// What has a final name is whole, or is what stood there before.

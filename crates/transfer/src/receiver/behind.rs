@@ -27,10 +27,10 @@ use super::incoming::Incoming;
 use super::state::Shared;
 
 /// Blocks that are filled or written at once: 64 x 256 KiB = 16 MiB. A disk of 2 GB/s has work for 8 ms, longer than a scheduler's turn.
-const BUFFERS: usize = 64;
+pub(crate) const BUFFERS: usize = 64;
 
 /// Writes on their way at once: on a virtual disk of 1.8 GB/s four of a block each were as fast as eight, or four of 2 MiB.
-const WRITERS: usize = 4;
+pub(crate) const WRITERS: usize = 4;
 
 /// A chunk on its way past the page cache; delivered by whoever is last: the lane, or a writer.
 pub(super) struct Chunk {

@@ -48,6 +48,8 @@ use crate::convert;
 use crate::error::{Error, Fault};
 use crate::session::{self, Clock, LaneKeeper, Lanes, MAX_IN_VAIN, Progress, TICK};
 use crate::watch::Watch;
+#[cfg(test)]
+pub(crate) use behind::{BUFFERS, WRITERS};
 use decide::Decider;
 use reread::Rereaders;
 use settle::Settler;
