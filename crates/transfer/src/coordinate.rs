@@ -63,7 +63,7 @@ pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
 
 /// Which role is played here.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+pub(crate) enum Side {
     Sender,
     Receiver,
 }
@@ -291,7 +291,7 @@ fn early_look(job: &Job, side: Side) -> Option<EarlyLook> {
     }
 }
 
-fn session_with(
+pub(crate) fn session_with(
     job: &Job,
     mut remote: Remote,
     side: Side,

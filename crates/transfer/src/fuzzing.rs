@@ -1,6 +1,7 @@
 //! What this crate makes of bytes from a peer or from a disk, as functions of those bytes: for the fuzz targets, and only with the
 //! feature `fuzzing`.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use haul_wire::limits::BLOCK_BYTES;
@@ -15,10 +16,15 @@ pub fn control_channel(mut bytes: &[u8]) {
     assert!(buffer.len() <= haul_wire::limits::MAX_CONTROL_FRAME_BYTES);
 }
 
-/// A compressed block of a lane.
+/// A compressed block of a lane: all that it holds comes out, and no more than a block.
 pub fn block(packed: &[u8]) {
-    if let Some(length) = receiver::decompress(packed) {
-        assert!(length <= BLOCK_BYTES);
+    let Some(block) = receiver::decompress(packed) else { return };
+    assert!(block.len() <= BLOCK_BYTES);
+    // A decoder that goes on as long as there is something. What it refuses (a window of more than 128 MiB) it says nothing of.
+    let mut all = Vec::new();
+    let decoder = zstd::stream::read::Decoder::new(packed).expect("it has memory");
+    if decoder.take(BLOCK_BYTES as u64 + 1).read_to_end(&mut all).is_ok() {
+        assert!(all == block, "{} bytes came out of {}", block.len(), all.len());
     }
 }
 

@@ -2,6 +2,8 @@
 //! message by message and byte by byte.
 
 #[cfg(test)]
+mod hosts;
+#[cfg(test)]
 mod initiators;
 #[cfg(test)]
 mod receivers;

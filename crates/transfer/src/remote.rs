@@ -279,11 +279,11 @@ pub(crate) struct Assignment {
 }
 
 impl Remote {
-    fn meet(place: &Place, stream: Stream, session: [u8; 16], events: Events, watch: &Watch) -> Result<Self, Error> {
-        let channel = Channel::open(stream, events.sender(), PING_EVERY)
+    pub(crate) fn meet(place: &Place, to: Stream, id: [u8; 16], events: Events, watch: &Watch) -> Result<Self, Error> {
+        let channel = Channel::open(to, events.sender(), PING_EVERY)
             .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
         let hello = await_hello(&events, place, watch)?;
-        Ok(Self::of(place, hello, channel, session, events))
+        Ok(Self::of(place, hello, channel, id, events))
     }
 
     /// A daemon that has not said yet who it is.

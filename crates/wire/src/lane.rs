@@ -210,7 +210,8 @@ impl BlockHeader {
         (self.bytes | encoding << ENCODING_SHIFT).to_le_bytes()
     }
 
-    /// Decodes; `None` when the length is above [`BLOCK_BYTES`] or the encoding unknown.
+    /// Decodes; `None` when the length is above [`BLOCK_BYTES`] or the encoding unknown, and of a block that is none: any number of those would
+    /// fit into a unit.
     pub fn decode(bytes: [u8; BLOCK_HEADER_BYTES]) -> Option<Self> {
         let word = u32::from_le_bytes(bytes);
         let encoding = match word >> ENCODING_SHIFT {
@@ -220,7 +221,8 @@ impl BlockHeader {
             _ => return None,
         };
         let bytes = word & !(3 << ENCODING_SHIFT);
-        (bytes as usize <= BLOCK_BYTES).then_some(Self { bytes, encoding })
+        let is_none = bytes == 0 && encoding != Encoding::Plain;
+        (bytes as usize <= BLOCK_BYTES && !is_none).then_some(Self { bytes, encoding })
     }
 }
 
@@ -308,6 +310,15 @@ mod tests {
     fn a_block_above_the_limit_is_refused() {
         assert_eq!(BlockHeader::decode((BLOCK_BYTES as u32 + 1).to_le_bytes()), None);
         assert_eq!(BlockHeader::decode(u32::MAX.to_le_bytes()), None);
+    }
+
+    #[test]
+    fn a_block_of_nothing_is_refused_and_the_trailer_announced_by_one_word_only() {
+        for (encoding, decoded) in
+            [(Encoding::Plain, Some(BlockHeader::LAST)), (Encoding::Zstd, None), (Encoding::Zeros, None)]
+        {
+            assert_eq!(BlockHeader::decode(BlockHeader { bytes: 0, encoding }.encode()), decoded);
+        }
     }
 
     proptest! {

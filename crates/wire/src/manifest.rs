@@ -316,7 +316,41 @@ mod tests {
             attributes,
         };
         let plain = Attributes::default;
+        let file = |change: fn(&mut Identity)| {
+            let mut identity = Identity { size: 1, mtime: Time::default(), ctime: Time::default(), inode: 1 };
+            change(&mut identity);
+            let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+            packed(b"x", kind, plain())
+        };
+        let xattr = |name: Vec<u8>, value: usize| {
+            let xattrs = vec![Xattr { name, value: vec![0; value] }];
+            packed(b"x", ItemKind::Directory, Attributes { xattrs, ..plain() })
+        };
+        let link = |length| packed(b"x", ItemKind::Symlink { target: vec![b'a'; length] }, plain());
+        // The largest that there may be.
+        let largest = [
+            file(|identity| identity.size = i64::MAX as u64),
+            file(|identity| identity.mtime.ns = 999_999_999),
+            link(MAX_LINK_TARGET_BYTES),
+            xattr(vec![b'n'; 255], MAX_XATTR_BYTES - 255),
+            packed(b"x", ItemKind::Skipped { why: "w".repeat(MAX_TEXT_BYTES) }, plain()),
+        ];
+        for case in largest {
+            assert!(Packer::default().unpack(case.clone()).is_ok(), "{case:?}");
+        }
         let cases = vec![
+            file(|identity| identity.size = i64::MAX as u64 + 1),
+            file(|identity| identity.size = u64::MAX),
+            file(|identity| identity.mtime.ns = 1_000_000_000),
+            file(|identity| identity.ctime.ns = 1_000_000_000),
+            link(MAX_LINK_TARGET_BYTES + 1),
+            xattr(vec![b'n'; 256], 0),
+            xattr(vec![], 0),
+            xattr(b"a\0".to_vec(), 0),
+            xattr(b"n".to_vec(), MAX_XATTR_BYTES),
+            packed(b"x", ItemKind::Skipped { why: "w".repeat(MAX_TEXT_BYTES + 1) }, plain()),
+            packed(b"x", ItemKind::Failed { why: "w".repeat(MAX_TEXT_BYTES + 1), vanished: false }, plain()),
+            packed(b"x", ItemKind::HardLink { first: RelPath::default() }, plain()),
             packed(b"../x", ItemKind::Directory, plain()),
             packed(b"x", ItemKind::Symlink { target: vec![] }, plain()),
             packed(b"x", ItemKind::Symlink { target: b"a\0".to_vec() }, plain()),

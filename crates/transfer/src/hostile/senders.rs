@@ -242,8 +242,23 @@ fn units_that_do_not_fit_their_file_cost_the_lane_and_publish_nothing() {
     let mut no_header = vec![0; UNIT_HEADER_BYTES];
     no_header[0] = 9;
     let too_long_a_block = [whole(0).encode().to_vec(), (BLOCK_BYTES as u32 + 1).to_le_bytes().to_vec()].concat();
-    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 1).unwrap();
+    let packed = |bytes: usize| zstd::bulk::compress(&vec![0; bytes], 1).unwrap();
+    let bomb = packed(64 << 20);
     assert!(bomb.len() < BLOCK_BYTES);
+    // All but how much comes out at once is true: only that is wrong with it.
+    let true_hash = |chunk: u32, bytes: usize| {
+        let mut hasher = UnitHasher::new(&ChunkLayout::of(LARGE), chunk);
+        hasher.update(&vec![0; bytes]);
+        Trailer::Complete(hasher.finish())
+    };
+    let small_bomb = packed(BLOCK_BYTES + 1);
+    let mut blocks = vec![(Encoding::Zstd, &small_bomb[..])];
+    let left = vec![0; MIN_CHUNK_BYTES as usize - BLOCK_BYTES - 1];
+    blocks.extend(left.chunks(BLOCK_BYTES).map(|block| (Encoding::Plain, block)));
+    let more_than_a_block = unit_of(chunk(0), &blocks, true_hash(0, MIN_CHUNK_BYTES as usize));
+    let nothing = packed(0);
+    let of_nothing =
+        |encoding, block| unit_of(chunk(1), &[(encoding, block), (Encoding::Plain, &[0; 10])], true_hash(1, 10));
     let hole = |index, blocks| unit_of(UnitHeader { kind: UnitKind::Hole, index, chunk: 0 }, blocks, complete);
     let cases = [
         ("a header of no kind", no_header),
@@ -264,6 +279,10 @@ fn units_that_do_not_fit_their_file_cost_the_lane_and_publish_nothing() {
         ("no data at all", unit_of(whole(0), &[], complete)),
         ("a block beyond the limit", too_long_a_block),
         ("a compression bomb", unit_of(chunk(0), &[(Encoding::Zstd, &bomb)], complete)),
+        ("more than a block out of one, and less than the chunk", more_than_a_block),
+        ("a frame that holds nothing", of_nothing(Encoding::Zstd, &nothing)),
+        ("no frame", of_nothing(Encoding::Zstd, b"")),
+        ("a hole of no bytes", of_nothing(Encoding::Zeros, b"")),
         ("no compression at all", unit_of(chunk(0), &[(Encoding::Zstd, b"what?")], complete)),
         (
             "a hash with data",
@@ -282,6 +301,28 @@ fn units_that_do_not_fit_their_file_cost_the_lane_and_publish_nothing() {
         drop(target.peer.control);
         target.peer.lane.shutdown_handle().shutdown();
     }
+}
+
+#[test]
+fn what_a_faulty_compressor_made_of_the_data_is_asked_for_again() {
+    let mut target = Target::open();
+    target.announces(&[file("file", 5000)]);
+    target.peer.is_asked_for(0);
+    let (data, others) = (vec![7; 5000], vec![8; 5000]);
+    let header = UnitHeader { kind: UnitKind::Whole, index: 0, chunk: 0 };
+    let true_hash = Trailer::Complete(*blake3::hash(&data).as_bytes());
+    // Each is a sound frame.
+    for (sent, counts) in [(&others, false), (&data, true)] {
+        let packed = zstd::bulk::compress(sent, 1).unwrap();
+        target.peer.sends(&unit_of(header, &[(Encoding::Zstd, &packed)], true_hash));
+        if !counts {
+            target.peer.hears(|message| matches!(message, Control::Again { index: 0, chunk: 0 }).then_some(()));
+            assert_eq!(target.read("file"), None);
+        }
+    }
+    assert!(matches!(target.peer.outcome_of(0), OutcomeKind::Copied { .. }));
+    assert_eq!(target.read("file"), Some(data));
+    target.closes_in_peace();
 }
 
 #[test]

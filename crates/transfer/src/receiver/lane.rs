@@ -245,6 +245,9 @@ impl Lane<'_> {
             Encoding::Zstd => decompress(&mut self.decompressor, taken)?,
             Encoding::Plain | Encoding::Zeros => taken,
         };
+        if data.is_empty() {
+            return Err(broken("a block of nothing"));
+        }
         arrival.room_for(data.len())?;
         arrival.hasher.update(data);
         arrival.write(data, self.shared);
@@ -451,7 +454,7 @@ impl Lane<'_> {
             let tag = tags.block(&header);
             prove(tag, &mut self.input)?;
         }
-        BlockHeader::decode(header).ok_or_else(|| broken("a block is too long"))
+        BlockHeader::decode(header).ok_or_else(|| broken("a block is too long, or none"))
     }
 }
 

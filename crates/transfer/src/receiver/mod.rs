@@ -28,8 +28,8 @@ mod write_route;
 
 /// A block as a lane takes it; for the fuzz targets.
 #[cfg(feature = "fuzzing")]
-pub(crate) fn decompress(packed: &[u8]) -> Option<usize> {
-    lane::decompress(&mut None, packed).ok().map(<[u8]>::len)
+pub(crate) fn decompress(packed: &[u8]) -> Option<Vec<u8>> {
+    lane::decompress(&mut None, packed).ok().map(<[u8]>::to_vec)
 }
 
 use std::path::PathBuf;
