@@ -36,12 +36,12 @@ struct Run {
 
 impl Run {
     /// `None` where the host does not let us watch.
-    fn start(job: Job, witness: &Arc<Witness>) -> Option<Self> {
+    fn start(job: Job, checkpoint_bytes: u64, witness: &Arc<Witness>) -> Option<Self> {
         let witness = Arc::clone(witness);
         let (sender, receiver) = sync_channel::<io::Result<Watcher>>(1);
         let worker = std::thread::spawn(move || {
             sender.send(watch_this_thread(&[Call::Write, Call::Flush])).unwrap();
-            run_watched(&job, LANES, CHECKPOINT_BYTES, &witness)
+            run_watched(&job, LANES, checkpoint_bytes, &witness)
         });
         match receiver.recv().unwrap() {
             Ok(watcher) => Some(Self { watcher, worker }),
@@ -106,6 +106,12 @@ fn is_part(stopped: &Stopped) -> bool {
     path_of(stopped).extension().is_some_and(|extension| extension == "part")
 }
 
+/// Whether the storage of the target was named.
+fn is_named(witness: &Witness) -> bool {
+    let names = |event: &Event| matches!(event, Event::Warning { text } if text.contains("the storage of the target has not answered"));
+    witness.events().iter().any(names)
+}
+
 fn bench() -> Bench {
     let bench = Bench::new();
     bench.write("large", FILE_BYTES);
@@ -115,7 +121,7 @@ fn bench() -> Bench {
 #[test]
 fn lanes_wait_while_a_flush_holds_up_a_whole_interval() {
     let bench = bench();
-    let Some(run) = Run::start(bench.job(), &Arc::default()) else { return };
+    let Some(run) = Run::start(bench.job(), CHECKPOINT_BYTES, &Arc::default()) else { return };
     let (flush, before) = run.until_flush();
     let behind = run.until_still();
     // A chunk may be under way on each lane when the interval is full.
@@ -138,15 +144,41 @@ fn a_flush_that_never_comes_back_is_named_and_ends_the_job() {
     let mut job = bench.job();
     job.carriage.timeout = Duration::from_secs(1);
     let witness = Arc::default();
-    let Some(run) = Run::start(job, &witness) else { return };
+    let Some(run) = Run::start(job, CHECKPOINT_BYTES, &witness) else { return };
     let (flush, _) = run.until_flush();
     let (watcher, result) = run.until_end();
     // Either side may give up first. Only the target knows what it waits for, and has said so by then.
     let error = result.unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
-    let is_named = |event: &Event| matches!(event, Event::Warning { text } if text.contains("the storage of the target has not answered"));
-    assert!(witness.events().iter().any(is_named), "{:?}", witness.events());
+    assert!(is_named(&witness), "{:?}", witness.events());
     watcher.answer(flush, Verdict::Proceed).unwrap();
     let standing: Vec<PathBuf> = std::fs::read_dir(bench.to()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(!standing.contains(&bench.to().join("large")), "{standing:?}");
+}
+
+#[test]
+fn a_flush_that_comes_back_after_the_time_limit_is_waited_for_as_long_as_a_slow_disk_takes_for_an_interval() {
+    // With what a disk of 1 MiB/s takes for as much: 17 s may pass.
+    const INTERVAL_BYTES: u64 = 16 << 20;
+    const LIMIT: Duration = Duration::from_secs(1);
+    let bench = bench();
+    let mut job = bench.job();
+    job.carriage.timeout = LIMIT;
+    let witness = Arc::default();
+    let Some(run) = Run::start(job, INTERVAL_BYTES, &witness) else { return };
+    let (flush, _) = run.until_flush();
+    // From now on nothing moves.
+    run.until_still();
+    let still = Instant::now();
+    while still.elapsed() < LIMIT * 5 / 2 {
+        assert!(!run.worker.is_finished(), "it gave up");
+        if let Some(stopped) = run.watcher.next(Duration::from_millis(20)).unwrap() {
+            run.proceed(stopped);
+        }
+    }
+    assert!(is_named(&witness), "{:?}", witness.events());
+    run.watcher.answer(flush, Verdict::Proceed).unwrap();
+    let (_watcher, result) = run.until_end();
+    assert_eq!(result.unwrap().failed, 0);
+    bench.assert_equal();
 }
