@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use haul_wire::control::{Answer, ChunkRange, FailureKind, Outcome, Receipt, ReceiverSummary, SenderSummary, Wanted};
 use haul_wire::lane::{BLOCK_HEADER_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
-use haul_wire::limits::MIN_CHUNK_BYTES;
+use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 
 use super::*;
 use crate::channel::EventSender;
@@ -15,6 +15,8 @@ use crate::session::LaneKeeper;
 const DIRECTORY: u64 = 0;
 const LARGE: u64 = 1;
 const SMALL: u64 = 2;
+/// Where there is one.
+const SECRET: u64 = 3;
 
 /// Chunks of the large file.
 const CHUNKS: u32 = 3;
@@ -46,7 +48,20 @@ impl Source {
 
     /// A lane that is lost is replaced by this one.
     fn with_spare(carriage: wire::Carriage, selection: wire::Selection, spare: Option<Stream>) -> Self {
+        Self::with_secret(carriage, selection, spare, None)
+    }
+
+    /// And with a third file.
+    fn with_secret(
+        carriage: wire::Carriage,
+        selection: wire::Selection,
+        spare: Option<Stream>,
+        secret: Option<&[u8]>,
+    ) -> Self {
         let dir = tempfile::tempdir().unwrap();
+        if let Some(secret) = secret {
+            std::fs::write(dir.path().join("the-secret"), secret).unwrap();
+        }
         let size = usize::try_from(MIN_CHUNK_BYTES).unwrap() * CHUNKS as usize;
         std::fs::write(dir.path().join("large"), vec![5; size]).unwrap();
         std::fs::write(dir.path().join("small"), "small").unwrap();
@@ -223,12 +238,18 @@ fn a_chunk_that_is_wanted_again_and_again_is_given_up() {
     assert!(withdrawn.retry.is_none());
 }
 
-/// A header has promised a block that the file does not have any more; the lane carries other files all the same.
+/// A header has promised a block that the file does not have any more; the lane carries other files all the same. What another file has left in
+/// its buffer does not fill the gap.
 #[test]
 fn a_file_that_is_cut_while_it_is_handed_on_is_withdrawn_and_the_lane_goes_on() {
+    let secret = vec![0xa5; BLOCK_BYTES];
     // Sendfile, mmap, and the copy that reads whole blocks.
     for route in [Some(2), Some(4), None] {
-        let mut source = Source::of(wire::Carriage { route, ..carriage(20_000) });
+        let carriage = wire::Carriage { route, ..carriage(20_000) };
+        let mut source = Source::with_secret(carriage, wire::Selection::default(), None, Some(&secret));
+        source.answers(SECRET, Wanted::All);
+        let (header, _, data) = next_unit(&mut source.peer.lane);
+        assert!(header.index == SECRET && data == secret, "{route:?}: {header:?}");
         let left = usize::try_from(MIN_CHUNK_BYTES).unwrap() + 100_000;
         std::fs::File::options()
             .write(true)
@@ -243,8 +264,10 @@ fn a_file_that_is_cut_while_it_is_handed_on_is_withdrawn_and_the_lane_goes_on() 
         });
         assert_eq!((withdrawn.index, withdrawn.kind), (LARGE, FailureKind::Changed), "{route:?}");
         source.answers(SMALL, Wanted::All);
-        let (header, trailer, _) = next_unit(&mut source.peer.lane);
+        let (header, trailer, data) = next_unit(&mut source.peer.lane);
         assert_eq!((header.index, header.chunk, trailer), (LARGE, 1, Trailer::Void), "{route:?}");
+        let (own, rest) = data.split_at(data.len().min(100_000));
+        assert!(own.iter().all(|byte| *byte == 5) && rest.iter().all(|byte| *byte == 0), "{route:?}: whose bytes?");
         let (header, trailer, data) = next_unit(&mut source.peer.lane);
         assert_eq!((header.index, data.as_slice()), (SMALL, &b"small"[..]), "{route:?}");
         assert_eq!(trailer, Trailer::Complete(*blake3::hash(b"small").as_bytes()));
