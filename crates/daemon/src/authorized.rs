@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_net::PublicKey;
-use haul_transfer::Grant;
+use haul_transfer::{Grant, planted};
 
 use crate::limits::MAX_LIST_BYTES;
 use crate::lookout::{Lookout, Say};
@@ -293,30 +293,18 @@ pub fn check(path: &Path) -> io::Result<Result<List, BadLine>> {
 
 /// Whoever can write the list, or put another in its place, can let himself in.
 fn check_owner(path: &Path, file: &Metadata) -> io::Result<()> {
-    let us = haul_transfer::effective_user();
-    let trusted = |uid: u32| uid == us || uid == 0;
-    if !trusted(file.uid()) {
+    if file.uid() != haul_transfer::effective_user() && file.uid() != 0 {
         return Err(io::Error::other("it belongs to somebody else"));
     }
-    if file.mode() & OTHERS_WRITE != 0 {
+    if file.mode() & planted::OTHERS_WRITE != 0 {
         return Err(io::Error::other(format!("others may write it (mode {:03o}); chmod 600 it", file.mode() & 0o777)));
     }
-    let real = fs::canonicalize(path)?;
-    let dir = fs::metadata(real.parent().unwrap_or(Path::new("/")))?;
-    if !trusted(dir.uid()) || (dir.mode() & OTHERS_WRITE != 0 && dir.mode() & STICKY == 0) {
-        return Err(io::Error::other("others may write its directory; chmod go-w the directory"));
-    }
-    Ok(())
+    planted::check(path)
 }
-
-/// Writable for the group or for all.
-const OTHERS_WRITE: u32 = 0o022;
-/// In such a directory nobody renames what belongs to others.
-const STICKY: u32 = 0o1000;
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::sync::mpsc;
     use std::time::{Duration, Instant};
 
@@ -553,6 +541,28 @@ mod tests {
         assert!(!place.knows(&KEY));
         fs::set_permissions(place.file.parent().unwrap(), fs::Permissions::from_mode(0o1777)).unwrap();
         assert!(place.knows(&KEY));
+    }
+
+    #[test]
+    fn a_list_behind_a_link_that_others_can_plant_lets_nobody_in() {
+        let place = Place::new();
+        let dir = place.file.parent().unwrap();
+        let (share, real) = (dir.join("share"), dir.join("real"));
+        for own in [&share, &real] {
+            fs::create_dir(own).unwrap();
+        }
+        fs::write(real.join("list"), format!("ro root=/a {KEY}\n")).unwrap();
+        fs::set_permissions(real.join("list"), fs::Permissions::from_mode(0o600)).unwrap();
+        symlink(real.join("list"), share.join("keys")).unwrap();
+        symlink(&share, dir.join("way")).unwrap();
+        // Where the link stands counts, and not only where the list does; also on a way that goes through another link.
+        for named in [share.join("keys"), dir.join("way/keys")] {
+            for (mode, is_good) in [(0o777, false), (0o775, false), (0o755, true), (0o1777, true)] {
+                fs::set_permissions(&share, fs::Permissions::from_mode(mode)).unwrap();
+                assert_eq!(check(&named).is_ok(), is_good, "{} {mode:o}", named.display());
+            }
+        }
+        assert!(check(&real.join("list")).is_ok());
     }
 
     #[test]

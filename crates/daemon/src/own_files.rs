@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{self, Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use haul_transfer::Grant;
 
@@ -107,7 +107,7 @@ struct Whereabouts {
 
 impl Whereabouts {
     fn of(file: &Path) -> Whereabouts {
-        let names = names_of(file);
+        let names = haul_transfer::planted::names_of(file);
         let mut unseen = None;
         let mut look = |path: &Path| match fs::metadata(path) {
             Ok(metadata) => Some(metadata),
@@ -134,40 +134,6 @@ impl Whereabouts {
             || self.names.iter().any(|name| name.starts_with(root))
             || opened.is_some_and(|opened| self.directories.contains(&opened))
     }
-}
-
-/// As many links as the kernel follows (`path_resolution(7)`).
-const MAX_LINKS: usize = 40;
-
-fn names_of(file: &Path) -> Vec<PathBuf> {
-    let mut names = Vec::new();
-    let mut rest = path::absolute(file).ok();
-    while let Some(path) = rest.take().filter(|_| names.len() <= MAX_LINKS) {
-        let (name, behind) = until_link(&path);
-        names.push(name);
-        rest = behind;
-    }
-    names
-}
-
-/// Goes along a full path to its first link: the path of that, and where it leads with what comes behind it. Without a link the path of the
-/// whole, with nothing behind it.
-fn until_link(path: &Path) -> (PathBuf, Option<PathBuf>) {
-    let mut name = PathBuf::new();
-    let mut components = path.components();
-    while let Some(component) = components.next() {
-        if component == Component::ParentDir {
-            // What comes before it is no link.
-            name.pop();
-            continue;
-        }
-        name.push(component);
-        if let Ok(target) = fs::read_link(&name) {
-            let behind = name.parent().unwrap_or(Path::new("/")).join(target).join(components.as_path());
-            return (name, Some(behind));
-        }
-    }
-    (name, None)
 }
 
 /// Device and inode.

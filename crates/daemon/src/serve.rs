@@ -222,7 +222,12 @@ fn own_identity(path: &Path, log: &Log) -> Result<Arc<Identity>, Error> {
         log.say(&format!("making the daemon's own key, {}", path.display()));
         return Ok(Arc::new(known::generate_identity(path, false)?));
     }
-    Ok(Arc::new(known::load_identity(path)?))
+    let identity = known::load_identity(path)?;
+    // Who puts another in its place has clients trust a key that he knows.
+    haul_transfer::planted::check(path).map_err(|error| {
+        Error::new(Fault::Authentication, format!("cannot use the key {}", path.display())).because(error)
+    })?;
+    Ok(Arc::new(identity))
 }
 
 fn list_file(options: &Options) -> Result<PathBuf, Error> {

@@ -21,6 +21,7 @@ use crate::error::{Error, Fault};
 use crate::far;
 use crate::job::SshOptions;
 use crate::own_files::{self, write_whole};
+use crate::planted;
 
 /// Longest key or known-hosts file that is read.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -48,7 +49,8 @@ fn no_home() -> Error {
         .try_this("set HOME, or name the key with --identity FILE")
 }
 
-/// Reads a private key. A key that others may read is refused, as ssh does.
+/// Reads a private key. A key that others may read is refused, as ssh does, and so is one to which the link of
+/// somebody else leads: he may know it.
 pub fn load_identity(path: &Path) -> Result<Identity, Error> {
     let failed = |cause: String| {
         Error::new(Fault::Authentication, format!("cannot use the key {}", path.display())).because(cause)
@@ -62,6 +64,7 @@ pub fn load_identity(path: &Path) -> Result<Identity, Error> {
         return Err(failed(format!("others may read it (mode {:03o})", mode & 0o777))
             .try_this(format!("chmod 600 {}", path.display())));
     }
+    planted::check_links(path).map_err(|error| failed(error.to_string()))?;
     let text = Zeroizing::new(read_text(path)?);
     Identity::from_pem(&text).map_err(|error| failed(error.to_string()))
 }
@@ -256,6 +259,8 @@ pub(crate) fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
     use super::*;
 
     #[test]
@@ -284,6 +289,21 @@ mod tests {
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(load_identity(&path).is_err());
+    }
+
+    #[test]
+    fn a_key_behind_a_link_that_somebody_else_planted_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, link) = (dir.path().join("key"), dir.path().join("link"));
+        let made = generate_identity(&key, false).unwrap().public();
+        symlink(&key, &link).unwrap();
+        assert_eq!(load_identity(&link).unwrap().public(), made, "a link of our own");
+        if lchown(&link, Some(haul_sys::process::effective_user() + 1), None).is_err() {
+            return haul_sys::condition::unmet("only root gives links away");
+        }
+        let error = load_identity(&link).unwrap_err();
+        assert!(error.cause.is_some_and(|cause| cause.contains("belongs to somebody else")));
+        assert_eq!(load_identity(&key).unwrap().public(), made);
     }
 
     #[test]

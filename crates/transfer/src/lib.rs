@@ -72,6 +72,7 @@ mod many;
 mod own_files;
 #[cfg(test)]
 mod past_cache;
+pub mod planted;
 pub mod probe;
 pub mod pump;
 mod receiver;
