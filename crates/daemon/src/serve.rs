@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_net::listen::{Door, Listener};
-use haul_net::{Identity, NetError, PublicKey, Stream, policy};
+use haul_net::{Identity, NetError, PublicKey, ShutdownHandle, Stream, policy};
 use haul_transfer::{Desk, Error, Fault, Grant, Visit, known};
 use haul_wire::lane::Hello;
 
@@ -94,7 +94,7 @@ struct House {
 
 fn open_door(listener: Listener, house: &Arc<House>) -> Result<Door, Error> {
     let (at_door, inside) = (Arc::clone(house), Arc::clone(house));
-    let admit = Arc::new(move |key: &PublicKey, from| at_door.admits(key, from));
+    let admit = Arc::new(move |key: &PublicKey, from, connection: &_| at_door.admits(key, from, connection));
     let deliver = Arc::new(move |stream, key, from| House::receive(&inside, stream, key, from));
     let ciphers = haul_net::preferred_ciphers(None);
     Door::open(listener, Arc::clone(&house.identity), admit, ciphers, deliver)
@@ -102,8 +102,8 @@ fn open_door(listener: Listener, house: &Arc<House>) -> Result<Door, Error> {
 }
 
 impl House {
-    fn admits(&self, key: &PublicKey, from: SocketAddr) -> bool {
-        let known = self.grant(key).is_some() || self.desk.expects_key(key);
+    fn admits(&self, key: &PublicKey, from: SocketAddr, connection: &ShutdownHandle) -> bool {
+        let known = self.grant(key).is_some() || self.desk.expects_key(key, &|| connection.is_shut_down());
         if !known {
             // The whole key, so that it can be copied into the list when it should have been let in.
             self.log.warn_of_stranger(&format!("refused {from}: the key {key} is not in the list"));

@@ -25,7 +25,7 @@ use crate::limits;
 use crate::penalty::Penalties;
 use crate::policy;
 use crate::room::{Room, Space};
-use crate::stream::Stream;
+use crate::stream::{ShutdownHandle, Stream};
 use crate::tls::{self, Cipher};
 use crate::transport::Link;
 
@@ -84,8 +84,8 @@ pub struct Door {
     port: u16,
 }
 
-/// Who may come in, by key and address.
-pub type Admit = Arc<dyn Fn(&PublicKey, SocketAddr) -> bool + Send + Sync>;
+/// Who may come in, by key and address. Whoever takes his time looks whether the connection was shut down meanwhile: its place is for another then.
+pub type Admit = Arc<dyn Fn(&PublicKey, SocketAddr, &ShutdownHandle) -> bool + Send + Sync>;
 /// Takes a stream whose peer has proved its key.
 pub type Deliver = Arc<dyn Fn(Stream, PublicKey, SocketAddr) + Send + Sync>;
 
@@ -227,9 +227,9 @@ impl Guest {
 
     fn shake_hands(&self, link: Arc<Link>, address: SocketAddr) {
         let shared = &self.shared;
-        let admit = Arc::clone(&shared.admit);
-        let outcome =
-            tls::server_over(link, &shared.identity, move |key| admit(key, address), &shared.ciphers, self.deadline);
+        let (admit, connection) = (Arc::clone(&shared.admit), Stream::over(Arc::clone(&link)).shutdown_handle());
+        let admit = move |key: &PublicKey| admit(key, address, &connection);
+        let outcome = tls::server_over(link, &shared.identity, admit, &shared.ciphers, self.deadline);
         match &outcome {
             Ok(_) => shared.penalties().admitted(self.source, Instant::now()),
             Err(NetError::WrongKey { .. } | NetError::Unproved) => {
@@ -357,15 +357,23 @@ mod tests {
 
     impl House {
         fn with(rules: Rules) -> House {
-            let (server, peer) = (Identity::generate().unwrap(), Identity::generate().unwrap());
-            let (server_key, peer_key) = (server.public(), peer.public());
+            let peer = Identity::generate().unwrap();
+            let peer_key = peer.public();
+            let admit =
+                Arc::new(move |key: &PublicKey, from: SocketAddr, _: &_| *key == peer_key && from.ip().is_loopback());
+            House::that_admits(rules, peer, admit)
+        }
+
+        fn that_admits(rules: Rules, peer: Identity, admit: Admit) -> House {
+            let server = Identity::generate().unwrap();
+            let server_key = server.public();
             let (tell, arrivals) = mpsc::channel();
             let tell = Mutex::new(tell);
             let door = Door::open_with(
                 rules,
                 Listener::bind_to(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap(),
                 Arc::new(server),
-                Arc::new(move |key, address| *key == peer_key && address.ip().is_loopback()),
+                admit,
                 tls::preferred_ciphers(None),
                 Arc::new(move |stream, key, _| {
                     stream.set_deadline(None).unwrap();
@@ -473,6 +481,29 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_to_be_let_in_learns_that_its_place_is_for_another() {
+        let space = Space { young: Duration::ZERO, ..Rules::default().space };
+        let rules = Rules { space, max_guests_per_source: 1, ..Rules::default() };
+        let (says, said) = mpsc::channel();
+        let admit = Arc::new(move |_: &PublicKey, _, connection: &ShutdownHandle| {
+            says.send("waits").unwrap();
+            let end = Instant::now() + 10 * TIMEOUT;
+            while !connection.is_shut_down() && Instant::now() < end {
+                std::thread::yield_now();
+            }
+            says.send(if connection.is_shut_down() { "leaves" } else { "knows nothing" }).unwrap();
+            false
+        });
+        let house = House::that_admits(rules, Identity::generate().unwrap(), admit);
+        let waiting = house.enter();
+        assert_eq!(said.recv_timeout(10 * TIMEOUT), Ok("waits"));
+        let another = house.knock();
+        assert_eq!(said.recv_timeout(20 * TIMEOUT), Ok("leaves"));
+        house.wait_for_guests(1);
+        drop((waiting, another));
+    }
+
+    #[test]
     fn a_key_that_is_refused_is_charged_and_who_shows_key_after_key_does_not_keep_the_right_one_out() {
         const FEW: usize = 3;
         let space = Space { young: Duration::ZERO, ..Rules::default().space };
@@ -497,6 +528,8 @@ mod tests {
         house.wait_for_guests(FEW);
         let one_more = house.knock();
         check_is_closed(held.remove(0));
+        // While its thread is still leaving there is no room for another.
+        house.wait_for_guests(FEW);
         house.check_peer_gets_in();
         check_is_closed(held.remove(0));
         drop((held, one_more));

@@ -446,6 +446,11 @@ impl Write for WriteHalf {
 }
 
 impl ShutdownHandle {
+    /// Was it ended from here?
+    pub fn is_shut_down(&self) -> bool {
+        self.0.is_shut_down()
+    }
+
     /// Ends both directions; reads and writes in progress in other threads fail at once.
     pub fn shutdown(&self) {
         self.0.shut_down();

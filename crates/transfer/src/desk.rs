@@ -18,12 +18,20 @@ use crate::channel::{EventSender, SessionEvent};
 use crate::session::{self, TICK};
 
 /// The sessions of one listener that expect lanes.
-#[derive(Default)]
 pub struct Desk {
     sessions: Mutex<HashMap<[u8; 16], Expected>>,
     changed: Condvar,
     /// Initiators that are connected and have not said yet whose lanes will come.
     awaited: AtomicUsize,
+    /// How long a lane waits for its announcement.
+    overtake: Duration,
+}
+
+impl Default for Desk {
+    fn default() -> Desk {
+        let (sessions, changed, awaited) = Default::default();
+        Desk { sessions, changed, awaited, overtake: OVERTAKE }
+    }
 }
 
 struct Expected {
@@ -53,16 +61,19 @@ impl Desk {
     }
 
     /// True when some session expects lanes that prove this key: the other host of a copy between two hosts is known by
-    /// nothing else. It may come before its session is announced, so while somebody could still announce one we wait.
-    pub fn expects_key(&self, key: &PublicKey) -> bool {
+    /// nothing else. It may come before its session is announced, so while somebody could still announce one we wait, unless it is to leave
+    /// by now.
+    pub fn expects_key(&self, key: &PublicKey, is_to_leave: &dyn Fn() -> bool) -> bool {
         let expects = |sessions: &HashMap<_, Expected>| sessions.values().any(|expected| expected.keys.contains(key));
-        let sessions = session::lock(&self.sessions);
-        let (sessions, _) = self
-            .changed
-            .wait_timeout_while(sessions, OVERTAKE, |sessions| {
-                self.awaited.load(Ordering::Relaxed) > 0 && !expects(sessions)
-            })
-            .unwrap_or_else(PoisonError::into_inner);
+        let begun = Instant::now();
+        let mut sessions = session::lock(&self.sessions);
+        while self.awaited.load(Ordering::Relaxed) > 0
+            && !expects(&sessions)
+            && begun.elapsed() < self.overtake
+            && !is_to_leave()
+        {
+            (sessions, _) = self.changed.wait_timeout(sessions, TICK).unwrap_or_else(PoisonError::into_inner);
+        }
         expects(&sessions)
     }
 
@@ -71,7 +82,7 @@ impl Desk {
         let begun = Instant::now();
         let mut sessions = session::lock(&self.sessions);
         while !sessions.get(&hello.session).is_some_and(|expected| expected.keys.contains(key))
-            && begun.elapsed() < OVERTAKE
+            && begun.elapsed() < self.overtake
             && !stream.is_shut_down()
         {
             (sessions, _) = self.changed.wait_timeout(sessions, TICK).unwrap_or_else(PoisonError::into_inner);
@@ -173,11 +184,15 @@ mod tests {
 
     const KEY: PublicKey = PublicKey([1; 32]);
 
+    fn stays() -> bool {
+        false
+    }
+
     #[test]
     fn a_key_that_nobody_can_announce_is_refused_at_once() {
         let desk = Arc::new(Desk::default());
         let start = Instant::now();
-        assert!(!desk.expects_key(&KEY));
+        assert!(!desk.expects_key(&KEY, &stays));
         assert!(start.elapsed() < OVERTAKE);
     }
 
@@ -186,9 +201,9 @@ mod tests {
         let desk = Arc::new(Desk::default());
         let events = Events::new().sender();
         let expecting = desk.expect([0; 16], KEY, events, Wanted::default(), false);
-        assert!(desk.expects_key(&KEY));
+        assert!(desk.expects_key(&KEY, &stays));
         drop(expecting);
-        assert!(!desk.expects_key(&KEY));
+        assert!(!desk.expects_key(&KEY, &stays));
     }
 
     /// A lane of a session that has such events waiting, and does not look at them. Whether it was handed over.
@@ -214,11 +229,20 @@ mod tests {
     }
 
     #[test]
+    fn a_key_whose_place_at_the_door_is_for_another_waits_for_no_announcement() {
+        let desk = Arc::new(Desk { overtake: 10 * PATIENCE, ..Desk::default() });
+        let _awaited = desk.await_session();
+        let (says, answered) = mpsc::channel();
+        std::thread::spawn(move || says.send(desk.expects_key(&KEY, &|| true)));
+        assert_eq!(answered.recv_timeout(PATIENCE), Ok(false));
+    }
+
+    #[test]
     fn a_lane_that_overtakes_its_announcement_waits_for_it() {
         let desk = Arc::new(Desk::default());
         let awaited = desk.await_session();
         let early = Arc::clone(&desk);
-        let lane = std::thread::spawn(move || early.expects_key(&KEY));
+        let lane = std::thread::spawn(move || early.expects_key(&KEY, &stays));
         let events = Events::new().sender();
         let _expecting = desk.expect([0; 16], KEY, events, Wanted::default(), false);
         drop(awaited);
