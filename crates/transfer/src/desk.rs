@@ -237,6 +237,29 @@ mod tests {
         assert_eq!(answered.recv_timeout(PATIENCE), Ok(false));
     }
 
+    /// A number, and the proof of some key, are not enough: it has to be the key of that session, while it lives.
+    #[test]
+    fn a_lane_with_the_number_of_another_session_or_of_one_that_has_ended_is_let_go() {
+        let desk = Arc::new(Desk { overtake: Duration::from_millis(200), ..Desk::default() });
+        let (events_a, events_b) = (Events::new(), Events::new());
+        let (key_a, key_b) = (PublicKey([0xa; 32]), PublicKey([0xb; 32]));
+        let session_a = desk.expect([0xa; 16], key_a, events_a.sender(), Wanted::default(), false);
+        let _session_b = desk.expect([0xb; 16], key_b, events_b.sender(), Wanted::default(), false);
+        let delivers = |key: &PublicKey, session| {
+            let (lane, _peer) = Stream::plain_pair().unwrap();
+            desk.deliver(lane, key, LaneHello { session, lane: 0 })
+        };
+        let came = |events: &Events| matches!(events.next(Duration::ZERO), Some(SessionEvent::LaneUp(..)));
+        assert!(!delivers(&key_a, [0xb; 16]) && !delivers(&key_b, [0xa; 16]), "the number of the other");
+        assert!(!delivers(&key_a, [0xc; 16]), "a number of nobody");
+        assert!(!came(&events_a) && !came(&events_b));
+        assert!(delivers(&key_a, [0xa; 16]) && delivers(&key_b, [0xb; 16]));
+        assert!(came(&events_a) && came(&events_b));
+        drop(session_a);
+        assert!(!delivers(&key_a, [0xa; 16]), "it has ended");
+        assert!(!came(&events_a));
+    }
+
     #[test]
     fn a_lane_that_overtakes_its_announcement_waits_for_it() {
         let desk = Arc::new(Desk::default());
