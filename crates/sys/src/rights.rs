@@ -277,6 +277,30 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_acts_as_an_account_has_its_groups_and_none_of_those_that_it_had() {
+        if file_user() != 0 {
+            return unmet("only root may act as another user");
+        }
+        let (ours, theirs) = (34_567, 45_678);
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let file_of = |group: u32| {
+            let file = dir.path().join(group.to_string());
+            fs::write(&file, "x").unwrap();
+            std::os::unix::fs::chown(&file, Some(0), Some(group)).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+            file
+        };
+        let (of_ours, of_theirs) = (file_of(ours), file_of(theirs));
+        apart(|| {
+            rustix::thread::set_thread_groups(&[rustix::process::Gid::from_raw(ours)]).unwrap();
+            act_as(&Account { uid: 12_345, gid: 23_456, groups: vec![23_456, theirs] }).unwrap();
+            assert_eq!(fs::read(&of_ours).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+            assert_eq!(fs::read(&of_theirs).unwrap(), b"x");
+        });
+    }
+
+    #[test]
     fn what_copying_needs_no_capability_for_is_given_up() {
         apart(|| {
             keep_file_capabilities(false).unwrap();
