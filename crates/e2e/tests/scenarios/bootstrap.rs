@@ -243,11 +243,12 @@ fn a_far_side_that_only_allows_sftp_is_explained() {
 }
 
 #[test]
-fn no_secret_stands_on_a_command_line_or_in_an_environment() {
+fn no_secret_stands_on_a_command_line_in_an_environment_or_in_what_is_told() {
     needs!(Namespaces, Haul);
     let start = Start::new();
     plant::file(&start.file, 40 << 20, 1);
-    let mut running = start.lab.cp().args(["--rate", "20MB"]).arg(&start.file).arg(at("alpha", &start.target)).start();
+    let copy = start.lab.cp().args(["-v", "--rate", "20MB"]).arg(&start.file).arg(at("alpha", &start.target));
+    let mut running = copy.start();
     let mut seen = Seen::default();
     let hosts = [start.lab.home(), start.lab.alpha()];
     // From the start on, so that what logs in and starts the program is seen, too; ssh, sshd and shells as well as haul.
@@ -261,14 +262,21 @@ fn no_secret_stands_on_a_command_line_or_in_an_environment() {
     }
     let ssh = start.lab.home().processes_named("ssh");
     assert!(ssh.iter().any(|pid| seen.processes.contains(pid)), "{ssh:?} of {:?}", seen.processes);
-    running.wait().expect(code::OK);
+    let ended = running.wait().expect(code::OK);
+    // Nor in what it tells of itself, event by event, nor in what is kept of that.
+    let kept = start.lab.haul().args(["why", "--json"]).run().expect(code::OK);
+    assert!(!ended.stdout_text().is_empty() && !kept.stdout_text().is_empty());
+    for told in [ended.stdout_text(), ended.stderr_text(), kept.stdout_text()] {
+        seen.words.extend(told.split_whitespace().map(str::to_owned));
+    }
 
     let program = haul_e2e::binary::find().expect("asked for");
     let hash = Run::new("sha256sum").arg(&program).run().expect(0).stdout_text();
     let hash = hash.split_whitespace().next().expect("sha256sum prints the hash first").to_owned();
-    // Everybody may know the hash of the program, and what the paths of the test look like.
+    // Everybody may know the hash of the program, that of what was copied, and what the paths of the test look like.
+    let copied = ended.report()["root_blake3"].as_str().expect("what was copied has a hash").to_owned();
     let lab = start.lab.home().dir.parent().expect("it has one").to_string_lossy().into_owned();
-    let known = [hash, program.to_string_lossy().into_owned(), lab];
+    let known = [hash, copied, program.to_string_lossy().into_owned(), lab];
     for word in seen.words {
         let rest = known.iter().fold(word.clone(), |rest, known| rest.replace(known, " "));
         let hex = longest_run(&rest, |c| c.is_ascii_hexdigit());
