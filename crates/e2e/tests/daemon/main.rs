@@ -1,19 +1,18 @@
 //! `haul serve` and `haul key` as a user meets them, on loopback: two home directories, no ssh, no namespaces, no root.
 #![forbid(unsafe_code)]
 
+mod door;
+mod harm;
+
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use haul_e2e::compare::{names_below, path_of};
-use haul_e2e::memory::{peak_resident_bytes, resident_bytes};
-use haul_e2e::{
-    Facets, Fate, Harm, Outcome, Proxy, Run, Running, assert_same, code, contents_of, eventually, needs, plant, settle,
-};
+use haul_e2e::{Facets, Outcome, Run, Running, assert_same, code, contents_of, eventually, needs, plant};
 use rustix::process::Signal;
 
 /// A daemon, a client, and a home directory for each.
@@ -109,15 +108,6 @@ impl Stage {
 
 fn said(running: &Running, words: &str) -> bool {
     String::from_utf8_lossy(&running.stderr_so_far()).contains(words)
-}
-
-/// A connection from another address than the client's: each has its own share of the waiting room.
-fn connect_from(source: Ipv4Addr, target: SocketAddrV4) -> TcpStream {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let own = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    bind(&own, &SocketAddr::from((source, 0))).expect("a loopback address");
-    connect(&own, &SocketAddr::from(target)).expect("it listens");
-    TcpStream::from(own)
 }
 
 fn first_key(text: &str) -> String {
@@ -381,132 +371,6 @@ fn a_session_gives_up_what_it_does_not_need() {
 }
 
 #[test]
-fn strangers_neither_get_in_nor_stand_in_the_way() {
-    needs!(Haul);
-    let stage = Stage::new("rw");
-    plant::file(&stage.at("file"), 3 << 20, 1);
-    let connect = || TcpStream::connect(stage.address).expect("it listens");
-    for words in [&b"GET / HTTP/1.0\r\n\r\n"[..], &[0; 5000], &[0xff; 5000], &[0x16, 3, 1, 0xff, 0xff]] {
-        for _ in 0..20 {
-            // It may be closed before all is said.
-            let _ = connect().write_all(words);
-        }
-    }
-    let begun = Instant::now();
-    let strangers: Vec<TcpStream> =
-        (0..200).map(|_| connect_from(Ipv4Addr::new(127, 0, 0, 2), stage.address)).collect();
-    stage.cp().args(["file", &stage.url("meanwhile")]).run().expect(code::OK);
-    assert!(begun.elapsed() < Duration::from_secs(10), "the strangers were still there");
-    for mut stranger in strangers {
-        let left = Duration::from_secs(15).saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
-        stranger.set_read_timeout(Some(left)).expect("a socket");
-        let answer = stranger.read(&mut [0; 64]);
-        let stays = answer.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
-        assert!(!stays, "an idle stranger may stay for more than 15 s");
-    }
-    stage.cp().args(["file", &stage.url("file")]).run().expect(code::OK);
-    assert_same(&stage.at("file"), &stage.at("offered/file"), Facets::PLAIN);
-}
-
-#[test]
-fn strangers_at_the_address_of_the_client_delay_it_and_no_more() {
-    needs!(Haul);
-    let stage = Stage::new("rw");
-    plant::text(&stage.at("file"), "words\n");
-    let strangers: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(stage.address).expect("it listens")).collect();
-    stage.cp().args(["file", &stage.url("file")]).run().expect(code::OK);
-    drop(strangers);
-}
-
-/// How many come; `HAUL_STRANGERS=1000000` for an afternoon.
-fn strangers() -> u32 {
-    std::env::var("HAUL_STRANGERS").map_or(5_000, |count| count.parse().expect("HAUL_STRANGERS is a number"))
-}
-
-/// What strangers say.
-const NONSENSE: [&[u8]; 5] =
-    [b"", b"GET / HTTP/1.0\r\n\r\n", &[0xff; 3000], BEGINNING, &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]];
-
-/// The header of a TLS record of 16 KiB, and its first byte.
-const BEGINNING: &[u8] = &[0x16, 3, 1, 0x40, 0, 1];
-
-/// `count` connections from many addresses, each with other nonsense; most are reset, which leaves no port waiting. Several at a time: one
-/// whose SYN found no room is not repeated for a second, in which its flooder does nothing.
-fn flood(target: SocketAddrV4, count: u32) {
-    const FLOODERS: u32 = 8;
-    let stranger = |at: u32| {
-        let [_, _, high, low] = at.to_be_bytes();
-        let mut stranger = connect_from(Ipv4Addr::new(127, 200, high & 7, low.max(1)), target);
-        // It may be closed before all is said.
-        let _ = stranger.write_all(NONSENSE[at as usize % NONSENSE.len()]);
-        if !at.is_multiple_of(16) {
-            let at_once = Some(Duration::ZERO);
-            rustix::net::sockopt::set_socket_linger(&stranger, at_once).expect("a socket");
-        }
-    };
-    std::thread::scope(|scope| {
-        for flooder in 0..FLOODERS {
-            scope.spawn(move || (flooder..count).step_by(FLOODERS as usize).for_each(stranger));
-        }
-    });
-}
-
-/// As many strangers as a daemon lets wait at once, all in the middle of a word, until each has been read; then they leave.
-fn fill_the_door(stage: &Stage) {
-    // Those of net/limits.rs, in all and from one address.
-    const HANDSHAKES: usize = 512;
-    const FROM_ONE: usize = 128;
-    /// A busy machine may let them in so slowly that the first are sent away before the last are there.
-    const TRIES: usize = 3;
-    let tasks = PathBuf::from(format!("/proc/{}/task", stage.daemon.as_ref().expect("it runs").id()));
-    let shakes_hands = |task: &Path| fs::read(task.join("comm")).is_ok_and(|name| name == b"handshake\n");
-    let handshakes =
-        || fs::read_dir(&tasks).expect("it runs").flatten().filter(|task| shakes_hands(&task.path())).count();
-    let source = |at: usize| Ipv4Addr::new(127, 201, 0, 1 + u8::try_from(at / FROM_ONE).expect("few addresses"));
-    let was_full = (0..TRIES).any(|_| {
-        let strangers: Vec<TcpStream> = (0..HANDSHAKES)
-            .map(|at| {
-                let mut stranger = connect_from(source(at), stage.address);
-                // Or it had to leave already.
-                let _ = stranger.write_all(BEGINNING);
-                stranger
-            })
-            .collect();
-        let is_full = settle(Duration::from_secs(5), || handshakes() == HANDSHAKES);
-        drop(strangers);
-        eventually("they are gone", Duration::from_secs(20), || handshakes() == 0);
-        is_full
-    });
-    assert!(was_full, "the door was not full in any of {TRIES} tries");
-}
-
-#[test]
-fn a_flood_of_strangers_leaves_memory_flat_and_a_copy_unharmed() {
-    needs!(Haul);
-    let stage = Stage::new("rw");
-    plant::file(&stage.at("file"), 64 << 20, 1);
-    let daemon = stage.daemon.as_ref().expect("it runs").id();
-    let peak = || peak_resident_bytes(daemon).expect("it runs");
-    let resident = || resident_bytes(daemon).expect("it runs");
-    let copy = |name: &str| stage.cp().args(["--rate", "20MB", "file", &stage.url(name)]);
-    copy("before").run().expect(code::OK);
-    // How many are there at once is chance, and so is what they need together, up to what a full door does: that is the bound.
-    fill_the_door(&stage);
-    let (before, resident_before) = (peak(), resident());
-    let running = copy("meanwhile").start();
-    flood(stage.address, strangers());
-    running.wait().expect(code::OK);
-    let grown = peak().saturating_sub(before);
-    assert!(grown < FLAT_BYTES, "{grown} bytes more at the peak after {} strangers", strangers());
-    let kept = resident().saturating_sub(resident_before);
-    assert!(kept < FLAT_BYTES, "{kept} bytes more are kept after {} strangers", strangers());
-    assert_same(&stage.at("file"), &stage.at("offered/meanwhile"), Facets::PLAIN);
-}
-
-/// Two copies do not need the same to the page; a connection that stays, a few hundred bytes each, would be megabytes.
-const FLAT_BYTES: u64 = 4 << 20;
-
-#[test]
 fn a_signal_ends_the_daemon_and_its_sessions_and_the_copy_goes_on_later() {
     needs!(Haul);
     const SIZE: u64 = 400 << 20;
@@ -563,130 +427,4 @@ fn keys_are_made_once_and_shown() {
         assert_eq!(run.code(), code::USAGE, "{run}");
     }
     key().args(["trust", "host", "nonsense"]).run().expect(code::USAGE).says(&["is no key"]);
-}
-
-/// A tree with a file of several chunks and many small ones, which the client copies through a proxy that does harm.
-struct Harmed {
-    stage: Stage,
-    /// The daemon, as the client reaches it.
-    proxy: SocketAddrV4,
-}
-
-impl Harmed {
-    fn new() -> Self {
-        let stage = Stage::new("rw");
-        plant::many(&stage.at("tree/many"), 200, 1000, 1);
-        plant::file(&stage.at("tree/large"), 12 << 20, 2);
-        plant::date(&stage.at("tree"), 3);
-        let [a, b, c, _] = stage.address.ip().octets();
-        let proxy = SocketAddrV4::new(Ipv4Addr::new(a, b, c, STAGES.fetch_add(1, Ordering::Relaxed)), 7632);
-        let trust = ["key", "trust", &proxy.to_string(), &stage.daemon_key()];
-        stage.haul("client").args(trust).run().expect(code::OK);
-        Self { stage, proxy }
-    }
-
-    /// A copy, to the daemon or from it. Returns it, and how often harm was done.
-    fn copy(&self, push: bool, fate: impl Fn(usize) -> Fate + Send + 'static) -> (Outcome, usize) {
-        let proxy = Proxy::start(SocketAddr::V4(self.proxy), SocketAddr::V4(self.stage.address), fate);
-        let cp = self.stage.cp().args(["--lanes", "3", "--timeout", "5"]).limit(Duration::from_secs(60));
-        let (from, to) = (contents_of(&self.stage.at("tree")), format!("haul://{}/to", self.proxy));
-        let back = format!("haul://{}/from/", self.proxy);
-        let run = if push { cp.arg(from).arg(to).run() } else { cp.arg(back).arg(self.stage.at("to")).run() };
-        (run, proxy.harmed())
-    }
-
-    /// Where it goes.
-    fn target(&self, push: bool) -> PathBuf {
-        self.stage.at(if push { "offered/to" } else { "to" })
-    }
-
-    /// Does this to the connections one by one, in either direction and both ways of copying. Whatever becomes of a copy: what has its
-    /// name is right, and the same command over a good path brings the rest.
-    fn check(&self, harms: &[Harm], allowed: &[i32]) {
-        let mut done = 0;
-        for push in [true, false] {
-            if !push {
-                fs::rename(self.stage.at("offered/to"), self.stage.at("offered/from")).expect("it was made");
-            }
-            for (harm, number, is_forth) in
-                harms.iter().flat_map(|harm| [(*harm, 0, true), (*harm, 1, true), (*harm, 2, false)])
-            {
-                let _ = fs::remove_dir_all(self.target(push));
-                let fate = move |at| match (at == number, is_forth) {
-                    (false, _) => Fate::GOOD,
-                    (true, true) => Fate { forth: harm, ..Fate::GOOD },
-                    (true, false) => Fate { back: harm, ..Fate::GOOD },
-                };
-                let (run, harmed) = self.copy(push, fate);
-                done += harmed;
-                let what = format!("{harm:?} on connection {number}, forth {is_forth}, push {push}");
-                let run = run.expect_one_of(allowed);
-                // Where the control connection ended early nothing was begun.
-                let begun = self.target(push).exists();
-                let names = if begun { names_below(&self.target(push)) } else { Vec::new() };
-                for name in names.into_iter().filter(|name| !is_unfinished(name)) {
-                    let (from, to) =
-                        (self.stage.at("tree").join(path_of(&name)), self.target(push).join(path_of(&name)));
-                    let same =
-                        from.is_dir() || fs::read(&from).expect("own file") == fs::read(&to).expect("it was copied");
-                    assert!(same, "{what}: {} is wrong\n{run}", to.display());
-                }
-                self.copy(push, |_| Fate::GOOD).0.expect(code::OK);
-                assert_same(&self.stage.at("tree"), &self.target(push), Facets::PLAIN);
-            }
-        }
-        assert!(done > 0, "no harm was done");
-    }
-}
-
-fn is_unfinished(name: &[u8]) -> bool {
-    name.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b".haul-"))
-}
-
-/// What a copy may end with whose control connection was harmed; lanes are only replaced.
-const OK_OR_BROKEN: [i32; 5] = [code::OK, code::AUTHENTICATION, code::NETWORK, code::PROTOCOL, code::TIMEOUT];
-
-#[test]
-fn a_changed_byte_anywhere_between_the_programs_is_found() {
-    needs!(Haul);
-    Harmed::new().check(&[Harm::Flip(20), Harm::Flip(400), Harm::Flip(3_000), Harm::Flip(1_000_000)], &OK_OR_BROKEN);
-}
-
-#[test]
-fn a_connection_that_is_cut_anywhere_costs_no_more_than_the_same_command_again() {
-    needs!(Haul);
-    Harmed::new().check(&[Harm::Cut(0), Harm::Cut(500), Harm::Cut(100_000), Harm::Cut(1_500_000)], &OK_OR_BROKEN);
-}
-
-#[test]
-fn a_connection_on_which_nothing_passes_any_more_ends_within_the_time_limit() {
-    needs!(Haul);
-    Harmed::new().check(&[Harm::Stall(100), Harm::Stall(1_000_000)], &OK_OR_BROKEN);
-}
-
-#[test]
-fn bytes_in_small_pieces_and_connections_in_another_order_change_nothing() {
-    needs!(Haul);
-    let harmed = Harmed::new();
-    for harm in [Harm::Split(7), Harm::AfterNext] {
-        for number in 0..3 {
-            let _ = fs::remove_dir_all(harmed.target(true));
-            let (run, done) =
-                harmed.copy(true, move |at| if at == number { Fate { forth: harm, back: harm } } else { Fate::GOOD });
-            run.expect(code::OK);
-            assert!(done > 0, "{harm:?} on connection {number}");
-            assert_same(&harmed.stage.at("tree"), &harmed.target(true), Facets::PLAIN);
-        }
-    }
-}
-
-#[test]
-fn a_connection_that_trickles_from_its_first_byte_holds_up_no_other() {
-    needs!(Haul);
-    let harmed = Harmed::new();
-    let fate = |at| if at == 2 { Fate { forth: Harm::Trickle(20), ..Fate::GOOD } } else { Fate::GOOD };
-    let (run, done) = harmed.copy(true, fate);
-    run.expect(code::OK);
-    assert!(done > 0, "its bytes came one by one");
-    assert_same(&harmed.stage.at("tree"), &harmed.target(true), Facets::PLAIN);
 }

@@ -1,0 +1,147 @@
+//! Strangers at the door of a daemon: idle, talking nonsense, or thousands of them.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use haul_e2e::memory::{peak_resident_bytes, resident_bytes};
+use haul_e2e::{Facets, assert_same, code, eventually, needs, plant, settle};
+
+use crate::Stage;
+
+/// A connection from another address than the client's: each has its own share of the waiting room.
+fn connect_from(source: Ipv4Addr, target: SocketAddrV4) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    let own = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&own, &SocketAddr::from((source, 0))).expect("a loopback address");
+    connect(&own, &SocketAddr::from(target)).expect("it listens");
+    TcpStream::from(own)
+}
+
+#[test]
+fn strangers_neither_get_in_nor_stand_in_the_way() {
+    needs!(Haul);
+    let stage = Stage::new("rw");
+    plant::file(&stage.at("file"), 3 << 20, 1);
+    let connect = || TcpStream::connect(stage.address).expect("it listens");
+    for words in [&b"GET / HTTP/1.0\r\n\r\n"[..], &[0; 5000], &[0xff; 5000], &[0x16, 3, 1, 0xff, 0xff]] {
+        for _ in 0..20 {
+            // It may be closed before all is said.
+            let _ = connect().write_all(words);
+        }
+    }
+    let begun = Instant::now();
+    let strangers: Vec<TcpStream> =
+        (0..200).map(|_| connect_from(Ipv4Addr::new(127, 0, 0, 2), stage.address)).collect();
+    stage.cp().args(["file", &stage.url("meanwhile")]).run().expect(code::OK);
+    assert!(begun.elapsed() < Duration::from_secs(10), "the strangers were still there");
+    for mut stranger in strangers {
+        let left = Duration::from_secs(15).saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
+        stranger.set_read_timeout(Some(left)).expect("a socket");
+        let answer = stranger.read(&mut [0; 64]);
+        let stays = answer.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+        assert!(!stays, "an idle stranger may stay for more than 15 s");
+    }
+    stage.cp().args(["file", &stage.url("file")]).run().expect(code::OK);
+    assert_same(&stage.at("file"), &stage.at("offered/file"), Facets::PLAIN);
+}
+
+#[test]
+fn strangers_at_the_address_of_the_client_delay_it_and_no_more() {
+    needs!(Haul);
+    let stage = Stage::new("rw");
+    plant::text(&stage.at("file"), "words\n");
+    let strangers: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(stage.address).expect("it listens")).collect();
+    stage.cp().args(["file", &stage.url("file")]).run().expect(code::OK);
+    drop(strangers);
+}
+
+/// How many come; `HAUL_STRANGERS=1000000` for an afternoon.
+fn strangers() -> u32 {
+    std::env::var("HAUL_STRANGERS").map_or(5_000, |count| count.parse().expect("HAUL_STRANGERS is a number"))
+}
+
+/// What strangers say.
+const NONSENSE: [&[u8]; 5] =
+    [b"", b"GET / HTTP/1.0\r\n\r\n", &[0xff; 3000], BEGINNING, &[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 0]];
+
+/// The header of a TLS record of 16 KiB, and its first byte.
+const BEGINNING: &[u8] = &[0x16, 3, 1, 0x40, 0, 1];
+
+/// `count` connections from many addresses, each with other nonsense; most are reset, which leaves no port waiting. Several at a time: one
+/// whose SYN found no room is not repeated for a second, in which its flooder does nothing.
+fn flood(target: SocketAddrV4, count: u32) {
+    const FLOODERS: u32 = 8;
+    let stranger = |at: u32| {
+        let [_, _, high, low] = at.to_be_bytes();
+        let mut stranger = connect_from(Ipv4Addr::new(127, 200, high & 7, low.max(1)), target);
+        // It may be closed before all is said.
+        let _ = stranger.write_all(NONSENSE[at as usize % NONSENSE.len()]);
+        if !at.is_multiple_of(16) {
+            let at_once = Some(Duration::ZERO);
+            rustix::net::sockopt::set_socket_linger(&stranger, at_once).expect("a socket");
+        }
+    };
+    std::thread::scope(|scope| {
+        for flooder in 0..FLOODERS {
+            scope.spawn(move || (flooder..count).step_by(FLOODERS as usize).for_each(stranger));
+        }
+    });
+}
+
+/// As many strangers as a daemon lets wait at once, all in the middle of a word, until each has been read; then they leave.
+fn fill_the_door(stage: &Stage) {
+    // Those of net/limits.rs, in all and from one address.
+    const HANDSHAKES: usize = 512;
+    const FROM_ONE: usize = 128;
+    /// A busy machine may let them in so slowly that the first are sent away before the last are there.
+    const TRIES: usize = 3;
+    let tasks = PathBuf::from(format!("/proc/{}/task", stage.daemon.as_ref().expect("it runs").id()));
+    let shakes_hands = |task: &Path| fs::read(task.join("comm")).is_ok_and(|name| name == b"handshake\n");
+    let handshakes =
+        || fs::read_dir(&tasks).expect("it runs").flatten().filter(|task| shakes_hands(&task.path())).count();
+    let source = |at: usize| Ipv4Addr::new(127, 201, 0, 1 + u8::try_from(at / FROM_ONE).expect("few addresses"));
+    let was_full = (0..TRIES).any(|_| {
+        let strangers: Vec<TcpStream> = (0..HANDSHAKES)
+            .map(|at| {
+                let mut stranger = connect_from(source(at), stage.address);
+                // Or it had to leave already.
+                let _ = stranger.write_all(BEGINNING);
+                stranger
+            })
+            .collect();
+        let is_full = settle(Duration::from_secs(5), || handshakes() == HANDSHAKES);
+        drop(strangers);
+        eventually("they are gone", Duration::from_secs(20), || handshakes() == 0);
+        is_full
+    });
+    assert!(was_full, "the door was not full in any of {TRIES} tries");
+}
+
+#[test]
+fn a_flood_of_strangers_leaves_memory_flat_and_a_copy_unharmed() {
+    needs!(Haul);
+    let stage = Stage::new("rw");
+    plant::file(&stage.at("file"), 64 << 20, 1);
+    let daemon = stage.daemon.as_ref().expect("it runs").id();
+    let peak = || peak_resident_bytes(daemon).expect("it runs");
+    let resident = || resident_bytes(daemon).expect("it runs");
+    let copy = |name: &str| stage.cp().args(["--rate", "20MB", "file", &stage.url(name)]);
+    copy("before").run().expect(code::OK);
+    // How many are there at once is chance, and so is what they need together, up to what a full door does: that is the bound.
+    fill_the_door(&stage);
+    let (before, resident_before) = (peak(), resident());
+    let running = copy("meanwhile").start();
+    flood(stage.address, strangers());
+    running.wait().expect(code::OK);
+    let grown = peak().saturating_sub(before);
+    assert!(grown < FLAT_BYTES, "{grown} bytes more at the peak after {} strangers", strangers());
+    let kept = resident().saturating_sub(resident_before);
+    assert!(kept < FLAT_BYTES, "{kept} bytes more are kept after {} strangers", strangers());
+    assert_same(&stage.at("file"), &stage.at("offered/meanwhile"), Facets::PLAIN);
+}
+
+/// Two copies do not need the same to the page; a connection that stays, a few hundred bytes each, would be megabytes.
+const FLAT_BYTES: u64 = 4 << 20;
