@@ -1,5 +1,6 @@
 //! Strangers at the door of a daemon: idle, talking nonsense, or thousands of them.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -145,3 +146,51 @@ fn a_flood_of_strangers_leaves_memory_flat_and_a_copy_unharmed() {
 
 /// Two copies do not need the same to the page; a connection that stays, a few hundred bytes each, would be megabytes.
 const FLAT_BYTES: u64 = 4 << 20;
+
+#[test]
+fn a_daemon_whose_descriptors_strangers_have_waits_for_some_without_spinning() {
+    needs!(Haul, Root);
+    const DESCRIPTORS: usize = 64;
+    /// Strangers who say nothing may stay for 10 s.
+    const WATCHED: Duration = Duration::from_secs(3);
+    let stage = Stage::new("rw");
+    plant::file(&stage.at("file"), 3 << 20, 1);
+    let daemon = stage.daemon.as_ref().expect("it runs").id();
+    limit_descriptors(daemon, DESCRIPTORS as u64);
+    // One that it inherited from whoever runs the tests may have a higher number.
+    let open = || {
+        let numbers = fs::read_dir(format!("/proc/{daemon}/fd")).expect("root may look").flatten();
+        let number = |name: OsString| name.to_str().and_then(|name| name.parse().ok()).unwrap_or(DESCRIPTORS);
+        numbers.filter(|entry| number(entry.file_name()) < DESCRIPTORS).count()
+    };
+    let connect = |_| connect_from(Ipv4Addr::new(127, 0, 0, 2), stage.address);
+    let strangers: Vec<TcpStream> = (0..2 * DESCRIPTORS).map(connect).collect();
+    eventually("they have all descriptors", Duration::from_secs(5), || open() == DESCRIPTORS);
+    let before = processor_time(daemon);
+    // Connections that it cannot accept are reported to it all the time.
+    assert!(!settle(WATCHED, || open() < DESCRIPTORS), "they have left, and nothing is shown");
+    let used = processor_time(daemon) - before;
+    assert!(used < WATCHED / 10, "{used:?} of {WATCHED:?}");
+    drop(strangers);
+    stage.cp().args(["file", &stage.url("file")]).run().expect(code::OK);
+    stage.cp().args([&stage.url("file"), "back"]).run().expect(code::OK);
+    assert_same(&stage.at("file"), &stage.at("back"), Facets::PLAIN);
+    assert!(!stage.log().contains("panicked"), "{}", stage.log());
+}
+
+/// From now on a process opens no more than so many files.
+fn limit_descriptors(pid: u32, most: u64) {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let limit = Rlimit { current: Some(most), maximum: Some(most) };
+    prlimit(Pid::from_raw(pid.cast_signed()), Resource::Nofile, limit).expect("root may");
+}
+
+/// What all threads of a process have used, in user and in kernel mode (proc_pid_stat(5): fields 14 and 15).
+fn processor_time(pid: u32) -> Duration {
+    /// The same on every architecture of ours.
+    const TICKS_PER_S: u32 = 100;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let (_, fields) = stat.rsplit_once(") ").expect("the name is in parentheses");
+    let ticks = fields.split(' ').skip(11).take(2).map(|field| field.parse::<u32>().expect("a number"));
+    Duration::from_secs(1) * ticks.sum::<u32>() / TICKS_PER_S
+}
