@@ -370,14 +370,16 @@ fn a_session_gives_up_what_it_does_not_need() {
     assert_eq!(fs::metadata(format!("/proc/{daemon}/environ")).expect("it runs").uid(), 0);
 }
 
+/// Much more than what lies between two checkpoints, 256 MiB.
+const SIZE: u64 = 400 << 20;
+
 #[test]
 fn a_signal_ends_the_daemon_and_its_sessions_and_the_copy_goes_on_later() {
     needs!(Haul);
-    const SIZE: u64 = 400 << 20;
     let mut stage = Stage::new("rw");
     plant::file(&stage.at("file"), SIZE, 1);
     let mut copy = stage.cp().args(["--rate", "100MB", "file", &stage.url("file")]).start();
-    copy.when_moved(100 << 20);
+    copy.when_moved(SIZE / 4);
     let begun = Instant::now();
     let ended = stage.stop(Signal::TERM).expect(code::OK);
     assert!(begun.elapsed() < Duration::from_secs(5), "{ended}");
@@ -387,6 +389,33 @@ fn a_signal_ends_the_daemon_and_its_sessions_and_the_copy_goes_on_later() {
     let run = stage.cp().args(["file", &stage.url("file")]).run().expect(code::OK);
     assert!(run.count("bytes_moved") < SIZE, "{run}");
     assert_same(&stage.at("file"), &stage.at("offered/file"), Facets::PLAIN);
+}
+
+#[test]
+fn a_daemon_that_is_killed_and_started_again_lets_the_copy_go_on() {
+    needs!(Haul);
+    const MOVED: u64 = 320 << 20;
+    let mut stage = Stage::new("rw");
+    plant::file(&stage.at("file"), SIZE, 1);
+    plant::file(&stage.at("offered/theirs"), SIZE, 2);
+    let (push, pull) = (["file".into(), stage.url("file")], [stage.url("theirs"), "back".into()]);
+    let (pushed, pulled) =
+        ((stage.at("file"), stage.at("offered/file")), (stage.at("offered/theirs"), stage.at("back")));
+    for (paths, (source, target)) in [(push, pushed), (pull, pulled)] {
+        let mut copy = stage.cp().args(["--rate", "160MB"]).args(&paths).start();
+        copy.when_moved(MOVED);
+        let killed = Instant::now();
+        let ended = stage.stop(Signal::KILL);
+        assert_eq!(ended.code(), 128 + 9, "{ended}");
+        // Its end is noticed as such, not by silence.
+        copy.wait().expect_one_of(&[code::NETWORK, code::PROTOCOL]).says(&["run the same command again"]);
+        assert!(killed.elapsed() < Duration::from_secs(20), "{:?}", killed.elapsed());
+        assert!(!target.exists());
+        stage.start();
+        let run = stage.cp().args(&paths).run().expect(code::OK);
+        assert!(run.count("bytes_moved") <= SIZE - MOVED + (256 << 20), "{run}");
+        assert_same(&source, &target, Facets::PLAIN);
+    }
 }
 
 #[test]
@@ -401,6 +430,38 @@ fn a_client_that_dies_leaves_no_session() {
     eventually("the session ends", Duration::from_secs(10), || {
         stage.log().lines().any(|line| line.contains("session 1:") && line.contains("failed"))
     });
+}
+
+#[test]
+fn an_interrupted_client_ends_its_session_and_what_had_moved_stays() {
+    needs!(Haul);
+    const SIZE: u64 = 120 << 20;
+    const MOVED: u64 = 60 << 20;
+    let stage = Stage::new("rw");
+    plant::file(&stage.at("file"), SIZE, 1);
+    plant::file(&stage.at("offered/theirs"), SIZE, 2);
+    let (push, pull) = (["file".into(), stage.url("file")], [stage.url("theirs"), "back".into()]);
+    let (pushed, pulled) =
+        ((stage.at("file"), stage.at("offered/file")), (stage.at("offered/theirs"), stage.at("back")));
+    for (session, (signal, paths, (source, target))) in
+        (1..).zip([(Signal::TERM, push, pushed), (Signal::INT, pull, pulled)])
+    {
+        let mut copy = stage.cp().args(["--rate", "40MB"]).args(&paths).start();
+        copy.when_moved(MOVED);
+        copy.signal(signal);
+        let begun = Instant::now();
+        let ended = copy.wait().expect(code::INTERRUPTED);
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?} to end\n{ended}", begun.elapsed());
+        let first = format!("session {}:", 2 * session - 1);
+        eventually("the session ends", Duration::from_secs(10), || {
+            stage.log().lines().any(|line| line.contains(&first) && line.contains("failed"))
+        });
+        assert!(!target.exists());
+        // It ended with a checkpoint.
+        let run = stage.cp().args(&paths).run().expect(code::OK);
+        assert!(run.count("bytes_moved") <= SIZE - MOVED, "{run}");
+        assert_same(&source, &target, Facets::PLAIN);
+    }
 }
 
 #[test]
