@@ -1,11 +1,12 @@
 //! How the data connections come about: direct, reversed, over ssh; firewalls, strangers, address families.
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use haul_e2e::firewall::Manner;
 use haul_e2e::stranger::Stranger;
-use haul_e2e::{Facets, Lab, Outcome, Run, assert_same, at, code, contents_of, needs, plant};
+use haul_e2e::{Facets, Lab, Outcome, Run, assert_same, at, code, contents_of, eventually, needs, plant};
 
 struct Lanes {
     lab: Lab,
@@ -46,6 +47,14 @@ impl Lanes {
 
     fn ssh_port(&self) -> u16 {
         self.lab.alpha().ssh_port
+    }
+
+    /// Where the data connections of `alpha` lead: its peers' addresses and ports.
+    fn connections(&self) -> Vec<String> {
+        let ssh_port = self.ssh_port();
+        let filter = format!("( not sport = :{ssh_port} and not dport = :{ssh_port} )");
+        let list = self.lab.alpha().run("ss").args(["-tnH", "state", "established", &filter]).run().expect(0);
+        list.stdout_text().lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect()
     }
 }
 
@@ -216,7 +225,7 @@ fn zeros_are_sent_and_what_goes_nowhere_is_verified_without_a_disk() {
     let lanes = Lanes::new();
     let there = lanes.lab.data("alpha").join("zeros");
     let run = lanes.lab.cp().arg("zero:50M").arg(at("alpha", &there)).run().expect(code::OK);
-    assert_eq!(std::fs::read(&there).expect("it is there"), vec![0; 50 << 20], "{run}");
+    assert_eq!(fs::read(&there).expect("it is there"), vec![0; 50 << 20], "{run}");
     let run = lanes.lab.cp().arg(at("alpha", &there)).arg("null:").run().expect(code::OK);
     assert_eq!((run.count("bytes_moved"), run.count("files_moved")), (50 << 20, 1), "{run}");
 }
@@ -237,24 +246,31 @@ fn compression_and_rates_are_honoured() {
 #[test]
 fn a_lost_lane_gives_its_chunks_back() {
     needs!(Nftables, Tool("ss"), Haul);
-    let lanes = Lanes::new();
-    plant::file(&lanes.here.join("large"), 150 << 20, 3);
-    let mut running = lanes.push(&["--lanes", "4", "--rate", "40MB"]).start();
-    for mib in [20, 50, 80] {
-        running.when_moved(mib << 20);
-        // The kernel resets one data connection, as a broken middlebox would.
-        let ssh_port = lanes.ssh_port();
-        let filter = format!("( not sport = :{ssh_port} and not dport = :{ssh_port} )");
-        let list =
-            lanes.lab.alpha().run("ss").args(["-tnH", "state", "established", &filter]).run().expect(0).stdout_text();
-        let victim = list.lines().next().unwrap_or_else(|| panic!("no data connection in {list}"));
-        let columns: Vec<_> = victim.split_whitespace().collect();
-        let port = columns.last().and_then(|peer| peer.rsplit(':').next()).expect("an address").to_owned();
-        lanes.lab.alpha().run("ss").args(["-K", "-tn", "dport", "=", &format!(":{port}")]).run().expect(0);
+    for is_push in [true, false] {
+        let lanes = Lanes::new();
+        plant::file(&lanes.here.join("large"), 150 << 20, 3);
+        let flags = ["--lanes", "4", "--rate", "40MB"];
+        let (source, target, run) = match is_push {
+            true => (&lanes.here, &lanes.there, lanes.push(&flags)),
+            false => {
+                fs::rename(&lanes.here, &lanes.there).expect("the same disk");
+                (&lanes.there, &lanes.back, lanes.pull(&flags))
+            }
+        };
+        let mut running = run.start();
+        for mib in [20, 50, 80] {
+            running.when_moved(mib << 20);
+            let [victim, ..] = &lanes.connections()[..] else { panic!("no data connection in the middle of a copy") };
+            // The kernel resets it at both ends, as a broken middlebox would. Where it cannot it says nothing.
+            let (_, port) = victim.rsplit_once(':').expect("address and port");
+            lanes.lab.alpha().run("ss").args(["-K", "-tn", "dport", "=", &format!(":{port}")]).run().expect(0);
+            let is_gone = || !lanes.connections().contains(victim);
+            eventually("the kernel has closed the connection", Duration::from_secs(5), is_gone);
+        }
+        let run = running.wait().expect(code::OK);
+        assert_same(source, target, Facets::PLAIN);
+        assert!(run.count("bytes_again") < 100 << 20, "{run}");
     }
-    let run = running.wait().expect(code::OK);
-    assert_same(&lanes.here, &lanes.there, Facets::PLAIN);
-    assert!(run.count("bytes_again") < 100 << 20, "{run}");
 }
 
 #[test]
@@ -270,9 +286,8 @@ fn a_jump_host_leads_to_a_host_that_is_out_of_reach() {
             other.v4, other.v6,
         ));
     }
-    let config =
-        format!("Host beta\n  ProxyJump alpha\n{}", std::fs::read_to_string(lab.ssh_config()).expect("own file"));
-    std::fs::write(lab.ssh_config(), config).expect("own file");
+    let config = format!("Host beta\n  ProxyJump alpha\n{}", fs::read_to_string(lab.ssh_config()).expect("own file"));
+    fs::write(lab.ssh_config(), config).expect("own file");
     let proxy = format!("ProxyCommand=ssh -F {} -W %h:%p alpha", lab.ssh_config().display());
     for (number, flags) in [vec![], vec!["-o", proxy.as_str()]].into_iter().enumerate() {
         let there = there.with_extension(number.to_string());
@@ -287,7 +302,7 @@ fn established_here(ssh_port: u16) -> usize {
     const ESTABLISHED: &str = "01";
     let mut count = 0;
     for table in ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"] {
-        for line in std::fs::read_to_string(table).unwrap_or_default().lines().skip(1) {
+        for line in fs::read_to_string(table).unwrap_or_default().lines().skip(1) {
             let columns: Vec<_> = line.split_ascii_whitespace().collect();
             let port = columns[1].rsplit(':').next().and_then(|hex| u16::from_str_radix(hex, 16).ok());
             if columns[3] == ESTABLISHED && port != Some(ssh_port) {
