@@ -1,5 +1,6 @@
 //! `haul cp` over a path of which everything is known: two hosts in `haul-lab`, a `haul serve` on one of them.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -43,8 +44,20 @@ impl Boxed<'_> {
     /// that it was not the path that was asked for; for no other reason.
     #[track_caller]
     pub fn push(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
+        self.copy(flags, to, |there| [from.as_os_str().to_owned(), there], to)
+    }
+
+    /// `haul cp --json FLAGS haul://target/FROM TO`, likewise: what the topology calls the target is what sends.
+    #[track_caller]
+    pub fn pull(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
+        self.copy(flags, from, |there| [there, to.as_os_str().to_owned()], to)
+    }
+
+    /// `remote` is what the daemon offers, `paths` makes what is copied where from its name, and `to` is made anew.
+    #[track_caller]
+    fn copy(&self, flags: &[&str], remote: &Path, paths: impl Fn(OsString) -> [OsString; 2], to: &Path) -> Outcome {
         let _one_at_a_time = EMULATOR.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut run = self.push_once(flags, from, to);
+        let mut run = self.copy_once(flags, remote, &paths);
         for attempt in 1..ATTEMPTS {
             if !run.stderr_text().contains(NOT_TO_BE_BELIEVED) {
                 break;
@@ -54,13 +67,13 @@ impl Boxed<'_> {
             let _ = fs::remove_file(to);
             Run::new("sync").run().expect(0);
             let _ = fs::write("/proc/sys/vm/drop_caches", "3");
-            run = self.push_once(flags, from, to);
+            run = self.copy_once(flags, remote, &paths);
         }
         run
     }
 
     #[track_caller]
-    fn push_once(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
+    fn copy_once(&self, flags: &[&str], remote: &Path, paths: impl Fn(OsString) -> [OsString; 2]) -> Outcome {
         let dir = scratch();
         let haul = binary::find().expect("asked for with needs!(Haul)");
         let key = |name: &str| {
@@ -75,8 +88,8 @@ impl Boxed<'_> {
             fs::write(&file, text).expect("own directory");
             file
         };
-        let (Some(offered), Some(name)) = (to.parent(), to.file_name()) else {
-            panic!("{} has no directory", to.display())
+        let (Some(offered), Some(name)) = (remote.parent(), remote.file_name()) else {
+            panic!("{} has no directory", remote.display())
         };
         write("authorized", format!("rw root=\"{}\" {user}\n", offered.display()));
         write("known", format!("target:{PORT} {host}\n"));
@@ -105,7 +118,10 @@ impl Boxed<'_> {
                  exec {haul} cp --json --identity {place}/user --known-hosts {place}/known \"$@\"\n"
             ),
         );
-        let there = format!("haul://target:{PORT}/{}", name.display());
+        let mut there = format!("haul://target:{PORT}/{}", name.display());
+        if remote.as_os_str().as_encoded_bytes().ends_with(b"/") {
+            there.push('/');
+        }
         Run::new(binary::find_lab().expect("asked for with needs!(Boxed)"))
             .args(["run", "--on", "source"])
             .arg(topology)
@@ -114,8 +130,7 @@ impl Boxed<'_> {
             .args(["--", "sh"])
             .arg(copy)
             .args(flags)
-            .arg(from)
-            .arg(there)
+            .args(paths(there.into()))
             .run()
     }
 }

@@ -5,13 +5,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use haul_e2e::{Boxed, Facets, Host, Lab, Outcome, assert_same, at, code, needs, plant, scratch};
+use haul_e2e::{Boxed, Facets, Host, Lab, Outcome, assert_same, at, code, contents_of, needs, plant, scratch};
 
 #[test]
 fn losses_reordering_and_duplicates_on_a_long_path_change_nothing() {
     needs!(Boxed);
     let dir = scratch();
-    let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+    let (from, to, back) = (dir.path().join("from"), dir.path().join("to"), dir.path().join("back"));
     plant::many(&from.join("many"), 60, 20_000, 1);
     plant::file(&from.join("large"), 6 << 20, 2);
     plant::date(&from, 3);
@@ -21,10 +21,10 @@ fn losses_reordering_and_duplicates_on_a_long_path_change_nothing() {
         link: "loss = \"5%\"\nreorder = \"2%\"\nreorder_by = \"20ms\"\nduplicate = \"2%\"\njitter = \"20ms\"",
         ..Boxed::default()
     };
-    let mut contents = from.clone().into_os_string();
-    contents.push("/");
-    path.push(&[], contents.as_ref(), &to).expect(code::OK);
+    path.push(&[], contents_of(&from).as_ref(), &to).expect(code::OK);
     assert_same(&from, &to, Facets::PLAIN);
+    path.pull(&[], contents_of(&from).as_ref(), &back).expect(code::OK);
+    assert_same(&from, &back, Facets::PLAIN);
 }
 
 /// Packets to this host with more than so many bytes vanish without a word, except those of ssh.

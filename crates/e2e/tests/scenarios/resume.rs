@@ -220,33 +220,40 @@ fn what_a_killed_run_left_goes_with_delete() {
 #[test]
 fn a_short_cut_of_the_cable_is_survived_in_the_same_run() {
     needs!(Namespaces, Haul);
-    let copy = Copy::push();
-    let running = copy.start_and_move(&["--timeout", "30"]);
-    copy.lab.alpha().unplug();
-    // The condition is time itself: a cut of one second.
-    assert!(!settle(Duration::from_secs(1), || false));
-    copy.lab.alpha().plug();
-    running.wait().expect(code::OK);
-    assert_same(&copy.source, &copy.target, Facets::PLAIN);
+    for copy in [Copy::push(), Copy::pull()] {
+        let running = copy.start_and_move(&["--timeout", "30"]);
+        copy.lab.alpha().unplug();
+        // The condition is time itself: a cut of one second.
+        assert!(!settle(Duration::from_secs(1), || false));
+        copy.lab.alpha().plug();
+        running.wait().expect(code::OK);
+        assert_same(&copy.source, &copy.target, Facets::PLAIN);
+    }
 }
 
 #[test]
 fn half_a_minute_without_the_network_is_survived_in_the_same_run() {
     needs!(Namespaces, Haul);
-    let copy = Copy::push();
-    let running = copy.start_and_move(&[]);
-    copy.lab.alpha().unplug();
-    assert!(!settle(Duration::from_secs(30), || false));
-    copy.lab.alpha().plug();
-    running.wait().expect(code::OK);
-    assert_same(&copy.source, &copy.target, Facets::PLAIN);
+    let is_survived = |copy: Copy| {
+        let running = copy.start_and_move(&[]);
+        copy.lab.alpha().unplug();
+        assert!(!settle(Duration::from_secs(30), || false));
+        copy.lab.alpha().plug();
+        running.wait().expect(code::OK);
+        assert_same(&copy.source, &copy.target, Facets::PLAIN);
+    };
+    // Both ways at the same time, where there is room.
+    std::thread::scope(|scope| {
+        for make in [Copy::push, Copy::pull] {
+            scope.spawn(move || is_survived(make()));
+        }
+    });
 }
 
 #[test]
 fn an_interrupt_ends_both_sides_in_order() {
     needs!(Namespaces, Haul);
-    for signal in [Signal::INT, Signal::TERM] {
-        let copy = Copy::push();
+    for (signal, copy) in [(Signal::INT, Copy::push()), (Signal::TERM, Copy::pull())] {
         let running = copy.start_and_move(&[]);
         running.signal(signal);
         let begun = std::time::Instant::now();
@@ -329,12 +336,15 @@ fn lost_data_behind_the_journal_is_noticed() {
     copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
     // What a power cut leaves when a disk lied about its flush: the data is shorter than the journal says.
     let parent = copy.target.parent().expect("it has one");
+    let mut cut = 0;
     for name in names_below(parent) {
         let path = parent.join(path_of(&name));
         if fs::metadata(&path).is_ok_and(|meta| meta.is_file() && meta.len() > 1 << 20) {
             fs::File::options().write(true).open(&path).and_then(|file| file.set_len(1 << 20)).expect("own file");
+            cut += 1;
         }
     }
+    assert_eq!(cut, 1, "what had arrived lies there");
     copy.command(&[]).run().expect(code::OK);
     assert_same(&copy.source, &copy.target, Facets::PLAIN);
 }
