@@ -234,7 +234,7 @@ fn a_short_cut_of_the_cable_is_survived_in_the_same_run() {
 #[test]
 fn half_a_minute_without_the_network_is_survived_in_the_same_run() {
     needs!(Namespaces, Haul);
-    let is_survived = |copy: Copy| {
+    let is_survived = |copy: &Copy| {
         let running = copy.start_and_move(&[]);
         copy.lab.alpha().unplug();
         assert!(!settle(Duration::from_secs(30), || false));
@@ -242,10 +242,11 @@ fn half_a_minute_without_the_network_is_survived_in_the_same_run() {
         running.wait().expect(code::OK);
         assert_same(&copy.source, &copy.target, Facets::PLAIN);
     };
-    // Both ways at the same time, where there is room.
+    // Both ways at the same time.
+    let copies = [Copy::push(), Copy::pull()];
     std::thread::scope(|scope| {
-        for make in [Copy::push, Copy::pull] {
-            scope.spawn(move || is_survived(make()));
+        for copy in &copies {
+            scope.spawn(move || is_survived(copy));
         }
     });
 }
