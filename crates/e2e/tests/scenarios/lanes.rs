@@ -265,7 +265,8 @@ fn a_lost_lane_gives_its_chunks_back() {
             let (_, port) = victim.rsplit_once(':').expect("address and port");
             lanes.lab.alpha().run("ss").args(["-K", "-tn", "dport", "=", &format!(":{port}")]).run().expect(0);
             let is_gone = || !lanes.connections().contains(victim);
-            eventually("the kernel has closed the connection", Duration::from_secs(5), is_gone);
+            eventually("the kernel has closed the connection", Duration::from_secs(2), is_gone);
+            assert!(!running.has_ended(), "it went with the copy");
         }
         let run = running.wait().expect(code::OK);
         assert_same(source, target, Facets::PLAIN);
