@@ -129,7 +129,7 @@ pub enum Fence {
 }
 
 /// From now on this thread, and all that it starts, opens, makes and removes nothing but what lies beneath these directories, and reads
-/// what the kernel tells of this process and of its network settings. What is open stays open.
+/// what the kernel tells of this process, of its network settings and of locks. What is open stays open.
 pub fn fence(trees: &[(BorrowedFd<'_>, Access)]) -> io::Result<Fence> {
     let refused = |error: landlock::RulesetError| io::Error::other(error.to_string());
     // Without the right to link and rename between directories a kernel forbids all of that.
@@ -142,10 +142,11 @@ pub fn fence(trees: &[(BorrowedFd<'_>, Access)]) -> io::Result<Fence> {
     for (directory, access) in trees {
         ruleset = ruleset.add_rule(PathBeneath::new(directory.as_fd(), rights(*access))).map_err(refused)?;
     }
-    for told in TOLD_BY_THE_KERNEL {
+    let told = TOLD_BY_THE_KERNEL.map(|directory| (directory, rights(Access::Read)));
+    for (place, access) in told.into_iter().chain([(LOCKS, AccessFs::ReadFile.into())]) {
         // Where it is not mounted, or not to be seen, there is nothing to read.
-        if let Ok(directory) = PathFd::new(told) {
-            ruleset = ruleset.add_rule(PathBeneath::new(directory, rights(Access::Read))).map_err(refused)?;
+        if let Ok(place) = PathFd::new(place) {
+            ruleset = ruleset.add_rule(PathBeneath::new(place, access)).map_err(refused)?;
         }
     }
     let status = ruleset.restrict_self().map_err(refused)?;
@@ -179,6 +180,9 @@ const KNOWN: ABI = ABI::V5;
 /// The times, limits and descriptors of this process; the limits of its connections.
 const TOLD_BY_THE_KERNEL: [&str; 2] = ["/proc/self", "/proc/sys/net"];
 
+/// Everybody may read it. Who writes a file that is wanted has to be told.
+const LOCKS: &str = "/proc/locks";
+
 #[cfg(test)]
 mod tests {
     use std::fs::{self, File};
@@ -189,6 +193,7 @@ mod tests {
     use super::*;
     use crate::condition::unmet;
     use crate::direct::DirectSource;
+    use crate::file::try_lock;
 
     /// On a thread of its own, which ends with what it gave up.
     fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -219,6 +224,11 @@ mod tests {
                 std::os::unix::fs::symlink("a", inside.path().join("link")).unwrap();
                 fs::remove_dir_all(inside.path().join("sub")).unwrap();
                 fs::read_to_string("/proc/thread-self/schedstat").map(drop).unwrap();
+                let held = File::create(inside.path().join("held")).unwrap();
+                assert!(try_lock(held.as_fd()).unwrap());
+                // Some file systems (overlay, btrfs) tell the kernel another device than they tell us.
+                let told = fs::read_to_string(LOCKS).unwrap();
+                assert!(told.contains(&format!(":{} ", held.metadata().unwrap().ino())), "{told}");
             });
             true
         });
