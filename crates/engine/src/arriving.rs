@@ -278,7 +278,10 @@ impl Checkpoint {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use haul_wire::limits::MIN_CHUNK_BYTES;
+    use haul_wire::manifest::Time;
 
     use super::*;
     use crate::integrity;
@@ -330,6 +333,33 @@ mod tests {
             (doubted.keep_bytes, doubted.file.wants(0), doubted.file.wants(2)),
             (HEADER_BYTES as u64, true, false)
         );
+    }
+
+    #[test]
+    fn a_sound_journal_of_another_source_layout_or_part_is_not_gone_on_with() {
+        let identity = Identity { inode: 5, ..file(3).identity };
+        let right = Header { identity, chunk_bytes: MIN_CHUNK_BYTES, part: (7, 8) };
+        let resumes = |header: Header| {
+            let journal = [header.encode(), journal::encode_records(&header, &[(0, [1; 32])])].concat();
+            assert_eq!(journal::decode(&journal), Some((header, vec![(0, [1; 32])])), "it is sound");
+            Arriving::resume(identity, right.part, identity.size, &journal, |_, _| true, 0).is_some()
+        };
+        assert!(resumes(right));
+        let (second, nanosecond) = (Time { s: 1, ns: 0 }, Time { s: 0, ns: 1 });
+        for other in [
+            Identity { size: identity.size - 1, ..identity },
+            Identity { mtime: second, ..identity },
+            Identity { mtime: nanosecond, ..identity },
+            Identity { ctime: second, ..identity },
+            Identity { ctime: nanosecond, ..identity },
+            Identity { inode: 6, ..identity },
+        ] {
+            assert!(!resumes(Header { identity: other, ..right }), "{other:?}");
+        }
+        assert!(!resumes(Header { chunk_bytes: 2 * MIN_CHUNK_BYTES, ..right }));
+        for part in [(6, 8), (7, 7), journal::NOTHING] {
+            assert!(!resumes(Header { part, ..right }), "{part:?}");
+        }
     }
 
     #[test]

@@ -181,6 +181,22 @@ mod tests {
     }
 
     #[test]
+    fn a_header_of_another_version_is_no_journal_though_its_check_sum_is_right() {
+        let good = journal(&[]);
+        let with_magic = |magic: &[u8; 8]| {
+            let mut bytes = good.clone();
+            bytes[..8].copy_from_slice(magic);
+            let crc = crc32fast::hash(&bytes[..HEADER_BYTES - 4]).to_le_bytes();
+            bytes[HEADER_BYTES - 4..].copy_from_slice(&crc);
+            decode(&bytes)
+        };
+        assert_eq!(with_magic(&MAGIC), Some((header(), vec![])));
+        for other in [b"HAULJNL1", b"HAULJNL3", b"HAULJNLx", &[0; 8]] {
+            assert_eq!(with_magic(other), None);
+        }
+    }
+
+    #[test]
     fn records_of_another_journal_do_not_count() {
         let other = Header { part: (7, 9), ..header() };
         let mixed = [header().encode(), encode_records(&other, &[(0, [1; 32])])].concat();

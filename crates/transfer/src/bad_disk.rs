@@ -306,15 +306,21 @@ fn a_source_that_cannot_be_read_at_some_place_fails_alone_and_is_never_filled_wi
     const BAD_FROM: u64 = 1_500_000;
     let bench = varied();
     let source = bench.from().join("a-large");
-    let decide = move |_, stopped: &Stopped| {
-        let bad = path_of(stopped) == source && stopped.offset() + stopped.bytes() as u64 > BAD_FROM;
-        if bad { Verdict::Fail(EIO) } else { Verdict::Proceed }
+    let mut failed_at = Vec::new();
+    let decide = |_, stopped: &Stopped| {
+        if path_of(stopped) != source || stopped.offset() + stopped.bytes() as u64 <= BAD_FROM {
+            return Verdict::Proceed;
+        }
+        failed_at.push(stopped.offset());
+        Verdict::Fail(EIO)
     };
     let Some((result, _)) = under(&[Call::Read], decide, run(job_of(&bench))) else { return };
     let report = result.unwrap();
     let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
     assert_eq!(path, b"a-large");
-    assert!(why.contains("cannot read at byte ") && why.contains("Input/output error"), "{why}");
+    let at = why.split("cannot read at byte ").nth(1).and_then(|rest| rest.split_once(": Input/output error"));
+    let at: u64 = at.expect("the place, and why").0.parse().unwrap();
+    assert!(failed_at.contains(&at), "{why}: reads failed at {failed_at:?}");
     assert!(!bench.to().join("a-large").exists());
     assert_eq!(report.files_moved, 6, "the others arrived");
     goes_on(&bench, &job_of(&bench), "afterwards");
