@@ -36,12 +36,12 @@ struct Run {
 
 impl Run {
     /// `None` where the host does not let us watch.
-    fn start(job: Job, checkpoint_bytes: u64, witness: &Arc<Witness>) -> Option<Self> {
+    fn start(job: Job, lanes: u16, checkpoint_bytes: u64, witness: &Arc<Witness>) -> Option<Self> {
         let witness = Arc::clone(witness);
         let (sender, receiver) = sync_channel::<io::Result<Watcher>>(1);
         let worker = std::thread::spawn(move || {
             sender.send(watch_this_thread(&[Call::Write, Call::Flush])).unwrap();
-            run_watched(&job, LANES, checkpoint_bytes, &witness)
+            run_watched(&job, lanes, checkpoint_bytes, &witness)
         });
         match receiver.recv().unwrap() {
             Ok(watcher) => Some(Self { watcher, worker }),
@@ -121,7 +121,7 @@ fn bench() -> Bench {
 #[test]
 fn lanes_wait_while_a_flush_holds_up_a_whole_interval() {
     let bench = bench();
-    let Some(run) = Run::start(bench.job(), CHECKPOINT_BYTES, &Arc::default()) else { return };
+    let Some(run) = Run::start(bench.job(), LANES, CHECKPOINT_BYTES, &Arc::default()) else { return };
     let (flush, before) = run.until_flush();
     let behind = run.until_still();
     // A chunk may be under way on each lane when the interval is full.
@@ -144,7 +144,7 @@ fn a_flush_that_never_comes_back_is_named_and_ends_the_job() {
     let mut job = bench.job();
     job.carriage.timeout = Duration::from_secs(1);
     let witness = Arc::default();
-    let Some(run) = Run::start(job, CHECKPOINT_BYTES, &witness) else { return };
+    let Some(run) = Run::start(job, LANES, CHECKPOINT_BYTES, &witness) else { return };
     let (flush, _) = run.until_flush();
     let (watcher, result) = run.until_end();
     // Either side may give up first. Only the target knows what it waits for, and has said so by then.
@@ -165,7 +165,7 @@ fn a_flush_that_comes_back_after_the_time_limit_is_waited_for_as_long_as_a_slow_
     let mut job = bench.job();
     job.carriage.timeout = LIMIT;
     let witness = Arc::default();
-    let Some(run) = Run::start(job, INTERVAL_BYTES, &witness) else { return };
+    let Some(run) = Run::start(job, LANES, INTERVAL_BYTES, &witness) else { return };
     let (flush, _) = run.until_flush();
     // From now on nothing moves.
     run.until_still();
@@ -181,4 +181,42 @@ fn a_flush_that_comes_back_after_the_time_limit_is_waited_for_as_long_as_a_slow_
     let (_watcher, result) = run.until_end();
     assert_eq!(result.unwrap().failed, 0);
     bench.assert_equal();
+}
+
+/// Of a large file a write hangs: how many small ones of this directory have their names then. `None` where the host does not let us watch.
+fn named_while_a_write_hangs(directory: &str, small_files: usize, lanes: u16) -> Option<usize> {
+    let bench = Bench::new();
+    (0..small_files).for_each(|number| bench.write(&format!("{directory}/{number}"), 20_000));
+    bench.write("large", 5_000_000);
+    // An interval that all of it does not fill.
+    let run = Run::start(bench.job(), lanes, 2 * FILE_BYTES as u64, &Arc::default())?;
+    let hung = loop {
+        let stopped = run.next().expect("it writes the large file");
+        if stopped.call() == Call::Write && is_part(&stopped) && path_of(&stopped).parent() == Some(&bench.to()) {
+            break stopped;
+        }
+        run.proceed(stopped);
+    };
+    run.until_still();
+    let is_named = |number: &usize| bench.to().join(directory).join(number.to_string()).exists();
+    let named = (0..small_files).filter(is_named).count();
+    run.watcher.answer(hung, Verdict::Proceed).unwrap();
+    let (_watcher, result) = run.until_end();
+    assert_eq!(result.unwrap().failed, 0);
+    bench.assert_equal();
+    Some(named)
+}
+
+#[test]
+fn small_files_that_came_before_get_their_names_while_a_write_of_a_large_one_hangs() {
+    let Some(named) = named_while_a_write_hangs("before", 6, 1) else { return };
+    assert_eq!(named, 6);
+}
+
+#[test]
+fn others_go_on_while_a_write_hangs() {
+    const FILES: usize = 1000;
+    let Some(named) = named_while_a_write_hangs("with", FILES, LANES) else { return };
+    // What the same lane carries behind the chunk waits with it: as much as its connection holds, a few MB.
+    assert!(named >= FILES / 2, "{named} of {FILES}");
 }

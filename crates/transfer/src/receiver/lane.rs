@@ -99,6 +99,10 @@ impl Lane<'_> {
             self.await_room();
             let header = self.header()?;
             self.watch.lap_next_unit(header.kind == UnitKind::End);
+            // A disk that hangs with a chunk must not keep small files from their names.
+            if matches!(header.kind, UnitKind::Chunk | UnitKind::Hole) && !self.pending.is_empty() {
+                self.publish_pending();
+            }
             match header.kind {
                 UnitKind::End => return Ok(()),
                 UnitKind::Whole | UnitKind::Chunk => self.unit(header)?,
