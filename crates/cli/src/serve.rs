@@ -59,12 +59,11 @@ impl Log {
 
     fn write(&self, line: String) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
-        if lost > 0
-            && !self
-                .speaker
-                .say_if_there_is_room(Line(format!("{lost} lines of the log were lost here: nobody read them\n")))
-        {
-            self.lost.fetch_add(lost, Ordering::Relaxed);
+        if lost > 0 {
+            let told = Line(format!("{lost} lines of the log were lost here: nobody read them\n"));
+            if !self.speaker.say_if_there_is_room(told) {
+                self.lost.fetch_add(lost, Ordering::Relaxed);
+            }
         }
         if !self.speaker.say_if_there_is_room(Line(line)) {
             self.lost.fetch_add(1, Ordering::Relaxed);

@@ -147,9 +147,10 @@ pub fn lies_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
 pub fn keeps_change_times(file: BorrowedFd<'_>) -> io::Result<bool> {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
     if kind == FUSE {
-        let mounts = BufReader::new(File::open("/proc/self/mountinfo")?);
-        let name = mounted_as(rustix::fs::fstat(file)?.st_dev, mounts)?;
-        return Ok(name.is_some_and(|name| FUSE_WITH_CHANGE_TIMES.contains(&name.as_str())));
+        // Whose server cannot be asked for is no known one.
+        let name = File::open("/proc/self/mountinfo")
+            .and_then(|mounts| mounted_as(rustix::fs::fstat(file)?.st_dev, BufReader::new(mounts)));
+        return Ok(matches!(name, Ok(Some(name)) if FUSE_WITH_CHANGE_TIMES.contains(&name.as_str())));
     }
     Ok(!ONE_TIME.contains(&kind))
 }

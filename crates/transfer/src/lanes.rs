@@ -632,22 +632,29 @@ mod tests {
     use super::*;
     use crate::channel::Events;
 
+    impl LaneTerms {
+        /// Of a session whose peer never shakes hands.
+        pub(crate) fn towards_nobody(events: &Events) -> Self {
+            Self {
+                session: [0; 16],
+                identity: Arc::new(Identity::generate().unwrap()),
+                peer_key: PublicKey([1; 32]),
+                ciphers: haul_net::preferred_ciphers(None),
+                carriage: Carriage::default(),
+                memory: None,
+                foreseen: Foreseen::default(),
+                events: events.sender(),
+                _visit: None,
+            }
+        }
+    }
+
     /// The door has no room for a while, or the path is gone: longer than one round of knocks (1.4 s) takes.
     #[test]
     fn a_lost_lane_that_cannot_be_dialled_at_once_is_dialled_again() {
         let door = TcpListener::bind("127.0.0.1:0").unwrap();
         let events = Events::new();
-        let terms = LaneTerms {
-            session: [0; 16],
-            identity: Arc::new(Identity::generate().unwrap()),
-            peer_key: PublicKey([1; 32]),
-            ciphers: haul_net::preferred_ciphers(None),
-            carriage: Carriage::default(),
-            memory: None,
-            foreseen: Foreseen::default(),
-            events: events.sender(),
-            _visit: None,
-        };
+        let terms = LaneTerms::towards_nobody(&events);
         let dialler = Arc::new(Dialler::new(terms, vec![door.local_addr().unwrap()]));
         let (tells, told) = sync_channel(0);
         // Each connection is closed at once.

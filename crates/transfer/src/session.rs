@@ -336,8 +336,8 @@ pub(crate) struct Progress {
 /// a peer has to bring 60 KiB in a minute, or to finish something.
 const LEAST_BYTES_PER_S: u64 = 1 << 10;
 
-/// Data that comes for so long without one chunk that is complete will never be a file: every connection is cut before. The longest chunk
-/// (16 MiB) on each of 64 lanes gets through in that time where all of them together carry 12 kB/s.
+/// Data that comes for so long without one chunk that is complete will never be a file: every connection is cut before. A chunk of a file of
+/// 1 TiB (16 MiB) on each of 64 lanes gets through in that time where all of them together carry 12 kB/s.
 pub(crate) const MAX_IN_VAIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Progress {

@@ -1,4 +1,5 @@
-//! Whole jobs on a disk whose flush takes its time, or never comes back: what piles up behind it is bounded, and it is named.
+//! Whole jobs on a disk of which a flush or a write takes its time, or never comes back: what piles up behind it is bounded, others go on,
+//! and it is named.
 
 use std::io;
 use std::path::PathBuf;

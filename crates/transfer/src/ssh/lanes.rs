@@ -76,14 +76,11 @@ impl LaneKeeper for SshKeeper {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use haul_net::{Identity, PublicKey};
     use haul_wire::PROTOCOL_VERSION;
-    use haul_wire::control::Carriage;
 
     use super::*;
     use crate::channel::Events;
     use crate::job::{self, Place, SshOptions};
-    use crate::sender::early_look::Foreseen;
 
     const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ssh/stand-ins/no-lane");
 
@@ -98,17 +95,7 @@ mod tests {
         let place = Place::Ssh { user, host, port: None };
         let target = SshTarget::of(&place, &options, &job::Carriage::default()).unwrap();
         let events = Events::new();
-        let terms = LaneTerms {
-            session: [0; 16],
-            identity: Arc::new(Identity::generate().unwrap()),
-            peer_key: PublicKey([1; 32]),
-            ciphers: haul_net::preferred_ciphers(None),
-            carriage: Carriage::default(),
-            memory: None,
-            foreseen: Foreseen::default(),
-            events: events.sender(),
-            _visit: None,
-        };
+        let terms = LaneTerms::towards_nobody(&events);
         let lanes = SshLanes { target, port: 7, watch: Arc::new(Watch::silent()) };
         assert!(lanes.connect(&terms, 0, true).is_err());
         let pid = std::fs::read_to_string(pid).unwrap();
