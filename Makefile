@@ -8,6 +8,10 @@ TRIPLE := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 HAUL   := $(TARGET)/$(TRIPLE)/release/haul
 
+# On some processors the packaged guest kernel needs help, which `setup-test` makes. Looked for when a test begins.
+GUEST_KERNEL := $(abspath $(TARGET))/guest-kernel/linux.uml
+WITH_GUEST_KERNEL = $(if $(HAUL_LAB_KERNEL),,$(shell test -x $(GUEST_KERNEL) && echo HAUL_LAB_KERNEL=$(GUEST_KERNEL)))
+
 .PHONY: all build haul test setup-test fmt-check clippy tidy unit guest e2e sweep fuzz lint-deny demo bench man install clean help
 
 all: build
@@ -23,6 +27,7 @@ test: setup-test fmt-check tidy clippy unit build guest e2e lint-deny-if-there
 
 setup-test:
 	scripts/setup-test.sh
+	scripts/setup-guest-kernel.sh $(dir $(GUEST_KERNEL))
 
 fmt-check:
 	$(CARGO) fmt --all --check
@@ -35,16 +40,16 @@ clippy:
 
 # Tests of the crates, in the profile for development: quick to build, with overflow checks and assertions.
 unit:
-	$(CARGO) test --workspace --locked --exclude haul-e2e
+	$(WITH_GUEST_KERNEL) $(CARGO) test --workspace --locked --exclude haul-e2e
 
 # Tests of the crates that need a kernel with TLS, in a guest kernel (the package user-mode-linux; no root).
 guest: build
-	HAUL_LAB_BIN=$(abspath $(HAUL)-lab) CARGO=$(CARGO) scripts/test-in-guest.sh
+	$(WITH_GUEST_KERNEL) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) CARGO=$(CARGO) scripts/test-in-guest.sh
 
 # Scenarios with the release build between network namespaces (root; otherwise most of them say why they are skipped).
 # `make e2e TESTS=resume` runs a part.
 e2e: build
-	HAUL_BIN=$(abspath $(HAUL)) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) $(CARGO) test --locked -p haul-e2e -- --test-threads=2 $(TESTS)
+	$(WITH_GUEST_KERNEL) HAUL_BIN=$(abspath $(HAUL)) HAUL_LAB_BIN=$(abspath $(HAUL)-lab) $(CARGO) test --locked -p haul-e2e -- --test-threads=2 $(TESTS)
 
 # A small job, killed before each of its operations; `make unit` takes some of them. About five minutes.
 sweep:

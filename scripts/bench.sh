@@ -6,7 +6,8 @@
 #   BIG_MB=2000         size of the one large file, in MB of 10^6 bytes
 #   SMALL_FILES=20000   number of files of 16 KiB
 #   DATA=/dev/shm       where source and target lie; needs twice the data in free memory
-#   CASES="big small start memory"
+#   CASES="big small start memory disk"
+#   DISK=               a directory on a disk, for the case disk: small and empty files from one directory into another
 #   TOOLS="haul haul_daemon scp rsync globus globus_ssh"
 #                       and, for the large file, what does not encrypt: haul_clear haul_clear_push nginx
 #   CC=                 congestion control of all, in a network namespace made for it; without: what the host has
@@ -29,7 +30,7 @@ fi
 source scripts/private-sshd.sh
 
 REPEAT=${REPEAT:-5} BIG_MB=${BIG_MB:-2000} SMALL_FILES=${SMALL_FILES:-20000} DATA=${DATA:-/dev/shm}
-CASES=${CASES:-big small start memory} TOOLS=${TOOLS:-haul haul_daemon scp rsync globus globus_ssh}
+CASES=${CASES:-big small start memory} DISK=${DISK:-} TOOLS=${TOOLS:-haul haul_daemon scp rsync globus globus_ssh}
 HAUL=${HAUL_BIN:-${CARGO_TARGET_DIR:-target}/$(rustc -vV | sed -n 's/^host: //p')/release/haul}
 [[ -x $HAUL ]] || { echo "no program at $HAUL: make build" >&2; exit 1; }
 
@@ -329,6 +330,45 @@ if [[ " $CASES " == *" start "* ]]; then
         fi
     done
     echo
+fi
+
+# haul flushes before it ends, rsync does not; with --fsync it flushes each file.
+if [[ " $CASES " == *" disk "* && -n $DISK ]]; then
+    disk=$(mktemp -d "$DISK/haul-bench.XXXXXX")
+    trap 'clean_up; rm -rf "$disk"' EXIT
+    local_haul() { "$HAUL" cp -q -r "$disk/$1/" "$disk/to/"; }
+    local_rsync() { rsync -a "$disk/$1/" "$disk/to/"; }
+    for ((dir = 0; dir < 50; dir++)); do
+        mkdir -p "$disk/small/d$dir"
+        head -c 8192000 /dev/urandom | split -b 8192 -a 4 -d - "$disk/small/d$dir/f"
+    done
+    for ((dir = 0; dir < 200; dir++)); do
+        mkdir -p "$disk/empty/d$dir"
+        (cd "$disk/empty/d$dir" && seq -f 'f%04.0f' 1000 | xargs touch)
+    done
+    for tree in small empty; do
+        for ((round = 1; round <= REPEAT; round++)); do
+            for tool in rsync haul; do
+                rm -rf "$disk/to"
+                sync -f "$disk"
+                time_once "disk-$tree-$tool" "local_$tool" "$tree"
+            done
+        done
+    done
+    echo "### On $(stat -f -c %T "$DISK"): 50,000 files of 8 KiB, and 200,000 empty ones"
+    echo
+    echo "| files | command | median s | min..max s |"
+    echo "|---|---|---|---|"
+    for tree in small empty; do
+        for tool in rsync haul; do
+            if read -r median min max < <(spread "disk-$tree-$tool"); then
+                awk -v f="$tree" -v t="$tool" -v m="$median" -v a="$min" -v b="$max" \
+                    'BEGIN { printf "| %s | %s | %.2f | %.2f..%.2f |\n", f, t, m / 1e4, a / 1e4, b / 1e4 }'
+            fi
+        done
+    done
+    echo
+    rm -rf "$disk"
 fi
 
 if [[ " $CASES " == *" memory "* ]]; then

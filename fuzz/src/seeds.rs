@@ -12,8 +12,8 @@ use haul_wire::RelPath;
 use haul_wire::codec;
 use haul_wire::control::{
     Abort, AbortFault, Address, AgentHello, Answer, Candidate, Carriage, ChunkRange, Control, Dial, FailureKind,
-    FilterRule, Notice, Outcome, OutcomeKind, ProbeArrived, ProbeSent, Receipt, ReceiverSummary, Role, Selection,
-    SenderSummary, Start, Wanted, Withdraw,
+    FilterRule, Listed, Notice, Outcome, OutcomeKind, ProbeArrived, ProbeSent, Receipt, ReceiverSummary, Role,
+    Selection, SenderSummary, Start, Wanted, Withdraw,
 };
 use haul_wire::lane::{BlockHeader, Encoding, Hello, LaneHello, Trailer, UnitHeader, UnitKind};
 use haul_wire::manifest::{Attributes, Identity as FileIdentity, Item, ItemKind, PackedItem, Packer, Time, Xattr};
@@ -90,7 +90,7 @@ fn items() -> Vec<Item> {
     let identity = FileIdentity { size: 5 << 20, mtime: time(), ctime: time(), inode: 7 };
     let path = |path: &str| RelPath::new(path.as_bytes().to_vec()).expect("it lies beneath the root");
     let xattrs = vec![Xattr { name: b"user.a".to_vec(), value: b"b".to_vec() }];
-    let attributes = Attributes { mode: 0o644, mtime: time(), uid: 1000, gid: 1000, xattrs };
+    let attributes = Attributes { mode: 0o644, mtime: time(), uid: 1000, gid: 1000, names: None, xattrs };
     let kinds = [
         ItemKind::Directory,
         ItemKind::File { identity, sparse: true, blake3: Some([3; 32]), further_names: 1 },
@@ -142,7 +142,7 @@ fn messages() -> Vec<Control> {
     };
     let selection = Selection {
         rules: vec![FilterRule { include: false, pattern: b"*.o".to_vec() }],
-        listed: true,
+        listed: Listed::Trees,
         max_delete: Some(3),
         ..Selection::default()
     };
@@ -156,6 +156,7 @@ fn messages() -> Vec<Control> {
     let start = |role| {
         Control::Start(Start {
             session: [1; 16],
+            peer_session: [9; 16],
             peer_key: [2; 32],
             role,
             selection: selection.clone(),
@@ -204,6 +205,7 @@ fn messages() -> Vec<Control> {
         }),
         Control::Ping,
         Control::Repair { index: 1, chunk: 2 },
+        Control::ReadAgain { bytes: 1 << 30 },
         Control::Listed(vec![b"a".to_vec(), b"d/e".to_vec()]),
         Control::Named(RelPath::new(b"new name".to_vec()).expect("it is one")),
     ]
@@ -216,7 +218,7 @@ fn lane_heads() -> Vec<Vec<u8>> {
     let kinds = [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End, UnitKind::Hole];
     heads.extend(kinds.map(|kind| UnitHeader { kind, index: 300, chunk: 2 }.encode().to_vec()));
     heads.extend(
-        [Encoding::Plain, Encoding::Zstd, Encoding::Zeros]
+        [Encoding::Plain, Encoding::Zstd, Encoding::Zeros, Encoding::PlainWithHoles, Encoding::ZstdWithHoles]
             .map(|encoding| BlockHeader { bytes: 9, encoding }.encode().to_vec()),
     );
     heads.extend([Trailer::Void, Trailer::Complete([9; 32])].map(|trailer| trailer.encode().to_vec()));

@@ -1,6 +1,5 @@
 //! `haul agent`: the far side of a copy, on standard input and output.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use haul_transfer::{AgentOptions, PROTOCOL_VERSION};
@@ -10,7 +9,7 @@ use crate::args::Agent;
 /// Runs until the session ends.
 pub fn run(typed: &Agent) -> ExitCode {
     if typed.protocol {
-        let _ = writeln!(std::io::stdout(), "haul-protocol {PROTOCOL_VERSION}");
+        crate::output::say(format!("haul-protocol {PROTOCOL_VERSION}\n"));
         return ExitCode::SUCCESS;
     }
     let options =

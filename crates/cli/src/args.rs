@@ -82,7 +82,8 @@ pub struct Cp {
     /// Read include patterns from FILE, one a line ('-' is standard input)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = WHAT)]
     pub include_from: Vec<OsString>,
-    /// Copy only the paths listed in FILE, relative to the one source directory ('-' is standard input)
+    /// Copy only the paths listed in FILE, relative to the one source directory ('-' is standard input). As in rsync a directory is copied
+    /// alone, 'dir/' with the entries in it, and with -r all of it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = WHAT)]
     pub files_from: Option<OsString>,
     /// The lists above are separated by NUL bytes instead of newlines
@@ -110,9 +111,15 @@ pub struct Cp {
     /// Owner, when the target runs as root (part of -a)
     #[arg(long, help_heading = WHAT)]
     pub owner: bool,
-    /// Group (part of -a)
+    /// Group (part of -a); who is not root at the target keeps those groups that it is in
     #[arg(short = 'g', long, help_heading = WHAT)]
     pub group: bool,
+    /// Also set-user-id, set-group-id and sticky bits (part of -a); all other permissions are always kept
+    #[arg(short = 'p', long, help_heading = WHAT)]
+    pub perms: bool,
+    /// Copy owners and groups by their numbers, not by their names
+    #[arg(long, help_heading = WHAT)]
+    pub numeric_ids: bool,
     /// Keep hard links between the files of this copy
     #[arg(short = 'H', long, help_heading = WHAT)]
     pub hard_links: bool,
@@ -140,6 +147,10 @@ pub struct Cp {
     /// Start over what an earlier run left unfinished, instead of going on with it
     #[arg(long, help_heading = WRITE)]
     pub no_resume: bool,
+    /// Take what an earlier run left unfinished for what its journal says, and do not read it again. Without this flag it is read and hashed
+    /// beside the copy, because anybody may have written to it since
+    #[arg(long, help_heading = WRITE)]
+    pub trust_journal: bool,
     /// Do not wait until the target's storage holds the data; a power cut can then lose files reported as copied
     #[arg(long, help_heading = WRITE)]
     pub no_flush: bool,
@@ -150,7 +161,7 @@ pub struct Cp {
     /// Where the stripes of stripes:INDEX are looked for; once for each directory, in any order
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = WRITE)]
     pub stripe_dir: Vec<PathBuf>,
-    /// Write path, size, time and BLAKE3 of every file to FILE, for 'haul verify'
+    /// Write path, size, time and BLAKE3 of every file to FILE, for 'haul verify' ('-' is standard output)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "dry_run", help_heading = WRITE)]
     pub manifest_out: Option<PathBuf>,
 
@@ -236,12 +247,9 @@ pub struct Cp {
 /// Flags of scp and rsync that ask for what haul does anyway.
 #[derive(Debug, Args)]
 pub struct Habits {
-    /// Directories are always copied with their contents
+    /// Directories are always copied with their contents, but those that --files-from lists
     #[arg(short = 'r', long, help_heading = HABITS)]
     pub recursive: bool,
-    /// Times and modes are always kept
-    #[arg(short = 'p', long, help_heading = HABITS)]
-    pub perms: bool,
     /// Times are always kept
     #[arg(short = 't', long, help_heading = HABITS)]
     pub times: bool,
@@ -257,9 +265,6 @@ pub struct Habits {
     /// Files are always sent whole
     #[arg(short = 'W', long, hide = true)]
     pub whole_file: bool,
-    /// Owners always travel as numbers
-    #[arg(long, hide = true)]
-    pub numeric_ids: bool,
     /// Missing directories of the target are always made
     #[arg(long, hide = true)]
     pub mkpath: bool,

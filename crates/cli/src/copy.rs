@@ -1,6 +1,7 @@
 //! `haul cp`: typed arguments -> job -> run -> closing lines and exit code.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,19 +16,19 @@ use crate::kept::{self, Kept, SoFar};
 use crate::manifest_out::ManifestOut;
 use crate::progress::{Manner, Screen, Show};
 use crate::speaker::{Speaker, Word};
-use crate::{failure, job, report, signals};
+use crate::{failure, job, manifest_out, output, report, signals};
 
 /// Carries the copy out.
 pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
     if typed.human_readable && typed.paths.is_empty() {
         if let Some(cp) = Typed::command().find_subcommand_mut("cp") {
-            let _ = cp.print_help();
+            output::note(cp.print_help());
         }
         return ExitCode::SUCCESS;
     }
     haul_transfer::hide_memory();
     let view = if typed.json {
-        View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(std::io::stdout()))))
+        View::Json(JsonLines::new(Box::new(std::io::BufWriter::new(output::Out))))
     } else {
         View::Screen(Screen::new(manner(typed)))
     };
@@ -44,9 +45,17 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
     let view = Arc::new(view);
     let failed = |error| (Arc::clone(&view), error);
     let job = job::from_typed(typed, filters).map_err(failed)?;
+    if typed.json && manifest_aside(typed) {
+        let what = "--manifest-out - and --json both write to standard output";
+        return Err(failed(Error::new(Fault::Usage, what).try_this("name a file: --manifest-out FILE")));
+    }
     let manifest = typed.manifest_out.as_deref().map(ManifestOut::start).transpose().map_err(failed)?;
     if let View::Json(json) = &*view {
         json.start(&job);
+    }
+    // What takes nothing now would have taken nothing at the end of hours.
+    if let Some(error) = output::lost() {
+        return Err(failed(error));
     }
     let started = Instant::now();
     let (so_far, interrupted) = (Mutex::default(), signals::watch());
@@ -111,12 +120,18 @@ fn keep_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar
 /// A shell may expand a wildcard to thousands.
 const SOURCES_KEPT: usize = 100;
 
+/// Standard output is for the manifest alone.
+fn manifest_aside(typed: &Cp) -> bool {
+    typed.manifest_out.as_deref() == Some(Path::new(manifest_out::STANDARD_OUTPUT))
+}
+
 fn manner(typed: &Cp) -> Manner {
     Manner {
         quiet: typed.quiet,
         verbose: typed.verbose > 0,
         dry_run: typed.dry_run,
         live: typed.live,
+        aside: manifest_aside(typed),
         show: Show::choose(typed.progress, typed.no_progress, typed.quiet, std::io::stderr().is_terminal()),
     }
 }
@@ -150,8 +165,11 @@ impl View {
             View::Json(json) => json.report(report, code),
             View::Screen(screen) => {
                 let list = screen.close();
-                if !quiet {
-                    let _ = writeln!(std::io::stdout(), "{}", report::closing_line(report));
+                let line = format!("{}\n", report::closing_line(report));
+                match quiet {
+                    true => {}
+                    false if screen.is_aside() => drop(std::io::stderr().write_all(line.as_bytes())),
+                    false => output::say(line),
                 }
                 let _ = write!(std::io::stderr(), "{}", report::closing_failures(report, list));
             }
@@ -160,7 +178,7 @@ impl View {
 
     fn close_with(&self, error: &Error) {
         match self {
-            View::Json(json) => json.error(error),
+            View::Json(json) => output::tell(error, || json.error(error)),
             View::Screen(screen) => {
                 screen.close();
                 let _ = write!(std::io::stderr(), "{}", failure::text(error));

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use haul_transfer::{Error, Fault, Report};
 
 use crate::json::JsonLines;
+use crate::output;
 use crate::printable::printable_lines;
 
 /// A row of the table.
@@ -126,7 +127,7 @@ fn labelled(label: &str, error: &Error, hint: Option<&str>) -> String {
 /// Tells why a command failed, as a line of JSON on standard output or as text beside it, and gives its exit code.
 pub fn ended(error: &Error, json: bool) -> ExitCode {
     if json {
-        JsonLines::new(Box::new(io::stdout())).error(error);
+        output::tell(error, || JsonLines::new(Box::new(output::Out)).error(error));
     } else {
         // Who closed it does not want to know.
         let _ = write!(io::stderr(), "{}", text(error));

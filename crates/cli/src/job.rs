@@ -49,6 +49,11 @@ fn check_verify_disk(typed: &Cp, target: &Endpoint) -> Result<(), Error> {
             .because("only what was flushed can be read back from the medium")
             .try_this("leave one of the two out"));
     }
+    if typed.trust_journal {
+        return Err(usage("--verify disk and --trust-journal exclude each other")
+            .because("the one reads all that an earlier run left, the other none of it")
+            .try_this("leave one of the two out"));
+    }
     if target.place == Place::Null {
         return Err(usage("--verify disk has nothing to read back from null:").try_this("leave --verify disk out"));
     }
@@ -78,10 +83,16 @@ fn endpoints(paths: &[OsString]) -> Result<(Vec<Endpoint>, Endpoint), Error> {
 fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Selection, Error> {
     Ok(Selection {
         rules: rules(filters, lists)?,
-        files_from: typed.files_from.as_deref().map(|file| files_from(file, lists)).transpose()?,
+        files_from: typed
+            .files_from
+            .as_deref()
+            .map(|file| files_from(file, typed.habits.recursive, lists))
+            .transpose()?,
         follow_links: typed.copy_links,
         owner: typed.archive || typed.owner,
         group: typed.archive || typed.group,
+        special_bits: typed.archive || typed.perms,
+        numeric_ids: typed.numeric_ids,
         hard_links: typed.hard_links,
         xattrs: typed.xattrs,
         acls: typed.acls,
@@ -96,6 +107,7 @@ fn selection(typed: &Cp, filters: &[Filter], lists: &mut Lists) -> Result<Select
         no_resume: typed.no_resume,
         flush: !typed.no_flush,
         verify_disk: typed.verify == VerifyWhere::Disk,
+        trust_journal: typed.trust_journal,
         make_target: true,
     })
 }
@@ -252,8 +264,8 @@ fn add_rule(rules: &mut Vec<FilterRule>, include: bool, pattern: &[u8]) -> Resul
 }
 
 /// Paths of `--files-from`, relative to the source. As in rsync, a slash in front has no meaning and lines with `#` or `;` in front are
-/// comments unless NUL parts the lines.
-fn files_from(file: &OsStr, lists: &mut Lists) -> Result<Arc<FileList>, Error> {
+/// comments unless NUL parts the lines, and a directory is the directory alone: with a slash behind it also what is in it, with `-r` all of it.
+fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<Arc<FileList>, Error> {
     let mut list = FileListBuilder::default();
     for line in split_lines(&lists.read("--files-from", file)?, lists.from0) {
         if !lists.from0 && (line.starts_with(b"#") || line.starts_with(b";")) {
@@ -271,7 +283,7 @@ fn files_from(file: &OsStr, lists: &mut Lists) -> Result<Arc<FileList>, Error> {
             }
         })?;
     }
-    Ok(Arc::new(list.finish()))
+    Ok(Arc::new(list.finish(recursive)))
 }
 
 /// So much of a line is told when it is wrong.
@@ -377,8 +389,7 @@ mod tests {
 
     #[test]
     fn flags_of_habit_change_nothing() {
-        let line =
-            ["-rptDW", "--partial", "--times", "--perms", "--recursive", "--links", "--sparse", "-h", "--mkpath"];
+        let line = ["-rtDW", "--partial", "--times", "--recursive", "--links", "--sparse", "-h", "--mkpath"];
         assert_eq!(job(&line), job(&[]));
     }
 
@@ -394,11 +405,13 @@ mod tests {
             "--inplace",
             "--ignore-existing",
             "--no-resume",
+            "--trust-journal",
             "--no-flush",
         ]);
         let expected = Selection {
             owner: true,
             group: true,
+            special_bits: true,
             hard_links: true,
             acls: true,
             xattrs: true,
@@ -411,11 +424,16 @@ mod tests {
             inplace: true,
             ignore_existing: true,
             no_resume: true,
+            trust_journal: true,
             flush: false,
             ..Selection::default()
         };
         assert_eq!(got.selection, expected);
         assert!(got.carriage.compress);
+        let perms = Selection { special_bits: true, ..Selection::default() };
+        assert!([&["-p"][..], &["--perms"]].iter().all(|flags| job(flags).selection == perms));
+        let numbers = Selection { numeric_ids: true, ..Selection::default() };
+        assert_eq!(job(&["--numeric-ids"]).selection, numbers);
         assert!(job(&["-C"]).carriage.compress);
         assert!(!job(&["--no-sparse"]).selection.sparse);
         assert!(job(&["-g"]).selection.group && !job(&["-g"]).selection.owner);
@@ -490,7 +508,9 @@ mod tests {
             format!("--files-from={}", file.display())
         };
         let lines = job(&[&write("lines", b"a\n/b//c/\r\n#no\n;no\n./d/./e\n\nx\xffy")]).selection.files_from.unwrap();
-        assert_eq!(lines.paths().collect::<Vec<_>>(), [b"a".as_slice(), b"b/c", b"d/e", b"x\xffy"]);
+        assert_eq!(lines.paths().collect::<Vec<_>>(), [b"".as_slice(), b"a", b"b/c/", b"d/e", b"x\xffy"]);
+        assert!(!lines.is_recursive());
+        assert!(job(&["-r", &write("lines", b"a\n")]).selection.files_from.unwrap().is_recursive());
         let nul = job(&["-0", &write("nul", b"new\nline\0#yes\0")]).selection.files_from.unwrap();
         assert_eq!(nul.paths().collect::<Vec<_>>(), [b"#yes".as_slice(), b"new\nline"]);
         assert!(refused(&[&write("two-in-one", b"a\0b\n")]).contains("lists 'a"));

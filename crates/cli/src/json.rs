@@ -120,6 +120,7 @@ enum Line {
         files_found: u64,
         bytes_moved: u64,
         bytes_kept: u64,
+        bytes_read_again: u64,
         bytes_found: u64,
         found_all: bool,
         lanes: u16,
@@ -202,11 +203,15 @@ pub struct ReportLine {
     pub bytes_found: u64,
     pub bytes_moved: u64,
     pub bytes_again: u64,
-    // Reports that were kept before there was such a thing have neither.
+    // Reports that were kept before there was such a thing have none of these.
     #[serde(default)]
     pub bytes_reread: u64,
     #[serde(default)]
     pub chunks_repaired: u64,
+    #[serde(default)]
+    pub bytes_read_again: u64,
+    #[serde(default)]
+    pub bytes_trusted: u64,
     pub bytes_kept: u64,
     pub elapsed_s: f64,
     pub connected_s: Option<f64>,
@@ -241,6 +246,7 @@ pub struct TimeLine {
     pub receive_window: f64,
     pub send_buffer: f64,
     pub loss: f64,
+    pub jitter: f64,
     pub latency: f64,
     pub network: f64,
     pub target_cpu: f64,
@@ -316,6 +322,7 @@ fn of_event(event: &Event) -> Option<Line> {
             files_found: p.files_found,
             bytes_moved: p.bytes_moved,
             bytes_kept: p.bytes_kept,
+            bytes_read_again: p.bytes_read_again,
             bytes_found: p.bytes_found,
             found_all: p.found_all,
             lanes: p.lanes,
@@ -368,6 +375,8 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         bytes_again: r.bytes_again,
         bytes_reread: r.bytes_reread,
         chunks_repaired: r.chunks_repaired,
+        bytes_read_again: r.bytes_read_again,
+        bytes_trusted: r.bytes_trusted,
         bytes_kept: r.bytes_kept,
         elapsed_s: seconds(r.elapsed),
         connected_s: r.connected.map(seconds),
@@ -405,6 +414,7 @@ pub fn of_shares(shares: &Shares) -> TimeLine {
         receive_window: of(Cause::ReceiveWindow),
         send_buffer: of(Cause::SendBuffer),
         loss: of(Cause::Loss),
+        jitter: of(Cause::Jitter),
         latency: of(Cause::Latency),
         network: of(Cause::Network),
         target_cpu: of(Cause::TargetCpu),
@@ -538,6 +548,7 @@ mod tests {
                 files_found: 3,
                 bytes_moved: 1024,
                 bytes_kept: 512,
+                bytes_read_again: 256,
                 bytes_found: 4096,
                 found_all: true,
                 lanes: 4,

@@ -6,10 +6,11 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use haul_transfer::whole_file::{Mode, WholeFile};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{ErrorLine, Named, ReportLine, SCHEMA};
@@ -59,11 +60,7 @@ pub fn directory() -> Option<PathBuf> {
 pub fn keep(directory: &Path, now: Duration, id: u32, kept: &Kept) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let file = directory.join(format!("{PREFIX}{:015}-{id}{SUFFIX}", now.as_millis()));
-    let temporary = file.with_extension("part");
-    let written = write(&temporary, kept).and_then(|()| fs::rename(&temporary, &file));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
+    let written = write(&file, kept);
     // Whatever else a copy that was killed left under our names grows old here, too.
     for old in ours(directory, "")?.into_iter().skip(KEPT_AT_MOST) {
         let _ = fs::remove_file(old);
@@ -88,8 +85,10 @@ pub fn read(file: &Path) -> io::Result<Kept> {
 }
 
 fn write(file: &Path, kept: &Kept) -> io::Result<()> {
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(file)?;
-    file.write_all(json_text::line(kept).as_bytes())
+    // A power cut may take it: it tells of a copy, it is none.
+    let mut file = WholeFile::begin(file, Mode::Of(0o600))?.without_flush();
+    file.write_all(json_text::line(kept).as_bytes())?;
+    file.publish()
 }
 
 fn ours(directory: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {

@@ -10,7 +10,7 @@ use haul_transfer::{Error, Fault, Place};
 
 use crate::args::{Key, KeyAction, Trust};
 use crate::printable::printable;
-use crate::{endpoint, failure};
+use crate::{endpoint, failure, output};
 
 /// Makes or shows a key, or trusts a daemon's.
 pub fn run(typed: &Key) -> ExitCode {
@@ -28,13 +28,12 @@ pub fn run(typed: &Key) -> ExitCode {
     };
     match done {
         Ok(Told { text, aside }) => {
-            eprint!("{aside}");
-            // Who closed the pipe has read enough.
-            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            let _ = write!(std::io::stderr(), "{aside}");
+            output::say(text);
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprint!("{}", failure::text(&error));
+            let _ = write!(std::io::stderr(), "{}", failure::text(&error));
             ExitCode::from(failure::of_fault(error.fault).code)
         }
     }

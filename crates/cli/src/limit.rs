@@ -66,6 +66,7 @@ pub fn limited_by<'a>(case: impl Into<Case<'a>>) -> Option<String> {
         Cause::ReceiveWindow => return Some(format!("the receive window of {}", printable(&case.target.place))),
         Cause::SendBuffer => return Some(format!("the send buffer of {}", printable(&case.source.place))),
         Cause::Loss => "loss on the path",
+        Cause::Jitter => "jitter: packets overtake each other and count as lost",
         Cause::Latency => "round trips",
         Cause::Network => "network",
         Cause::TargetCpu => "target CPU",
@@ -96,6 +97,7 @@ fn text(remedy: &Remedy, case: &Case<'_>) -> RemedyText {
         }
         Remedy::Lanes { lanes, instead_of, cause } => {
             let why = match cause {
+                Cause::Jitter => "a packet that is late slows only the connection that it belongs to",
                 Cause::Loss => "a loss slows only the connection that it hits",
                 Cause::SourceCpu | Cause::TargetCpu => "a lane is one thread at each end",
                 _ => "each connection has a window of its own",
@@ -256,6 +258,7 @@ mod tests {
             Remedy::WithoutWindow { bytes: 4 << 20 },
             lanes(Cause::ReceiveWindow),
             lanes(Cause::Loss),
+            lanes(Cause::Jitter),
             lanes(Cause::TargetCpu),
             Remedy::CongestionControl { name: "bbr", allow: None },
             Remedy::CongestionControl { name: "bbr", allow: Some("reno cubic bbr".into()) },

@@ -17,6 +17,7 @@ mod key;
 mod limit;
 mod live;
 mod manifest_out;
+mod output;
 mod pages;
 mod printable;
 mod probe;
@@ -37,6 +38,10 @@ use std::process::ExitCode;
 use args::{Command, Typed};
 
 fn main() -> ExitCode {
+    output::end(run())
+}
+
+fn run() -> ExitCode {
     match Typed::parse_from(std::env::args_os()) {
         Ok((typed, filters)) => match &typed.command {
             Command::Cp(cp) => copy::run(cp, &filters),
@@ -53,11 +58,13 @@ fn main() -> ExitCode {
             Command::Man(typed) => pages::man(typed.directory.as_deref()),
         },
         Err(error) => {
-            let _ = error.print();
+            let printed = error.print();
             // Help and version were asked for; everything else is a usage error, which is 1 here and 2 for clap.
             if error.use_stderr() {
+                let _ = printed;
                 ExitCode::from(failure::of_fault(haul_transfer::Fault::Usage).code)
             } else {
+                output::note(printed);
                 ExitCode::SUCCESS
             }
         }

@@ -1,42 +1,60 @@
-//! `--manifest-out FILE`: the lines go to a temporary file beside it, which gets the name when the copy has ended.
+//! `--manifest-out FILE`: the lines go to a file that gets its name when the copy has ended, or to standard output (`-`).
 //!
 //! A manifest lists what is verified. After a copy that left entries out it is still true, and the exit status says that it
-//! is not all; after a copy that broke off there is none.
+//! is not all; after a copy that broke off there is none, or on standard output one without its closing line.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use haul_transfer::manifest_file::{Writer, publish};
+use haul_transfer::manifest_file::Writer;
+use haul_transfer::whole_file::{InTheWay, Mode, WholeFile};
 use haul_transfer::{Error, Fault, ManifestLine};
 
+use crate::output::Out;
 use crate::printable::printable;
 
 /// A manifest that is being written.
 pub struct ManifestOut {
     file: PathBuf,
-    temporary: PathBuf,
     /// Empty after the first error, which is kept for the end: the copy itself goes on.
-    state: Mutex<Result<Writer<BufWriter<File>>, io::Error>>,
+    state: Mutex<Result<Writer<BufWriter<Sink>>, io::Error>>,
+}
+
+/// Where it goes.
+enum Sink {
+    File(WholeFile),
+    StandardOutput,
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Sink::File(file) => file.write(bytes),
+            Sink::StandardOutput => Out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Sink::File(file) => file.flush(),
+            Sink::StandardOutput => Out.flush(),
+        }
+    }
 }
 
 impl ManifestOut {
-    /// Makes the temporary file, so that a name that cannot be written is known before anything is copied.
+    /// Begins the file, so that a name that cannot be written is known before anything is copied.
     pub fn start(file: &Path) -> Result<Self, Error> {
-        let failed = |error: io::Error| failure(file, error);
-        let name = file.file_name().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
-        if file.is_dir() {
-            return Err(failed(io::ErrorKind::IsADirectory.into()));
-        }
-        let mut temporary = std::ffi::OsString::from(".");
-        temporary.push(name);
-        temporary.push(format!(".haul-{}", std::process::id()));
-        let temporary = file.with_file_name(temporary);
-        let created = File::options().write(true).create_new(true).open(&temporary).map_err(failed)?;
-        let writer = Writer::start(BufWriter::with_capacity(BUFFER_BYTES, created)).map_err(failed)?;
-        Ok(Self { file: file.to_path_buf(), temporary, state: Mutex::new(Ok(writer)) })
+        let sink = if file == Path::new(STANDARD_OUTPUT) {
+            Ok(Sink::StandardOutput)
+        } else {
+            WholeFile::begin(file, Mode::AsBefore).map(Sink::File)
+        };
+        let writer = sink.and_then(|sink| Writer::start(BufWriter::with_capacity(BUFFER_BYTES, sink)));
+        let writer = writer.map_err(|error| failure(file, error))?;
+        Ok(Self { file: file.to_path_buf(), state: Mutex::new(Ok(writer)) })
     }
 
     /// Adds one file.
@@ -51,31 +69,37 @@ impl ManifestOut {
 
     /// Closes the manifest and gives it its name.
     pub fn finish(&self) -> Result<(), Error> {
-        let gone = Err(io::Error::other("the manifest is closed already"));
-        let state = std::mem::replace(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner), gone);
-        state
+        self.take()
             .and_then(Writer::finish)
             .and_then(|out| out.into_inner().map_err(io::IntoInnerError::into_error))
-            .and_then(|file| publish(&file, &self.temporary, &self.file))
+            .and_then(|sink| match sink {
+                Sink::File(file) => file.publish(),
+                Sink::StandardOutput => Out.flush(),
+            })
             .map_err(|error| failure(&self.file, error))
     }
 
-    /// Removes what has no final name. After `finish` there is nothing left to remove.
+    /// Gives it up. What stood there before still does.
     pub fn discard(&self) {
-        let _ = fs::remove_file(&self.temporary);
+        drop(self.take());
+    }
+
+    fn take(&self) -> io::Result<Writer<BufWriter<Sink>>> {
+        let gone = Err(io::Error::other("the manifest is closed already"));
+        std::mem::replace(&mut *self.state.lock().unwrap_or_else(PoisonError::into_inner), gone)
     }
 }
 
-impl Drop for ManifestOut {
-    fn drop(&mut self) {
-        self.discard();
-    }
-}
+/// The name that means standard output.
+pub const STANDARD_OUTPUT: &str = "-";
 
 fn failure(file: &Path, error: io::Error) -> Error {
     Error::new(Fault::FileIo, format!("cannot write the manifest {}", printable(file.as_os_str().as_bytes())))
         .because(error)
-        .try_this("name a file in a directory that can be written: --manifest-out FILE")
+        .try_this(match InTheWay::at(file) {
+            Ok(Some(InTheWay::Special | InTheWay::Link)) => "--manifest-out - writes to standard output",
+            _ => "name a file in a directory that can be written: --manifest-out FILE",
+        })
 }
 
 /// A line is some 150 bytes: about 1,700 files for each write.
@@ -83,6 +107,8 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn line() -> ManifestLine {
@@ -121,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_name_that_cannot_be_written_is_known_at_the_start() {
-        for file in ["/nonexistent/m", "/", "/tmp", ".."] {
+        for file in ["/nonexistent/m", "/", "/tmp", "..", "/dev/full", "/dev/stdout"] {
             let error = ManifestOut::start(Path::new(file)).err().unwrap_or_else(|| panic!("{file}"));
             assert_eq!(error.fault, Fault::FileIo);
         }

@@ -7,17 +7,17 @@ use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 use clap_mangen::Man;
-use haul_transfer::{Error, Fault};
+use haul_transfer::{Error, Fault, whole_file};
 
 use crate::args::Typed;
-use crate::failure;
 use crate::printable::printable;
+use crate::{failure, output};
 
 /// `haul completions SHELL`
 pub fn completions(shell: clap_complete::Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Typed::command(), "haul", &mut script);
-    let _ = io::stdout().write_all(&script);
+    output::say(script);
     ExitCode::SUCCESS
 }
 
@@ -25,11 +25,13 @@ pub fn completions(shell: clap_complete::Shell) -> ExitCode {
 pub fn man(directory: Option<&Path>) -> ExitCode {
     let written = match directory {
         Some(directory) => pages().and_then(|pages| {
-            pages.iter().try_for_each(|(name, page)| std::fs::write(directory.join(format!("{name}.1")), page))
+            pages.iter().try_for_each(|(name, page)| {
+                whole_file::write(&directory.join(format!("{name}.1")), page, whole_file::Mode::AsBefore)
+            })
         }),
         None => pages().map(|pages| {
             for (_, page) in pages {
-                let _ = io::stdout().write_all(&page);
+                output::say(page);
             }
         }),
     };

@@ -26,6 +26,11 @@ pub fn printable(bytes: impl AsRef<[u8]>) -> String {
     text
 }
 
+/// A path beneath the source or the target. What has no name there is its top, which rsync calls so, too.
+pub fn printable_path(path: &[u8]) -> String {
+    if path.is_empty() { ".".to_owned() } else { printable(path) }
+}
+
 /// Like [`printable`], line by line.
 pub fn printable_lines(text: &str) -> impl Iterator<Item = String> {
     text.lines().map(|line| printable(line.trim_end_matches('\r')))
@@ -34,6 +39,11 @@ pub fn printable_lines(text: &str) -> impl Iterator<Item = String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_top_of_a_tree_has_a_name_in_messages() {
+        assert_eq!((printable_path(b"").as_str(), printable_path(b"a\n").as_str()), (".", "a\\x0a"));
+    }
 
     #[test]
     fn a_terminal_never_sees_what_could_drive_it() {

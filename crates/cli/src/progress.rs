@@ -12,7 +12,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::figures::{bytes, clock, count, counted, rate};
 use crate::live::Live;
-use crate::printable::printable;
+use crate::output;
+use crate::printable::{printable, printable_path};
 
 /// How much is said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Manner {
     pub show: Show,
     /// A line each second on what happens.
     pub live: bool,
+    /// All of it goes to standard error: the manifest goes to standard output.
+    pub aside: bool,
 }
 
 /// How progress is shown.
@@ -104,11 +107,11 @@ impl Screen {
             }
             Event::Path(path) => self.state().live.on_path(*path),
             Event::Failed { path, why } => {
-                self.below(&format!("failed: {}: {}", printable(path), printable(why)), true);
+                self.below(&format!("failed: {}: {}", printable_path(path), printable(why)), true);
             }
             Event::Warning { text } => self.below(&format!("warning: {}", printable(text)), false),
             Event::Skipped { path, why } => {
-                self.below(&format!("skipped: {}: {}", printable(path), printable(why)), false);
+                self.below(&format!("skipped: {}: {}", printable_path(path), printable(why)), false);
             }
             Event::Installing { place, bytes: size } => {
                 self.below(&format!("putting haul on {} ({}), once", printable(place), bytes(*size)), false);
@@ -125,6 +128,11 @@ impl Screen {
             }
             Event::Found { .. } | Event::Manifest(_) => {}
         }
+    }
+
+    /// Whether standard output is another's.
+    pub fn is_aside(&self) -> bool {
+        self.manner.aside
     }
 
     /// Takes the bar away. True when other lines came after a failure, so that it is worth repeating.
@@ -186,7 +194,13 @@ impl Screen {
         let mut state = self.state();
         state.lines_since_failure |= state.failed;
         self.bar.suspend(|| {
-            let _ = writeln!(std::io::stdout(), "{verb} {}", printable(path));
+            let line = format!("{verb} {}\n", printable_path(path));
+            // A manifest that goes there has to stay one.
+            if self.manner.aside {
+                let _ = std::io::stderr().write_all(line.as_bytes());
+            } else {
+                output::say(line);
+            }
         });
     }
 
@@ -231,6 +245,9 @@ fn status(progress: &Progress, bytes_per_s: Option<f64>) -> String {
             }
         }
         _ => {}
+    }
+    if progress.bytes_read_again > 0 {
+        parts.push(format!("{} of an earlier run read again", bytes(progress.bytes_read_again)));
     }
     if progress.lanes > 0 {
         parts.push(counted(progress.lanes.into(), "lane", "lanes"));
@@ -289,12 +306,15 @@ mod tests {
             files_found: 5_678,
             bytes_moved: 1 << 30,
             bytes_kept: 1 << 29,
+            bytes_read_again: 0,
             bytes_found: 3 << 30,
             found_all: true,
             lanes: 4,
             failed: 1,
         };
         insta::assert_snapshot!(status(&known, Some(131_072_000.0)), @"50 %  1.50 GiB of 3.00 GiB  125 MiB/s (1.05 Gbit/s)  1,234 of 5,678 files  0:13 left  4 lanes  1 failed");
+        let resumed = Progress { bytes_read_again: 1 << 29, found_all: false, failed: 0, lanes: 0, ..known };
+        assert!(status(&resumed, None).ends_with("files  512 MiB of an earlier run read again"));
         let walking = Progress { found_all: false, failed: 0, ..known };
         insta::assert_snapshot!(status(&walking, None), @"1.50 GiB of 3.00 GiB+  1,234 of 5,678+ files  4 lanes");
     }

@@ -23,7 +23,7 @@ use crate::figures::{bytes, counted, duration, rate as rate_text};
 use crate::json::{SCHEMA, hex, seconds};
 use crate::printable::printable;
 use crate::speaker::{Speaker, Word};
-use crate::{bench, failure, json_text, rate, signals};
+use crate::{bench, failure, json_text, output, rate, signals};
 
 /// `haul record`
 #[derive(Debug, Args)]
@@ -96,8 +96,7 @@ pub fn run(typed: &Record) -> ExitCode {
         Ok(recorded) if !listens => status(&recorded),
         Ok(recorded) => {
             let said = if typed.json { object(&recorded) } else { summary(typed, &recorded) };
-            // Who closed the pipe has read enough.
-            let _ = std::io::stdout().lock().write_all(said.as_bytes());
+            output::say(said);
             status(&recorded)
         }
         Err(error) => failure::ended(&error, typed.json),
@@ -218,11 +217,11 @@ impl Word for Said {
 }
 
 fn say(said: Said) {
-    // Who closed the pipe, or the terminal, has read enough.
-    let _ = match said {
-        Said::Line(text) => std::io::stdout().lock().write_all(text.as_bytes()),
-        Said::Warning(text) => std::io::stderr().write_all(text.as_bytes()),
-    };
+    match said {
+        Said::Line(text) => output::say(text),
+        // Who closed the terminal has read enough.
+        Said::Warning(text) => drop(std::io::stderr().write_all(text.as_bytes())),
+    }
 }
 
 impl Person {

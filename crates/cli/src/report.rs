@@ -7,7 +7,7 @@ use haul_transfer::{Remedy, Report};
 use crate::failure;
 use crate::figures::{bytes, count, counted, duration, rate};
 use crate::limit::limited_by;
-use crate::printable::printable;
+use crate::printable::{printable, printable_path};
 
 /// The one closing line, without newline.
 pub fn closing_line(report: &Report) -> String {
@@ -41,11 +41,13 @@ fn line(report: &Report, look: &str) -> String {
         if let Some(words) = limited_by(report) {
             parts.push(format!("limited by {words}{look}"));
         }
+        let earlier = of_earlier_runs(report);
         if report.files_kept > 0 {
             parts.push(format!("{} already there", files(report.files_kept)));
-        } else if report.bytes_kept > 0 {
+        } else if report.bytes_kept > 0 && earlier.is_empty() {
             parts.push(format!("{} already there", bytes(report.bytes_kept)));
         }
+        parts.extend(earlier);
     } else if report.others_made > 0 {
         parts.push(format!("made {}", counted(report.others_made, "directory or link", "directories and links")));
         if report.files_kept > 0 {
@@ -100,7 +102,7 @@ pub fn closing_failures(report: &Report, list: bool) -> String {
     let _ = writeln!(text, "error: {what} (exit status {})", failure::of_report(report).code);
     if list {
         for (path, why) in &report.failures {
-            let _ = writeln!(text, "  {}: {}", printable(path), printable(why));
+            let _ = writeln!(text, "  {}: {}", printable_path(path), printable(why));
         }
         let more = report.failed.saturating_sub(report.failures.len() as u64);
         if more > 0 {
@@ -131,6 +133,22 @@ fn on_disk(report: &Report) -> String {
         (_, 0) => " on disk".to_owned(),
         (_, repaired) => format!(" on disk ({} written again)", counted(repaired, "chunk", "chunks")),
     }
+}
+
+/// What earlier runs left: whether it was read again, and what was found then.
+fn of_earlier_runs(report: &Report) -> Vec<String> {
+    let mut parts = Vec::new();
+    if report.bytes_read_again > 0 {
+        parts.push(format!("{} of an earlier run read again", bytes(report.bytes_read_again)));
+    }
+    if report.bytes_trusted > 0 {
+        parts.push(format!("{} of an earlier run not read again (--trust-journal)", bytes(report.bytes_trusted)));
+    }
+    // With `--verify disk` it is told beside the verification.
+    if report.chunks_repaired > 0 && report.bytes_reread == 0 {
+        parts.push(format!("{} had been changed and came again", counted(report.chunks_repaired, "chunk", "chunks")));
+    }
+    parts
 }
 
 fn lanes(report: &Report) -> String {
@@ -175,6 +193,8 @@ pub mod tests {
             bytes_again: 0,
             bytes_reread: 0,
             chunks_repaired: 0,
+            bytes_read_again: 0,
+            bytes_trusted: 0,
             bytes_kept: 0,
             elapsed: Duration::from_millis(12_300),
             connected: Some(Duration::from_millis(250)),
@@ -279,6 +299,19 @@ pub mod tests {
             ..report()
         };
         insta::assert_snapshot!(closing_line(&resumed), @"copied 1 file, 1.00 GiB in 12.3 s, 83.3 MiB/s (698 Mbit/s), verified BLAKE3 1a1a1a1a…, 1 lane this machine, limited by target storage, 3.00 GiB already there");
+    }
+
+    #[test]
+    fn the_closing_line_says_whether_what_an_earlier_run_left_was_read_again() {
+        let resumed = Report { bytes_kept: 3 << 30, ..report() };
+        let read = Report { bytes_read_again: 3 << 30, ..resumed.clone() };
+        assert!(closing_line(&read).ends_with(", 3.00 GiB of an earlier run read again"));
+        let wrong = Report { chunks_repaired: 2, ..read };
+        assert!(
+            closing_line(&wrong).ends_with("of an earlier run read again, 2 chunks had been changed and came again")
+        );
+        let trusted = Report { bytes_trusted: 3 << 30, ..resumed };
+        assert!(closing_line(&trusted).ends_with(", 3.00 GiB of an earlier run not read again (--trust-journal)"));
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn meant(typed: &Serve) -> Options {
 }
 
 fn failed(error: &Error) -> ExitCode {
-    eprint!("{}", failure::text(error));
+    let _ = write!(std::io::stderr(), "{}", failure::text(error));
     ExitCode::from(failure::of_fault(error.fault).code)
 }
 

@@ -12,7 +12,7 @@ use crate::args::Verify;
 use crate::figures::{bytes, counted, duration};
 use crate::printable::printable;
 use crate::progress::{Manner, Screen, Show};
-use crate::{failure, signals};
+use crate::{failure, output, signals};
 
 /// Checks the tree.
 pub fn run(typed: &Verify) -> ExitCode {
@@ -35,7 +35,7 @@ pub fn run(typed: &Verify) -> ExitCode {
                 return ExitCode::from(failure::of_fault(Fault::Verification).code);
             }
             if !typed.quiet {
-                let _ = writeln!(std::io::stdout(), "{line}");
+                output::say(format!("{line}\n"));
             }
             ExitCode::SUCCESS
         }

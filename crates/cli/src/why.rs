@@ -16,19 +16,18 @@ use crate::json::{HostLine, Named, ReportLine};
 use crate::json_text::line;
 use crate::kept::{self, Kept};
 use crate::printable::printable;
-use crate::{failure, json};
+use crate::{failure, json, output};
 
 /// Shows one report, or the list of them.
 pub fn run(typed: &Why) -> ExitCode {
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     match files().and_then(|files| if typed.list { every(&files, typed, now_s) } else { one(&files, typed, now_s) }) {
         Ok(text) => {
-            // Who closed the pipe has read enough.
-            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            output::say(text);
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprint!("{}", failure::text(&error));
+            let _ = write!(std::io::stderr(), "{}", failure::text(&error));
             ExitCode::from(failure::of_fault(error.fault).code)
         }
     }
@@ -165,7 +164,7 @@ fn limit(text: &mut String, report: &ReportLine) {
 }
 
 /// In the order of the data's way.
-fn rows(report: &ReportLine) -> [(&'static str, f64); 14] {
+fn rows(report: &ReportLine) -> [(&'static str, f64); 15] {
     let time = &report.time;
     [
         ("source storage", time.source_storage),
@@ -176,6 +175,7 @@ fn rows(report: &ReportLine) -> [(&'static str, f64); 14] {
         ("path: receive window", time.receive_window),
         ("path: send buffer", time.send_buffer),
         ("path: loss", time.loss),
+        ("path: jitter", time.jitter),
         ("path: latency", time.latency),
         ("network", time.network),
         ("target CPU", time.target_cpu),
@@ -205,6 +205,12 @@ fn job(text: &mut String, report: &ReportLine) {
     }
     if report.bytes_reread > 0 {
         row(text, "read back", &format!("{} from the medium", bytes(report.bytes_reread)));
+    }
+    if report.bytes_read_again > 0 {
+        row(text, "read again", &format!("{} of an earlier run", bytes(report.bytes_read_again)));
+    }
+    if report.bytes_trusted > 0 {
+        row(text, "not read again", &format!("{} of an earlier run (--trust-journal)", bytes(report.bytes_trusted)));
     }
     if report.chunks_repaired > 0 {
         row(text, "repaired", &counted(report.chunks_repaired, "chunk", "chunks"));

@@ -150,3 +150,93 @@ fn verify_answers_with_its_exit_status() {
     assert!(stderr(&cut).contains("cut off"), "{}", stderr(&cut));
     assert_eq!(code(&["verify", "/nonexistent"]), 11);
 }
+
+/// Standard output that takes nothing: an error of its own, said in plain words, and no panic.
+#[test]
+fn a_full_disk_behind_standard_output_is_an_error_and_a_closed_pipe_is_none() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path();
+    std::fs::write(root.join("file"), "text").unwrap();
+    let commands: [&[&str]; 9] = [
+        &["--help"],
+        &["--version"],
+        &["cp", "--help"],
+        &["cp", "-h"],
+        &["cp", "--json", "file", "copy/"],
+        &["cp", "file", "copy2/"],
+        &["cp", "--manifest-out", "-", "file", "copy3/"],
+        &["tune", "--json", "--rate", "1Gbit", "--rtt", "10ms"],
+        &["completions", "bash"],
+    ];
+    let command = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_haul"));
+        command
+            .args(args)
+            .current_dir(root)
+            .env("HOME", root)
+            .env_remove("XDG_STATE_HOME")
+            .env_remove("XDG_CONFIG_HOME");
+        command
+    };
+    for args in commands {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let out = command(args).stdout(full).output().unwrap();
+        let words = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(11), "{args:?}: {words}");
+        assert!(
+            words.contains("cannot write to standard output") && words.contains("No space left"),
+            "{args:?}: {words}"
+        );
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let out = command(args).stdout(writer).output().unwrap();
+        let words = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(0), "{args:?}: {words}");
+    }
+    assert!(!root.join("copy").join("copy").exists());
+    let out =
+        command(&["why", "--json"]).stdout(std::fs::File::options().write(true).open("/dev/full").unwrap()).output();
+    assert_eq!(out.unwrap().status.code(), Some(11));
+    // Standard error may be full, too.
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let out = command(&["why", "99"]).stdout(full()).stderr(full()).status().unwrap();
+    assert_eq!(out.code(), Some(1));
+}
+
+/// A device, a FIFO or a link is none of ours to replace.
+#[test]
+fn a_manifest_replaces_nothing_but_a_regular_file_and_can_go_to_standard_output() {
+    let home = tempfile::tempdir().unwrap();
+    let root = home.path();
+    std::fs::write(root.join("file"), "text").unwrap();
+    std::fs::write(root.join("victim"), "as it was").unwrap();
+    std::os::unix::fs::symlink("victim", root.join("link")).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_haul"));
+        command.args(args).current_dir(root).env("HOME", root).env_remove("XDG_STATE_HOME").output().unwrap()
+    };
+    for name in ["link", "/dev/stdout", "none/m", "."] {
+        let out = run(&["cp", "--manifest-out", name, "file", "refused"]);
+        let words = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(11), "{name}: {words}");
+        assert!(words.contains("hint:"), "{name}: {words}");
+        assert!(!root.join("refused").exists(), "it is said before anything is copied");
+    }
+    assert_eq!(std::fs::read(root.join("victim")).unwrap(), b"as it was");
+    let out = run(&["cp", "-v", "--manifest-out", "-", "file", "copy"]);
+    assert_eq!(out.status.code(), Some(0));
+    std::fs::write(root.join("m"), &out.stdout).unwrap();
+    std::fs::create_dir(root.join("there")).unwrap();
+    std::fs::rename(root.join("copy"), root.join("there/copy")).unwrap();
+    assert_eq!(run(&["verify", "m", "there"]).status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stdout));
+    assert_eq!(run(&["cp", "--json", "--manifest-out", "-", "file", "copy"]).status.code(), Some(1));
+    // In the tree that is copied: neither sent half written nor deleted.
+    std::fs::create_dir(root.join("tree")).unwrap();
+    std::fs::write(root.join("tree/file"), "text").unwrap();
+    let out = run(&["cp", "--manifest-out", "tree/m", "tree/", "twin/"]);
+    assert_eq!(out.status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(run(&["cp", "--delete", "--manifest-out", "twin/m", "tree/", "twin/"]).status.code(), Some(0));
+    assert!(std::fs::read_to_string(root.join("twin/m")).unwrap().contains("# files"));
+    let names = |dir: &str| std::fs::read_dir(root.join(dir)).unwrap().count();
+    assert_eq!((names("tree"), names("twin")), (2, 2));
+}

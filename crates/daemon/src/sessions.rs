@@ -173,6 +173,14 @@ impl Visit for Clerk {
         }
     }
 
+    fn on_unfenced(&self, why: &str) {
+        let text = format!(
+            "session {}: {} works without a fence of the kernel around its directory: {why}",
+            self.place.number, self.who
+        );
+        self.log.tell_of(&self.place.key, &text, true);
+    }
+
     fn on_role(&self, role: &Role) {
         let what = match role {
             Role::Sender { sources } => {
@@ -230,6 +238,21 @@ mod tests {
         assert_eq!(sessions.wait(Duration::ZERO), 1);
         drop(held);
         assert_eq!(sessions.wait(Duration::ZERO), 0);
+    }
+
+    #[test]
+    fn a_session_without_a_fence_stands_in_the_log() {
+        let sessions = Arc::new(Sessions::default());
+        let (stream, _peer) = Stream::plain_pair().unwrap();
+        let place = sessions.enter(PublicKey([1; 32]), stream.shutdown_handle()).ok().unwrap();
+        let own = OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref());
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let written = Arc::clone(&lines);
+        let log = Arc::new(Log::new(true, Box::new(move |line| written.lock().unwrap().push(line))));
+        let clerk = place.clerk("somebody".to_owned(), Grant::default(), own, log);
+        clerk.on_unfenced("no rights to give up are left");
+        let said = lines.lock().unwrap().join("");
+        assert!(said.contains("somebody works without a fence") && said.contains("no rights to give up"), "{said}");
     }
 
     #[test]

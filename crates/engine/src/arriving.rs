@@ -13,7 +13,7 @@ use haul_wire::manifest::Identity;
 use crate::at_risk::AtRisk;
 use crate::integrity::{Hash, Verified};
 use crate::journal::{self, HEADER_BYTES, Header, RECORD_BYTES};
-use crate::ledger::{Ledger, Recorded};
+use crate::ledger::{Ledger, Recorded, Unread};
 use crate::plan::ChunkLayout;
 
 /// On a slow path a checkpoint comes after so much time, in microseconds. Files that take less may never have a journal.
@@ -47,6 +47,24 @@ pub enum Progressed {
     Complete,
     /// The chunk was there, or the file was given up.
     Void,
+}
+
+/// Whose chunk was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// An earlier run brought it. It can be lost only once.
+    OfEarlierRun,
+    /// This run brought it.
+    OfThisRun,
+}
+
+/// What the proof that a chunk stands there as it was verified leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WasRead {
+    /// Why it had to be read; `None` when it had not, or nobody needs to know any more.
+    pub why: Option<Unread>,
+    /// The file is complete by that.
+    pub completes: bool,
 }
 
 /// What an earlier run left, taken up again.
@@ -151,16 +169,49 @@ impl Arriving {
         at_risk.enter(bytes);
         self.fresh_bytes += bytes;
         if complete {
-            // Its final flush takes what no checkpoint has taken.
-            self.last_bytes = core::mem::take(&mut self.fresh_bytes);
-            at_risk.begin(self.last_bytes);
+            self.begin_last_flush(at_risk);
             return Progressed::Complete;
         }
-        let due = now_us.saturating_sub(self.checkpoint_at_us) >= CHECKPOINT_EVERY_US;
+        // Reading what an earlier run left may take long; what arrived is safe before that.
+        let arrived = recorded == Recorded::Arrived;
+        let due = arrived || now_us.saturating_sub(self.checkpoint_at_us) >= CHECKPOINT_EVERY_US;
         if due && !core::mem::replace(&mut self.checkpoint_queued, true) {
             return Progressed::Checkpoint;
         }
         Progressed::Waiting
+    }
+
+    /// The final flush takes what no checkpoint has taken.
+    fn begin_last_flush(&mut self, at_risk: &mut AtRisk) {
+        let fresh_bytes = core::mem::take(&mut self.fresh_bytes);
+        self.last_bytes += fresh_bytes;
+        at_risk.begin(fresh_bytes);
+    }
+
+    /// What an earlier run left counts only once it was read again: anybody may have written to it since.
+    pub fn read_all_again(&mut self) {
+        self.ledger.read_all_again();
+    }
+
+    /// These chunks do not look as they were written: they count only once they were read again. Returns those that are there, with the
+    /// hashes they must have.
+    pub fn doubt(&mut self, chunks: &[u32]) -> Vec<(u32, Hash)> {
+        if self.dead { Vec::new() } else { self.ledger.doubt(chunks) }
+    }
+
+    /// What has to be read again before it counts, with the hashes it must have.
+    pub fn to_be_read(&self) -> Vec<(u32, Hash)> {
+        self.ledger.to_be_read()
+    }
+
+    /// Enters the proof that a chunk stands there as it was verified.
+    pub fn was_read(&mut self, verified: Verified, at_risk: &mut AtRisk) -> WasRead {
+        let why = if self.dead { None } else { self.ledger.was_read(verified) };
+        let completes = why.is_some() && self.ledger.is_complete();
+        if completes {
+            self.begin_last_flush(at_risk);
+        }
+        WasRead { why, completes }
     }
 
     /// Takes what a checkpoint makes safe: what was verified before its flush begins. `None` when there is nothing. `part` is the
@@ -199,14 +250,21 @@ impl Arriving {
         self.ledger.to_be_found()
     }
 
-    /// Enters the proof that the medium gives a chunk back. True when all of the file is there now.
-    pub fn found_on_medium(&mut self, verified: Verified) -> bool {
-        !self.dead && self.ledger.found_on_medium(verified) && self.ledger.is_on_medium()
+    /// Enters the proof that the medium gives a chunk back. It completes the file once all of it is there.
+    pub fn found_on_medium(&mut self, verified: Verified) -> WasRead {
+        let why = self.ledger.unread(verified.chunk());
+        if self.dead || !self.ledger.found_on_medium(verified) {
+            return WasRead { why: None, completes: false };
+        }
+        WasRead { why, completes: self.ledger.is_on_medium() }
     }
 
-    /// The medium does not give a chunk back: it is missing again. False when nobody awaits it any more, or it was missing anyway.
-    pub fn lose(&mut self, chunk: u32) -> bool {
-        !self.dead && self.ledger.lose(chunk)
+    /// A chunk does not stand there as it was verified: it is missing again. `None` when nobody awaits it any more, or it was missing
+    /// anyway.
+    pub fn lose(&mut self, chunk: u32) -> Option<Loss> {
+        let unread = self.ledger.unread(chunk);
+        let is_lost = !self.dead && self.ledger.lose(chunk);
+        is_lost.then_some(if unread == Some(Unread::Earlier) { Loss::OfEarlierRun } else { Loss::OfThisRun })
     }
 
     /// Header and records of a journal that no longer claims what was lost; `None` where none was begun.
@@ -360,6 +418,29 @@ mod tests {
         for part in [(6, 8), (7, 7), journal::NOTHING] {
             assert!(!resumes(Header { part, ..right }), "{part:?}");
         }
+    }
+
+    #[test]
+    fn what_arrived_is_safe_before_what_an_earlier_run_left_was_read() {
+        let header = Header { identity: file(3).identity, chunk_bytes: MIN_CHUNK_BYTES, part: (7, 8) };
+        let hash = |chunk: u32| proof(chunk).hash();
+        let journal = [header.encode(), journal::encode_records(&header, &[(0, hash(0)), (1, hash(1))])].concat();
+        let resumed = Arriving::resume(header.identity, (7, 8), 3 * MIN_CHUNK_BYTES, &journal, |_, _| true, 0);
+        let mut file = resumed.unwrap().file;
+        file.read_all_again();
+        let mut at_risk = AtRisk::new(100);
+        assert_eq!(file.record(proof(2), 10, 1, Some(&mut at_risk), || ()), Progressed::Checkpoint);
+        let checkpoint = file.begin_checkpoint((7, 8), 2, &mut at_risk).unwrap();
+        at_risk.end(checkpoint.bytes());
+        assert_eq!((file.complete(), at_risk.bytes()), (None, 0));
+        let earlier = |completes| WasRead { why: Some(Unread::Earlier), completes };
+        assert_eq!(file.was_read(proof(0), &mut at_risk), earlier(false));
+        assert_eq!(file.lose(1), Some(Loss::OfEarlierRun));
+        assert_eq!(file.record(proof(1), 10, 3, Some(&mut at_risk), || ()), Progressed::Complete);
+        assert_eq!(file.doubt(&[1]).len(), 1);
+        assert_eq!((file.complete(), file.lose(1)), (None, Some(Loss::OfThisRun)));
+        file.end(&mut at_risk);
+        assert_eq!(at_risk, AtRisk::new(100));
     }
 
     #[test]

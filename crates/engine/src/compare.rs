@@ -41,6 +41,8 @@ pub struct Rules {
     pub update: bool,
     /// Keep whatever exists.
     pub ignore_existing: bool,
+    /// Set-user-id, set-group-id and sticky bits count as metadata.
+    pub special_bits: bool,
     /// Owner counts as metadata.
     pub owner: bool,
     /// Group counts as metadata.
@@ -112,15 +114,19 @@ pub fn same_data(attributes: &Attributes, standing: &Standing, rules: &Rules) ->
     if metadata_differs(attributes, standing, rules) { FileDecision::Touch } else { FileDecision::Keep }
 }
 
-/// Whether a file's or directory's metadata has to be brought up to date.
+/// Whether a file's or directory's metadata has to be brought up to date. An owner or group that cannot be set is [`LEFT`].
 pub fn metadata_differs(attributes: &Attributes, standing: &Standing, rules: &Rules) -> bool {
-    let mode = if rules.owner { 0o7777 } else { 0o777 };
+    // Unasked, a directory becomes sticky, and no other of these bits changes.
+    let mode = if rules.special_bits { 0o7777 } else { 0o777 | (attributes.mode & 0o1000) };
     rules.xattrs
         || attributes.mode & mode != standing.mode & mode
         || !same_time(standing.mtime, attributes.mtime)
-        || (rules.owner && attributes.uid != standing.uid)
-        || (rules.group && attributes.gid != standing.gid)
+        || (rules.owner && ![LEFT, standing.uid].contains(&attributes.uid))
+        || (rules.group && ![LEFT, standing.gid].contains(&attributes.gid))
 }
+
+/// In place of a user or group: the entry keeps the one that it has. No account has this number (chown(2)).
+pub const LEFT: u32 = u32::MAX;
 
 /// File systems with a granularity of a second store no nanoseconds; their times are compared to the second.
 pub(crate) fn same_time(standing: Time, wanted: Time) -> bool {

@@ -39,17 +39,22 @@ impl UnitHasher {
         self.hasher.update(data);
     }
 
-    /// The unit's hash: the file's BLAKE3 for a whole file, else the chunk's chaining value.
+    /// The hash of what was taken so far. Of all its data it is the unit's hash: the file's BLAKE3 for a whole file, else the chunk's chaining
+    /// value. Asking in between costs a few compressions, less than a hundredth of hashing a block.
     pub fn finish(&self) -> Hash {
         if self.whole { *self.hasher.finalize().as_bytes() } else { self.hasher.finalize_non_root() }
     }
 }
 
-/// Proves on a clear lane what its sender says of a unit, by a key that only the two ends have: keyed BLAKE3 over which unit of the lane it
-/// is, and over its header, the header of each of its blocks, or its trailer. The data itself is proved by the hash in the trailer.
+/// Proves on a clear lane what its sender says of a unit, by a key that only the two ends have: keyed BLAKE3 over which unit and block of the
+/// lane it is, and over its header, the header of each of its blocks, the data of each block, or its trailer.
 ///
 /// Each unit and each block has its number, so that nothing can be said twice, left out or moved. A header is believed before its first byte is
-/// written, and a length before anybody waits for so many bytes: a longer one than was sent would be waited for without end.
+/// written, a length before anybody waits for so many bytes (a longer one than was sent would be waited for without end), and data before it
+/// reaches a file or a decompressor.
+///
+/// Both ends hash the data of a unit anyway. So the tag of a plain block is made of the hash of the unit so far, and no byte is hashed twice. A
+/// compressed block is proved by its bytes on the wire.
 pub struct LaneTags {
     key: Zeroizing<[u8; 32]>,
     units: u64,
@@ -73,6 +78,16 @@ impl LaneTags {
     pub fn block(&mut self, header: &[u8]) -> Tag {
         self.blocks += 1;
         self.tag(b"block", header)
+    }
+
+    /// The tag of the data of the block that was begun last: `so_far` is the hash of the unit up to its end.
+    pub fn data(&self, so_far: &Hash) -> Tag {
+        self.tag(b"data", so_far)
+    }
+
+    /// The tag of the block that was begun last, as it is packed on the wire.
+    pub fn packed(&self, wire: &[u8]) -> Tag {
+        self.tag(b"packed", wire)
     }
 
     /// The tag of the trailer of the unit that was begun last.
@@ -102,6 +117,11 @@ impl Tag {
     pub fn is(&self, bytes: [u8; 32]) -> bool {
         self.0 == blake3::Hash::from_bytes(bytes)
     }
+
+    /// Whether this is what stands in these bytes.
+    pub fn is_in(&self, bytes: &[u8]) -> bool {
+        bytes.try_into().is_ok_and(|bytes| self.is(bytes))
+    }
 }
 
 /// Proof that a chunk's data is what the source read.
@@ -130,6 +150,49 @@ pub struct Mismatch;
 /// Compares what the target computed over the data it received with what the source computed over the data it read.
 pub fn verify(chunk: u32, computed: Hash, claimed: Hash) -> Result<Verified, Mismatch> {
     if computed == claimed { Ok(Verified { chunk, hash: computed }) } else { Err(Mismatch) }
+}
+
+/// Compares what stands at the target now with what was verified of a chunk before.
+pub struct Rereading {
+    chunk: u32,
+    expected: Hash,
+    hasher: UnitHasher,
+    only_zeros: bool,
+}
+
+impl Rereading {
+    /// For a chunk that had this hash.
+    pub fn new(layout: &ChunkLayout, chunk: u32, expected: Hash) -> Self {
+        Self { chunk, expected, hasher: UnitHasher::new(layout, chunk), only_zeros: true }
+    }
+
+    /// Number of the chunk.
+    pub fn chunk(&self) -> u32 {
+        self.chunk
+    }
+
+    /// Whether the chunk came as a hole: where it still is one, nothing need be read.
+    pub fn expects_hole(&self) -> bool {
+        self.expected == HOLE
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, data: &[u8]) {
+        match self.expects_hole() {
+            // No hash was computed of it then.
+            true => self.only_zeros &= data.iter().all(|byte| *byte == 0),
+            false => self.hasher.update(data),
+        }
+    }
+
+    /// The proof, once all of the chunk was taken.
+    pub fn finish(self) -> Result<Verified, Mismatch> {
+        match self.expects_hole() {
+            true if self.only_zeros => Ok(Verified { chunk: self.chunk, hash: HOLE }),
+            true => Err(Mismatch),
+            false => verify(self.chunk, self.hasher.finish(), self.expected),
+        }
+    }
 }
 
 /// A chunk that the source says is a hole needs no more proof than that: the zeros are what was said. `None` where the source has to send a hash,
@@ -245,6 +308,45 @@ mod tests {
         assert!(!receives.trailer(b"unit").is(*first.bytes()), "a header is no trailer");
         assert!(!receives.header(b"unit").is(*first.bytes()), "not a second time");
         assert!(!LaneTags::new([2; 32]).header(b"unit").is(*first.bytes()), "nor on another lane");
+    }
+
+    #[test]
+    fn what_came_as_a_hole_is_right_as_long_as_it_is_zeros() {
+        let layout = ChunkLayout::of(100 << 20);
+        let expected = hole(&layout, 3).expect("in a whole block");
+        let reread = |data: &[u8]| {
+            let mut rereading = Rereading::new(&layout, 3, expected.hash());
+            rereading.update(data);
+            rereading.finish()
+        };
+        assert_eq!(reread(&[0; 5000]), Ok(expected));
+        assert_eq!(reread(&[&[0; 5000][..], &[1]].concat()), Err(Mismatch));
+    }
+
+    #[test]
+    fn the_tag_of_data_is_good_for_one_block_with_all_that_came_before_it_in_its_unit() {
+        let (mut sends, mut receives) = (LaneTags::new([1; 32]), LaneTags::new([1; 32]));
+        for tags in [&mut sends, &mut receives] {
+            tags.header(b"unit");
+            tags.block(b"four");
+        }
+        let layout = ChunkLayout::of(40 << 20);
+        let hashed = |pieces: &[&[u8]]| {
+            let mut hasher = UnitHasher::new(&layout, 1);
+            pieces.iter().for_each(|piece| hasher.update(piece));
+            hasher.finish()
+        };
+        let (first, packed) = (sends.data(&hashed(&[b"data"])), sends.packed(b"data"));
+        assert!(receives.data(&hashed(&[b"data"])).is(*first.bytes()) && receives.packed(b"data").is(*packed.bytes()));
+        assert!(!receives.data(&hashed(&[b"dato"])).is(*first.bytes()), "other data");
+        assert!(!receives.packed(&hashed(&[b"data"])).is(*first.bytes()), "plain data is not packed data");
+        for tags in [&mut sends, &mut receives] {
+            tags.block(b"four");
+        }
+        let second = sends.data(&hashed(&[b"data", b"data"]));
+        assert!(!receives.data(&hashed(&[b"data"])).is(*first.bytes()), "not a second time");
+        assert!(!receives.data(&hashed(&[b"dato", b"data"])).is(*second.bytes()), "nor behind other data");
+        assert!(receives.data(&hashed(&[b"da", b"tadata"])).is(*second.bytes()));
     }
 
     #[test]

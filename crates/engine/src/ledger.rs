@@ -1,6 +1,6 @@
 //! All chunks of one file with their receipts.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -22,6 +22,17 @@ pub struct Ledger {
     on_medium: Vec<bool>,
     /// How many those are.
     found: u32,
+    /// Which chunks have to be read at the target before they count, by their number.
+    unread: BTreeMap<u32, Unread>,
+}
+
+/// Why a chunk that was verified has to be read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// An earlier run verified it, and anybody may have written to it since.
+    Earlier,
+    /// This run verified it, and the file does not look as it was written.
+    Doubted,
 }
 
 /// What a proof changed.
@@ -29,6 +40,8 @@ pub struct Ledger {
 pub enum Recorded {
     /// New; chunks are still missing.
     Partial,
+    /// New, and the last one that was missing; but some have to be read again before they count.
+    Arrived,
     /// New, and the last one.
     Complete,
     /// Was there already.
@@ -46,6 +59,7 @@ impl Ledger {
             unjournaled: Vec::new(),
             on_medium: Vec::new(),
             found: 0,
+            unread: BTreeMap::new(),
         }
     }
 
@@ -86,7 +100,46 @@ impl Ledger {
         *slot = Some(verified.hash());
         self.missing -= 1;
         self.unjournaled.push(verified.chunk());
-        if self.missing == 0 { Recorded::Complete } else { Recorded::Partial }
+        match self.missing {
+            0 if self.unread.is_empty() => Recorded::Complete,
+            0 => Recorded::Arrived,
+            _ => Recorded::Partial,
+        }
+    }
+
+    /// Everything that is there counts only once it was read again: an earlier run has left it.
+    pub fn read_all_again(&mut self) {
+        self.unread = self.present().map(|(chunk, _)| (chunk, Unread::Earlier)).collect();
+    }
+
+    /// These chunks count only once they were read again. Returns those that are there, with the hashes they must have.
+    pub fn doubt(&mut self, chunks: &[u32]) -> Vec<(u32, Hash)> {
+        let there: Vec<(u32, Hash)> =
+            chunks.iter().filter_map(|chunk| Some((*chunk, (*self.hashes.get(*chunk as usize)?)?))).collect();
+        for (chunk, _) in &there {
+            self.unread.entry(*chunk).or_insert(Unread::Doubted);
+        }
+        there
+    }
+
+    /// What still has to be read, with the hashes it must have.
+    pub fn to_be_read(&self) -> Vec<(u32, Hash)> {
+        self.present().filter(|(chunk, _)| self.unread.contains_key(chunk)).collect()
+    }
+
+    /// Why this chunk has to be read before it counts; `None` when it counts.
+    pub fn unread(&self, chunk: u32) -> Option<Unread> {
+        self.unread.get(&chunk).copied()
+    }
+
+    /// Enters the proof that a chunk stands there as it was verified. Returns why it had to be read; `None` when it had not, or was lost
+    /// meanwhile.
+    pub fn was_read(&mut self, verified: Verified) -> Option<Unread> {
+        let chunk = verified.chunk();
+        if self.hashes[chunk as usize] != Some(verified.hash()) {
+            return None;
+        }
+        self.unread.remove(&chunk)
     }
 
     /// Enters the proof that the medium gives this chunk back. False when it is not verified (any more): it was lost meanwhile.
@@ -100,12 +153,18 @@ impl Ledger {
         }
         let before = core::mem::replace(&mut self.on_medium[chunk], true);
         self.found += u32::from(!before);
+        self.unread.remove(&verified.chunk());
         true
     }
 
     /// Whether the medium gave this chunk back.
     pub fn was_found(&self, chunk: u32) -> bool {
         self.on_medium.get(chunk as usize).is_some_and(|found| *found)
+    }
+
+    /// Whether nothing is missing, and nothing has to be read before it counts.
+    pub fn is_complete(&self) -> bool {
+        self.missing == 0 && self.unread.is_empty()
     }
 
     /// Whether nothing is missing and the medium gives back all of it.
@@ -121,6 +180,7 @@ impl Ledger {
             return false;
         }
         self.missing += 1;
+        self.unread.remove(&chunk);
         if self.was_found(chunk) {
             self.on_medium[chunk as usize] = false;
             self.found -= 1;
@@ -178,8 +238,11 @@ impl Ledger {
         !self.unjournaled.is_empty()
     }
 
-    /// The file's BLAKE3, once nothing is missing.
+    /// The file's BLAKE3, once it is complete.
     pub fn file_hash(&self) -> Option<Hash> {
+        if !self.unread.is_empty() {
+            return None;
+        }
         let hashes: Option<Vec<Hash>> = self.hashes.iter().copied().collect();
         hashes.map(|hashes| integrity::file_hash(&self.layout, &hashes))
     }
@@ -252,6 +315,27 @@ mod tests {
         assert_eq!(ledger.to_be_found(), [(2, [7; 32])]);
         assert!(ledger.found_on_medium(proof(2)));
         assert!(ledger.is_on_medium());
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_counts_once_it_was_read_again() {
+        let mut ledger = Ledger::resume(layout(3), [(0, [7; 32]), (2, [7; 32])], true);
+        ledger.read_all_again();
+        assert_eq!(ledger.record(proof(1)), Recorded::Arrived);
+        assert_eq!((ledger.file_hash(), ledger.to_be_read()), (None, alloc::vec![(0, [7; 32]), (2, [7; 32])]));
+        let other = integrity::verify(0, [8; 32], [8; 32]).unwrap();
+        assert_eq!(ledger.was_read(other), None, "another hash than it had");
+        assert_eq!(ledger.was_read(proof(0)), Some(Unread::Earlier));
+        assert_eq!(ledger.was_read(proof(0)), None);
+        assert!(!ledger.is_complete());
+        // The other one is wrong: it is missing again, and what comes is verified as it comes.
+        assert!(ledger.lose(2) && ledger.unread(2).is_none());
+        assert_eq!(ledger.missing_ranges(), [ChunkRange { first: 2, count: 1 }]);
+        assert_eq!(ledger.record(proof(2)), Recorded::Complete);
+        assert_eq!(ledger.doubt(&[1, 99]), [(1, [7; 32])]);
+        assert!(!ledger.is_complete());
+        assert_eq!(ledger.was_read(proof(1)), Some(Unread::Doubted));
+        assert!(ledger.is_complete() && ledger.file_hash().is_some());
     }
 
     #[test]

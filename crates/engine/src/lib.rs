@@ -11,6 +11,7 @@
 //!   journal    the ledger                             <-> bytes on disk
 //!   arriving   proofs, time                           -> checkpoints step by step, a complete file
 //!   at_risk    what is verified and not yet safe      -> when a checkpoint is due, when arriving waits
+//!   flush_choice  small files that wait for their names -> one flush for all, or one for each
 //!   window     items in manifest order                -> what may be settled now
 //!   sending    answers, receipts, outcomes            -> units for lanes; what may be offered
 //!   receiving  items, outcomes                        -> what data belongs to; whose turn has come
@@ -31,6 +32,7 @@ pub mod arriving;
 pub mod at_risk;
 pub mod attribute;
 pub mod compare;
+pub mod flush_choice;
 pub mod front_to_back;
 pub mod integrity;
 pub mod journal;

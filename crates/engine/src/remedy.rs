@@ -225,7 +225,7 @@ fn against(cause: Cause, share: f64, facts: &Facts) -> Vec<Remedy> {
         Cause::TargetCpu => processors(End::Target, facts),
         Cause::ReceiveWindow => window(End::Target, cause, facts),
         Cause::SendBuffer => window(End::Source, cause, facts),
-        Cause::Loss => loss(facts),
+        Cause::Loss | Cause::Jitter => loss(cause, facts),
         Cause::Capacity => {
             let capacity_bytes_per_s = facts.path.capacity_bytes_per_s;
             [match facts.asked.compress {
@@ -324,7 +324,8 @@ fn window(at: End, cause: Cause, facts: &Facts) -> Vec<Remedy> {
     found
 }
 
-fn loss(facts: &Facts) -> Vec<Remedy> {
+/// Packets that are lost, or that are taken for lost because others overtook them.
+fn loss(cause: Cause, facts: &Facts) -> Vec<Remedy> {
     let path = facts.path;
     let mut found = Vec::new();
     if !path.congestion_control.starts_with(LOSS_TOLERANT) {
@@ -339,8 +340,10 @@ fn loss(facts: &Facts) -> Vec<Remedy> {
     }
     // A loss slows the connection that it hits: the rate grows with their number (Mathis et al., 1997).
     let missing = path.capacity_bytes_per_s.checked_div(facts.bytes_per_s()).unwrap_or(0).max(1);
-    found.extend(more_lanes(u64::from(facts.lanes).saturating_mul(missing.saturating_add(1)), Cause::Loss, facts));
-    found.push(Remedy::FindLoss { resent_ppm: path.resent_ppm });
+    found.extend(more_lanes(u64::from(facts.lanes).saturating_mul(missing.saturating_add(1)), cause, facts));
+    if cause == Cause::Loss {
+        found.push(Remedy::FindLoss { resent_ppm: path.resent_ppm });
+    }
     found
 }
 
@@ -491,7 +494,7 @@ mod tests {
     fn a_path_that_no_buffer_holds_asks_for_the_largest_setting_and_all_lanes() {
         let path = PathSummary { capacity_bytes_per_s: u64::MAX, rtt_min_us: u32::MAX, ..long_path() };
         let (source, target) = (host(2), host(2));
-        loss(&facts(&source, &target, &path));
+        loss(Cause::Loss, &facts(&source, &target, &path));
         let found = window(End::Source, Cause::SendBuffer, &facts(&source, &target, &path));
         assert!(matches!(&found[0], Remedy::Buffer(buffer) if buffer.setting_bytes == 1 << 30), "{found:?}");
         assert_eq!(found[1], Remedy::Lanes { lanes: 256, instead_of: 2, cause: Cause::SendBuffer });
@@ -509,15 +512,18 @@ mod tests {
         allowed.limits.allowed_congestion_controls.push("bbr".into());
         let (target, path) = (host(2), long_path());
         assert_eq!(
-            loss(&facts(&allowed, &target, &path)),
+            loss(Cause::Loss, &facts(&allowed, &target, &path)),
             [Remedy::CongestionControl { name: "bbr", allow: None }, lanes.clone(), find.clone()]
         );
         let mut hostile = host(2);
         hostile.limits.allowed_congestion_controls = vec!["cubic".into(), "'; reboot '".into()];
-        let found = loss(&facts(&hostile, &target, &path));
+        let found = loss(Cause::Loss, &facts(&hostile, &target, &path));
         assert_eq!(found[0], Remedy::CongestionControl { name: "bbr", allow: Some("cubic bbr".into()) });
         let path = PathSummary { congestion_control: "bbr".into(), ..long_path() };
-        assert_eq!(loss(&facts(&allowed, &target, &path)), [lanes, find]);
+        assert_eq!(loss(Cause::Loss, &facts(&allowed, &target, &path)), [lanes, find]);
+        // Nothing is broken where packets are only late.
+        let lanes = Remedy::Lanes { lanes: 16, instead_of: 2, cause: Cause::Jitter };
+        assert_eq!(loss(Cause::Jitter, &facts(&allowed, &target, &path)), [lanes]);
     }
 
     #[test]

@@ -179,6 +179,50 @@ fn noise_on_the_round_trip_times_is_no_queue() {
     }
 }
 
+/// 5 ms of deviation each way were once taken for a queue of 29 ms, and then for others who fill it.
+#[test]
+fn packets_that_take_different_times_are_neither_a_queue_nor_others() {
+    for (mbit_per_s, rtt_ms, packets_vary_us) in [(200.0, 50, 7_000.0), (200.0, 50, 3_000.0), (100.0, 100, 10_000.0)] {
+        for seed in 1..=4 {
+            let setting = Setting { packets_vary_us, seed, ..Setting::on(Link::new(mbit_per_s, rtt_ms)) };
+            let outcome = setting.only_cubic().seconds(20).run();
+            check(&outcome, outcome.rate(0.0, 5.0) > 0.8 * outcome.link.bytes_per_s, "the ramp is as short as without");
+            check(&outcome, outcome.utilisation() > 0.95, "the link is used");
+            check(&outcome, outcome.queueing_ms(5.0) < 25.0, "without a queue");
+            check(&outcome, outcome.tuner.summary().time.contention_us == 0, "nobody else is there");
+        }
+    }
+}
+
+/// The windows are cut in both cases. The peers tell which packets arrived twice.
+#[test]
+fn jitter_is_named_where_what_counts_as_lost_was_only_overtaken() {
+    let link = Link::new(1000.0, 100).loss(1e-3);
+    for are_only_late in [true, false] {
+        let setting = Setting { packets_vary_us: 7_000.0, are_only_late, ..Setting::on(link).only_cubic().seconds(20) };
+        let outcome = setting.run();
+        let time = outcome.tuner.summary().time;
+        check(&outcome, time.contention_us == 0, "nobody else is there");
+        let (named, other) =
+            if are_only_late { (time.jitter_us, time.loss_us) } else { (time.loss_us, time.jitter_us) };
+        check(&outcome, named * 2 > time.total_us() && other == 0, "what cuts the windows is named");
+    }
+}
+
+/// An address that is looked up, a radio that wakes up: the smoothed round-trip time begins with it, and looks like a queue while it is forgotten.
+#[test]
+fn a_first_round_trip_that_is_far_longer_than_the_rest_is_no_queue() {
+    for (mbit_per_s, rtt_ms, first_rtt_ms) in [(1000.0, 228, 456), (1000.0, 228, 900), (200.0, 50, 1000)] {
+        let usual = Setting::on(Link::new(mbit_per_s, rtt_ms)).seconds(20);
+        let late = Setting { first_rtt_us: first_rtt_ms * 1000, ..usual.clone() }.run();
+        let usual = usual.run();
+        check(&late, late.rate(0.0, 5.0) > 0.9 * usual.rate(0.0, 5.0), "the ramp goes on");
+        let first_bound = late.points.iter().find_map(|point| point.bound).unwrap_or(u64::MAX);
+        check(&late, first_bound as f64 > 0.8 * late.link.bytes_per_s, "no capacity was read from it");
+        check(&late, late.tuner.summary().time.contention_us == 0, "nobody else is there");
+    }
+}
+
 #[test]
 fn what_a_busy_host_hears_late_is_no_queue() {
     let gigabit = Link::new(1000.0, 100);
@@ -463,6 +507,24 @@ fn what_was_remembered_gives_the_start() {
     check(&second, warm_s < 0.7 * cold_s, "the second job ramps faster");
 }
 
+/// The next job would begin with it.
+#[test]
+fn nothing_of_a_slow_first_round_trip_is_remembered() {
+    for (mbit_per_s, rtt_ms, first_rtt_ms) in [(1000.0, 228, 456), (1000.0, 228, 900), (200.0, 50, 1000)] {
+        for seconds in [1, 2, 3, 5, 20] {
+            let setting = Setting::on(Link::new(mbit_per_s, rtt_ms)).seconds(seconds);
+            let outcome = Setting { first_rtt_us: first_rtt_ms * 1000, ..setting }.run();
+            let Some(known) = outcome.tuner.remembered() else { continue };
+            check(&outcome, known.rtt_min_us < outcome.link.rtt_us as u32 * 11 / 10, "the way without the wait");
+            check(
+                &outcome,
+                known.capacity_bytes_per_s as f64 > 0.8 * outcome.link.bytes_per_s,
+                "no less than it carries",
+            );
+        }
+    }
+}
+
 /// A job on a path that an earlier one found to carry `before_mbit_per_s`.
 fn second_job(link: Link, before_mbit_per_s: f64) -> Outcome {
     let first = Setting::on(Link::new(before_mbit_per_s, link.rtt_us / 1000)).run();
@@ -510,6 +572,23 @@ fn cell(setting: Setting) -> String {
     let reached = outcome.reaches_s(0.9).map_or("-".into(), |s| format!("{s:.1} s"));
     let (share, queueing_ms) = (100.0 * outcome.utilisation(), outcome.queueing_ms(0.0));
     format!("{share:4.0} % {queueing_ms:3.0} ms {:3} {reached:>7}", outcome.lanes())
+}
+
+#[test]
+fn a_table_of_paths_with_short_queues_and_uneven_delays() {
+    let fat = Setting::on(Link::new(1e4, 100));
+    let radio = Setting::on(Link::new(200.0, 50));
+    let long = Setting::on(Link::new(1e3, 228));
+    let rows = [
+        ("10 Gbit/s x 100 ms, queue of a tenth", Setting { link: fat.link.queue_ms(10.0), ..fat }),
+        ("200 Mbit/s x 50 ms, packets vary by 7 ms", Setting { packets_vary_us: 7_000.0, ..radio }),
+        ("1 Gbit/s x 228 ms, the first packet takes 900 ms", Setting { first_rtt_us: 900_000, ..long }),
+    ];
+    let lines = rows.map(|(name, setting)| format!("{name:50} {}\n", cell(setting.only_cubic())));
+    insta::assert_snapshot!(format!(
+        "Stock hosts, only cubic: share of the link over the last 30 of 45 s, median queueing delay, lanes at the end, time to 90 %.\n\n{}",
+        lines.concat()
+    ));
 }
 
 #[test]

@@ -93,6 +93,9 @@ pub const EF_QUEUE_PACKETS: u64 = 16;
 /// A class may catch up with a timer that was late by this much: 12.5 kB at 1 Gbit/s.
 pub const HTB_BURST_TIME: Duration = Duration::from_micros(100);
 
+/// A packet is delayed by so many standard deviations more or less than the mean, at most; of 30,000 one would be by more.
+pub const SPREADS_MOST: u32 = 4;
+
 /// netem counts packets, not bytes: as many full ones as hold this many bytes on the wire, at least one.
 /// 14 MB at an MTU of 1500 are 14,000,000 / 1538, rounded up, 9103.
 pub fn netem_packets(bytes: u64, mtu: u32) -> u32 {

@@ -234,7 +234,8 @@ fn stages(topology: &Topology, link: &LinkSpec) -> Stages {
     let will_lose = topology.events.iter().any(|event| event.link == name && happens(event.loss));
     let needs_two = |direction: DirectionSpec| {
         let chance = happens(direction.loss) || happens(direction.duplicate) || direction.burst.is_some();
-        direction.diffserv.is_some() || (direction.rate.is_some() && (chance || will_lose))
+        let apart = chance || will_lose || direction.spread.is_some() || qdisc::is_shorter_than_the_way(&direction);
+        direction.diffserv.is_some() || (direction.rate.is_some() && apart)
     };
     match needs_two(link.forth()) || needs_two(link.back()) {
         true => Stages::RateThenFate,
@@ -425,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_link_is_two_pairs_and_two_queues_outside_both_hosts() {
-        let (topology, plan) = read(LINK);
+        let (topology, plan) = read(&LINK.replace("1538kB", "15380kB"));
         let steps = wires(&topology, &plan, None, &|host| host.to_owned()).unwrap();
         insta::assert_snapshot!(lines(&steps), @r"
 (wires): ip link add w0.0 mtu 1500 type veth peer name eth0 netns client mtu 1500 address 02:00:10:99:00:01
@@ -438,8 +439,8 @@ server: ip link set dev eth0 gso_max_segs 1
 (wires): tc filter add dev w0.0 parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev w0.1
 (wires): tc qdisc add dev w0.1 handle ffff: ingress
 (wires): tc filter add dev w0.1 parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev w0.0
-(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 5064 delay 50000us rate 1000000000bit 24 loss random 0%
-(wires): tc qdisc replace dev w0.0 root handle 1: netem limit 5064 delay 50000us rate 1000000000bit 24 loss random 0%
+(wires): tc qdisc replace dev w0.1 root handle 1: netem limit 14064 delay 50000us rate 1000000000bit 24 loss random 0%
+(wires): tc qdisc replace dev w0.0 root handle 1: netem limit 14064 delay 50000us rate 1000000000bit 24 loss random 0%
 ");
     }
 

@@ -169,7 +169,8 @@ fn emulated(
 /// What a full link has on its way must find room.
 fn check_held(link: &str, direction: &DirectionSpec) -> io::Result<()> {
     let Some(rate) = direction.rate else { return Ok(()) };
-    let longest = Time(direction.delay.unwrap_or_default().0 + direction.jitter.unwrap_or_default().0);
+    let spread = direction.spread.unwrap_or_default().0 * limits::SPREADS_MOST;
+    let longest = Time(direction.delay.unwrap_or_default().0 + direction.jitter.unwrap_or_default().0 + spread);
     let held = Size { bytes: rate.bytes_in(longest.0) };
     let most = Size { bytes: limits::MAX_IN_FLIGHT_BYTES };
     match held.bytes <= most.bytes {

@@ -133,6 +133,8 @@ pub struct DirectionSpec {
     pub delay: Option<Time>,
     /// Up to this much is added to the delay of a packet at random; packets keep their order.
     pub jitter: Option<Time>,
+    /// Standard deviation of the delay of a packet, which is then normally distributed; packets overtake each other, as on radio.
+    pub spread: Option<Time>,
     /// Bytes that may wait. When not given: what the link carries in 100 ms or in one round trip, whichever is more.
     pub queue: Option<Size>,
     /// Share of packets lost, each on its own.
@@ -422,6 +424,7 @@ impl LinkSpec {
             rate: back.rate.or(forth.rate),
             delay: back.delay.or(forth.delay),
             jitter: back.jitter.or(forth.jitter),
+            spread: back.spread.or(forth.spread),
             queue: back.queue.or(forth.queue),
             loss: back.loss.or(forth.loss),
             burst: back.burst.or(forth.burst),
@@ -462,7 +465,11 @@ impl DirectionSpec {
         {
             return Err(impossible(what, "a burst needs a length of at least 1 and a loss below 1"));
         }
+        if self.spread.is_some() && self.jitter.is_some() {
+            return Err(impossible(what, "jitter keeps the order of packets and spread does not: choose one"));
+        }
         if self.jitter.is_some_and(|jitter| jitter.0 > limits::MAX_DELAY)
+            || self.spread.is_some_and(|spread| spread.0 > limits::MAX_DELAY / limits::SPREADS_MOST)
             || self.delay.is_some_and(|delay| delay.0 > limits::MAX_DELAY)
         {
             return Err(too_late(what));

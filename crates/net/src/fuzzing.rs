@@ -40,7 +40,7 @@ pub fn records(input: &[u8]) {
     let Some((&pieces, mut rest)) = input.split_first() else { return };
     let mut key = secrets(0).expect("the first key");
     let (mut sent, mut expected, mut end) = (Vec::new(), Vec::new(), None);
-    let mut changes = 0u8;
+    let (mut changes, mut new_keys) = (0u8, 0);
     while let [what, high, low, tail @ ..] = rest {
         let length = usize::from(u16::from_be_bytes([*high, *low])).min(tail.len());
         let (bytes, after) = tail.split_at(length);
@@ -66,6 +66,11 @@ pub fn records(input: &[u8]) {
                     end = judge(bytes, &mut expected);
                 }
                 if end.is_none() && is_key_update(bytes) {
+                    let most = limits::NEW_KEYS_AT_ONCE + expected.len() as u64 / limits::BYTES_FOR_A_NEW_KEY;
+                    if new_keys >= most {
+                        end = Some(End::Broken);
+                    }
+                    new_keys += 1;
                     changes = changes.wrapping_add(1);
                     key = secrets(changes).expect("another key");
                 }

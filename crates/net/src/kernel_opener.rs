@@ -49,7 +49,10 @@ impl KernelOpener {
             match self.receive(link, target, false)? {
                 // An empty record is no end.
                 (0, TYPE_DATA) => {}
-                (bytes, TYPE_DATA) => return Ok(bytes),
+                (bytes, TYPE_DATA) => {
+                    self.schedule.has_sent(bytes);
+                    return Ok(bytes);
+                }
                 (bytes, content_type) => self.hear(link, content_type, &target[..bytes])?,
             }
         }

@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
+mod bounds_scenarios;
+#[cfg(test)]
 mod clear_scenarios;
 pub mod dial;
 mod error;

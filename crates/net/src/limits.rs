@@ -12,6 +12,14 @@ pub const RECORD_CIPHER_BYTES: usize = RECORD_PLAIN_BYTES + 256;
 pub const RECORDS_PER_WRITE: usize = 17;
 /// Bytes asked of one read(2): a peer's whole write (17 x 16,406 = 278,902 bytes) and the start of the next.
 pub const READ_BYTES: usize = (RECORDS_PER_WRITE + 1) * (RECORD_PLAIN_BYTES + RECORD_OVERHEAD_BYTES);
+/// Bytes asked of one read(2), and kept, as long as nobody has judged what the peer wants: one record, which holds any hello.
+pub const FIRST_READ_BYTES: usize = 5 + RECORD_CIPHER_BYTES;
+/// New keys that a peer may have at any time, and one more for each [`BYTES_FOR_A_NEW_KEY`] of its data: making one costs as much as opening a
+/// record of 16 KiB, and announcing it 27 bytes. RFC 8446, 4.6.3 has no bound.
+pub const NEW_KEYS_AT_ONCE: u64 = 64;
+/// Of data, for each further key of a peer. Ours has one in 128 GiB. What the kernel opened and was spliced (`haul bench`) is not counted: there the
+/// keys at once are enough for 8 TiB.
+pub const BYTES_FOR_A_NEW_KEY: u64 = 1 << 20;
 /// Records under one key before we change it. AES-GCM stays far below its bounds up to 2^24.5 full records (RFC 8446,
 /// 5.5); half of 2^24, that is 128 GiB, leaves room.
 pub const RECORDS_PER_KEY: u64 = 1 << 23;

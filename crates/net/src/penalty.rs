@@ -5,7 +5,7 @@
 //! charged nothing: its lanes may come when their session has just ended, and behind one address there may be many people. As sshd does
 //! (`PerSourcePenalties` in sshd_config(5)), but that it hears nobody from there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,23 @@ const OWED_MAX: Duration = Duration::from_secs(120);
 /// Who proved a key of ours is charged nothing for so long: the lanes of a long job may have to be dialled again at its end, and what runs
 /// once a week comes back in a week and the time that it takes.
 const TRUSTED: Duration = Duration::from_secs(8 * 86_400);
-/// Sources that are remembered: 64 Ki x about 64 bytes = 4 MiB. Who is first to be free of charge makes room.
-const MAX_SOURCES: usize = if cfg!(test) { 4 } else { 64 << 10 };
+/// Sources that are remembered: 64 Ki x about 128 bytes = 8 MiB. Who is first to be free of charge makes room.
+const MAX_SOURCES: usize = 64 << 10;
+/// Sources that owe nothing any more are forgotten when another is remembered, so many at a time: who accepts connections waits meanwhile.
+const FORGOTTEN_AT_ONCE: usize = 8;
 
 /// What sources owe.
-#[derive(Default)]
 pub(crate) struct Penalties {
     sources: HashMap<IpAddr, Standing>,
+    /// The same sources in the order in which they are free of charge.
+    by_end: BTreeSet<(Instant, IpAddr)>,
+    most: usize,
+}
+
+impl Default for Penalties {
+    fn default() -> Self {
+        Self::of_at_most(MAX_SOURCES)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -62,6 +72,11 @@ impl Standing {
 }
 
 impl Penalties {
+    /// Remembers so many sources.
+    fn of_at_most(most: usize) -> Self {
+        Self { sources: HashMap::new(), by_end: BTreeSet::new(), most }
+    }
+
     /// A key of this source was refused.
     pub(crate) fn refused(&mut self, source: IpAddr, now: Instant) {
         let owed = match self.sources.get_mut(&source) {
@@ -94,14 +109,19 @@ impl Penalties {
     }
 
     fn keep(&mut self, source: IpAddr, standing: Standing, now: Instant) {
-        if !self.sources.contains_key(&source) && self.sources.len() >= MAX_SOURCES {
-            self.sources.retain(|_, standing| standing.ends() > now);
-            let first = self.sources.iter().min_by_key(|(_, standing)| standing.ends()).map(|(source, _)| *source);
-            if let Some(first) = first.filter(|_| self.sources.len() >= MAX_SOURCES) {
-                self.sources.remove(&first);
-            }
+        if let Some(before) = self.sources.insert(source, standing) {
+            self.by_end.remove(&(before.ends(), source));
         }
-        self.sources.insert(source, standing);
+        for _ in 0..FORGOTTEN_AT_ONCE {
+            let Some(&(end, first)) = self.by_end.first() else { break };
+            // The newcomer has its place already.
+            if end > now && self.sources.len() <= self.most {
+                break;
+            }
+            self.by_end.pop_first();
+            self.sources.remove(&first);
+        }
+        self.by_end.insert((standing.ends(), source));
     }
 }
 
@@ -185,14 +205,31 @@ mod tests {
 
     #[test]
     fn what_is_remembered_is_bounded_and_the_worst_stay() {
-        let (mut penalties, start) = (Penalties::default(), Instant::now());
+        let (mut penalties, start) = (Penalties::of_at_most(4), Instant::now());
         let barred = refuse(&mut penalties, source(0), 100, start);
         for number in 1..=200 {
             penalties.refused(source(number), barred);
-            assert!(penalties.sources.len() <= MAX_SOURCES);
+            assert!(penalties.sources.len() <= 4);
+            assert_eq!(penalties.sources.len(), penalties.by_end.len());
         }
         assert!(penalties.bars(source(0), barred));
         penalties.admitted(source(201), barred + OWED_MAX);
         assert_eq!(penalties.sources.len(), 1, "what ran off is forgotten");
+    }
+
+    /// Who comes from many addresses may have them all run off at the same moment.
+    #[test]
+    fn however_many_sources_ran_off_one_call_forgets_a_few() {
+        let many = 10_000;
+        let (mut penalties, start) = (Penalties::of_at_most(many), Instant::now());
+        let address = |number: u32| IpAddr::from(Ipv4Addr::from_bits(number));
+        (0..many as u32).for_each(|number| penalties.refused(address(number), start));
+        let later = start + OWED_MAX;
+        for number in 0..many / FORGOTTEN_AT_ONCE {
+            let before = penalties.sources.len();
+            penalties.refused(address((many + number) as u32), later);
+            assert!(penalties.sources.len() + FORGOTTEN_AT_ONCE > before, "all of them in one call");
+        }
+        assert!(penalties.sources.len() <= many / FORGOTTEN_AT_ONCE + FORGOTTEN_AT_ONCE, "and all of them in the end");
     }
 }

@@ -27,7 +27,7 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, UnboundKey};
@@ -50,16 +50,25 @@ pub(crate) struct KeySchedule {
     secrets: Mutex<Box<dyn NextSecrets>>,
     /// The peer asked us to change our sending key; the next write does.
     change_asked: AtomicBool,
+    /// What the peer has sent: new keys, and bytes of data.
+    new_keys: AtomicU64,
+    data_bytes: AtomicU64,
 }
 
 impl KeySchedule {
     pub(crate) fn new(secrets: Box<dyn NextSecrets>) -> Arc<KeySchedule> {
-        Arc::new(KeySchedule { secrets: Mutex::new(secrets), change_asked: AtomicBool::new(false) })
+        let (change_asked, new_keys, data_bytes) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(KeySchedule { secrets: Mutex::new(secrets), change_asked, new_keys, data_bytes })
     }
 
     /// Whether the peer wants us to change our sending key.
     pub(crate) fn is_change_asked(&self) -> bool {
         self.change_asked.load(Ordering::Relaxed)
+    }
+
+    /// The peer has sent so many bytes of data more.
+    pub(crate) fn has_sent(&self, bytes: usize) {
+        self.data_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     /// What a record says that is not data: the end, an alert, or that the peer has a new key, and may want one of us.
@@ -74,6 +83,11 @@ impl KeySchedule {
                 format!("the peer ended the TLS connection with alert {number}"),
             )),
             (TYPE_HANDSHAKE, [HANDSHAKE_KEY_UPDATE, 0, 0, 1, request @ 0..=1]) => {
+                let data_bytes = self.data_bytes.load(Ordering::Relaxed);
+                let most = limits::NEW_KEYS_AT_ONCE.saturating_add(data_bytes / limits::BYTES_FOR_A_NEW_KEY);
+                if self.new_keys.fetch_add(1, Ordering::Relaxed) >= most {
+                    return Err(violation("one new key after another, with hardly any data"));
+                }
                 if *request != UPDATE_NOT_REQUESTED {
                     self.change_asked.store(true, Ordering::Relaxed);
                 }
@@ -342,6 +356,7 @@ impl Sealer {
 pub(crate) struct Opener {
     key: RecordKey,
     schedule: Arc<KeySchedule>,
+    /// Grows once the deadline is lifted: by then it is known what the peer wants.
     input: Box<[u8]>,
     /// Bytes from the socket that are not opened yet.
     closed: Range<usize>,
@@ -355,9 +370,14 @@ pub(crate) struct Opener {
 impl Opener {
     /// `early` came behind the handshake already.
     pub(crate) fn new(key: RecordKey, schedule: Arc<KeySchedule>, early: &[u8]) -> Opener {
-        let mut input = vec![0; limits::READ_BYTES.max(early.len())].into_boxed_slice();
+        let mut input = vec![0; limits::FIRST_READ_BYTES.max(early.len())].into_boxed_slice();
         input[..early.len()].copy_from_slice(early);
         Opener { key, schedule, input, closed: 0..early.len(), plain: 0..0, ended: false, broken: None }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.input.len()
     }
 
     /// Fills as much of `target` as needs no waiting beyond its first byte. 0 means the peer ended properly.
@@ -451,7 +471,10 @@ impl Opener {
                 .open_separate_gather(nonce, aad, content, tag, inner)
                 .map_err(|_| violation("a record that does not decrypt"))?;
             return match content_of(inner)? {
-                (TYPE_DATA, content_bytes) => Ok(content_bytes),
+                (TYPE_DATA, content_bytes) => {
+                    self.schedule.has_sent(content_bytes);
+                    Ok(content_bytes)
+                }
                 (other, content_bytes) => {
                     let control = inner[..content_bytes].to_vec();
                     self.control(other, &control).map(|()| 0)
@@ -464,6 +487,7 @@ impl Opener {
             (TYPE_DATA, content_bytes) => {
                 let start = record.start + HEADER_BYTES;
                 self.plain = start..start + content_bytes;
+                self.schedule.has_sent(content_bytes);
             }
             (other, content_bytes) => {
                 let control = inner[..content_bytes].to_vec();
@@ -485,7 +509,13 @@ impl Opener {
     /// One read(2) behind what is there. Only called while no whole record and no plaintext is there, so what must be
     /// moved to the front is less than a record.
     fn fill(&mut self, link: &Link) -> io::Result<()> {
-        self.input.copy_within(self.closed.clone(), 0);
+        if self.input.len() < limits::READ_BYTES && !link.has_deadline() {
+            let mut larger = vec![0; limits::READ_BYTES].into_boxed_slice();
+            larger[..self.closed.len()].copy_from_slice(&self.input[self.closed.clone()]);
+            self.input = larger;
+        } else {
+            self.input.copy_within(self.closed.clone(), 0);
+        }
         self.closed = 0..self.closed.len();
         let received = link.read(&mut self.input[self.closed.end..])?;
         if received == 0 {

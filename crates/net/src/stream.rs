@@ -333,6 +333,14 @@ impl Stream {
     }
 
     #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        match &self.read.opening {
+            Opening::Here(opener) => opener.held_bytes(),
+            Opening::None | Opening::Kernel(_) => 0,
+        }
+    }
+
+    #[cfg(test)]
     pub(crate) fn change_keys_after_records(&mut self, records: u64) {
         match &mut self.write.sealing {
             Sealing::None => {}

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::files_from::{FileList, Place};
+use crate::files_from::{Extent, FileList};
 use crate::filter::Filter;
 use crate::glob::NamePattern;
 use crate::name::split;
@@ -30,17 +30,6 @@ enum Named {
     Listed(Arc<FileList>),
 }
 
-/// How much of an entry was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// It and all beneath it that no rule excludes.
-    All,
-    /// It, when it is a directory, for the sake of something beneath it.
-    OnTheWay,
-    /// Nothing.
-    Nothing,
-}
-
 impl AskedFor {
     /// By the sources as they were typed, whose wildcards the sender expands.
     pub fn new(sources: &[Vec<u8>], list: Option<Arc<FileList>>, filter: Filter) -> Self {
@@ -53,7 +42,9 @@ impl AskedFor {
     pub fn extent(&mut self, path: &[u8], is_dir: bool) -> Extent {
         if path.is_empty() {
             return match self.named {
-                Named::Contents | Named::Listed(_) if is_dir => self.named.root(),
+                Named::Contents if is_dir => Extent::All,
+                // The directories on the way begin beneath it.
+                Named::Listed(_) if is_dir && self.named.root() > Extent::OnTheWay => self.named.root(),
                 _ => Extent::Nothing,
             };
         }
@@ -69,11 +60,16 @@ impl AskedFor {
 
     /// What was asked for of an entry in a directory of which `above` was.
     fn extent_of(&self, path: &[u8], is_dir: bool, above: Extent) -> Extent {
-        let named = match above {
-            Extent::OnTheWay => self.named.extent_of(path, is_dir),
-            above => above,
-        };
-        if named == Extent::Nothing || self.filter.selects(path, is_dir) { named } else { Extent::Nothing }
+        if above == Extent::Nothing {
+            return above;
+        }
+        let (named, leads_on) = self.named.extent_of(path);
+        let extent = named.max(above.of_entry());
+        // Rules say nothing about directories on the way to what is listed.
+        if extent > Extent::OnTheWay && self.filter.selects(path, is_dir) {
+            return extent;
+        }
+        if leads_on && is_dir { Extent::OnTheWay } else { Extent::Nothing }
     }
 }
 
@@ -85,7 +81,7 @@ impl Named {
                 return Named::Contents;
             }
             let name = split(path).1;
-            // A name that exists is itself; only where it does not, it is a pattern.
+            // A name that looks like a wildcard is itself, too.
             exact.insert(name.to_vec());
             if has_wildcard(name)
                 && let Ok(pattern) = NamePattern::new(name)
@@ -100,24 +96,20 @@ impl Named {
     fn root(&self) -> Extent {
         match self {
             Named::Contents => Extent::All,
-            Named::Listed(list) if list.whole().is_none() => Extent::All,
-            Named::Sources { .. } | Named::Listed(_) => Extent::OnTheWay,
+            Named::Listed(list) => list.root().0,
+            Named::Sources { .. } => Extent::OnTheWay,
         }
     }
 
-    /// An entry in a directory on the way.
-    fn extent_of(&self, path: &[u8], is_dir: bool) -> Extent {
-        let all_if = |is_named| if is_named { Extent::All } else { Extent::Nothing };
+    /// An entry for its own sake, and whether something beneath it is named.
+    fn extent_of(&self, path: &[u8]) -> (Extent, bool) {
         match self {
-            Named::Contents => Extent::All,
+            Named::Contents => (Extent::All, false),
             Named::Sources { exact, wild } => {
-                all_if(exact.contains(path) || wild.iter().any(|pattern| pattern.matches(path)))
+                let is_named = exact.contains(path) || wild.iter().any(|pattern| pattern.matches(path));
+                (if is_named { Extent::All } else { Extent::Nothing }, false)
             }
-            Named::Listed(list) => match list.place_of(path) {
-                Place::Listed => Extent::All,
-                Place::OnTheWay if is_dir => Extent::OnTheWay,
-                Place::OnTheWay | Place::Apart => Extent::Nothing,
-            },
+            Named::Listed(list) => list.extent_of(path),
         }
     }
 }
@@ -176,17 +168,23 @@ mod tests {
 
     #[test]
     fn a_list_brings_its_paths_and_the_directories_that_lead_there() {
-        let yes = ["/", "a/", "a/b/", "a/b/c", "d", "d/", "d/x/y"];
-        let no = ["a", "a/b", "a/x", "a/x/", "a/b/c2", "a/b/cc", "a-b", "a.b", ".bashrc", "e/"];
-        check(listed(&["a/b/c", "d"], &[]), &yes, &no);
-        let mut on_the_way = listed(&["a/b/c", "d"], &[]);
+        let yes = ["a/", "a/b/", "a/b/c", "a/b/c/", "d", "d/", "e/", "e/x", "e/x/"];
+        let no = [
+            "/", "a", "a/b", "a/x", "a/x/", "a/b/c/x", "a/b/c2", "a/b/cc", "a-b", "a.b", ".bashrc", "d/x", "e/x/y",
+            "f/",
+        ];
+        check(listed(&["a/b/c", "d", "e/"], &[]), &yes, &no);
+        let mut asked = listed(&["a/b/c", "d", "e/"], &[]);
         for (path, extent) in
-            [("", Extent::OnTheWay), ("a/b", Extent::OnTheWay), ("d", Extent::All), ("d/x", Extent::All)]
+            [("a/b", Extent::OnTheWay), ("d", Extent::Itself), ("e", Extent::Entries), ("e/x", Extent::Itself)]
         {
-            assert_eq!(on_the_way.extent(path.as_bytes(), true), extent, "{path}");
+            assert_eq!(asked.extent(path.as_bytes(), true), extent, "{path}");
         }
-        check(listed(&["a", "."], &[]), &["/", "a", "b/c"], &[]);
-        check(listed(&[], &[]), &["/"], &["a"]);
+        check(listed(&["a", "."], &[]), &["/", "a", "b/"], &["a/b", "b/c"]);
+        check(listed(&[], &[]), &[], &["/", "a"]);
+        let list = FileList::of(["a", "b/c"]).unwrap().recursive();
+        let whole = AskedFor::new(&[b"data".to_vec()], Some(Arc::new(list)), filter(&[]));
+        check(whole, &["a/", "a/x/y", "b/", "b/c/d"], &["/", "b/x"]);
     }
 
     #[test]
@@ -194,6 +192,8 @@ mod tests {
         let no = [".ssh/", ".ssh/config", "a/.ssh/config", "a/b.o"];
         check(asked(&["."], &["- .ssh/", "- *.o"]), &["/", ".ssh", "a/b.c"], &no);
         check(asked(&["data"], &["+ /data/", "+ *.c", "- *"]), &["data/", "data/x.c"], &["data/x.h", "data/d/x.c"]);
-        check(listed(&["a/b", "c"], &["- a"]), &["c"], &["a/", "a/b"]);
+        // As in rsync: what leads to a listed path is not asked for by itself.
+        check(listed(&["a/b", "c"], &["- a"]), &["a/", "a/b", "c"], &["a", "a/x"]);
+        check(listed(&["a/b", "c"], &["- b"]), &["a/", "c"], &["a/b", "a/b/"]);
     }
 }

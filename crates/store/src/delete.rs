@@ -145,7 +145,8 @@ impl Deletion<'_> {
     }
 
     fn list(&mut self, dir: OwnedFd, path: Vec<u8>) -> Option<Frame> {
-        match Names::read(dir.as_fd()) {
+        let checked = self.tree.settings.kernel_files.check(&dir);
+        match checked.and_then(|()| Names::read(dir.as_fd())) {
             Ok(names) => Some(Frame { dir, path, names, next: 0, spared: false }),
             Err(error) => {
                 self.errors.push(StoreError::new("read directory", &path, error));

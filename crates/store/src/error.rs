@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 /// A failed operation on one path.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {op} {}: {}", printable(path), reason(source))]
+#[error("cannot {op} {}: {}", shown(path), reason(source))]
 pub struct StoreError {
     /// What was attempted, as a verb: "open", "make directory".
     pub op: &'static str,
@@ -50,6 +50,11 @@ impl StoreError {
         let code = self.source.raw_os_error();
         errors.iter().any(|error| code == Some(error.raw_os_error()))
     }
+}
+
+/// The top of a tree has no name of its own; `.` is what rsync calls it.
+fn shown(path: &[u8]) -> String {
+    if path.is_empty() { ".".to_owned() } else { printable(path) }
 }
 
 /// Adds operation and path to the error of a system call.
@@ -148,6 +153,12 @@ mod tests {
         // C0; DEL and C1; then ALM, LRM and RLM, the separators of lines and paragraphs with LRE to RLO, LRI to PDI.
         let ranges = [0..=0x1f, 0x7f..=0x9f, 0x61c..=0x61c, 0x200e..=0x200f, 0x2028..=0x202e, 0x2066..=0x2069];
         assert_eq!(listed, ranges.into_iter().flatten().collect::<Vec<u32>>());
+    }
+
+    #[test]
+    fn an_error_about_the_top_of_a_tree_has_a_name_for_it() {
+        let error = StoreError::new("read directory", b"", Errno::ACCESS);
+        assert_eq!(error.to_string(), "cannot read directory .: Permission denied");
     }
 
     #[test]

@@ -1,4 +1,7 @@
 //! An explicit list of paths to copy, kept sorted so that the paths beneath any directory are neighbours.
+//!
+//! As in rsync a listed directory is the directory alone; with a slash behind its name also the entries in it, and when the list is recursive
+//! all beneath it.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,18 +15,27 @@ pub struct FileList {
     /// All paths, one behind the other.
     bytes: Vec<u8>,
     spans: Vec<Span>,
+    recursive: bool,
 }
 
 /// Where a path stands in the bytes of its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: u32,
+    /// The length of the path, and [`WITH_ENTRIES`].
     bytes: u32,
 }
 
+/// In the length of a path: a slash stood behind it. Lengths are far below that bit ([`MAX_LISTED_PATH_BYTES`]).
+const WITH_ENTRIES: u32 = 1 << 31;
+
 /// A list to which paths are still added.
 #[derive(Debug, Default)]
-pub struct FileListBuilder(FileList);
+pub struct FileListBuilder {
+    list: FileList,
+    /// Some path begins with `./`. As in rsync the source directory itself is then one of the directories that lead to it, and comes, too.
+    begins_at_root: bool,
+}
 
 /// Why a path is not listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +61,8 @@ impl fmt::Display for ListFault {
 impl std::error::Error for ListFault {}
 
 impl FileListBuilder {
-    /// Adds a path as it was typed. As in rsync, a slash in front has no meaning.
+    /// Adds a path as it was typed. As in rsync, a slash in front has no meaning. The empty path is the source directory without what is in
+    /// it.
     pub fn add(&mut self, typed: &[u8]) -> Result<(), ListFault> {
         if typed.len() > MAX_LISTED_PATH_BYTES || typed.contains(&0) {
             return Err(ListFault::NoPath);
@@ -57,7 +70,8 @@ impl FileListBuilder {
         if typed.split(|byte| *byte == b'/').any(|name| name == b"..") {
             return Err(ListFault::Upwards);
         }
-        let FileList { bytes, spans } = &mut self.0;
+        self.begins_at_root |= typed.is_empty() || typed.starts_with(b"./");
+        let FileList { bytes, spans, .. } = &mut self.list;
         let start = bytes.len();
         for name in typed.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b".")) {
             if bytes.len() > start {
@@ -65,8 +79,15 @@ impl FileListBuilder {
             }
             bytes.extend_from_slice(name);
         }
-        match (u32::try_from(start), u32::try_from(bytes.len() - start)) {
-            (Ok(start), Ok(bytes)) => spans.push(Span { start, bytes }),
+        let path_bytes = bytes.len() - start;
+        if typed.is_empty() {
+            return Ok(());
+        }
+        let names_entries = path_bytes == 0 || typed.ends_with(b"/") || typed.ends_with(b"/.");
+        match (u32::try_from(start), u32::try_from(path_bytes)) {
+            (Ok(start), Ok(bytes)) => {
+                spans.push(Span { start, bytes: if names_entries { bytes | WITH_ENTRIES } else { bytes } });
+            }
             _ => return Err(ListFault::Full),
         }
         Ok(())
@@ -74,15 +95,19 @@ impl FileListBuilder {
 
     /// About what the list takes in memory.
     pub fn weight_bytes(&self) -> usize {
-        self.0.weight_bytes()
+        self.list.weight_bytes()
     }
 
-    /// The whole list.
-    pub fn finish(self) -> FileList {
-        let FileList { bytes, mut spans } = self.0;
-        spans.sort_unstable_by(|a, b| compare(a.of(&bytes), b.of(&bytes)));
+    /// The whole list. A recursive one means each of its directories with all beneath it.
+    pub fn finish(self, recursive: bool) -> FileList {
+        let FileList { bytes, mut spans, .. } = self.list;
+        spans.extend(self.begins_at_root.then_some(Span { start: 0, bytes: 0 }));
+        spans.sort_unstable_by(|a, b| {
+            compare(a.of(&bytes), b.of(&bytes)).then_with(|| b.has_entries().cmp(&a.has_entries()))
+        });
+        // Of the same path the one that asks for more stands first, and stays.
         spans.dedup_by(|a, b| a.of(&bytes) == b.of(&bytes));
-        FileList { bytes, spans }
+        FileList { bytes, spans, recursive }
     }
 }
 
@@ -99,47 +124,93 @@ pub(crate) struct Range {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub name: Vec<u8>,
-    /// `None`: listed itself, so all of it is wanted. Else only these paths beneath it are.
-    pub only: Option<Range>,
+    pub extent: Extent,
+    /// What is listed beneath it.
+    pub beneath: Option<Range>,
     /// Where the next child begins.
     pub next: usize,
 }
 
-/// What a list says of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    Listed,
-    /// It is none of the list, but something beneath it is.
+/// How much is asked for of an entry, from least to most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// Nothing.
+    Nothing,
+    /// It, when it is a directory, for the sake of something beneath it.
     OnTheWay,
-    Apart,
+    /// It, and nothing beneath it for its sake.
+    Itself,
+    /// It and the entries in it, of directories the directories alone.
+    Entries,
+    /// It and all beneath it.
+    All,
+}
+
+impl Extent {
+    /// What that means for an entry of such a directory.
+    pub(crate) fn of_entry(self) -> Extent {
+        match self {
+            Extent::All => Extent::All,
+            Extent::Entries => Extent::Itself,
+            Extent::Itself | Extent::OnTheWay | Extent::Nothing => Extent::Nothing,
+        }
+    }
 }
 
 impl Span {
     fn of(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.start as usize..][..self.bytes as usize]
+        &bytes[self.start as usize..][..(self.bytes & !WITH_ENTRIES) as usize]
+    }
+
+    fn has_entries(self) -> bool {
+        self.bytes & WITH_ENTRIES != 0
     }
 }
 
 impl FileList {
-    /// Lists these paths.
+    /// Lists these paths, each directory alone.
     pub fn of<P: AsRef<[u8]>>(typed: impl IntoIterator<Item = P>) -> Result<Self, ListFault> {
         let mut list = FileListBuilder::default();
         typed.into_iter().try_for_each(|path| list.add(path.as_ref()))?;
-        Ok(list.finish())
+        Ok(list.finish(false))
     }
 
-    /// The paths in their order. An empty one is the source directory itself.
-    pub fn paths(&self) -> impl Iterator<Item = &[u8]> {
-        self.spans.iter().map(|span| span.of(&self.bytes))
+    /// Means each directory with all beneath it.
+    pub fn recursive(self) -> Self {
+        Self { recursive: true, ..self }
     }
 
-    /// Where a path without empty components stands that lies beneath none of the list.
-    pub(crate) fn place_of(&self, path: &[u8]) -> Place {
-        let next = self.spans.partition_point(|span| compare(span.of(&self.bytes), path).is_lt());
-        match self.path(next).and_then(|listed| listed.strip_prefix(path)) {
-            Some(b"") => Place::Listed,
-            Some([b'/', ..]) => Place::OnTheWay,
-            Some(_) | None => Place::Apart,
+    /// Whether each directory is meant with all beneath it.
+    pub fn is_recursive(&self) -> bool {
+        self.recursive
+    }
+
+    /// The paths in their order, as [`FileListBuilder::add`] takes them.
+    pub fn paths(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.spans.iter().map(|span| match (span.of(&self.bytes), span.has_entries()) {
+            (b"", true) => b"./".to_vec(),
+            (path, true) => [path, b"/"].concat(),
+            (path, false) => path.to_vec(),
+        })
+    }
+
+    /// What is asked for of a path without empty components, for its own sake, and whether the list names something beneath it.
+    pub(crate) fn extent_of(&self, path: &[u8]) -> (Extent, bool) {
+        let at = self.spans.partition_point(|span| compare(span.of(&self.bytes), path).is_lt());
+        let itself = self.path(at).is_some_and(|listed| listed == path);
+        let extent = if itself { self.extent(at) } else { Extent::Nothing };
+        let beneath = self
+            .path(at + usize::from(itself))
+            .is_some_and(|next| path.is_empty() || next.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/")));
+        (extent, beneath)
+    }
+
+    fn extent(&self, index: usize) -> Extent {
+        match self.spans.get(index) {
+            None => Extent::Nothing,
+            Some(span) if span.has_entries() && !self.recursive => Extent::Entries,
+            Some(span) if self.recursive && *span != Span { start: 0, bytes: 0 } => Extent::All,
+            Some(_) => Extent::Itself,
         }
     }
 
@@ -152,10 +223,15 @@ impl FileList {
         self.spans.get(index).map(|span| span.of(&self.bytes))
     }
 
-    /// `None` when the root itself is listed, so everything is wanted.
-    pub(crate) fn whole(&self) -> Option<Range> {
-        let all = Range { low: 0, high: self.spans.len(), prefix_bytes: 0 };
-        if self.path(0).is_some_and(<[u8]>::is_empty) { None } else { Some(all) }
+    /// What is asked for of the source directory itself, and what is listed beneath it.
+    pub(crate) fn root(&self) -> (Extent, Option<Range>) {
+        let (extent, _) = self.extent_of(b"");
+        let low = usize::from(extent != Extent::Nothing);
+        (extent.max(Extent::OnTheWay), self.range(low, self.spans.len(), 0))
+    }
+
+    fn range(&self, low: usize, high: usize, prefix_bytes: usize) -> Option<Range> {
+        (low < high).then_some(Range { low, high, prefix_bytes })
     }
 
     /// The first child of a directory from `range.low` on.
@@ -166,9 +242,11 @@ impl FileList {
         let count = spans.partition_point(|span| component(&span.of(&self.bytes)[range.prefix_bytes..]) == name);
         let end_bytes = range.prefix_bytes + name.len();
         let next = range.low + count;
-        let only =
-            (first.len() > end_bytes).then_some(Range { low: range.low, high: next, prefix_bytes: end_bytes + 1 });
-        Some(Child { name: name.to_vec(), only, next })
+        let (extent, low) = match first.len() == end_bytes {
+            true => (self.extent(range.low), range.low + 1),
+            false => (Extent::OnTheWay, range.low),
+        };
+        Some(Child { name: name.to_vec(), extent, beneath: self.range(low, next, end_bytes + 1), next })
     }
 }
 
@@ -186,25 +264,58 @@ fn compare(a: &[u8], b: &[u8]) -> Ordering {
 mod tests {
     use super::*;
 
-    #[test]
-    fn children_come_in_order_and_a_listed_directory_takes_all() {
-        let list = FileList::of(["a-b", "/a/y", "./a//x", "b", "b/inner", "a/y"]).unwrap();
-        let mut range = list.whole().unwrap();
+    fn children(list: &FileList, beneath: Option<Range>) -> Vec<(String, Extent, Option<Range>)> {
         let mut seen = Vec::new();
-        while let Some(child) = list.child(range) {
-            range.low = child.next;
-            seen.push((String::from_utf8(child.name).unwrap(), child.only));
+        let mut rest = beneath;
+        while let Some(child) = rest.and_then(|range| list.child(range)) {
+            rest = rest.map(|range| Range { low: child.next, ..range });
+            seen.push((String::from_utf8(child.name).unwrap(), child.extent, child.beneath));
         }
-        let beneath_a = Range { low: 0, high: 2, prefix_bytes: 2 };
-        assert_eq!(seen, [("a".into(), Some(beneath_a)), ("a-b".into(), None), ("b".into(), None)]);
-        assert_eq!(list.child(beneath_a).unwrap().name, b"x");
+        seen
     }
 
     #[test]
-    fn the_source_itself_is_all_of_it() {
-        for root in ["./", ".", "/"] {
+    fn children_come_in_order_each_with_what_is_asked_for_of_it() {
+        let list = FileList::of(["a-b", "/a/y", "a//x/", "b", "b/inner", "a/y", "a/x"]).unwrap();
+        let (root, beneath) = list.root();
+        let beneath_a = Some(Range { low: 0, high: 2, prefix_bytes: 2 });
+        let beneath_b = Some(Range { low: 4, high: 5, prefix_bytes: 2 });
+        assert_eq!(root, Extent::OnTheWay);
+        assert_eq!(
+            children(&list, beneath),
+            [
+                ("a".into(), Extent::OnTheWay, beneath_a),
+                ("a-b".into(), Extent::Itself, None),
+                ("b".into(), Extent::Itself, beneath_b)
+            ]
+        );
+        let of_a = [("x".into(), Extent::Entries, None), ("y".into(), Extent::Itself, None)];
+        assert_eq!(children(&list, beneath_a), of_a);
+        assert_eq!(list.extent_of(b"b"), (Extent::Itself, true));
+        assert_eq!(list.extent_of(b"a"), (Extent::Nothing, true));
+        assert_eq!(list.extent_of(b"a/x"), (Extent::Entries, false));
+        assert_eq!(list.recursive().extent_of(b"b"), (Extent::All, true));
+    }
+
+    #[test]
+    fn a_dot_in_front_brings_the_source_directory_alone() {
+        let list = FileList::of(["./a/b"]).unwrap();
+        assert_eq!(list.root().0, Extent::Itself);
+        assert_eq!(list.clone().recursive().root().0, Extent::Itself);
+        assert_eq!(FileList::of(list.paths()).unwrap(), list);
+        assert_eq!(FileList::of(["./a/b", "./"]).unwrap().root().0, Extent::Entries);
+        assert_eq!(FileList::of(["./a/b", "./"]).unwrap().recursive().root().0, Extent::All);
+    }
+
+    #[test]
+    fn the_source_itself_is_listed_with_its_entries() {
+        for root in ["./", ".", "/", "a/.", "a/"] {
             let list = FileList::of(["a", root]).unwrap();
-            assert_eq!(list.whole(), None);
+            let path: &[u8] = if root.starts_with('a') { b"a" } else { b"" };
+            assert_eq!(list.extent_of(path).0, Extent::Entries, "{root}");
+            let again = FileList::of(list.paths()).unwrap();
+            assert_eq!(again.paths().collect::<Vec<_>>(), list.paths().collect::<Vec<_>>());
+            assert_eq!(again.extent_of(path), list.extent_of(path));
         }
     }
 

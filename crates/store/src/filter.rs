@@ -3,10 +3,10 @@
 //! The first rule that matches decides; what no rule matches is wanted. A pattern without a slash is compared with the
 //! last component, one with a slash with the end of the path, one that begins with a slash with the whole path. A
 //! slash at the end means directories only. An excluded directory is not entered, so nothing beneath it is asked for.
+//! `tests/rsync_filters.rs` compares all of it with rsync itself.
 
 use crate::limits::MAX_FILTER_RULES;
-use crate::name::split;
-use crate::pattern::{Pattern, Start};
+use crate::pattern::{Manner, Pattern, Start, has_wildcard};
 
 /// An ordered list of rules.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +18,8 @@ pub struct Filter {
 struct Rule {
     include: bool,
     directories_only: bool,
+    /// It ends with `***`, for which a directory has a slash at its end: `dir/***` is the directory and everything in it.
+    takes_slash: bool,
     scope: Scope,
     pattern: Pattern,
 }
@@ -25,9 +27,13 @@ struct Rule {
 /// Which part of the path a rule looks at.
 #[derive(Debug, Clone, Copy)]
 enum Scope {
-    LastComponent,
-    EndOfPath,
-    WholePath,
+    /// So many of its last components. A path that has fewer does not match.
+    Last(usize),
+    /// Its end, from any component on: `**` in the pattern takes as many components as it needs.
+    End,
+    Whole,
+    /// All of it with a slash in front, so that the `**/` at the start of a pattern may stand for no directory at all.
+    WholeAfterSlash,
 }
 
 impl Filter {
@@ -41,15 +47,7 @@ impl Filter {
             if text.is_empty() {
                 return Err("an include or exclude pattern is empty".into());
             }
-            // `dir/***` stands for the directory itself and everything in it.
-            if let Some(directory) = text.strip_suffix(b"/***")
-                && !directory.is_empty()
-            {
-                filter.rules.push(Rule::new(*include, &[directory, b"/"].concat())?);
-                filter.rules.push(Rule::new(*include, &[directory, b"/**"].concat())?);
-            } else {
-                filter.rules.push(Rule::new(*include, text)?);
-            }
+            filter.rules.push(Rule::new(*include, text)?);
         }
         Ok(filter)
     }
@@ -68,37 +66,52 @@ impl Filter {
 
 impl Rule {
     fn new(include: bool, text: &[u8]) -> std::result::Result<Rule, String> {
+        // rsync looks for `**` in the text, whether or not the first star is quoted.
+        let spans_components = has_wildcard(text) && text.windows(2).any(|pair| pair == b"**");
+        let begins_wild = spans_components && text.starts_with(b"**");
         let (text, directories_only) = match text.strip_suffix(b"/") {
+            Some(rest) if !rest.is_empty() => (rest, true),
+            _ => (text, false),
+        };
+        let takes_slash = spans_components && text.ends_with(b"***");
+        let slashes = text.iter().filter(|byte| **byte == b'/').count();
+        let (body, anchored) = match text.strip_prefix(b"/") {
             Some(rest) => (rest, true),
             None => (text, false),
         };
-        let (text, anchored) = match text.strip_prefix(b"/") {
-            Some(rest) => (rest, true),
-            None => (text, false),
+        let scope = match (anchored, spans_components, begins_wild) {
+            (true, ..) => Scope::Whole,
+            (false, false, _) => Scope::Last(slashes + 1),
+            (false, true, true) => Scope::WholeAfterSlash,
+            (false, true, false) => Scope::End,
         };
-        // A leading `**/` means "at any depth, also none", which is where an unanchored pattern looks anyway.
-        let (text, any_depth) = match text.strip_prefix(b"**/") {
-            Some(rest) => (rest, true),
-            None => (text, false),
-        };
-        let spans_components = text.contains(&b'/') || text.windows(2).any(|pair| pair == b"**");
-        let scope = match (anchored && !any_depth, spans_components) {
-            (true, _) => Scope::WholePath,
-            (false, true) => Scope::EndOfPath,
-            (false, false) => Scope::LastComponent,
-        };
-        Ok(Rule { include, directories_only, scope, pattern: Pattern::new(text)? })
+        Ok(Rule { include, directories_only, takes_slash, scope, pattern: Pattern::new(body, Manner::Rsync)? })
     }
 
     fn matches(&self, path: &[u8], is_dir: bool) -> bool {
         if self.directories_only && !is_dir {
             return false;
         }
-        match self.scope {
-            Scope::LastComponent => self.pattern.matches(split(path).1, Start::First),
-            Scope::EndOfPath => self.pattern.matches(path, Start::AnyComponent),
-            Scope::WholePath => self.pattern.matches(path, Start::First),
-        }
+        let (before, text, start): (&[u8], _, _) = match self.scope {
+            Scope::Last(components) => match last_components(path, components) {
+                Some(end) => (b"", end, Start::First),
+                None => return false,
+            },
+            Scope::End => (b"", path, Start::AnyComponent),
+            Scope::Whole => (b"", path, Start::First),
+            Scope::WholeAfterSlash => (b"/", path, Start::First),
+        };
+        let behind: &[u8] = if self.takes_slash && is_dir { b"/" } else { b"" };
+        self.pattern.matches([before, text, behind], start)
+    }
+}
+
+/// The end of a path from its last so many components on; `None` where it has fewer.
+fn last_components(path: &[u8], components: usize) -> Option<&[u8]> {
+    let mut slashes = path.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    match slashes.nth(components - 1) {
+        Some(slash) => Some(&path[slash + 1..]),
+        None => (path.iter().filter(|byte| **byte == b'/').count() + 1 == components).then_some(path),
     }
 }
 

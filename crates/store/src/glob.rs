@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::error::{Result, StoreError, refusal};
 use crate::listing::Names;
-use crate::pattern::{Pattern, Start, has_wildcard};
+use crate::pattern::{Manner, Pattern, Start, has_wildcard};
 use crate::typed::Typed;
 
 /// One component of a path with wildcards, which never match a leading dot.
@@ -20,11 +20,11 @@ pub(crate) struct NamePattern {
 
 impl NamePattern {
     pub(crate) fn new(component: &[u8]) -> std::result::Result<Self, String> {
-        Ok(Self { pattern: Pattern::new(component)?, is_of_hidden: component.starts_with(b".") })
+        Ok(Self { pattern: Pattern::new(component, Manner::Shell)?, is_of_hidden: component.starts_with(b".") })
     }
 
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
-        (self.is_of_hidden || !name.starts_with(b".")) && self.pattern.matches(name, Start::First)
+        (self.is_of_hidden || !name.starts_with(b".")) && self.pattern.matches([b"", name, b""], Start::First)
     }
 }
 

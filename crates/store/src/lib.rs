@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod asked_for;
+mod at;
 mod attributes;
 mod cold;
 mod delete;
@@ -17,12 +18,16 @@ mod disk_rate;
 mod error;
 mod files_from;
 mod filter;
+mod flush;
 mod glob;
 mod inventory;
+mod kernel_files;
+mod layers;
 mod limits;
 mod listing;
 mod meta;
 mod name;
+mod own_file;
 mod parents;
 mod part;
 mod pattern;
@@ -38,11 +43,11 @@ mod trial;
 mod typed;
 mod walk;
 
-pub use asked_for::{AskedFor, Extent};
+pub use asked_for::AskedFor;
 pub use cold::ColdMap;
 pub use disk_rate::{DiskRate, disk_rate, disk_rate_within};
 pub use error::{Result, StoreError, drives_terminal, printable};
-pub use files_from::{FileList, FileListBuilder, ListFault};
+pub use files_from::{Extent, FileList, FileListBuilder, ListFault};
 pub use filter::Filter;
 pub use limits::{DIRECT_FROM_BYTES, MAX_LISTED_PATH_BYTES};
 pub use meta::{FileId, Kind, Metadata, Stat, Time};
@@ -55,4 +60,4 @@ pub use striped::{Striped, stripe_bytes};
 pub use tree::{NO_DIRECTORY, TargetOptions, TargetTree, is_null_device};
 pub use trial::{Trial, WriteRoute};
 pub use typed::open_root;
-pub use walk::{EntryKind, Found, FoundEntry, Walk, WalkOptions};
+pub use walk::{EntryKind, Found, FoundEntry, Hidden, Walk, WalkOptions};

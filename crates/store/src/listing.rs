@@ -1,4 +1,6 @@
-//! The names of one directory, sorted, in one buffer: 10^6 names of 30 bytes take 38 MB.
+//! The names of one directory, sorted, in one buffer: 10^6 names of 30 bytes take 42 MB.
+//!
+//! Where the directories of several sources are one at the target, all their names are one listing.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -22,6 +24,7 @@ struct Entry {
     offset: u32,
     len: u16,
     hint: Hint,
+    source: u32,
 }
 
 /// What the directory says an entry is. Some file systems do not say, and it may have changed since.
@@ -37,7 +40,7 @@ impl Names {
     /// One name, of whatever kind.
     pub(crate) fn of(name: &[u8]) -> Names {
         let len = u16::try_from(name.len()).unwrap_or(u16::MAX);
-        Names { bytes: name.to_vec(), entries: vec![Entry { offset: 0, len, hint: Hint::Unknown }] }
+        Names { bytes: name.to_vec(), entries: vec![Entry { offset: 0, len, hint: Hint::Unknown, source: 0 }] }
     }
 
     /// Reads an open directory to its end, from its current position (the start, when freshly opened).
@@ -48,6 +51,18 @@ impl Names {
     /// [`Names::read`], but remembers only the names that are wanted.
     pub(crate) fn read_only(dir: BorrowedFd<'_>, wanted: impl Fn(&[u8]) -> bool) -> io::Result<Names> {
         let mut names = Names::default();
+        names.add_directory(dir, 0, wanted)?;
+        names.sort();
+        Ok(names)
+    }
+
+    /// Adds the names of a directory that a source has here. After the last one comes [`Names::sort`].
+    pub(crate) fn add_directory(
+        &mut self,
+        dir: BorrowedFd<'_>,
+        source: u32,
+        wanted: impl Fn(&[u8]) -> bool,
+    ) -> io::Result<()> {
         let mut buffer = vec![MaybeUninit::uninit(); LISTING_BUFFER_BYTES];
         let mut listing = RawDir::new(dir, &mut buffer);
         while let Some(entry) = listing.next() {
@@ -63,24 +78,34 @@ impl Names {
             if !wanted(name) {
                 continue;
             }
-            let len = u16::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidFilename)?;
-            if names.bytes.len() + name.len() > MAX_DIRECTORY_BYTES {
-                return Err(refusal(io::ErrorKind::FileTooLarge, "the directory holds too many names"));
-            }
             let hint = match entry.file_type() {
                 FileType::Directory => Hint::Directory,
                 FileType::Symlink => Hint::Symlink,
                 FileType::Unknown => Hint::Unknown,
                 _ => Hint::Other,
             };
-            names.entries.push(Entry { offset: names.bytes.len() as u32, len, hint });
-            names.bytes.extend_from_slice(name);
+            self.add(name, source, hint)?;
         }
-        names.bytes.shrink_to_fit();
-        names.entries.shrink_to_fit();
-        let bytes = &names.bytes;
-        names.entries.sort_unstable_by(|a, b| a.name(bytes).cmp(b.name(bytes)));
-        Ok(names)
+        Ok(())
+    }
+
+    /// Adds a name that a source has here.
+    pub(crate) fn add(&mut self, name: &[u8], source: u32, hint: Hint) -> io::Result<()> {
+        let len = u16::try_from(name.len()).map_err(|_| io::ErrorKind::InvalidFilename)?;
+        if self.bytes.len() + name.len() > MAX_DIRECTORY_BYTES {
+            return Err(refusal(io::ErrorKind::FileTooLarge, "the directory holds too many names"));
+        }
+        self.entries.push(Entry { offset: self.bytes.len() as u32, len, hint, source });
+        self.bytes.extend_from_slice(name);
+        Ok(())
+    }
+
+    /// Puts all names in their order, and one name in the order of its sources.
+    pub(crate) fn sort(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.entries.shrink_to_fit();
+        let bytes = &self.bytes;
+        self.entries.sort_unstable_by(|a, b| a.name(bytes).cmp(b.name(bytes)).then(a.source.cmp(&b.source)));
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -89,6 +114,11 @@ impl Names {
 
     pub(crate) fn get(&self, index: usize) -> Option<(&[u8], Hint)> {
         self.entries.get(index).map(|entry| (entry.name(&self.bytes), entry.hint))
+    }
+
+    /// The source of a name.
+    pub(crate) fn source(&self, index: usize) -> Option<u32> {
+        self.entries.get(index).map(|entry| entry.source)
     }
 }
 

@@ -70,13 +70,16 @@ pub struct Stat {
 /// What to set on an entry; `None` leaves it as it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Metadata {
-    /// Permission bits. Set-user, set-group and sticky bits are dropped unless `owner` is given too.
+    /// Permission bits.
     pub mode: Option<u32>,
+    /// `mode` also says which set-user-id, set-group-id and sticky bits an entry has. Otherwise a directory keeps those that it has, and may
+    /// become sticky; a file has none.
+    pub special_bits: bool,
     /// Modification time.
     pub mtime: Option<Time>,
     /// Owner; only root can set it, for others this is ignored.
     pub owner: Option<u32>,
-    /// Group; only root can set it, for others this is ignored.
+    /// Group; an ordinary user can set those that it is in.
     pub group: Option<u32>,
     /// Extended attributes and ACLs: those of the copied namespaces become exactly these.
     pub xattrs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
@@ -124,10 +127,13 @@ impl From<rustix::fs::Stat> for Stat {
 }
 
 impl Metadata {
-    /// The mode that will really be set: privileged bits only together with the owner they are meant for.
-    fn effective_mode(&self) -> Option<u32> {
-        let may_own = self.owner.is_some() && process::is_root();
-        self.mode.map(|mode| mode & if may_own { 0o7777 } else { 0o777 })
+    /// The mode that will really be set.
+    fn effective_mode(&self, now: &Stat) -> Option<u32> {
+        self.mode.map(|mode| match now.kind {
+            _ if self.special_bits => mode & 0o7777,
+            Kind::Directory => (mode & 0o1777) | (now.mode & 0o7000),
+            _ => mode & 0o777,
+        })
     }
 }
 
@@ -135,7 +141,10 @@ impl Metadata {
 ///
 /// The order matters: a change of owner clears set-user bits and capabilities, an ACL changes the mode, and everything
 /// but the mode needs write permission. The time comes last.
-pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces: &Namespaces) -> io::Result<()> {
+///
+/// False: the kernel left the set-group-id bit out, because an ordinary user is not in the entry's group (chmod(2)).
+pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces: &Namespaces) -> io::Result<bool> {
+    let mut is_whole = true;
     let mut mode_now = now.mode;
     let (owner, group) = ownership_to_set(now, meta);
     if owner.is_some() || group.is_some() {
@@ -147,17 +156,18 @@ pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces:
     {
         mode_now = MODE_UNKNOWN;
     }
-    if let Some(mode) = meta.effective_mode()
+    if let Some(mode) = meta.effective_mode(now)
         && mode != mode_now
     {
         haul_sys::file::set_mode(fd, mode)?;
+        is_whole = mode & SET_GROUP == 0 || process::is_root() || Stat::of_fd(fd)?.mode & SET_GROUP != 0;
     }
     if let Some(mtime) = meta.mtime
         && mtime != now.mtime
     {
         set_mtime(fd, b"", mtime, AtFlags::EMPTY_PATH)?;
     }
-    Ok(())
+    Ok(is_whole)
 }
 
 /// Lets an ordinary user list, enter and change a directory of its own whose mode forbids it. True when that was necessary. Root needs none of it.
@@ -197,11 +207,8 @@ pub(crate) fn apply_to_link(dir: BorrowedFd<'_>, name: &[u8], now: &Stat, meta: 
 }
 
 fn ownership_to_set(now: &Stat, meta: &Metadata) -> (Option<u32>, Option<u32>) {
-    if (meta.owner.is_none() && meta.group.is_none()) || !process::is_root() {
-        return (None, None);
-    }
-    // All ones means "leave it" to the kernel, so a peer cannot ask for it.
-    let owner = meta.owner.filter(|&owner| owner != now.uid && owner != u32::MAX);
+    // All ones means "leave it" to the kernel.
+    let owner = meta.owner.filter(|&owner| owner != now.uid && owner != u32::MAX && process::is_root());
     let group = meta.group.filter(|&group| group != now.gid && group != u32::MAX);
     (owner, group)
 }
@@ -223,6 +230,9 @@ fn set_mtime(dir: BorrowedFd<'_>, name: &[u8], mtime: Time, flags: AtFlags) -> i
 }
 
 const NS_PER_S: u32 = 1_000_000_000;
+
+/// The set-group-id bit.
+const SET_GROUP: u32 = 0o2000;
 
 /// Not a mode, so it differs from each.
 const MODE_UNKNOWN: u32 = u32::MAX;

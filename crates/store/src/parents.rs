@@ -12,12 +12,14 @@ use haul_sys::beneath::{self, Links};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::kernel_files::KernelFiles;
 use crate::limits::MAX_CACHED_PARENTS;
 use crate::meta::Stat;
 
 /// Most recently used first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Parents {
+    kernel_files: KernelFiles,
     open: Mutex<VecDeque<Cached>>,
 }
 
@@ -29,6 +31,10 @@ struct Cached {
 }
 
 impl Parents {
+    pub(crate) fn new(kernel_files: KernelFiles) -> Self {
+        Self { kernel_files, open: Mutex::default() }
+    }
+
     /// The directory at `path` beneath `root`; `root_number` tells several roots apart.
     pub(crate) fn open(
         &self,
@@ -41,7 +47,8 @@ impl Parents {
             return Ok(dir);
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        let dir = Arc::new(beneath::open(root.as_fd(), path, flags, Mode::empty(), links)?);
+        let dir = beneath::open(root.as_fd(), path, flags, Mode::empty(), links)?;
+        let dir = Arc::new(self.kernel_files.checked(dir)?);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() >= MAX_CACHED_PARENTS {
             open.pop_back();
@@ -111,7 +118,7 @@ mod tests {
     fn keeps_few_and_forgets_whole_subtrees() {
         let dir = tempfile::tempdir().unwrap();
         let root = rustix::fs::open(dir.path(), OFlags::PATH, Mode::empty()).unwrap();
-        let parents = Parents::default();
+        let parents = Parents::new(KernelFiles::Reached);
         for number in 0..MAX_CACHED_PARENTS + 8 {
             let name = format!("d{number}");
             std::fs::create_dir(dir.path().join(&name)).unwrap();

@@ -6,19 +6,20 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_sys::direct::DirectFile;
 use haul_sys::file;
 use haul_sys::medium::Medium;
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use crate::error::{Context, Result, StoreError, refusal};
-use crate::limits::{MAX_JOURNAL_BYTES, MAX_PART_ATTEMPTS, ZERO_BUFFER_BYTES};
-use crate::meta::{self, Kind, Metadata, Stat};
+use crate::limits::{MAX_JOURNAL_BYTES, ZERO_BUFFER_BYTES};
+use crate::meta::{self, Metadata, Stat};
 use crate::name::{check_new_path, journal_name, part_name, split};
+use crate::own_file::{begin_journal, is_still_there, lock, open_journal, open_new, open_own, unlink_if_there};
 use crate::placed::TWIN;
 use crate::tree::{Settings, TargetTree};
 use crate::trial::{self, Trial};
@@ -26,14 +27,16 @@ use crate::trial::{self, Trial};
 /// A file being written, locked against other processes. Shared by threads.
 #[derive(Debug)]
 pub struct Part {
-    fd: OwnedFd,
+    pub(crate) fd: OwnedFd,
+    /// See [`Part::opened_number`].
+    pub(crate) number: u64,
     parent: Arc<OwnedFd>,
     settings: Arc<Settings>,
     /// For messages; its last component is the final name.
-    path: Vec<u8>,
+    pub(crate) path: Vec<u8>,
     /// What the content is called now: the temporary name, or the final one when written in place.
     current_name: Vec<u8>,
-    inplace: bool,
+    pub(crate) inplace: bool,
     /// Inode and mode when it was opened.
     opened: Stat,
     journal: Mutex<Option<OwnedFd>>,
@@ -41,10 +44,18 @@ pub struct Part {
     /// Its temporary name may be that of another part by now. Held while names change, before the journal.
     discarded: Mutex<bool>,
     /// The first failed flush, as its error number. After it the kernel may report success for data that is lost.
-    flush_error: AtomicI32,
+    pub(crate) flush_error: AtomicI32,
     /// Opened when first asked for; none where the file system has no direct I/O.
     direct: OnceLock<Option<DirectFile>>,
     allocated: Mutex<bool>,
+    /// Data that [`Part::data_bytes`] found last.
+    known_data: Mutex<(u64, u64)>,
+    /// The size that it has by what was written to it, unless somebody else changes it.
+    size: AtomicU64,
+    /// It has its size, though not all of it was written.
+    extended: Mutex<bool>,
+    /// See [`Part::hole_bytes`].
+    hole_bytes: OnceLock<usize>,
 }
 
 impl TargetTree {
@@ -57,6 +68,7 @@ impl TargetTree {
             self.within_parent(path, |dir, name| {
                 let current_name = if inplace { name.to_vec() } else { part_name(name) };
                 let (fd, opened) = open_new(dir, &current_name, inplace, self.settings.user)?;
+                self.settings.kernel_files.check(&fd)?;
                 if inplace {
                     self.settings.check_placed(&opened, path)?;
                     let has_journal = Stat::of_name(dir.as_fd(), &journal_name(name)).is_ok();
@@ -127,7 +139,7 @@ impl TargetTree {
             }
             let current_name = if inplace { name.to_vec() } else { part_name(name) };
             let Some((fd, opened)) = open_own(&dir, &current_name, self.settings.user)? else { return Ok(None) };
-            lock(&fd)?;
+            self.settings.kernel_files.check(&fd).and_then(|()| lock(&fd))?;
             // Whoever held the lock before may have finished: then this is the final file, or the journal is gone.
             if !is_still_there(&dir, &current_name, &opened)
                 || !is_still_there(&dir, &journal_name(name), &journal_stat)
@@ -156,8 +168,10 @@ impl TargetTree {
         inplace: bool,
         journal: Option<OwnedFd>,
     ) -> Part {
+        let size = AtomicU64::new(opened.size);
         Part {
             fd,
+            number: OPENED.fetch_add(1, Ordering::SeqCst),
             parent: parent.clone(),
             settings: self.settings.clone(),
             path: path.to_vec(),
@@ -170,6 +184,10 @@ impl TargetTree {
             flush_error: AtomicI32::new(0),
             direct: OnceLock::new(),
             allocated: Mutex::new(false),
+            size,
+            extended: Mutex::new(false),
+            known_data: Mutex::new((0, 0)),
+            hole_bytes: OnceLock::new(),
         }
     }
 }
@@ -177,7 +195,13 @@ impl TargetTree {
 impl Part {
     /// Writes all of `data` at `offset`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        file::write_all_at(self.fd.as_fd(), data, offset).context("write", &self.path)
+        file::write_all_at(self.fd.as_fd(), data, offset).context("write", &self.path)?;
+        self.reaches(offset + data.len() as u64);
+        Ok(())
+    }
+
+    fn reaches(&self, end: u64) {
+        self.size.fetch_max(end, Ordering::Relaxed);
     }
 
     /// Whether it can be written past the page cache: the file system does direct I/O, and has not refused it so far.
@@ -190,7 +214,9 @@ impl Part {
     pub fn write_past_cache(&self, data: &[u8], offset: u64) -> Result<()> {
         match self.direct() {
             Some(direct) if offset.is_multiple_of(direct.alignment_bytes() as u64) => {
-                direct.write_all_at(data, offset).context("write", &self.path)
+                direct.write_all_at(data, offset).context("write", &self.path)?;
+                self.reaches(offset + data.len() as u64);
+                Ok(())
             }
             _ => self.write_at(data, offset),
         }
@@ -238,7 +264,44 @@ impl Part {
 
     /// Cuts or extends (by a hole) the file.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        file::set_size(self.fd.as_fd(), size).context("set the size of", &self.path)
+        file::set_size(self.fd.as_fd(), size).context("set the size of", &self.path)?;
+        self.size.store(size, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The size that it has.
+    pub fn size(&self) -> Result<u64> {
+        file::size(self.fd.as_fd()).context("look at", &self.path)
+    }
+
+    /// The next range that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left. File systems that cannot tell
+    /// report everything as data.
+    pub fn next_data(&self, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
+        file::next_data(self.fd.as_fd(), offset, end).context("look for holes in", &self.path)
+    }
+
+    /// Bytes of a range that are data, and no hole.
+    pub fn data_bytes(&self, offset: u64, end: u64) -> Result<u64> {
+        // As in a source, one look for each chunk would walk over the rest of a file in memory (tmpfs) each time.
+        let mut known = self.known_data.lock().unwrap_or_else(PoisonError::into_inner);
+        if !(known.0 <= offset && end <= known.1) {
+            *known = self.next_data(offset, u64::MAX)?.unwrap_or_default();
+        }
+        if known.0 <= offset && end <= known.1 {
+            return Ok(end.saturating_sub(offset));
+        }
+        drop(known);
+        let (mut at, mut bytes) = (offset, 0);
+        while let Some((start, stop)) = self.next_data(at, end)? {
+            bytes += stop - start;
+            at = stop;
+        }
+        Ok(bytes)
+    }
+
+    /// Has the kernel begin to read a range, without waiting.
+    pub fn will_need(&self, offset: u64, len: u64) {
+        file::will_need(self.fd.as_fd(), offset, len);
     }
 
     /// Fails early with `ENOSPC` when the file system clearly has no room for `size` bytes of data in this file.
@@ -262,9 +325,38 @@ impl Part {
         if !*allocated {
             let done = file::reserve(self.fd.as_fd(), size).and_then(|_| file::set_size(self.fd.as_fd(), size));
             done.context("find room for", &self.path)?;
+            self.size.store(size, Ordering::Relaxed);
             *allocated = true;
         }
         Ok(())
+    }
+
+    /// Whether [`Part::allocate`] made room: then a hole is made only by [`Part::punch`].
+    pub fn is_allocated(&self) -> bool {
+        *self.allocated.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the file at least its size, the first time, because its last bytes may be a hole that nobody writes.
+    pub fn extend(&self, size: u64) -> Result<()> {
+        let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*extended {
+            let extend = || match Stat::of_fd(&self.fd)?.size < size {
+                true => file::set_size(self.fd.as_fd(), size),
+                false => Ok(()),
+            };
+            extend().context("set the size of", &self.path)?;
+            self.reaches(size);
+            *extended = true;
+        }
+        Ok(())
+    }
+
+    /// The least aligned range of zeros that can be a hole here: a block of the file system, and never more than 4 KiB. Network file systems
+    /// name far more as their block.
+    pub fn hole_bytes(&self) -> usize {
+        let told = || rustix::fs::fstatvfs(&self.fd).map_or(MAX_HOLE_GRAIN_BYTES, |told| told.f_frsize);
+        let grain = || told().clamp(MIN_HOLE_GRAIN_BYTES, MAX_HOLE_GRAIN_BYTES).next_power_of_two();
+        *self.hole_bytes.get_or_init(|| usize::try_from(grain()).expect("4 KiB at most"))
     }
 
     /// Which file system it is on, also after a restart; `None` where that cannot be told.
@@ -285,24 +377,6 @@ impl Part {
     /// Drops clean pages of a range from the cache, so that reading back comes from the medium.
     pub fn drop_cache(&self, offset: u64, len: u64) {
         file::drop_cache(self.fd.as_fd(), offset, len);
-    }
-
-    /// Waits until everything written so far is on the medium. After one failure it fails for ever: the kernel drops
-    /// what it could not write and says so only once, so the file must be written anew.
-    pub fn flush(&self) -> Result<()> {
-        self.flush_by(file::flush_data)
-    }
-
-    fn flush_by(&self, flush: fn(BorrowedFd<'_>) -> io::Result<()>) -> Result<()> {
-        match self.flush_error.load(Ordering::Acquire) {
-            0 => {}
-            failed => return Err(StoreError::new("flush", &self.path, io::Error::from_raw_os_error(failed))),
-        }
-        flush(self.fd.as_fd()).map_err(|error| {
-            let code = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-            self.flush_error.store(code, Ordering::Release);
-            StoreError::new("flush", &self.path, error)
-        })
     }
 
     /// Opens the content once more, to read back what the medium holds of it: past the page cache, where the file system lets us.
@@ -392,6 +466,12 @@ impl Part {
 
     /// The first half of [`Part::commit`]: everything but the name.
     pub fn prepare(&self, meta: &Metadata, flush: bool) -> Result<()> {
+        self.set_metadata(meta, flush)?;
+        self.finish_flush(flush)
+    }
+
+    /// Everything but the last flush and the name.
+    pub fn set_metadata(&self, meta: &Metadata, flush: bool) -> Result<()> {
         let default_mode = (!self.inplace).then_some(0o666 & !self.settings.umask);
         let meta = Metadata { mode: meta.mode.or(default_mode), ..meta.clone() };
         // In place its size and time are all that tells the finished file from one that was begun: after a power cut they must not be there
@@ -401,14 +481,9 @@ impl Part {
         }
         // Writing has changed the time, so only the mode of what was seen at the start still holds.
         let now = Stat { mtime: TIME_UNKNOWN, ..self.opened.clone() };
-        meta::apply(self.fd.as_fd(), &now, &meta, &self.settings.namespaces).context("set metadata of", &self.path)?;
-        if flush {
-            self.flush_by(file::flush_all)?;
-        } else if self.flush_error.load(Ordering::Acquire) != 0 {
-            self.flush()?;
-        }
-        // What the file system knows to be lost must not get a name, whether or not anybody asked for the medium.
-        file::check_close(self.fd.as_fd()).context("close", &self.path)
+        let applied = meta::apply(self.fd.as_fd(), &now, &meta, &self.settings.namespaces);
+        self.settings.note_applied(applied.context("set metadata of", &self.path)?, &self.path);
+        Ok(())
     }
 
     /// The second half of [`Part::commit`]: the final name. Fails when the part was discarded meanwhile: its temporary name may be that of
@@ -419,9 +494,34 @@ impl Part {
             return Err(StoreError::new("rename to", &self.path, given_up()));
         }
         if !self.inplace {
-            self.rename().context("rename to", &self.path)?;
+            self.check_before_rename().and_then(|()| self.rename()).context("rename to", &self.path)?;
+            self.check_after_rename().context("rename to", &self.path)?;
         }
         self.remove_journal().context("remove the journal of", &self.path)
+    }
+
+    /// Under the temporary name must be the file that was written, as long as it was written. Who may write into the directory could have put
+    /// anything there.
+    fn check_before_rename(&self) -> io::Result<()> {
+        let standing = match Stat::of_name(self.parent.as_fd(), &self.current_name) {
+            Err(Errno::NOENT) => return Err(refusal(io::ErrorKind::NotFound, REMOVED)),
+            standing => standing?,
+        };
+        if !standing.is_same_inode(&self.opened) {
+            return Err(refusal(io::ErrorKind::InvalidData, REPLACED));
+        }
+        if standing.size != self.size.load(Ordering::Relaxed) {
+            return Err(refusal(io::ErrorKind::InvalidData, RESIZED));
+        }
+        Ok(())
+    }
+
+    /// Between the look and the rename there is a moment.
+    fn check_after_rename(&self) -> io::Result<()> {
+        match is_still_there(&self.parent, split(&self.path).1, &self.opened) {
+            true => Ok(()),
+            false => Err(refusal(io::ErrorKind::InvalidData, OTHER_UNDER_NAME)),
+        }
     }
 
     /// Over the final name, unless another entry of this job stands there: its name and ours are one on this file system.
@@ -495,130 +595,24 @@ impl Part {
     }
 }
 
+const REMOVED: &str = "its temporary file is gone: somebody else has removed it";
+const REPLACED: &str = "somebody else has put another file in the place of its temporary file";
+const RESIZED: &str = "somebody else has cut or extended its temporary file";
+const OTHER_UNDER_NAME: &str =
+    "somebody else has put another file there, which nobody has verified; look at it before it is used";
+
+/// Parts of this process so far.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
 fn given_up() -> io::Error {
     refusal(io::ErrorKind::NotFound, "it was given up meanwhile")
 }
 
-/// Opens `name` for writing, empty unless `keep_content`, locked, and surely a regular file of ours with no other name.
-fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user: u32) -> io::Result<(OwnedFd, Stat)> {
-    let owner_only = Mode::RUSR | Mode::WUSR;
-    for _ in 0..MAX_PART_ATTEMPTS {
-        let create = WRITE_FLAGS | OFlags::CREATE | OFlags::EXCL;
-        match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, create, owner_only)) {
-            Ok(fd) => {
-                let locked = file::try_lock(fd.as_fd())?;
-                let stat = Stat::of_fd(&fd)?;
-                // Between the two calls it looked like a part left behind: whoever sweeps may hold or have removed it.
-                if !locked || stat.nlink == 0 {
-                    continue;
-                }
-                return Ok((fd, stat));
-            }
-            Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-        let fd = match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, WRITE_FLAGS, Mode::empty())) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT) => continue,
-            // A planted link, or a part of another user: it is removed, not followed and not used. The final file
-            // itself, when it is written in place, is only ever replaced if it is a link.
-            Err(error @ (Errno::LOOP | Errno::ACCESS | Errno::NXIO)) => {
-                if keep_content && error != Errno::LOOP {
-                    return Err(error.into());
-                }
-                unlink_if_there(dir, name)?;
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let stat = Stat::of_fd(&fd)?;
-        if keep_content {
-            if stat.kind != Kind::File {
-                return Err(refusal(io::ErrorKind::InvalidInput, "it is not a regular file"));
-            }
-            lock(&fd)?;
-            return Ok((fd, stat));
-        }
-        if !is_own(&stat, user) {
-            unlink_if_there(dir, name)?;
-            continue;
-        }
-        lock(&fd)?;
-        // Its last holder may have renamed it to its final name while we waited for nothing: then it is not ours.
-        if !is_still_there(dir, name, &stat) {
-            continue;
-        }
-        file::set_size(fd.as_fd(), 0)?;
-        file::set_mode(&fd, 0o600)?;
-        let stat = Stat::of_fd(&fd)?;
-        return Ok((fd, stat));
-    }
-    Err(refusal(io::ErrorKind::ResourceBusy, "somebody keeps replacing its temporary file"))
-}
+/// The usual block.
+const MAX_HOLE_GRAIN_BYTES: u64 = 4096;
 
-/// Our own journal under this name as it is, locked, or a new one.
-fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<OwnedFd> {
-    if let Some((journal, stat)) = open_own(dir, name, user)? {
-        lock(&journal)?;
-        // Whoever held it may have been done with it.
-        if is_still_there(dir, name, &stat) {
-            return Ok(journal);
-        }
-    }
-    open_new(dir, name, false, user).map(|(journal, _)| journal)
-}
-
-/// Begins a journal anew. At every moment it has a beginning, the old or the new one; records of another count for nothing.
-fn begin_journal(journal: &OwnedFd, header: &[u8]) -> io::Result<()> {
-    file::write_all_at(journal.as_fd(), header, 0)?;
-    file::set_size(journal.as_fd(), header.len() as u64)
-}
-
-/// Opens a part or journal left behind; `None` when it is missing or not certainly ours.
-fn open_own(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<Option<(OwnedFd, Stat)>> {
-    match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, WRITE_FLAGS, Mode::empty())) {
-        Ok(fd) => {
-            let stat = Stat::of_fd(&fd)?;
-            Ok(is_own(&stat, user).then_some((fd, stat)))
-        }
-        Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::NXIO | Errno::ISDIR) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Another name could lead to a file somewhere else, which must not change with this one.
-pub(crate) fn is_own(stat: &Stat, user: u32) -> bool {
-    stat.kind == Kind::File && stat.uid == user && stat.nlink == 1
-}
-
-pub(crate) fn is_still_there(dir: &OwnedFd, name: &[u8], opened: &Stat) -> bool {
-    Stat::of_name(dir.as_fd(), name).is_ok_and(|now| now.is_same_inode(opened))
-}
-
-fn lock(fd: &OwnedFd) -> io::Result<()> {
-    match file::try_lock(fd.as_fd())? {
-        true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::WouldBlock, is_written_by(file::lock_holder(fd.as_fd())))),
-    }
-}
-
-fn is_written_by(holder: Option<u32>) -> String {
-    let process = holder.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-    format!("another haul{process} is writing this file")
-}
-
-/// False when it was not there.
-fn unlink_if_there(dir: &Arc<OwnedFd>, name: &[u8]) -> io::Result<bool> {
-    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
-        Ok(()) => Ok(true),
-        Err(Errno::NOENT) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Readable too, so that what was written can be verified. Non-blocking, because a planted FIFO must not hold us.
-pub(crate) const WRITE_FLAGS: OFlags =
-    OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
+/// The smallest block that Linux file systems have.
+const MIN_HOLE_GRAIN_BYTES: u64 = 512;
 
 /// Unit of `st_blocks`, whatever the file system's own blocks are.
 const BLOCK_BYTES: u64 = 512;

@@ -12,6 +12,8 @@ pub(crate) enum Pattern {
     Literal(Vec<u8>),
     /// Tokens to match in order.
     Wild(Vec<Token>),
+    /// See [`Manner::Rsync`].
+    Nothing,
 }
 
 #[derive(Debug, Clone)]
@@ -25,6 +27,15 @@ pub(crate) enum Token {
     DoubleStar,
     /// `[...]`: one byte of a set, but not a slash. Bit n of the 256 stands for byte n.
     Class(Box<[u64; 4]>),
+}
+
+/// What a class that does not end and a backslash that quotes nothing mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Manner {
+    /// Themselves.
+    Shell,
+    /// The pattern matches no name.
+    Rsync,
 }
 
 /// Where a match may begin.
@@ -43,7 +54,7 @@ pub(crate) fn has_wildcard(text: &[u8]) -> bool {
 
 impl Pattern {
     /// A backslash quotes the next byte, but only in patterns that have wildcards; without them it is itself.
-    pub(crate) fn new(text: &[u8]) -> Result<Pattern, String> {
+    pub(crate) fn new(text: &[u8], manner: Manner) -> Result<Pattern, String> {
         if text.len() > MAX_PATTERN_BYTES {
             return Err(format!("a pattern is longer than {MAX_PATTERN_BYTES} bytes"));
         }
@@ -54,9 +65,13 @@ impl Pattern {
         let mut at = 0;
         while at < text.len() {
             let token = match text[at] {
-                b'\\' if at + 1 < text.len() => {
+                b'\\' => {
                     at += 1;
-                    Token::Byte(text[at])
+                    match text.get(at) {
+                        Some(byte) => Token::Byte(*byte),
+                        None if manner == Manner::Rsync => return Ok(Pattern::Nothing),
+                        None => Token::Byte(b'\\'),
+                    }
                 }
                 b'?' => Token::Any,
                 b'*' => {
@@ -69,7 +84,7 @@ impl Pattern {
                         at += len;
                         Token::Class(Box::new(class))
                     }
-                    // Without its closing bracket it is an ordinary character, as in a shell.
+                    None if manner == Manner::Rsync => return Ok(Pattern::Nothing),
                     None => Token::Byte(b'['),
                 },
                 byte => Token::Byte(byte),
@@ -80,24 +95,34 @@ impl Pattern {
         Ok(Pattern::Wild(tokens))
     }
 
-    /// True when the pattern matches from a permitted start to the end of `text`.
-    pub(crate) fn matches(&self, text: &[u8], start: Start) -> bool {
+    /// True when the pattern matches the pieces, one behind the other, from a permitted start to their end.
+    pub(crate) fn matches(&self, pieces: [&[u8]; 3], start: Start) -> bool {
+        let bytes = || pieces.iter().copied().flatten().copied();
         match self {
-            Pattern::Literal(literal) => match text.strip_suffix(literal.as_slice()) {
-                Some(before) => before.is_empty() || (start == Start::AnyComponent && before.ends_with(b"/")),
-                None => false,
-            },
-            Pattern::Wild(tokens) => matches_tokens(tokens, text, start),
+            Pattern::Literal(literal) => {
+                let Some(before) = pieces.iter().map(|piece| piece.len()).sum::<usize>().checked_sub(literal.len())
+                else {
+                    return false;
+                };
+                let starts = match (before.checked_sub(1), start) {
+                    (None, _) => true,
+                    (Some(at), Start::AnyComponent) => bytes().nth(at) == Some(b'/'),
+                    (Some(_), Start::First) => false,
+                };
+                starts && bytes().skip(before).eq(literal.iter().copied())
+            }
+            Pattern::Wild(tokens) => matches_tokens(tokens, bytes(), start),
+            Pattern::Nothing => false,
         }
     }
 }
 
-fn matches_tokens(tokens: &[Token], text: &[u8], start: Start) -> bool {
+fn matches_tokens(tokens: &[Token], text: impl Iterator<Item = u8>, start: Start) -> bool {
     // `at[i]`: the text so far can be matched by the first i tokens.
     let mut at = vec![false; tokens.len() + 1];
     at[0] = true;
     pass_stars(tokens, &mut at);
-    for &byte in text {
+    for byte in text {
         // From the right, so that each position still sees its left neighbour's old value.
         for index in (0..tokens.len()).rev() {
             let here = at[index];
@@ -140,7 +165,7 @@ fn has(set: &[u64; 4], byte: u8) -> bool {
     set[usize::from(byte >> 6)] & (1 << (byte & 63)) != 0
 }
 
-/// Parses after the opening bracket; returns the set and how many bytes it took, the closing bracket included.
+/// Parses after the opening bracket; returns the set and how many bytes it took, the closing bracket included. `None`: it is no class.
 fn parse_class(text: &[u8]) -> Option<([u64; 4], usize)> {
     let mut set = [0u64; 4];
     let mut add = |byte: u8| set[usize::from(byte >> 6)] |= 1 << (byte & 63);
@@ -152,23 +177,25 @@ fn parse_class(text: &[u8]) -> Option<([u64; 4], usize)> {
         if byte == b']' && at > first {
             break;
         }
-        if byte == b'['
-            && text.get(at + 1) == Some(&b':')
-            && let Some((member, len)) = parse_named_class(&text[at + 2..])
-        {
-            (0..=u8::MAX).filter(member).for_each(&mut add);
-            at += 2 + len;
-            continue;
+        if byte == b'[' && text.get(at + 1) == Some(&b':') {
+            let rest = &text[at + 2..];
+            let end = rest.iter().position(|byte| *byte == b']')?;
+            // Without a colon in front of that bracket it is a class of the characters that stand there.
+            if let Some(name) = rest[..end].strip_suffix(b":") {
+                (0..=u8::MAX).filter(named_class(name)?).for_each(&mut add);
+                at += 2 + end + 1;
+                continue;
+            }
         }
         let (low, after) = class_byte(text, at)?;
         at = after;
+        // Also before a range that is upside down, as in rsync.
+        add(low);
         let is_range = text.get(at) == Some(&b'-') && text.get(at + 1).is_some_and(|&byte| byte != b']');
         if is_range {
             let (high, after) = class_byte(text, at + 1)?;
             at = after;
             (low..=high).for_each(&mut add);
-        } else {
-            add(low);
         }
     }
     if negated {
@@ -186,10 +213,8 @@ fn class_byte(text: &[u8], at: usize) -> Option<(u8, usize)> {
 
 type Member = fn(&u8) -> bool;
 
-/// Parses after `[:`; the length includes the closing `:]`.
-fn parse_named_class(text: &[u8]) -> Option<(Member, usize)> {
-    let end = text.windows(2).position(|pair| pair == b":]")?;
-    let member: Member = match &text[..end] {
+fn named_class(name: &[u8]) -> Option<Member> {
+    let member: Member = match name {
         b"alnum" => u8::is_ascii_alphanumeric,
         b"alpha" => u8::is_ascii_alphabetic,
         b"blank" => |byte| matches!(byte, b' ' | b'\t'),
@@ -204,7 +229,7 @@ fn parse_named_class(text: &[u8]) -> Option<(Member, usize)> {
         b"xdigit" => u8::is_ascii_hexdigit,
         _ => return None,
     };
-    Some((member, end + 2))
+    Some(member)
 }
 
 #[cfg(test)]
@@ -213,12 +238,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn check(pattern: &str, yes: &[&str], no: &[&str]) {
-        let compiled = Pattern::new(pattern.as_bytes()).unwrap();
+        let compiled = Pattern::new(pattern.as_bytes(), Manner::Rsync).unwrap();
         for text in yes {
-            assert!(compiled.matches(text.as_bytes(), Start::First), "{pattern} should match {text}");
+            assert!(compiled.matches([b"", text.as_bytes(), b""], Start::First), "{pattern} should match {text}");
         }
         for text in no {
-            assert!(!compiled.matches(text.as_bytes(), Start::First), "{pattern} should not match {text}");
+            assert!(!compiled.matches([b"", text.as_bytes(), b""], Start::First), "{pattern} should not match {text}");
         }
     }
 
@@ -235,7 +260,10 @@ mod tests {
         check("[]-]x", &["]x", "-x"], &["ax"]);
         check("[[:digit:]_]?", &["1a", "_b"], &["aa"]);
         check("[\\]a]*", &["]", "ab"], &["b"]);
-        check("[abc*", &["[abc", "[abcd"], &["a"]);
+        check("[abc*", &[], &["[abc", "[abcd", "a"]);
+        check("[[:odd:]]*", &[], &["o", "d"]);
+        check("[[:ab]*", &["[", ":", "a", "bc"], &["x"]);
+        check("a*\\", &[], &["a", "a\\", "ab"]);
         check("\\*a*", &["*a", "*ab"], &["xa"]);
         check("a\\b", &["a\\b"], &["ab"]);
         check("***", &["a/b"], &[]);
@@ -251,15 +279,19 @@ mod tests {
             ("*/b", "b", false),
             ("*/b", "x/y/b", true),
         ] {
-            let pattern = Pattern::new(pattern.as_bytes()).unwrap();
-            assert_eq!(pattern.matches(text.as_bytes(), Start::AnyComponent), expected, "{pattern:?} {text}");
+            let pattern = Pattern::new(pattern.as_bytes(), Manner::Rsync).unwrap();
+            assert_eq!(
+                pattern.matches([b"", text.as_bytes(), b""], Start::AnyComponent),
+                expected,
+                "{pattern:?} {text}"
+            );
         }
     }
 
     #[test]
     fn a_hostile_pattern_ends_soon() {
-        let pattern = Pattern::new("**a*".repeat(1000).as_bytes()).unwrap();
-        assert!(!pattern.matches(&[b'b'; 4000], Start::AnyComponent));
+        let pattern = Pattern::new("**a*".repeat(1000).as_bytes(), Manner::Rsync).unwrap();
+        assert!(!pattern.matches([b"", &[b'b'; 4000], b""], Start::AnyComponent));
     }
 
     /// The definition, slow and obvious.
@@ -277,12 +309,12 @@ mod tests {
     proptest! {
         #[test]
         fn agrees_with_the_definition(pattern in "[ab/?*]{1,8}", text in "[ab/]{0,10}") {
-            if let Pattern::Wild(tokens) = Pattern::new(pattern.as_bytes()).unwrap() {
+            if let Pattern::Wild(tokens) = Pattern::new(pattern.as_bytes(), Manner::Rsync).unwrap() {
                 let whole = naive(&tokens, text.as_bytes());
-                prop_assert_eq!(matches_tokens(&tokens, text.as_bytes(), Start::First), whole);
+                prop_assert_eq!(matches_tokens(&tokens, text.bytes(), Start::First), whole);
                 let boundaries = std::iter::once(0).chain(text.match_indices('/').map(|(at, _)| at + 1));
                 let any = boundaries.into_iter().any(|at| naive(&tokens, &text.as_bytes()[at..]));
-                prop_assert_eq!(matches_tokens(&tokens, text.as_bytes(), Start::AnyComponent), any);
+                prop_assert_eq!(matches_tokens(&tokens, text.bytes(), Start::AnyComponent), any);
             }
         }
     }

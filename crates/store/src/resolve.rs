@@ -1,7 +1,7 @@
 //! From typed source paths to open places to read from.
 //!
 //! `dir/` means the contents of a directory, `dir` the directory under its own name; a file is itself. A name that
-//! exists is taken literally; only when it does not are its wildcards expanded.
+//! exists is taken literally; what its wildcards match is taken, too.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::at::is_missing;
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::glob;
 use crate::limits::{MAX_NAMES_LISTED, MAX_SOURCES, MAX_SOURCES_CONFINED};
@@ -66,9 +67,7 @@ impl SourceSet {
                 errors.push(error);
             }
         }
-        let mut sources = resolver.found;
-        mark_shared(&mut sources);
-        (SourceSet::new(sources, paths.len() == 1, options).holding(resolver.held), errors)
+        (SourceSet::new(resolver.found, paths.len() == 1, options).holding(resolver.held), errors)
     }
 }
 
@@ -122,21 +121,25 @@ impl Drop for Held {
 impl Resolver<'_> {
     fn resolve(&mut self, path: &[u8]) -> Result<()> {
         let expanded = self.typed.expand(path);
-        let missing = match self.literal(&expanded) {
-            Ok(source) => return self.add(source),
-            Err(error) => error,
-        };
-        let is_missing = missing.raw_os_error() == Some(Errno::NOENT.raw_os_error());
-        if !is_missing || !self.options.expand_globs || !has_wildcard(&expanded) {
-            return Err(StoreError::new("find", path, missing));
+        let literal = self.literal(&expanded);
+        if !self.options.expand_globs || !has_wildcard(&expanded) {
+            return self.add(literal.context("find", path)?);
         }
+        // A name that looks like a wildcard, and what it matches: both may be meant.
+        let literal = match literal {
+            Err(error) if is_missing(&error) => None,
+            literal => Some(literal.context("find", path)?),
+        };
         let matches = glob::expand(&self.typed, &expanded, self.max_sources(), &mut self.names_left)?;
-        if matches.is_empty() {
+        if matches.is_empty() && literal.is_none() {
             return Err(StoreError::new(
                 "find",
                 path,
                 refusal(io::ErrorKind::NotFound, "nothing matches the wildcard"),
             ));
+        }
+        if let Some(literal) = literal.filter(|_| !matches.contains(&expanded)) {
+            self.add(literal)?;
         }
         for found in matches {
             let source = self.literal(&found).context("find", &found)?;
@@ -155,7 +158,6 @@ impl Resolver<'_> {
                 is_dir: true,
                 alone: Alone::No,
                 stat,
-                shared: false,
                 typed: path.to_vec(),
             });
         }
@@ -167,7 +169,7 @@ impl Resolver<'_> {
         // The descriptor that was looked at becomes the root, so nothing can change in between.
         let root = if is_dir { self.hold(entry)? } else { self.parent(parent)? };
         let (name, typed) = (name.to_vec(), path.to_vec());
-        Ok(Source { root, name, is_dir, alone: Alone::No, stat, shared: false, typed })
+        Ok(Source { root, name, is_dir, alone: Alone::No, stat, typed })
     }
 
     fn parent(&mut self, path: &[u8]) -> io::Result<Arc<OwnedFd>> {
@@ -191,26 +193,26 @@ impl Resolver<'_> {
         if self.options.confine.is_some() { MAX_SOURCES_CONFINED } else { MAX_SOURCES }
     }
 
-    /// The same source twice (a wildcard and a name, say) is taken once. Two different ones with one name would overwrite
-    /// each other at the target.
+    /// The same source twice (a wildcard and a name, say) is taken once. Directories of one name are one at the target, and a directory comes
+    /// before what is none: see [`crate::Walk`]. Of two different files of one name, one would replace the other.
     fn add(&mut self, source: Source) -> Result<()> {
         let twin = self.by_name.get(&source.name).and_then(|index| self.found.get(*index));
         match twin {
             Some(twin) if twin.stat.is_same_inode(&source.stat) => return Ok(()),
-            None if self.found.len() >= self.max_sources() => {
-                return Err(glob::too_many_sources(&source.typed));
-            }
-            None => {}
-            Some(_) => {
+            Some(twin) if !twin.is_dir && !source.is_dir => {
                 let why = refusal(
                     io::ErrorKind::AlreadyExists,
                     "another source has the same name, so one would replace the other",
                 );
                 return Err(StoreError::new("copy", &source.typed, why));
             }
+            _ if self.found.len() >= self.max_sources() => {
+                return Err(glob::too_many_sources(&source.typed));
+            }
+            _ => {}
         }
         if !source.name.is_empty() {
-            self.by_name.insert(source.name.clone(), self.found.len());
+            self.by_name.entry(source.name.clone()).or_insert(self.found.len());
         }
         self.found.push(source);
         Ok(())
@@ -218,14 +220,6 @@ impl Resolver<'_> {
 }
 
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
-
-/// Sources whose contents meet in the root of the target: no single one knows all that belongs there.
-fn mark_shared(sources: &mut [Source]) {
-    let into_root = sources.iter().filter(|source| source.name.is_empty()).count();
-    if into_root > 0 && sources.len() > 1 {
-        sources.iter_mut().for_each(|source| source.shared = true);
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_sys::beneath::{self, Links};
 use haul_sys::cached::CacheProbe;
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::attributes::{self, Namespaces, Place};
 use crate::cold::ColdMap;
 use crate::error::{Context, Result, StoreError, refusal};
+use crate::kernel_files::KernelFiles;
 use crate::meta::{Kind, Stat};
 use crate::name::{check_path, split};
 use crate::parents::Parents;
@@ -28,6 +29,7 @@ pub struct SourceSet {
     pub(crate) links: SourceLinks,
     typed_alone: bool,
     parents: Parents,
+    pub(crate) kernel_files: KernelFiles,
     /// Counts the directories behind `sources`.
     _held: Held,
 }
@@ -43,8 +45,6 @@ pub(crate) struct Source {
     /// Whether it is a file that stands in no directory, or in several.
     pub alone: Alone,
     pub stat: Stat,
-    /// Other sources add to the same target directories, so none of them may decide what is extraneous there.
-    pub shared: bool,
     /// For messages.
     pub typed: Vec<u8>,
 }
@@ -82,6 +82,9 @@ pub(crate) enum SourceLinks {
 pub struct SourceFile {
     content: Content,
     cold: Option<ColdMap>,
+    /// The data that was found last. A look for a hole walks to the end of the data, page by page in memory (tmpfs): one for each chunk of
+    /// 2 GB took 20 s.
+    known_data: Mutex<(u64, u64)>,
 }
 
 #[derive(Debug)]
@@ -97,7 +100,9 @@ impl SourceSet {
             (true, false) => SourceLinks::Followed,
             (true, true) => SourceLinks::FollowedWithin,
         };
-        SourceSet { sources, links, typed_alone, parents: Parents::default(), _held: Held::default() }
+        let kernel_files = KernelFiles::of(options.confine.is_some());
+        let parents = Parents::new(kernel_files);
+        SourceSet { sources, links, typed_alone, parents, kernel_files, _held: Held::default() }
     }
 
     pub(crate) fn holding(self, held: Held) -> SourceSet {
@@ -113,7 +118,7 @@ impl SourceSet {
         let stat = Stat { blocks: bytes.div_ceil(BLOCK_BYTES), mode: 0o644, ..stat };
         let root = Arc::new(OwnedFd::from(file));
         let name = b"zero".to_vec();
-        Ok(SourceSet::alone(Source { root, name, is_dir: false, alone: Alone::Nameless, stat, shared: false, typed }))
+        Ok(SourceSet::alone(Source { root, name, is_dir: false, alone: Alone::Nameless, stat, typed }))
     }
 
     /// One file that stands in pieces, as if it stood under this name.
@@ -122,7 +127,7 @@ impl SourceSet {
         let (stat, root) = made.context("look at", name.as_bytes())?;
         let (root, name) = (Arc::new(OwnedFd::from(root)), name.as_bytes().to_vec());
         let (alone, typed) = (Alone::Striped(Arc::new(striped)), name.clone());
-        Ok(SourceSet::alone(Source { root, name, is_dir: false, alone, stat, shared: false, typed }))
+        Ok(SourceSet::alone(Source { root, name, is_dir: false, alone, stat, typed }))
     }
 
     fn alone(source: Source) -> SourceSet {
@@ -144,6 +149,10 @@ impl SourceSet {
         self.sources.is_empty()
     }
 
+    pub(crate) fn source(&self, number: u32) -> &Source {
+        &self.sources[number as usize]
+    }
+
     /// The directories beneath which everything is read; `None` where links are followed wherever they lead.
     pub fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
         if self.links == SourceLinks::Followed {
@@ -155,7 +164,7 @@ impl SourceSet {
         Some(roots.into_iter().map(AsFd::as_fd).collect())
     }
 
-    /// Walks all sources in order, each depth first.
+    /// Walks all sources as one tree, depth first and sorted.
     pub fn walk(self: &Arc<Self>, options: WalkOptions) -> Walk {
         Walk::new(self.clone(), options)
     }
@@ -168,9 +177,9 @@ impl SourceSet {
     fn open_file(&self, number: u32, path: &[u8]) -> io::Result<SourceFile> {
         match self.sources.get(number as usize) {
             Some(Source { alone: Alone::Striped(striped), name, .. }) if path == *name => {
-                Ok(SourceFile { content: Content::Striped(Arc::clone(striped)), cold: None })
+                Ok(SourceFile::of(Content::Striped(Arc::clone(striped))))
             }
-            _ => self.open_fd(number, path).and_then(SourceFile::new),
+            _ => SourceFile::new(self.kernel_files.checked(self.open_fd(number, path)?)?),
         }
     }
 
@@ -204,10 +213,14 @@ impl SourceSet {
 }
 
 impl SourceFile {
+    fn of(content: Content) -> Self {
+        Self { content, cold: None, known_data: Mutex::new((0, 0)) }
+    }
+
     /// Accepts only regular files: reading a FIFO would hang, reading a device would never end.
     pub(crate) fn new(fd: OwnedFd) -> io::Result<SourceFile> {
         match Stat::of_fd(&fd)?.kind {
-            Kind::File => Ok(SourceFile { content: Content::One(Arc::new(fd)), cold: None }),
+            Kind::File => Ok(SourceFile::of(Content::One(Arc::new(fd)))),
             _ => Err(refusal(io::ErrorKind::InvalidInput, "it is not a regular file")),
         }
     }
@@ -239,10 +252,17 @@ impl SourceFile {
 
     /// The next `[start, end)` that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
     pub fn next_data(&self, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
-        match &self.content {
-            Content::One(fd) => file::next_data(fd.as_fd(), offset, end),
-            Content::Striped(_) => Ok((offset < end).then_some((offset, end))),
+        let Content::One(fd) = &self.content else { return Ok((offset < end).then_some((offset, end))) };
+        let known = *self.known_data.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 <= offset && offset < end && end <= known.1 {
+            return Ok(Some((offset, end)));
         }
+        if offset >= end {
+            return Ok(None);
+        }
+        let Some(found) = file::next_data(fd.as_fd(), offset, u64::MAX)? else { return Ok(None) };
+        *self.known_data.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok((found.0 < end).then_some((found.0, found.1.min(end))))
     }
 
     /// Tells the kernel that the file will be read from front to back.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::listing::{Hint, Names};
 use crate::meta::Stat;
 use crate::name::{journal_name, journal_of_part, part_name, split};
-use crate::part::{WRITE_FLAGS, is_own, is_still_there};
+use crate::own_file::{WRITE_FLAGS, is_own, is_still_there};
 use crate::source::FILE_FLAGS;
 use crate::tree::TargetTree;
 

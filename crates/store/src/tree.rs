@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use haul_sys::beneath::{self, Links};
 use haul_sys::{file, process};
@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::attributes::Namespaces;
 use crate::error::{Context, Result, StoreError, printable, refusal};
+use crate::kernel_files::KernelFiles;
 use crate::meta::{self, Kind, Metadata, Stat};
 use crate::name::{check_new_path, check_path, part_name, split};
 use crate::parents::Parents;
@@ -47,6 +48,7 @@ pub struct TargetTree {
     /// `None`: does not exist, in a dry run.
     root: Option<OwnedFd>,
     display: Vec<u8>,
+    confine: Option<PathBuf>,
     parents: Parents,
     pub(crate) settings: Arc<Settings>,
 }
@@ -57,10 +59,20 @@ pub(crate) struct Settings {
     pub namespaces: Namespaces,
     pub umask: u32,
     pub user: u32,
+    pub kernel_files: KernelFiles,
     pub placed: Mutex<Placed>,
+    /// The first entry whose set-group-id bit the kernel did not set.
+    pub lost_set_group: OnceLock<Vec<u8>>,
 }
 
 impl Settings {
+    /// Keeps what is to be told of an entry that did not get its whole mode.
+    pub(crate) fn note_applied(&self, is_whole: bool, path: &[u8]) {
+        if !is_whole {
+            self.lost_set_group.get_or_init(|| path.to_vec());
+        }
+    }
+
     pub(crate) fn placed(&self) -> MutexGuard<'_, Placed> {
         self.placed.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,6 +106,10 @@ pub fn is_null_device(path: &[u8], options: &TargetOptions) -> Result<bool> {
 const NO_FILE: &str = "it is a device, a FIFO or a socket, which a file would replace";
 /// Major and minor number (null(4)).
 const NULL_DEVICE: (u32, u32) = (1, 3);
+
+/// Why the target is not where it was.
+const NO_DIRECTORY_NOW: &str = "it was renamed, removed or unmounted during the copy, and what was copied went with it";
+const OTHER_DIRECTORY: &str = "another directory stands there now: it was renamed, replaced or unmounted during the copy, and what was copied went with it";
 
 /// Why no directory is made where something else stands.
 pub const NO_DIRECTORY: &str = "a file or link has that name, which only --delete replaces";
@@ -134,8 +150,28 @@ impl TargetTree {
     fn new(root: Option<OwnedFd>, display: &[u8], options: &TargetOptions) -> TargetTree {
         let namespaces = Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() };
         let (umask, user) = (process::umask(), process::effective_user());
-        let settings = Settings { namespaces, umask, user, placed: Mutex::default() };
-        TargetTree { root, display: display.to_vec(), parents: Parents::default(), settings: Arc::new(settings) }
+        let kernel_files = KernelFiles::of(options.confine.is_some());
+        let (placed, lost_set_group) = (Mutex::default(), OnceLock::new());
+        let settings = Settings { namespaces, umask, user, kernel_files, placed, lost_set_group };
+        let (display, confine, parents) = (display.to_vec(), options.confine.clone(), Parents::new(kernel_files));
+        TargetTree { root, display, confine, parents, settings: Arc::new(settings) }
+    }
+
+    /// Looks whether the path that was typed leads to this directory still. It was renamed or unmounted where not, and the path holds nothing
+    /// of what was copied. What cannot be looked at any more, because rights were given up, passes.
+    pub fn check_place(&self) -> Result<()> {
+        let Some(root) = &self.root else { return Ok(()) };
+        let opened = Typed::new(self.confine.as_deref(), None)
+            .map_err(|error| error.source)
+            .and_then(|typed| Stat::of_fd(typed.open(&self.display, ROOT_FLAGS)?));
+        let why = match opened {
+            Ok(now) if now.is_same_inode(&Stat::of_fd(root).context("look at", &self.display)?) => return Ok(()),
+            Ok(_) => OTHER_DIRECTORY,
+            Err(error) if is_no_directory(&error) => NO_DIRECTORY_NOW,
+            Err(_) => return Ok(()),
+        };
+        let at = if self.display == b"." { b"the current directory" } else { &self.display[..] };
+        Err(StoreError::new("find the target directory again at", at, refusal(io::ErrorKind::NotFound, why)))
     }
 
     /// The root itself; `None` in a dry run into what does not exist.
@@ -156,6 +192,11 @@ impl TargetTree {
     /// The first attribute that could not be kept because the file system has none like it, as it may be shown to a person.
     pub fn xattrs_unsupported(&self) -> Option<String> {
         self.settings.namespaces.unsupported.get().map(|name| printable(name))
+    }
+
+    /// The first entry whose set-group-id bit could not be set, as it may be shown to a person.
+    pub fn lost_set_group(&self) -> Option<String> {
+        self.settings.lost_set_group.get().map(|path| printable(path))
     }
 
     /// Looks at an entry itself, not through a link; `None` when it or a parent is missing.
@@ -249,17 +290,24 @@ impl TargetTree {
             _ => {}
         }
         replace(dir, name, |temporary| rustix::fs::symlinkat(target, dir, temporary))?;
-        Ok(true)
+        // Somebody else may have put another link in the place of the temporary name.
+        match rustix::fs::readlinkat(dir, name, Vec::new())?.as_bytes() == target {
+            true => Ok(true),
+            false => Err(Errno::STALE.into()),
+        }
     }
 
-    /// Makes `path` another name of the regular file `first`, replacing a file or link but never a directory; false
+    /// Makes `path` another name of `first`, a regular file or symbolic link, replacing a file or link but never a directory; false
     /// when it is one already.
     pub fn make_hard_link(&self, path: &[u8], first: &[u8]) -> Result<bool> {
         let made = check_new_path(path).and_then(|()| check_new_path(first)).and_then(|()| {
             let (first_dir, first_name) = self.place(first)?;
             let origin = Stat::of_name(first_dir.as_fd(), first_name)?;
-            if origin.kind != Kind::File {
-                return Err(refusal(io::ErrorKind::InvalidInput, "its first name is not a regular file"));
+            if !matches!(origin.kind, Kind::File | Kind::Symlink { .. }) {
+                return Err(refusal(
+                    io::ErrorKind::InvalidInput,
+                    "its first name is neither a regular file nor a symbolic link",
+                ));
             }
             self.within_parent(path, |dir, name| {
                 let link = |new: &[u8]| rustix::fs::linkat(&first_dir, first_name, dir, new, AtFlags::empty());
@@ -276,7 +324,11 @@ impl TargetTree {
                     return Err(Errno::ISDIR.into());
                 }
                 replace(dir, name, link)?;
-                Ok(true)
+                // Somebody else may have put another file in the place of the temporary name.
+                match Stat::of_name(dir.as_fd(), name)?.is_same_inode(&origin) {
+                    true => Ok(true),
+                    false => Err(Errno::STALE.into()),
+                }
             })
         });
         made.context("make hard link", path)
@@ -295,11 +347,13 @@ impl TargetTree {
                 Err(Errno::ACCESS) => open(OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC),
                 opened => opened,
             }?;
+            self.settings.kernel_files.check(&opened)?;
             let now = Stat::of_fd(&opened)?;
             if !matches!(now.kind, Kind::File | Kind::Directory) {
                 return Err(Errno::STALE.into());
             }
-            meta::apply(opened.as_fd(), &now, meta, &self.settings.namespaces)
+            self.settings.note_applied(meta::apply(opened.as_fd(), &now, meta, &self.settings.namespaces)?, path);
+            Ok(())
         });
         set.context("set metadata of", path)
     }
@@ -334,7 +388,8 @@ impl TargetTree {
     pub fn open_file(&self, path: &[u8]) -> Result<SourceFile> {
         let opened = check_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
-            SourceFile::new(rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty()))?)
+            let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty()))?;
+            SourceFile::new(self.settings.kernel_files.checked(opened)?)
         });
         opened.context("open", path)
     }
@@ -342,7 +397,9 @@ impl TargetTree {
     /// Opens a directory for reading its names.
     pub(crate) fn open_dir(&self, path: &[u8]) -> io::Result<OwnedFd> {
         check_path(path)?;
-        beneath::open(self.root()?, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), Links::Refused)
+        let opened =
+            beneath::open(self.root()?, path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), Links::Refused)?;
+        self.settings.kernel_files.checked(opened)
     }
 
     /// Runs `work` with the open parent of `path` and the last name.
@@ -376,6 +433,11 @@ impl TargetTree {
             None => Err(Errno::NOENT.into()),
         }
     }
+}
+
+/// A path that leads to no directory.
+fn is_no_directory(error: &io::Error) -> bool {
+    [Errno::NOENT, Errno::NOTDIR, Errno::STALE].iter().any(|code| error.raw_os_error() == Some(code.raw_os_error()))
 }
 
 /// Makes something under a temporary name and renames it over `name`.

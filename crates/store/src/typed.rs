@@ -10,6 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Context, Result, refusal};
+use crate::kernel_files::KernelFiles;
 
 /// Where typed paths begin.
 pub(crate) struct Typed {
@@ -50,7 +51,8 @@ impl Typed {
     /// Opens an expanded path, following links on the way (confined: only those that stay inside).
     pub(crate) fn open(&self, path: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
         match &self.confine {
-            Some(root) => beneath::open(root.as_fd(), path, flags, Mode::empty(), Links::Within),
+            Some(root) => beneath::open(root.as_fd(), path, flags, Mode::empty(), Links::Within)
+                .and_then(|opened| KernelFiles::Refused.checked(opened)),
             None => {
                 let flags = flags | OFlags::CLOEXEC;
                 Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(CWD, path, flags, Mode::empty()))?)
@@ -61,12 +63,13 @@ impl Typed {
 
 /// Opens a directory that a peer is confined to. The words are for that peer.
 pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
-    beneath::open_root(path).map_err(|error| match error.raw_os_error() {
+    let opened = beneath::open_root(path).map_err(|error| match error.raw_os_error() {
         Some(code) if code == Errno::LOOP.raw_os_error() => {
             refusal(io::ErrorKind::PermissionDenied, "a symbolic link is on the way, which none may be")
         }
         _ => error,
-    })
+    })?;
+    KernelFiles::Refused.checked(opened)
 }
 
 /// True when the path can only mean a directory, and so its contents: it ends in `/`, `.` or `..`.

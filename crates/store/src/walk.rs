@@ -2,11 +2,14 @@
 //!
 //! Open a directory -> read its names -> for each, look at it relative to the open directory -> yield it -> enter it.
 //! No step uses a path that somebody else could have redirected meanwhile. Memory is bounded by the names of the
-//! directories on the way down, descriptors by [`MAX_OPEN_DIRS`].
+//! directories on the way down, descriptors by [`MAX_OPEN_DIRS`](crate::limits::MAX_OPEN_DIRS).
+//!
+//! Sources that meet in one directory are walked as one. Of a name that several have, the first source's entry counts, as with rsync; but a
+//! directory comes before what is none, and directories of one name are one again.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Once};
 
 use haul_sys::beneath::{self, Links};
@@ -14,11 +17,13 @@ use haul_sys::medium;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::at::{self, At, is_missing};
 use crate::attributes::{self, Attribute, Namespaces, Place};
 use crate::error::{StoreError, refusal};
-use crate::files_from::{FileList, Range};
+use crate::files_from::{Extent, FileList, Range};
 use crate::filter::Filter;
-use crate::limits::{MAX_DEPTH, MAX_HARD_LINK_GROUPS, MAX_OPEN_DIRS};
+use crate::layers::{Directory, Frame, Layer, Stack, Wanted, source_path};
+use crate::limits::{MAX_DEPTH, MAX_HARD_LINK_GROUPS};
 use crate::listing::{Hint, Names};
 use crate::meta::{Kind, Stat, Time};
 use crate::name::{join, parse_haul_name};
@@ -29,15 +34,16 @@ use crate::source::{Source, SourceLinks, SourceSet};
 pub struct WalkOptions {
     /// Which entries are wanted; it sees paths relative to the target.
     pub filter: Filter,
-    /// Only these paths beneath the one source directory, and the directories that lead to them. A listed directory is
-    /// copied whole.
+    /// Only these paths beneath the one source directory, and the directories that lead to them.
     pub files_from: Option<Arc<FileList>>,
-    /// Yield further names of a file as [`EntryKind::HardLink`].
+    /// Yield further names of a file or symbolic link as [`EntryKind::HardLink`].
     pub hard_links: bool,
     /// Read extended attributes.
     pub xattrs: bool,
     /// Read ACLs.
     pub acls: bool,
+    /// Only look whether all can be listed: files are not looked at, nor yielded where their directory tells what they are.
+    pub listing_only: bool,
 }
 
 /// One step of a walk.
@@ -49,7 +55,7 @@ pub enum Found {
     DirEnd {
         /// The directory, relative to the target; empty for the root.
         path: Vec<u8>,
-        /// All names in it were seen and belong to this source alone, so others at the target are extraneous.
+        /// All names in it were seen, of every source that has it, so others at the target are extraneous.
         complete: bool,
     },
     /// Something that is not copied, or not fully, and why: "is a FIFO".
@@ -65,7 +71,20 @@ pub enum Found {
         path: Vec<u8>,
         /// Why.
         error: StoreError,
+        /// What may be missing for it.
+        hides: Hidden,
     },
+}
+
+/// What a walk may not have found because of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hidden {
+    /// Nothing that is there.
+    Nothing,
+    /// A name of the same directory, which changed while it was listed.
+    Sibling,
+    /// Nobody knows what: a file that was moved there, a whole tree.
+    Anything,
 }
 
 /// Something to copy.
@@ -102,7 +121,7 @@ pub enum EntryKind {
         /// Where it points, byte for byte.
         target: Vec<u8>,
     },
-    /// Another name of a file that was yielded before.
+    /// Another name of a file or symbolic link that was yielded before.
     HardLink {
         /// Target-relative path of the first name.
         first: Vec<u8>,
@@ -116,43 +135,17 @@ pub struct Walk {
     list: Option<Arc<FileList>>,
     namespaces: Namespaces,
     hard_links: Option<HardLinks>,
+    listing_only: bool,
     /// Of each file system that was met, by its device number, whether it keeps times of changes.
     change_times: HashMap<u64, bool>,
-    next_source: usize,
-    /// Directories from the source's root down to where the walk is.
-    stack: Vec<Frame>,
-    /// Target and source path of the directory on top of the stack.
+    has_begun: bool,
+    /// Directories from the root down to where the walk is.
+    stack: Stack,
+    /// Target path of the directory on top of the stack.
     path: Vec<u8>,
-    source_path: Vec<u8>,
     /// Found, but not yet taken.
     pending: VecDeque<Found>,
-}
-
-/// A directory that is being walked.
-struct Frame {
-    /// Closed when it is far above; reopened, and checked to be the same, on the way back.
-    dir: Option<OwnedFd>,
-    stat: Stat,
-    names: Remaining,
-    /// Lengths of the two paths of this directory.
-    path_bytes: usize,
-    source_path_bytes: usize,
-    complete: bool,
-}
-
-/// What is still to be visited in a directory.
-enum Remaining {
-    All { names: Names, next: usize },
-    Listed(Range),
-}
-
-/// Where a name comes from.
-#[derive(Clone, Copy)]
-enum Origin {
-    /// Its directory has it.
-    Found(Hint),
-    /// A list has it, whether or not it exists, with a limit of what is wanted beneath it.
-    Listed(Option<Range>),
+    duplicates: u64,
 }
 
 /// First names of files that have several.
@@ -168,7 +161,7 @@ struct Group {
     first: Vec<u8>,
     names_left: u64,
     /// Where the first name stands: in which source, and under which path where that is not its path at the target.
-    source: usize,
+    source: u32,
     source_path: Option<Vec<u8>>,
     /// A file that is deleted gives its inode number to the next one that is made. What has another size or time than the first name had may be
     /// that, or the same file, which grows.
@@ -183,7 +176,7 @@ impl Group {
 
     /// Whether the first name is one of this file now.
     fn is_still(&self, stat: &Stat, set: &SourceSet) -> bool {
-        let root = set.sources[self.source].root.as_fd();
+        let root = set.source(self.source).root.as_fd();
         let path = self.source_path.as_deref().unwrap_or(&self.first);
         beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refused)
             .and_then(Stat::of_fd)
@@ -201,9 +194,9 @@ impl Iterator for Walk {
             }
             if !self.stack.is_empty() {
                 self.step();
-            } else if self.next_source < self.set.sources.len() {
-                self.next_source += 1;
-                self.begin_source();
+            } else if !self.has_begun {
+                self.has_begun = true;
+                self.begin();
             } else {
                 return None;
             }
@@ -221,12 +214,13 @@ impl Walk {
             list: None,
             namespaces: Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() },
             hard_links: options.hard_links.then(HardLinks::default),
+            listing_only: options.listing_only,
             change_times: HashMap::new(),
-            next_source: 0,
-            stack: Vec::new(),
+            has_begun: false,
+            stack: Stack::default(),
             path: Vec::new(),
-            source_path: Vec::new(),
             pending: VecDeque::new(),
+            duplicates: 0,
         };
         if let Some(list) = options.files_from {
             walk.take_list(list);
@@ -234,49 +228,75 @@ impl Walk {
         walk
     }
 
+    /// So many entries were left out so far because an earlier source has their names.
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates
+    }
+
     fn take_list(&mut self, list: Arc<FileList>) {
         if self.set.sources.len() != 1 || !self.set.sources[0].is_dir {
             let typed = self.set.sources.first().map(|source| source.typed.clone()).unwrap_or_default();
             let error = refusal(io::ErrorKind::NotADirectory, "a list of files needs one directory as the source");
             let error = StoreError::new("copy from a list", &typed, error);
-            self.pending.push_back(Found::Failed { path: typed, error });
-            self.next_source = self.set.sources.len();
+            self.pending.push_back(Found::Failed { path: typed, error, hides: Hidden::Anything });
+            self.has_begun = true;
         }
         self.list = Some(list);
     }
 
-    fn begin_source(&mut self) {
-        let set = self.set.clone();
-        let source = &set.sources[self.next_source - 1];
-        self.path.clear();
-        self.source_path.clear();
-        if source.is_alone() {
+    /// The root of the target: what all sources have there.
+    fn begin(&mut self) {
+        let set = Arc::clone(&self.set);
+        if let [source] = &set.sources[..]
+            && source.is_alone()
+        {
             return self.yield_alone(source);
         }
-        if !source.is_dir {
-            self.visit(source.root.as_fd(), &source.name, Origin::Found(Hint::Unknown));
-            return;
-        }
-        let listed = match &self.list {
-            // As with rsync, listed paths are relative to the source whether or not it was typed with a slash.
-            Some(list) => list.whole(),
-            None => {
-                self.path.extend_from_slice(&source.name);
-                None
+        let numbered = || (0u32..).zip(&set.sources);
+        // As with rsync, listed paths are relative to the source whether or not it was typed with a slash.
+        let is_root = |source: &Source| source.name.is_empty() || self.list.is_some();
+        let mut roots: Vec<Directory> = Vec::new();
+        for (number, source) in numbered().filter(|(_, source)| is_root(source)) {
+            // A source that is named twice is one.
+            if roots.iter().all(|root| !root.seen.is_same_inode(&source.stat)) {
+                let opened = at::open_by_path(&set, number, b"", Extent::All);
+                roots.push(Directory { source: number, seen: source.stat.clone(), opened });
             }
-        };
-        if !self.filter.selects(&self.path, true) {
+        }
+        let mut names = Names::default();
+        let mut too_many = None;
+        for (number, source) in numbered().filter(|(_, source)| !is_root(source)) {
+            let hint = if source.is_dir { Hint::Directory } else { Hint::Unknown };
+            if let Err(error) = names.add(&source.name, number, hint) {
+                too_many = Some(error);
+            }
+        }
+        if let Some(error) = too_many {
+            self.fail("list", Vec::new(), error);
+        }
+        if roots.is_empty() {
+            names.sort();
+            return self.stack.push(Frame { complete: true, is_loose: true, ..Frame::of(names) });
+        }
+        if !self.filter.selects(b"", true) {
             return;
         }
-        let open = || rustix::fs::openat(&source.root, ".", DIRECTORY_FLAGS, Mode::empty());
-        let opened = rustix::io::retry_on_intr(open);
-        self.enter(opened.map_err(io::Error::from), &source.stat, listed);
+        let (extent, beneath) = match &self.list {
+            Some(list) => list.root(),
+            None => (Extent::All, None),
+        };
+        // rsync asks its rules about this one directory under that name.
+        let extent = match extent {
+            Extent::Itself if !self.filter.selects(b".", true) => Extent::OnTheWay,
+            extent => extent,
+        };
+        self.enter(roots, extent, beneath, names);
     }
 
     fn yield_alone(&mut self, source: &Source) {
         if self.filter.selects(&source.name, false) {
             self.pending.push_back(Found::Entry(FoundEntry {
-                source: (self.next_source - 1) as u32,
+                source: 0,
                 path: source.name.clone(),
                 source_path: source.name.clone(),
                 stat: source.stat.clone(),
@@ -289,140 +309,160 @@ impl Walk {
 
     /// Visits the next name of the directory on top of the stack, or leaves it.
     fn step(&mut self) {
-        let Some(frame) = self.stack.last_mut() else { return };
-        let (name, origin) = match &mut frame.names {
-            Remaining::All { names, next } => match names.get(*next) {
-                Some((name, hint)) => {
-                    *next += 1;
-                    (name.to_vec(), Origin::Found(hint))
-                }
-                None => return self.leave(),
-            },
-            Remaining::Listed(range) => match self.list.as_ref().and_then(|list| list.child(*range)) {
-                Some(child) => {
-                    range.low = child.next;
-                    (child.name, Origin::Listed(child.only))
-                }
-                None => return self.leave(),
-            },
-        };
-        let dir = match frame.dir.take() {
-            Some(dir) => Ok(dir),
-            None => self.reopen(),
-        };
-        match dir {
-            Ok(dir) => {
-                let depth = self.stack.len();
-                self.visit(dir.as_fd(), &name, origin);
-                let is_far_above = self.stack.len() > depth && depth >= MAX_OPEN_DIRS;
-                // Visiting may have entered a directory; this one goes back to its place beneath.
-                self.stack[depth - 1].dir = Some(dir);
-                if is_far_above {
-                    self.stack[depth - MAX_OPEN_DIRS].dir = None;
-                }
-            }
-            Err(error) => {
-                let path = self.path.clone();
-                self.fail("open directory", path, error);
-                self.leave();
-            }
+        let list = self.list.as_deref();
+        let Some(frame) = self.stack.top() else { return };
+        match frame.next(list) {
+            Some((name, wanted)) => self.visit(&name, wanted),
+            None => self.leave(),
         }
     }
 
     fn leave(&mut self) {
         let Some(frame) = self.stack.pop() else { return };
-        let whole = matches!(frame.names, Remaining::All { .. });
-        self.pending.push_back(Found::DirEnd { path: self.path.clone(), complete: frame.complete && whole });
-        if let Some(above) = self.stack.last() {
+        // What is still unannounced led to nothing.
+        if !frame.is_loose && frame.unannounced.is_empty() {
+            self.pending.push_back(Found::DirEnd { path: self.path.clone(), complete: frame.complete });
+        }
+        if let Some(above) = self.stack.top() {
             self.path.truncate(above.path_bytes);
-            self.source_path.truncate(above.source_path_bytes);
         }
     }
 
-    /// Opens the directory on top of the stack again and checks that it is still the same.
-    fn reopen(&self) -> io::Result<OwnedFd> {
-        let root = self.source().root.as_fd();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let dir = match self.set.links {
-            SourceLinks::Copied => beneath::open(root, &self.source_path, flags, Mode::empty(), Links::Refused)?,
-            SourceLinks::FollowedWithin => beneath::open(root, &self.source_path, flags, Mode::empty(), Links::Within)?,
-            SourceLinks::Followed => {
-                let flags = flags | OFlags::CLOEXEC;
-                rustix::io::retry_on_intr(|| rustix::fs::openat(root, &self.source_path, flags, Mode::empty()))?
-            }
-        };
-        let same =
-            self.stack.last().is_some_and(|frame| Stat::of_fd(&dir).is_ok_and(|now| now.is_same_inode(&frame.stat)));
-        if same { Ok(dir) } else { Err(Errno::STALE.into()) }
-    }
-
-    /// Looks at one name in an open directory and yields it.
-    fn visit(&mut self, dir: BorrowedFd<'_>, name: &[u8], origin: Origin) {
-        let (hint, only) = match origin {
-            Origin::Found(hint) => (hint, None),
-            Origin::Listed(only) => (Hint::Unknown, only),
-        };
+    /// Looks at one name of the directory on top of the stack in all sources that have it, and yields what counts.
+    fn visit(&mut self, name: &[u8], wanted: Wanted) {
         let path = join(&self.path, name);
         if parse_haul_name(name).is_some() {
-            let why = "belongs to an unfinished transfer".to_string();
-            self.pending.push_back(Found::Skipped { path, why });
-            return;
-        }
-        let follows = self.set.links != SourceLinks::Copied;
-        // The directory told the type: what the filter excludes need not be looked at.
-        let known = match hint {
-            Hint::Directory => Some(true),
-            Hint::Other => Some(false),
-            Hint::Symlink if !follows => Some(false),
-            _ => None,
-        };
-        if let Some(is_dir) = known
-            && !self.filter.selects(&path, is_dir)
-        {
-            return;
-        }
-        let source_path = join(&self.source_path, name);
-        let stat = match self.look(dir, name, &source_path) {
-            Ok(stat) => stat,
-            Err(error) if is_missing(&error) && matches!(origin, Origin::Listed(_)) => {
-                let error = refusal(io::ErrorKind::NotFound, "it is in the list of files, and there is no such file");
-                return self.fail("look at", path, error);
+            // As little as is known of it, a rule may leave it out.
+            if self.filtered(&path, false, &wanted) > Extent::Nothing {
+                let error = StoreError::new("copy", &path, refusal(io::ErrorKind::InvalidInput, CALLED_LIKE_A_PART));
+                self.pending.push_back(Found::Failed { path, error, hides: Hidden::Nothing });
             }
-            Err(error) => return self.fail("look at", path, error),
-        };
-        let is_dir = stat.kind == Kind::Directory;
-        if known != Some(is_dir) && !self.filter.selects(&path, is_dir) {
             return;
         }
-        match &stat.kind {
-            Kind::Directory => {
-                let opened = self.open_directory(dir, name, &source_path);
+        let set = Arc::clone(&self.set);
+        let mut file: Option<(u32, Arc<OwnedFd>, Stat)> = None;
+        let mut directories: Vec<Directory> = Vec::new();
+        let mut extent = wanted.extent;
+        for &(source, hint) in &wanted.sources {
+            // The directory told the type: what the filter excludes need not be looked at.
+            let known = match hint {
+                Hint::Directory => Some(true),
+                Hint::Other => Some(false),
+                Hint::Symlink if set.links == SourceLinks::Copied => Some(false),
+                _ => None,
+            };
+            if let Some(is_dir) = known
+                && self.filtered(&path, is_dir, &wanted) == Extent::Nothing
+            {
+                continue;
+            }
+            if known == Some(false) && (self.listing_only || file.is_some()) {
+                self.duplicates += u64::from(file.is_some());
+                continue;
+            }
+            let dir = match self.dir(source) {
+                Ok(dir) => dir,
+                Err(error) => {
+                    self.fail("open directory", path.clone(), error);
+                    continue;
+                }
+            };
+            let at = self.at(&set, source, &dir, name, &path);
+            // A source that was named itself was looked at, and is held open.
+            let own = set.source(source);
+            let looked = if own.is_dir && at.source_path.is_empty() { Ok(own.stat.clone()) } else { at.look() };
+            let stat = match looked {
+                Ok(stat) => stat,
+                Err(error) if is_missing(&error) && wanted.is_listed => {
+                    let error = "it is in the list of files, and there is no such file";
+                    self.fail("look at", path.clone(), refusal(io::ErrorKind::NotFound, error));
+                    continue;
+                }
+                Err(error) => {
+                    self.fail("look at", path.clone(), error);
+                    continue;
+                }
+            };
+            let is_dir = stat.kind == Kind::Directory;
+            extent = self.filtered(&path, is_dir, &wanted);
+            if extent == Extent::Nothing {
+                continue;
+            }
+            if !is_dir {
+                match &file {
+                    Some((_, _, first)) => self.duplicates += u64::from(!first.is_same_inode(&stat)),
+                    None => file = Some((source, dir, stat)),
+                }
+            } else if directories.iter().all(|directory| !directory.seen.is_same_inode(&stat)) {
+                let opened = match at.source_path {
+                    b"" => at::open_by_path(&set, source, b"", extent),
+                    _ => at.open_directory(extent),
+                };
+                directories.push(Directory { source, seen: stat, opened });
+            }
+        }
+        match file {
+            _ if !directories.is_empty() => {
+                if file.is_some() {
+                    self.duplicates += 1;
+                    let why = "is a directory in another source, which is copied instead".to_string();
+                    self.pending.push_back(Found::Skipped { path: path.clone(), why });
+                }
                 self.path = path;
-                self.source_path = source_path;
-                self.enter(opened, &stat, only);
+                self.enter(directories, extent, wanted.beneath, Names::default());
             }
-            _ if only.is_some() => self.fail("open directory", path, Errno::NOTDIR.into()),
+            None => {}
+            Some((_, _, stat)) if matches!(stat.kind, Kind::Symlink { .. }) && wanted.leads_on() => {
+                let error = refusal(io::ErrorKind::NotADirectory, LISTED_BEYOND_LINK);
+                self.fail("open directory", path, error);
+            }
+            Some(_) if wanted.beneath.is_some() => self.fail("open directory", path, Errno::NOTDIR.into()),
+            Some((source, dir, stat)) => {
+                let at = self.at(&set, source, &dir, name, &path);
+                self.yield_file(at, &path, stat);
+            }
+        }
+    }
+
+    /// What the rules leave of what is wanted. As in rsync, they are not asked about directories on the way to what a list names.
+    fn filtered(&self, path: &[u8], is_dir: bool, wanted: &Wanted) -> Extent {
+        if wanted.extent == Extent::OnTheWay || self.filter.selects(path, is_dir) {
+            return wanted.extent;
+        }
+        if wanted.beneath.is_some() { Extent::OnTheWay } else { Extent::Nothing }
+    }
+
+    /// Yields what is no directory.
+    fn yield_file(&mut self, at: At<'_>, path: &[u8], stat: Stat) {
+        let path = path.to_vec();
+        match &stat.kind {
+            Kind::Directory => {}
             Kind::Special => {
                 let why = "is a FIFO, a socket or a device".to_string();
+                self.announce();
                 self.pending.push_back(Found::Skipped { path, why });
             }
-            Kind::Symlink { .. } => match rustix::fs::readlinkat(dir, name, Vec::new()) {
+            Kind::Symlink { .. } => match rustix::fs::readlinkat(at.dir, at.name, Vec::new()) {
                 Ok(target) => {
-                    let kind = EntryKind::Symlink { target: target.into_bytes() };
-                    self.found(path, source_path, stat, kind, Vec::new(), true);
+                    // Links have names, too.
+                    let kind = match self.file_or_link(at.source, &path, at.source_path, &stat) {
+                        EntryKind::File { .. } => EntryKind::Symlink { target: target.into_bytes() },
+                        further => further,
+                    };
+                    self.found(at, path, stat, kind, Vec::new(), true);
                 }
                 Err(error) => self.fail("read link", path, error.into()),
             },
             Kind::File => {
-                let kind = self.file_or_link(&path, &source_path, &stat);
+                let kind = self.file_or_link(at.source, &path, at.source_path, &stat);
                 let xattrs = match kind {
-                    EntryKind::File { .. } if self.namespaces.any() => self.attributes_of(dir, name, &source_path),
+                    EntryKind::File { .. } if self.namespaces.any() => at.attributes(&self.namespaces),
                     _ => Ok(Vec::new()),
                 };
                 match xattrs {
                     Ok(xattrs) => {
-                        let tells_changes = self.tells_changes(dir, name, &source_path, &stat);
-                        self.found(path, source_path, stat, kind, xattrs, tells_changes);
+                        let tells_changes = self.tells_changes(at, &stat);
+                        self.found(at, path, stat, kind, xattrs, tells_changes);
                     }
                     // Without them it would be another file, and the target would lose its own.
                     Err(error) => self.fail(READ_ATTRIBUTES, path, error),
@@ -431,96 +471,114 @@ impl Walk {
         }
     }
 
-    fn look(&self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8]) -> io::Result<Stat> {
-        let stat = Stat::of_name(dir, name)?;
-        if self.set.links == SourceLinks::Copied || !matches!(stat.kind, Kind::Symlink { .. }) {
-            return Ok(stat);
-        }
-        let followed = match self.set.links {
-            SourceLinks::FollowedWithin => {
-                let root = self.source().root.as_fd();
-                beneath::open(root, source_path, OFlags::PATH, Mode::empty(), Links::Within).and_then(Stat::of_fd)
-            }
-            _ => rustix::io::retry_on_intr(|| rustix::fs::statat(dir, name, AtFlags::empty()))
-                .map(Stat::from)
-                .map_err(io::Error::from),
-        };
-        // The link is there.
-        followed.map_err(|error| match is_missing(&error) {
-            true => refusal(io::ErrorKind::NotFound, "it is a symbolic link that leads to nothing"),
-            false => error,
-        })
-    }
-
-    fn open_directory(&self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8]) -> io::Result<OwnedFd> {
-        let flags = match self.set.links {
-            SourceLinks::Copied => DIRECTORY_FLAGS,
-            SourceLinks::Followed => DIRECTORY_FLAGS & !OFlags::NOFOLLOW,
-            SourceLinks::FollowedWithin => {
-                let root = self.source().root.as_fd();
-                let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-                return beneath::open(root, source_path, flags, Mode::empty(), Links::Within);
-            }
-        };
-        Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?)
-    }
-
     /// Yields the directory at `self.path` and puts it on the stack. One that cannot be read is still yielded, so that
-    /// it exists at the target, and ends incomplete.
-    fn enter(&mut self, opened: io::Result<OwnedFd>, seen: &Stat, listed: Option<Range>) {
-        let mut failure = None;
-        let mut entered = None;
-        match opened.and_then(|dir| Ok((Stat::of_fd(&dir)?, dir))) {
-            Err(error) => failure = Some(error),
-            Ok((stat, _)) if self.stack.iter().any(|frame| frame.stat.is_same_inode(&stat)) => {
-                failure = Some(refusal(io::ErrorKind::InvalidInput, "it contains itself through a link"));
+    /// it exists at the target, and ends incomplete. `names`: what sources that were named themselves have in it.
+    fn enter(&mut self, directories: Vec<Directory>, extent: Extent, listed: Option<Range>, mut names: Names) {
+        let set = Arc::clone(&self.set);
+        let mut failures = Vec::new();
+        let mut layers: Vec<Layer> = Vec::with_capacity(directories.len());
+        // What is said of the directory itself is the first source's.
+        let mut own = None;
+        for Directory { source, seen, opened } in directories {
+            let checked = opened.and_then(|dir| set.kernel_files.checked(dir));
+            let entered = match checked.and_then(|dir| Ok((Stat::of_fd(&dir)?, dir))) {
+                Err(error) => Err(error),
+                Ok((stat, _)) if self.stack.is_above(source, &stat) => {
+                    Err(refusal(io::ErrorKind::InvalidInput, "it contains itself through a link"))
+                }
+                Ok(_) if self.stack.len() >= MAX_DEPTH => {
+                    Err(refusal(io::ErrorKind::InvalidInput, "directories are nested too deep"))
+                }
+                Ok(entered) => Ok(entered),
+            };
+            let is_first = own.is_none();
+            match entered {
+                Ok((stat, dir)) => {
+                    if is_first {
+                        let read = || attributes::read(&Place::Open(dir.as_fd()), &self.namespaces);
+                        let xattrs = if self.namespaces.any() { read() } else { Ok(Vec::new()) };
+                        own = Some((source, stat.clone(), xattrs));
+                    }
+                    layers.push(Layer { source, dir: Some(Arc::new(dir)), stat });
+                }
+                Err(error) => {
+                    if is_first {
+                        own = Some((source, seen, Ok(Vec::new())));
+                    }
+                    failures.push((source, error));
+                }
             }
-            Ok(_) if self.stack.len() >= MAX_DEPTH => {
-                failure = Some(refusal(io::ErrorKind::InvalidInput, "directories are nested too deep"));
-            }
-            Ok((stat, dir)) => entered = Some((stat, dir)),
         }
-        let xattrs = match &entered {
-            Some((_, dir)) if self.namespaces.any() => attributes::read(&Place::Open(dir.as_fd()), &self.namespaces),
-            _ => Ok(Vec::new()),
-        };
+        let Some((source, stat, xattrs)) = own else { return };
         let (xattrs, unread) = xattrs.map_or_else(|error| (Vec::new(), Some(error)), |xattrs| (xattrs, None));
-        let stat = entered.as_ref().map_or(seen, |(stat, _)| stat).clone();
-        self.found(self.path.clone(), self.source_path.clone(), stat, EntryKind::Directory, xattrs, true);
+        let source_path = source_path(&set, self.list.is_some(), source, &self.path).to_vec();
+        let (path, kind) = (self.path.clone(), EntryKind::Directory);
+        let entry = FoundEntry { source, path, source_path, stat, tells_changes: true, kind, xattrs };
+        let mut unannounced = vec![Found::Entry(entry)];
         if let Some(error) = unread {
             // Right behind its own entry: so the target knows that it has to leave those alone that it has. Its names are all seen.
-            let error = StoreError::new(READ_ATTRIBUTES, &self.path, error);
-            self.pending.push_back(Found::Failed { path: self.path.clone(), error });
+            let error = StoreError::new(READ_ATTRIBUTES, self.shown_path(&set, source), error);
+            unannounced.push(Found::Failed { path: self.path.clone(), error, hides: Hidden::Nothing });
         }
-        let mut complete = !self.source().shared;
-        let mut names = Remaining::All { names: Names::default(), next: 0 };
-        if let Some(range) = listed {
-            names = Remaining::Listed(range);
-        } else if let Some((_, dir)) = &entered {
-            match Names::read(dir.as_fd()) {
-                Ok(read) => names = Remaining::All { names: read, next: 0 },
-                Err(error) => failure = Some(error),
+        if extent > Extent::OnTheWay {
+            self.announce();
+            self.pending.extend(unannounced.drain(..));
+        }
+        if extent >= Extent::Entries {
+            for layer in &layers {
+                let Some(dir) = &layer.dir else { continue };
+                let read = names.add_directory(dir.as_fd(), layer.source, |_| true);
+                if let Err(error) = read.and_then(|()| self.check_search(dir)) {
+                    failures.push((layer.source, error));
+                }
             }
+            names.sort();
         }
-        if let Some(error) = failure {
-            // Its own name was seen, so the directory above may still be complete.
-            complete = false;
-            let error = StoreError::new("read directory", &self.path, error);
-            self.pending.push_back(Found::Failed { path: self.path.clone(), error });
+        // Its own name was seen, so the directory above may still be complete. Beside what is listed nothing is judged.
+        let complete = failures.is_empty() && self.list.is_none();
+        for (source, error) in failures {
+            let error = StoreError::new("read directory", self.shown_path(&set, source), error);
+            let hides = if error.is_vanished() { Hidden::Nothing } else { Hidden::Anything };
+            self.pending.push_back(Found::Failed { path: self.path.clone(), error, hides });
         }
-        let (stat, dir) = match entered {
-            Some((stat, dir)) => (stat, Some(dir)),
-            None => {
-                names = Remaining::All { names: Names::default(), next: 0 };
-                (seen.clone(), None)
-            }
-        };
-        let (path_bytes, source_path_bytes) = (self.path.len(), self.source_path.len());
-        self.stack.push(Frame { dir, stat, names, path_bytes, source_path_bytes, complete });
+        // What is listed beneath a directory that cannot be opened fails with it.
+        let listed = listed.filter(|_| !layers.is_empty());
+        let path_bytes = self.path.len();
+        self.stack.push(Frame { layers, listed, extent, unannounced, path_bytes, complete, ..Frame::of(names) });
     }
 
-    fn file_or_link(&mut self, path: &[u8], source_path: &[u8], stat: &Stat) -> EntryKind {
-        let source = self.next_source - 1;
+    /// Yields the directories on the way here, but the source directory: as in rsync the target stays as it is, unless the list names it.
+    fn announce(&mut self) {
+        if self.list.is_some() {
+            self.stack.announce(&mut self.pending);
+        }
+    }
+
+    /// A directory whose names can be read, and nothing in it looked at.
+    fn check_search(&self, dir: &OwnedFd) -> io::Result<()> {
+        if self.listing_only {
+            rustix::fs::statat(dir, ".", AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        Ok(())
+    }
+
+    /// The directory on top of the stack as a source has it. A source that was named itself stands in the directory that holds it.
+    fn dir(&mut self, source: u32) -> io::Result<Arc<OwnedFd>> {
+        let source_path = source_path(&self.set, self.list.is_some(), source, &self.path);
+        let layer = self.stack.dir(&self.set, source, source_path);
+        layer.unwrap_or_else(|| Ok(Arc::clone(&self.set.source(source).root)))
+    }
+
+    fn at<'a>(&self, set: &'a SourceSet, source: u32, dir: &'a OwnedFd, name: &'a [u8], path: &'a [u8]) -> At<'a> {
+        At { set, source, dir: dir.as_fd(), name, source_path: source_path(set, self.list.is_some(), source, path) }
+    }
+
+    /// How messages call the directory at `self.path`: the root has no name of its own.
+    fn shown_path<'a>(&'a self, set: &'a SourceSet, source: u32) -> &'a [u8] {
+        if self.path.is_empty() { &set.source(source).typed } else { &self.path }
+    }
+
+    fn file_or_link(&mut self, source: u32, path: &[u8], source_path: &[u8], stat: &Stat) -> EntryKind {
         let Some(links) = &mut self.hard_links else { return EntryKind::File { further_names: 0 } };
         if stat.nlink < 2 {
             return EntryKind::File { further_names: 0 };
@@ -552,80 +610,54 @@ impl Walk {
         EntryKind::File { further_names: 0 }
     }
 
-    fn attributes_of(&self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8]) -> io::Result<Vec<Attribute>> {
-        match self.set.links {
-            SourceLinks::Copied => attributes::read(&Place::Name(dir, name), &self.namespaces),
-            SourceLinks::Followed | SourceLinks::FollowedWithin => {
-                let opened = self.open_path(dir, name, source_path)?;
-                attributes::read(&Place::Open(opened.as_fd()), &self.namespaces)
-            }
-        }
-    }
-
-    /// For looking at it only: a FIFO does not hang.
-    fn open_path(&self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8]) -> io::Result<OwnedFd> {
-        let flags = match self.set.links {
-            SourceLinks::Copied => OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
-            SourceLinks::Followed => OFlags::PATH | OFlags::CLOEXEC,
-            SourceLinks::FollowedWithin => {
-                let root = self.source().root.as_fd();
-                return beneath::open(root, source_path, OFlags::PATH, Mode::empty(), Links::Within);
-            }
-        };
-        Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?)
-    }
-
     /// A time of its own is true wherever it comes from. Where there may be none the file system is asked, once for all its files.
-    fn tells_changes(&mut self, dir: BorrowedFd<'_>, name: &[u8], source_path: &[u8], stat: &Stat) -> bool {
+    fn tells_changes(&mut self, at: At<'_>, stat: &Stat) -> bool {
         if stat.id.ctime > stat.mtime {
             return true;
         }
         if let Some(kept) = self.change_times.get(&stat.id.dev) {
             return *kept;
         }
-        let opened = self.open_path(dir, name, source_path);
         // What cannot be asked is like most.
-        let kept = opened.and_then(|file| medium::keeps_change_times(file.as_fd())).unwrap_or(true);
+        let kept = at.open_path().and_then(|file| medium::keeps_change_times(file.as_fd())).unwrap_or(true);
         self.change_times.insert(stat.id.dev, kept);
         kept
     }
 
     fn found(
         &mut self,
+        at: At<'_>,
         path: Vec<u8>,
-        source_path: Vec<u8>,
         stat: Stat,
         kind: EntryKind,
         xattrs: Vec<Attribute>,
         tells_changes: bool,
     ) {
-        let source = self.next_source as u32 - 1;
+        self.announce();
+        let (source, source_path) = (at.source, at.source_path.to_vec());
         let entry = FoundEntry { source, path, source_path, stat, tells_changes, kind, xattrs };
         self.pending.push_back(Found::Entry(entry));
     }
 
     /// What failed may still exist at the target, where nobody must delete it: its directory is not complete.
     fn fail(&mut self, op: &'static str, path: Vec<u8>, error: io::Error) {
-        if let Some(frame) = self.stack.last_mut() {
+        if let Some(frame) = self.stack.top() {
             frame.complete = false;
         }
-        self.pending.push_back(Found::Failed { error: StoreError::new(op, &path, error), path });
+        let error = StoreError::new(op, &path, error);
+        let hides = if error.is_vanished() { Hidden::Sibling } else { Hidden::Anything };
+        self.pending.push_back(Found::Failed { path, error, hides });
     }
-
-    fn source(&self) -> &Source {
-        &self.set.sources[self.next_source - 1]
-    }
-}
-
-fn is_missing(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
 }
 
 const READ_ATTRIBUTES: &str = "read the attributes of";
 
-static RAISE_LIMIT: Once = Once::new();
+const CALLED_LIKE_A_PART: &str = "it is called like an unfinished file of haul; if a copy left it, run that one again or remove it, else rename it; \
+    --exclude '.haul-*' leaves it out";
 
-const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const LISTED_BEYOND_LINK: &str = "it is a symbolic link, and the list names what lies beyond it; -L follows links";
+
+static RAISE_LIMIT: Once = Once::new();
 
 #[cfg(test)]
 mod tests {
@@ -644,8 +676,7 @@ mod tests {
     fn a_new_file_with_the_inode_number_of_a_deleted_one_is_no_name_of_it() {
         let sources = Arc::new(SourceSet::zeros(1).unwrap());
         let mut walk = sources.walk(WalkOptions { hard_links: true, ..WalkOptions::default() });
-        walk.next_source = 1;
-        let mut kind = |path: &str, stat: &Stat| walk.file_or_link(path.as_bytes(), path.as_bytes(), stat);
+        let mut kind = |path: &str, stat: &Stat| walk.file_or_link(0, path.as_bytes(), path.as_bytes(), stat);
         let link = |first: &str| EntryKind::HardLink { first: first.as_bytes().to_vec() };
         let time = |s, ns| Time { s, ns };
         let (first, other) = (stat(7, 100, time(5, 5)), stat(8, 100, time(5, 5)));

@@ -73,7 +73,8 @@ proptest! {
     fn what_an_honest_sender_finds_was_asked_for(
         tree in vec((path(), made()), 1..12),
         typed in vec(source(), 1..3),
-        list in proptest::option::of(vec(path(), 0..4)),
+        list in proptest::option::of(vec((path(), select(&["", "/"][..])), 0..4)),
+        recursive in any::<bool>(),
         rules in vec(rule(), 0..4),
         follow_links in any::<bool>(),
         confined in any::<bool>(),
@@ -87,7 +88,10 @@ proptest! {
         let confine = confined.then(|| dir.path().to_owned());
         let options = ResolveOptions { expand_globs: true, confine, home: None, follow_links };
         let (set, _) = SourceSet::resolve_lossy(&typed, &options);
-        let list = list.map(|paths| Arc::new(FileList::of(paths).unwrap()));
+        let list = list.map(|paths| {
+            let list = FileList::of(paths.iter().map(|(path, slash)| format!("{path}{slash}"))).unwrap();
+            Arc::new(if recursive { list.recursive() } else { list })
+        });
         let filter = Filter::new(&rules).unwrap();
         let mut asked = AskedFor::new(&typed, list.clone(), filter.clone());
         let walk = WalkOptions { filter, files_from: list, hard_links: true, ..WalkOptions::default() };

@@ -47,7 +47,14 @@ fn met_error(error: &StoreError) -> Met {
 
 fn full() -> Metadata {
     let xattrs = Some(vec![(ACL.to_vec(), acl()), (b"user.haul-test".to_vec(), b"planted".to_vec())]);
-    Metadata { mode: Some(0o777), mtime: Some(OLD), owner: Some(65_534), group: Some(65_534), xattrs }
+    Metadata {
+        mode: Some(0o777),
+        special_bits: true,
+        mtime: Some(OLD),
+        owner: Some(65_534),
+        group: Some(65_534),
+        xattrs,
+    }
 }
 
 const ACL: &[u8] = b"system.posix_acl_access";

@@ -24,13 +24,13 @@ pub struct Account {
 }
 
 /// A directory of accounts somewhere in the network may take its time, but not for ever.
-const LOOKUP_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const LOOKUP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// 65,536 groups, the most that the kernel takes (credentials(7)), each of at most ten digits and a space.
 const MAX_ANSWER_BYTES: u64 = 65_536 * 11;
 
 /// Where the program is looked for: never where the caller's environment says.
-const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
+pub(crate) const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
 
 /// The account of this name; `None` when there is none.
 ///
@@ -62,11 +62,11 @@ fn numbers(what: &str, name: &str) -> io::Result<Option<Vec<u32>>> {
 
 /// What a program writes until it ends, within a time. One that does not end is killed, and is not waited for: who waits in the kernel for
 /// a server that does not answer may outlive that.
-fn answer(program: &mut Command, limit: Duration) -> io::Result<(ExitStatus, Vec<u8>)> {
+pub(crate) fn answer(program: &mut Command, limit: Duration) -> io::Result<(ExitStatus, Vec<u8>)> {
     let mut left_behind = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
     left_behind.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     if left_behind.len() >= MAX_LEFT_BEHIND {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "id(1) was asked before, and has not ended"));
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "a look-up was begun before, and has not ended"));
     }
     drop(left_behind);
     let end = Instant::now() + limit;

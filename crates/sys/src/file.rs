@@ -172,6 +172,19 @@ pub fn flush_directory_of(path: &Path) -> io::Result<()> {
     flush_directory(rustix::io::retry_on_intr(|| rustix::fs::open(parent, flags, Mode::empty()))?.as_fd())
 }
 
+/// Gives a file that is held open another name. Fails where the names do not lead to it, before or after: somebody else who may write into the
+/// directory has put another file there.
+pub fn rename_held(file: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<()> {
+    let held = rustix::fs::fstat(file)?;
+    let check = |path: &Path| match rustix::fs::lstat(path) {
+        Ok(now) if (now.st_dev, now.st_ino) == (held.st_dev, held.st_ino) => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "somebody else has put another file in its place")),
+    };
+    check(from)?;
+    std::fs::rename(from, to)?;
+    check(to)
+}
+
 /// Learns of errors that a file system keeps for the close (NFS, quotas, FUSE), while the file stays open: the kernel asks it the
 /// same when a duplicate of the descriptor is closed (`close(2)`, notes).
 pub fn check_close(file: BorrowedFd<'_>) -> io::Result<()> {
@@ -261,6 +274,17 @@ mod tests {
         assert!(punch(file.as_fd(), 4 << 20, 65536).unwrap());
         assert_eq!(next_data(file.as_fd(), 0, 8 << 20).unwrap(), None);
         assert_eq!(file.metadata().unwrap().len(), 8 << 20);
+    }
+
+    #[test]
+    fn only_the_file_that_is_held_gets_another_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("from"), dir.path().join("to"));
+        let file = File::create(&from).unwrap();
+        rename_held(file.as_fd(), &from, &to).unwrap();
+        std::fs::write(&from, b"somebody else's").unwrap();
+        assert!(rename_held(file.as_fd(), &from, &to).is_err());
+        assert_eq!((std::fs::read(&to).unwrap(), from.exists()), (Vec::new(), true), "nothing was renamed");
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub enum Call {
     Write,
     /// `fsync`, `fdatasync`
     Flush,
+    /// `syncfs`
+    FlushFileSystem,
     Rename,
     Unlink,
     MakeDir,
@@ -71,6 +73,7 @@ impl Call {
             Call::Read => &[libc::SYS_pread64],
             Call::Write => &[libc::SYS_pwrite64],
             Call::Flush => &[libc::SYS_fsync, libc::SYS_fdatasync],
+            Call::FlushFileSystem => &[libc::SYS_syncfs],
             Call::Rename => &[SYS_RENAMEAT, libc::SYS_renameat2],
             Call::Unlink => &[libc::SYS_unlinkat],
             Call::MakeDir => &[libc::SYS_mkdirat],

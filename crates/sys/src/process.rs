@@ -1,5 +1,6 @@
 //! Facts about, and limits of, this process.
 
+use std::ffi::CStr;
 use std::io;
 
 use rustix::process::{Resource, Rlimit};
@@ -27,9 +28,21 @@ pub fn effective_user() -> u32 {
     crate::rights::file_user()
 }
 
+/// Whether this thread may give files of its own to a group: root to all, a user to those that it is in.
+pub fn may_give_to_group(gid: u32) -> bool {
+    let is_member =
+        || rustix::process::getgroups().is_ok_and(|groups| groups.iter().any(|group| group.as_raw() == gid));
+    is_root() || crate::rights::file_group() == gid || is_member()
+}
+
 /// True when ownership and privileged attributes can be set.
 pub fn is_root() -> bool {
     effective_user() == 0
+}
+
+/// The name by which `ps` and `top` show this thread; for the first thread, the process.
+pub fn set_name(name: &CStr) -> io::Result<()> {
+    Ok(rustix::thread::set_name(name)?)
 }
 
 /// A page of memory.
@@ -51,6 +64,12 @@ const USUAL_UMASK: u32 = 0o022;
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_thread_is_shown_by_its_name() {
+        super::set_name(c"haul").unwrap();
+        assert_eq!(std::fs::read_to_string("/proc/thread-self/comm").unwrap(), "haul\n");
+    }
+
     #[test]
     fn soft_limit_reaches_the_hard_limit() {
         let raised = super::raise_open_file_limit().unwrap();

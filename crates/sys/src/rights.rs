@@ -2,7 +2,7 @@
 //!
 //! Credentials, capabilities and Landlock domains belong to a thread in Linux, and threads inherit them from the one that starts them. So the
 //! thread of a session can give up what that session does not need before it starts any other, and the rest of the process stays as it is.
-//! Sources: setfsuid(2), setgroups(2) and its note on threads, capabilities(7), landlock(7).
+//! Sources: credentials(7), setresuid(2) and setgroups(2) with their notes on threads, capabilities(7), landlock(7).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +11,7 @@ use landlock::{
     ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetStatus,
 };
-use rustix::process::DumpableBehavior;
+use rustix::process::{DumpableBehavior, Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::account::Account;
@@ -26,22 +26,26 @@ pub fn hide_memory() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// From now on this thread, and all that it starts, works on files as this account and has no capability.
+/// From now on this thread, and all that it starts, acts as this account and has no capability.
 ///
-/// Only what concerns files changes (`fsuid`, `fsgid`, groups). A thread that were the user's in every respect could be killed by any program
-/// of that user, and the whole process with it (kill(2)).
+/// The effective numbers change, and those of files (`fsuid`) with them: the kernel judges settings below /proc/sys and the mounts of FUSE by
+/// the effective ones. The real and the saved numbers stay: by these the kernel decides who may send a signal or debug, and a thread that
+/// were the user's altogether could be killed by the user's programs, and the whole process with it (kill(2), ptrace(2)).
 pub fn act_as(account: &Account) -> io::Result<()> {
-    let groups: Vec<_> = account.groups.iter().map(|gid| rustix::process::Gid::from_raw(*gid)).collect();
-    // The raw system call: that of the C library changes all threads.
+    let groups: Vec<_> = account.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+    // The raw system calls: those of the C library change all threads.
     rustix::thread::set_thread_groups(&groups)?;
-    set_file_ids(account.uid, account.gid);
+    let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
+    // The group first: a user may not choose groups. The effective capabilities go with the number of root, the others below.
+    rustix::thread::set_thread_res_gid(None, gid, None)?;
+    rustix::thread::set_thread_res_uid(None, uid, None)?;
     // The change makes the whole process as open to core dumps as `fs.suid_dumpable` says (prctl(2)). A process that works for others
     // hides its memory in any case.
     hide_memory()?;
     drop_capabilities()?;
-    // Neither call says whether it did anything.
-    let now = (set_file_user(UNCHANGED), set_file_group(UNCHANGED));
-    if now != (account.uid, account.gid) {
+    let effective = (rustix::process::geteuid(), rustix::process::getegid());
+    let of_files = (set_file_user(UNCHANGED), set_file_group(UNCHANGED));
+    if effective != (uid, gid) || of_files != (account.uid, account.gid) {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     Ok(())
@@ -84,14 +88,13 @@ pub fn file_user() -> u32 {
     set_file_user(UNCHANGED)
 }
 
+/// The group that files which this thread makes belong to, unless their directory says otherwise.
+pub fn file_group() -> u32 {
+    set_file_group(UNCHANGED)
+}
+
 /// No valid number, so that nothing changes: the calls then only say what holds (setfsuid(2)).
 const UNCHANGED: u32 = u32::MAX;
-
-fn set_file_ids(uid: u32, gid: u32) {
-    // The group first: a user may not choose groups.
-    set_file_group(gid);
-    set_file_user(uid);
-}
 
 /// Returns what held before.
 fn set_file_user(uid: u32) -> u32 {
@@ -182,6 +185,9 @@ const TOLD_BY_THE_KERNEL: [&str; 2] = ["/proc/self", "/proc/sys/net"];
 
 /// Everybody may read it. Who writes a file that is wanted has to be told.
 const LOCKS: &str = "/proc/locks";
+
+#[cfg(test)]
+mod side_by_side;
 
 #[cfg(test)]
 mod tests {
@@ -303,7 +309,7 @@ mod tests {
         };
         let (of_ours, of_theirs) = (file_of(ours), file_of(theirs));
         apart(|| {
-            rustix::thread::set_thread_groups(&[rustix::process::Gid::from_raw(ours)]).unwrap();
+            rustix::thread::set_thread_groups(&[Gid::from_raw(ours)]).unwrap();
             act_as(&Account { uid: 12_345, gid: 23_456, groups: vec![23_456, theirs] }).unwrap();
             assert_eq!(fs::read(&of_ours).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
             assert_eq!(fs::read(&of_theirs).unwrap(), b"x");

@@ -53,6 +53,8 @@ pub struct TcpInfo {
     pub bytes_sent: Option<u64>,
     /// Bytes sent again.
     pub bytes_retrans: Option<u64>,
+    /// Segments that arrived twice, as the peer says (DSACK): they were only late when they were sent again. Wraps around.
+    pub dsack_dups: Option<u32>,
     /// Window the peer offers.
     pub snd_wnd_bytes: Option<u32>,
 }
@@ -113,6 +115,7 @@ fn parse(raw: &[u8]) -> Option<TcpInfo> {
         delivered: u32_at(192),
         bytes_sent: u64_at(200),
         bytes_retrans: u64_at(208),
+        dsack_dups: u32_at(216),
         snd_wnd_bytes: u32_at(228),
     })
 }

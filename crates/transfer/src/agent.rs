@@ -28,6 +28,8 @@ pub struct AgentOptions {
 /// The far side of a session over standard input and output: what `haul agent` runs. Returns the process exit code; the
 /// initiator has been told in words already.
 pub fn agent(options: &AgentOptions) -> u8 {
+    // Run from a descriptor, it would be shown by the number of that.
+    let _ = haul_sys::process::set_name(c"haul");
     let result = match options.relay_port {
         Some(port) => relay(port),
         None => serve(options),

@@ -23,9 +23,10 @@ use crate::scenarios::{Bench, files, is_part, run_here};
 use crate::{Error, Fault};
 
 /// What changes a target.
-pub(crate) const WRITING: [Call; 10] = [
+pub(crate) const WRITING: [Call; 11] = [
     Call::Write,
     Call::Flush,
+    Call::FlushFileSystem,
     Call::Rename,
     Call::Unlink,
     Call::MakeDir,

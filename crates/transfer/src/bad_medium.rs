@@ -131,6 +131,7 @@ fn what_an_earlier_run_left_is_read_back_too() {
     let report = run_here(&verifying(&bench), LANES, CHECKPOINT_BYTES).unwrap();
     assert_eq!((report.failed, report.chunks_repaired), (0, 1), "{:?}", report.failures);
     assert!(report.bytes_kept >= MIB, "it went on: {} bytes kept", report.bytes_kept);
+    assert_eq!(report.bytes_read_again, 3 * MIB, "all that was left but the chunk that was wrong");
     bench.assert_equal();
 }
 

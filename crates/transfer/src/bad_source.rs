@@ -1,7 +1,9 @@
 //! Sources whose directories cannot be read to their end, and whose names are something else by the time they are opened.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,8 +61,14 @@ fn copied_before() -> Bench {
 
 const EXTRA: [&str; 3] = ["d/extra", "d/sub/extra", "other/extra"];
 
-/// Copies with `--delete`. The call of this kind about `place` that comes after so many others fails.
-fn deleting(bench: &Bench, call: Call, place: &Path, after: usize, code: i32) -> Option<(Report, Vec<String>)> {
+/// Copies with `--delete`. The calls of this kind about `place` that come after so many others fail, or only the first of those.
+fn deleting(
+    bench: &Bench,
+    call: Call,
+    place: &Path,
+    after: usize,
+    (code, recovers): (i32, bool),
+) -> Option<(Report, Vec<String>)> {
     let mut job = bench.job();
     job.selection.delete = true;
     let witness = Arc::<Witness>::default();
@@ -74,7 +82,7 @@ fn deleting(bench: &Bench, call: Call, place: &Path, after: usize, code: i32) ->
             return Verdict::Proceed;
         }
         seen += 1;
-        if seen == after + 1 { Verdict::Fail(code) } else { Verdict::Proceed }
+        if seen == after + 1 || (seen > after && !recovers) { Verdict::Fail(code) } else { Verdict::Proceed }
     };
     let (report, _) = under(&[call], decide, run)?;
     assert!(seen > after, "{call:?} of {} was not asked for", place.display());
@@ -87,40 +95,86 @@ fn extra(bench: &Bench) -> [bool; 3] {
     EXTRA.map(|name| bench.to().join(name).exists())
 }
 
-const NOTHING_DELETED: &str = "nothing is deleted in d: it could not be listed in full";
-
 #[test]
-fn nothing_is_deleted_where_a_listing_broke_off_in_its_middle() {
+fn nothing_is_deleted_anywhere_when_a_listing_broke_off_in_its_middle() {
     for (after, code) in [(0, EIO), (1, EIO), (1, EACCES), (1, ENOENT)] {
         let bench = copied_before();
-        let Some((report, warnings)) = deleting(&bench, Call::List, &bench.from().join("d"), after, code) else {
+        let Some((report, warnings)) = deleting(&bench, Call::List, &bench.from().join("d"), after, (code, false))
+        else {
             return;
         };
         let lost = u64::from(code == ENOENT);
         assert_eq!((report.failed, report.vanished), (1, lost), "{:?}", report.failures);
         let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
         assert!(path == b"d" && why.contains("cannot read directory d: "), "{why}");
-        assert_eq!(extra(&bench), [true, true, false]);
+        // A directory that is gone hides nothing but what was in it.
+        assert_eq!(extra(&bench), [true, true, code != ENOENT]);
         assert_eq!(files(&bench.to().join("d")).len(), NAMES + 5);
-        assert_eq!(warnings, [NOTHING_DELETED]);
+        let told = warnings.iter().filter(|text| text.starts_with("nothing is deleted: cannot read directory d: "));
+        assert_eq!((told.count(), warnings.len()), if code == ENOENT { (0, 0) } else { (1, 1) }, "{warnings:?}");
     }
 }
 
 #[test]
-fn nothing_is_deleted_where_one_name_cannot_be_looked_at() {
+fn a_listing_that_broke_off_once_has_cost_the_deletions_and_the_exit_status() {
+    let bench = copied_before();
+    let Some((report, warnings)) = deleting(&bench, Call::List, &bench.from().join("d"), 1, (EIO, true)) else {
+        return;
+    };
+    assert_eq!((report.failed, report.deleted, extra(&bench)), (1, 0, [true; 3]));
+    let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
+    assert!(path.is_empty() && why.starts_with("nothing was deleted: cannot read directory d: "), "{why}");
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert_eq!(bench.to().join("d/newer").metadata().unwrap().len(), 2000, "all is copied");
+}
+
+#[test]
+fn nothing_is_deleted_from_where_on_a_name_cannot_be_looked_at() {
     for (name, code) in [("one", EIO), ("one", EACCES), ("one", ENOENT), ("sub", EIO)] {
         let bench = copied_before();
         let place = bench.from().join("d").join(name);
-        let Some((report, warnings)) = deleting(&bench, Call::Look, &place, 0, code) else { return };
+        let Some((report, warnings)) = deleting(&bench, Call::Look, &place, 0, (code, false)) else { return };
         let lost = u64::from(code == ENOENT);
         assert_eq!((report.failed, report.vanished), (1, lost), "{:?}", report.failures);
         let [(path, why)] = &report.failures[..] else { panic!("{:?}", report.failures) };
         assert!(*path == format!("d/{name}").into_bytes() && why.contains("cannot look at d/"), "{why}");
-        // What was listed whole beside and beneath it is judged by.
-        assert_eq!(extra(&bench), [true, name == "sub", false]);
-        assert_eq!(files(&bench.to().join("d")).len(), NAMES + 4 + usize::from(name == "sub"));
+        // Where a name is gone, only its directory may lack another one.
+        let stays = code != ENOENT;
+        assert_eq!(extra(&bench), [true, stays, stays]);
+        assert_eq!(files(&bench.to().join("d")).len(), NAMES + 4 + usize::from(stays));
         assert_eq!(bench.to().join("d/newer").metadata().unwrap().len(), 2000, "the others are copied");
-        assert_eq!(warnings, [NOTHING_DELETED]);
+        let expected = match (name, code) {
+            (_, ENOENT) => "nothing is deleted in d: it changed while it was listed",
+            ("sub", _) => "nothing is deleted: cannot look at d/sub: ",
+            _ => "from here on nothing is deleted: cannot look at d/one: ",
+        };
+        assert!(warnings.len() == 1 && warnings[0].starts_with(expected), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_closes_none_at_the_target() {
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    for stands in [false, true] {
+        let bench = Bench::new();
+        bench.write("closed/file", 10);
+        bench.write("other", 10);
+        let (closed, there) = (bench.from().join("closed"), bench.to().join("closed"));
+        if stands {
+            std::fs::create_dir_all(&there).unwrap();
+            std::fs::write(there.join("before"), "").unwrap();
+            std::fs::set_permissions(&there, Permissions::from_mode(0o755)).unwrap();
+        }
+        std::fs::set_permissions(&closed, Permissions::from_mode(0o020)).unwrap();
+        let job = bench.job();
+        let run = move || run_here(&job, 1, CHECKPOINT_BYTES).unwrap();
+        let decide = |_, stopped: &Stopped| match place_of(stopped) == closed {
+            true => Verdict::Fail(EACCES),
+            false => Verdict::Proceed,
+        };
+        let Some((report, _)) = under(&[Call::Open], decide, run) else { return };
+        assert_eq!((report.failed, report.files_moved), (1, 1), "{:?}", report.failures);
+        assert_eq!(mode(&there), if stands { 0o755 } else { 0o720 }, "what stands keeps its mode, a new one is of use");
     }
 }
 
@@ -391,4 +445,21 @@ fn a_file_that_became_a_fifo_since_it_was_listed_fails_and_holds_up_nobody() {
         assert_eq!((report.failed, report.files_moved), (1, 1));
         assert_eq!(files(&bench.to()).len(), 1);
     }
+}
+
+#[test]
+fn what_is_called_like_an_unfinished_file_is_no_success_unless_a_rule_leaves_it_out() {
+    let bench = Bench::new();
+    bench.write("file", 100);
+    let part = String::from_utf8(haul_store::part_name(b"file")).unwrap();
+    let journal = String::from_utf8(haul_store::journal_name(b"other")).unwrap();
+    bench.write(&part, 10);
+    std::fs::create_dir(bench.from().join(&journal)).unwrap();
+    let mut job = bench.job();
+    let report = crate::scenarios::run_here(&job, 1, crate::receiver::CHECKPOINT_BYTES).unwrap();
+    assert_eq!((report.failed, report.files_moved), (2, 1), "{report:?}");
+    assert!(report.failures.iter().all(|(_, why)| why.contains("like an unfinished file") && why.contains("rename")));
+    job.selection.rules = vec![crate::job::FilterRule { include: false, pattern: b".haul-*".to_vec() }];
+    let report = crate::scenarios::run_here(&job, 1, crate::receiver::CHECKPOINT_BYTES).unwrap();
+    assert_eq!((report.failed, report.files_kept), (0, 1), "{report:?}");
 }

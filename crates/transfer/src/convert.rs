@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use haul_engine::attribute::Cause;
-use haul_engine::compare::{Existing, Rules, Standing};
+use haul_engine::compare::{Existing, LEFT, Rules, Standing};
 use haul_net::Wanted;
 use haul_store::{Filter, FoundEntry, Kind, Metadata, Stat, StoreError, WriteRoute};
 use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, FailureKind};
@@ -23,10 +23,16 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         |rule: &crate::job::FilterRule| wire::FilterRule { include: rule.include, pattern: rule.pattern.clone() };
     wire::Selection {
         rules: selection.rules.iter().map(rule).collect(),
-        listed: selection.files_from.is_some(),
+        listed: match &selection.files_from {
+            None => wire::Listed::Nothing,
+            Some(list) if list.is_recursive() => wire::Listed::Trees,
+            Some(_) => wire::Listed::Paths,
+        },
         follow_links: selection.follow_links,
         owner: selection.owner,
         group: selection.group,
+        special_bits: selection.special_bits,
+        numeric_ids: selection.numeric_ids,
         hard_links: selection.hard_links,
         xattrs: selection.xattrs,
         acls: selection.acls,
@@ -40,6 +46,7 @@ pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selecti
         no_resume: selection.no_resume,
         flush: selection.flush,
         verify_disk: selection.verify_disk,
+        trust_journal: selection.trust_journal,
         make_target: selection.make_target,
         hash_kept,
         max_delete: selection.max_delete,
@@ -90,6 +97,7 @@ pub(crate) fn path_now(path: &summary::PathNow) -> PathNow {
             HeldBy::ReceiveWindow => Some(Cause::ReceiveWindow),
             HeldBy::SendBuffer => Some(Cause::SendBuffer),
             HeldBy::Loss => Some(Cause::Loss),
+            HeldBy::Jitter => Some(Cause::Jitter),
             HeldBy::Source => Some(Cause::Work),
         },
     }
@@ -202,13 +210,10 @@ pub(crate) fn identity(stat: &Stat) -> Identity {
     Identity { size: stat.size, mtime: time(stat.mtime), ctime: time(stat.id.ctime), inode: stat.id.ino }
 }
 
-/// A file has holes when it takes visibly less space than its size.
+/// A file has holes when it takes less space than its size. A compressed one may have none: looking for them costs little.
 pub(crate) fn is_sparse(stat: &Stat) -> bool {
-    stat.blocks.saturating_mul(512).saturating_add(SPARSE_SLACK_BYTES) < stat.size
+    stat.blocks.saturating_mul(512) < stat.size
 }
-
-/// Compressing file systems and tail packing make small differences that are not worth looking for holes.
-const SPARSE_SLACK_BYTES: u64 = 64 << 10;
 
 pub(crate) fn item(entry: FoundEntry) -> Result<Item, PathFault> {
     let kind = match entry.kind {
@@ -231,7 +236,7 @@ pub(crate) fn xattrs(found: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<Xattr> {
 }
 
 pub(crate) fn attributes(stat: &Stat, xattrs: Vec<Xattr>) -> Attributes {
-    Attributes { mode: stat.mode & 0o7777, mtime: time(stat.mtime), uid: stat.uid, gid: stat.gid, xattrs }
+    Attributes { mode: stat.mode & 0o7777, mtime: time(stat.mtime), uid: stat.uid, gid: stat.gid, names: None, xattrs }
 }
 
 pub(crate) fn existing(stat: Option<&Stat>) -> Existing {
@@ -247,26 +252,28 @@ pub(crate) fn standing(stat: &Stat) -> Standing {
     Standing { size: stat.size, mtime: time(stat.mtime), mode: stat.mode & 0o7777, uid: stat.uid, gid: stat.gid }
 }
 
-pub(crate) fn rules(selection: &wire::Selection, privileged: bool) -> Rules {
+pub(crate) fn rules(selection: &wire::Selection) -> Rules {
     Rules {
         checksum: selection.checksum,
         update: selection.update,
         ignore_existing: selection.ignore_existing,
-        owner: selection.owner && privileged,
-        group: selection.group && privileged,
+        special_bits: selection.special_bits,
+        owner: selection.owner,
+        group: selection.group,
         xattrs: selection.xattrs || selection.acls,
     }
 }
 
-/// The metadata to give an entry. Owner and group only when asked for and allowed to.
-pub(crate) fn metadata(attributes: &Attributes, selection: &wire::Selection, privileged: bool) -> Metadata {
+/// The metadata to give an entry; its owner and group are those of this host.
+pub(crate) fn metadata(attributes: &Attributes, selection: &wire::Selection) -> Metadata {
     let xattrs = (selection.xattrs || selection.acls)
         .then(|| attributes.xattrs.iter().map(|x| (x.name.clone(), x.value.clone())).collect());
     Metadata {
         mode: Some(attributes.mode),
         mtime: Some(store_time(attributes.mtime)),
-        owner: (selection.owner && privileged).then_some(attributes.uid),
-        group: (selection.group && privileged).then_some(attributes.gid),
+        special_bits: selection.special_bits,
+        owner: selection.owner.then_some(attributes.uid).filter(|uid| *uid != LEFT),
+        group: selection.group.then_some(attributes.gid).filter(|gid| *gid != LEFT),
         xattrs,
     }
 }

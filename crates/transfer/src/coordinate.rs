@@ -144,20 +144,32 @@ fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
     here_over(job, watch, hash_kept, pairs, Bounds::default())
 }
 
-/// A directory copied into itself would find its own copy, for ever.
+/// A directory copied into itself would find its own copy, for ever. A link that is copied as a link holds nothing; but in the place of the
+/// file to which it leads it would lead to itself, and the file would be lost: cp refuses that, too.
 fn refuse_into_itself(job: &Job) -> Result<(), Error> {
     if job.target.place != Place::Local {
         return Ok(());
     }
     let path_of = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
-    let target = path_of(&job.target.path);
+    let typed_target = path_of(&job.target.path);
     // What does not exist yet lies where its nearest existing ancestor does.
-    let ancestors = std::path::absolute(&target).unwrap_or(target);
+    let ancestors = std::path::absolute(&typed_target).unwrap_or_else(|_| typed_target.clone());
     let Some(target) = ancestors.ancestors().find_map(|path| path.canonicalize().ok()) else { return Ok(()) };
     for source in &job.sources {
-        let Ok(path) = path_of(&source.path).canonicalize() else { continue };
-        if path.is_dir() && target.starts_with(&path) {
-            let shown = haul_store::printable(&source.path);
+        let typed = path_of(&source.path);
+        let Ok(path) = typed.canonicalize() else { continue };
+        let shown = haul_store::printable(&source.path);
+        let is_link = !job.selection.follow_links && typed.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        if is_link {
+            let name = typed.file_name().unwrap_or_default();
+            let place = if target.is_dir() { typed_target.join(name) } else { typed_target.clone() };
+            // A link that stands there already is replaced by its like.
+            let is_file = place.symlink_metadata().is_ok_and(|found| found.is_file());
+            if is_file && place.canonicalize().is_ok_and(|place| place == path) {
+                return Err(Error::new(Fault::Usage, format!("cannot copy {shown} onto the file to which it leads"))
+                    .try_this("choose another target; -L copies what links lead to"));
+            }
+        } else if path.is_dir() && target.starts_with(&path) {
             return Err(Error::new(Fault::Usage, format!("cannot copy {shown} into itself"))
                 .try_this("choose a target outside of the source"));
         }
@@ -214,7 +226,9 @@ pub(crate) fn here_watched(
             }
         })
         .map_err(failed)?;
-    let selection = convert::selection(&job.selection, hash_kept);
+    // On one host a number has one name.
+    let mut selection = convert::selection(&job.selection, hash_kept);
+    selection.numeric_ids = true;
     let carriage = convert::carriage(&job.carriage, &[]);
     let receiver_job = ReceiverJob {
         far: false,
@@ -285,7 +299,7 @@ fn early_look(job: &Job, side: Side) -> Option<EarlyLook> {
         return None;
     }
     match sources_here(job) {
-        Sources::Paths(paths) => EarlyLook::begin(&paths, &job.selection),
+        Sources::Paths(paths) => EarlyLook::begin(&paths, &job.selection, job.carriage.clear),
         Sources::Zeros(bytes) => Some(EarlyLook::of_bytes(bytes)),
         Sources::Stripes { .. } => None,
     }
@@ -312,7 +326,7 @@ pub(crate) fn session_with(
     let direction = side.direction();
     let cpus = far::cpus().min(remote.hello.cpus);
     let path = remote.known_path(direction);
-    let assigned = Assignment { session: id, peer_key: identity.public(), role, path, cpus };
+    let assigned = Assignment { peer_session: id, peer_key: identity.public(), role, path, cpus };
     remote.start(assigned, job, hash_kept, watch)?;
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
@@ -320,7 +334,7 @@ pub(crate) fn session_with(
     let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(direction));
     let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
-    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear);
+    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear)?;
     let (to_plan, mut answers) = dial_answers();
     let later = remote.later.clone();
     let mut aside = |message: Control| match (message, &later) {

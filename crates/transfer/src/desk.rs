@@ -2,6 +2,9 @@
 //!
 //! A lane proves its key in the TLS handshake and then names its session. It is handed over only when that session
 //! expects lanes of that key; anybody else is let go without a word.
+//!
+//! Initiators choose the numbers of sessions, and a far host learns that of its peer. So a number that is taken is refused, and an entry goes
+//! with the ticket that was given for it and with no other.
 
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -15,11 +18,12 @@ use haul_net::{PublicKey, Stream, Wanted, policy};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 
 use crate::channel::{EventSender, SessionEvent};
+use crate::error::{Error, Fault};
 use crate::session::{self, TICK};
 
 /// The sessions of one listener that expect lanes.
 pub struct Desk {
-    sessions: Mutex<HashMap<[u8; 16], Expected>>,
+    sessions: Mutex<Announced>,
     changed: Condvar,
     /// Initiators that are connected and have not said yet whose lanes will come.
     awaited: AtomicUsize,
@@ -34,7 +38,15 @@ impl Default for Desk {
     }
 }
 
+#[derive(Default)]
+struct Announced {
+    by_number: HashMap<[u8; 16], Expected>,
+    tickets: u64,
+}
+
 struct Expected {
+    /// No other entry ever has the same.
+    ticket: u64,
     keys: Vec<PublicKey>,
     events: EventSender,
     wanted: Wanted,
@@ -64,7 +76,7 @@ impl Desk {
     /// nothing else. It may come before its session is announced, so while somebody could still announce one we wait, unless it is to leave
     /// by now.
     pub fn expects_key(&self, key: &PublicKey, is_to_leave: &dyn Fn() -> bool) -> bool {
-        let expects = |sessions: &HashMap<_, Expected>| sessions.values().any(|expected| expected.keys.contains(key));
+        let expects = |sessions: &Announced| sessions.by_number.values().any(|expected| expected.keys.contains(key));
         let begun = Instant::now();
         let mut sessions = session::lock(&self.sessions);
         while self.awaited.load(Ordering::Relaxed) > 0
@@ -81,13 +93,10 @@ impl Desk {
     pub fn deliver(&self, stream: Stream, key: &PublicKey, hello: LaneHello) -> bool {
         let begun = Instant::now();
         let mut sessions = session::lock(&self.sessions);
-        while !sessions.get(&hello.session).is_some_and(|expected| expected.keys.contains(key))
-            && begun.elapsed() < self.overtake
-            && !stream.is_shut_down()
-        {
+        while sessions.of(&hello, key).is_none() && begun.elapsed() < self.overtake && !stream.is_shut_down() {
             (sessions, _) = self.changed.wait_timeout(sessions, TICK).unwrap_or_else(PoisonError::into_inner);
         }
-        let Some(expected) = sessions.get(&hello.session).filter(|expected| expected.keys.contains(key)) else {
+        let Some(expected) = sessions.of(&hello, key) else {
             return false;
         };
         let (events, clear) = (expected.events.clone(), expected.clear);
@@ -116,6 +125,9 @@ impl Desk {
         Awaited(Arc::clone(self))
     }
 
+    /// Lets lanes in for a session, until the answer is dropped.
+    ///
+    /// Errors: another session goes by this number, and keeps it.
     pub(crate) fn expect(
         self: &Arc<Self>,
         id: [u8; 16],
@@ -123,11 +135,30 @@ impl Desk {
         events: EventSender,
         wanted: Wanted,
         clear: bool,
-    ) -> Expecting {
-        let expected = Expected { keys: vec![key], events, wanted, clear };
-        session::lock(&self.sessions).insert(id, expected);
+    ) -> Result<Expecting, Error> {
+        let mut sessions = session::lock(&self.sessions);
+        if sessions.by_number.contains_key(&id) {
+            return Err(Error::new(Fault::Protocol, "the number of this session is that of another one")
+                .try_this("run the same command again, which takes another number"));
+        }
+        sessions.tickets += 1;
+        let ticket = sessions.tickets;
+        sessions.by_number.insert(id, Expected { ticket, keys: vec![key], events, wanted, clear });
+        drop(sessions);
         self.changed.notify_all();
-        Expecting { desk: Arc::clone(self), id }
+        Ok(Expecting { desk: Arc::clone(self), id, ticket })
+    }
+}
+
+impl Announced {
+    /// The session that this lane names, if it expects lanes of this key.
+    fn of(&self, hello: &LaneHello, key: &PublicKey) -> Option<&Expected> {
+        self.by_number.get(&hello.session).filter(|expected| expected.keys.contains(key))
+    }
+
+    /// The entry that this ticket was given for.
+    fn entry(&mut self, id: [u8; 16], ticket: u64) -> Option<&mut Expected> {
+        self.by_number.get_mut(&id).filter(|expected| expected.ticket == ticket)
     }
 }
 
@@ -147,12 +178,13 @@ impl Drop for Awaited {
 pub(crate) struct Expecting {
     desk: Arc<Desk>,
     id: [u8; 16],
+    ticket: u64,
 }
 
 impl Expecting {
     /// Lanes with this key are let in, too. False when there are too many already.
     pub(crate) fn also(&self, key: PublicKey) -> bool {
-        if let Some(expected) = session::lock(&self.desk.sessions).get_mut(&self.id) {
+        if let Some(expected) = session::lock(&self.desk.sessions).entry(self.id, self.ticket) {
             if expected.keys.len() >= MAX_KEYS {
                 return false;
             }
@@ -165,7 +197,10 @@ impl Expecting {
 
 impl Drop for Expecting {
     fn drop(&mut self) {
-        session::lock(&self.desk.sessions).remove(&self.id);
+        let mut sessions = session::lock(&self.desk.sessions);
+        if sessions.entry(self.id, self.ticket).is_some() {
+            sessions.by_number.remove(&self.id);
+        }
     }
 }
 
@@ -258,6 +293,41 @@ mod tests {
         drop(session_a);
         assert!(!delivers(&key_a, [0xa; 16]), "it has ended");
         assert!(!came(&events_a));
+    }
+
+    /// Whoever knows the number of a session, as the far end of a copy does, may announce it as its own.
+    #[test]
+    fn a_number_that_is_taken_is_refused_and_the_session_that_has_it_goes_on() {
+        let desk = Arc::new(Desk { overtake: Duration::from_millis(200), ..Desk::default() });
+        let (events_a, events_b) = (Events::new(), Events::new());
+        let (key_a, key_b) = (PublicKey([0xa; 32]), PublicKey([0xb; 32]));
+        let first = desk.expect([1; 16], key_a, events_a.sender(), Wanted::default(), false).unwrap();
+        let refused = desk.expect([1; 16], key_b, events_b.sender(), Wanted::default(), false).err().unwrap();
+        assert_eq!(refused.fault, Fault::Protocol, "{refused:?}");
+        let delivers = |key: &PublicKey| {
+            let (lane, _peer) = Stream::plain_pair().unwrap();
+            desk.deliver(lane, key, LaneHello { session: [1; 16], lane: 0 })
+        };
+        assert!(delivers(&key_a) && !delivers(&key_b));
+        assert!(matches!(events_a.next(Duration::ZERO), Some(SessionEvent::LaneUp(..))));
+        assert!(events_b.next(Duration::ZERO).is_none());
+        drop(first);
+        let _second = desk.expect([1; 16], key_b, events_b.sender(), Wanted::default(), false).unwrap();
+        assert!(delivers(&key_b), "it is free again");
+    }
+
+    #[test]
+    fn a_ticket_takes_away_its_own_entry_and_no_later_one_of_the_same_number() {
+        let desk = Arc::new(Desk::default());
+        let (old_key, new_key) = (PublicKey([0xa; 32]), PublicKey([0xb; 32]));
+        let expect = |key| desk.expect([1; 16], key, Events::new().sender(), Wanted::default(), false).unwrap();
+        let old = expect(old_key);
+        session::lock(&desk.sessions).by_number.clear();
+        let _new = expect(new_key);
+        assert!(old.also(PublicKey([0xc; 32])));
+        drop(old);
+        assert!(desk.expects_key(&new_key, &stays));
+        assert!(!desk.expects_key(&PublicKey([0xc; 32]), &stays), "it admitted a key to a session of somebody else");
     }
 
     #[test]

@@ -102,6 +102,8 @@ pub struct Progress {
     pub bytes_moved: u64,
     /// Bytes that were already there and needed no transfer.
     pub bytes_kept: u64,
+    /// Bytes that earlier runs left, and that were read again so far.
+    pub bytes_read_again: u64,
     /// Bytes of all files known so far.
     pub bytes_found: u64,
     /// The totals above are final.
@@ -177,8 +179,13 @@ pub struct Report {
     pub bytes_again: u64,
     /// Bytes that were read back from the target's medium; 0 unless that was asked for.
     pub bytes_reread: u64,
-    /// Chunks that the medium did not give back as they were written, and that were written again.
+    /// Chunks that did not stand at the target as they were verified, and that were written again: changed since an earlier run or
+    /// meanwhile, or lost by the medium.
     pub chunks_repaired: u64,
+    /// Bytes that earlier runs left, and that were read again and found right before their files got their names.
+    pub bytes_read_again: u64,
+    /// Bytes that earlier runs left, and that count as their journals say, because that was asked for.
+    pub bytes_trusted: u64,
     /// Bytes that did not need to move: unchanged files, chunks verified by an earlier run, holes.
     pub bytes_kept: u64,
     /// The whole job, from start to the last flush.

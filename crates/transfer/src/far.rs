@@ -76,6 +76,9 @@ pub trait Visit: Observer {
     /// The directory of its grant was opened, to work there as this user. An error ends the session.
     fn on_root(&self, directory: BorrowedFd<'_>, uid: u32) -> Result<(), Error>;
 
+    /// The session is not kept within that directory by the kernel, for this reason. The checks of each path are.
+    fn on_unfenced(&self, why: &str);
+
     /// The initiator said what it wants.
     fn on_role(&self, role: &Role);
 
@@ -182,7 +185,7 @@ pub fn serve_control(
     }
     let ciphers = convert::ciphers(&start.carriage.ciphers);
     let terms = LaneTerms {
-        session: start.session,
+        session: start.peer_session,
         identity: Arc::clone(identity),
         peer_key: PublicKey(start.peer_key),
         ciphers,
@@ -194,7 +197,9 @@ pub fn serve_control(
         _visit: visit.clone(),
     };
     let (wanted, clear) = (convert::wanted(&terms.carriage), terms.carriage.clear);
-    let expecting = desk.expect(start.session, terms.peer_key, events.sender(), wanted, clear);
+    let expecting = desk
+        .expect(start.session, terms.peer_key, events.sender(), wanted, clear)
+        .inspect_err(|error| session::abort(&channel, error))?;
     drop(awaited);
     let redialler = Arc::new(Mutex::new(None));
     let mut dials = 0;
@@ -254,7 +259,7 @@ fn await_list(
     visit: Option<&dyn Visit>,
     limit: Duration,
 ) -> Result<Option<Arc<FileList>>, Error> {
-    if !selection.listed {
+    if selection.listed == wire::Listed::Nothing {
         return Ok(None);
     }
     let (mut list, mut early) = (FileListBuilder::default(), Vec::new());
@@ -290,7 +295,7 @@ fn await_list(
         }
     }
     events.put_back(early);
-    Ok(Some(Arc::new(list.finish())))
+    Ok(Some(Arc::new(list.finish(selection.listed == wire::Listed::Trees))))
 }
 
 fn run_role(
@@ -415,7 +420,7 @@ mod tests {
     fn ends_while(limit: Duration, say: impl Fn() -> SessionEvent + Send) -> Result<Option<Arc<FileList>>, Error> {
         let events = Events::new();
         let sender = events.sender();
-        let selection = Selection { listed: true, ..Selection::default() };
+        let selection = Selection { listed: wire::Listed::Paths, ..Selection::default() };
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 let begun = Instant::now();
@@ -433,7 +438,14 @@ mod tests {
     fn start(timeout_ms: u32) -> Start {
         let carriage = Carriage { timeout_ms, ..Carriage::default() };
         let role = Role::Receiver { target: Vec::new() };
-        Start { session: [0; 16], peer_key: [0; 32], role, selection: Selection::default(), carriage }
+        Start {
+            session: [0; 16],
+            peer_session: [1; 16],
+            peer_key: [0; 32],
+            role,
+            selection: Selection::default(),
+            carriage,
+        }
     }
 
     #[test]
@@ -461,7 +473,7 @@ mod tests {
     fn lanes_that_come_before_the_list_is_told_are_bounded() {
         let events = Events::new();
         let sender = events.sender();
-        let selection = Selection { listed: true, ..Selection::default() };
+        let selection = Selection { listed: wire::Listed::Paths, ..Selection::default() };
         let brings = std::thread::spawn(move || {
             // What belongs to a lane and takes no descriptor.
             (0..2 * MAX_LANES).for_each(|_| sender.send(SessionEvent::FallsShort(Vec::new())).unwrap());

@@ -80,10 +80,14 @@ pub struct Selection {
     pub files_from: Option<Arc<FileList>>,
     /// Follow symbolic links at the source instead of copying them (`-L`).
     pub follow_links: bool,
-    /// Owner and group, numerically (root at the target only; ignored with a word otherwise).
+    /// Owner (root at the target only; ignored with a word otherwise).
     pub owner: bool,
-    /// Group.
+    /// Group; who is not root at the target can give files to its own groups only, and is told of others.
     pub group: bool,
+    /// Set-user-id, set-group-id and sticky bits, as rsync's `-p`; all other permissions are always kept.
+    pub special_bits: bool,
+    /// Owners and groups by their numbers, not by their names.
+    pub numeric_ids: bool,
     /// Keep hard links between files of the job (`-H`).
     pub hard_links: bool,
     /// Extended attributes of the `user.` namespace (and `trusted.`/`security.` when root) (`-X`).
@@ -112,6 +116,8 @@ pub struct Selection {
     pub flush: bool,
     /// Read each chunk back from the target's medium, past the page cache, before its file counts as copied; needs `flush`.
     pub verify_disk: bool,
+    /// What an earlier run left counts as its journal says; else it is read and hashed again before it gets its name.
+    pub trust_journal: bool,
     /// Whether missing parent directories of the target are made (true by default, like `mkdir -p`).
     pub make_target: bool,
 }
@@ -209,6 +215,8 @@ impl Default for Selection {
             follow_links: false,
             owner: false,
             group: false,
+            special_bits: false,
+            numeric_ids: false,
             hard_links: false,
             xattrs: false,
             acls: false,
@@ -223,6 +231,7 @@ impl Default for Selection {
             no_resume: false,
             flush: true,
             verify_disk: false,
+            trust_journal: false,
             make_target: true,
         }
     }

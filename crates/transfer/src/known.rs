@@ -147,7 +147,27 @@ pub(crate) struct KnownHosts {
 impl KnownHosts {
     /// The list that was named, or else the user's.
     pub(crate) fn of(options: &SshOptions) -> Result<Self, Error> {
-        Self::load(options.haul_known_hosts.clone().or_else(|| default_file("known_hosts")).ok_or_else(no_home)?)
+        match &options.haul_known_hosts {
+            Some(named) => Self::load(named.clone()),
+            None => Self::of_user(default_file("known_hosts").ok_or_else(no_home)?),
+        }
+    }
+
+    /// The list that nobody has named is believed only where nobody else could put another (`XDG_CONFIG_HOME` may lie in `/tmp`).
+    fn of_user(path: PathBuf) -> Result<Self, Error> {
+        if path.exists() {
+            let writable = |metadata: fs::Metadata| metadata.permissions().mode() & planted::OTHERS_WRITE != 0;
+            let checked = planted::check(&path).and_then(|()| match writable(fs::metadata(&path)?) {
+                true => Err(io::Error::other("others may write it")),
+                false => Ok(()),
+            });
+            checked.map_err(|error| {
+                Error::new(Fault::Authentication, format!("cannot believe the known daemons of {}", path.display()))
+                    .because(error)
+                    .try_this("chmod go-w it and its directory, or name a list with --known-hosts FILE")
+            })?;
+        }
+        Self::load(path)
     }
 
     fn load(path: PathBuf) -> Result<Self, Error> {
@@ -304,6 +324,29 @@ mod tests {
         let error = load_identity(&link).unwrap_err();
         assert!(error.cause.is_some_and(|cause| cause.contains("belongs to somebody else")));
         assert_eq!(load_identity(&key).unwrap().public(), made);
+    }
+
+    #[test]
+    fn known_daemons_are_not_believed_where_somebody_else_could_have_named_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("haul/known_hosts");
+        let load = || KnownHosts::of_user(path.clone()).map(|known| known.entries.len());
+        assert_eq!(load(), Ok(0), "there is none yet");
+        trust(&path, "dtn1", 7632, &format!("ed25519:{}", "ab".repeat(32)), false).unwrap();
+        assert_eq!(load(), Ok(1));
+        let set_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let refused = || load().is_err_and(|error| error.fault == Fault::Authentication);
+        set_mode(&path, 0o666);
+        assert!(refused());
+        set_mode(&path, 0o644);
+        set_mode(path.parent().unwrap(), 0o777);
+        assert!(refused());
+        set_mode(path.parent().unwrap(), 0o700);
+        assert_eq!(load(), Ok(1));
+        if lchown(&path, Some(haul_sys::process::effective_user() + 1), None).is_err() {
+            return haul_sys::condition::unmet("only root gives files away");
+        }
+        assert!(refused());
     }
 
     #[test]

@@ -67,6 +67,7 @@ const CIPHER_REASON: &str = "what both processors do well, or asked for";
 /// What the lanes of a session have in common.
 #[derive(Clone)]
 pub(crate) struct LaneTerms {
+    /// Random name of the end that lanes are dialled to.
     pub(crate) session: [u8; 16],
     pub(crate) identity: Arc<Identity>,
     pub(crate) peer_key: PublicKey,

@@ -64,6 +64,8 @@ mod known_routes;
 mod lanes;
 #[cfg(test)]
 mod large_files;
+#[cfg(test)]
+mod left_behind;
 pub mod manifest_file;
 #[cfg(test)]
 mod manifests;
@@ -86,6 +88,10 @@ mod scenarios;
 mod second_names;
 mod sender;
 mod session;
+#[cfg(test)]
+mod several_sources;
+#[cfg(test)]
+mod shared_flush;
 #[cfg(test)]
 mod slow_disk;
 mod ssh;
@@ -110,6 +116,7 @@ pub use haul_engine::remedy::{Buffer, End, Host, Remedy};
 pub use haul_store::{drives_terminal, open_root};
 pub use haul_sys::account::named as account_named;
 pub use haul_sys::process::{effective_user, is_root, raise_open_file_limit};
+pub use haul_sys::whole_file;
 pub use haul_wire::PROTOCOL_VERSION;
 pub use haul_wire::summary::{HostLimits, PathSummary};
 pub use job::{Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions};

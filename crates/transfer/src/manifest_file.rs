@@ -13,9 +13,7 @@
 //! error of the manifest, not of the tree.
 
 use std::fmt::Write as _;
-use std::fs::File;
 use std::io::{self, BufRead, Read, Write};
-use std::path::Path;
 
 use crate::event::ManifestLine;
 
@@ -48,14 +46,6 @@ impl<W: Write> Writer<W> {
         self.out.flush()?;
         Ok(self.out)
     }
-}
-
-/// Gives a manifest that was written to `temporary` its name. Whoever looks finds it whole or what stood there before, also after a power cut;
-/// after an error that came with the last flush only a power cut may bring back the latter.
-pub fn publish(manifest: &File, temporary: &Path, path: &Path) -> io::Result<()> {
-    manifest.sync_all()?;
-    std::fs::rename(temporary, path)?;
-    haul_sys::file::flush_directory_of(path)
 }
 
 /// Reads a manifest line by line, in constant memory, and checks its closing line.
@@ -389,6 +379,7 @@ const HASH_HEX: usize = 64;
 #[cfg(test)]
 mod tests {
     use haul_sys::intercept::{Call, Stopped, Verdict};
+    use haul_sys::whole_file::{Mode, WholeFile};
 
     use super::*;
     use crate::bad_disk::{EIO, path_of, under};
@@ -501,19 +492,16 @@ mod tests {
     #[test]
     fn a_name_that_may_not_stay_is_no_success() {
         let dir = tempfile::tempdir().unwrap();
-        let (directory, temporary, path) = (dir.path().to_owned(), dir.path().join(".m"), dir.path().join("m"));
+        let (directory, path) = (dir.path().to_owned(), dir.path().join("m"));
         let mut asked = Vec::new();
         let decide = |_, stopped: &Stopped| {
             asked.push(path_of(stopped));
             if path_of(stopped) == directory { Verdict::Fail(EIO) } else { Verdict::Proceed }
         };
-        let publishes = {
-            let (temporary, path) = (temporary.clone(), path.clone());
-            move || publish(&File::create(&temporary).unwrap(), &temporary, &path)
-        };
+        let publishes = move || WholeFile::begin(&path, Mode::AsBefore).unwrap().publish();
         let Some((result, _)) = under(&[Call::Flush], decide, publishes) else { return };
         assert_eq!(result.unwrap_err().raw_os_error(), Some(EIO));
-        assert_eq!(asked, [temporary, directory.clone()]);
+        assert_eq!((asked.len(), asked.last()), (2, Some(&directory)), "first what is in it, then its name");
     }
 
     #[test]

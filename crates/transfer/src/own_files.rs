@@ -6,11 +6,13 @@
 //! ```
 
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use haul_sys::whole_file::{Mode, WholeFile};
 
 /// What was left beside a file that was never written to its end, by a process that was killed, goes after this time: writing takes
 /// milliseconds.
@@ -41,28 +43,13 @@ fn directory(variable: &str, at_home: &str, environment: &dyn Fn(&str) -> Option
 pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let name =
-        path.file_name().ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"))?;
-    let mut prefix = OsString::from(".");
-    prefix.push(name);
-    prefix.push(".");
-    remove_leftovers(dir, &prefix);
-    let mut own_name = prefix;
-    own_name.push(std::process::id().to_string());
-    let own = dir.join(own_name);
-    // Left by a process of the same number that was killed at this point.
-    let _ = fs::remove_file(&own);
-    // O_EXCL: whatever stands there by now, a link too, is not followed and not overwritten (open(2)).
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&own)?;
-    let written = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| match replace {
-        true => fs::rename(&own, path),
-        // Unlike a rename this fails when the name is taken.
-        false => fs::hard_link(&own, path),
-    });
-    if written.is_err() || !replace {
-        let _ = fs::remove_file(&own);
-    }
-    written.and_then(|()| File::open(dir)?.sync_all())
+    let mut leftover = OsString::from(".");
+    leftover.push(path.file_name().unwrap_or_default());
+    leftover.push(".haul-");
+    remove_leftovers(dir, &leftover);
+    let mut file = WholeFile::begin(path, Mode::Of(mode))?;
+    file.write_all(bytes)?;
+    if replace { file.publish() } else { file.publish_new() }
 }
 
 /// Removes what earlier processes left under our temporary names. What cannot be removed does no harm.
@@ -82,6 +69,7 @@ fn remove_leftovers(dir: &Path, prefix: &OsString) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::os::unix::fs::PermissionsExt as _;
     use std::time::SystemTime;
 
@@ -107,7 +95,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (file, victim) = (dir.path().join("paths"), dir.path().join("victim"));
         fs::write(&victim, "as it was").unwrap();
-        std::os::unix::fs::symlink(&victim, dir.path().join(format!(".paths.{}", std::process::id()))).unwrap();
+        std::os::unix::fs::symlink(&victim, dir.path().join(format!(".paths.haul-{}", std::process::id()))).unwrap();
         write_whole(&file, b"new", 0o600, true).unwrap();
         assert_eq!((fs::read(&victim).unwrap(), fs::read(&file).unwrap()), (b"as it was".to_vec(), b"new".to_vec()));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -119,7 +107,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("paths");
         let (old, young, other) =
-            (dir.path().join(".paths.1"), dir.path().join(".paths.2"), dir.path().join(".paths.x"));
+            (dir.path().join(".paths.haul-1"), dir.path().join(".paths.haul-2"), dir.path().join(".paths.haul-x"));
         for leftover in [&old, &young, &other] {
             fs::write(leftover, "").unwrap();
         }
@@ -137,6 +125,6 @@ mod tests {
             names.sort();
             names
         };
-        assert_eq!(left(), [".paths.2", ".paths.x", "paths"]);
+        assert_eq!(left(), [".paths.haul-2", ".paths.haul-x", "paths"]);
     }
 }

@@ -25,7 +25,12 @@ const LANES: u16 = 3;
 const SIZE: usize = (9 << 20) + 12_345;
 
 /// Every file in chunks counts as large.
-const BOUNDS: Bounds = Bounds { checkpoint_bytes: 2 << 20, past_cache_from_bytes: 1, search: std::time::Duration::MAX };
+const BOUNDS: Bounds = Bounds {
+    checkpoint_bytes: 2 << 20,
+    past_cache_from_bytes: 1,
+    search: std::time::Duration::MAX,
+    flush_together_from_files: usize::MAX,
+};
 
 /// No trial: this disk may be busy.
 pub(crate) fn job_by(bench: &Bench, route: WriteRoute) -> Job {

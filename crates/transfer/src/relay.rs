@@ -78,7 +78,6 @@ enum From {
 
 fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
     let asked_for = AskedFor::of(job)?;
-    let id = coordinate::random_id()?;
     let identity = Arc::new(Identity::generate().map_err(|error| far::net_error(&error))?);
     let through_here = job.carriage.through_here;
     // A daemon knows us by the key of the login; the lanes we bring ourselves prove that one.
@@ -88,24 +87,24 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
         (_, false) => peer.key(),
     };
     let cpus = sender.hello.cpus.min(receiver.hello.cpus);
-    let assigned = |peer_key, role| Assignment { session: id, peer_key, role, path: None, cpus };
+    let assigned =
+        |peer: &Remote, peer_key, role| Assignment { peer_session: peer.session, peer_key, role, path: None, cpus };
     // The receiver first: it is told at once what to do, and the list that a sender is given may take longer than a daemon waits.
     let role = Role::Receiver { target: job.target.path.clone() };
-    receiver.start(assigned(key_for(&receiver, &sender), role), job, hash_kept, watch)?;
+    receiver.start(assigned(&sender, key_for(&receiver, &sender), role), job, hash_kept, watch)?;
     let role = Role::Sender { sources: coordinate::source_paths(job) };
-    sender.start(assigned(key_for(&sender, &receiver), role), job, hash_kept, watch)?;
+    sender.start(assigned(&receiver, key_for(&sender, &receiver), role), job, hash_kept, watch)?;
     let (source, target) = (sender.place.clone(), receiver.place.clone());
     let hosts = Ends { source: sender.host(), target: receiver.host(), ..Ends::default() };
 
     let (merged, events) = sync_channel(MERGED_EVENTS);
     let (to_lanes, answers) = sync_channel(4);
     let route = Route {
-        id,
         identity,
         through_here,
         answers,
-        sender: Side::of(&sender, job),
-        receiver: Side::of(&receiver, job),
+        sender: Side::of(&sender, &receiver, job),
+        receiver: Side::of(&receiver, &sender, job),
         record: Arc::new(LaneRecord::default()),
         watch: Arc::clone(watch),
         merged: merged.clone(),
@@ -235,6 +234,7 @@ impl Relay<'_> {
             (From::Receiver, Control::Outcomes(outcomes)) => {
                 outcomes.iter().try_for_each(|outcome| self.watch.on_outcome(outcome))?;
             }
+            (From::Receiver, Control::ReadAgain { bytes }) => self.watch.on_read_again(*bytes),
             // The sending host knows whether it sends a single file.
             (From::Receiver, Control::Named(name)) => self.watch.on_name(name)?,
             (From::Receiver, Control::Summary(summary)) => self.ends.receiver = ReceiverSummary::clone(summary),
@@ -265,7 +265,10 @@ impl Relay<'_> {
                 };
                 return Err(convert::error_of(abort.clone()).at(place));
             }
-            (From::Sender, Control::Begin { .. } | Control::LaneLost { .. } | Control::WantLanes { .. })
+            (
+                From::Sender,
+                Control::Begin { .. } | Control::LaneLost { .. } | Control::WantLanes { .. } | Control::DeleteNothing,
+            )
             | (
                 From::Receiver,
                 Control::Answers(_) | Control::Again { .. } | Control::Repair { .. } | Control::LaneLost { .. },
@@ -307,6 +310,9 @@ struct Side {
 
 /// The part of a remote that outlives the split into channel and events.
 struct RemoteView {
+    /// Random name of its end, and of the one that it takes us for when lanes run through here.
+    session: [u8; 16],
+    peer_session: [u8; 16],
     key: haul_net::PublicKey,
     ciphers: Vec<haul_net::Cipher>,
     identity: Option<Arc<Identity>>,
@@ -316,8 +322,10 @@ struct RemoteView {
 }
 
 impl Side {
-    fn of(remote: &Remote, job: &Job) -> Self {
+    fn of(remote: &Remote, peer: &Remote, job: &Job) -> Self {
         let view = RemoteView {
+            session: remote.session,
+            peer_session: peer.session,
             key: remote.key(),
             ciphers: remote::agreed_ciphers(&job.carriage, &remote.hello),
             identity: remote.identity.clone(),
@@ -344,7 +352,6 @@ impl Side {
 
 /// Finds the way for the lanes of a copy between two other hosts.
 struct Route {
-    id: [u8; 16],
     identity: Arc<Identity>,
     through_here: bool,
     answers: Receiver<(From, Control)>,
@@ -455,9 +462,9 @@ impl Route {
         side.outbox.send(Control::Admit { key: identity.public().0 });
         let desk = Arc::new(Desk::default());
         let door = agent::open_door(identity, &desk, job.carriage.port_range);
-        let expecting = desk.expect(self.id, view.key, events.sender(), convert::wanted(&carriage), false);
+        let expecting = desk.expect(view.peer_session, view.key, events.sender(), convert::wanted(&carriage), false)?;
         let terms = crate::lanes::LaneTerms {
-            session: self.id,
+            session: view.session,
             identity: Arc::clone(identity),
             peer_key: view.key,
             ciphers: view.ciphers.clone(),

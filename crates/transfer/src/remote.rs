@@ -52,7 +52,7 @@ pub(crate) struct Remote {
     pub(crate) ssh: Option<SshTarget>,
     /// The identity that lanes to it must prove: a daemon knows us by the key we logged in with.
     pub(crate) identity: Option<std::sync::Arc<haul_net::Identity>>,
-    /// Random name of the session.
+    /// Random name of this end of the session. Where this machine is the other end it goes by the same one.
     pub(crate) session: [u8; 16],
     /// How much will be sent to it, where that is known.
     pub(crate) foreseen: Foreseen,
@@ -270,7 +270,7 @@ fn host_of(place: &Place, hello: &AgentHello) -> Host {
 
 /// What a far side is to do, and what the initiator knows of the two ends of the session and one end alone does not.
 pub(crate) struct Assignment {
-    pub(crate) session: [u8; 16],
+    pub(crate) peer_session: [u8; 16],
     pub(crate) peer_key: PublicKey,
     pub(crate) role: Role,
     pub(crate) path: Option<KnownPath>,
@@ -345,7 +345,7 @@ impl Remote {
     /// # Errors
     /// [`Fault::Usage`]: what the job names is more than it takes.
     pub(crate) fn start(&self, assigned: Assignment, job: &Job, hash_kept: bool, watch: &Watch) -> Result<(), Error> {
-        let Assignment { session, peer_key, role, path, cpus } = assigned;
+        let Assignment { peer_session, peer_key, role, path, cpus } = assigned;
         let listed = job.selection.files_from.as_ref().filter(|_| matches!(role, Role::Sender { .. }));
         if listed.is_some_and(|list| list.weight_bytes() > MAX_LISTED_BYTES) {
             let mib = MAX_LISTED_BYTES >> 20;
@@ -355,7 +355,7 @@ impl Remote {
         let selection = convert::selection(&job.selection, hash_kept);
         let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.hello));
         let carriage = control::Carriage { path, cpus, ..carriage };
-        let start = Start { session, peer_key: peer_key.0, role, selection, carriage };
+        let start = Start { session: self.session, peer_session, peer_key: peer_key.0, role, selection, carriage };
         let start = Control::Start(start);
         if start.check_limits().and_then(|()| codec::encode(&start, &mut Vec::new())).is_err() {
             let mib = MAX_CONTROL_FRAME_BYTES >> 20;
@@ -370,7 +370,7 @@ impl Remote {
         outbox.send(start);
         if let Some(list) = listed {
             for path in list.paths() {
-                outbox.listed(path);
+                outbox.listed(&path);
                 if !outbox.await_room(|| watch.interrupted(), job.carriage.timeout.max(far::START_DEADLINE)) {
                     return Err(Error::broke_the_protocol("it does not listen"));
                 }

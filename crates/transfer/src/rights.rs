@@ -34,6 +34,8 @@ pub fn hide_memory() {
 
 /// For the thread of a session, before it knows what is asked for.
 pub(crate) fn enter(grant: &Grant, visit: Option<&dyn Visit>) -> Result<(), Error> {
+    // Accounts lie outside of every tree.
+    haul_sys::names::start();
     if let Some(name) = &grant.user {
         act_as(name)?;
     }
@@ -46,9 +48,20 @@ pub(crate) fn enter(grant: &Grant, visit: Option<&dyn Visit>) -> Result<(), Erro
         })?;
         visit.map_or(Ok(()), |visit| visit.on_root(directory.as_fd(), rights::file_user()))?;
         let access = if grant.read_only { Access::Read } else { Access::Write };
-        let _ = rights::fence(&[(directory.as_fd(), access)]);
+        if let (Err(why), Some(visit)) = (whole(rights::fence(&[(directory.as_fd(), access)])), visit) {
+            visit.on_unfenced(&why);
+        }
     }
     Ok(())
+}
+
+/// Whether there is a fence, else why not.
+fn whole(fence: std::io::Result<Fence>) -> Result<Fence, String> {
+    match fence {
+        Ok(Fence::None) => Err("this kernel has no Landlock, or one before Linux 5.19".to_owned()),
+        Ok(fence) => Ok(fence),
+        Err(error) => Err(convert::bounded(error)),
+    }
 }
 
 /// A daemon that is not root can act as itself only.
@@ -71,13 +84,10 @@ fn act_as(name: &str) -> Result<(), Error> {
 /// For the thread of a session that knows its trees. Returns what to tell.
 pub(crate) fn stay_within(trees: &[(BorrowedFd<'_>, Access)], attributes: bool) -> Notice {
     let _ = rights::keep_file_capabilities(attributes);
-    let (choice, reason) = match rights::fence(trees) {
+    let (choice, reason) = match whole(rights::fence(trees)) {
         Ok(Fence::Whole) => ("nothing outside of the tree", "Landlock".to_owned()),
-        Ok(Fence::Partly) => {
-            ("nothing outside of the tree, as far as this kernel goes", "an older Landlock".to_owned())
-        }
-        Ok(Fence::None) => ("those of the account", "this kernel has no Landlock, or one before Linux 5.19".to_owned()),
-        Err(error) => ("those of the account", convert::bounded(error)),
+        Ok(_) => ("nothing outside of the tree, as far as this kernel goes", "an older Landlock".to_owned()),
+        Err(why) => ("those of the account", why),
     };
     Notice::Chose { what: "rights".to_owned(), choice: choice.to_owned(), reason }
 }

@@ -480,9 +480,9 @@ fn hashes_from_before_the_lanes_are_believed_until_one_does_not_match() {
         bench.assert_equal();
         watch.report(&ends, Default::default(), false).unwrap().bytes_again
     };
-    assert_eq!(copy(EarlyLook::complete(&paths)), 0);
+    assert_eq!(copy(EarlyLook::complete(&paths, false)), 0);
     // That it is sent again shows that the false one was used, once.
-    assert_eq!(copy(EarlyLook::complete(&paths).falsified(3)), 1 << 20);
+    assert_eq!(copy(EarlyLook::complete(&paths, false).falsified(3)), 1 << 20);
 }
 
 #[test]

@@ -160,3 +160,69 @@ fn however_many_others_stay_at_the_target_the_source_s_own_files_get_their_secon
         }
     }
 }
+
+/// Two names of a symbolic link at the source.
+fn with_two_names_of_a_link() -> Bench {
+    let bench = Bench::new();
+    std::fs::create_dir_all(bench.from()).unwrap();
+    std::os::unix::fs::symlink("nowhere", bench.from().join("a")).unwrap();
+    std::fs::hard_link(bench.from().join("a"), bench.from().join("b")).unwrap();
+    std::fs::create_dir(bench.to()).unwrap();
+    bench
+}
+
+#[test]
+fn a_symbolic_link_keeps_its_second_name() {
+    let bench = with_two_names_of_a_link();
+    let inode = |name| bench.to().join(name).symlink_metadata().unwrap().ino();
+    // Apart, as of an earlier copy without hard links.
+    let report = run(&bench, |selection| selection.hard_links = false);
+    assert_eq!((report.failed, report.others_made), (0, 2));
+    assert_ne!(inode("a"), inode("b"));
+    for made in [1, 0] {
+        let report = run(&bench, |_| {});
+        assert_eq!((report.failed, report.others_made), (0, made), "{report:?}");
+        assert_eq!(inode("a"), inode("b"));
+        assert_eq!(std::fs::read_link(bench.to().join("b")).unwrap().to_str(), Some("nowhere"));
+    }
+}
+
+#[test]
+fn a_link_that_stays_or_failed_gets_no_second_name_of_the_source() {
+    let bench = with_two_names_of_a_link();
+    std::os::unix::fs::symlink("elsewhere", bench.to().join("a")).unwrap();
+    let report = run(&bench, ignore_existing);
+    assert_eq!((report.failed, &report.failures[0].0[..]), (1, &b"b"[..]), "{report:?}");
+    assert!(bench.to().join("b").symlink_metadata().is_err());
+
+    let bench = with_two_names_of_a_link();
+    std::fs::create_dir(bench.to().join("a")).unwrap();
+    let report = run(&bench, |_| {});
+    assert_eq!(report.failed, 2, "{report:?}");
+    assert!(bench.to().join("b").symlink_metadata().is_err());
+}
+
+#[test]
+fn a_directory_in_the_way_of_anything_is_no_success_whatever_may_stay() {
+    for (choose, in_the_way) in [
+        (ignore_existing as fn(&mut Selection), "a"),
+        (ignore_existing, "b"),
+        (update, "a"),
+        (update, "b"),
+        (|_| {}, "b"),
+    ] {
+        for make in [with_two_names, with_two_names_of_a_link] {
+            for dry_run in [false, true] {
+                let bench = make();
+                std::fs::create_dir(bench.to().join(in_the_way)).unwrap();
+                let report = run(&bench, |selection| {
+                    choose(selection);
+                    selection.dry_run = dry_run;
+                });
+                let why = report.failures.iter().find(|(path, _)| path == in_the_way.as_bytes());
+                assert!(why.is_some_and(|(_, why)| why.contains("directory")), "{in_the_way} {dry_run} {report:?}");
+                assert!(bench.to().join(in_the_way).is_dir());
+            }
+        }
+    }
+}

@@ -10,11 +10,12 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use haul_engine::integrity::Hash;
 use haul_store::{SourceSet, Striped};
+use haul_sys::whole_file::{self, Mode};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::disk_error;
@@ -105,16 +106,7 @@ impl Index {
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self).map_err(io::Error::from)?;
         text.push(b'\n');
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".new");
-        let write = || {
-            let mut file = File::create(&beside)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            std::fs::rename(&beside, path)
-        };
-        write().inspect_err(|_| drop(std::fs::remove_file(&beside)))?;
-        haul_sys::file::flush_directory_of(path)
+        whole_file::write(path, &text, Mode::AsBefore)
     }
 
     fn read(path: &Path) -> Result<Self, Error> {

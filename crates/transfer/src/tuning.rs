@@ -8,7 +8,8 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use haul_engine::path::{
-    Advice, LaneReading, Limit, Phase, Remembered, Sample, Tuner, Wishes, bound_per_lane, bounds_at_end,
+    Advice, LaneReading, Limit, Phase, Remembered, Sample, Tuner, Wishes, better_given_up, bound_per_lane,
+    bounds_at_end, too_slow_for_more,
 };
 use haul_net::{Probe, host};
 use haul_wire::control::{Carriage, Notice};
@@ -48,6 +49,10 @@ pub(crate) struct Tuning {
     paced_to: Option<u64>,
     /// Lanes have bounds of their own, by what each has left.
     is_divided: bool,
+    /// Lanes that get no more units, although they do not rest: the others are done sooner.
+    too_slow: Vec<u16>,
+    /// Lanes that were given up. Once is enough: what follows under the same number begins as new.
+    given_up: Vec<u16>,
     /// Lanes will soon leave their part.
     some_finish: bool,
     divided_at: Instant,
@@ -63,6 +68,9 @@ pub(crate) trait Work {
     /// Bytes of the units that wait for a lane, 0 when none does; `u64::MAX` when some do and more may come.
     fn waiting_bytes(&self) -> u64;
 
+    /// What a lane takes at once of the units that wait, in bytes.
+    fn unit_bytes(&self) -> u64;
+
     /// What is left for these lanes, once fewer units wait than so many lanes carry, and nothing can follow.
     fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending>;
 }
@@ -73,6 +81,10 @@ pub(crate) struct Endless;
 impl Work for Endless {
     fn waiting_bytes(&self) -> u64 {
         u64::MAX
+    }
+
+    fn unit_bytes(&self) -> u64 {
+        0
     }
 
     fn ending(&self, _lanes: &[u16], _carrying: usize) -> Option<Ending> {
@@ -142,6 +154,10 @@ impl Delivered {
 pub(crate) struct Turn {
     /// So many lanes shall carry data from now on.
     pub(crate) lanes: Option<u16>,
+    /// Others than before get no units: see [`Tuning::resting`].
+    pub(crate) work_moves: bool,
+    /// These lanes are to be cut: others carry what they have sooner.
+    pub(crate) give_up: Vec<u16>,
     /// Choices with their reasons, for whoever watches.
     pub(crate) notices: Vec<Notice>,
     /// The path as it is, when it is time to tell it.
@@ -162,6 +178,8 @@ impl Tuning {
             advice: None,
             paced_to: None,
             is_divided: false,
+            too_slow: Vec::new(),
+            given_up: Vec::new(),
             some_finish: false,
             divided_at: now,
             started: now,
@@ -238,7 +256,38 @@ impl Tuning {
             self.apply(advice, &mut turn);
         }
         self.divide(&sample.lanes, work);
+        turn.work_moves = self.look_for_slow(&sample, work.unit_bytes());
+        turn.give_up = self.look_for_last(&sample.lanes, work);
         turn
+    }
+
+    /// Looks which lanes would hold up the end of the job: what they carry is to go over others.
+    fn look_for_last(&mut self, lanes: &[LaneReading], work: &dyn Work) -> Vec<u16> {
+        let carrying = self.advice.as_ref().map_or(lanes.len(), |advice| usize::from(advice.lanes));
+        let numbers: Vec<u16> = lanes.iter().map(|lane| lane.lane).collect();
+        let Some(ending) = work.ending(&numbers, carrying) else { return Vec::new() };
+        let left = lanes.iter().zip(ending.left_bytes).map(|(lane, left)| lane.unsent_bytes.saturating_add(left));
+        let left: Vec<u64> = left.collect();
+        let slow = numbers.into_iter().zip(better_given_up(lanes, &left)).filter(|(_, slow)| *slow);
+        let slow: Vec<u16> = slow.map(|(number, _)| number).filter(|lane| !self.given_up.contains(lane)).collect();
+        self.given_up.extend(&slow);
+        slow
+    }
+
+    /// Looks which lanes would be the last to be done, with what they would take now. True when these are others than before.
+    fn look_for_slow(&mut self, sample: &Sample, unit_bytes: u64) -> bool {
+        let carrying = self.advice.as_ref().map_or(usize::MAX, |advice| usize::from(advice.lanes));
+        let lanes = &sample.lanes[..sample.lanes.len().min(carrying)];
+        let too_slow = match sample.waiting_bytes {
+            0 | u64::MAX => Vec::new(),
+            waiting_bytes => {
+                let slow = too_slow_for_more(lanes, waiting_bytes, unit_bytes);
+                lanes.iter().zip(slow).filter(|(_, slow)| *slow).map(|(lane, _)| lane.lane).collect()
+            }
+        };
+        let is_new = too_slow != self.too_slow;
+        self.too_slow = too_slow;
+        is_new
     }
 
     /// Divides the bound among the lanes as they are now. Those that have sent all they had, and get no more, leave their part to the others.
@@ -283,10 +332,11 @@ impl Tuning {
         }
     }
 
-    /// The lanes that rest when so many carry data: those with the highest numbers.
+    /// The lanes that get no units: those with the highest numbers, when fewer carry data, and towards the end those that are too slow.
     pub(crate) fn resting(&self) -> Vec<u16> {
         let active = self.advice.as_ref().map_or(usize::MAX, |advice| usize::from(advice.lanes));
-        self.lanes.iter().skip(active).map(|lane| lane.number).collect()
+        let rests = |(at, lane): &(usize, &Lane)| *at >= active || self.too_slow.contains(&lane.number);
+        self.lanes.iter().enumerate().filter(rests).map(|(_, lane)| lane.number).collect()
     }
 
     /// The path, for the report.
@@ -399,6 +449,7 @@ fn reading(lane: &mut Lane) -> Option<LaneReading> {
         lane: *number,
         rtt_us: info.rtt_us,
         rtt_min_us: info.rtt_min_us.unwrap_or(info.rtt_us),
+        rtt_deviation_us: info.rtt_var_us,
         mss_bytes: info.snd_mss_bytes,
         cwnd_bytes: u64::from(info.snd_cwnd) * mss_bytes,
         in_slow_start: info.snd_cwnd < info.snd_ssthresh,
@@ -406,6 +457,7 @@ fn reading(lane: &mut Lane) -> Option<LaneReading> {
         delivered_bytes: info.delivered.map_or(acked_bytes, |segments| delivered.up_to(segments, info.snd_mss_bytes)),
         sent_bytes: info.bytes_sent.unwrap_or(0),
         resent_bytes: info.bytes_retrans.unwrap_or(0),
+        resent_in_vain_bytes: u64::from(info.dsack_dups.unwrap_or(0)) * mss_bytes,
         unsent_bytes: u64::from(info.notsent_bytes.unwrap_or(0)),
         busy_us: info.busy_time_us.unwrap_or(0),
         receive_window_limited_us: info.rwnd_limited_us.unwrap_or(0),
@@ -431,6 +483,7 @@ fn path_now(tuner: &Tuner, advice: Option<&Advice>) -> PathNow {
             (_, Limit::ReceiveWindow) => HeldBy::ReceiveWindow,
             (_, Limit::SendBuffer) => HeldBy::SendBuffer,
             (_, Limit::Loss) => HeldBy::Loss,
+            (_, Limit::Jitter) => HeldBy::Jitter,
             (_, Limit::Source) => HeldBy::Source,
             (_, Limit::Unknown) => HeldBy::Unknown,
         },
@@ -488,6 +541,10 @@ mod tests {
 
     impl Work for Last {
         fn waiting_bytes(&self) -> u64 {
+            0
+        }
+
+        fn unit_bytes(&self) -> u64 {
             0
         }
 

@@ -47,6 +47,8 @@ struct State {
     /// What the single file is called at the target, where that is not its name at the source.
     name: Option<RelPath>,
     deleted: u64,
+    /// What the receiver has read of what earlier runs left.
+    bytes_read_again: u64,
     failures: Vec<(Vec<u8>, String)>,
     told_found_all: bool,
     path_told: Option<Instant>,
@@ -163,6 +165,14 @@ impl Watch {
         });
     }
 
+    /// So many bytes of what earlier runs left were read so far.
+    pub(crate) fn on_read_again(&self, bytes: u64) {
+        if let Some(person) = &self.person {
+            let mut state = person.lock();
+            state.bytes_read_again = state.bytes_read_again.max(bytes);
+        }
+    }
+
     /// The path as it is now.
     pub(crate) fn on_path(&self, path: &PathNow) {
         let Some(person) = &self.person else { return };
@@ -235,6 +245,7 @@ impl Watch {
                 files_found: totals.files_found,
                 bytes_moved: totals.bytes_moved,
                 bytes_kept: totals.bytes_kept,
+                bytes_read_again: state.bytes_read_again,
                 bytes_found: totals.bytes_found,
                 found_all: totals.found_all,
                 lanes: self.lanes_alive.load(Ordering::Relaxed),
@@ -283,6 +294,8 @@ impl Watch {
             bytes_again: receiver.arrived_bytes.saturating_sub(totals.bytes_moved),
             bytes_reread: receiver.reread_bytes,
             chunks_repaired: receiver.repaired_chunks,
+            bytes_read_again: receiver.read_again_bytes,
+            bytes_trusted: receiver.trusted_bytes,
             bytes_kept: totals.bytes_kept,
             elapsed: Duration::from_micros(phases.elapsed_us),
             connected: since_start(phases.connected_us),
@@ -411,6 +424,7 @@ fn chosen(what: &str) -> &'static str {
         "encryption",
         "verification",
         "rights",
+        "sources",
     ]
     .into_iter()
     .find(|known| *known == what)

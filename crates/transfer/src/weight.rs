@@ -54,7 +54,9 @@ fn owned_bytes(message: &Control) -> usize {
         | Control::ProbeSent(_)
         | Control::ProbeArrived(_)
         | Control::Ping
-        | Control::Repair { .. } => 0,
+        | Control::DeleteNothing
+        | Control::Repair { .. }
+        | Control::ReadAgain { .. } => 0,
     }
 }
 

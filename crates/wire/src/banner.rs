@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   HAUL-NEED <uname -s> <uname -m>      from the start script: our program is not there, send it
+//!   HAUL-NOTE <choice>: <reason>         from the start script: how our program is run there, where that is not as usual
 //!   HAUL-FAIL <text>                     from the start script: it cannot be put or run there
 //!   HAUL-AGENT <protocol version>        from the agent: control frames follow
 //! ```
@@ -24,6 +25,13 @@ pub enum Banner {
         /// `uname -m`
         machine: String,
     },
+    /// Our program is run in another way than usual.
+    Note {
+        /// How.
+        choice: String,
+        /// Why.
+        reason: String,
+    },
     /// The start script gave up.
     Fail(String),
     /// The agent runs.
@@ -35,6 +43,8 @@ pub enum Banner {
 
 /// Mark of [`Banner::Need`].
 pub const NEED: &str = "HAUL-NEED";
+/// Mark of [`Banner::Note`].
+pub const NOTE: &str = "HAUL-NOTE";
 /// Mark of [`Banner::Fail`].
 pub const FAIL: &str = "HAUL-FAIL";
 /// Mark of [`Banner::Agent`].
@@ -83,6 +93,10 @@ fn parse(line: &[u8]) -> Option<Banner> {
             machine: words.next().unwrap_or_default().into(),
         });
     }
+    if let Some(rest) = after(NOTE) {
+        let (choice, reason) = rest.split_once(": ").unwrap_or((rest, ""));
+        return Some(Banner::Note { choice: choice.into(), reason: reason.into() });
+    }
     after(FAIL).map(|rest| Banner::Fail(rest.into()))
 }
 
@@ -112,6 +126,9 @@ mod tests {
         let need = Banner::Need { system: "Linux".into(), machine: "x86_64".into() };
         assert_eq!(scan(b"hello\nHAUL-NEED Linux x86_64\n"), Ok(Some(need)));
         assert_eq!(scan(b"HAUL-FAIL no space\n"), Ok(Some(Banner::Fail("no space".into()))));
+        let note = |choice: &str, reason: &str| Banner::Note { choice: choice.into(), reason: reason.into() };
+        assert_eq!(scan(b"HAUL-NOTE by its name: no /proc\n"), Ok(Some(note("by its name", "no /proc"))));
+        assert_eq!(scan(b"HAUL-NOTE by its name\n"), Ok(Some(note("by its name", ""))));
     }
 
     #[test]

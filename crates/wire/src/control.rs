@@ -11,9 +11,11 @@
 //!       ---- Begin --------------->
 //!       <--- Named ----------------         (when a single file gets another name)
 //!       ---- Items ... ----------->         the manifest streams
+//!       ---- DeleteNothing ------->         (when it is not all that the sources hold)
 //!       <--- Answers, Outcomes ----         what is wanted; what became of each item
 //!       <--- Receipts -------------         chunks that verified (their data came over the lanes)
-//!       <--- Again, Repair --------         chunks that did not, on their way or on the medium
+//!       <--- Again, Repair --------         chunks that did not, on their way or at the target
+//!       <--- ReadAgain ------------         how much of what an earlier run left was read
 //!       ---- Withdraw ------------>         a wanted file changed or cannot be read
 //!       ---- EndOfManifest ------->
 //!       <--- Summary --------------         everything resolved and flushed
@@ -36,7 +38,8 @@ use crate::limits::{
 };
 use crate::manifest::{self, PackedItem};
 use crate::path::RelPath;
-use crate::summary::{HostLimits, KnownPath, PathNow, PathSummary};
+use crate::summary::{HostLimits, KnownPath, PathNow};
+pub use crate::summary::{LaneTime, ReceiverSummary, SenderSummary};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +117,8 @@ pub enum Control {
     Abort(Abort),
     /// Either way: I am alive.
     Ping,
-    /// Receiver to sender: the medium does not give back what was written of this chunk; send it again, though it has its receipt.
+    /// Receiver to sender: this chunk does not stand at the target as it was verified, by this run or an earlier one; send it again,
+    /// though it has its receipt or was not asked for.
     Repair {
         /// Manifest index.
         index: u64,
@@ -125,6 +129,13 @@ pub enum Control {
     Listed(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Vec<u8>>),
     /// Receiver to sender, before any outcome: the single file gets this name, which is no path.
     Named(RelPath),
+    /// Receiver to sender, now and then: so many bytes of what earlier runs left were read and compared, since the session began.
+    ReadAgain {
+        /// Never fewer than said before.
+        bytes: u64,
+    },
+    /// Sender to receiver: from here on nothing may be deleted, because not all of the sources could be listed.
+    DeleteNothing,
 }
 
 /// What an agent says first.
@@ -174,8 +185,10 @@ pub struct Candidate {
 /// Gives an agent its role.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// Random name of the session, which lanes present.
+    /// Random name of this end of the session, which lanes present that come here.
     pub session: [u8; 16],
+    /// That of the other end, which lanes present that are dialled from here. Both ends of a copy may stand in one daemon, at one port.
+    pub peer_session: [u8; 16],
     /// Public key of the side that brings the lanes or is reached by them.
     pub peer_key: [u8; 32],
     /// Sender or receiver.
@@ -213,11 +226,12 @@ pub enum Role {
 pub struct Selection {
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SPEC_ITEMS>")]
     pub rules: Vec<FilterRule>,
-    /// Only paths of a list, which a sender is given in [`Control::Listed`].
-    pub listed: bool,
+    pub listed: Listed,
     pub follow_links: bool,
     pub owner: bool,
     pub group: bool,
+    pub special_bits: bool,
+    pub numeric_ids: bool,
     pub hard_links: bool,
     pub xattrs: bool,
     pub acls: bool,
@@ -232,11 +246,25 @@ pub struct Selection {
     pub flush: bool,
     /// What was written is read back from the medium before it counts.
     pub verify_disk: bool,
+    /// What an earlier run left counts as its journal says, and is not read again.
+    pub trust_journal: bool,
     pub make_target: bool,
     /// Ask for the hash of files that are kept, too: a manifest is wanted, or it is known what they have to hash to.
     pub hash_kept: bool,
     /// With `delete`, so many entries may go; all others stay and count as failed.
     pub max_delete: Option<u64>,
+}
+
+/// What a sender is asked for of its sources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Listed {
+    /// All of them.
+    #[default]
+    Nothing,
+    /// Only paths of a list, which it is given in [`Control::Listed`].
+    Paths,
+    /// The same; and a directory means all beneath it.
+    Trees,
 }
 
 /// One include or exclude rule.
@@ -442,43 +470,6 @@ pub enum Notice {
     },
 }
 
-/// Lane time by cause, in microseconds over all lanes of one side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaneTime {
-    /// Waiting for storage.
-    pub storage_us: u64,
-    /// Hashing, compressing, encrypting or decrypting.
-    pub cpu_us: u64,
-    /// Waiting for the network.
-    pub network_us: u64,
-    /// Waiting for work.
-    pub idle_us: u64,
-    /// Waiting for the rate limit.
-    pub rate_us: u64,
-}
-
-/// The receiver's last word.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReceiverSummary {
-    /// Where its lanes' time went.
-    pub time: LaneTime,
-    /// Payload bytes that arrived, also those that did not verify.
-    pub arrived_bytes: u64,
-    /// Bytes that were read back from the medium, repetitions counted.
-    pub reread_bytes: u64,
-    /// Chunks that the medium did not give back as they were written, and that were written again.
-    pub repaired_chunks: u64,
-}
-
-/// The sender's last word.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SenderSummary {
-    /// Where its lanes' time went.
-    pub time: LaneTime,
-    /// The path as it saw it.
-    pub path: PathSummary,
-}
-
 /// What the sending side of a probe saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeSent {
@@ -597,6 +588,8 @@ impl Control {
             | Control::Summary(_)
             | Control::ProbeArrived(_)
             | Control::Repair { .. }
+            | Control::ReadAgain { .. }
+            | Control::DeleteNothing
             | Control::Ping => Ok(()),
         }
     }
@@ -610,6 +603,7 @@ mod tests {
 
     use super::*;
     use crate::codec;
+    use crate::summary::PathSummary;
 
     #[test]
     fn a_message_survives_the_wire() {
@@ -642,7 +636,14 @@ mod tests {
         let start = |time_ms| {
             let (selection, carriage) = (Selection::default(), Carriage::default());
             let role = Role::Probe { time_ms };
-            Control::Start(Start { session: [1; 16], peer_key: [2; 32], role, selection, carriage })
+            Control::Start(Start {
+                session: [1; 16],
+                peer_session: [3; 16],
+                peer_key: [2; 32],
+                role,
+                selection,
+                carriage,
+            })
         };
         for (time_ms, result) in [
             (0, Err(CodecFault::Limit("time of a probe"))),
@@ -666,7 +667,7 @@ mod tests {
             let known = KnownPath { congestion_control: congestion_control.into(), lanes, ..KnownPath::default() };
             let carriage = Carriage { path: Some(known.clone()), ..Carriage::default() };
             let (role, selection) = (Role::Receiver { target: Vec::new() }, Selection::default());
-            let start = Start { session: [1; 16], peer_key: [2; 32], role, selection, carriage };
+            let start = Start { session: [1; 16], peer_session: [3; 16], peer_key: [2; 32], role, selection, carriage };
             let path = PathSummary { known: Some(known), ..PathSummary::default() };
             let bye = SenderSummary { path, ..SenderSummary::default() };
             [Control::Start(start), Control::Bye(bye)].map(|message| {

@@ -3,13 +3,13 @@
 //! ```text
 //!   hello | unit | unit | ... | end
 //!   unit  = header (20 bytes) | block | block | ... | trailer
-//!   block = u32: two bits of encoding, length | bytes     at most BLOCK_BYTES of contents each
+//!   block = u32: three bits of encoding, length | bytes     at most BLOCK_BYTES of contents each
 //!   trailer = u32 zero | verdict (1 byte) | 32 bytes of BLAKE3
 //! ```
 //! The hash follows the data because it is computed while the data moves.
 //!
 //! After the hello a lane may become clear, when both ends were told so. Then [`TAG_BYTES`] of proof follow each header of a unit
-//! or block, and each trailer.
+//! or block, the bytes of each block, and each trailer.
 
 use crate::PROTOCOL_VERSION;
 use crate::limits::{BLOCK_BYTES, MAX_LANES};
@@ -185,6 +185,26 @@ pub enum Encoding {
     Zstd,
     /// Zeros: a hole of the source; nothing follows the header, the receiver leaves a hole.
     Zeros,
+    /// [`Encoding::Plain`], partly a hole of the source: the receiver finds the zeros, and leaves them out.
+    PlainWithHoles,
+    /// [`Encoding::Zstd`], partly a hole of the source.
+    ZstdWithHoles,
+}
+
+impl Encoding {
+    /// The same for contents that are partly a hole.
+    pub fn with_holes(self) -> Encoding {
+        match self {
+            Encoding::Plain => Encoding::PlainWithHoles,
+            Encoding::Zstd => Encoding::ZstdWithHoles,
+            Encoding::Zeros | Encoding::PlainWithHoles | Encoding::ZstdWithHoles => self,
+        }
+    }
+
+    /// Whether what follows the header was compressed.
+    pub fn is_packed(self) -> bool {
+        matches!(self, Encoding::Zstd | Encoding::ZstdWithHoles)
+    }
 }
 
 /// Header of a block; a plain length of zero announces the trailer.
@@ -206,6 +226,8 @@ impl BlockHeader {
             Encoding::Plain => 0,
             Encoding::Zstd => 1,
             Encoding::Zeros => 2,
+            Encoding::PlainWithHoles => 3,
+            Encoding::ZstdWithHoles => 4,
         };
         (self.bytes | encoding << ENCODING_SHIFT).to_le_bytes()
     }
@@ -218,20 +240,22 @@ impl BlockHeader {
             0 => Encoding::Plain,
             1 => Encoding::Zstd,
             2 => Encoding::Zeros,
+            3 => Encoding::PlainWithHoles,
+            4 => Encoding::ZstdWithHoles,
             _ => return None,
         };
-        let bytes = word & !(3 << ENCODING_SHIFT);
+        let bytes = word & !(7 << ENCODING_SHIFT);
         let is_none = bytes == 0 && encoding != Encoding::Plain;
         (bytes as usize <= BLOCK_BYTES && !is_none).then_some(Self { bytes, encoding })
     }
 }
 
-const ENCODING_SHIFT: u32 = 30;
+const ENCODING_SHIFT: u32 = 29;
 
 /// Bytes of an encoded trailer, after the zero block header.
 pub const TRAILER_BYTES: usize = 1 + 32;
 
-/// Bytes that follow headers (of units and blocks) and trailers on a clear lane.
+/// Bytes that follow headers (of units and blocks), the bytes of blocks, and trailers on a clear lane.
 pub const TAG_BYTES: usize = 32;
 
 /// How a unit ended.
@@ -280,7 +304,9 @@ mod tests {
             let header = UnitHeader { kind, index: u64::MAX - 3, chunk: 77 };
             assert_eq!(UnitHeader::decode(&header.encode()), Some(header));
         }
-        for encoding in [Encoding::Plain, Encoding::Zstd, Encoding::Zeros] {
+        let encodings =
+            [Encoding::Plain, Encoding::Zstd, Encoding::Zeros, Encoding::PlainWithHoles, Encoding::ZstdWithHoles];
+        for encoding in encodings {
             let block = BlockHeader { bytes: BLOCK_BYTES as u32, encoding };
             assert_eq!(BlockHeader::decode(block.encode()), Some(block));
         }
@@ -314,9 +340,12 @@ mod tests {
 
     #[test]
     fn a_block_of_nothing_is_refused_and_the_trailer_announced_by_one_word_only() {
-        for (encoding, decoded) in
-            [(Encoding::Plain, Some(BlockHeader::LAST)), (Encoding::Zstd, None), (Encoding::Zeros, None)]
-        {
+        for (encoding, decoded) in [
+            (Encoding::Plain, Some(BlockHeader::LAST)),
+            (Encoding::Zstd, None),
+            (Encoding::Zeros, None),
+            (Encoding::PlainWithHoles, None),
+        ] {
             assert_eq!(BlockHeader::decode(BlockHeader { bytes: 0, encoding }.encode()), decoded);
         }
     }

@@ -28,4 +28,4 @@ pub use manifest::{Item, ItemKind};
 pub use path::RelPath;
 
 /// Both ends must speak exactly this version; a far side with another one gets our own program copied over.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;

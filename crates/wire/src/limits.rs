@@ -58,6 +58,13 @@ pub const MAX_XATTRS: usize = (64 << 10) / 7;
 /// Their names and values together.
 pub const MAX_XATTR_BYTES: usize = 256 << 10;
 
+/// Longest name of a user or group that travels beside its number (LOGIN_NAME_MAX).
+pub const MAX_ACCOUNT_NAME_BYTES: usize = 256;
+
+/// Users and groups of one session whose names are told or believed; all further ones keep their numbers. A receiver keeps two numbers of
+/// each: 64 KiB.
+pub const MAX_NAMED_ACCOUNTS: usize = 4096;
+
 /// Source paths and filter rules of one job; they travel in one frame.
 pub const MAX_SPEC_ITEMS: usize = 64 << 10;
 

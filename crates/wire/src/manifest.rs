@@ -1,5 +1,6 @@
 //! Manifest items: what was found at the source, in walk order, each path sent as what differs from the one before.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -7,7 +8,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::bounded;
 use crate::limits::{
-    MAX_BATCH_ITEMS, MAX_LINK_TARGET_BYTES, MAX_PATH_BYTES, MAX_TEXT_BYTES, MAX_XATTR_BYTES, MAX_XATTRS,
+    MAX_ACCOUNT_NAME_BYTES, MAX_BATCH_ITEMS, MAX_LINK_TARGET_BYTES, MAX_PATH_BYTES, MAX_TEXT_BYTES, MAX_XATTR_BYTES,
+    MAX_XATTRS,
 };
 use crate::path::{PathFault, RelPath};
 
@@ -42,6 +44,15 @@ pub struct Xattr {
     pub value: Vec<u8>,
 }
 
+/// Names of an entry's owner and group at the source; empty: it has none there, or it was told before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerNames {
+    /// Name of the user.
+    pub user: Vec<u8>,
+    /// Name of the group.
+    pub group: Vec<u8>,
+}
+
 /// Metadata of an entry.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attributes {
@@ -53,6 +64,8 @@ pub struct Attributes {
     pub uid: u32,
     /// Numeric group.
     pub gid: u32,
+    /// Names of owner and group, with the first entry that has them.
+    pub names: Option<Box<OwnerNames>>,
     /// Extended attributes and ACLs, when asked for.
     #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_XATTRS>")]
     pub xattrs: Vec<Xattr>,
@@ -130,7 +143,9 @@ fn owned_bytes(kind: &ItemKind, attributes: &Attributes) -> usize {
         ItemKind::File { .. } | ItemKind::Directory | ItemKind::DirectoryEnd { .. } => 0,
     };
     let xattrs: usize = attributes.xattrs.iter().map(|x| size_of_val(x) + x.name.len() + x.value.len()).sum();
-    kind + xattrs
+    let names =
+        attributes.names.as_ref().map_or(0, |names| size_of::<OwnerNames>() + names.user.len() + names.group.len());
+    kind + xattrs + names
 }
 
 /// An item as it travels: its path without the first `shared` bytes, which are those of the path before it.
@@ -252,6 +267,10 @@ fn check_attributes(attributes: &Attributes) -> Result<(), ItemFault> {
         return Err(ItemFault::Field("mode"));
     }
     check_time(attributes.mtime)?;
+    let too_long = |name: &[u8]| name.len() > MAX_ACCOUNT_NAME_BYTES;
+    if attributes.names.as_ref().is_some_and(|names| too_long(&names.user) || too_long(&names.group)) {
+        return Err(ItemFault::Field("name of an account"));
+    }
     let xattrs = &attributes.xattrs;
     let bytes: usize = xattrs.iter().map(|x| x.name.len() + x.value.len()).sum();
     if bytes > MAX_XATTR_BYTES {
@@ -327,12 +346,17 @@ mod tests {
             packed(b"x", ItemKind::Directory, Attributes { xattrs, ..plain() })
         };
         let link = |length| packed(b"x", ItemKind::Symlink { target: vec![b'a'; length] }, plain());
+        let named = |user, group| {
+            let names = OwnerNames { user: vec![b'u'; user], group: vec![b'g'; group] };
+            packed(b"x", ItemKind::Directory, Attributes { names: Some(Box::new(names)), ..plain() })
+        };
         // The largest that there may be.
         let largest = [
             file(|identity| identity.size = i64::MAX as u64),
             file(|identity| identity.mtime.ns = 999_999_999),
             link(MAX_LINK_TARGET_BYTES),
             xattr(vec![b'n'; 255], MAX_XATTR_BYTES - 255),
+            named(MAX_ACCOUNT_NAME_BYTES, MAX_ACCOUNT_NAME_BYTES),
             packed(b"x", ItemKind::Skipped { why: "w".repeat(MAX_TEXT_BYTES) }, plain()),
         ];
         for case in largest {
@@ -345,6 +369,8 @@ mod tests {
             file(|identity| identity.ctime.ns = 1_000_000_000),
             link(MAX_LINK_TARGET_BYTES + 1),
             xattr(vec![b'n'; 256], 0),
+            named(MAX_ACCOUNT_NAME_BYTES + 1, 0),
+            named(0, MAX_ACCOUNT_NAME_BYTES + 1),
             xattr(vec![], 0),
             xattr(b"a\0".to_vec(), 0),
             xattr(b"n".to_vec(), MAX_XATTR_BYTES),

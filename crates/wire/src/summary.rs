@@ -120,6 +120,7 @@ pub enum HeldBy {
     ReceiveWindow,
     SendBuffer,
     Loss,
+    Jitter,
     /// The lanes are not given more.
     Source,
 }
@@ -139,8 +140,51 @@ pub struct PathTime {
     pub send_buffer_us: u64,
     /// Packets were lost though no queue stood.
     pub loss_us: u64,
+    /// Packets overtook each other, and were taken for lost.
+    pub jitter_us: u64,
     /// None of these: nothing under way could have gone faster.
     pub latency_us: u64,
+}
+
+/// Lane time by cause, in microseconds over all lanes of one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneTime {
+    /// Waiting for storage.
+    pub storage_us: u64,
+    /// Hashing, compressing, encrypting or decrypting.
+    pub cpu_us: u64,
+    /// Waiting for the network.
+    pub network_us: u64,
+    /// Waiting for work.
+    pub idle_us: u64,
+    /// Waiting for the rate limit.
+    pub rate_us: u64,
+}
+
+/// The receiver's last word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiverSummary {
+    /// Where its lanes' time went.
+    pub time: LaneTime,
+    /// Payload bytes that arrived, also those that did not verify.
+    pub arrived_bytes: u64,
+    /// Bytes that were read back from the medium, repetitions counted.
+    pub reread_bytes: u64,
+    /// Chunks that did not stand at the target as they were verified, and that were asked for again.
+    pub repaired_chunks: u64,
+    /// Bytes that earlier runs left, and that were read and found right.
+    pub read_again_bytes: u64,
+    /// Bytes that earlier runs left, and that count as their journals say.
+    pub trusted_bytes: u64,
+}
+
+/// The sender's last word.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SenderSummary {
+    /// Where its lanes' time went.
+    pub time: LaneTime,
+    /// The path as it saw it.
+    pub path: PathSummary,
 }
 
 impl PathSummary {
@@ -153,9 +197,9 @@ impl PathSummary {
 impl PathTime {
     /// All of it.
     pub fn total_us(&self) -> u64 {
-        let PathTime { ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us, loss_us, latency_us } =
-            self;
-        [ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us, loss_us, latency_us]
+        let PathTime { ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us, .. } = self;
+        let PathTime { loss_us, jitter_us, latency_us, .. } = self;
+        [ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us, loss_us, jitter_us, latency_us]
             .into_iter()
             .fold(0, |total, us| total.saturating_add(*us))
     }

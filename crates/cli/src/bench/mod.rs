@@ -5,7 +5,6 @@ mod json;
 pub mod text;
 
 use std::ffi::OsStr;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,15 +15,14 @@ use haul_transfer::bench::{self, Amount, Interval, Offset, Request, Sink, Source
 use haul_transfer::pump::SendRoute;
 use haul_transfer::{Error, Fault};
 
-use crate::{failure, signals};
+use crate::{failure, output, signals};
 use flags::{Bench, WhichOffset};
 
 /// Measures, and says what was found.
 pub fn run(typed: &Bench) -> ExitCode {
     match measured(typed) {
         Ok(Said { text, interrupted }) => {
-            // Who closed the pipe has read enough.
-            let _ = std::io::stdout().lock().write_all(text.as_bytes());
+            output::say(text);
             // What was measured until then stands; but it is not what was asked for.
             if interrupted { ExitCode::from(failure::of_fault(Fault::Interrupted).code) } else { ExitCode::SUCCESS }
         }
@@ -60,7 +58,7 @@ fn measured(typed: &Bench) -> Result<Said, Error> {
     let request = request(typed);
     let person = Person { interrupted: signals::watch(), lines: !typed.json };
     if person.lines {
-        let _ = std::io::stdout().lock().write_all(text::heading(&request).as_bytes());
+        output::say(text::heading(&request));
     }
     let found = bench::run(&request, &person)?;
     let text = if typed.json { json::object(&request, &found) } else { text::summary(&request, &found) };
@@ -112,7 +110,7 @@ struct Person {
 impl Watcher for Person {
     fn on_interval(&self, interval: &Interval) {
         if self.lines {
-            let _ = std::io::stdout().lock().write_all(text::line(interval).as_bytes());
+            output::say(text::line(interval));
         }
     }
 

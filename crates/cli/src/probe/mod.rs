@@ -17,7 +17,7 @@ use haul_transfer::{Carriage, Error, Event, Fault, Observer, PathNow, Place};
 use crate::args::Probe;
 use crate::figures::{bits, bytes, latency};
 use crate::printable::printable;
-use crate::{endpoint, failure, job, signals};
+use crate::{endpoint, failure, job, output, signals};
 
 /// Measures, and says what was found.
 pub fn run(typed: &Probe) -> ExitCode {
@@ -31,8 +31,7 @@ pub fn run(typed: &Probe) -> ExitCode {
     match request(typed).and_then(|request| probe::run(&request, Arc::new(person))) {
         Ok(found) => {
             let said = if typed.json { json::object(&found) } else { text::table(&found) };
-            // Who closed the pipe has read enough.
-            let _ = std::io::stdout().lock().write_all(said.as_bytes());
+            output::say(said);
             ExitCode::SUCCESS
         }
         Err(error) => failure::ended(&error, typed.json),

@@ -3,21 +3,19 @@
 mod json;
 mod text;
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use haul_transfer::tune::{self, Advice, Host, Roots, Step, Wanted};
 use haul_transfer::{Error, Fault};
 
 use crate::args::{Tune, TuneFormat};
-use crate::failure;
+use crate::{failure, output};
 
 /// Looks, says, and on request sets or puts back.
 pub fn run(typed: &Tune) -> ExitCode {
     match carried_out(typed, &Roots::default()) {
         Ok(said) => {
-            // Who closed the pipe has read enough.
-            let _ = std::io::stdout().lock().write_all(said.as_bytes());
+            output::say(said);
             ExitCode::SUCCESS
         }
         Err(error) => failure::ended(&error, typed.json),

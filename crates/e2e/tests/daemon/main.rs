@@ -3,6 +3,8 @@
 
 mod door;
 mod harm;
+mod places;
+mod within;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};

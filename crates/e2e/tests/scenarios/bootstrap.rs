@@ -165,6 +165,23 @@ fn a_cache_that_cannot_be_written_is_no_dead_end_without_a_word() {
 }
 
 #[test]
+fn a_cache_that_others_can_write_to_is_not_used_and_the_copy_works_all_the_same() {
+    needs!(Namespaces, Haul);
+    let start = Start::new();
+    plant::set_mode(&start.lab.alpha().cache(), 0o777);
+    let run = start.works();
+    let chosen = run.events_named("chose").into_iter().find(|event| event["what"] == "program").expect("it is told");
+    let reason = chosen["reason"].as_str().expect("a text");
+    assert!(reason.contains("others can write to") && reason.contains("cache"), "{reason}");
+    assert_eq!(start.cached().len(), 0);
+    // Each time it is brought again, and nothing of it is left.
+    assert_eq!(start.works().events_named("installing").len(), 1);
+    plant::set_mode(&start.lab.alpha().cache(), 0o755);
+    assert_eq!(start.works().events_named("chose").iter().filter(|event| event["what"] == "program").count(), 0);
+    assert_eq!(start.cached().len(), 1);
+}
+
+#[test]
 fn an_unknown_host_name_has_its_own_text() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();

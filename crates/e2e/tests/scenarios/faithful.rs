@@ -38,6 +38,23 @@ fn an_ordinary_user_updates_directories_that_forbid_it() {
     assert_same(&nobody.source, &nobody.target, Facets::PLAIN);
 }
 
+/// As with rsync: who owns a file may write into it, whatever its mode says, and it has its mode again.
+#[test]
+fn the_owner_of_a_file_that_forbids_writing_writes_into_it_in_place() {
+    needs!(Root, Haul, Tool("setpriv"));
+    let nobody = crate::faults::Nobody::new();
+    for (name, mode) in [("readonly", 0o444), ("closed", 0o000), ("large", 0o400)] {
+        let text = if name == "large" { "new\n".repeat(3 << 20) } else { "new\n".to_owned() };
+        plant::text(&nobody.source.join(name), &text);
+        plant::text(&nobody.target.join(name), "what stood there before\n");
+        std::os::unix::fs::chown(nobody.target.join(name), Some(65534), Some(65534)).expect("root may");
+        plant::set_mode(&nobody.source.join(name), 0o444);
+        plant::set_mode(&nobody.target.join(name), mode);
+    }
+    nobody.cp(&["--inplace"]).run().expect(code::OK);
+    assert_same(&nobody.source, &nobody.target, Facets::PLAIN);
+}
+
 #[test]
 fn archive_with_links_lists_and_attributes_keeps_everything_both_ways() {
     needs!(Namespaces, Haul);
@@ -310,7 +327,8 @@ fn the_manifest_proves_the_tree_and_finds_a_flipped_bit() {
     verify(&source).expect(code::VERIFICATION);
 }
 
-/// What an entry may do for whoever runs or uses it is asked for with its owner (`-a`); the rest of its mode comes as rsync's `-p` brings it.
+/// What an entry may do for whoever runs or uses it is asked for (`-a`, `-p`); the rest of its mode comes as rsync's `-p` brings it. A directory to
+/// which everybody may write stays sticky: without that bit everybody could remove what others put there.
 #[test]
 fn a_set_user_id_bit_does_not_travel_unasked() {
     needs!(Namespaces, Haul);
@@ -328,8 +346,10 @@ fn a_set_user_id_bit_does_not_travel_unasked() {
     }
     plant::set_mode(&source, 0o1777);
     let mode = |path: &Path| fs::metadata(path).expect("it was copied").permissions().mode() & 0o7777;
-    for (flags, kept) in [(&[][..], 0o777), (&["-a"], 0o7777)] {
-        let there = lab.data("alpha").join(format!("there{}", flags.len()));
+    for (number, (flags, kept, kept_of_directories)) in
+        [(&[][..], 0o777, 0o1777), (&["-a"], 0o7777, 0o7777), (&["-p"], 0o7777, 0o7777)].into_iter().enumerate()
+    {
+        let there = lab.data("alpha").join(format!("there{number}"));
         fs::create_dir(&there).expect("own directory");
         plant::set_mode(&there, 0o750);
         // As a directory in it: the one that stands there stays as it is.
@@ -338,9 +358,12 @@ fn a_set_user_id_bit_does_not_travel_unasked() {
         // Its contents: as with rsync, the one that stands there is the source's counterpart.
         lab.cp().args(flags).arg(contents_of(&source)).arg(at("alpha", &there)).run().expect(code::OK);
         for top in [there.clone(), there.join("tree")] {
-            assert_eq!(mode(&top), 0o1777 & kept, "{flags:?} {}", top.display());
-            for (name, planted) in files.iter().chain(&directories) {
+            assert_eq!(mode(&top), 0o1777, "{flags:?} {}", top.display());
+            for (name, planted) in &files {
                 assert_eq!(mode(&top.join(name)), planted & kept, "{flags:?} {name}");
+            }
+            for (name, planted) in &directories {
+                assert_eq!(mode(&top.join(name)), planted & kept_of_directories, "{flags:?} {name}");
             }
         }
     }

@@ -1,7 +1,8 @@
 //! What is selected, compared and deleted.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 use haul_e2e::compare::names_below;
 use haul_e2e::{Facets, Lab, Run, assert_same, at, code, contents_of, needs, plant};
@@ -170,6 +171,69 @@ fn lists_of_files_select_what_is_pulled_too_and_may_be_longer_than_a_message() {
     }
 }
 
+/// Mode and time of all that a copy brought, and of the target itself, whose time counts only where it was copied.
+fn modes_and_times(source: &Path, target: &Path) -> Vec<String> {
+    let copied_time = fs::metadata(source).expect("own directory").mtime();
+    let names = names_below(target).into_iter().map(|name| String::from_utf8_lossy(&name).into_owned());
+    let told = |name: String| {
+        let found = fs::symlink_metadata(target.join(&name)).expect("just listed");
+        let time = if name.is_empty() { i64::from(found.mtime() == copied_time) } else { found.mtime() };
+        format!("{name:?} {:o} {time}", found.mode())
+    };
+    std::iter::once(String::new()).chain(names).map(told).collect()
+}
+
+#[test]
+fn a_list_gives_the_target_the_modes_and_times_that_rsync_gives_it() {
+    needs!(Namespaces, Haul, Tool("rsync"));
+    let names =
+        ["way/to/deep/f", "way/other", "alone/f", "alone/sub/g", "slash/f", "slash/sub/deep/h", "rest/x", "top"];
+    let selection = Selection::new(&names);
+    let lab = &selection.lab;
+    let directories =
+        ["way/to/deep", "way/to", "way", "alone/sub", "alone", "slash/sub/deep", "slash/sub", "slash", ""];
+    let set = |path: &Path, mode: u32, seconds: u64| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("own");
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        fs::File::open(path).and_then(|file| file.set_modified(time)).expect("own");
+    };
+    for (number, name) in (0u32..).zip(directories) {
+        set(&selection.here.join(name), 0o710 + number, 1_000_000_000 + u64::from(number));
+    }
+    let cases: [(&str, &[&str]); 6] = [
+        ("alone\nslash/\nalone\n", &[]),
+        ("./way/to\n", &[]),
+        ("alone\nalone/sub/g\nslash/sub/\n", &[]),
+        ("way\nslash/sub\n", &["-r"]),
+        ("way/to/deep/f\nslash/\n", &["--exclude=way", "--exclude=sub"]),
+        ("top\nmissing/x\nway/missing\n", &[]),
+    ];
+    let (list, theirs) = (lab.data("home").join("list"), lab.data("home").join("theirs"));
+    for (number, (listed, flags)) in cases.into_iter().enumerate() {
+        fs::write(&list, listed).expect("own file");
+        let list = list.to_string_lossy().into_owned();
+        let flags = [flags, &["-t", "-p", "--files-from", &list]].concat();
+        let pulled = lab.data("home").join("pulled");
+        let ours = if number % 2 == 0 { &selection.there } else { &pulled };
+        // What is there has another mode and time, and keeps them where the list does not name it.
+        for target in [ours, &theirs] {
+            let _ = fs::remove_dir_all(target);
+            fs::create_dir_all(target.join("way")).expect("own directory");
+            [target.join("way"), target.clone()].iter().for_each(|path| set(path, 0o701, 1_100_000_000));
+        }
+        let mut rsync = std::process::Command::new("rsync");
+        let status = rsync.args(&flags).arg(contents_of(&selection.here)).arg(&theirs).output().expect("rsync");
+        let ends = if status.status.success() { code::OK } else { code::PARTIAL };
+        let run = match number % 2 {
+            0 => selection.cp(&flags),
+            _ => lab.cp().args(&flags).arg(at("alpha", &selection.here)).arg(&pulled),
+        };
+        run.run().expect(ends);
+        let (ours, theirs) = (modes_and_times(&selection.here, ours), modes_and_times(&selection.here, &theirs));
+        assert_eq!(ours, theirs, "{listed:?} with {flags:?}");
+    }
+}
+
 #[test]
 fn a_list_of_exclusions_comes_from_a_file() {
     needs!(Namespaces, Haul);
@@ -268,11 +332,16 @@ fn delete_waits_when_the_source_could_not_be_read() {
     assert!(nobody.target.join("closed/file").exists(), "unreadable is not absent\n{run}");
     assert_eq!(
         extra.each_ref().map(|extra| extra.exists()),
-        [false, false, true],
-        "only what was listed is judged by\n{run}"
+        [true, true, true],
+        "what is missing here may be in there\n{run}"
     );
     let [warning] = &run.events_named("warning")[..] else { panic!("one warning\n{run}") };
-    assert_eq!(warning["text"], "nothing is deleted in closed: it could not be listed in full", "{run}");
+    assert_eq!(warning["text"], "nothing is deleted: cannot read directory closed: Permission denied", "{run}");
+    // The directory itself stays of use, whatever mode the source has.
+    plant::set_mode(&nobody.source.join("closed"), 0);
+    nobody.cp(&["--delete"]).run().expect(code::PARTIAL);
+    let mode = nobody.target.join("closed").metadata().expect("there").permissions().mode();
+    assert!(extra[2].exists() && mode & 0o700 == 0o700, "{mode:o}");
 }
 
 #[test]

@@ -57,6 +57,22 @@ fn data_goes_directly_between_two_remote_hosts() {
 }
 
 #[test]
+fn both_ends_may_stand_on_one_host() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    let (source, target) = (lab.data("alpha").join("from"), lab.data("alpha").join("to"));
+    plant::mixed(&source, 1);
+    plant::file(&source.join("large"), 9 << 20, 2);
+    plant::date(&source, 3);
+    for flags in [&[][..], &["-3"], &[]] {
+        let _ = fs::remove_dir_all(&target);
+        let run = lab.cp().args(flags).arg(at("alpha", contents_of(&source))).arg(at("alpha", &target)).run();
+        run.expect(code::OK);
+        assert_same(&source, &target, Facets::PLAIN);
+    }
+}
+
+#[test]
 fn data_goes_through_here_when_asked() {
     needs!(Nftables, Haul);
     let between = Between::new();

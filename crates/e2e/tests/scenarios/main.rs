@@ -16,6 +16,7 @@ mod lanes;
 mod limits;
 mod memory;
 mod odd_disks;
+mod owners;
 mod power;
 mod probe;
 mod record;

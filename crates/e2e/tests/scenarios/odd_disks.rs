@@ -220,7 +220,8 @@ fn a_file_server_that_starts_anew_costs_what_was_open_and_the_next_run_brings_it
     running.when_moved(20 << 20);
     disk.starts_anew();
     let run = running.wait();
-    assert!([code::OK, code::PARTIAL].contains(&run.code()), "{run}");
+    // The descriptor of the target directory may be of no use any more: then nobody can tell what its path leads to.
+    assert!([code::OK, code::PARTIAL, code::FILE_IO].contains(&run.code()), "{run}");
     if run.code() == code::OK {
         assert_same(&source, &target, Facets::PLAIN);
     }

@@ -1,7 +1,7 @@
 //! Killed, cut off, powered off at any moment; then the same command again.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,17 +39,19 @@ struct Copy {
 
 impl Copy {
     fn push() -> Self {
-        let lab = Lab::pair();
-        let (source, target) = (lab.data("home").join("large"), lab.data("alpha").join("to/large"));
-        plant::file(&source, SIZE, 1);
-        Self { lab, source, target, pull: false }
+        Self::of(false, SIZE)
     }
 
     fn pull() -> Self {
+        Self::of(true, SIZE)
+    }
+
+    fn of(pull: bool, bytes: u64) -> Self {
         let lab = Lab::pair();
-        let (source, target) = (lab.data("alpha").join("large"), lab.data("home").join("to/large"));
-        plant::file(&source, SIZE, 1);
-        Self { lab, source, target, pull: true }
+        let (from, to) = if pull { ("alpha", "home") } else { ("home", "alpha") };
+        let (source, target) = (lab.data(from).join("large"), lab.data(to).join("to/large"));
+        plant::file(&source, bytes, 1);
+        Self { lab, source, target, pull }
     }
 
     fn command(&self, flags: &[&str]) -> haul_e2e::Run {
@@ -337,6 +339,57 @@ fn a_damaged_journal_costs_time_but_never_truth() {
         assert_same(&copy.source, &copy.target, Facets::PLAIN);
         assert_eq!(names_below(copy.target.parent().expect("it has one")), [b"large"]);
         fs::remove_file(&copy.target).expect("it is there");
+    }
+}
+
+#[test]
+fn what_is_written_into_a_part_between_two_runs_is_found_and_comes_again() {
+    needs!(Namespaces, Haul);
+    const MIB: u64 = 1 << 20;
+    const BYTES: u64 = 160 * MIB;
+    for pull in [false, true] {
+        let copy = Copy::of(pull, BYTES);
+        let parent = copy.target.parent().expect("it has one");
+        let half_done_and_changed = || {
+            let mut running = copy.command(&["--rate", "60MB"]).start();
+            // More than a second's worth, so that there was a checkpoint.
+            running.when_moved(100 * MIB);
+            running.kill();
+            copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
+            let [part] = &with_extension(parent, "part")[..] else { panic!("one part") };
+            let part = fs::File::options().read(true).write(true).open(part).expect("own file");
+            let mut bytes = [0; 8];
+            part.read_exact_at(&mut bytes, 5 * MIB).expect("it was written");
+            part.write_all_at(&bytes.map(|byte| !byte), 5 * MIB).expect("space");
+        };
+        half_done_and_changed();
+        let run = copy.command(&[]).run().expect(code::OK);
+        assert_same(&copy.source, &copy.target, Facets::PLAIN);
+        assert_eq!(run.count("chunks_repaired"), 1, "{run}");
+        assert!(run.count("bytes_read_again") >= 20 * MIB && run.count("bytes_trusted") == 0, "{run}");
+        fs::remove_file(&copy.target).expect("it is there");
+        if pull {
+            continue;
+        }
+        half_done_and_changed();
+        // For a person, in words.
+        let cp = copy.lab.haul().args(["cp", "--trust-journal", "-F"]).arg(copy.lab.ssh_config());
+        let run = cp.arg(&copy.source).arg(at("alpha", &copy.target)).run().expect(code::OK);
+        run.says(&["of an earlier run not read again (--trust-journal)"]);
+    }
+}
+
+#[test]
+fn a_target_that_is_moved_during_the_copy_is_no_success() {
+    needs!(Namespaces, Haul);
+    for pull in [false, true] {
+        let copy = Copy::of(pull, 60 << 20);
+        let mut running = copy.command(&["--rate", "40MB"]).start();
+        running.when_moved(10 << 20);
+        let parent = copy.target.parent().expect("it has one");
+        fs::rename(parent, parent.with_extension("elsewhere")).expect("it is there");
+        running.wait().expect(code::FILE_IO).says(&["unmounted during the copy"]);
+        assert!(!copy.target.exists());
     }
 }
 

@@ -5,8 +5,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// The parts of the network in `time`.
-const NETWORK: [&str; 8] =
-    ["ramp", "capacity", "contention", "receive_window", "send_buffer", "loss", "latency", "network"];
+const NETWORK: [&str; 9] =
+    ["ramp", "capacity", "contention", "receive_window", "send_buffer", "loss", "jitter", "latency", "network"];
 
 /// `haul why --json` at home.
 #[track_caller]

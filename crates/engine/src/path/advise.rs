@@ -355,7 +355,7 @@ impl Tuner {
         } else if now.send_buffer_permille > 500 {
             Limit::SendBuffer
         } else if now.random_loss_ppm > 0 && now.phase == Phase::Steady {
-            Limit::Loss
+            if now.overtaken { Limit::Jitter } else { Limit::Loss }
         } else {
             Limit::Unknown
         };

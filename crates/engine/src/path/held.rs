@@ -83,6 +83,7 @@ impl Held {
         let time = &mut self.time;
         add(&mut time.receive_window_us, lane.receive_window_us);
         let rest_us = lane.busy_us.saturating_sub(lane.receive_window_us);
+        let lost = if now.overtaken { &mut time.jitter_us } else { &mut time.loss_us };
         let share = pacer.bound_bytes_per_s().unwrap_or(u64::MAX) / u64::from(now.busy_lanes.max(1));
         let is_paced = super::estimate::per_second(lane.delivered_bytes, step.us) >= scaled(share, PACED);
         if now.phase == Phase::Ramp && !lane.send_buffer_full && !lane.wants_data {
@@ -101,13 +102,13 @@ impl Held {
         } else if lane.wants_data {
             // Not the network's.
         } else if now.random_loss_ppm > 0 {
-            add(&mut time.loss_us, rest_us);
+            add(lost, rest_us);
         } else if pacer.is_full(estimator) || has_short_queue(estimator) {
             add(&mut time.capacity_us, rest_us);
             add(&mut self.unsettled_us, rest_us);
         } else if now.congestion_loss_ppm > 0 {
             // Jitter stood beside the losses, and no queue stands: a full link would have one.
-            add(&mut time.loss_us, rest_us);
+            add(lost, rest_us);
         } else {
             add(&mut time.latency_us, rest_us);
         }

@@ -32,4 +32,4 @@ pub use estimate::{Confidence, Estimate, Limit, Phase};
 pub use lanes::{AUTO_LANES_MAX, QUICK_FROM_US, QUICK_START_WORTH_BYTES, START_LANES_MAX};
 pub use remember::Remembered;
 pub use sample::{LaneReading, Sample};
-pub use share::{bound_per_lane, bounds_at_end};
+pub use share::{better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more};

@@ -14,6 +14,10 @@ pub struct LaneReading {
     pub rtt_us: u32,
     /// Smallest round-trip time; 0 when nothing was measured.
     pub rtt_min_us: u32,
+    /// Sent again although it was only late, in bytes.
+    pub resent_in_vain_bytes: u64,
+    /// Mean deviation of the round-trip time of single packets; 0 when unknown.
+    pub rtt_deviation_us: u32,
     /// Largest segment sent.
     pub mss_bytes: u32,
     /// Congestion window.
@@ -59,6 +63,7 @@ pub(super) struct LaneStep {
     pub(super) delivered_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) resent_bytes: u64,
+    pub(super) resent_in_vain_bytes: u64,
     pub(super) busy_us: u64,
     pub(super) receive_window_us: u64,
     pub(super) in_flight_bytes: u64,
@@ -89,11 +94,14 @@ pub(super) struct Step {
     pub(super) delivered_bytes: u64,
     pub(super) sent_bytes: u64,
     pub(super) resent_bytes: u64,
+    pub(super) resent_in_vain_bytes: u64,
     /// Smoothed round-trip time: a quarter of the lanes that delivered have a smaller one. A queue of the link shows in all of them, what a
     /// host hears late in some. 0 when none delivered.
     pub(super) rtt_us: u32,
     /// Smallest round-trip time any lane tells; 0 when none does.
     pub(super) rtt_min_us: u32,
+    /// Mean deviation of the round-trip times: half of the lanes that delivered have a smaller one.
+    pub(super) rtt_deviation_us: u32,
     pub(super) mss_bytes: u32,
     pub(super) waiting_bytes: u64,
 }
@@ -116,7 +124,7 @@ impl Steps {
             return None;
         }
         let mut step = Step { at_us: sample.at_us, us, waiting_bytes: sample.waiting_bytes, ..Step::default() };
-        let mut rtts = Vec::new();
+        let (mut rtts, mut deviations) = (Vec::new(), Vec::new());
         for (at, reading) in self.last.values().enumerate() {
             let rtt_min_us = Some(reading.rtt_min_us).filter(|us| *us > 0);
             step.rtt_min_us =
@@ -132,13 +140,17 @@ impl Steps {
             step.delivered_bytes = step.delivered_bytes.saturating_add(lane.delivered_bytes);
             step.sent_bytes = step.sent_bytes.saturating_add(lane.sent_bytes);
             step.resent_bytes = step.resent_bytes.saturating_add(lane.resent_bytes);
+            step.resent_in_vain_bytes = step.resent_in_vain_bytes.saturating_add(lane.resent_in_vain_bytes);
             if lane.delivered_bytes > 0 && lane.rtt_us > 0 {
                 rtts.push(lane.rtt_us);
+                deviations.push(reading.rtt_deviation_us);
             }
             step.lanes.push(lane);
         }
         rtts.sort_unstable();
         step.rtt_us = rtts.get(rtts.len() / 4).copied().unwrap_or(0);
+        deviations.sort_unstable();
+        step.rtt_deviation_us = deviations.get(deviations.len() / 2).copied().unwrap_or(0);
         Some(step)
     }
 }
@@ -171,6 +183,7 @@ fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<L
         delivered_bytes: now.delivered_bytes.saturating_sub(last.delivered_bytes),
         sent_bytes: now.sent_bytes.saturating_sub(last.sent_bytes),
         resent_bytes,
+        resent_in_vain_bytes: now.resent_in_vain_bytes.saturating_sub(last.resent_in_vain_bytes),
         busy_us,
         receive_window_us,
         in_flight_bytes,

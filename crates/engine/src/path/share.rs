@@ -3,6 +3,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use haul_wire::limits::MIN_CHUNK_BYTES;
+
 use super::estimate::per_second;
 use super::sample::LaneReading;
 
@@ -58,6 +60,46 @@ pub fn bounds_at_end(
     bounds
 }
 
+/// Which of the lanes get no more units, because the others carry all that waits sooner than these would carry one more.
+///
+/// A lane that a full queue hit several times has a window of some segments left, and takes many round trips to grow it: of 128 lanes over
+/// 10 Gbit/s x 100 ms with a queue of 10 ms, fourteen carried 0.5 MB/s each, and the last 1 % of 2 GB took them half of the time.
+///
+/// `waiting_bytes` wait for a lane, which takes `unit_bytes` at once. The fastest quarter is never too slow, so that what waits is carried.
+pub fn too_slow_for_more(lanes: &[LaneReading], waiting_bytes: u64, unit_bytes: u64) -> Vec<bool> {
+    let rates: Vec<u64> = lanes.iter().map(reach).collect();
+    let mut fastest = rates.clone();
+    fastest.sort_unstable_by(|a, b| b.cmp(a));
+    let fast = fastest.get(fastest.len() / 4).copied().unwrap_or(0).max(1);
+    let all = rates.iter().fold(0u64, |sum, rate| sum.saturating_add(*rate)).max(1);
+    let rest_us = time_us(waiting_bytes, all) + time_us(unit_bytes, fast);
+    let is_slow =
+        |(lane, rate): (&LaneReading, &u64)| time_us(unit_bytes, *rate) > TOO_SLOW * rest_us + u128::from(lane.rtt_us);
+    lanes.iter().zip(&rates).map(is_slow).collect()
+}
+
+/// Which of the lanes are better given up in the last units of a job, because another would carry the whole unit sooner than they carry the rest
+/// of theirs.
+///
+/// `left_bytes` has for each of the `lanes` what it has taken and not sent. The fastest quarter stays.
+pub fn better_given_up(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<bool> {
+    let rates: Vec<u64> = lanes.iter().map(reach).collect();
+    let mut fastest = rates.clone();
+    fastest.sort_unstable_by(|a, b| b.cmp(a));
+    let fast = fastest.get(fastest.len() / 4).copied().unwrap_or(0);
+    let unit_bytes = left_bytes.iter().copied().max().unwrap_or(0).max(MIN_CHUNK_BYTES);
+    let is_slow = |((lane, left), rate): ((&LaneReading, &u64), &u64)| {
+        // Until the others know, and a round trip until it has arrived.
+        let another_us = time_us(unit_bytes, fast) + 2 * u128::from(lane.rtt_us);
+        *left > 0 && time_us(*left, *rate) > WORTH_GIVING_UP * another_us
+    };
+    lanes.iter().zip(left_bytes).zip(&rates).map(is_slow).collect()
+}
+
+fn time_us(bytes: u64, bytes_per_s: u64) -> u128 {
+    u128::from(bytes) * 1_000_000 / u128::from(bytes_per_s.max(1))
+}
+
 fn two_segments(lane: &LaneReading) -> u64 {
     if lane.rtt_us == 0 { 1 } else { per_second(2 * u64::from(lane.mss_bytes), u64::from(lane.rtt_us)).max(1) }
 }
@@ -92,6 +134,10 @@ fn reach(lane: &LaneReading) -> u64 {
     per_second(grown_bytes.saturating_mul(1 << doublings), rtt_us)
 }
 
+/// So many times as long as all others with all the rest: windows grow meanwhile, and lanes are not equal.
+const TOO_SLOW: u128 = 2;
+/// So much longer than another would take: what is under way goes twice.
+const WORTH_GIVING_UP: u128 = 2;
 /// Between two samples.
 pub(super) const SAMPLE_US: u64 = 100_000;
 /// More than these make any window large.
@@ -151,6 +197,30 @@ mod tests {
         let narrow = LaneReading { in_slow_start: false, ..lane(80_000, 1) };
         assert_eq!(bounds_at_end(2_500_000, &[narrow, lanes[0]], &[1000, 1000], &[]), [500_000, 2_000_000]);
         assert_eq!(bounds_at_end(800, &lanes, &[0; 4], &[]), [200; 4], "nothing is left");
+    }
+
+    #[test]
+    fn who_is_slower_with_a_unit_than_the_others_with_all_the_rest_gets_none() {
+        let narrow = LaneReading { in_slow_start: false, ..lane(16_000, 1) };
+        let lanes = [lane(1_000_000, 1), lane(1_000_000, 1), narrow, lane(1_000_000, 1)];
+        let slow = |waiting_bytes| too_slow_for_more(&lanes, waiting_bytes, 1 << 20);
+        // The three reach 10 MB/s each, and the narrow one takes ten seconds for a unit.
+        assert_eq!(slow(u64::MAX), [false; 4]);
+        assert_eq!(slow(300_000_000), [false; 4]);
+        assert_eq!(slow(100_000_000), [false, false, true, false]);
+        assert_eq!(slow(0), [false, false, true, false]);
+        // Whoever there is carries what waits.
+        assert_eq!(too_slow_for_more(&[narrow; 4], 1, 1 << 20), [false; 4]);
+        assert_eq!(too_slow_for_more(&[], 1, 1), []);
+    }
+
+    #[test]
+    fn a_lane_that_would_hold_up_the_end_is_given_up() {
+        // 0.1 MB/s, and 10 MB/s; another would bring a unit of 1 MiB in half a second.
+        let narrow = LaneReading { in_slow_start: false, ..lane(16_000, 1) };
+        let lanes = [lane(1_000_000, 1), narrow, narrow, lane(1_000_000, 1)];
+        assert_eq!(better_given_up(&lanes, &[0, 500_000, 50_000, 100_000]), [false, true, false, false]);
+        assert_eq!(better_given_up(&[narrow; 2], &[500_000; 2]), [false; 2], "no other is faster");
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub struct Flow {
     pub receive_limited_us: u64,
     pub srtt_us: f64,
     pub rtt_min_us: f64,
+    /// Mean deviation of the round-trip time, as the kernel reckons it.
+    pub deviation_us: f64,
     pub send_window: f64,
     pub receive_window: f64,
     /// The kernel lets no more of a connection wait at the host's own device (TCP small queues), which no window shows.
@@ -131,6 +133,7 @@ impl Flow {
             receive_limited_us: 0,
             srtt_us: 0.0,
             rtt_min_us: 0.0,
+            deviation_us: 0.0,
             send_window,
             receive_window,
             in_flight_most: f64::INFINITY,
@@ -146,6 +149,12 @@ impl Flow {
             cubic: Cubic::default(),
             bbr: Bbr::new(starts_us),
         }
+    }
+
+    /// The first packet took so long, because somebody had to be found or woken first.
+    pub fn begin_late(&mut self, first_rtt_us: u64) {
+        (self.srtt_us, self.deviation_us) = (first_rtt_us as f64, first_rtt_us as f64 / 2.0);
+        self.rtt_min_us = self.srtt_us;
     }
 
     pub fn switch(&mut self, control: Control, now_us: u64) {
@@ -256,6 +265,12 @@ impl Flow {
             recovery.room += bytes * recovery.share;
         }
         let weight = (bytes / MSS / 8.0).min(1.0);
+        if self.srtt_us > 0.0 {
+            let error = rtt_us - self.srtt_us;
+            // A time that falls counts for an eighth (Linux, `tcp_rtt_estimator`).
+            let gain = if error < -self.deviation_us { weight / 4.0 } else { 2.0 * weight };
+            self.deviation_us += gain.min(1.0) * (error.abs() - self.deviation_us);
+        }
         self.srtt_us = if self.srtt_us == 0.0 { rtt_us } else { self.srtt_us + weight * (rtt_us - self.srtt_us) };
         self.rtt_min_us = if self.rtt_min_us == 0.0 { rtt_us } else { self.rtt_min_us.min(rtt_us) };
         match self.control {

@@ -55,6 +55,12 @@ pub struct Setting {
     pub late_s: u64,
     /// Smoothed round-trip times are read with up to this much on top.
     pub jitter_us: u32,
+    /// Standard deviation of the round-trip time of single packets, which overtake each other.
+    pub packets_vary_us: f64,
+    /// With this: what is sent again was only overtaken.
+    pub are_only_late: bool,
+    /// See [`Flow::begin_late`]; 0: the first takes no longer than the others.
+    pub first_rtt_us: u64,
     /// A busy host delays what all lanes hear, in this share of the samples, by up to so many microseconds.
     pub stalls: (f64, u32),
     /// Bytes per second of a foreign flow without congestion control.
@@ -90,6 +96,9 @@ impl Setting {
             plain_lanes: None,
             late_s: 0,
             jitter_us: 0,
+            packets_vary_us: 0.0,
+            are_only_late: false,
+            first_rtt_us: 0,
             stalls: (0.0, 0),
             constant_bytes_per_s: 0.0,
             seed: 1,
@@ -284,7 +293,7 @@ impl Runner {
             self.surroundings();
             self.world.step(|_| false);
         }
-        let connect_us = self.setting.link.rtt_us + self.world.queueing_us() as u64;
+        let connect_us = self.setting.link.rtt_us.max(self.setting.first_rtt_us) + self.world.queueing_us() as u64;
         self.tuner = Tuner::new(self.setting.wishes.clone(), connect_us as u32, 8);
         let mut first = self.tuner.first();
         if let Some(lanes) = self.setting.plain_lanes {
@@ -332,6 +341,7 @@ impl Runner {
         for (lane, acked) in lanes.iter_mut().zip(&self.clump.1) {
             (lane.acked_bytes, lane.delivered_bytes) = (*acked as u64, *acked as u64);
         }
+        self.vary(&mut lanes);
         let meeting_us = if self.setting.pairs { self.meeting_us() } else { 0 };
         let (share, most_us) = self.setting.stalls;
         let is_stalled = share > 0.0 && self.world.uniform() < share;
@@ -360,6 +370,28 @@ impl Runner {
             queueing_us: self.world.queueing_us(),
             lanes: given.map_or(0, |advice| advice.lanes),
             bound: given.and_then(|advice| advice.pacing_bytes_per_s),
+        }
+    }
+
+    /// What a kernel reads where single packets take different times: the smallest of n lies by sqrt(2 ln n) standard deviations below the mean,
+    /// the smoothed time moves by a quarter of one, and the mean deviation, of which falls count for less, was 0.4 of one (200 Mbit/s x 50 ms).
+    fn vary(&mut self, lanes: &mut [LaneReading]) {
+        let sigma_us = self.setting.packets_vary_us;
+        for lane in lanes {
+            let flow = &self.world.flows[self.foreign + usize::from(lane.lane)];
+            if self.setting.first_rtt_us > 0 {
+                lane.rtt_deviation_us = flow.deviation_us as u32;
+            }
+            if sigma_us > 0.0 && lane.rtt_us > 0 {
+                let packets = (flow.acked / MSS).max(2.0);
+                let below_us = (sigma_us * (2.0 * packets.ln()).sqrt()) as u32;
+                // The sum of twelve is normally distributed, with a deviation of one.
+                let normal: f64 = (0..12).map(|_| self.world.uniform()).sum::<f64>() - 6.0;
+                lane.rtt_min_us = lane.rtt_min_us.saturating_sub(below_us).max(1);
+                lane.rtt_us = (f64::from(lane.rtt_us) + 0.26 * sigma_us * normal).max(1.0) as u32;
+                lane.rtt_deviation_us = (0.4 * sigma_us) as u32;
+                lane.resent_in_vain_bytes = if self.setting.are_only_late { lane.resent_bytes } else { 0 };
+            }
         }
     }
 
@@ -395,6 +427,9 @@ impl Runner {
             let mut flow = Flow::new(self.control, starts_us, send, receive);
             flow.in_flight_most = self.setting.in_flight_most;
             flow.is_paced = self.setting.link.rtt_us >= 2_000;
+            if self.setting.first_rtt_us > 0 {
+                flow.begin_late(self.setting.first_rtt_us);
+            }
             self.world.flows.push(flow);
         }
         for (lane, flow) in self.world.flows[foreign..].iter_mut().enumerate() {
@@ -409,6 +444,8 @@ fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReadin
         lane: lane as u16,
         rtt_us: flow.srtt_us as u32,
         rtt_min_us: flow.rtt_min_us as u32,
+        rtt_deviation_us: 0,
+        resent_in_vain_bytes: 0,
         mss_bytes: MSS as u32,
         cwnd_bytes: flow.cwnd as u64,
         in_slow_start: flow.cwnd < flow.ssthresh,

@@ -166,7 +166,7 @@ impl Direction<'_> {
         let typical = quantile(&heard.delays, self.effort.delay_quantile);
         let sending = spec.rate.map_or(Duration::ZERO, |rate| rate.time_of(32 + UDP_AND_IP_BYTES + FRAMING_BYTES));
         let expected = asked_delay + jitter / 2 + sending;
-        let allowed = DELAY_TOLERANCE + jitter / 10;
+        let allowed = DELAY_TOLERANCE + jitter / 10 + spec.spread.unwrap_or_default().0 / 5;
         let [expected_s, typical_s, allowed_s] = [expected, typical, allowed].map(|time| time.as_secs_f64());
         self.row(table, Figure::Delay, [expected_s, typical_s, allowed_s], &heard);
 
@@ -188,7 +188,8 @@ impl Direction<'_> {
 
             let fill = self.fill_time(rate, queue_bytes);
             if medium.has_queue && self.flood_time(rate, queue_bytes) >= fill.mul_f64(LEAST_FILLING) {
-                let waited = full_queue(&heard.delays).saturating_sub(expected);
+                let longer = spec.spread.unwrap_or_default().0.mul_f64(NORMAL_WAITED);
+                let waited = full_queue(&heard.delays).saturating_sub(expected + longer);
                 let (asked, measured) = (queue_bytes as f64, rate.bytes_in(waited) as f64);
                 let slack = (2 * u64::from(self.mtu) * if large { 44 } else { 1 }) as f64;
                 self.row(table, Figure::Queue, [asked, measured, asked * QUEUE_TOLERANCE + slack], &heard);
@@ -395,7 +396,7 @@ fn listen(socket: &UdpSocket, stream: &Stream, clock: Instant, done: &AtomicBool
 
 /// The delay behind a full queue: most of the second half of a flood waits that long, the longest few were late besides.
 fn full_queue(delays: &[Duration]) -> Duration {
-    quantile(&delays[delays.len() / 2..], 0.9)
+    quantile(&delays[delays.len() / 2..], WAITED)
 }
 
 fn quantile(delays: &[Duration], share: f64) -> Duration {
@@ -419,6 +420,11 @@ const QUEUE_TOLERANCE: f64 = 0.05;
 /// A flood shows how long a queue is when it lasts so much longer than filling it takes: then at least a fifth of what arrives in its
 /// second half has waited behind a full one (at a flood of twice the rate 22 %, at 1.2 times 34 %), and [`full_queue`] asks for a tenth.
 const LEAST_FILLING: f64 = 1.25;
+
+/// What most of the second half of a flood waits.
+const WAITED: f64 = 0.9;
+/// So many standard deviations above the mean a normal distribution has this quantile.
+const NORMAL_WAITED: f64 = 1.2816;
 
 /// Jain's index that equal floods through one queue must reach; 4 with shares of 22, 24, 26 and 28 % have 0.992.
 const LEAST_FAIR: f64 = 0.98;

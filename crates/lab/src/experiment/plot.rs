@@ -3,11 +3,10 @@
 //! [`Chart::of`] decides where everything stands and what it is called; drawing only draws. The font is part of the
 //! program, so that plots have words on hosts without any font.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use haul_sys::whole_file::{self, Mode};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;
@@ -90,24 +89,26 @@ pub fn draw(
     chart
         .draw_on(&SVGBackend::with_string(&mut text, (WIDTH, HEIGHT)).into_drawing_area())
         .map_err(|why| error(&svg, why))?;
-    std::fs::write(&svg, text).map_err(super::error::file("write", &svg))?;
+    whole_file::write(&svg, text.as_bytes(), Mode::AsBefore).map_err(super::error::file("write", &svg))?;
 
     let mut pixels = vec![0; (WIDTH * HEIGHT * 3) as usize];
     chart
         .draw_on(&BitMapBackend::with_buffer(&mut pixels, (WIDTH, HEIGHT)).into_drawing_area())
         .map_err(|why| error(&png, why))?;
-    let file = File::create(&png).map_err(super::error::file("write", &png))?;
-    write_png(file, &pixels).map_err(|why| error(&png, why.to_string()))?;
+    let image = as_png(&pixels).map_err(|why| error(&png, why.to_string()))?;
+    whole_file::write(&png, &image, Mode::AsBefore).map_err(super::error::file("write", &png))?;
     Ok(vec![svg, png])
 }
 
-fn write_png(file: File, pixels: &[u8]) -> Result<(), png::EncodingError> {
-    let mut encoder = png::Encoder::new(BufWriter::new(file), WIDTH, HEIGHT);
+fn as_png(pixels: &[u8]) -> Result<Vec<u8>, png::EncodingError> {
+    let mut image = Vec::new();
+    let mut encoder = png::Encoder::new(&mut image, WIDTH, HEIGHT);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     let mut writer = encoder.write_header()?;
     writer.write_image_data(pixels)?;
-    writer.finish()
+    writer.finish()?;
+    Ok(image)
 }
 
 impl Chart {
@@ -527,7 +528,7 @@ mod tests {
             assert!(svg.starts_with("<svg width=\"1200\" height=\"640\"") && svg.trim_end().ends_with("</svg>"));
             assert!(svg.contains(&plot.title) && svg.contains("engine emulated") && svg.contains("2026-11-21"));
             assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
-            let decoder = png::Decoder::new(std::io::BufReader::new(File::open(&drawn[1]).unwrap()));
+            let decoder = png::Decoder::new(std::io::BufReader::new(std::fs::File::open(&drawn[1]).unwrap()));
             let mut reader = decoder.read_info().unwrap();
             assert_eq!((reader.info().width, reader.info().height), (WIDTH, HEIGHT));
             let mut pixels = vec![0; reader.output_buffer_size().unwrap()];

@@ -1,7 +1,8 @@
 //! Writes what an experiment found: `summary.md`, `summary.json`, `intervals.tsv` and the plots, beside its samples.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+
+use haul_sys::whole_file::{self, Mode};
 
 use super::error::{ExperimentError, file};
 use super::intervals;
@@ -49,13 +50,13 @@ pub fn report(
             let at = if sample.point.values.is_empty() { String::new() } else { format!(" {}", sample.point) };
             (format!("{}{at} #{}", sample.tool, sample.repetition), &sample.intervals[..])
         });
-        fs::write(&path, intervals::table(copies)).map_err(file("write", &path))?;
+        whole_file::write(&path, intervals::table(copies).as_bytes(), Mode::AsBefore).map_err(file("write", &path))?;
     }
     let path = dir.join("summary.md");
-    fs::write(&path, page).map_err(file("write", &path))?;
+    whole_file::write(&path, page.as_bytes(), Mode::AsBefore).map_err(file("write", &path))?;
     let path = dir.join("summary.json");
     let mut json = serde_json::to_string_pretty(&summary).expect("a summary has only texts and finite numbers");
     json.push('\n');
-    fs::write(&path, json).map_err(file("write", &path))?;
+    whole_file::write(&path, json.as_bytes(), Mode::AsBefore).map_err(file("write", &path))?;
     Ok(Report { summary, markdown, plots })
 }

@@ -21,6 +21,7 @@ pub(super) fn segments_stay_whole(link: &LinkSpec) -> bool {
             && !often(direction.corrupt)
             && direction.diffserv.is_none()
             && direction.queue.is_none()
+            && direction.spread.is_none()
     };
     link.large_segments.unwrap_or_else(|| link.has_large_segments() && plain(link.forth()) && plain(link.back()))
 }
@@ -128,14 +129,25 @@ fn chain(
 /// netem draws from both sides of a mean, evenly; the topology says what is added.
 fn delay(direction: &DirectionSpec) -> String {
     let least = direction.delay.unwrap_or_default().0;
+    if let Some(spread) = direction.spread.filter(|spread| !spread.0.is_zero()) {
+        return format!(" delay {} {} distribution normal", micros(least), micros(spread.0));
+    }
     match direction.jitter.map_or(Duration::ZERO, |jitter| jitter.0) {
         Duration::ZERO => format!(" delay {}", micros(least)),
         jitter => format!(" delay {} {}", micros(least + jitter / 2), micros(jitter / 2)),
     }
 }
 
+/// netem counts what is under way against its limit, too. Before the first packets have arrived a queue may then be as much longer, which a short one
+/// that was asked for must not be.
+pub(super) fn is_shorter_than_the_way(direction: &DirectionSpec) -> bool {
+    let on_the_way = direction.rate.map_or(0, |rate| rate.bytes_in(longest_delay(direction)));
+    direction.queue.is_some_and(|queue| queue.bytes < on_the_way)
+}
+
 fn longest_delay(direction: &DirectionSpec) -> Duration {
-    direction.delay.unwrap_or_default().0 + direction.jitter.unwrap_or_default().0
+    let spread = direction.spread.unwrap_or_default().0 * limits::SPREADS_MOST;
+    direction.delay.unwrap_or_default().0 + direction.jitter.unwrap_or_default().0 + spread
 }
 
 /// Packets keep their order only in a netem that has a rate; this one costs a packet of 1500 bytes 12 ns.
@@ -210,6 +222,22 @@ qdisc replace dev w0.1 parent 1:1 handle 2: netem limit 205 delay 3000us reorder
 qdisc replace dev w0.1 root handle 1: netem limit 205 delay 0us rate 25000000bit 24 loss random 100%
 qdisc replace dev w0.1 parent 1:1 handle 2: netem limit 205 loss random 0%
 ");
+    }
+
+    #[test]
+    fn packets_whose_delay_spreads_overtake_each_other() {
+        let link = link("rate = '200Mbit'\nrtt = '50ms'\nspread = '5ms'");
+        // A netem with a rate would keep their order, so the rate comes before.
+        let lines = after_the_rate("w0.1", &link.forth(), link.mtu, false, None);
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].contains(" delay 25000us 5000us distribution normal loss"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_short_queue_is_no_longer_while_nothing_is_under_way() {
+        let is_short =
+            |queue: &str| is_shorter_than_the_way(&link(&format!("rate = '10Gbit'\nrtt = '100ms'\n{queue}")).forth());
+        assert_eq!([is_short("queue = '12.5MB'"), is_short("queue = '125MB'"), is_short("")], [true, false, false]);
     }
 
     #[test]

@@ -64,6 +64,14 @@ impl Chance {
         result
     }
 
+    /// A normally distributed number with a deviation of 1, and with `most` as its mean: from 0 to twice that. The sum of twelve even numbers
+    /// (Irwin and Hall) has that deviation.
+    pub fn normal(&mut self, most: u32) -> f64 {
+        let even = |chance: &mut Chance| (chance.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
+        let sum: f64 = (0..12).map(|_| even(self)).sum();
+        (sum - 6.0 + f64::from(most)).clamp(0.0, 2.0 * f64::from(most))
+    }
+
     /// Whether something of this probability happens. Never draws for 0, so that what cannot happen costs nothing.
     pub fn happens(&mut self, share: f64) -> bool {
         // The upper 53 bits fill a float exactly: 0 <= x < 1, so that a share of 1 always happens.

@@ -21,6 +21,7 @@ pub(super) struct Fates {
     reorder_by: Duration,
     delay: Duration,
     jitter_ns: u64,
+    spread: Duration,
     bursts: Option<Bursts>,
     loss_chance: Chance,
     corrupt_chance: Chance,
@@ -53,6 +54,7 @@ impl Fates {
             reorder_by: spec.reorder_by.map_or(limits::DEFAULT_REORDER_TIME, |time| time.0),
             delay: spec.delay.unwrap_or_default().0,
             jitter_ns: u64::try_from(jitter.as_nanos()).unwrap_or(u64::MAX),
+            spread: spec.spread.unwrap_or_default().0,
             bursts: spec.burst.map(|burst| Bursts::new(&burst, seed)),
             loss_chance: Chance::new(seed, Purpose::Loss),
             corrupt_chance: Chance::new(seed, Purpose::Corruption),
@@ -71,17 +73,22 @@ impl Fates {
         }
         let is_corrupted = self.corrupt_chance.happens(self.corrupt);
         let jitter_ns = if self.jitter_ns > 0 { self.jitter_chance.up_to(self.jitter_ns) } else { 0 };
+        let mut held_back = self.reorder_chance.happens(self.reorder).then_some(self.reorder_by);
+        if !self.spread.is_zero() {
+            let spread = self.spread.mul_f64(self.jitter_chance.normal(limits::SPREADS_MOST));
+            held_back = Some(held_back.unwrap_or_default() + spread);
+        }
         Some(Fate {
             flipped_bit: is_corrupted.then(|| self.corrupt_chance.bits()),
             is_duplicated: self.duplicate_chance.happens(self.duplicate),
-            delay: self.delay + Duration::from_nanos(jitter_ns),
-            held_back: self.reorder_chance.happens(self.reorder).then_some(self.reorder_by),
+            delay: self.delay() + Duration::from_nanos(jitter_ns),
+            held_back,
         })
     }
 
     /// The least that any packet is delayed.
     pub fn delay(&self) -> Duration {
-        self.delay
+        self.delay.saturating_sub(self.spread * limits::SPREADS_MOST)
     }
 
     pub fn set_delay(&mut self, delay: Time) {

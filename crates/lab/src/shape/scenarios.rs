@@ -379,6 +379,7 @@ fn any_spec() -> impl Strategy<Value = DirectionSpec> {
             rate,
             delay: times.0,
             jitter: times.1,
+            spread: None,
             reorder_by: times.2,
             queue,
             loss: shares.0,

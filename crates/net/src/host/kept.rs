@@ -9,11 +9,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
 use haul_sys::file;
+use haul_sys::whole_file::{self, Mode};
 
 use super::{Roots, settings};
 use crate::limits;
@@ -230,7 +231,7 @@ impl Done<'_> {
         let before = existing(path).map_err(failed)?;
         // Also when it fails: it may be there, and only the flush have failed.
         self.acts.push(Act::File { path: path.to_owned(), before });
-        write_whole(path, text.as_bytes()).map_err(failed)
+        whole_file::write(path, text.as_bytes(), Mode::AsBefore).map_err(failed)
     }
 
     fn remove(&mut self, path: &Path) -> Fallible<()> {
@@ -256,7 +257,7 @@ impl Done<'_> {
                 Act::File { path, before } => {
                     let undone = match (&before, existing(&path)) {
                         (before, Ok(now)) if *before == now => Ok(()),
-                        (Some(bytes), _) => write_whole(&path, bytes),
+                        (Some(bytes), _) => whole_file::write(&path, bytes, Mode::AsBefore),
                         (None, _) => fs::remove_file(&path),
                     };
                     if undone.is_err() {
@@ -283,21 +284,6 @@ fn existing(path: &Path) -> io::Result<Option<Vec<u8>>> {
 fn is_ours(path: &Path) -> Fallible<Option<bool>> {
     let bytes = existing(path).map_err(|error| (path.display().to_string(), error))?;
     Ok(bytes.map(|bytes| bytes.starts_with(START_HEADING.as_bytes())))
-}
-
-/// A file that is there whole or not at all, also after a power cut.
-fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension(format!("new.{}", std::process::id()));
-    // Left by a process of the same number that was killed at this point.
-    let _ = fs::remove_file(&new);
-    let written = File::create_new(&new)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&new, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
-    written?;
-    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
 fn saved_text(before: &BTreeMap<String, String>) -> String {

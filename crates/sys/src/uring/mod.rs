@@ -279,7 +279,11 @@ impl WriteRing {
     }
 
     /// Gives a buffer back unwritten.
+    ///
+    /// # Panics
+    /// When the slot is of another ring: the buffer of that number may be the kernel's here.
     pub fn give_back(&mut self, slot: Slot) {
+        assert!(matches!(self.states[slot.0], State::Filling), "a slot of another ring");
         self.states[slot.0] = State::Free;
     }
 
@@ -480,6 +484,18 @@ mod tests {
         let slot = ring.slot().unwrap();
         ring.give_back(slot);
         ring.slot().unwrap();
+    }
+
+    /// Else a buffer could be filled while the kernel writes from it.
+    #[test]
+    #[should_panic(expected = "a slot of another ring")]
+    fn no_ring_takes_back_the_slot_of_another() {
+        let (Some(()), Ok(mut ring), Ok(mut other)) = (allowed(), WriteRing::new(1, 4096), WriteRing::new(1, 4096))
+        else {
+            panic!("a slot of another ring: not tried, there are no rings here");
+        };
+        let slot = other.slot().unwrap();
+        ring.give_back(slot);
     }
 
     #[test]

@@ -38,7 +38,14 @@ fn far_side_as(role: Role, carriage: wire::Carriage, selection: wire::Selection)
     let (input, control) = ours.split();
     let mut peer = Peer::new(control, heard(input), lane, end);
     peer.hears(|message| matches!(message, Control::AgentHello(_)).then_some(()));
-    peer.says(&Control::Start(Start { session: [3; 16], peer_key: [4; 32], role, selection, carriage }));
+    peer.says(&Control::Start(Start {
+        session: [3; 16],
+        peer_session: [5; 16],
+        peer_key: [4; 32],
+        role,
+        selection,
+        carriage,
+    }));
     peer
 }
 
@@ -83,7 +90,7 @@ fn a_far_side_does_not_admit_keys_without_end() {
 /// A far side that shall send what is listed.
 fn far_sender() -> Peer {
     let role = Role::Sender { sources: vec![b"/tmp".to_vec()] };
-    far_side_as(role, carriage(20_000), wire::Selection { listed: true, ..wire::Selection::default() })
+    far_side_as(role, carriage(20_000), wire::Selection { listed: wire::Listed::Paths, ..wire::Selection::default() })
 }
 
 #[test]

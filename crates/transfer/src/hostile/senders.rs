@@ -200,6 +200,17 @@ fn what_was_not_asked_for_is_refused() {
     refused("data/", list, &[], file("run", 4));
     let all_of_it = item("run", ItemKind::DirectoryEnd { complete: true });
     refused("data/", list, &directory("run"), all_of_it);
+    // A listed directory is the directory alone, and the target itself is not named.
+    let alone: fn(&mut Selection) = |selection| {
+        selection.files_from = Some(Arc::new(FileList::of(["run"]).unwrap()));
+    };
+    refused("data/", alone, &directory("run"), file("run/a.fits", 4));
+    refused("data/", alone, &[], item("", ItemKind::Directory));
+    let entries: fn(&mut Selection) = |selection| {
+        selection.files_from = Some(Arc::new(FileList::of(["run/"]).unwrap()));
+    };
+    let with_entries = [item("run", ItemKind::Directory), item("run/d", ItemKind::Directory)];
+    refused("data/", entries, &with_entries, file("run/d/a.fits", 4));
     refused("data", |_| (), &directory("data"), hard_link("data/x", "data/y"));
     refused("data", keep_links, &directory("data"), hard_link("data/x", ".profile"));
     refused("data", |selection| selection.follow_links = true, &directory("data"), link("data/x"));

@@ -161,14 +161,14 @@ fn over_lanes(
     // What an earlier job found of the path is left aside: it shall be seen as it is.
     let cpus = far::cpus().min(remote.hello.cpus);
     let role = Role::Probe { time_ms };
-    let assigned = Assignment { session: id, peer_key: identity.public(), role, path: None, cpus };
+    let assigned = Assignment { peer_session: id, peer_key: identity.public(), role, path: None, cpus };
     remote.start(assigned, job, false, watch)?;
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::listen::Door::port);
     let carriage = wire::Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let lanes = coordinate::lane_terms(&remote, job, id, &identity, &carriage, None);
-    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage), false);
+    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage), false)?;
     let (to_plan, mut aside) = coordinate::dial_answers();
     let mut keeper = coordinate::lane_plan(&remote, job, lanes, port, to_plan, record, watch).start();
     let Remote { channel, events, .. } = remote;

@@ -1,8 +1,8 @@
 //! Which lane may write a chunk: the one that brought it last.
 //!
-//! A sender that gives up a lane sends its chunk over another while the first lane's thread may still have blocks of it. On a clear lane
-//! those may be anybody's, so they must not reach the file once the other lane has begun, and least of all once it is done: whoever takes the
-//! claim ends the one before, and waits until the write that it is in is over.
+//! A sender that gives up a lane sends its chunk over another while the first lane's thread may still have blocks of it. Somebody on the way may
+//! hold those back for as long as he likes. They must not reach the file once the other lane has begun, and least of all once it is done: whoever
+//! takes the claim ends the one before, and waits until the write that it is in is over.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use haul_engine::compare::{self, Existing, FileDecision};
 use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
-use haul_store::{Kind, NO_DIRECTORY, Stat, StoreError, name_hash};
+use haul_store::{Kind, Metadata, NO_DIRECTORY, Stat, StoreError, name_hash};
 use haul_wire::RelPath;
 use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
 use haul_wire::limits::MAX_NESTING_BYTES;
@@ -19,8 +19,9 @@ use crate::error::Error;
 
 use super::in_order::{DirectoryEnd, HardLink, InOrder};
 use super::incoming::{Incoming, KeptAs};
+use super::owners::Owners;
 use super::settle;
-use super::state::{Shared, Task, shown};
+use super::state::{Shared, Task};
 use super::twins::Twins;
 
 /// Walks along with the manifest.
@@ -32,6 +33,7 @@ pub(super) struct Decider {
     /// What their items hold in memory.
     stack_bytes: usize,
     twins: Twins,
+    owners: Owners,
     loose: Loose,
     /// Items so far that leave nothing here, or that no directory bounds.
     idle_items: u64,
@@ -52,6 +54,9 @@ enum Loose {
     One(Vec<u8>),
     Many,
 }
+
+/// The set-group-id bit of a mode.
+const SET_GROUP: u32 = 0o2000;
 
 struct Frame {
     item: Arc<Item>,
@@ -76,11 +81,12 @@ struct Held {
 impl Decider {
     pub(super) fn new(shared: Arc<Shared>, asked_for: Option<AskedFor>) -> Self {
         let (stack, twins, loose) = (Vec::new(), Twins::default(), Loose::None);
-        Self { shared, asked_for, stack, stack_bytes: 0, twins, loose, idle_items: 0, held: Vec::new() }
+        let owners = Owners::new(&shared.job.selection);
+        Self { shared, asked_for, stack, stack_bytes: 0, twins, owners, loose, idle_items: 0, held: Vec::new() }
     }
 
     /// Takes the next item.
-    pub(super) fn on_item(&mut self, item: Item) -> Result<(), Error> {
+    pub(super) fn on_item(&mut self, mut item: Item) -> Result<(), Error> {
         if let Some(asked_for) = &mut self.asked_for {
             asked_for.check(&item)?;
         }
@@ -94,6 +100,7 @@ impl Decider {
             self.let_go(index, item);
             return Ok(());
         }
+        self.localise(&mut item);
         let item = Arc::new(item);
         let path = self.shared.target_path(&item);
         let fresh = self.enter_name(&item) && !self.twins.takes_names_for_one();
@@ -136,7 +143,7 @@ impl Decider {
 
     /// A file changed while it was read, and is announced as it is now, outside the order of the walk. One that is complete as it was announced
     /// stays so: a copy that was made a moment earlier would not have seen the change either.
-    pub(super) fn on_retry(&mut self, item: Item, of: u64) -> Result<(), Error> {
+    pub(super) fn on_retry(&mut self, mut item: Item, of: u64) -> Result<(), Error> {
         if let Some(asked_for) = &mut self.asked_for {
             asked_for.check(&item)?;
         }
@@ -148,6 +155,7 @@ impl Decider {
             return Err(Error::broke_the_protocol("it sends another file in the place of one that changed"));
         }
         let index = self.shared.open_item(&item)?;
+        self.localise(&mut item);
         let Some(former) = former.filter(|_| self.shared.takes_place(index, of)) else {
             self.shared.settle(index, OutcomeKind::Superseded);
             return Ok(());
@@ -185,6 +193,13 @@ impl Decider {
     /// Whether a file that is sent again waits for the lanes.
     pub(super) fn holds(&self) -> bool {
         !self.held.is_empty()
+    }
+
+    /// Gives the item the mode, owner and group that it is to have here.
+    fn localise(&mut self, item: &mut Item) {
+        for text in self.owners.localise(item) {
+            self.shared.notice(Notice::Warning { text: convert::bounded(text) });
+        }
     }
 
     /// See [`settle::make_way`]. False also where nothing of another kind stands.
@@ -340,11 +355,7 @@ impl Decider {
                 self.want(index, item, path, identity, inplace);
             }
             FileDecision::Conflict => {
-                let why = match shared.job.selection.delete {
-                    true => "it is a directory, and something in it stays",
-                    false => "it is a directory, which only --delete replaces",
-                };
-                shared.failed_item(index, format!("cannot replace {}: {why}", shown(&path)));
+                shared.failed_item(index, settle::conflict(shared, &path));
             }
             FileDecision::Keep if !compare::is_as_listed(&identity, &existing) => {
                 // Before a second name of it can come to its turn. The source's hash is not that of what stays.
@@ -444,7 +455,7 @@ impl Decider {
         if !incoming.layout.is_whole() && !selection.no_resume {
             match shared.tree().resume_part(&incoming.path, inplace) {
                 Ok(Some((part, journal))) => {
-                    if incoming.resume(part, &journal, &|| shared.is_over()) {
+                    if incoming.resume(part, &journal, shared.trusts_journal(), &|| shared.is_over()) {
                         wanted = Wanted::Chunks(incoming.missing());
                     } else if shared.is_over() {
                         // Nobody knows what it is worth: that is for the next run.
@@ -462,16 +473,18 @@ impl Decider {
         }
         let incoming = Arc::new(incoming);
         shared.expect(Arc::clone(&incoming));
-        let resumed = incoming.resumed().filter(|_| shared.verifies_disk());
+        let resumed = incoming.resumed(shared.verifies_disk());
+        if matches!(wanted, Wanted::Chunks(_)) && !incoming.inplace && shared.trusts_journal() {
+            shared.rereads.trust(incoming.resumed_bytes());
+        }
         match wanted {
             Wanted::Chunks(ranges) if ranges.is_empty() && resumed.is_none() => {
                 shared.queue(Task::Publish(Arc::clone(&incoming)));
             }
-            Wanted::Chunks(ranges) if ranges.is_empty() => {}
             wanted => shared.outbox.answer(Answer { index, wanted }),
         }
         if let Some(flushed) = resumed {
-            shared.queue_rereads(&incoming, flushed);
+            shared.rereads.queue(shared, &incoming, flushed);
         }
     }
 
@@ -489,6 +502,9 @@ impl Decider {
         };
         self.begin_directory(item, &made.as_ref().copied().map_err(StoreError::is_twin));
         let shared = &self.shared;
+        if made.is_ok() && !shared.job.selection.dry_run {
+            self.pass_on_group(item, path);
+        }
         match made {
             Ok(true) => {
                 if !path.is_empty() && !shared.job.selection.dry_run {
@@ -498,6 +514,23 @@ impl Decider {
             }
             Ok(false) => shared.settle(index, OutcomeKind::Nothing),
             Err(error) => shared.fail_item(index, &error),
+        }
+    }
+
+    /// What is made in a directory with the set-group-id bit gets its group. So the directory has both before anything is made in it, as with
+    /// rsync; the rest of its mode comes when all is in it, and what fails here fails then, with a word.
+    fn pass_on_group(&self, item: &Item, path: &[u8]) {
+        let (rules, tree) = (&self.shared.rules, self.shared.tree());
+        if !rules.special_bits && !rules.group {
+            return;
+        }
+        let Ok(Some(stat)) = tree.stat(path) else { return };
+        let bit = if rules.special_bits { item.attributes.mode & SET_GROUP } else { stat.mode & SET_GROUP };
+        let gid = item.attributes.gid;
+        let group = (bit != 0 && rules.group && ![compare::LEFT, stat.gid].contains(&gid)).then_some(gid);
+        if stat.kind == Kind::Directory && (bit != stat.mode & SET_GROUP || group.is_some()) {
+            let mode = Some((stat.mode & !SET_GROUP) | bit);
+            let _ = tree.set_metadata(path, &Metadata { mode, special_bits: true, group, ..Metadata::default() });
         }
     }
 
@@ -527,14 +560,10 @@ impl Decider {
         if frame.failed {
             return self.shared.settle(index, OutcomeKind::Nothing);
         }
-        let mut names = frame.names;
-        if names.is_some() && !complete {
-            names = None;
-            let text = format!("nothing is deleted in {}: it could not be listed in full", shown(&path));
-            self.shared.notice(Notice::Warning { text: convert::bounded(text) });
-        }
-        let (fresh, keeps_xattrs) = (frame.fresh, frame.keeps_xattrs);
-        let end = DirectoryEnd { path, directory: Some(frame.item), fresh, keeps_xattrs, names };
+        // Why it is not, the sender tells.
+        let names = frame.names.filter(|_| complete);
+        let (fresh, keeps_xattrs, unread) = (frame.fresh, frame.keeps_xattrs, frame.keeps_xattrs && !complete);
+        let end = DirectoryEnd { path, directory: Some(frame.item), fresh, keeps_xattrs, unread, names };
         self.shared.in_order(index, InOrder::DirectoryEnd(Arc::new(end)));
     }
 
@@ -546,10 +575,15 @@ impl Decider {
                 Ok(existing) => existing,
                 Err(error) => return shared.fail_item(index, &error),
             };
-            let stays = existing.is_some_and(|stat| {
-                selection.ignore_existing || matches!(stat.kind, Kind::Symlink { target: now } if now == target)
-            });
-            if stays {
+            if existing.as_ref().is_some_and(|stat| stat.kind == Kind::Directory) {
+                return shared.failed_item(index, settle::conflict(shared, path));
+            }
+            let is_same = |stat: &Stat| matches!(&stat.kind, Kind::Symlink { target: now } if now == target);
+            if let Some(stat) = existing.filter(|stat| selection.ignore_existing || is_same(stat)) {
+                if !is_same(&stat) {
+                    // No further name of the source's link is made of it.
+                    shared.stays_foreign(item, true);
+                }
                 return shared.settle(index, OutcomeKind::Nothing);
             }
             if selection.dry_run {

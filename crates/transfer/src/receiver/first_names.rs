@@ -44,7 +44,7 @@ impl FirstNames {
     pub(super) fn open(&mut self, index: u64, item: &Item) {
         let name = name_hash(item.path.as_bytes());
         match item.kind {
-            ItemKind::File { .. } => {
+            ItemKind::File { .. } | ItemKind::Symlink { .. } => {
                 self.open.insert(index, name);
             }
             ItemKind::Failed { .. } => self.bar(name),

@@ -132,6 +132,7 @@ impl Peer {
         theirs.shutdown(Shutdown::Write).expect("it is open");
         // A peer that breaks the protocol of a lane loses it.
         let _ = lane::carry(Stream::plain(ours), &self.shared);
+        namers::name_all(&self.shared);
     }
 
     /// A unit as an honest sender would send it, whatever the data.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 pub(super) use haul_engine::arriving::Progressed;
-use haul_engine::arriving::{Arriving, Resumed, Step};
+use haul_engine::arriving::{Arriving, Loss, Resumed, Step, WasRead};
 use haul_engine::integrity::{Hash, Verified};
 use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES};
@@ -18,6 +18,7 @@ use crate::{hash, session};
 
 use super::claim::Claims;
 use super::exposure::Exposure;
+use super::hollow;
 
 pub(super) struct Incoming {
     pub(super) index: u64,
@@ -58,6 +59,8 @@ struct Large {
     stale: bool,
     /// Chunks that the medium did not give back, and how often; at most [`MAX_REPAIRS`] times in all.
     lost: BTreeMap<u32, u8>,
+    /// Bytes of data that each chunk holds at least; empty before the first is known.
+    stored: Vec<u32>,
 }
 
 /// How a file that is kept counts once its hash is known.
@@ -82,13 +85,23 @@ impl KeptAs {
     }
 }
 
-/// What a checkpoint has flushed.
+/// What became of a file that was to get its final name.
+pub(super) enum Published {
+    /// It has it; with its BLAKE3.
+    Named(Hash),
+    /// It failed or lost a chunk since it became complete, by a checkpoint for example.
+    NotNow,
+    /// Some of it does not look as it was written, and is to be read first.
+    Doubted(Flushed),
+}
+
+/// Chunks of a part, with the hashes they must have: what a checkpoint has flushed, or what is to be read.
 pub(super) struct Flushed {
     pub(super) part: Arc<Part>,
     pub(super) chunks: Vec<(u32, Hash)>,
 }
 
-/// What becomes of a chunk that the medium does not give back.
+/// What becomes of a chunk that does not stand there as it was verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lost {
     /// It has to come again.
@@ -139,17 +152,20 @@ impl Incoming {
         }
     }
 
-    /// Goes on with the part of an earlier run, when its journal is about this very file. Under its final name anybody may have written to it
-    /// since then: there each chunk is read again.
+    /// Goes on with the part of an earlier run, when its journal is about this very file. Anybody may have written to it since then. Under
+    /// its final name each chunk is read at once; else all that the journal claims is to be read before it counts, unless it is `trusted`.
     ///
     /// Once the session is over nothing is read any more, and what was claimed stays claimed.
-    pub(super) fn resume(&mut self, part: Part, journal: &[u8], is_over: &dyn Fn() -> bool) -> bool {
+    pub(super) fn resume(&mut self, part: Part, journal: &[u8], trusted: bool, is_over: &dyn Fn() -> bool) -> bool {
         let stands = |chunk: u32, hash: &Hash| {
             !self.inplace || (!is_over() && hash::chunk(&part, &self.layout, chunk, is_over).as_ref() == Some(hash))
         };
         let (bytes, now_us) = (part.opened_stat().size, now_us(self.opened));
         let resumed = Arriving::resume(self.identity, part.id(), bytes, journal, stands, now_us);
-        let Some(Resumed { file, keep_bytes }) = resumed else { return false };
+        let Some(Resumed { mut file, keep_bytes }) = resumed else { return false };
+        if !self.inplace && !trusted {
+            file.read_all_again();
+        }
         if is_over() || part.journal_keep(keep_bytes).is_err() {
             return false;
         }
@@ -245,7 +261,13 @@ impl Incoming {
         receipt: impl FnOnce(),
     ) -> Progressed {
         let mut large = session::lock(self.large().expect("only large files come in chunks"));
-        exposure.change(|at_risk| large.file.record(verified, bytes, now_us(self.opened), Some(at_risk), receipt))
+        let chunk = verified.chunk();
+        let progressed =
+            exposure.change(|at_risk| large.file.record(verified, bytes, now_us(self.opened), Some(at_risk), receipt));
+        if progressed != Progressed::Void {
+            large.stores(&self.layout, chunk, bytes);
+        }
+        progressed
     }
 
     /// Enters a proof of data that is let go; of what counts, `receipt` is told. Returns the file's BLAKE3 when it was the last one
@@ -321,44 +343,70 @@ impl Incoming {
         Ok(flushed)
     }
 
-    /// What an earlier run has left, to be read back like what this one brings.
-    pub(super) fn resumed(&self) -> Option<Flushed> {
+    /// What an earlier run has left and has to be read: on the medium like what this run brings, or wherever it is.
+    pub(super) fn resumed(&self, on_medium: bool) -> Option<Flushed> {
         let large = session::lock(self.large()?);
         let part = large.part.clone()?;
-        let chunks = large.file.to_be_found();
+        let chunks = if on_medium { large.file.to_be_found() } else { large.file.to_be_read() };
         (!chunks.is_empty()).then_some(Flushed { part, chunks })
     }
 
-    /// Enters the proof that the medium gives a chunk back. True when all of the file is there now.
-    pub(super) fn found_on_medium(&self, verified: Verified) -> bool {
-        session::lock(self.large().expect("only large files come in chunks")).file.found_on_medium(verified)
+    /// Bytes that an earlier run has left, as far as its journal says.
+    pub(super) fn resumed_bytes(&self) -> u64 {
+        let Some(large) = self.large() else { return 0 };
+        let missing: u64 = session::lock(large)
+            .file
+            .missing()
+            .iter()
+            .flat_map(|range| range.first..range.first + range.count)
+            .filter_map(|chunk| self.layout.range(chunk))
+            .map(|(_, length)| length)
+            .sum();
+        self.identity.size.saturating_sub(missing)
     }
 
-    /// The medium does not give a chunk back: it is missing again, and the journal no longer claims it. Only for the thread that
-    /// makes the checkpoints.
-    pub(super) fn lose(&self, chunk: u32) -> Result<Lost, StoreError> {
-        let large = self.large().expect("only large files come in chunks");
-        let (part, journal, again) = {
-            let mut large = session::lock(large);
-            let Some(part) = large.part.clone() else { return Ok(Lost::Void) };
-            if !large.file.lose(chunk) {
-                return Ok(Lost::Void);
-            }
-            large.stale = true;
-            let times = large.lost.entry(chunk).or_default();
-            *times = times.saturating_add(1);
-            let once_too_often = *times >= MAX_TRIES;
-            let all: u32 = large.lost.values().map(|times| u32::from(*times)).sum();
-            (part, large.file.journal_anew(), !once_too_often && all <= MAX_REPAIRS)
+    /// Enters the proof that a chunk, which holds so many bytes of data, stands there as it was verified: on the medium, or wherever it is.
+    pub(super) fn was_read(
+        &self,
+        verified: Verified,
+        data_bytes: u64,
+        on_medium: bool,
+        exposure: &Exposure,
+    ) -> WasRead {
+        let mut large = session::lock(self.large().expect("only large files come in chunks"));
+        let chunk = verified.chunk();
+        let was_read = match on_medium {
+            true => large.file.found_on_medium(verified),
+            false => exposure.change(|at_risk| large.file.was_read(verified, at_risk)),
         };
+        if was_read.why.is_some() {
+            large.stores(&self.layout, chunk, data_bytes);
+        }
+        was_read
+    }
+
+    /// These chunks do not stand there as they were verified: they are missing again, and the journal no longer claims them. Only for the
+    /// thread that makes the checkpoints.
+    pub(super) fn lose(&self, chunks: &[u32]) -> Result<Vec<(u32, Lost)>, StoreError> {
+        let large = self.large().expect("only large files come in chunks");
+        let (part, journal, lost) = {
+            let mut large = session::lock(large);
+            let Some(part) = large.part.clone() else { return Ok(Vec::new()) };
+            let lost: Vec<(u32, Lost)> =
+                chunks.iter().filter_map(|chunk| Some((*chunk, large.lose(*chunk)?))).collect();
+            (part, large.file.journal_anew(), lost)
+        };
+        if lost.is_empty() {
+            return Ok(lost);
+        }
         if let Some((header, records)) = journal {
             let written = part.journal_start(&header).and_then(|()| part.journal_append(&records));
             if written.is_err() && session::lock(large).file.is_dead() {
-                return Ok(Lost::Void);
+                return Ok(Vec::new());
             }
             written?;
         }
-        Ok(if again { Lost::Again } else { Lost::TooOften })
+        Ok(lost)
     }
 
     /// The medium does not give a whole file back.
@@ -383,26 +431,53 @@ impl Incoming {
         }
     }
 
-    /// Gives the complete file its final name. Returns its BLAKE3; `None` when the file failed or lost a chunk since it became complete,
-    /// by a checkpoint for example.
+    /// Gives the complete file its final name, as long as it looks as it was written.
     pub(super) fn publish(
         &self,
         metadata: &Metadata,
         flush: bool,
         exposure: &Exposure,
-    ) -> Result<Option<Hash>, StoreError> {
+    ) -> Result<Published, StoreError> {
         let (part, hash) = {
             let large = session::lock(self.large().expect("only large files come in chunks"));
-            let (Some(part), Some(hash)) = (large.part.clone(), large.file.complete()) else { return Ok(None) };
+            let (Some(part), Some(hash)) = (large.part.clone(), large.file.complete()) else {
+                return Ok(Published::NotNow);
+            };
             (part, hash)
         };
+        // Before what was cut off grows again, and before a file in place has the time that says that it is finished.
+        if let Some(doubted) = self.doubted(&part, exposure)? {
+            return Ok(doubted);
+        }
         part.set_size(self.identity.size)?;
-        part.commit(metadata, flush)?;
+        part.prepare(metadata, flush)?;
+        // The flush may have taken long.
+        if !self.inplace
+            && let Some(doubted) = self.doubted(&part, exposure)?
+        {
+            return Ok(doubted);
+        }
+        part.give_name()?;
         // A lane may queue its checkpoint only after another one has completed the file: it would begin a new journal.
         let mut large = session::lock(self.large().expect("only large files come in chunks"));
         large.part = None;
         exposure.change(|at_risk| large.file.end(at_risk));
-        Ok(Some(hash))
+        Ok(Published::Named(hash))
+    }
+
+    /// What has to be read because it does not look as it was written: somebody has cut the file, or made holes in it.
+    fn doubted(&self, part: &Arc<Part>, exposure: &Exposure) -> Result<Option<Published>, StoreError> {
+        let stored = session::lock(self.large().expect("only large files come in chunks")).stored.clone();
+        let hollow = hollow::chunks(part, &self.layout, &stored)?;
+        if hollow.is_empty() {
+            return Ok(None);
+        }
+        // Nothing of it may be at risk while the rest is awaited: what the lanes bring then has to find room.
+        self.checkpoint(exposure)?;
+        let mut large = session::lock(self.large().expect("only large files come in chunks"));
+        exposure.change(|at_risk| large.file.last_flushed(at_risk));
+        let chunks = large.file.doubt(&hollow);
+        Ok(Some(Published::Doubted(Flushed { part: Arc::clone(part), chunks })))
     }
 
     /// Nothing more of this file; its part is thrown away when it is of no use to a later run.
@@ -447,7 +522,32 @@ impl Incoming {
 
 impl Large {
     fn new(file: Arriving, part: Option<Arc<Part>>, stale: bool) -> Self {
-        Self { part, file, stale, lost: BTreeMap::new() }
+        Self { part, file, stale, lost: BTreeMap::new(), stored: Vec::new() }
+    }
+
+    /// This chunk holds so many bytes of data.
+    fn stores(&mut self, layout: &ChunkLayout, chunk: u32, data_bytes: u64) {
+        if self.stored.is_empty() {
+            self.stored = vec![0; layout.count() as usize];
+        }
+        self.stored[chunk as usize] = u32::try_from(data_bytes).unwrap_or(u32::MAX);
+    }
+
+    /// `None`: it is awaited anyway, or nothing of the file is of use any more.
+    fn lose(&mut self, chunk: u32) -> Option<Lost> {
+        let loss = self.file.lose(chunk)?;
+        self.stale = true;
+        if let Some(stored) = self.stored.get_mut(chunk as usize) {
+            *stored = 0;
+        }
+        if loss == Loss::OfEarlierRun {
+            return Some(Lost::Again);
+        }
+        let times = self.lost.entry(chunk).or_default();
+        *times = times.saturating_add(1);
+        let once_too_often = *times >= MAX_TRIES;
+        let all: u32 = self.lost.values().map(|times| u32::from(*times)).sum();
+        Some(if !once_too_often && all <= MAX_REPAIRS { Lost::Again } else { Lost::TooOften })
     }
 }
 
@@ -502,7 +602,8 @@ mod tests {
     #[test]
     fn a_checkpoint_that_comes_after_the_end_begins_no_journal() {
         let (dir, _, incoming, exposure) = complete();
-        assert!(incoming.publish(&Metadata::default(), false, &exposure).unwrap().is_some());
+        let published = incoming.publish(&Metadata::default(), false, &exposure).unwrap();
+        assert!(matches!(published, Published::Named(_)));
         // Its lane was slower than the one that brought the last chunk.
         incoming.checkpoint(&exposure).unwrap();
         assert_eq!(names(&dir), ["file"]);
@@ -516,7 +617,8 @@ mod tests {
         assert_eq!(before.len(), 2, "a part and its journal");
         // What a failed checkpoint does while the final name is queued already, and another unit is on its way.
         incoming.abandon(true, &exposure);
-        assert!(incoming.publish(&Metadata::default(), false, &exposure).unwrap().is_none());
+        let published = incoming.publish(&Metadata::default(), false, &exposure).unwrap();
+        assert!(matches!(published, Published::NotNow));
         assert!(incoming.part(&tree).unwrap().is_none());
         assert_eq!(names(&dir), before);
         let sizes: Vec<u64> = before.iter().map(|name| dir.path().join(name).metadata().unwrap().len()).collect();

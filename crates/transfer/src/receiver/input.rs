@@ -4,25 +4,29 @@ use std::io::{self, Read};
 
 use haul_net::Stream;
 use haul_sys::direct::AlignedBuffer;
+use haul_wire::lane::TAG_BYTES;
 use haul_wire::limits::BLOCK_BYTES;
 
 /// A cache line: what is hashed and written is copied fastest from where one begins.
 const LINE_BYTES: usize = 64;
 /// More than any header or trailer with its tag.
 const HEADER_BYTES_MAX: usize = 2 * LINE_BYTES;
-/// The headers of a unit and of its first block stand before the block.
-const BUFFER_BYTES: usize = 2 * HEADER_BYTES_MAX + BLOCK_BYTES;
+/// The headers of a unit and of its first block stand before the block, and its tag behind it.
+const BUFFER_BYTES: usize = 2 * HEADER_BYTES_MAX + BLOCK_BYTES + TAG_BYTES;
 
 pub(super) struct Input {
     stream: Stream,
     buffer: AlignedBuffer,
     start: usize,
     end: usize,
+    /// A block, on a clear lane with its tag.
+    block_bytes_max: usize,
 }
 
 impl Input {
-    pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, buffer: AlignedBuffer::new(BUFFER_BYTES), start: 0, end: 0 }
+    pub(super) fn new(stream: Stream, tag_bytes: usize) -> Self {
+        let block_bytes_max = BLOCK_BYTES + tag_bytes;
+        Self { stream, buffer: AlignedBuffer::new(BUFFER_BYTES), start: 0, end: 0, block_bytes_max }
     }
 
     /// Whether a read would return without waiting.
@@ -30,9 +34,9 @@ impl Input {
         self.end > self.start || self.stream.has_input()
     }
 
-    /// Makes sure that `count` bytes are there. At most a block.
+    /// Makes sure that `count` bytes are there. At most a block and its tag.
     pub(super) fn fill(&mut self, count: usize) -> io::Result<()> {
-        debug_assert!(count <= BLOCK_BYTES);
+        debug_assert!(count <= self.block_bytes_max);
         let there = self.end - self.start;
         if there >= count {
             return Ok(());
@@ -43,7 +47,7 @@ impl Input {
             (self.start, self.end) = (start, start + there);
         }
         // With a header its block is read, and no more: what came of the next one would have to be moved.
-        let header_and_block = self.start + count + BLOCK_BYTES;
+        let header_and_block = self.start + count + self.block_bytes_max;
         let most = if count < HEADER_BYTES_MAX { header_and_block.min(self.buffer.len()) } else { self.start + count };
         while self.end - self.start < count {
             match self.stream.read(&mut self.buffer[self.end..most]) {

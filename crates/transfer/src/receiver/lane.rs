@@ -1,16 +1,14 @@
 //! Takes units off one connection.
 //!
-//! Header -> blocks: hash, write -> trailer: compare -> receipt. Whole files then get their final names, many at a time:
-//! before the lane would wait for the network, so that the flushes of neighbours share one journal commit of the file
-//! system, and nothing waits for a timer.
+//! Header -> blocks: hash, write -> trailer: compare -> receipt. Whole files get their final names from others ([`super::namers`]), many at a
+//! time; the lane tells them when it has nothing else to do.
 
 use std::io;
 use std::sync::Arc;
 
-use haul_engine::integrity::{self, Hash, LaneTags, Tag, UnitHasher, Verified};
+use haul_engine::integrity::{self, LaneTags, Mismatch, Tag, UnitHasher, Verified};
 use haul_net::Stream;
 use haul_store::{Part, StoreError};
-use haul_sys::direct::AlignedBuffer;
 use haul_wire::control::{Control, OutcomeKind, Receipt};
 use haul_wire::lane::{
     BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES, UnitHeader,
@@ -19,29 +17,28 @@ use haul_wire::lane::{
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::stopwatch::{Stopwatch, Waiting};
-use crate::zeros::ZEROS;
+use crate::zeros::{self, ZEROS};
 
 use super::behind;
 use super::claim::Claimed;
 use super::incoming::Incoming;
 use super::input::Input;
-use super::reread::{self, READ_BYTES};
+use super::naming::Nameless;
 use super::state::Shared;
 
 /// Takes units until the sender ends the lane (`Ok`), or the connection fails.
 pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
+    let tags = stream.tag_keys().map(|keys| LaneTags::new(keys.receive));
     let mut lane = Lane {
-        tags: stream.tag_keys().map(|keys| LaneTags::new(keys.receive)),
-        input: Input::new(stream),
+        input: Input::new(stream, if tags.is_some() { TAG_BYTES } else { 0 }),
+        tags,
         shared,
-        pending: Vec::new(),
         decompressor: None,
-        reread_buffer: None,
         watch: Stopwatch::start(),
     };
     let result = lane.run();
     // What arrived whole and verified is kept, whatever became of the connection.
-    lane.publish_pending();
+    shared.naming.hurry();
     shared.add_time(&lane.watch.take());
     result
 }
@@ -51,11 +48,7 @@ struct Lane<'a> {
     /// On a clear lane.
     tags: Option<LaneTags>,
     shared: &'a Arc<Shared>,
-    /// Whole files that wait for their final name.
-    pending: Vec<(Arc<Incoming>, Arc<Part>, Hash)>,
     decompressor: Option<(zstd::bulk::Decompressor<'static>, Vec<u8>)>,
-    /// Made when something is read back for the first time.
-    reread_buffer: Option<AlignedBuffer>,
     watch: Stopwatch,
 }
 
@@ -82,7 +75,12 @@ struct Arrival {
     offset: u64,
     end: u64,
     data_bytes: u64,
+    /// A block was not what its tag says: nothing of this unit is written any more, and its chunk has to come again.
+    forged: bool,
+    /// Where a hole belongs may stand something else.
     punch: bool,
+    /// What was really written of it: where a hole is kept nothing is.
+    written_bytes: u64,
     /// The right to write the chunk.
     claim: Arc<Claimed>,
     /// The first error of the target; the rest of the unit is drained.
@@ -92,16 +90,15 @@ struct Arrival {
 impl Lane<'_> {
     fn run(&mut self) -> io::Result<()> {
         loop {
-            let in_lane = self.pending.len();
-            if in_lane > 0 && (self.shared.unnamed.are_too_many(in_lane) || !self.input.has_input()) {
-                self.publish_pending();
+            if !self.input.has_input() {
+                self.shared.naming.hurry();
             }
             self.await_room();
             let header = self.header()?;
             self.watch.lap_next_unit(header.kind == UnitKind::End);
             // A disk that hangs with a chunk must not keep small files from their names.
-            if matches!(header.kind, UnitKind::Chunk | UnitKind::Hole) && !self.pending.is_empty() {
-                self.publish_pending();
+            if matches!(header.kind, UnitKind::Chunk | UnitKind::Hole) {
+                self.shared.naming.hurry();
             }
             match header.kind {
                 UnitKind::End => return Ok(()),
@@ -115,9 +112,10 @@ impl Lane<'_> {
 
     /// Waits while so much has arrived that is not safe that a death would cost more than an interval.
     fn await_room(&mut self) {
-        if self.shared.exposure.is_full() {
-            self.publish_pending();
+        if self.shared.exposure.is_full() || self.shared.naming.is_full() {
+            self.shared.naming.hurry();
             self.shared.exposure.await_room();
+            self.shared.naming.await_room();
             self.watch.lap(Waiting::Storage);
         }
     }
@@ -169,7 +167,8 @@ impl Lane<'_> {
             // Where holes are not wanted they are written, a block at a time; else one call makes all of it.
             let most = if self.shared.job.selection.sparse { u64::MAX } else { ZEROS.len() as u64 };
             let length = most.min(arrival.end - arrival.offset);
-            self.make_hole(length, &mut arrival);
+            arrival.make_hole(length, self.shared);
+            arrival.offset += length;
         }
         match &arrival.failed {
             Some(error) => self.shared.fail(&arrival.incoming, error),
@@ -230,31 +229,67 @@ impl Lane<'_> {
                 }
             }
         };
-        // On a clear lane anything may have been written before it was found to be wrong, also where a hole belongs.
-        let punch = incoming.inplace || incoming.is_stale() || self.tags.is_some();
-        let hasher = UnitHasher::new(&layout, header.chunk);
-        let end = offset + length;
-        Ok(Some(Arrival { incoming, header, hasher, sink, offset, end, data_bytes: 0, punch, claim, failed }))
+        let mut punch = incoming.inplace || incoming.is_stale();
+        punch |= match &sink {
+            Sink::Chunk(part) => part.is_allocated(),
+            Sink::Behind(chunk) => chunk.part.is_allocated(),
+            Sink::Whole(_) | Sink::Null | Sink::Nowhere => false,
+        };
+        Ok(Some(Arrival {
+            hasher: UnitHasher::new(&layout, header.chunk),
+            end: offset + length,
+            incoming,
+            header,
+            sink,
+            offset,
+            data_bytes: 0,
+            written_bytes: 0,
+            forged: false,
+            punch,
+            claim,
+            failed,
+        }))
     }
 
     fn block(&mut self, block: BlockHeader, arrival: &mut Arrival) -> io::Result<()> {
+        if arrival.forged {
+            return self.skip(block);
+        }
         let wire_bytes = block.bytes as usize;
         if block.encoding == Encoding::Zeros {
             return self.hole(wire_bytes, arrival);
         }
-        self.input.fill(wire_bytes)?;
+        let with_tag = wire_bytes + self.tag_bytes();
+        self.input.fill(with_tag)?;
         self.watch.lap(Waiting::Network);
-        let taken = self.input.take(wire_bytes);
+        let (wire, tag) = self.input.take(with_tag).split_at(wire_bytes);
+        // Without tags the lane itself proves what it brings.
+        let is_proved =
+            |tag_of: &dyn Fn(&LaneTags) -> Tag| self.tags.as_ref().is_none_or(|tags| tag_of(tags).is_in(tag));
+        // A decompressor is code that nobody should be able to feed who has not proved a key.
+        if block.encoding.is_packed() && !is_proved(&|tags| tags.packed(wire)) {
+            arrival.forged = true;
+            self.shared.add_arrived(u64::from(block.bytes));
+            return Ok(());
+        }
         let data = match block.encoding {
-            Encoding::Zstd => decompress(&mut self.decompressor, taken)?,
-            Encoding::Plain | Encoding::Zeros => taken,
+            Encoding::Zstd | Encoding::ZstdWithHoles => decompress(&mut self.decompressor, wire)?,
+            Encoding::Plain | Encoding::PlainWithHoles | Encoding::Zeros => wire,
         };
         if data.is_empty() {
             return Err(broken("a block of nothing"));
         }
         arrival.room_for(data.len())?;
         arrival.hasher.update(data);
-        arrival.write(data, self.shared);
+        if !block.encoding.is_packed() && !is_proved(&|tags| tags.data(&arrival.hasher.finish())) {
+            arrival.forged = true;
+            self.shared.add_arrived(u64::from(block.bytes));
+            return Ok(());
+        }
+        match block.encoding {
+            Encoding::PlainWithHoles | Encoding::ZstdWithHoles => arrival.write_with_holes(data, self.shared),
+            Encoding::Plain | Encoding::Zstd | Encoding::Zeros => arrival.write(data, self.shared),
+        }
         arrival.offset += data.len() as u64;
         arrival.data_bytes += data.len() as u64;
         self.shared.add_arrived(data.len() as u64);
@@ -265,18 +300,9 @@ impl Lane<'_> {
     fn hole(&mut self, length: usize, arrival: &mut Arrival) -> io::Result<()> {
         arrival.room_for(length)?;
         arrival.hasher.update(&ZEROS[..length]);
-        self.make_hole(length as u64, arrival);
+        arrival.make_hole(length as u64, self.shared);
+        arrival.offset += length as u64;
         Ok(())
-    }
-
-    /// Zeros of at most a block where holes are not wanted.
-    fn make_hole(&self, length: u64, arrival: &mut Arrival) {
-        if !self.shared.job.selection.sparse {
-            arrival.write(&ZEROS[..usize::try_from(length).expect("at most a block")], self.shared);
-        } else if arrival.punch {
-            arrival.punch_hole(length, self.shared);
-        }
-        arrival.offset += length;
     }
 
     fn finish(&mut self, arrival: Arrival, trailer: Trailer) -> io::Result<()> {
@@ -286,11 +312,15 @@ impl Lane<'_> {
             self.shared.fail(&arrival.incoming, error);
             return Ok(());
         }
-        if arrival.offset != arrival.end {
+        if arrival.offset != arrival.end && !arrival.forged {
             return Err(broken("a unit is shorter than its chunk"));
         }
         let chunk = arrival.header.chunk;
-        match integrity::verify(chunk, arrival.hasher.finish(), claimed) {
+        let verified = match arrival.forged {
+            true => Err(Mismatch),
+            false => integrity::verify(chunk, arrival.hasher.finish(), claimed),
+        };
+        match verified {
             Ok(verified) => self.deliver(arrival, verified),
             Err(_) if arrival.incoming.spoilt() => {
                 self.shared.outbox.send(Control::Again { index: arrival.header.index, chunk });
@@ -319,12 +349,13 @@ impl Lane<'_> {
             Sink::Chunk(part) => {
                 let incoming = arrival.incoming;
                 // Where nothing was written the call still costs: ext4 begins a transaction while anything of the file is dirty.
-                if let Some((start, length)) = incoming.layout.range(chunk).filter(|_| arrival.data_bytes > 0) {
+                if let Some((start, length)) = incoming.layout.range(chunk).filter(|_| arrival.written_bytes > 0) {
                     part.start_writeback(start, length);
                 }
-                self.shared.deliver_chunk(&incoming, &arrival.claim, verified, receipt, arrival.data_bytes);
+                let written_bytes = arrival.written_bytes;
+                self.shared.deliver_chunk(&incoming, &arrival.claim, verified, receipt, written_bytes);
             }
-            Sink::Behind(chunk) => chunk.verified(verified, receipt, arrival.data_bytes, self.shared),
+            Sink::Behind(chunk) => chunk.verified(verified, receipt, arrival.written_bytes, self.shared),
             Sink::Whole(part) => {
                 let incoming = arrival.incoming;
                 let part = match part {
@@ -336,8 +367,12 @@ impl Lane<'_> {
                     let Some(part) = part else { return Ok(None) };
                     // The last write did not reach the end when the file ends in a hole, or was longer before.
                     let rewritten = incoming.inplace || incoming.is_stale();
-                    if arrival.data_bytes < incoming.identity.size || rewritten {
+                    if arrival.written_bytes < incoming.identity.size || rewritten {
                         part.set_size(incoming.identity.size)?;
+                    }
+                    // In place the metadata comes after a flush of the data.
+                    if !incoming.inplace {
+                        part.set_metadata(&self.shared.metadata(&incoming.item), false)?;
                     }
                     Ok(Some(part))
                 });
@@ -347,69 +382,14 @@ impl Lane<'_> {
                     Ok(Some(part)) => {
                         let arrived = || incoming.claim_arrival(|| self.shared.receipt(receipt));
                         if arrival.claim.while_held(arrived) == Some(true) {
-                            self.pending.push((incoming, part, verified.hash()));
-                            self.shared.unnamed.add();
+                            let nameless = Nameless { incoming, part, blake3: verified.hash() };
+                            self.shared.naming.add(nameless, self.shared.job.selection.flush);
                         }
                     }
                     Err(error) => self.shared.fail(&incoming, &error),
                 }
             }
         }
-    }
-
-    /// Gives whole files their final names. The write-back of all is started before the first is waited for.
-    fn publish_pending(&mut self) {
-        let (flush, in_lane) = (self.shared.job.selection.flush, self.pending.len());
-        if flush && in_lane > 1 {
-            for (incoming, part, _) in &self.pending {
-                part.start_writeback(0, incoming.identity.size);
-            }
-        }
-        let shared = self.shared;
-        if shared.verifies_disk() {
-            self.read_back_pending();
-        }
-        let mut outcomes = Vec::with_capacity(self.pending.len());
-        for (incoming, part, blake3) in self.pending.drain(..) {
-            let metadata = shared.metadata(&incoming.item);
-            let commit = || match shared.verifies_disk() {
-                true => part.give_name(),
-                false => part.commit(&metadata, flush),
-            };
-            match shared.storage.during(commit) {
-                Ok(()) => {
-                    shared.name_changed(&incoming.path);
-                    outcomes.push((incoming.index, OutcomeKind::Copied { blake3 }));
-                }
-                Err(error) => shared.fail(&incoming, &error),
-            }
-        }
-        shared.unnamed.remove(in_lane);
-        shared.settle_all(outcomes.into_iter());
-        self.watch.lap(Waiting::Storage);
-    }
-
-    /// Flushes whole files and reads them back from the medium. Those that are as they were sent stay; the others come again, or have failed.
-    fn read_back_pending(&mut self) {
-        let shared = self.shared;
-        let buffer = self.reread_buffer.get_or_insert_with(|| AlignedBuffer::new(READ_BYTES));
-        // All are flushed before the first is read: their flushes share the journal commits of the file system.
-        let prepared = |(incoming, part, _): &(Arc<Incoming>, Arc<Part>, Hash)| {
-            part.prepare(&shared.metadata(&incoming.item), true)
-                .inspect_err(|error| shared.fail(incoming, error))
-                .is_ok()
-        };
-        self.pending.retain(prepared);
-        self.pending.retain(|(incoming, part, blake3)| {
-            let found = part.medium().map_err(io::Error::other);
-            let found =
-                found.and_then(|mut medium| reread::read_back(shared, &mut medium, &incoming.layout, 0, buffer));
-            let is_there = found.is_ok_and(|found| found == *blake3);
-            if !is_there {
-                shared.lost(incoming, 0, incoming.lose_whole());
-            }
-            is_there
-        });
     }
 
     /// Reads past a unit that is not awaited any more.
@@ -419,18 +399,29 @@ impl Lane<'_> {
             if block == BlockHeader::LAST {
                 return self.trailer().map(drop);
             }
-            if block.encoding != Encoding::Zeros {
-                self.input.fill(block.bytes as usize)?;
-                self.input.take(block.bytes as usize);
-                self.shared.add_arrived(u64::from(block.bytes));
-            }
+            self.skip(block)?;
         }
+    }
+
+    /// Reads past a block.
+    fn skip(&mut self, block: BlockHeader) -> io::Result<()> {
+        if block.encoding != Encoding::Zeros {
+            let with_tag = block.bytes as usize + self.tag_bytes();
+            self.input.fill(with_tag)?;
+            self.input.take(with_tag);
+            self.shared.add_arrived(u64::from(block.bytes));
+        }
+        Ok(())
+    }
+
+    /// Of the proof that follows each header, block and trailer.
+    fn tag_bytes(&self) -> usize {
+        if self.tags.is_some() { TAG_BYTES } else { 0 }
     }
 
     /// A header or a trailer, read together with its tag.
     fn words<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        let tag_bytes = if self.tags.is_some() { TAG_BYTES } else { 0 };
-        self.input.fill(N + tag_bytes)?;
+        self.input.fill(N + self.tag_bytes())?;
         self.input.array()
     }
 
@@ -470,10 +461,65 @@ impl Arrival {
         Ok(())
     }
 
+    /// Zeros of at most a block where holes are not wanted.
+    fn make_hole(&mut self, length: u64, shared: &Arc<Shared>) {
+        if !shared.job.selection.sparse {
+            return self.write(&ZEROS[..usize::try_from(length).expect("at most a block")], shared);
+        }
+        if self.punch {
+            self.punch_hole(length, shared);
+        }
+        self.extend();
+    }
+
+    /// Before something is left out the file has its size: a chunk is read again by its range, also before the file is complete, and XFS
+    /// fills the holes of a file that grows from write to write.
+    fn extend(&mut self) {
+        let part = match &self.sink {
+            Sink::Chunk(part) | Sink::Whole(Some(part)) => part,
+            Sink::Behind(chunk) => &chunk.part,
+            Sink::Whole(None) | Sink::Null | Sink::Nowhere => return,
+        };
+        if self.failed.is_none() {
+            self.failed = part.extend(self.incoming.identity.size).err();
+        }
+    }
+
+    /// Writes what is not zeros, and leaves holes of the rest.
+    fn write_with_holes(&mut self, data: &[u8], shared: &Arc<Shared>) {
+        let begun = self.offset;
+        let grain = match &self.sink {
+            _ if self.failed.is_some() => return,
+            _ if !shared.job.selection.sparse => return self.write(data, shared),
+            Sink::Null | Sink::Nowhere => return,
+            Sink::Chunk(part) | Sink::Whole(Some(part)) => part.hole_bytes(),
+            // Past the page cache each write begins at a block of any disk.
+            Sink::Behind(_) => PAST_CACHE_GRAIN_BYTES,
+            Sink::Whole(None) => {
+                let (sink, incoming) = (&mut self.sink, &self.incoming);
+                match self.claim.while_held(|| whole_part(sink, incoming, shared)) {
+                    Some(Ok(Some(part))) => part.hole_bytes(),
+                    Some(Err(error)) => return self.failed = Some(error),
+                    Some(Ok(None)) | None => return,
+                }
+            }
+        };
+        self.extend();
+        for (is_hole, run) in zeros::runs(data, grain) {
+            match is_hole {
+                true => self.make_hole(run.len() as u64, shared),
+                false => self.write(run, shared),
+            }
+            self.offset += run.len() as u64;
+        }
+        self.offset = begun;
+    }
+
     fn write(&mut self, data: &[u8], shared: &Arc<Shared>) {
         if self.failed.is_some() {
             return;
         }
+        self.written_bytes += data.len() as u64;
         if let Sink::Behind(chunk) = &self.sink {
             match shared.behind.write(chunk, data, self.offset, shared) {
                 Ok(true) => {}
@@ -538,6 +584,9 @@ pub(super) fn decompress<'a>(
     let length = decompressor.decompress_to_buffer(packed, block.as_mut_slice())?;
     Ok(&block[..length])
 }
+
+/// A page: the memory of a direct write begins at one.
+const PAST_CACHE_GRAIN_BYTES: usize = 4096;
 
 fn broken(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   loop            items -> decide: keep, make, ask for data
-//!   lane threads    data -> temporary file, hash -> verified -> receipt; small files: final name
+//!   lane threads    data -> temporary file, hash -> verified -> receipt
+//!   name threads    small files: one flush for many, final names
 //!   settle thread   checkpoints and final names of large files; what has to wait for its turn in the manifest:
 //!                   hard links, times of directories, deletions, parts that nobody will go on with
-//!   reread threads  what the checkpoints flushed is read back from the medium (`--verify disk`)
+//!   reread threads  what an earlier run left is read again; what the checkpoints flushed is read back from the medium (`--verify disk`)
 //! ```
 
 mod behind;
@@ -15,15 +16,18 @@ mod exposure;
 mod first_names;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod hollow;
 mod in_order;
 mod incoming;
 mod input;
 mod lane;
+mod namers;
+mod naming;
+mod owners;
 mod reread;
 mod settle;
 mod state;
 mod twins;
-mod unnamed;
 mod write_route;
 
 /// A block as a lane takes it; for the fuzz targets.
@@ -51,7 +55,7 @@ use crate::watch::Watch;
 #[cfg(test)]
 pub(crate) use behind::{BUFFERS, WRITERS};
 use decide::Decider;
-use reread::Rereaders;
+use namers::Namers;
 use settle::Settler;
 use state::Shared;
 
@@ -85,6 +89,9 @@ pub(crate) struct ReceiverJob {
     pub(crate) bounds: Bounds,
 }
 
+/// As often as progress is told to a person.
+const READ_AGAIN_EVERY: Duration = Duration::from_millis(100);
+
 /// From where on a receiver does what; tests have smaller ones.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
@@ -94,13 +101,23 @@ pub(crate) struct Bounds {
     pub(crate) past_cache_from_bytes: u64,
     /// See [`MAX_SEARCH`].
     pub(crate) search: Duration,
+    /// See [`FLUSH_TOGETHER_FROM_FILES`].
+    pub(crate) flush_together_from_files: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { checkpoint_bytes: CHECKPOINT_BYTES, past_cache_from_bytes: DIRECT_FROM_BYTES, search: MAX_SEARCH }
+        Self {
+            checkpoint_bytes: CHECKPOINT_BYTES,
+            past_cache_from_bytes: DIRECT_FROM_BYTES,
+            search: MAX_SEARCH,
+            flush_together_from_files: FLUSH_TOGETHER_FROM_FILES,
+        }
     }
 }
+
+/// So many small files are worth a flush of their whole file system, which writes what others have written there, too.
+const FLUSH_TOGETHER_FROM_FILES: usize = 16;
 
 /// A sender may search through a tree in which nothing is selected for so long, and say nothing but that it is alive: some hundred million
 /// entries. One that says nothing else for longer has nothing to copy.
@@ -134,7 +151,7 @@ fn run_session(
     aside: &mut dyn FnMut(Control) -> Result<(), Error>,
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
     // Between two hosts the sender may be sent a long list first, over a slow path.
-    let longest = if job.selection.listed { job.bounds.search } else { BEGIN_DEADLINE };
+    let longest = if job.selection.listed != wire::Listed::Nothing { job.bounds.search } else { BEGIN_DEADLINE };
     let single_file = await_begin(&events, channel, watch, &mut clock, longest, aside)?;
     // It walks along with the manifest; all else of the job is shared.
     let asked_for = job.asked_for.take();
@@ -149,7 +166,7 @@ fn run_session(
         Error::new(Fault::FileIo, "cannot start a thread").because(error)
     };
     let settler = Settler::start(Arc::clone(&shared)).map_err(no_thread)?;
-    let rereaders = Rereaders::start(&shared).map_err(no_thread)?;
+    let namers = Namers::start(&shared).map_err(no_thread)?;
     let progress = Progress::new(shared.job.carriage.rate_bytes_per_s, Instant::now());
     let mut session = Session {
         decider: Decider::new(Arc::clone(&shared), asked_for),
@@ -162,6 +179,9 @@ fn run_session(
         progress,
         storage_is_lost: false,
         attributes_told: false,
+        read_again: (0, Instant::now()),
+        looked_at: (0, Instant::now()),
+        set_group_told: false,
         cut: None,
         listed: Some(Instant::now()),
     };
@@ -172,15 +192,17 @@ fn run_session(
         // The sender learns of it only after the lanes were joined: they must not wait for it, nor for the disk.
         session.lanes.cut_all();
         session.shared.exposure.end();
+        session.shared.naming.end();
         session.shared.behind.end();
     }
     drop(events);
     session.lanes.join();
     // Before what is not safe yet is written down.
     session.shared.behind.join(session.storage_is_lost);
+    namers.join(&session.shared, session.storage_is_lost);
     session.shared.finish();
     settler.join(session.storage_is_lost);
-    rereaders.join(session.storage_is_lost);
+    session.shared.rereads.join(session.storage_is_lost);
     let summary = session.shared.summary();
     sender.map(|sender| (sender, summary))
 }
@@ -280,6 +302,12 @@ struct Session<'a> {
     /// It is not waited for any more.
     storage_is_lost: bool,
     attributes_told: bool,
+    /// What was last said to be read again, and when.
+    read_again: (u64, Instant),
+    /// What had arrived when it was last looked at, and when that was.
+    looked_at: (u64, Instant),
+    /// That a set-group-id bit is missing.
+    set_group_told: bool,
     /// Since when nothing more of the manifest is looked at: the peer does not hear us any more, and it was too long to be looked at to its end.
     /// How the session ended stands behind it.
     cut: Option<Instant>,
@@ -312,6 +340,7 @@ impl Session<'_> {
     ) -> Result<(), Error> {
         while self.cut.is_some() || !self.shared.is_complete() {
             self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            self.tell_read_again();
             if self.cut.is_some_and(|since| since.elapsed() > self.clock.silence_limit()) {
                 return Err(channel::ended(None));
             }
@@ -448,6 +477,7 @@ impl Session<'_> {
                 self.shared.manifest_done();
             }
             Control::Withdraw(withdraw) => self.on_withdraw(withdraw)?,
+            Control::DeleteNothing => self.shared.delete_nothing(),
             Control::Notice(notice) => self.watch.on_notice(notice),
             Control::PathNow(path) => self.watch.on_path(&path),
             Control::Abort(abort) => return Err(convert::error_of(abort)),
@@ -470,10 +500,34 @@ impl Session<'_> {
     fn summarise(&mut self) -> Result<(), Error> {
         self.decider.end_loose();
         self.shared.flush_remaining_directories()?;
+        if self.shared.makes_files() {
+            self.shared.tree().check_place().map_err(|error| {
+                convert::store_error(&error)
+                    .try_this("look for the directory where it is now; then run the same command again")
+            })?;
+        }
         self.tell_attributes();
+        self.tell_set_group();
         // The lanes are idle now; their time is entered when they end, so the summary is taken from what they told so far.
         self.channel.outbox().send(Control::Summary(self.shared.summary()));
         Ok(())
+    }
+
+    /// Says now and then how far reading what earlier runs left has come: the sender would else take us for dead.
+    fn tell_read_again(&mut self) {
+        if self.looked_at.1.elapsed() >= READ_AGAIN_EVERY {
+            let arrived_bytes = self.shared.arrived();
+            if arrived_bytes == self.looked_at.0 {
+                self.shared.rereads.hurry(&self.shared);
+            }
+            self.looked_at = (arrived_bytes, Instant::now());
+        }
+        let (bytes, _) = self.shared.rereads.of_earlier_runs();
+        if bytes > self.read_again.0 && self.read_again.1.elapsed() >= READ_AGAIN_EVERY {
+            self.read_again = (bytes, Instant::now());
+            self.watch.on_read_again(bytes);
+            self.channel.outbox().send(Control::ReadAgain { bytes });
+        }
     }
 
     /// Says once what the target does not hold, while the sender still hears it.
@@ -482,6 +536,16 @@ impl Session<'_> {
         let Some(name) = unsupported.filter(|_| !std::mem::replace(&mut self.attributes_told, true)) else { return };
         let text = format!(
             "the file system of the target does not hold all attributes or ACLs of what was copied: {name}, for one, is left out"
+        );
+        self.shared.notice(wire::Notice::Warning { text: convert::bounded(text) });
+    }
+
+    /// Says once that the kernel left a bit out.
+    fn tell_set_group(&mut self) {
+        let lost = if self.shared.makes_files() { self.shared.tree().lost_set_group() } else { None };
+        let Some(path) = lost.filter(|_| !std::mem::replace(&mut self.set_group_told, true)) else { return };
+        let text = format!(
+            "set-group-id bits are not kept where the user at the target is not in the group of the entry: {path}, for one"
         );
         self.shared.notice(wire::Notice::Warning { text: convert::bounded(text) });
     }

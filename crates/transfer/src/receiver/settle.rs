@@ -16,7 +16,7 @@ use crate::convert;
 
 use super::first_names::Bar;
 use super::in_order::{DirectoryEnd, HardLink, InOrder};
-use super::incoming::Incoming;
+use super::incoming::{Incoming, Published};
 use super::state::{Shared, Task, parent, shown};
 
 pub(super) struct Settler(JoinHandle<()>);
@@ -36,7 +36,7 @@ impl Settler {
     }
 }
 
-fn run(shared: &Shared) {
+fn run(shared: &Arc<Shared>) {
     while let Some(task) = shared.next_task() {
         do_task(shared, task);
     }
@@ -46,15 +46,12 @@ fn run(shared: &Shared) {
     }
 }
 
-pub(super) fn do_task(shared: &Shared, task: Task) {
+pub(super) fn do_task(shared: &Arc<Shared>, task: Task) {
     match task {
         Task::Checkpoint(incoming) => checkpoint(shared, &incoming),
         Task::Relieve => relieve(shared),
         Task::Publish(incoming) => publish(shared, &incoming),
-        Task::Lost(incoming, chunk) => match shared.storage.during(|| incoming.lose(chunk)) {
-            Ok(lost) => shared.lost(&incoming, chunk, lost),
-            Err(error) => shared.fail(&incoming, &error),
-        },
+        Task::Lost(incoming, chunk) => lose(shared, &incoming, chunk),
         Task::InOrder(index, InOrder::HardLink(link)) => hard_link(shared, index, &link),
         Task::InOrder(index, InOrder::DirectoryEnd(end)) => {
             directory_end(shared, &end);
@@ -63,14 +60,14 @@ pub(super) fn do_task(shared: &Shared, task: Task) {
     }
 }
 
-fn checkpoint(shared: &Shared, incoming: &Arc<Incoming>) {
+fn checkpoint(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
     let reads_back = shared.verifies_disk();
     let made = shared.storage.during(|| match reads_back {
         true => incoming.checkpoint_to_read_back(&shared.exposure),
         false => incoming.checkpoint(&shared.exposure),
     });
     match made {
-        Ok(Some(flushed)) if reads_back => shared.queue_rereads(incoming, flushed),
+        Ok(Some(flushed)) if reads_back => shared.rereads.queue(shared, incoming, flushed),
         Ok(_) => {}
         Err(error) => shared.fail(incoming, &error),
     }
@@ -79,7 +76,7 @@ fn checkpoint(shared: &Shared, incoming: &Arc<Incoming>) {
 }
 
 /// Checkpoints of the files with the most to lose, until none is due.
-fn relieve(shared: &Shared) {
+fn relieve(shared: &Arc<Shared>) {
     while shared.exposure.is_still_due() {
         let open = shared.unfinished().into_iter().filter(|incoming| incoming.fresh_bytes() > 0);
         let most = open.max_by_key(|incoming| incoming.fresh_bytes());
@@ -90,11 +87,22 @@ fn relieve(shared: &Shared) {
     }
 }
 
-fn publish(shared: &Shared, incoming: &Incoming) {
+/// All chunks of a file that are known by now not to stand there as they were verified.
+fn lose(shared: &Shared, incoming: &Arc<Incoming>, chunk: u32) {
+    let mut chunks = shared.more_lost(incoming);
+    chunks.push(chunk);
+    match shared.storage.during(|| incoming.lose(&chunks)) {
+        Ok(lost) => lost.into_iter().for_each(|(chunk, lost)| shared.lost(incoming, chunk, lost)),
+        Err(error) => shared.fail(incoming, &error),
+    }
+}
+
+fn publish(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
     let metadata = shared.metadata(&incoming.item);
     match shared.storage.during(|| incoming.publish(&metadata, shared.job.selection.flush, &shared.exposure)) {
-        Ok(None) => {}
-        Ok(Some(blake3)) => {
+        Ok(Published::NotNow) => {}
+        Ok(Published::Doubted(chunks)) => shared.rereads.queue(shared, incoming, chunks),
+        Ok(Published::Named(blake3)) => {
             shared.name_changed(&incoming.path);
             shared.settle(incoming.index, OutcomeKind::Copied { blake3 });
         }
@@ -115,8 +123,9 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
     let is_one = |stat: &Stat| -> Result<bool, StoreError> {
         Ok(stands(first)?.is_some_and(|first| first.is_same_inode(stat)) && bar()?.is_none())
     };
-    if shared.rules.may_keep_others() {
+    if shared.rules.may_keep_others() || selection.dry_run {
         match stands(path) {
+            Ok(Some(stat)) if stat.kind == Kind::Directory => return shared.failed_item(index, conflict(shared, path)),
             Ok(Some(stat)) if stays(shared, path, link.mtime, &stat) => {
                 return match is_one(&stat) {
                     Ok(true) => shared.settle(index, OutcomeKind::Nothing),
@@ -160,6 +169,17 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
         Ok(false) => shared.settle(index, OutcomeKind::Nothing),
         Err(error) => shared.fail_item(index, &error),
     }
+}
+
+/// Why what is no directory fails where one stands.
+pub(super) fn conflict(shared: &Shared, path: &[u8]) -> String {
+    let selection = &shared.job.selection;
+    let why = match (selection.ignore_existing, selection.delete) {
+        (true, _) => "it is a directory, which --ignore-existing leaves as it is",
+        (false, true) => "it is a directory, and something in it stays",
+        (false, false) => "it is a directory, which only --delete replaces",
+    };
+    format!("cannot replace {}: {why}", shown(path))
 }
 
 /// Whether what stands at `path`, where the source has a file of this time, is not replaced (`--ignore-existing`, `--update`).
@@ -223,7 +243,7 @@ const WRITTEN_BY_ITSELF: Duration = Duration::from_secs(600);
 /// rsync's `--delete`: what the source does not have goes, unless a filter excludes it from the job. Part files of names
 /// that the source has are kept: they hold what a later run goes on with.
 fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
-    let Some(names) = &end.names else { return false };
+    let Some(names) = end.names.as_ref().filter(|_| !shared.deletes_nothing()) else { return false };
     let mut any = false;
     let deletions = Deletions { shared, beyond: Cell::new(0) };
     let mut keep = |name: &[u8], is_dir: bool| {
@@ -268,7 +288,8 @@ struct Deletions<'a> {
 impl Deletions<'_> {
     /// Whatever a sender lists, or leaves out: what is excluded stays, and so does what is more than was allowed.
     fn spare(&self, path: &[u8], is_dir: bool) -> bool {
-        if self.shared.is_over() || !self.shared.filter.selects(path, is_dir) {
+        let stays = self.shared.is_over() || self.shared.deletes_nothing();
+        if stays || !self.shared.filter.selects(path, is_dir) {
             return true;
         }
         let stays = !self.shared.may_delete();
@@ -297,18 +318,27 @@ impl Deletions<'_> {
 
 fn set_directory_metadata(shared: &Shared, end: &DirectoryEnd, directory: &Item) -> Result<(), StoreError> {
     let path = &end.path;
-    let Some(stat) = shared.tree().stat(path)? else { return Ok(()) };
-    if !matches!(stat.kind, Kind::Directory) {
+    // It was there, and what was copied into it went with it.
+    let gone = || StoreError::new("find again, during the copy,", path, io::ErrorKind::NotFound);
+    let stat = shared.tree().stat(path)?.ok_or_else(gone)?;
+    // What was there before stays as it is when the source's could not be read.
+    if !matches!(stat.kind, Kind::Directory) || (end.unread && !end.fresh) {
         return Ok(());
     }
     let standing = convert::standing(&stat);
     if compare::metadata_differs(&directory.attributes, &standing, &shared.rules) {
         let mut metadata = shared.metadata(directory);
         metadata.xattrs = metadata.xattrs.filter(|_| !end.keeps_xattrs);
+        if end.unread {
+            metadata.mode = metadata.mode.map(|mode| mode | OWNER_MAY_ALL);
+        }
         shared.tree().set_metadata(path, &metadata)?;
     }
     Ok(())
 }
+
+/// Of a directory: its owner may list it, change it, and look into it.
+const OWNER_MAY_ALL: u32 = 0o700;
 
 #[cfg(test)]
 mod tests {

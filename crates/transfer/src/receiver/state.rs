@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use haul_engine::compare::Rules;
-use haul_engine::integrity::{Hash, Verified};
+use haul_engine::integrity::Verified;
 use haul_engine::journal;
 use haul_engine::receiving::Receiving;
 use haul_engine::window::Overflow;
 use haul_store::{Filter, Kind, Metadata, Part, Stat, StoreError, TargetTree, WriteRoute, printable};
-use haul_sys::medium::Way;
 use haul_sys::rights::Access;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
 use haul_wire::manifest::Item;
@@ -30,8 +29,10 @@ use super::claim::Claimed;
 use super::exposure::Exposure;
 use super::first_names::{Bar, FirstNames};
 use super::in_order::InOrder;
-use super::incoming::{Flushed, Incoming, Lost, Progressed};
-use super::unnamed::Unnamed;
+use super::incoming::{Incoming, Lost, Progressed};
+use super::namers::Flushing;
+use super::naming::Naming;
+use super::reread::Rereads;
 use super::write_route::WriteRoutes;
 
 /// Work for the settle thread.
@@ -40,17 +41,9 @@ pub(super) enum Task {
     /// Too much is at risk: checkpoints of the files with the most.
     Relieve,
     Publish(Arc<Incoming>),
-    /// The medium does not give this chunk back.
+    /// This chunk does not stand there as it was verified.
     Lost(Arc<Incoming>, u32),
     InOrder(u64, InOrder),
-}
-
-/// Work for the threads that read back: a chunk that was flushed, with the hash that it has to have.
-pub(super) struct Reread {
-    pub(super) incoming: Arc<Incoming>,
-    pub(super) part: Arc<Part>,
-    pub(super) chunk: u32,
-    pub(super) hash: Hash,
 }
 
 struct State {
@@ -58,8 +51,6 @@ struct State {
     /// Where hard links are kept.
     first_names: Option<FirstNames>,
     tasks: VecDeque<Task>,
-    /// Bounded like the ledgers of the files that are open: hardly ever has a chunk two places in it.
-    rereads: VecDeque<Reread>,
     /// Directories in which a name changed since they were last flushed.
     dirty: HashSet<Vec<u8>>,
     finished: bool,
@@ -75,33 +66,24 @@ pub(super) struct Shared {
     pub(super) outbox: Arc<Outbox>,
     pub(super) watch: Arc<Watch>,
     rename_to: Option<Vec<u8>>,
-    privileged: bool,
     events: EventSender,
     state: Mutex<State>,
     work: Condvar,
-    reread_work: Condvar,
     time: Mutex<LaneTime>,
     arrived_bytes: AtomicU64,
     /// Entries that `--delete` has taken so far.
     deletions: AtomicU64,
+    /// The sender could not list all of its sources.
+    deletes_nothing: AtomicBool,
     /// Counts chunks that verified, items that have their outcome, checkpoints and deletions.
     done: AtomicU64,
     pub(super) exposure: Exposure,
     pub(super) storage: Storage,
-    pub(super) unnamed: Unnamed,
+    pub(super) naming: Naming,
+    pub(super) flushing: Flushing,
     pub(super) behind: Behind,
     write_routes: WriteRoutes,
-    reread_bytes: AtomicU64,
-    repaired_chunks: AtomicU64,
-    /// What was said of how the medium is read.
-    said: Said,
-}
-
-/// What is said once for a job.
-#[derive(Default)]
-struct Said {
-    way: AtomicBool,
-    cached: AtomicBool,
+    pub(super) rereads: Rereads,
 }
 
 impl Shared {
@@ -113,22 +95,21 @@ impl Shared {
         watch: Arc<Watch>,
         events: EventSender,
     ) -> Result<Self, Error> {
-        let privileged = haul_sys::process::is_root();
         let filter = convert::filter(job.selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?;
         let state = State {
             items: Receiving::default(),
             first_names: job.selection.hard_links.then(FirstNames::default),
             tasks: VecDeque::new(),
-            rereads: VecDeque::new(),
             dirty: HashSet::new(),
             finished: false,
         };
         Ok(Self {
-            rules: convert::rules(&job.selection, privileged),
+            rules: convert::rules(&job.selection),
             tree,
             exposure: Exposure::new(job.bounds.checkpoint_bytes),
             storage: Storage::of("target"),
-            unnamed: Unnamed::new(haul_sys::process::open_file_limit().unwrap_or(u64::MAX)),
+            naming: Naming::new(haul_sys::process::open_file_limit().unwrap_or(u64::MAX)),
+            flushing: Flushing::new(job.bounds.flush_together_from_files),
             behind: Behind::default(),
             write_routes: WriteRoutes::new(job.carriage.write_route.and_then(convert::write_route), job.far),
             job,
@@ -137,18 +118,15 @@ impl Shared {
             outbox,
             watch,
             rename_to,
-            privileged,
             events,
             state: Mutex::new(state),
             work: Condvar::new(),
-            reread_work: Condvar::new(),
             time: Mutex::default(),
             arrived_bytes: AtomicU64::new(0),
             deletions: AtomicU64::new(0),
+            deletes_nothing: AtomicBool::new(false),
             done: AtomicU64::new(0),
-            reread_bytes: AtomicU64::new(0),
-            repaired_chunks: AtomicU64::new(0),
-            said: Said::default(),
+            rereads: Rereads::default(),
         })
     }
 
@@ -191,7 +169,7 @@ impl Shared {
     }
 
     pub(super) fn metadata(&self, item: &Item) -> Metadata {
-        convert::metadata(&item.attributes, &self.job.selection, self.privileged)
+        convert::metadata(&item.attributes, &self.job.selection)
     }
 
     /// Opens the next item of the manifest.
@@ -379,61 +357,37 @@ impl Shared {
         self.job.selection.verify_disk && self.tree.is_some()
     }
 
-    /// Work for the threads that read back.
-    pub(super) fn queue_rereads(&self, incoming: &Arc<Incoming>, flushed: Flushed) {
-        let Flushed { part, chunks } = flushed;
-        let reread = |(chunk, hash)| Reread { incoming: Arc::clone(incoming), part: Arc::clone(&part), chunk, hash };
-        self.lock().rereads.extend(chunks.into_iter().map(reread));
-        self.reread_work.notify_all();
-    }
-
-    /// The next chunk to be read back; `None` when the session is over.
-    pub(super) fn next_reread(&self) -> Option<Reread> {
-        let state = self.lock();
-        let mut state = self
-            .reread_work
-            .wait_while(state, |state| state.rereads.is_empty() && !state.finished)
-            .unwrap_or_else(PoisonError::into_inner);
-        if state.finished { None } else { state.rereads.pop_front() }
-    }
-
-    /// Bytes were read back. The first time it is said how, and once what could not be read from a medium.
-    pub(super) fn add_reread(&self, way: Way, bytes: u64, cached_bytes: u64) {
-        self.reread_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if !self.said.way.swap(true, Ordering::Relaxed) {
-            let (choice, reason) = match way {
-                Way::Direct => ("direct reads", "past the page cache"),
-                Way::Dropped => ("reads after the page cache was emptied", "the file system has no direct reads"),
-                Way::Memory => ("reads from memory", "the target has no medium"),
-            };
-            let (what, choice, reason) = ("verification".to_owned(), choice.to_owned(), reason.to_owned());
-            self.notice(Notice::Chose { what, choice, reason });
-            if way == Way::Memory {
-                let text =
-                    "--verify disk: the target lies in memory (tmpfs), where there is no medium to read back from";
-                self.notice(Notice::Warning { text: text.to_owned() });
+    /// Further chunks of this file that do not stand there as they were verified: one new journal does for all.
+    pub(super) fn more_lost(&self, incoming: &Arc<Incoming>) -> Vec<u32> {
+        let mut more = Vec::new();
+        self.lock().tasks.retain(|task| match task {
+            Task::Lost(other, chunk) if Arc::ptr_eq(other, incoming) => {
+                more.push(*chunk);
+                false
             }
-        }
-        if cached_bytes > 0 && !self.said.cached.swap(true, Ordering::Relaxed) {
-            let text = "--verify disk: the file system of the target has no direct reads and keeps what was written in its cache: \
-                        some of it was compared there, and not on the medium";
-            self.notice(Notice::Warning { text: text.to_owned() });
-        }
+            _ => true,
+        });
+        more
     }
 
-    /// The medium has lost a chunk, or a whole file: the sender sends it again, or the file is given up.
+    /// Whether what an earlier run left counts as its journal says.
+    pub(super) fn trusts_journal(&self) -> bool {
+        self.job.selection.trust_journal && !self.verifies_disk()
+    }
+
+    /// A chunk, or a whole file, does not stand there as it was verified: the sender sends it again, or the file is given up.
     pub(super) fn lost(&self, incoming: &Incoming, chunk: u32, lost: Lost) {
         match lost {
             Lost::Void => {}
             Lost::Again => {
-                self.repaired_chunks.fetch_add(1, Ordering::Relaxed);
+                self.rereads.count_repaired();
                 self.outbox.send(Control::Repair { index: incoming.index, chunk });
             }
             Lost::TooOften => {
                 let path = shown(&incoming.path);
                 self.give_up(
                     incoming,
-                    format!("the medium does not give back what was written of {path}, however often"),
+                    format!("the target does not give back what was written of {path}, however often"),
                 );
             }
         }
@@ -565,6 +519,15 @@ impl Shared {
             .is_ok()
     }
 
+    /// From now on all stays that stands here, whatever the manifest lacks.
+    pub(super) fn delete_nothing(&self) {
+        self.deletes_nothing.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn deletes_nothing(&self) -> bool {
+        self.deletes_nothing.load(Ordering::Relaxed)
+    }
+
     /// Whether something that was listed is not settled.
     pub(super) fn has_open_items(&self) -> bool {
         self.lock().items.open_items() > 0
@@ -585,7 +548,7 @@ impl Shared {
     pub(super) fn finish(&self) {
         self.lock().finished = true;
         self.work.notify_all();
-        self.reread_work.notify_all();
+        self.rereads.end();
     }
 
     pub(super) fn add_time(&self, lane: &LaneTime) {
@@ -601,21 +564,22 @@ impl Shared {
         self.done.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Payload that arrived.
+    pub(super) fn arrived(&self) -> u64 {
+        self.arrived_bytes.load(Ordering::Relaxed)
+    }
+
     /// Payload that arrived or was read back, and what was finished with it.
     pub(super) fn moved(&self) -> (u64, u64) {
-        let arrived = self.arrived_bytes.load(Ordering::Relaxed);
-        (arrived + self.reread_bytes.load(Ordering::Relaxed), self.done.load(Ordering::Relaxed))
+        (self.arrived() + self.rereads.read_bytes(), self.done.load(Ordering::Relaxed))
     }
 
     pub(super) fn summary(&self) -> ReceiverSummary {
         let time = *session::lock(&self.time);
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ReceiverSummary {
-            time,
-            arrived_bytes: count(&self.arrived_bytes),
-            reread_bytes: count(&self.reread_bytes),
-            repaired_chunks: count(&self.repaired_chunks),
-        }
+        let (reread_bytes, repaired_chunks) = self.rereads.repairs();
+        let (read_again_bytes, trusted_bytes) = self.rereads.of_earlier_runs();
+        let arrived_bytes = self.arrived_bytes.load(Ordering::Relaxed);
+        ReceiverSummary { time, arrived_bytes, reread_bytes, repaired_chunks, read_again_bytes, trusted_bytes }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -638,7 +602,7 @@ pub(super) fn parent(path: &[u8]) -> &[u8] {
 
 /// For messages.
 pub(super) fn shown(path: &[u8]) -> String {
-    printable(path)
+    if path.is_empty() { ".".to_owned() } else { printable(path) }
 }
 
 #[cfg(test)]

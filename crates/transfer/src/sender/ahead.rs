@@ -229,7 +229,7 @@ impl Plan {
             let offset = self.begun;
             let len = (self.end - offset).min(BLOCK_BYTES as u64);
             self.begun += len;
-            if !cold.is_cold(offset) || (self.item.sparse && self.is_hole(offset, offset + len)) {
+            if !cold.is_cold(offset) || (self.item.may_have_holes() && self.is_hole(offset, offset + len)) {
                 continue;
             }
             match cold.direct() {

@@ -32,7 +32,8 @@ use super::walk;
 /// More threads would hash faster than memory is read.
 const MAX_THREADS: usize = 4;
 
-/// Chunks whose hashes are kept, 40 bytes each: 64 GiB in files of one chunk a MiB, which is minutes of waiting for a password.
+/// Chunks whose hashes are kept, 56 bytes each: 64 GiB in files of one chunk a MiB, which is minutes of waiting for a password. For clear lanes
+/// there are 32 bytes more for each block of 256 KiB that lies in memory.
 const MAX_CHUNKS: u32 = 64 << 10;
 
 /// Entries that are looked at to find files.
@@ -60,18 +61,28 @@ struct Work {
     stopped: AtomicBool,
     files: Mutex<HashMap<Identity, Arc<FileHashes>>>,
     foreseen: Foreseen,
+    /// The lanes will be clear.
+    tags_blocks: bool,
 }
 
 /// Of one file in one state.
 pub(super) struct FileHashes {
-    chunks: Box<[OnceLock<Hash>]>,
+    chunks: Box<[OnceLock<ChunkHashes>]>,
     doubted: AtomicBool,
+}
+
+/// Of one chunk.
+#[derive(Clone)]
+struct ChunkHashes {
+    chunk: Hash,
+    /// For the tags of a clear lane: the hash of the chunk up to the end of each block.
+    blocks: Box<[Hash]>,
 }
 
 impl EarlyLook {
     /// Begins with the first of these paths, as the session will. `None` where no thread is to be had.
-    pub(crate) fn begin(paths: &[Vec<u8>], selection: &Selection) -> Option<Self> {
-        let (early, paths, selection) = (Self::default(), paths.to_vec(), selection.clone());
+    pub(crate) fn begin(paths: &[Vec<u8>], selection: &Selection, clear_lanes: bool) -> Option<Self> {
+        let (early, paths, selection) = (Self::that_tags(clear_lanes), paths.to_vec(), selection.clone());
         let work = Arc::clone(&early.0);
         let begun = std::thread::Builder::new().name("early look".into()).spawn(move || {
             // Refused, it would still do its work.
@@ -79,6 +90,10 @@ impl EarlyLook {
             work.run(&paths, &selection);
         });
         begun.is_ok().then_some(early)
+    }
+
+    fn that_tags(clear_lanes: bool) -> Self {
+        Self(Arc::new(Work { tags_blocks: clear_lanes, ..Work::default() }))
     }
 
     /// Of so many bytes that nobody has to look for.
@@ -157,10 +172,11 @@ impl Work {
     }
 
     /// `None` when it was stopped, or the file is not what it was.
-    fn hash_chunk(&self, found: &FoundFile, chunk: u32, buffer: &mut [u8]) -> Option<Hash> {
+    fn hash_chunk(&self, found: &FoundFile, chunk: u32, buffer: &mut [u8]) -> Option<ChunkHashes> {
         let (mut offset, length) = found.layout.range(chunk)?;
         let end = offset + length;
         let mut hasher = UnitHasher::new(&found.layout, chunk);
+        let mut blocks = Vec::new();
         while offset < end && !self.is_stopped() {
             let size = usize::try_from(end - offset).unwrap_or(usize::MAX).min(buffer.len());
             let block = &mut buffer[..size];
@@ -169,8 +185,11 @@ impl Work {
             }
             hasher.update(block);
             offset += size as u64;
+            if self.tags_blocks {
+                blocks.push(hasher.finish());
+            }
         }
-        (offset == end).then(|| hasher.finish())
+        (offset == end).then(|| ChunkHashes { chunk: hasher.finish(), blocks: blocks.into() })
     }
 
     fn is_stopped(&self) -> bool {
@@ -238,38 +257,49 @@ impl FileHashes {
         self.doubted.store(true, Ordering::Relaxed);
     }
 
-    fn of(&self, chunk: u32) -> Option<Hash> {
-        self.chunks.get(chunk as usize)?.get().filter(|_| !self.doubted.load(Ordering::Relaxed)).copied()
+    fn of(&self, chunk: u32) -> Option<ChunkHashes> {
+        self.chunks.get(chunk as usize)?.get().filter(|_| !self.doubted.load(Ordering::Relaxed)).cloned()
     }
 }
 
 /// Hashes the data of one unit as it passes, unless its hash is known.
 pub(super) struct ChunkHasher {
     hasher: UnitHasher,
-    known: Option<Hash>,
+    known: Option<ChunkHashes>,
+    passed_bytes: usize,
 }
 
 impl ChunkHasher {
     pub(super) fn new(layout: &ChunkLayout, chunk: u32, early: Option<&FileHashes>) -> Self {
-        Self { hasher: UnitHasher::new(layout, chunk), known: early.and_then(|early| early.of(chunk)) }
+        let known = early.and_then(|early| early.of(chunk));
+        Self { hasher: UnitHasher::new(layout, chunk), known, passed_bytes: 0 }
     }
 
     pub(super) fn update(&mut self, data: &[u8]) {
+        self.passed_bytes += data.len();
         if self.known.is_none() {
             self.hasher.update(data);
         }
     }
 
+    /// Up to the end of a block that passed, on a clear lane.
+    pub(super) fn so_far(&self) -> Hash {
+        match &self.known {
+            Some(known) => known.blocks[(self.passed_bytes - 1) / BLOCK_BYTES],
+            None => self.hasher.finish(),
+        }
+    }
+
     pub(super) fn finish(&self) -> Hash {
-        self.known.unwrap_or_else(|| self.hasher.finish())
+        self.known.as_ref().map_or_else(|| self.hasher.finish(), |known| known.chunk)
     }
 }
 
 #[cfg(test)]
 impl EarlyLook {
     /// All that can be hashed of these paths is.
-    pub(crate) fn complete(paths: &[Vec<u8>]) -> Self {
-        let early = Self::default();
+    pub(crate) fn complete(paths: &[Vec<u8>], clear_lanes: bool) -> Self {
+        let early = Self::that_tags(clear_lanes);
         early.0.run(paths, &Selection::default());
         early
     }
@@ -278,7 +308,8 @@ impl EarlyLook {
     pub(crate) fn falsified(self, chunk: u32) -> Self {
         for hashes in session::lock(&self.0.files).values_mut() {
             let mut chunks = hashes.chunks.clone();
-            chunks[chunk as usize] = OnceLock::from([7; 32]);
+            let blocks = chunks[chunk as usize].get().map(|hashes| hashes.blocks.iter().map(|_| [7; 32]).collect());
+            chunks[chunk as usize] = OnceLock::from(ChunkHashes { chunk: [7; 32], blocks: blocks.unwrap_or_default() });
             *hashes = Arc::new(FileHashes { chunks, doubted: AtomicBool::new(false) });
         }
         self
@@ -314,11 +345,11 @@ mod tests {
     #[test]
     fn large_files_in_memory_have_all_their_hashes_before_the_session() {
         let (bench, paths) = source();
-        let early = EarlyLook::complete(&paths);
+        let early = EarlyLook::complete(&paths, false);
         assert!(early.of(&identity(&bench, "small")).is_none(), "not worth it");
         assert!(early.of(&identity(&bench, "sparse")).is_none(), "zeros would be hashed that nobody sends");
         let hashes = early.of(&identity(&bench, "d/large")).unwrap();
-        let hashes: Vec<Hash> = (0..CHUNKS).map(|chunk| hashes.of(chunk).unwrap()).collect();
+        let hashes: Vec<Hash> = (0..CHUNKS).map(|chunk| hashes.of(chunk).unwrap().chunk).collect();
         let data = std::fs::read(bench.from().join("d/large")).unwrap();
         let root = haul_engine::integrity::file_hash(&ChunkLayout::of(data.len() as u64), &hashes);
         assert_eq!(root, *blake3::hash(&data).as_bytes());
@@ -327,12 +358,12 @@ mod tests {
     #[test]
     fn another_state_of_a_file_has_no_hashes_and_a_doubted_one_none_any_more() {
         let (bench, paths) = source();
-        let early = EarlyLook::complete(&paths);
+        let early = EarlyLook::complete(&paths, false);
         let before = early.of(&identity(&bench, "d/large")).unwrap();
         bench.write("d/large", 2 * MIN_CHUNK_BYTES as usize + 17);
         assert!(early.of(&identity(&bench, "d/large")).is_none());
         before.doubt();
-        assert_eq!(before.of(0), None);
+        assert!(before.of(0).is_none());
     }
 
     #[test]

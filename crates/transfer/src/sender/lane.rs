@@ -25,6 +25,7 @@ use crate::pump::{SendError, SendFailed, SendPump};
 use crate::stopwatch::{Stopwatch, Waiting};
 use crate::zeros::ZEROS;
 
+use super::Sources;
 use super::ahead::ReadAhead;
 use super::early_look::ChunkHasher;
 use super::state::{self, Shared, SourceItem, Units};
@@ -217,18 +218,22 @@ impl Lane<'_> {
         if file.hash_only.load(Ordering::Relaxed) {
             return self.hash_only(unit, file, &open);
         }
-        let is_hole = is_hole(unit, file, &open);
-        let kind = match is_hole {
-            Ok(true) => UnitKind::Hole,
+        // Zeros that were asked for travel.
+        let content = match shared.job.sources {
+            Sources::Zeros(_) => Ok(Content::Dense),
+            Sources::Paths(_) | Sources::Stripes { .. } => content(unit, file, &open),
+        };
+        let kind = match content {
+            Ok(Content::Hole) => UnitKind::Hole,
             _ if file.layout.is_whole() => UnitKind::Whole,
             _ => UnitKind::Chunk,
         };
         self.append_header(UnitHeader { kind, index: unit.index, chunk: unit.chunk });
-        let sent = is_hole.and_then(|is_hole| match is_hole {
-            true => check_unchanged(file, &open).map(|()| NO_HASH),
-            false => {
+        let sent = content.and_then(|content| match content {
+            Content::Hole => check_unchanged(file, &open).map(|()| NO_HASH),
+            Content::Dense | Content::Mixed => {
                 self.ahead.carry(unit, file, &open);
-                self.blocks(unit, file, &open)
+                self.blocks(unit, file, &open, content == Content::Mixed)
             }
         });
         let trailer = match sent {
@@ -266,13 +271,14 @@ impl Lane<'_> {
     }
 
     /// Sends the blocks of a unit and returns its hash. The file must be the same after the last byte as when it was listed.
-    fn blocks(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> Result<[u8; 32], Stop> {
+    fn blocks(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile, mixed: bool) -> Result<[u8; 32], Stop> {
         let (mut offset, length) = file.layout.range(unit.chunk).expect("the scheduler keeps to the layout");
         let end = offset + length;
         let mut hasher = file.hasher(unit.chunk);
         while offset < end {
             let size = usize::try_from((end - offset).min(BLOCK_BYTES as u64)).expect("at most a block");
-            if file.sparse && has_no_data(open, offset, offset + size as u64)? {
+            let block = if mixed { look(open, offset, offset + size as u64)? } else { Content::Dense };
+            if block == Content::Hole {
                 hasher.update(&ZEROS[..size]);
                 self.ahead.skip(open, offset, size as u64);
                 self.append_block_header(block_header(size, Encoding::Zeros));
@@ -281,8 +287,8 @@ impl Lane<'_> {
                     self.watch.lap(Waiting::Rate);
                 }
                 match (open.single(), self.pump.take()) {
-                    (Some(fd), Some(pump)) => self.routed_block(pump, fd, offset, size, &mut hasher)?,
-                    _ => self.data_block(unit, open, offset, size, &mut hasher)?,
+                    (Some(fd), Some(pump)) => self.routed_block(pump, fd, offset, size, block, &mut hasher)?,
+                    _ => self.data_block(unit, open, offset, size, block, &mut hasher)?,
                 }
             }
             if self.filled - self.start >= SEND_BYTES {
@@ -302,6 +308,7 @@ impl Lane<'_> {
         open: &SourceFile,
         offset: u64,
         size: usize,
+        content: Content,
         hasher: &mut ChunkHasher,
     ) -> Result<(), Stop> {
         self.align_next_block();
@@ -321,8 +328,9 @@ impl Lane<'_> {
             Some((compressor, packed)) => compress(compressor, packed, data),
             None => (size, Encoding::Plain),
         };
-        self.append_block_header(block_header(wire_bytes, encoding));
+        self.append_block_header(block_header(wire_bytes, content.of(encoding)));
         self.filled = at + wire_bytes;
+        self.append_data_tag(encoding, wire_bytes, hasher);
         Ok(())
     }
 
@@ -334,9 +342,10 @@ impl Lane<'_> {
         open: BorrowedFd<'_>,
         offset: u64,
         size: usize,
+        content: Content,
         hasher: &mut ChunkHasher,
     ) -> Result<(), Stop> {
-        self.append_block_header(block_header(size, Encoding::Plain));
+        self.append_block_header(block_header(size, content.of(Encoding::Plain)));
         self.send()?;
         let mut tap = |bytes: &[u8]| hasher.update(bytes);
         let sent = pump.send(&mut self.stream, open, offset, size as u64, true, Some(&mut tap));
@@ -348,7 +357,10 @@ impl Lane<'_> {
         if self.shared.keeps_route() {
             self.pump = Some(pump);
         }
-        let Err(SendFailed { sent_bytes, why }) = sent else { return Ok(()) };
+        let Err(SendFailed { sent_bytes, why }) = sent else {
+            self.append_data_tag(Encoding::Plain, size, hasher);
+            return Ok(());
+        };
         let why = match why {
             SendError::Lane(error) => return Err(Stop::Lane(error)),
             SendError::Ended => changed(),
@@ -358,6 +370,10 @@ impl Lane<'_> {
         };
         let missing = size - usize::try_from(sent_bytes).expect("at most a block");
         self.append(&ZEROS[..missing]);
+        if self.tags.is_some() {
+            // No tag of what nobody read: the receiver lets go of the block, and of the unit once it hears that it is void.
+            self.append(&[0; TAG_BYTES]);
+        }
         Err(why)
     }
 
@@ -396,6 +412,18 @@ impl Lane<'_> {
         if let Some(tag) = self.tags.as_mut().map(|tags| tags.block(&header)) {
             self.append(tag.bytes());
         }
+    }
+
+    /// Behind the data of a block, whose last byte was appended or sent.
+    fn append_data_tag(&mut self, encoding: Encoding, wire_bytes: usize, hasher: &ChunkHasher) {
+        let Some(tags) = &self.tags else { return };
+        let tag = match encoding {
+            Encoding::Zstd | Encoding::ZstdWithHoles => {
+                tags.packed(&self.buffer[self.filled - wire_bytes..self.filled])
+            }
+            Encoding::Plain | Encoding::PlainWithHoles | Encoding::Zeros => tags.data(&hasher.so_far()),
+        };
+        self.append(tag.bytes());
     }
 
     /// What stands before the data of a block.
@@ -459,15 +487,45 @@ fn block_header(bytes: usize, encoding: Encoding) -> [u8; BLOCK_HEADER_BYTES] {
     BlockHeader { bytes: u32::try_from(bytes).expect("at most a block"), encoding }.encode()
 }
 
-/// Whether a unit is a hole together with what lies around it, so that nobody has to compute its hash.
-fn is_hole(unit: Unit, file: &SourceItem, open: &SourceFile) -> Result<bool, Stop> {
-    let blocks = zeros::blocks_around(&file.layout, unit.chunk).filter(|_| file.sparse);
-    blocks.map_or(Ok(false), |(start, end)| has_no_data(open, start, end))
+/// What a range of the source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Dense,
+    /// Data and holes.
+    Mixed,
+    Hole,
 }
 
-fn has_no_data(open: &SourceFile, start: u64, end: u64) -> Result<bool, Stop> {
+impl Content {
+    /// How its data travels.
+    fn of(self, encoding: Encoding) -> Encoding {
+        if self == Content::Mixed { encoding.with_holes() } else { encoding }
+    }
+}
+
+/// What a unit is: a hole only together with what lies around it, so that nobody has to compute its hash.
+fn content(unit: Unit, file: &SourceItem, open: &SourceFile) -> Result<Content, Stop> {
+    let (start, length) = file.layout.range(unit.chunk).expect("the scheduler keeps to the layout");
+    if length == 0 || !file.may_have_holes() {
+        return Ok(Content::Dense);
+    }
+    let content = look(open, start, start + length)?;
+    if content != Content::Hole {
+        return Ok(content);
+    }
+    match zeros::blocks_around(&file.layout, unit.chunk) {
+        Some((start, end)) if look(open, start, end)? == Content::Hole => Ok(Content::Hole),
+        _ => Ok(Content::Mixed),
+    }
+}
+
+fn look(open: &SourceFile, start: u64, end: u64) -> Result<Content, Stop> {
     let data = open.next_data(start, end).map_err(|error| Stop::Source(error.to_string(), FailureKind::Io))?;
-    Ok(data.is_none())
+    Ok(match data {
+        None => Content::Hole,
+        Some(data) if data == (start, end) => Content::Dense,
+        Some(_) => Content::Mixed,
+    })
 }
 
 /// What was sent of a file counts when it is still the same as when it was listed.

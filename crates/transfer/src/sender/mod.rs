@@ -8,8 +8,11 @@
 
 mod ahead;
 mod changes;
+mod deletions;
 pub(crate) mod early_look;
 mod lane;
+mod owners;
+mod read_again;
 mod state;
 mod walk;
 
@@ -106,20 +109,20 @@ struct Session<'a> {
 
 impl<'a> Session<'a> {
     fn begin(job: SenderJob, events: &Events, channel: &'a Channel, watch: &'a Arc<Watch>) -> Result<Self, Error> {
-        let (sources, recorded) = resolve(&job, channel, watch)?;
+        let Resolved { sources, recorded, missing } = resolve(&job, channel, watch)?;
         channel.outbox().send(Control::Begin { single_file: sources.is_single_file() });
         let clock = Clock::new(job.carriage.timeout_ms);
         let foreseen = job.early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
         let tuning = Tuning::new(&job.carriage, foreseen);
         let tuning = if job.remembers { tuning.remembering() } else { tuning };
-        let walk_options = walk::options(&job.selection, job.listed.clone())?;
+        let search = walk::Search::new(&job.selection, job.listed.as_ref(), missing)?;
         // Before the threads that work on files.
         let notice = give_up_rights(&job, &sources);
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
         if let Some(notice) = notice {
             shared.notice(notice);
         }
-        walk::start(Arc::clone(&shared), walk_options)
+        walk::start(Arc::clone(&shared), search)
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
         let lanes = Lanes::new(events.sender(), Arc::clone(watch));
         Ok(Self {
@@ -200,11 +203,15 @@ impl<'a> Session<'a> {
     fn tune(&mut self, keeper: &mut dyn LaneKeeper) {
         let turn = self.tuning.turn(&*self.shared);
         let outbox = self.channel.outbox();
-        if let Some(lanes) = turn.lanes {
+        for lane in turn.give_up {
+            // Its units go to the others, as those of any lane that dies.
+            self.lanes.cut(lane);
+        }
+        if turn.work_moves || turn.lanes.is_some() {
             self.shared.rest(self.tuning.resting());
-            if !keeper.want(lanes) {
-                outbox.send(Control::WantLanes { lanes });
-            }
+        }
+        if let Some(lanes) = turn.lanes.filter(|lanes| !keeper.want(*lanes)) {
+            outbox.send(Control::WantLanes { lanes });
         }
         for notice in turn.notices {
             self.watch.on_notice(notice.clone());
@@ -318,6 +325,10 @@ impl<'a> Session<'a> {
             Control::Named(name) if self.shared.sources.is_single_file() => self.watch.on_name(&name)?,
             Control::Again { index, chunk } => self.shared.again(index, chunk)?,
             Control::Repair { index, chunk } => self.shared.repair(index, chunk)?,
+            Control::ReadAgain { bytes } => {
+                self.shared.on_read_again(bytes)?;
+                self.watch.on_read_again(bytes);
+            }
             Control::LaneLost { lane } => {
                 self.lanes.cut(lane);
                 self.shared.lane_died(lane);
@@ -387,13 +398,27 @@ fn resolve_options(follow_links: bool) -> ResolveOptions {
     ResolveOptions { expand_globs: false, confine: None, home, follow_links }
 }
 
-/// The sources, and what the only file among them has to hash to, where that is known.
-fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<(Arc<SourceSet>, Option<Hash>), Error> {
+/// What a sender reads, found and open.
+struct Resolved {
+    sources: Arc<SourceSet>,
+    /// What the only file has to hash to, where that is known.
+    recorded: Option<Hash>,
+    /// Why the first of those that are not there is not.
+    missing: Option<String>,
+}
+
+impl Resolved {
+    fn all(sources: SourceSet, recorded: Option<Hash>) -> Self {
+        Self { sources: Arc::new(sources), recorded, missing: None }
+    }
+}
+
+fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Resolved, Error> {
     let paths = match &job.sources {
         Sources::Paths(paths) => paths,
         Sources::Zeros(bytes) => {
             let zeros = SourceSet::zeros(*bytes).map_err(|error| convert::store_error(&error))?;
-            return Ok((Arc::new(zeros), None));
+            return Ok(Resolved::all(zeros, None));
         }
         Sources::Stripes { index, directories } => {
             let Recording { sources, blake3, warning } = stripes::open(index, directories)?;
@@ -402,7 +427,7 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<(Arc<Sou
                 watch.on_notice(notice.clone());
                 channel.outbox().send(Control::Notice(notice));
             }
-            return Ok((Arc::new(sources), blake3));
+            return Ok(Resolved::all(sources, blake3));
         }
     };
     let options = ResolveOptions {
@@ -420,11 +445,11 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<(Arc<Sou
             None => Error::new(Fault::Usage, "no source was named"),
         });
     }
-    for error in missing {
-        let StoreError { path, .. } = &error;
-        let notice = Notice::Failed { path: path.clone(), why: convert::bounded(&error) };
+    for error in &missing {
+        let notice = Notice::Failed { path: error.path.clone(), why: convert::bounded(error) };
         watch.on_notice(notice.clone());
         channel.outbox().send(Control::Notice(notice));
     }
-    Ok((Arc::new(sources), None))
+    let missing = missing.first().map(StoreError::to_string);
+    Ok(Resolved { missing, ..Resolved::all(sources, None) })
 }

@@ -14,7 +14,7 @@ use haul_engine::sending::{Broken, Offered, Sending};
 use haul_store::{SourceFile, SourceSet};
 use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wanted, Withdraw};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
-use haul_wire::manifest::{Identity, Item, ItemKind, Packer, Time};
+use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer, Time};
 
 use crate::channel::Outbox;
 use crate::convert;
@@ -30,6 +30,8 @@ use super::SenderJob;
 use super::ahead::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
 use super::changes::ChangesLeft;
 use super::early_look::{ChunkHasher, EarlyLook, FileHashes};
+use super::owners::Owners;
+use super::read_again::ReadAgain;
 
 /// Where the store found a file.
 #[derive(Clone, Default)]
@@ -85,6 +87,11 @@ impl SourceItem {
         Ok(opened)
     }
 
+    /// Whether it is worth a look where its holes are. Space that was allocated and never written is a hole, too, and shows in no size.
+    pub(super) fn may_have_holes(&self) -> bool {
+        self.sparse || self.identity.size >= HOLES_FROM_BYTES
+    }
+
     /// For one chunk, that is then read and sent.
     pub(super) fn hasher(&self, chunk: u32) -> ChunkHasher {
         ChunkHasher::new(&self.layout, chunk, self.early.as_deref())
@@ -96,6 +103,9 @@ impl Offered for SourceItem {
         self.layout
     }
 }
+
+/// From here on a look for holes costs nothing beside the data, also over a network's file system.
+const HOLES_FROM_BYTES: u64 = 64 << 10;
 
 /// A file that changed, as it is now.
 struct Fresh {
@@ -126,14 +136,16 @@ pub(super) struct Shared {
     state: Mutex<State>,
     work: Condvar,
     room: Condvar,
+    owners: Mutex<Owners>,
     bucket: Option<Mutex<TokenBucket>>,
     started: Instant,
     /// By the clock.
     began: Time,
     told_of_changes: AtomicBool,
     time: Mutex<LaneTime>,
-    /// Counts writes of lanes, receipts and outcomes.
+    /// Counts writes of lanes, receipts and outcomes, and what was read again.
     moved: AtomicU64,
+    read_again: ReadAgain,
     /// The route that was asked for, and what is left of it. `None`: the lanes copy through their own buffers.
     routes: Option<(SendRoute, Arc<Routes<SendRoute>>)>,
     route_refused: AtomicBool,
@@ -157,6 +169,7 @@ impl Shared {
         // The lanes' own way to copy sends many small files at once.
         let asked = asked_route(&job.carriage).filter(|route| *route != SendRoute::Copy);
         let routes = asked.map(|route| (route, Arc::new(Routes::new(&[route], SendRoute::Copy))));
+        let owners = Mutex::new(Owners::new(&job.selection));
         let state = State {
             items: Sending::default(),
             packer: Packer::default(),
@@ -165,6 +178,7 @@ impl Shared {
             receipts: BTreeMap::new(),
         };
         Self {
+            read_again: ReadAgain::default(),
             sources,
             job,
             outbox,
@@ -174,6 +188,7 @@ impl Shared {
             state: Mutex::new(state),
             work: Condvar::new(),
             room: Condvar::new(),
+            owners,
             bucket,
             started: Instant::now(),
             began: convert::now(),
@@ -227,6 +242,14 @@ impl Shared {
         self.outbox.send(Control::Notice(notice));
     }
 
+    /// The target has read so much of what earlier runs left.
+    pub(super) fn on_read_again(&self, bytes: u64) -> Result<(), Error> {
+        if self.read_again.told(bytes).map_err(broken)? {
+            self.count_move();
+        }
+        Ok(())
+    }
+
     /// Something moved: a lane wrote, a receipt or an outcome came.
     pub(super) fn count_move(&self) {
         self.moved.fetch_add(1, Ordering::Relaxed);
@@ -253,6 +276,7 @@ impl Shared {
         let early = self.job.early.as_ref();
         let packed = state.packer.pack(&self.as_told(&item, &origin));
         let file = source_item(&item, state.items.next_index(), origin, early, ChangesLeft::AT_FIRST);
+        self.read_again.offer(&item);
         state.items.push(file, weight);
         self.outbox.item(packed, weight_on_wire);
         Ok(true)
@@ -325,12 +349,10 @@ impl Shared {
         Ok(())
     }
 
-    /// The target's medium does not give back a chunk that had its receipt. A target may say so only where it was to read back, and not
-    /// without end: an honest one gives the file up before.
+    /// A chunk does not stand at the target as it was verified, though it had its receipt or was not asked for. A target may say so of each
+    /// chunk once, because an earlier run may have left all of them, and of some again, but not without end: an honest one gives the file
+    /// up before.
     pub(super) fn repair(&self, index: u64, chunk: u32) -> Result<(), Error> {
-        if !self.job.selection.verify_disk {
-            return Err(broken(Broken("it reads back what it was not asked to")));
-        }
         let mut state = self.lock();
         // It was withdrawn meanwhile.
         let Some(file) = state.items.open_file(index).map_err(broken)? else { return Ok(()) };
@@ -338,7 +360,8 @@ impl Shared {
         if chunk >= count || file.hash_only.load(Ordering::Relaxed) {
             return Err(broken(Broken("it wants chunks again that do not exist")));
         }
-        if file.repairs.fetch_add(1, Ordering::Relaxed) >= MAX_REPAIRS.min(count.saturating_mul(u32::from(MAX_TRIES))) {
+        let most = MAX_REPAIRS.min(count.saturating_mul(u32::from(MAX_TRIES))).saturating_add(count);
+        if file.repairs.fetch_add(1, Ordering::Relaxed) >= most {
             return Err(broken(Broken("it wants chunks again without end")));
         }
         state.items.repair(Unit { index, chunk });
@@ -468,6 +491,7 @@ impl Shared {
                 let weight = item.weight_bytes();
                 let index = state.items.next_index();
                 let retry = source_item(&item, index, file.origin.clone(), None, changes_left);
+                self.read_again.offer(&item);
                 state.items.push_retry(retry, weight);
                 Some(packed)
             }
@@ -494,8 +518,15 @@ impl Shared {
         let selection = &self.job.selection;
         // After the times: should they change in between, it has changed once more.
         let xattrs = open.attributes(selection.xattrs, selection.acls).ok()?;
-        let attributes = convert::attributes(&stat, convert::xattrs(xattrs));
+        let mut attributes = convert::attributes(&stat, convert::xattrs(xattrs));
+        self.name_owners(&mut attributes, false);
         Some(Fresh { item: Item { path: file.item.path.clone(), kind, attributes }, changes_left })
+    }
+
+    /// Tells the names of owner and group, where they are wanted: with the first of the walk's entries that has them (`once`), and with what
+    /// comes beside the walk each time.
+    pub(super) fn name_owners(&self, attributes: &mut Attributes, once: bool) {
+        session::lock(&self.owners).name(attributes, once);
     }
 
     /// Waits as long as the rate limit says.
@@ -577,6 +608,13 @@ impl Work for Shared {
         }
         // One that has to go again may have gone from the window: something waits all the same.
         items.last_units(UNITS_COUNTED).map_or(u64::MAX, |units| units.iter().sum::<u64>().max(1))
+    }
+
+    fn unit_bytes(&self) -> u64 {
+        let units = self.lock().items.last_units(UNITS_COUNTED).unwrap_or_default();
+        let largest = units.iter().copied().max().unwrap_or(0);
+        // A chunk goes alone, small files go together.
+        if largest >= MIN_CHUNK_BYTES { largest } else { units.iter().take(UNITS_AT_ONCE).sum() }
     }
 
     fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending> {

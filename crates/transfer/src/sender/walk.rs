@@ -11,7 +11,29 @@ use haul_wire::path::RelPath;
 use crate::convert;
 use crate::error::Error;
 
+use super::deletions::Deletions;
 use super::state::{Origin, Shared};
+
+/// What the walk thread is told.
+pub(super) struct Search {
+    pub(super) options: WalkOptions,
+    /// As above, to list directories ahead.
+    pub(super) ahead: WalkOptions,
+    /// Why a source is not there.
+    pub(super) missing: Option<String>,
+}
+
+impl Search {
+    pub(super) fn new(
+        selection: &wire::Selection,
+        listed: Option<&Arc<FileList>>,
+        missing: Option<String>,
+    ) -> Result<Self, Error> {
+        let ahead =
+            WalkOptions { hard_links: false, xattrs: false, acls: false, ..options(selection, listed.cloned())? };
+        Ok(Self { options: options(selection, listed.cloned())?, ahead, missing })
+    }
+}
 
 pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>) -> Result<WalkOptions, Error> {
     Ok(WalkOptions {
@@ -20,21 +42,25 @@ pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>
         hard_links: selection.hard_links,
         xattrs: selection.xattrs,
         acls: selection.acls,
+        listing_only: false,
     })
 }
 
-pub(super) fn start(shared: Arc<Shared>, options: WalkOptions) -> io::Result<()> {
+pub(super) fn start(shared: Arc<Shared>, search: Search) -> io::Result<()> {
     std::thread::Builder::new().name("walk".into()).spawn(move || {
-        if let Err(error) = walk(&shared, options) {
+        if let Err(error) = walk(&shared, search) {
             shared.failure.set(error);
         }
     })?;
     Ok(())
 }
 
-fn walk(shared: &Shared, options: WalkOptions) -> Result<(), Error> {
+fn walk(shared: &Shared, search: Search) -> Result<(), Error> {
     let checksum = shared.job.selection.checksum;
-    for found in shared.sources.walk(options) {
+    let mut deletions = Deletions::new(shared, search.missing);
+    deletions.look_ahead(&shared.sources, search.ahead);
+    let mut walk = shared.sources.walk(search.options);
+    for found in walk.by_ref() {
         let mut origin = Origin::default();
         let item = match found {
             Found::Entry(entry) => {
@@ -49,7 +75,8 @@ fn walk(shared: &Shared, options: WalkOptions) -> Result<(), Error> {
                 let kind = ItemKind::Skipped { why: convert::bounded(why) };
                 aside(shared, path, kind, Attributes::default())
             }
-            Found::Failed { path, error } => {
+            Found::Failed { path, error, hides } => {
+                deletions.on_failure(&path, &error, hides);
                 let kind = ItemKind::Failed { why: convert::bounded(&error), vanished: error.is_vanished() };
                 aside(shared, path, kind, Attributes::default())
             }
@@ -60,8 +87,19 @@ fn walk(shared: &Shared, options: WalkOptions) -> Result<(), Error> {
             return Ok(());
         }
     }
+    deletions.end();
+    tell_duplicates(shared, walk.duplicates());
     shared.walk_done();
     Ok(())
+}
+
+fn tell_duplicates(shared: &Shared, count: u64) {
+    if count > 0 {
+        let (what, choice) = ("sources".to_owned(), "the first that has a name".to_owned());
+        let s = if count == 1 { "y has its name" } else { "ies have their names" };
+        let reason = format!("{count} entr{s} from an earlier source");
+        shared.notice(Notice::Chose { what, choice, reason });
+    }
 }
 
 fn entry_item(shared: &Shared, entry: FoundEntry, checksum: bool) -> Option<Item> {
@@ -79,6 +117,7 @@ fn entry_item(shared: &Shared, entry: FoundEntry, checksum: bool) -> Option<Item
         // None is made, so that none is as its first one.
         *further_names = 0;
     }
+    shared.name_owners(&mut item.attributes, true);
     if checksum && let ItemKind::File { identity, blake3, .. } = &mut item.kind {
         match hash_source(shared, source, &source_path, identity.size) {
             Ok(hash) => *blake3 = Some(hash),

@@ -24,6 +24,7 @@ use haul_sys::poll::{self, Interest};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::{Banner, BannerScanner};
 
+use crate::convert;
 use crate::error::{Error, Fault};
 use crate::event::Event;
 use crate::job::{Carriage, Family, Place, SshOptions};
@@ -144,7 +145,7 @@ impl SshTarget {
                 Some(ours)
             }
         };
-        let mut sent: Option<Sent> = None;
+        let (mut sent, mut notes): (Option<Sent>, u32) = (None, 0);
         loop {
             match session.banner(self, sent.as_ref(), watch)? {
                 Banner::Agent { version: PROTOCOL_VERSION } => return Ok(session),
@@ -159,6 +160,17 @@ impl SshTarget {
                     return Err(Error::new(Fault::Install, format!("cannot run haul on {}", self.host))
                         .because(why)
                         .try_this("install haul there and name it with --haul-path PATH"));
+                }
+                Banner::Note { .. } if notes >= MAX_NOTES => {
+                    return Err(Error::new(
+                        Fault::Protocol,
+                        format!("{} says too often how it runs our program", self.host),
+                    ));
+                }
+                Banner::Note { choice, reason } => {
+                    notes += 1;
+                    let (choice, reason) = (convert::bounded(choice), convert::bounded(reason));
+                    watch.tell(&Event::Chose { what: "program", choice, reason });
                 }
                 Banner::Need { .. } if sent.is_some() => {
                     return Err(Error::new(Fault::Protocol, format!("{} asks for our program again", self.host))
@@ -335,6 +347,9 @@ fn too_slow(what: String, why: String) -> Error {
     let error = Error::new(Fault::Timeout, what).because(why);
     error.try_this("install haul there, or wait longer with --timeout")
 }
+
+/// That our program is not kept, and that it is run by its name.
+const MAX_NOTES: u32 = 2;
 
 /// How often an interruption is looked for while nothing moves.
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);

@@ -26,6 +26,8 @@ impl Visit for Guest {
         Ok(())
     }
 
+    fn on_unfenced(&self, _: &str) {}
+
     fn on_role(&self, _: &Role) {}
 
     fn on_list(&self, _: usize) -> bool {
@@ -55,6 +57,7 @@ fn far_side_of(
     let mut peer = Peer::new(control, heard(input), lane, end);
     peer.says(&Control::Start(Start {
         session: [3; 16],
+        peer_session: [5; 16],
         peer_key: [4; 32],
         role,
         selection,

@@ -1,0 +1,64 @@
+//! Standard output. Who closed it has read enough; a disk that takes no more is an error at the end, whatever was asked for.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+
+use haul_transfer::{Error, Fault};
+
+use crate::failure;
+
+/// Standard output as something to write to. It takes everything; what was lost [`end`] says.
+#[derive(Debug)]
+pub struct Out;
+
+/// The first error.
+static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        note(io::stdout().lock().write_all(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        note(io::stdout().lock().flush());
+        Ok(())
+    }
+}
+
+/// Writes all of it now.
+pub fn say(text: impl AsRef<[u8]>) {
+    let mut stdout = io::stdout().lock();
+    note(stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()));
+}
+
+/// Keeps the error of a write to standard output.
+pub fn note(result: io::Result<()>) {
+    let Err(error) = result else { return };
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// Why something is missing there, for the first who asks.
+pub fn lost() -> Option<Error> {
+    let cause = LOST.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    Some(Error::new(Fault::FileIo, "cannot write to standard output").because(cause))
+}
+
+/// Says an error on standard output as JSON, or on standard error as text; there also where the former has failed.
+pub fn tell(error: &Error, json: impl FnOnce()) {
+    json();
+    if LOST.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        let _ = write!(io::stderr(), "{}", failure::text(error));
+    }
+}
+
+/// The exit code of a command that ends with `code`: an error where its output is not whole. What went wrong otherwise matters more.
+pub fn end(code: ExitCode) -> ExitCode {
+    note(io::stdout().lock().flush());
+    let Some(error) = lost() else { return code };
+    let _ = write!(io::stderr(), "{}", failure::text(&error));
+    if code == ExitCode::SUCCESS { ExitCode::from(failure::of_fault(error.fault).code) } else { code }
+}

@@ -1,0 +1,114 @@
+//! One name in an open directory of a source: what it is, and how it is opened.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use haul_sys::beneath::{self, Links};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::attributes::{self, Attribute, Namespaces, Place};
+use crate::error::refusal;
+use crate::files_from::Extent;
+use crate::meta::{Kind, Stat};
+use crate::source::{SourceLinks, SourceSet};
+
+/// A name in an open directory, and the path of the same entry beneath the root of its source.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub set: &'a SourceSet,
+    pub source: u32,
+    pub dir: BorrowedFd<'a>,
+    pub name: &'a [u8],
+    pub source_path: &'a [u8],
+}
+
+impl At<'_> {
+    /// The entry, or what a link leads to where links are followed.
+    pub(crate) fn look(&self) -> io::Result<Stat> {
+        let stat = Stat::of_name(self.dir, self.name)?;
+        if self.set.links == SourceLinks::Copied || !matches!(stat.kind, Kind::Symlink { .. }) {
+            return Ok(stat);
+        }
+        let followed = match self.set.links {
+            SourceLinks::FollowedWithin => {
+                let opened = beneath::open(self.root(), self.source_path, OFlags::PATH, Mode::empty(), Links::Within);
+                opened.and_then(Stat::of_fd)
+            }
+            _ => rustix::io::retry_on_intr(|| rustix::fs::statat(self.dir, self.name, AtFlags::empty()))
+                .map(Stat::from)
+                .map_err(io::Error::from),
+        };
+        // The link is there.
+        followed.map_err(|error| match is_missing(&error) {
+            true => refusal(io::ErrorKind::NotFound, "it is a symbolic link that leads to nothing"),
+            false => error,
+        })
+    }
+
+    pub(crate) fn open_directory(&self, extent: Extent) -> io::Result<OwnedFd> {
+        let flags = directory_flags(extent);
+        let flags = match self.set.links {
+            SourceLinks::Copied => flags | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            SourceLinks::Followed => flags | OFlags::CLOEXEC,
+            SourceLinks::FollowedWithin => {
+                return beneath::open(self.root(), self.source_path, flags, Mode::empty(), Links::Within);
+            }
+        };
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(self.dir, self.name, flags, Mode::empty()))?)
+    }
+
+    /// For looking at it only: a FIFO does not hang.
+    pub(crate) fn open_path(&self) -> io::Result<OwnedFd> {
+        let flags = match self.set.links {
+            SourceLinks::Copied => OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            SourceLinks::Followed => OFlags::PATH | OFlags::CLOEXEC,
+            SourceLinks::FollowedWithin => {
+                return beneath::open(self.root(), self.source_path, OFlags::PATH, Mode::empty(), Links::Within);
+            }
+        };
+        Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(self.dir, self.name, flags, Mode::empty()))?)
+    }
+
+    pub(crate) fn attributes(&self, namespaces: &Namespaces) -> io::Result<Vec<Attribute>> {
+        match self.set.links {
+            SourceLinks::Copied => attributes::read(&Place::Name(self.dir, self.name), namespaces),
+            SourceLinks::Followed | SourceLinks::FollowedWithin => {
+                let opened = self.open_path()?;
+                attributes::read(&Place::Open(opened.as_fd()), namespaces)
+            }
+        }
+    }
+
+    fn root(&self) -> BorrowedFd<'_> {
+        self.set.source(self.source).root.as_fd()
+    }
+}
+
+/// Opens a directory of a source by its path, and the root itself by an empty one.
+pub(crate) fn open_by_path(set: &SourceSet, source: u32, source_path: &[u8], extent: Extent) -> io::Result<OwnedFd> {
+    let root = set.source(source).root.as_fd();
+    let flags = directory_flags(extent);
+    if source_path.is_empty() {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        return Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(root, ".", flags, Mode::empty()))?);
+    }
+    match set.links {
+        SourceLinks::Copied => beneath::open(root, source_path, flags, Mode::empty(), Links::Refused),
+        SourceLinks::FollowedWithin => beneath::open(root, source_path, flags, Mode::empty(), Links::Within),
+        SourceLinks::Followed => {
+            let flags = flags | OFlags::CLOEXEC;
+            Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(root, source_path, flags, Mode::empty()))?)
+        }
+    }
+}
+
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
+}
+
+/// Where nobody asks what is in a directory, going through it is enough: that needs no right to read it.
+fn directory_flags(extent: Extent) -> OFlags {
+    let access = if extent >= Extent::Entries { OFlags::RDONLY } else { OFlags::PATH };
+    access | OFlags::DIRECTORY
+}

@@ -1,0 +1,42 @@
+//! Where somebody else's job does not read or write: file systems whose files are words of the kernel (`haul_sys::kernel_files`).
+
+use std::io;
+use std::os::fd::AsFd;
+
+use haul_sys::kernel_files;
+
+/// Whether such files may be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KernelFiles {
+    /// Whoever has an account may.
+    Reached,
+    /// A job that is confined to a directory may not, wherever they are mounted beneath it.
+    Refused,
+}
+
+impl KernelFiles {
+    pub(crate) fn of(is_confined: bool) -> Self {
+        if is_confined { KernelFiles::Refused } else { KernelFiles::Reached }
+    }
+
+    /// Fails for what is open there.
+    pub(crate) fn check(self, opened: impl AsFd) -> io::Result<()> {
+        if self == KernelFiles::Reached {
+            return Ok(());
+        }
+        match kernel_files::kind_of(opened.as_fd())? {
+            Some(kind) => {
+                let why = format!(
+                    "it is in a file system of the kernel's own ({kind}), which a daemon neither reads nor writes"
+                );
+                Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// As above, on the way.
+    pub(crate) fn checked<T: AsFd>(self, opened: T) -> io::Result<T> {
+        self.check(&opened).map(|()| opened)
+    }
+}

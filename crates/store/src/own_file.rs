@@ -1,0 +1,150 @@
+//! Files of ours under names that others may have taken: made or opened, and locked, so that nothing of anybody else is changed.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_sys::file;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::refusal;
+use crate::limits::MAX_PART_ATTEMPTS;
+use crate::meta::{Kind, Stat};
+
+/// Opens `name` for writing, empty unless `keep_content`, locked, and surely a regular file of ours with no other name.
+pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user: u32) -> io::Result<(OwnedFd, Stat)> {
+    let owner_only = Mode::RUSR | Mode::WUSR;
+    for _ in 0..MAX_PART_ATTEMPTS {
+        let create = WRITE_FLAGS | OFlags::CREATE | OFlags::EXCL;
+        match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, create, owner_only)) {
+            Ok(fd) => {
+                let locked = file::try_lock(fd.as_fd())?;
+                let stat = Stat::of_fd(&fd)?;
+                // Between the two calls it looked like a part left behind: whoever sweeps may hold or have removed it.
+                if !locked || stat.nlink == 0 {
+                    continue;
+                }
+                return Ok((fd, stat));
+            }
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let fd = match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, WRITE_FLAGS, Mode::empty())) {
+            Ok(fd) => fd,
+            Err(Errno::NOENT) => continue,
+            // A planted link, or a part of another user: it is removed, not followed and not used. The final file
+            // itself, when it is written in place, is only ever replaced if it is a link.
+            Err(error @ (Errno::LOOP | Errno::ACCESS | Errno::NXIO)) => {
+                if keep_content && error != Errno::LOOP {
+                    if error == Errno::ACCESS && let_owner_write(dir, name, user)? {
+                        continue;
+                    }
+                    return Err(error.into());
+                }
+                unlink_if_there(dir, name)?;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let stat = Stat::of_fd(&fd)?;
+        if keep_content {
+            if stat.kind != Kind::File {
+                return Err(refusal(io::ErrorKind::InvalidInput, "it is not a regular file"));
+            }
+            lock(&fd)?;
+            return Ok((fd, stat));
+        }
+        if !is_own(&stat, user) {
+            unlink_if_there(dir, name)?;
+            continue;
+        }
+        lock(&fd)?;
+        // Its last holder may have renamed it to its final name while we waited for nothing: then it is not ours.
+        if !is_still_there(dir, name, &stat) {
+            continue;
+        }
+        file::set_size(fd.as_fd(), 0)?;
+        file::set_mode(&fd, 0o600)?;
+        let stat = Stat::of_fd(&fd)?;
+        return Ok((fd, stat));
+    }
+    Err(refusal(io::ErrorKind::ResourceBusy, "somebody keeps replacing its temporary file"))
+}
+
+/// Gives the owner of a file the right to read and write it, as rsync does: its mode forbids it, and comes back with the metadata. False where that
+/// was not what stood in the way.
+fn let_owner_write(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<bool> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
+    let stat = Stat::of_fd(&opened)?;
+    if stat.kind != Kind::File || stat.uid != user || stat.mode & 0o600 == 0o600 {
+        return Ok(false);
+    }
+    file::set_mode(&opened, stat.mode | 0o600)?;
+    Ok(true)
+}
+
+/// Our own journal under this name as it is, locked, or a new one.
+pub(crate) fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<OwnedFd> {
+    if let Some((journal, stat)) = open_own(dir, name, user)? {
+        lock(&journal)?;
+        // Whoever held it may have been done with it.
+        if is_still_there(dir, name, &stat) {
+            return Ok(journal);
+        }
+    }
+    open_new(dir, name, false, user).map(|(journal, _)| journal)
+}
+
+/// Begins a journal anew. At every moment it has a beginning, the old or the new one; records of another count for nothing.
+pub(crate) fn begin_journal(journal: &OwnedFd, header: &[u8]) -> io::Result<()> {
+    file::write_all_at(journal.as_fd(), header, 0)?;
+    file::set_size(journal.as_fd(), header.len() as u64)
+}
+
+/// Opens a part or journal left behind; `None` when it is missing or not certainly ours.
+pub(crate) fn open_own(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<Option<(OwnedFd, Stat)>> {
+    match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, WRITE_FLAGS, Mode::empty())) {
+        Ok(fd) => {
+            let stat = Stat::of_fd(&fd)?;
+            Ok(is_own(&stat, user).then_some((fd, stat)))
+        }
+        Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS | Errno::NXIO | Errno::ISDIR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Another name could lead to a file somewhere else, which must not change with this one.
+pub(crate) fn is_own(stat: &Stat, user: u32) -> bool {
+    stat.kind == Kind::File && stat.uid == user && stat.nlink == 1
+}
+
+pub(crate) fn is_still_there(dir: &OwnedFd, name: &[u8], opened: &Stat) -> bool {
+    Stat::of_name(dir.as_fd(), name).is_ok_and(|now| now.is_same_inode(opened))
+}
+
+pub(crate) fn lock(fd: &OwnedFd) -> io::Result<()> {
+    match file::try_lock(fd.as_fd())? {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::WouldBlock, is_written_by(file::lock_holder(fd.as_fd())))),
+    }
+}
+
+fn is_written_by(holder: Option<u32>) -> String {
+    let process = holder.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+    format!("another haul{process} is writing this file")
+}
+
+/// False when it was not there.
+pub(crate) fn unlink_if_there(dir: &Arc<OwnedFd>, name: &[u8]) -> io::Result<bool> {
+    match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Readable too, so that what was written can be verified. Non-blocking, because a planted FIFO must not hold us.
+pub(crate) const WRITE_FLAGS: OFlags =
+    OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);

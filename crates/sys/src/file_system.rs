@@ -1,0 +1,95 @@
+//! Flushes a whole file system at once (`syncfs(2)`), and what has to be known before that is worth it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
+
+/// Waits until all that was written to the file system of this open file is on the medium, whoever wrote it. An error of any file's data
+/// is told if it came after `file` was opened (see [`flush_tells_errors`]).
+///
+/// One flush of an inode follows: kernels before 5.17 do not tell a journal that failed, the flush of an inode does.
+pub fn flush(file: BorrowedFd<'_>) -> io::Result<()> {
+    rustix::io::retry_on_intr(|| rustix::fs::syncfs(file))?;
+    crate::file::flush_all(file)
+}
+
+/// Whether this kernel tells errors of data that it could not write in [`flush`]: from Linux 5.8 on (`syncfs(2)`).
+pub fn flush_tells_errors() -> bool {
+    static TELLS: OnceLock<bool> = OnceLock::new();
+    *TELLS.get_or_init(|| version_of(rustix::system::uname().release().to_bytes()) >= Some((5, 8)))
+}
+
+/// Whether [`flush`] is known to do for each file of this file system what its own flush does: the journal and the disk's cache are included.
+/// Network file systems, overlays and FUSE have their own ideas of it.
+pub fn flush_is_whole(file: BorrowedFd<'_>) -> bool {
+    let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file)).map(|told| told.f_type);
+    // The type of `f_type` differs between architectures; the numbers have 32 bits.
+    #[allow(clippy::unnecessary_cast)]
+    kind.is_ok_and(|kind| JOURNALED.contains(&(kind as u32)))
+}
+
+/// ext4 (`EXT4_SUPER_MAGIC`), XFS and btrfs (statfs(2)).
+const JOURNALED: [u32; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
+
+/// What the whole system has written and not yet brought to a medium. Opened early: who has given up rights may not open it.
+#[derive(Debug)]
+pub struct DirtyPages(File);
+
+impl DirtyPages {
+    /// `None` where `/proc` does not tell.
+    pub fn open() -> Option<Self> {
+        File::open("/proc/meminfo").ok().map(Self)
+    }
+
+    /// As it is now.
+    pub fn bytes(&self) -> Option<u64> {
+        // The two lines stand near the top.
+        let mut text = [0; 2048];
+        let len = crate::file::read_full_at(self.0.as_fd(), &mut text, 0).ok()?;
+        dirty_in(&String::from_utf8_lossy(&text[..len]))
+    }
+}
+
+/// As proc_meminfo(5) says: `Dirty:            131168 kB`, and the same of `Writeback`.
+fn dirty_in(meminfo: &str) -> Option<u64> {
+    let kib_of = |name: &str| {
+        let value = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+        value.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some((kib_of("Dirty:")? + kib_of("Writeback:")?).saturating_mul(1024))
+}
+
+/// The first two numbers of a kernel's release, `6.1.0-rc1` for example.
+fn version_of(release: &[u8]) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|byte| !byte.is_ascii_digit());
+    let mut next = || std::str::from_utf8(numbers.next()?).ok()?.parse().ok();
+    Some((next()?, next()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        assert_eq!(version_of(b"5.10.0-21-amd64"), Some((5, 10)));
+        assert_eq!(version_of(b"6.18-rc1"), Some((6, 18)));
+        assert!(version_of(b"5.10.1") >= Some((5, 8)) && version_of(b"4.18.0-553.el8") < Some((5, 8)));
+        assert!(version_of(b"mystery") < Some((5, 8)) && version_of(b"6") < Some((5, 8)));
+    }
+
+    #[test]
+    fn what_is_dirty_and_under_way_counts() {
+        assert_eq!(dirty_in("MemFree: 1 kB\nDirty:       131168 kB\nWriteback:     4 kB\n"), Some(131_172 << 10));
+        assert_eq!(dirty_in("Dirty: lots\n"), None);
+        assert_eq!(dirty_in(""), None);
+    }
+
+    #[test]
+    fn a_file_system_is_flushed_through_an_open_file() {
+        let file = tempfile::tempfile().unwrap();
+        crate::file::write_all_at(file.as_fd(), &[1; 8192], 0).unwrap();
+        flush(file.as_fd()).unwrap();
+    }
+}

@@ -1,0 +1,278 @@
+//! A file that gets its name when it is whole, and replaces nothing but a regular file.
+//!
+//! Look at what stands there -> write to a file without a name -> flush -> name it beside -> rename -> flush the directory.
+//! Without a name (open(2), O_TMPFILE) nothing is left by a death, and no walk over the same directory finds what is not whole.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, OFlags};
+
+/// A file that is being written. Dropped before [`WholeFile::publish`] it leaves nothing.
+#[derive(Debug)]
+pub struct WholeFile {
+    file: File,
+    path: PathBuf,
+    /// Where it stands before it has its name; it may not stand there yet.
+    beside: PathBuf,
+    is_named: bool,
+    flush: bool,
+}
+
+/// Permission bits of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Those of the file that is replaced, else what the user's umask leaves.
+    AsBefore,
+    /// These, less the umask.
+    Of(u32),
+}
+
+/// What stands where a file is to be written, and is not replaced by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InTheWay {
+    /// Neither followed nor replaced.
+    Link,
+    /// A directory.
+    Directory,
+    /// A device, FIFO or socket.
+    Special,
+}
+
+impl InTheWay {
+    /// What stands at this path and would be lost; the path itself is looked at, not what it leads to.
+    pub fn at(path: &Path) -> io::Result<Option<Self>> {
+        let kind = match fs::symlink_metadata(path) {
+            Ok(found) => found.file_type(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let is_special = kind.is_char_device() || kind.is_block_device() || kind.is_fifo() || kind.is_socket();
+        Ok(match () {
+            () if kind.is_symlink() => Some(InTheWay::Link),
+            () if kind.is_dir() => Some(InTheWay::Directory),
+            () if is_special => Some(InTheWay::Special),
+            () => None,
+        })
+    }
+
+    /// Continues a sentence that names the path.
+    pub fn why(self) -> &'static str {
+        match self {
+            InTheWay::Link => "it is a symbolic link, which a file would replace: name the file that it leads to",
+            InTheWay::Directory => "it is a directory: name a file in it",
+            InTheWay::Special => "it is a device, a FIFO or a socket, which a file would replace",
+        }
+    }
+}
+
+impl WholeFile {
+    /// Begins. Fails where the name could not be given at the end: something else stands there, or its directory takes no file.
+    ///
+    /// # Errors
+    /// The system's, or [`InTheWay::why`] as [`io::ErrorKind::InvalidInput`].
+    pub fn begin(path: &Path, mode: Mode) -> io::Result<Self> {
+        let name = path.file_name().ok_or(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"))?;
+        check(path)?;
+        let directory = directory_of(path);
+        let before = fs::symlink_metadata(path).ok();
+        if let Some(before) = &before {
+            check_sticky(directory, before)?;
+        }
+        let mut beside = OsString::from(".");
+        beside.push(name);
+        beside.push(format!(".haul-{}", std::process::id()));
+        let beside = directory.join(beside);
+        let bits = match mode {
+            Mode::AsBefore => 0o666,
+            Mode::Of(bits) => bits,
+        };
+        // Left by a process of the same number that was killed.
+        let _ = fs::remove_file(&beside);
+        let (file, is_named) = match open_nameless(directory, bits) {
+            Some(file) => (file, false),
+            // O_EXCL: whatever stands there by now, a link too, is neither followed nor overwritten.
+            None => (OpenOptions::new().write(true).create_new(true).mode(bits).open(&beside)?, true),
+        };
+        let begun = Self { file, path: path.to_owned(), beside, is_named, flush: true };
+        if let (Mode::AsBefore, Some(before)) = (mode, &before) {
+            // Who may not give it away keeps it.
+            let _ = std::os::unix::fs::fchown(&begun.file, Some(before.uid()), Some(before.gid()));
+            begun.file.set_permissions(fs::Permissions::from_mode(before.mode() & 0o777))?;
+        }
+        Ok(begun)
+    }
+
+    /// Does not wait for the medium: after a power cut it may be as it was before, or empty.
+    #[must_use]
+    pub fn without_flush(mut self) -> Self {
+        self.flush = false;
+        self
+    }
+
+    /// Gives it its name, in the place of a regular file that has it.
+    ///
+    /// # Errors
+    /// As [`WholeFile::begin`]; then what stood there still does.
+    pub fn publish(mut self) -> io::Result<()> {
+        if self.flush {
+            self.file.sync_all()?;
+        }
+        check(&self.path)?;
+        self.name_beside()?;
+        crate::file::rename_held(self.file.as_fd(), &self.beside, &self.path)?;
+        self.is_named = false;
+        self.flush_directory()
+    }
+
+    /// [`WholeFile::publish`], but nothing is replaced.
+    ///
+    /// # Errors
+    /// Also [`io::ErrorKind::AlreadyExists`].
+    pub fn publish_new(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        self.name_beside()?;
+        // Unlike a rename this fails when the name is taken.
+        fs::hard_link(&self.beside, &self.path)?;
+        self.flush_directory()
+    }
+
+    fn name_beside(&mut self) -> io::Result<()> {
+        if !self.is_named {
+            let nameless = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+            rustix::fs::linkat(CWD, nameless, CWD, &self.beside, AtFlags::SYMLINK_FOLLOW)?;
+            self.is_named = true;
+        }
+        Ok(())
+    }
+
+    fn flush_directory(&self) -> io::Result<()> {
+        if self.flush { File::open(directory_of(&self.path))?.sync_all() } else { Ok(()) }
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if self.is_named {
+            let _ = fs::remove_file(&self.beside);
+        }
+    }
+}
+
+/// Writes a file whole or not at all.
+///
+/// # Errors
+/// As [`WholeFile::begin`].
+pub fn write(path: &Path, bytes: &[u8], mode: Mode) -> io::Result<()> {
+    let mut file = WholeFile::begin(path, mode)?;
+    file.write_all(bytes)?;
+    file.publish()
+}
+
+fn check(path: &Path) -> io::Result<()> {
+    match InTheWay::at(path)? {
+        Some(other) => Err(io::Error::new(io::ErrorKind::InvalidInput, other.why())),
+        None => Ok(()),
+    }
+}
+
+/// In a directory like /tmp only the owner of a file, of the directory, or root replaces it (inode(7), the sticky bit).
+fn check_sticky(directory: &Path, before: &fs::Metadata) -> io::Result<()> {
+    let around = fs::metadata(directory)?;
+    let user = crate::process::effective_user();
+    if around.mode() & 0o1000 != 0 && user != 0 && user != before.uid() && user != around.uid() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's, in a directory like /tmp"));
+    }
+    Ok(())
+}
+
+/// `None` where the file system has no such files, or nothing could name one.
+fn open_nameless(directory: &Path, mode: u32) -> Option<File> {
+    let flags = OFlags::TMPFILE.bits().cast_signed();
+    let file = OpenOptions::new().read(true).write(true).mode(mode).custom_flags(flags).open(directory).ok()?;
+    fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd())).is_ok().then_some(file)
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_never_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("victim"), "as it was").unwrap();
+        std::os::unix::fs::symlink("victim", at("link")).unwrap();
+        std::os::unix::fs::symlink("nowhere", at("dangling")).unwrap();
+        fs::create_dir(at("directory")).unwrap();
+        rustix::fs::mknodat(CWD, at("fifo"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+        let before = names(dir.path());
+        for name in ["link", "dangling", "directory", "fifo"] {
+            assert!(write(&at(name), b"new", Mode::AsBefore).is_err(), "{name}");
+        }
+        // What comes there while it is written.
+        let begun = WholeFile::begin(&at("late"), Mode::AsBefore).unwrap();
+        std::os::unix::fs::symlink("victim", at("late")).unwrap();
+        assert!(begun.publish().is_err());
+        fs::remove_file(at("late")).unwrap();
+        assert_eq!(names(dir.path()), before);
+        assert_eq!(fs::read(at("victim")).unwrap(), b"as it was");
+        for device in ["/dev/full", "/dev/null"] {
+            assert!(WholeFile::begin(Path::new(device), Mode::AsBefore).is_err());
+            assert!(fs::metadata(device).unwrap().file_type().is_char_device());
+        }
+    }
+
+    #[test]
+    fn a_file_is_there_whole_or_not_at_all_with_the_mode_that_it_had() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let mut begun = WholeFile::begin(&file, Mode::AsBefore).unwrap();
+        begun.write_all(b"half").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"old");
+        drop(begun);
+        assert_eq!(names(dir.path()), ["file"]);
+        write(&file, b"new", Mode::AsBefore).unwrap();
+        assert_eq!((fs::read(&file).unwrap(), names(dir.path())), (b"new".to_vec(), vec!["file".to_owned()]));
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o640);
+        let key = dir.path().join("key");
+        write(&key, b"key", Mode::Of(0o600)).unwrap();
+        assert_eq!(fs::metadata(&key).unwrap().mode() & 0o777, 0o600);
+        assert!(WholeFile::begin(&key, Mode::Of(0o600)).unwrap().publish_new().is_err());
+        assert_eq!((fs::read(&key).unwrap(), names(dir.path()).len()), (b"key".to_vec(), 2));
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_given_is_known_at_the_start() {
+        for path in ["/nonexistent/m", "/", "/tmp", "..", ""] {
+            assert!(WholeFile::begin(Path::new(path), Mode::AsBefore).is_err(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+# What the login shell of a far side runs: a program of ours that is kept there, or one that is installed, or the one that we send.
+#
+# `script.rs` drops these comments and joins the lines by spaces, so each line ends where a space may stand. The whole travels as one
+# single-quoted word, which any login shell hands on as it is: no quote, no newline, and no exclamation mark (csh) may be in it.
+#
+# Nothing is trusted because of where it lies. A directory counts when nobody but root and us can change what is in it or put another in its place,
+# and a program when it is opened once, its owner, mode and hash are looked at through that descriptor, and that descriptor is run.
+
+# The hash and the size of our program come as one line, so that we compute them while ssh connects.
+read -r w n;
+u=$(id -u); y=; m=; t=;
+case ${XDG_CACHE_HOME:-} in /*) c=$XDG_CACHE_HOME;; *) c=$HOME/.cache;; esac;
+d=$c/haul; f=$d/haul-$w;
+
+# trusted DIRECTORY [shared]: y says what is wrong with it, or with one above it. In a `shared` one others may put files beside ours (/tmp).
+# The third column of `ls -n` is the owner. The bits of the group are also those of an access control list, if there is one.
+# The group may write where it is ours alone: it has our name and no further member (as with a umask of 002).
+trusted() {
+a=$(cd -P -- "$1" 2>/dev/null && pwd -P) || { y="$1 is no directory that can be used"; return 1; };
+b=$a; h=${2:-}; set -- "$a";
+while [ "$b" ]; do b=${b%/*}; set -- "$@" "${b:-/}"; done;
+l=$(LC_ALL=C ls -ldn -- "$@" 2>/dev/null) || { y="who owns $a cannot be seen"; return 1; };
+y=$(printf "%s\n" "$l" | while read -r x k o g r; do
+e=/${r#* /};
+case $o in 0|"$u") ;; *) echo "$e belongs to somebody else (user $o)"; break;; esac;
+case $x in
+????????w[tT]*|?????w???[tT]*) if [ "$e" = "$a" ] && [ -z "$h" ]; then echo "others can write to $e"; break; fi;;
+????????w*) echo "others can write to $e"; break;;
+?????w*) if [ "$g" = "$(id -g)" ] && [ "$(id -gn)" = "$(id -un)" ] &&
+case $(getent group "$g") in *:*:*:|*:*:*:"$(id -un)") ;; *) false;; esac; then continue; fi;
+echo "a group can write to $e"; break;;
+esac; done);
+[ -z "$y" ]; };
+
+sum() { { openssl dgst -sha256 -r "$1" || sha256sum "$1" || shasum -a 256 "$1"; } 2>/dev/null | cut -c1-64; };
+
+# is_ours NAME 3<NAME: what is open there belongs to us or root, nobody else may write to it, and it is our program. q is what to run.
+# Without /proc that is its name, in a directory that nobody else can change; it is told.
+is_ours() {
+q=/proc/self/fd/3; [ -e $q ] || q=$1;
+set -- $(LC_ALL=C ls -ldnL "$q" 2>/dev/null);
+case ${1:-} in ?????w*|????????w*) false;; -??x*) [ "$3" = 0 ] || [ "$3" = "$u" ];; *) false;; esac && [ "$(sum "$q")" = "$w" ]; };
+
+say_how() { [ "$q" = /proc/self/fd/3 ] || echo "@NOTE@ by its name: there is no /proc, by which what was looked at could be run"; };
+
+run_kept() { if is_ours "$f"; then say_how; exec "$q" agent @ARGUMENTS@; fi; };
+
+# It runs from its descriptor, so a copy that is for this session only has no name any more when it starts.
+run_new() {
+is_ours "$t" || { echo "@FAIL@ our program did not arrive whole in ${t%/*} (no space, or no sha256sum)"; exit 1; };
+[ "$("$q" agent --protocol 2>/dev/null)" = "haul-protocol @PROTOCOL@" ] ||
+{ echo "@FAIL@ programs cannot be run from ${t%/*} (mounted noexec)"; exit 1; };
+say_how;
+if [ -z "$m" ]; then
+mv -f -- "$t" "$f" || { echo "@FAIL@ cannot put our program into $d"; exit 1; };
+[ "$q" = "$t" ] && q=$f;
+elif [ "$q" = "$t" ]; then "$q" agent @ARGUMENTS@; exit;
+else rm -rf -- "$m"; fi;
+exec "$q" agent @ARGUMENTS@; };
+
+[ -d "$d" ] || (umask 077; mkdir -p -- "$d" 2>/dev/null);
+if trusted "$d" && [ -f "$f" ] && [ -r "$f" ]; then run_kept 3<"$f"; fi;
+
+p=$(command -v haul 2>/dev/null) && [ "$("$p" agent --protocol 2>/dev/null)" = "haul-protocol @PROTOCOL@" ] &&
+exec "$p" agent @ARGUMENTS@;
+
+clean() { [ -z "$t" ] || rm -f -- "$t"; [ -z "$m" ] || rm -rf -- "$m"; };
+trap clean EXIT; trap "exit 1" HUP INT PIPE TERM;
+
+# A place of this session's own, from which programs run: an empty one does nothing.
+own_place() {
+for place in "${TMPDIR:-/tmp}" /tmp "${XDG_RUNTIME_DIR:-}" "$HOME"; do
+case $place in /*) ;; *) continue;; esac;
+trusted "$place" shared && m=$(mktemp -d "$place/haul.XXXXXX" 2>/dev/null) || { m=; continue; };
+t=$m/haul; : >"$t"; chmod 700 "$t"; "$t" 2>/dev/null && return 0;
+rm -rf -- "$m"; t=; m=; done; return 1; };
+
+if [ -z "$y" ]; then t=$(mktemp "$d/.new.XXXXXX" 2>/dev/null) || { t=; y="$d cannot be written to"; }; fi;
+if [ "$y" ]; then z=$y; own_place; y=$z; fi;
+[ -z "$m" ] || echo "@NOTE@ for this session only: $y";
+echo "@NEED@ $(uname -s) $(uname -m)";
+if [ -z "$t" ]; then head -c "$n" >/dev/null; echo "@FAIL@ $y, and there is no other place for our program"; exit 1; fi;
+head -c "$n" >"$t"; chmod 700 "$t"; run_new 3<"$t";
