@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::bounded;
-use crate::codec::CodecFault;
+use crate::fault::CodecFault;
 use crate::limits::{
     MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
 };

@@ -17,6 +17,7 @@ pub mod banner;
 mod bounded;
 pub mod codec;
 pub mod control;
+mod fault;
 pub mod lane;
 pub mod limits;
 pub mod manifest;
