@@ -7,15 +7,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
-use haul_transfer::Cipher;
 use haul_transfer::job::WriteRoute;
 use haul_transfer::pump::SendRoute;
 
 use crate::bench::flags::{Bench, send_route, write_route};
 use crate::rate;
-pub use crate::reach::{Connections, PortRange, Reach, parse_port};
+pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{TRAVEL, parse_port_range, whole};
-use crate::record::Record;
+use crate::record::flags::Record;
 
 /// Moves large data sets between machines: as simply as scp, at the speed of the wire.
 #[derive(Debug, Parser)]
@@ -540,29 +539,6 @@ pub struct Window(pub Option<u64>);
 /// `--bwlimit`; `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BwLimit(pub Option<u64>);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CipherName {
-    #[value(name = "aes128-gcm")]
-    Aes128Gcm,
-    #[value(name = "aes256-gcm")]
-    Aes256Gcm,
-    #[value(name = "chacha20", alias = "chacha20-poly1305")]
-    Chacha20,
-    None,
-}
-
-impl CipherName {
-    /// What it names; `None` for connections in the clear.
-    pub fn cipher(self) -> Option<Cipher> {
-        match self {
-            CipherName::Aes128Gcm => Some(Cipher::Aes128Gcm),
-            CipherName::Aes256Gcm => Some(Cipher::Aes256Gcm),
-            CipherName::Chacha20 => Some(Cipher::Chacha20Poly1305),
-            CipherName::None => None,
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VerifyWhere {

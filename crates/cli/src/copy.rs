@@ -16,7 +16,7 @@ use crate::kept::{self, Kept, SoFar};
 use crate::manifest_out::ManifestOut;
 use crate::progress::{Manner, Screen, Show};
 use crate::speaker::{Speaker, Word};
-use crate::{failure, job, manifest_out, output, report, signals};
+use crate::{endpoint, failure, job, manifest_out, output, report, signals};
 
 /// Carries the copy out.
 pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {
@@ -102,7 +102,7 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
 fn keep_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar) {
     let Some(directory) = kept::directory() else { return };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let named = |endpoint| json::named(&job::endpoint_text(endpoint));
+    let named = |endpoint| json::named(&endpoint::text(endpoint));
     let kept = Kept {
         schema: json::SCHEMA,
         version: env!("CARGO_PKG_VERSION").to_owned(),

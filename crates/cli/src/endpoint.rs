@@ -262,6 +262,26 @@ fn percent_decode(typed: &[u8], text: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(out)
 }
 
+/// The endpoint as scp would write it, for JSON and for messages.
+pub fn text(endpoint: &Endpoint) -> Vec<u8> {
+    let mut text = match &endpoint.place {
+        Place::Local => Vec::new(),
+        made_up @ (Place::Zero { .. } | Place::Stripes { .. } | Place::Null) => made_up.to_string().into_bytes(),
+        Place::Ssh { user, host, port } => {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
+            match port {
+                Some(port) => format!("ssh://{user}{host}:{port}/").into_bytes(),
+                None => format!("{user}{host}:").into_bytes(),
+            }
+        }
+        Place::Haul { host, port } if host.contains(':') => format!("haul://[{host}]:{port}/").into_bytes(),
+        Place::Haul { host, port } => format!("haul://{host}:{port}/").into_bytes(),
+    };
+    text.extend_from_slice(&endpoint.path);
+    text
+}
+
 fn refused(typed: &[u8], cause: &str, hint: &str) -> Error {
     Error::new(Fault::Usage, format!("cannot use {}", shown(typed))).because(cause).try_this(hint)
 }

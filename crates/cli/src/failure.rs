@@ -4,13 +4,9 @@
 //! at the target, and verified.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::process::ExitCode;
 
 use haul_transfer::{Error, Fault, Report};
 
-use crate::json::JsonLines;
-use crate::output;
 use crate::printable::printable_lines;
 
 /// A row of the table.
@@ -122,17 +118,6 @@ fn labelled(label: &str, error: &Error, hint: Option<&str>) -> String {
         add(&mut text, "  hint:  ", hint);
     }
     text
-}
-
-/// Tells why a command failed, as a line of JSON on standard output or as text beside it, and gives its exit code.
-pub fn ended(error: &Error, json: bool) -> ExitCode {
-    if json {
-        output::tell(error, || JsonLines::new(Box::new(output::Out)).error(error));
-    } else {
-        // Who closed it does not want to know.
-        let _ = write!(io::stderr(), "{}", text(error));
-    }
-    ExitCode::from(of_fault(error.fault).code)
 }
 
 /// The error's own hint, or the one of its kind.

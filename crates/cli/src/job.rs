@@ -328,26 +328,6 @@ fn split_lines(bytes: &[u8], from0: bool) -> impl Iterator<Item = &[u8]> {
     bytes.split(move |byte| *byte == end).map(whole).filter(|line| !line.is_empty())
 }
 
-/// Shown in the first JSON event and in messages: as scp would write it.
-pub fn endpoint_text(endpoint: &Endpoint) -> Vec<u8> {
-    let mut text = match &endpoint.place {
-        Place::Local => Vec::new(),
-        made_up @ (Place::Zero { .. } | Place::Stripes { .. } | Place::Null) => made_up.to_string().into_bytes(),
-        Place::Ssh { user, host, port } => {
-            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-            let user = user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
-            match port {
-                Some(port) => format!("ssh://{user}{host}:{port}/").into_bytes(),
-                None => format!("{user}{host}:").into_bytes(),
-            }
-        }
-        Place::Haul { host, port } if host.contains(':') => format!("haul://[{host}]:{port}/").into_bytes(),
-        Place::Haul { host, port } => format!("haul://{host}:{port}/").into_bytes(),
-    };
-    text.extend_from_slice(&endpoint.path);
-    text
-}
-
 fn usage(what: impl Into<String>) -> Error {
     Error::new(Fault::Usage, what)
 }
@@ -596,7 +576,7 @@ mod tests {
     fn an_endpoint_can_be_written_as_it_was_typed() {
         for text in ["a b", "u@h:p", "[::1]:p", "ssh://u@[::1]:22/p", "haul://h:1/p", "haul://[::1]:1/p"] {
             let endpoint = endpoint::parse(OsStr::new(text)).unwrap();
-            assert_eq!(endpoint_text(&endpoint), text.as_bytes());
+            assert_eq!(endpoint::text(&endpoint), text.as_bytes());
         }
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use haul_transfer::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
 use serde::{Deserialize, Serialize};
 
+use crate::endpoint;
 use crate::failure;
-use crate::job::endpoint_text;
 use crate::json_text;
 use crate::limit;
 
@@ -305,8 +305,8 @@ fn of_job(job: &Job) -> Line {
     Line::Start {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        sources: job.sources.iter().map(|source| named(&endpoint_text(source))).collect(),
-        target: named(&endpoint_text(&job.target)),
+        sources: job.sources.iter().map(|source| named(&endpoint::text(source))).collect(),
+        target: named(&endpoint::text(&job.target)),
         dry_run: job.selection.dry_run,
     }
 }

@@ -6,6 +6,7 @@ mod agent;
 mod args;
 mod bench;
 mod copy;
+mod ending;
 mod endpoint;
 mod failure;
 mod figures;
@@ -38,7 +39,7 @@ use std::process::ExitCode;
 use args::{Command, Typed};
 
 fn main() -> ExitCode {
-    output::end(run())
+    ending::end(run())
 }
 
 fn run() -> ExitCode {

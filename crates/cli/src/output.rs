@@ -1,14 +1,13 @@
 //! Standard output. Who closed it has read enough; a disk that takes no more is an error at the end, whatever was asked for.
 
 use std::io::{self, Write};
-use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 
 use haul_transfer::{Error, Fault};
 
 use crate::failure;
 
-/// Standard output as something to write to. It takes everything; what was lost [`end`] says.
+/// Standard output as something to write to. It takes everything; what was lost [`lost`] says.
 #[derive(Debug)]
 pub struct Out;
 
@@ -53,12 +52,4 @@ pub fn tell(error: &Error, json: impl FnOnce()) {
     if LOST.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
         let _ = write!(io::stderr(), "{}", failure::text(error));
     }
-}
-
-/// The exit code of a command that ends with `code`: an error where its output is not whole. What went wrong otherwise matters more.
-pub fn end(code: ExitCode) -> ExitCode {
-    note(io::stdout().lock().flush());
-    let Some(error) = lost() else { return code };
-    let _ = write!(io::stderr(), "{}", failure::text(&error));
-    if code == ExitCode::SUCCESS { ExitCode::from(failure::of_fault(error.fault).code) } else { code }
 }

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
+use haul_transfer::Cipher;
 
 /// Data connections.
 #[derive(Clone, Debug, Args)]
@@ -70,6 +71,30 @@ pub struct Lanes(pub Option<u16>);
 /// `--port-range`, first and last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange(pub u16, pub u16);
+
+/// `--cipher`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CipherName {
+    #[value(name = "aes128-gcm")]
+    Aes128Gcm,
+    #[value(name = "aes256-gcm")]
+    Aes256Gcm,
+    #[value(name = "chacha20", alias = "chacha20-poly1305")]
+    Chacha20,
+    None,
+}
+
+impl CipherName {
+    /// What it names; `None` for connections in the clear.
+    pub fn cipher(self) -> Option<Cipher> {
+        match self {
+            CipherName::Aes128Gcm => Some(Cipher::Aes128Gcm),
+            CipherName::Aes256Gcm => Some(Cipher::Aes256Gcm),
+            CipherName::Chacha20 => Some(Cipher::Chacha20Poly1305),
+            CipherName::None => None,
+        }
+    }
+}
 
 fn parse_lanes(text: &str) -> Result<Lanes, String> {
     if text == "auto" {

@@ -8,9 +8,8 @@ use haul_transfer::bench::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, LANES_MAX};
 use haul_transfer::job::WriteRoute;
 use haul_transfer::pump::{ReceiveRoute, SendRoute};
 
-use crate::args::CipherName;
 use crate::rate;
-use crate::reach::whole;
+use crate::reach::{CipherName, whole};
 
 /// `haul bench`
 #[derive(Debug, Args)]

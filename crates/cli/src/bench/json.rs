@@ -3,11 +3,10 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use haul_transfer::Cipher;
 use haul_transfer::bench::{Disk, Found, Offset, Request, Side};
 use serde::Serialize;
 
-use super::text;
+use super::names::{self, by_whom, cipher};
 use crate::json::{SCHEMA, seconds};
 use crate::json_text::line;
 use crate::printable::printable;
@@ -18,8 +17,8 @@ pub fn object(request: &Request, found: &Found) -> String {
         event: "bench",
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
-        source: text::source(request),
-        sink: text::sink(request),
+        source: names::source(request),
+        sink: names::sink(request),
         block_bytes: request.block_bytes,
         offset: if request.offset == Offset::Fixed { "fixed" } else { "moving" },
         lanes: request.lanes,
@@ -67,21 +66,6 @@ pub fn disk(directory: &Path, found: &Disk) -> String {
 pub fn memory(threads: u16, copy_bytes_per_s: u64) -> String {
     let version = env!("CARGO_PKG_VERSION");
     line(&MemoryLine { event: "bench-memory", schema: SCHEMA, version, threads, copy_bytes_per_s })
-}
-
-/// Who does TLS.
-pub fn by_whom(is_kernel: bool) -> &'static str {
-    if is_kernel { "kernel" } else { "haul" }
-}
-
-/// As `--cipher` has it.
-pub fn cipher(request: &Request) -> &'static str {
-    match request.cipher {
-        None => "none",
-        Some(Cipher::Aes128Gcm) => "aes128-gcm",
-        Some(Cipher::Aes256Gcm) => "aes256-gcm",
-        Some(Cipher::Chacha20Poly1305) => "chacha20",
-    }
 }
 
 #[derive(Serialize)]

@@ -2,6 +2,7 @@
 
 pub mod flags;
 mod json;
+mod names;
 pub mod text;
 
 use std::ffi::OsStr;
@@ -15,7 +16,7 @@ use haul_transfer::bench::{self, Amount, Interval, Offset, Request, Sink, Source
 use haul_transfer::pump::SendRoute;
 use haul_transfer::{Error, Fault};
 
-use crate::{failure, output, signals};
+use crate::{ending, failure, output, signals};
 use flags::{Bench, WhichOffset};
 
 /// Measures, and says what was found.
@@ -26,7 +27,7 @@ pub fn run(typed: &Bench) -> ExitCode {
             // What was measured until then stands; but it is not what was asked for.
             if interrupted { ExitCode::from(failure::of_fault(Fault::Interrupted).code) } else { ExitCode::SUCCESS }
         }
-        Err(error) => failure::ended(&error, typed.json),
+        Err(error) => ending::failed(&error, typed.json),
     }
 }
 

@@ -5,15 +5,16 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use haul_transfer::bench::{Amount, Disk, Found, Interval, Offset, Request, Side, Sink, Source};
+use haul_transfer::bench::{Amount, Disk, Found, Interval, Offset, Request, Side};
 
+use super::names;
 use crate::figures::{bits, bytes, counted, duration, rate};
 use crate::printable::printable;
 
 /// What is about to be measured.
 pub fn heading(request: &Request) -> String {
-    let cipher = cipher(request);
-    let mut text = format!("{} -> {}", source(request), sink(request));
+    let cipher = if request.cipher.is_none() { "clear" } else { names::cipher(request) };
+    let mut text = format!("{} -> {}", names::source(request), names::sink(request));
     let _ = write!(text, ", {}, {cipher}", counted(request.lanes.into(), "lane", "lanes"));
     let _ = write!(text, ", blocks of {}", bytes(request.block_bytes as u64));
     if request.offset == Offset::Fixed {
@@ -59,7 +60,7 @@ pub fn summary(request: &Request, found: &Found) -> String {
         }
     }
     if request.cipher.is_some() {
-        let [sealed, opened] = [found.sealed_in_kernel, found.opened_in_kernel].map(super::json::by_whom);
+        let [sealed, opened] = [found.sealed_in_kernel, found.opened_in_kernel].map(names::by_whom);
         let _ = writeln!(text, "TLS records sealed by {sealed}, opened by {opened}");
     }
     let verified = if request.verify { "every chunk verified, " } else { "" };
@@ -100,26 +101,6 @@ fn side(text: &mut String, who: &str, side: &Side, found: &Found) {
         "{who:<9} {:<13} {cost:.3} CPU s/GB (user {user:.3}, system {system:.3}), {share:.0} % of a processor",
         side.route
     );
-}
-
-pub fn source(request: &Request) -> String {
-    match &request.source {
-        Source::Zero => "zero".to_owned(),
-        Source::Memory => "memory".to_owned(),
-        Source::File(path) => printable(path.as_os_str().as_bytes()),
-    }
-}
-
-pub fn sink(request: &Request) -> String {
-    match &request.sink {
-        Sink::Discard => "discard".to_owned(),
-        Sink::Memory => "memory".to_owned(),
-        Sink::Directory(path) => printable(path.as_os_str().as_bytes()),
-    }
-}
-
-fn cipher(request: &Request) -> &'static str {
-    if request.cipher.is_none() { "clear" } else { super::json::cipher(request) }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use haul_transfer::{Carriage, Error, Event, Fault, Observer, PathNow, Place};
 use crate::args::Probe;
 use crate::figures::{bits, bytes, latency};
 use crate::printable::printable;
-use crate::{endpoint, failure, job, output, signals};
+use crate::{ending, endpoint, job, output, signals};
 
 /// Measures, and says what was found.
 pub fn run(typed: &Probe) -> ExitCode {
@@ -34,7 +34,7 @@ pub fn run(typed: &Probe) -> ExitCode {
             output::say(said);
             ExitCode::SUCCESS
         }
-        Err(error) => failure::ended(&error, typed.json),
+        Err(error) => ending::failed(&error, typed.json),
     }
 }
 

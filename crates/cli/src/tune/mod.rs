@@ -9,7 +9,7 @@ use haul_transfer::tune::{self, Advice, Host, Roots, Step, Wanted};
 use haul_transfer::{Error, Fault};
 
 use crate::args::{Tune, TuneFormat};
-use crate::{failure, output};
+use crate::{ending, output};
 
 /// Looks, says, and on request sets or puts back.
 pub fn run(typed: &Tune) -> ExitCode {
@@ -18,7 +18,7 @@ pub fn run(typed: &Tune) -> ExitCode {
             output::say(said);
             ExitCode::SUCCESS
         }
-        Err(error) => failure::ended(&error, typed.json),
+        Err(error) => ending::failed(&error, typed.json),
     }
 }
 
