@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::ending::{EXIT_INTERRUPTED, EXIT_INVALID, Ended, LabError, os};
 use crate::experiment::{self, DataSpec, ExperimentSpec, Here, Rivals, RunOptions, Testbed, TestbedError};
-use crate::inside::{EXIT_INTERRUPTED, EXIT_INVALID, Ended, LabError, os};
 use crate::lab::{Engine, Lab};
 use crate::progress::Progress;
 use crate::request::ExperimentJob;
@@ -110,7 +110,7 @@ pub fn prepare(job: &ExperimentJob) -> Result<ExperimentSpec, LabError> {
 pub fn first_topology(spec: &ExperimentSpec) -> Result<String, LabError> {
     let points = experiment::points(&spec.sweep);
     let first = points.first().expect("an empty sweep has one point");
-    Ok(experiment::topology_text(spec, first)?)
+    Ok(spec.topology_text_at(first)?)
 }
 
 fn adapters(job: &ExperimentJob) -> Result<Rivals, LabError> {

@@ -11,43 +11,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{WaitOptions, WaitStatus};
 
 use crate::calibrate::Grid;
+use crate::ending::{EXIT_INTERRUPTED, EXIT_INVALID, Ended, LabError, os};
 use crate::experiments;
 use crate::hosts::Hosts;
 use crate::lab::{Engine, Lab};
 use crate::programs;
 use crate::request::{CalibrateJob, LabJob, Request, Task, Word};
 use crate::sandbox;
-use crate::topology::{Topology, TopologyError};
-
-/// Why a lab could not be, or not to its end.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    /// The request or its topology.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-    /// The kernel, or a program that is needed.
-    #[error("cannot {what}: {cause}{}", hint(.cause))]
-    Os {
-        /// What was being done.
-        what: String,
-        /// Why.
-        cause: io::Error,
-    },
-    /// An experiment.
-    #[error(transparent)]
-    Experiment(#[from] crate::experiment::ExperimentError),
-    /// The process that makes the lab, and carries the packets.
-    #[error("the emulator was killed by signal {0}, and everything in the lab went along")]
-    Killed(i32),
-    /// The command.
-    #[error("cannot run {command}: {cause}")]
-    Command {
-        /// Its first word.
-        command: String,
-        /// Why.
-        cause: io::Error,
-    },
-}
+use crate::topology::Topology;
 
 /// Process 1 of the sandbox: starts the lab, buries every process that nobody else waits for, and ends with the lab. The
 /// kernel then ends whatever still runs.
@@ -66,17 +37,6 @@ pub fn first_process(request: &Path) -> Result<ExitCode, LabError> {
             Err(error) => return Err(os("wait for the lab", error.into())),
         }
     }
-}
-
-/// How a lab ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// The exit status of the command.
-    pub code: ExitCode,
-    /// What was found, for standard output.
-    pub text: String,
-    /// What passed each wire, when it was asked for.
-    pub figures: Vec<String>,
 }
 
 /// Makes the network and does the task. `tell` gets lines for the user while it runs.
@@ -218,25 +178,6 @@ fn shell_status(status: ExitStatus) -> i32 {
 fn code(status: WaitStatus) -> ExitCode {
     ExitCode::from(status.exit_status().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
-
-pub(crate) fn os(what: &str, cause: io::Error) -> LabError {
-    LabError::Os { what: what.to_owned(), cause }
-}
-
-fn hint(cause: &io::Error) -> &'static str {
-    match cause.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => {
-            "; `haul-lab doctor` says what this machine allows"
-        }
-        _ => "",
-    }
-}
-
-/// The lab is not what was asked for: see the table.
-pub const EXIT_INVALID: u8 = 3;
-
-/// As a shell says it of Ctrl-C.
-pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// How long a command may take to end after Ctrl-C.
 const PATIENCE: Duration = Duration::from_secs(5);

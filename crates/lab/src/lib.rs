@@ -11,6 +11,7 @@ pub mod args;
 pub mod calibrate;
 pub mod doctor;
 pub mod emulator;
+pub mod ending;
 pub mod experiment;
 pub mod experiments;
 pub mod frame;

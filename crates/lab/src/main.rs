@@ -14,6 +14,7 @@ use clap::Parser;
 use haul_lab::args::{Action, CalibrateArgs, EngineArgs, ExecArgs, ExperimentArgs, Typed};
 use haul_lab::calibrate::{Comparison, Grid};
 use haul_lab::doctor::{self, State};
+use haul_lab::ending::{EXIT_INTERRUPTED, EXIT_INVALID};
 use haul_lab::experiment::{EXPERIMENTS, ExperimentSpec};
 use haul_lab::lab::Engine;
 use haul_lab::own_directory::OwnDirectory;
@@ -142,8 +143,8 @@ fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
         let mut lines = Vec::new();
         let engine_args = EngineArgs { engine: Some(*engine), kernel: typed.kernel.clone() };
         let code = start(request, &engine_args, Some(&mut lines))?;
-        let interrupted = code == ExitCode::from(inside::EXIT_INTERRUPTED);
-        if !interrupted && code != ExitCode::SUCCESS && code != ExitCode::from(inside::EXIT_INVALID) {
+        let interrupted = code == ExitCode::from(EXIT_INTERRUPTED);
+        if !interrupted && code != ExitCode::SUCCESS && code != ExitCode::from(EXIT_INVALID) {
             return Ok(code);
         }
         let lines = String::from_utf8(lines)?;
@@ -167,7 +168,7 @@ fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
         holds &= compared.holds();
         print(&if typed.json { compared.json() } else { format!("\n{}", compared.text()) })?;
     }
-    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(inside::EXIT_INVALID) })
+    Ok(if holds { ExitCode::SUCCESS } else { ExitCode::from(EXIT_INVALID) })
 }
 
 fn experiment(typed: ExperimentArgs) -> Result<ExitCode, Failure> {
@@ -246,7 +247,7 @@ fn start(mut request: Request, engine: &EngineArgs, kept: Option<&mut Vec<u8>>) 
     };
     match uml::run(&what, &stop, stdout, &mut io::stderr().lock()) {
         // Who pressed Ctrl-C knows.
-        Err(UmlError::Interrupted) => Ok(ExitCode::from(inside::EXIT_INTERRUPTED)),
+        Err(UmlError::Interrupted) => Ok(ExitCode::from(EXIT_INTERRUPTED)),
         ended => Ok(ExitCode::from(ended?.code())),
     }
 }

@@ -11,7 +11,15 @@ use std::path::{Path, PathBuf};
 
 use haul_sys::file;
 
-use crate::sandbox::SandboxError;
+/// The directory, or a file in it, cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot keep the lab's files in {path}: {cause}")]
+pub struct OwnDirectoryError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// Why.
+    pub cause: io::Error,
+}
 
 /// A directory that is removed when this is dropped.
 #[derive(Debug)]
@@ -23,14 +31,14 @@ pub struct OwnDirectory {
 
 impl OwnDirectory {
     /// For data and copies of an experiment, in a directory that may be anybody's. Servers that give up their rights must reach it.
-    pub fn for_work(parent: &Path) -> Result<OwnDirectory, SandboxError> {
+    pub fn for_work(parent: &Path) -> Result<OwnDirectory, OwnDirectoryError> {
         fs::create_dir_all(parent).map_err(|cause| failed(parent, cause))?;
         drop(those_alive(parent, WORK));
         OwnDirectory::make(parent, WORK, 0o755)
     }
 
     /// For the files of a lab, below a directory of this user's alone.
-    pub(crate) fn for_lab(parent: &Path) -> Result<OwnDirectory, SandboxError> {
+    pub(crate) fn for_lab(parent: &Path) -> Result<OwnDirectory, OwnDirectoryError> {
         DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|cause| failed(parent, cause))?;
         // In a shared directory somebody else may have been first.
         if !is_ours(parent) {
@@ -46,7 +54,7 @@ impl OwnDirectory {
         &self.path
     }
 
-    fn make(parent: &Path, prefix: &str, mode: u32) -> Result<OwnDirectory, SandboxError> {
+    fn make(parent: &Path, prefix: &str, mode: u32) -> Result<OwnDirectory, OwnDirectoryError> {
         let path = parent.join(format!("{prefix}{}", std::process::id()));
         let make = || {
             DirBuilder::new().mode(0o700).create(&path)?;
@@ -106,8 +114,8 @@ fn is_orphaned(owner: u32, directory: &Path) -> bool {
         || lock.is_ok_and(|lock| file::try_lock(lock.as_fd()).unwrap_or(false))
 }
 
-fn failed(path: &Path, cause: io::Error) -> SandboxError {
-    SandboxError::Files { path: path.to_owned(), cause }
+fn failed(path: &Path, cause: io::Error) -> OwnDirectoryError {
+    OwnDirectoryError { path: path.to_owned(), cause }
 }
 
 /// Before the process id, in names.

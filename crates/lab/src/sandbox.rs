@@ -17,20 +17,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::own_directory::{self, OwnDirectory};
+use crate::own_directory::{self, OwnDirectory, OwnDirectoryError};
 use crate::request::Request;
 
 /// A failure outside of the lab.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// A directory or file of the lab.
-    #[error("cannot keep the lab's files in {path}: {cause}")]
-    Files {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
+    #[error(transparent)]
+    Files(#[from] OwnDirectoryError),
     /// The program that makes the namespaces.
     #[error("cannot start {program}: {cause}; it is in the package util-linux")]
     Start {
@@ -75,7 +70,7 @@ pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStat
         (signal_hook::consts::SIGHUP, &ended),
     ] {
         signal_hook::flag::register(signal, Arc::clone(flag))
-            .map_err(|cause| SandboxError::Files { path: file.clone(), cause })?;
+            .map_err(|cause| OwnDirectoryError { path: file.clone(), cause })?;
     }
     let mut child = walls(&file, if kept.is_some() { Stdio::piped() } else { Stdio::inherit() })?;
     let output = child.stdout.take().map(|mut stdout| {
@@ -178,8 +173,8 @@ fn parent() -> PathBuf {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), SandboxError> {
-    fs::write(path, text).map_err(|cause| SandboxError::Files { path: path.to_owned(), cause })
+fn write(path: &Path, text: &str) -> Result<(), OwnDirectoryError> {
+    fs::write(path, text).map_err(|cause| OwnDirectoryError { path: path.to_owned(), cause })
 }
 
 /// Owner -> setpriv, which became unshare -> process 1 -> the lab.

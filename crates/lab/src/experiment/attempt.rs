@@ -4,25 +4,27 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime};
 
+use super::commands::{command_line, tail_of, write_files};
 use super::data::DataSet;
 use super::identity::Identity;
 use super::intervals::Watch;
 use super::matrix::Point;
 use super::process::{End, Process};
-use super::rival::{Check, FileSpec, RivalSpec, Rivals, ServerSpec};
+use super::rival::{Check, RivalSpec, ServerSpec};
+use super::rivals::Rivals;
 use super::sample::Sample;
-use super::server::{Server, free_port, output_file};
+use super::server::{Place, Server, free_port};
 use super::spec::{ExperimentSpec, ToolSpec};
 use super::template::Scope;
 use super::testbed::Testbed;
-use crate::{limits, programs};
+use crate::limits;
 
 /// Everything that one measurement needs.
 pub(super) struct Attempt<'a> {
@@ -41,7 +43,7 @@ pub(super) struct Attempt<'a> {
 }
 
 /// Why there is no good sample.
-pub(super) enum Trouble {
+enum Trouble {
     /// It becomes an invalid sample with this reason.
     Failed(String),
     /// The user has had enough: it becomes none.
@@ -113,24 +115,33 @@ impl Attempt<'_> {
         let scope = self.scope(server_host).map_err(Trouble::Failed)?;
         write_files(&self.rival.files, &scope).map_err(|error| Trouble::Failed(error.to_string()))?;
         self.write_list(&scope)?;
+        let log = self.work.join("server.log");
         let server = match self.server {
             Some(spec) => {
-                let log = self.work.join("server.log");
-                Some(Server::start(self, server_host, spec, &scope, &log)?)
+                let place = Place {
+                    testbed: self.testbed,
+                    host: server_host,
+                    rivals: self.rivals,
+                    setup_wrap: &self.identity.wrap,
+                    wrap: &self.wrap(),
+                    directory: &self.work.join("server"),
+                    log: &log,
+                };
+                Some(Server::start(spec, &place, &scope).map_err(Trouble::Failed)?)
             }
             None => None,
         };
         let server_cpu_s = server.as_ref().map_or(0.0, Server::cpu_s);
-        let command = self.command(&scope).map_err(Trouble::Failed)?;
+        let mut command = self.command(&scope).map_err(Trouble::Failed)?;
         let out = self.work.join("out");
         let err = self.work.join("err");
-        let end = self.run_client(client_host, command, &out, &err, sample, cancelled)?;
+        let failed = |error: io::Error| self.not_run(&error);
+        command.stdin(Stdio::null());
+        command.stdout(File::create(&out).map_err(failed)?).stderr(File::create(&err).map_err(failed)?);
+        let end = self.run_client(client_host, command, sample, cancelled)?;
         sample.cpu_server_s = server.as_ref().map(|server| (server.cpu_s() - server_cpu_s).max(0.0));
         drop(server);
-        let output = || {
-            let log = self.work.join("server.log");
-            format!("{}{}{}", tail_of(&err), tail_of(&out), tail_of(&log)).trim().to_owned()
-        };
+        let output = || format!("{}{}{}", tail_of(&err), tail_of(&out), tail_of(&log)).trim().to_owned();
         match end {
             End::Cancelled => return Err(Trouble::Cancelled),
             End::TimedOut => {
@@ -156,15 +167,11 @@ impl Attempt<'_> {
     fn run_client(
         &self,
         host: &str,
-        mut command: Command,
-        out: &Path,
-        err: &Path,
+        command: Command,
         sample: &mut Sample,
         cancelled: &dyn Fn() -> bool,
     ) -> Result<End, Trouble> {
-        let failed = |error: io::Error| Trouble::Failed(format!("{} could not be run: {error}", self.tool.label()));
-        command.stdin(Stdio::null());
-        command.stdout(output_file(out).map_err(failed)?).stderr(output_file(err).map_err(failed)?);
+        let failed = |error: io::Error| self.not_run(&error);
         let unread =
             |error: io::Error| Trouble::Failed(format!("what {} receives was not read: {error}", self.spec.to));
         let watch = match (self.spec.intervals, self.testbed.counters(&self.spec.to)) {
@@ -180,6 +187,10 @@ impl Attempt<'_> {
             sample.intervals = watch.finish().map_err(unread)?;
         }
         Ok(end)
+    }
+
+    fn not_run(&self, error: &io::Error) -> Trouble {
+        Trouble::Failed(format!("{} could not be run: {error}", self.tool.label()))
     }
 
     /// What stands for the placeholders of adapter and server.
@@ -260,7 +271,7 @@ impl Attempt<'_> {
     }
 
     /// Words before the commands of tool and server.
-    pub(super) fn wrap(&self) -> Vec<String> {
+    fn wrap(&self) -> Vec<String> {
         [&self.identity.wrap[..], &self.tool.wrap].concat()
     }
 
@@ -285,70 +296,6 @@ impl Attempt<'_> {
             }
         };
         Ok(())
-    }
-}
-
-/// A command by its words, behind those of a wrapper, with the programs' full paths (sshd insists on its own).
-pub(super) fn command_line(words: &[String], wrap: &[String], rivals: &Rivals) -> Result<Command, String> {
-    let found = |name: &String| rivals.program(name).ok_or_else(|| format!("{name} is not installed"));
-    let (program, rest) = words.split_first().ok_or("its command line is empty")?;
-    let program = found(program)?;
-    let mut command = match wrap.split_first() {
-        Some((first, more)) => {
-            let mut command = Command::new(found(first)?);
-            command.args(more).arg(program);
-            command
-        }
-        None => Command::new(program),
-    };
-    command.args(rest);
-    // For scripts, and for tools that call others.
-    if let Ok(path) = std::env::join_paths(programs::directories()) {
-        command.env("PATH", path);
-    }
-    Ok(command)
-}
-
-/// Writes texts with placeholders.
-pub(super) fn write_files(files: &[FileSpec], scope: &Scope) -> io::Result<()> {
-    for spec in files {
-        let path = scope.fill(&spec.path).map_err(io::Error::other)?;
-        let text = scope.fill(&spec.text).map_err(|error| io::Error::other(format!("{}: {error}", spec.path)))?;
-        fs::write(&path, text).map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
-    }
-    Ok(())
-}
-
-/// Runs a short command to its end. The reason when it fails, with the end of its output.
-pub(super) fn run_setup(testbed: &dyn Testbed, host: &str, mut command: Command, log: &Path) -> Result<(), String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let mut run = || -> io::Result<End> {
-        let out = fs::OpenOptions::new().create(true).append(true).open(log)?;
-        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-        let command = std::mem::replace(&mut command, Command::new("true"));
-        Process::start(testbed, host, command)?.wait(limits::SETUP_MAX, &|| false)
-    };
-    match run() {
-        Ok(End::Exited { status, .. }) if status.success() => Ok(()),
-        Ok(End::Exited { status, .. }) => Err(format!("{program} failed with {status}{}", tail_of(log))),
-        Ok(_) => Err(format!("{program} was still running after {} s", limits::SETUP_MAX.as_secs())),
-        Err(error) => Err(format!("{program}: {error}")),
-    }
-}
-
-/// The end of an output, on its own line; nothing when there is none.
-pub(super) fn tail_of(path: &Path) -> String {
-    let read = || -> io::Result<String> {
-        let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
-        file.seek(SeekFrom::Start(length.saturating_sub(limits::OUTPUT_TAIL_BYTES)))?;
-        let mut bytes = Vec::new();
-        file.take(limits::OUTPUT_TAIL_BYTES).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
-    };
-    match read() {
-        Ok(text) if !text.is_empty() => format!("\n{text}"),
-        _ => String::new(),
     }
 }
 

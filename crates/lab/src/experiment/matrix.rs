@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::error::{ExperimentError, wrong};
-use super::spec::{ExperimentSpec, Scalar};
+use super::scalar::Scalar;
 use super::template::Scope;
 use crate::limits;
-use crate::topology::Topology;
 
 /// One value for each parameter of the sweep; empty when there is no sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
@@ -79,19 +78,6 @@ pub(super) fn check(what: &str, sweep: &BTreeMap<String, Vec<Scalar>>) -> Result
         true => Ok(()),
         false => Err(wrong(what, format!("the sweep has {count} points; at most {} make sense", limits::MAX_POINTS))),
     }
-}
-
-/// The topology at one point, as TOML.
-pub fn topology_text(spec: &ExperimentSpec, point: &Point) -> Result<String, ExperimentError> {
-    let what = format!("the topology of {} at {point}", spec.name);
-    point.scope().fill(spec.topology_text()).map_err(|error| wrong(&what, error.to_string()))
-}
-
-/// The network of one point.
-pub(super) fn topology(spec: &ExperimentSpec, point: &Point) -> Result<Topology, ExperimentError> {
-    let what = format!("the topology of {} at {point}", spec.name);
-    let text = topology_text(spec, point)?;
-    Topology::parse(&text).map_err(|error| wrong(what, error.to_string()))
 }
 
 #[cfg(test)]

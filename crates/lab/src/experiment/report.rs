@@ -7,7 +7,7 @@ use haul_sys::whole_file::{self, Mode};
 use super::error::{ExperimentError, file};
 use super::intervals;
 use super::plot;
-use super::rival::MissingTool;
+use super::rivals::MissingTool;
 use super::run::date;
 use super::sample::Sample;
 use super::spec::ExperimentSpec;

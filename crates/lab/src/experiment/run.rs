@@ -11,12 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-use super::attempt::{Attempt, command_line, run_setup};
+use super::attempt::Attempt;
+use super::commands::{command_line, run_setup};
 use super::data::{self, DataSet};
 use super::error::{ExperimentError, file, wrong};
 use super::identity::Identity;
 use super::matrix::{self, Point};
-use super::rival::{Check, MissingTool, RivalSpec, Rivals, ServerSpec};
+use super::rival::{Check, RivalSpec, ServerSpec};
+use super::rivals::{MissingTool, Rivals};
 use super::sample::{SAMPLES, Sample, SampleFile};
 use super::spec::{DataSpec, ExperimentSpec, ToolSpec};
 use super::testbed::{Testbed, TestbedFactory};
@@ -156,7 +158,7 @@ pub fn run(
             return Ok(Outcome { dir, samples, missing, cancelled: true });
         }
         progress(&RunEvent::Point(point));
-        let topology = matrix::topology(spec, point)?;
+        let topology = spec.topology_at(point)?;
         let testbed = match factory(&topology) {
             Ok(testbed) => testbed,
             Err(_) if cancelled() => return Ok(Outcome { dir, samples, missing, cancelled: true }),

@@ -31,12 +31,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::de::{Deserialize, Deserializer};
-
 use super::error::{ExperimentError, file, wrong};
-use super::matrix;
+use super::matrix::{self, Point};
 use super::rival::{Check, Need};
+use super::scalar::Scalar;
 use crate::limits;
+use crate::topology::Topology;
 use crate::units::{Rate, Size, Time};
 
 /// What is measured, where, how often, and how it is shown.
@@ -221,10 +221,6 @@ pub struct FigureSpec {
     pub seconds: Option<f64>,
 }
 
-/// A value that may be written as text, number or truth.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Scalar(pub String);
-
 impl ExperimentSpec {
     /// Reads an experiment without a topology of its own file.
     pub fn parse(text: &str) -> Result<ExperimentSpec, ExperimentError> {
@@ -251,6 +247,21 @@ impl ExperimentSpec {
         }
         spec.check()?;
         Ok(spec)
+    }
+
+    /// The topology at one point, as TOML.
+    pub fn topology_text_at(&self, point: &Point) -> Result<String, ExperimentError> {
+        point.scope().fill(self.topology_text()).map_err(|error| wrong(self.topology_name(point), error.to_string()))
+    }
+
+    /// The network of one point.
+    pub(super) fn topology_at(&self, point: &Point) -> Result<Topology, ExperimentError> {
+        let text = self.topology_text_at(point)?;
+        Topology::parse(&text).map_err(|error| wrong(self.topology_name(point), error.to_string()))
+    }
+
+    fn topology_name(&self, point: &Point) -> String {
+        format!("the topology of {} at {point}", self.name)
     }
 
     /// The topology with its placeholders.
@@ -315,7 +326,7 @@ impl ExperimentSpec {
             }
         }
         for point in matrix::points(&self.sweep) {
-            let topology = matrix::topology(self, &point)?;
+            let topology = self.topology_at(&point)?;
             let setup = self.setup.iter().map(|setup| &setup.host);
             for host in [&self.from, &self.to].into_iter().chain(setup) {
                 if !topology.hosts.contains_key(host) {
@@ -331,27 +342,6 @@ impl ToolSpec {
     /// Name in tables and plots.
     pub fn label(&self) -> &str {
         self.label.as_deref().unwrap_or(&self.rival)
-    }
-}
-
-impl<'de> Deserialize<'de> for Scalar {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(serde::Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Text(String),
-            Truth(bool),
-            Whole(i64),
-            Number(f64),
-        }
-        Ok(Scalar(match Written::deserialize(deserializer)? {
-            Written::Text(text) => text,
-            Written::Truth(truth) => truth.to_string(),
-            Written::Whole(number) => number.to_string(),
-            // 1e-4 stays short and exact.
-            Written::Number(number) if number != 0.0 && number.abs() < 1e-3 => format!("{number:e}"),
-            Written::Number(number) => number.to_string(),
-        }))
     }
 }
 
@@ -406,7 +396,7 @@ mod tests {
         let spec = ExperimentSpec::parse(GOOD).unwrap();
         assert_eq!(spec.sweep["loss"][1], Scalar("1e-4".into()));
         assert_eq!((spec.from.as_str(), spec.to.as_str(), spec.data.bytes()), ("client", "server", 1_000_000));
-        assert_eq!(matrix::topology(&spec, &matrix::points(&spec.sweep)[1]).unwrap().links[0].name(), "client-server");
+        assert_eq!(spec.topology_at(&matrix::points(&spec.sweep)[1]).unwrap().links[0].name(), "client-server");
     }
 
     #[test]

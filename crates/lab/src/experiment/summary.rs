@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::intervals::{Course, Interval};
 use super::matrix::{self, Point};
-use super::rival::MissingTool;
+use super::rivals::MissingTool;
 use super::sample::Sample;
 use super::spec::{ExperimentSpec, FigureSpec, Metric, ToolSpec};
 

@@ -9,7 +9,7 @@
 //! another's room. For EF at its default of half the link that is enough: a quarter of 100 ms at the link's rate is 50 ms at
 //! its own. Drop precedence within AF is not modelled, nor is shaping of CS6 apart from EF.
 
-use super::queue::{Fifo, Waiting};
+use super::fifo::{Fifo, Waiting};
 use super::{Nanos, Payload};
 use crate::limits;
 use crate::topology::DiffServSpec;

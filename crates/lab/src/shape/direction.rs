@@ -6,8 +6,9 @@
 //! however late it is called.
 
 use super::fate::Fates;
+use super::fifo::Waiting;
 use super::flight::Flight;
-use super::queue::{Queue, Waiting};
+use super::queue::Queue;
 use super::transmitter::Transmitter;
 use super::{Counters, Nanos, Payload};
 use crate::limits;

@@ -18,6 +18,7 @@ mod counters;
 mod diffserv;
 mod direction;
 mod fate;
+mod fifo;
 mod flight;
 mod queue;
 mod segment;

@@ -19,8 +19,8 @@
 use std::time::Duration;
 
 use super::chance::{Chance, Purpose};
+use super::fifo::{Fifo, Waiting};
 use super::flight::Flight;
-use super::queue::{Fifo, Waiting};
 use super::{Counters, Nanos, Payload};
 use crate::limits;
 use crate::topology::SegmentSpec;

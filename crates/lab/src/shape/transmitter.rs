@@ -4,7 +4,7 @@
 //! from one frame to the next behind it, so that a million of them take 1.2304 s and not a nanosecond more.
 
 use super::Nanos;
-use super::queue::Waiting;
+use super::fifo::Waiting;
 use crate::units::Rate;
 
 /// One direction's sender.
