@@ -1,9 +1,11 @@
-//! Chores of the repository. `cargo xtask tidy` checks what the compiler cannot: the arrows between crates and the house
-//! style; it runs as a test, too. `cargo xtask zeros` computes a table that is committed.
+//! Chores of the repository. `cargo xtask tidy` checks what the compiler cannot: the arrows between crates and between files, and
+//! the house style; it runs as a test, too. `cargo xtask zeros` computes a table that is committed.
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod circles;
 mod faults;
+mod paths;
 mod ratchet;
 mod rules;
 mod source;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::{arrows, faults, ratchet, rules, source};
+use crate::{arrows, circles, faults, ratchet, rules, source};
 
 /// Prints the findings; fails when there are any.
 pub fn run() -> ExitCode {
@@ -24,6 +24,7 @@ pub fn run() -> ExitCode {
 fn findings(root: &Path) -> Vec<String> {
     let files = source::all(root);
     let mut findings = arrows::check(root);
+    findings.extend(circles::check(root, &files));
     findings.extend(rules::check(&files));
     findings.extend(ratchet::check(root, &files));
     findings.extend(faults::check(root, &files));
