@@ -6,7 +6,7 @@ fn main() {
     let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "no commit".to_owned());
     println!("cargo::rustc-env=HAUL_COMMIT={commit}");
     println!("cargo::rustc-env=HAUL_TARGET={}", std::env::var("TARGET").unwrap_or_default());
-    // HEAD changes with the branch, its log with each commit.
+    // HEAD changes with the branch. The log of HEAD changes with each commit.
     for file in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", file]).filter(|path| std::path::Path::new(path).exists()) {
             println!("cargo::rerun-if-changed={path}");

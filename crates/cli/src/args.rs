@@ -1,4 +1,4 @@
-//! The command line as typed: every flag once, with its help. `job.rs` turns it into what is meant.
+//! The command line as typed: every flag once, with its help. `job.rs` turns it into a job.
 //!
 //! Help, man page and completions are made from these definitions.
 
@@ -61,7 +61,7 @@ pub enum Command {
 #[command(after_help = CP_SHORT_HELP)]
 pub struct Cp {
     /// Sources, then the target: PATH, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH or haul://HOST[:PORT]/PATH
-    // The count is checked in job.rs: `-h` alone must reach the help, and the message can name both.
+    // job.rs checks the count: `-h` alone must reach the help, and the message can name both sources and target.
     #[arg(value_name = "SRC... DST", value_hint = ValueHint::AnyPath)]
     pub paths: Vec<OsString>,
 
@@ -81,27 +81,27 @@ pub struct Cp {
     /// Read include patterns from FILE, one a line ('-' is standard input)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = WHAT)]
     pub include_from: Vec<OsString>,
-    /// Copy only the paths listed in FILE, relative to the one source directory ('-' is standard input). As in rsync a directory is copied
-    /// alone, 'dir/' with the entries in it, and with -r all of it
+    /// Copy only the paths listed in FILE, relative to the one source directory ('-' is standard input). As in rsync, a
+    /// directory is copied without its contents; 'dir/' adds its entries, and -r adds everything below
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = WHAT)]
     pub files_from: Option<OsString>,
     /// The lists above are separated by NUL bytes instead of newlines
     #[arg(short = '0', long, help_heading = WHAT)]
     pub from0: bool,
-    /// Delete at the target what the source directories do not have, and what stands where a directory comes, or a directory where
-    /// something else does
+    /// Delete entries of the target that the source directories do not have. Also replace an entry of another type: a
+    /// file where a directory comes, a directory where a file comes
     #[arg(long, conflicts_with = "files_from", help_heading = WHAT)]
     pub delete: bool,
-    /// With --delete, remove so many entries at most; what else would go stays and counts as failed
+    /// With --delete, remove at most so many entries; the others stay and count as failed
     #[arg(long, value_name = "N", requires = "delete", help_heading = WHAT)]
     pub max_delete: Option<u64>,
     /// Compare by content, not by size and time (scp's -c CIPHER is --cipher here)
     #[arg(short = 'c', long, help_heading = WHAT)]
     pub checksum: bool,
-    /// Leave alone what is newer at the target
+    /// Leave files alone that are newer at the target
     #[arg(short = 'u', long, help_heading = WHAT)]
     pub update: bool,
-    /// Leave alone what exists at the target
+    /// Leave files alone that exist at the target
     #[arg(long, help_heading = WHAT)]
     pub ignore_existing: bool,
     /// Copy what symbolic links point to, instead of the links
@@ -110,7 +110,7 @@ pub struct Cp {
     /// Owner, when the target runs as root (part of -a)
     #[arg(long, help_heading = WHAT)]
     pub owner: bool,
-    /// Group (part of -a); who is not root at the target keeps those groups that it is in
+    /// Group (part of -a); a user who is not root at the target keeps the groups that this user belongs to
     #[arg(short = 'g', long, help_heading = WHAT)]
     pub group: bool,
     /// Also set-user-id, set-group-id and sticky bits (part of -a); all other permissions are always kept
@@ -134,30 +134,32 @@ pub struct Cp {
     /// Write the holes of sparse files as zeros
     #[arg(long, conflicts_with = "sparse", help_heading = WHAT)]
     pub no_sparse: bool,
-    /// Say what would be done and do nothing
+    /// Show the changes, and make none
     #[arg(short = 'n', long, help_heading = WHAT)]
     pub dry_run: bool,
 
     // ---- How it is written ----
-    /// Write into the final file instead of a temporary one; it is incomplete until the end. The same command again finishes what was
-    /// cut short, with -u and --ignore-existing, too. A file that has other names is replaced all the same
+    /// Write into the final file instead of a temporary one; the file is incomplete until the end. After an
+    /// interruption the same command finishes it, also with -u and --ignore-existing. A file with several hard links is
+    /// replaced all the same
     #[arg(long, help_heading = WRITE)]
     pub inplace: bool,
-    /// Start over what an earlier run left unfinished, instead of going on with it
+    /// Start over instead of continuing what an earlier run left unfinished
     #[arg(long, help_heading = WRITE)]
     pub no_resume: bool,
-    /// Take what an earlier run left unfinished for what its journal says, and do not read it again. Without this flag it is read and hashed
-    /// beside the copy, because anybody may have written to it since
+    /// Trust the journal of an unfinished earlier run, and do not read its data again. Without this flag the data is
+    /// read and hashed beside the copy, because anybody may have written to it since
     #[arg(long, help_heading = WRITE)]
     pub trust_journal: bool,
     /// Do not wait until the target's storage holds the data; a power cut can then lose files reported as copied
     #[arg(long, help_heading = WRITE)]
     pub no_flush: bool,
-    /// Where data is verified: 'wire' compares BLAKE3 of what was read and what arrived; 'disk' also reads it back from the target's
-    /// medium, past the page cache, before it gets its name, and sends again what is not there
+    /// Where data is verified. 'wire' compares BLAKE3 of the bytes read with BLAKE3 of the bytes received. 'disk' also
+    /// reads each file back from the target's medium, past the page cache, before the file gets its name; damaged
+    /// chunks are sent again
     #[arg(long, value_name = "WHERE", default_value = "wire", help_heading = WRITE)]
     pub verify: VerifyWhere,
-    /// Where the stripes of stripes:INDEX are looked for; once for each directory, in any order
+    /// Directories with the stripes of stripes:INDEX; repeat the flag for each directory, in any order
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, help_heading = WRITE)]
     pub stripe_dir: Vec<PathBuf>,
     /// Write path, size, time and BLAKE3 of every file to FILE, for 'haul verify' ('-' is standard output)
@@ -179,20 +181,21 @@ pub struct Cp {
     pub scp_limit: Option<u64>,
     #[command(flatten)]
     pub connections: Connections,
-    /// Bytes in flight on a data connection, such as 64M; 'auto' follows the path, the host bounds both
+    /// Bytes in flight on a data connection, such as 64M. 'auto' follows the path, and the hosts limit both
     #[arg(long, value_name = "SIZE|auto", default_value = "auto", value_parser = parse_window, allow_hyphen_values = true)]
     #[arg(help_heading = TRAVEL)]
     pub window: Window,
-    /// Cipher of the data connections; without it, what both CPUs do well. With 'none' everybody on the way can read the data; a change
-    /// there is still found. A daemon has to allow it
+    /// Cipher of the data connections; without this flag, one that is fast on both CPUs. With 'none' everybody on the
+    /// way can read the data; a change there is still found. A daemon has to allow 'none'
     #[arg(long, value_name = "NAME", help_heading = TRAVEL)]
     pub cipher: Option<CipherName>,
-    /// How the sender gets bytes from a file into a connection: sendfile, splice, uring-splice, mmap, copy, uring-copy; what the
-    /// kernel refuses is said once, and copied. Over TLS all but copy need a kernel that seals (modprobe tls)
+    /// How the sender gets bytes from a file into a connection: sendfile, splice, uring-splice, mmap, copy, uring-copy.
+    /// A way that the kernel refuses is reported once, and replaced by copy. Over TLS, all but copy need a kernel with
+    /// TLS (modprobe tls)
     #[arg(long, value_name = "NAME", value_parser = send_route, conflicts_with = "compress", help_heading = TRAVEL)]
     pub route: Option<SendRoute>,
-    /// How the receiver writes large files: direct, past the page cache of its host, or copy, through it. Without it, what a short trial
-    /// on that file system finds
+    /// How the receiver writes large files: direct (past the page cache of its host) or copy (through the page cache).
+    /// Without this flag, a short trial on that file system decides
     #[arg(long, value_name = "NAME", value_parser = write_route, help_heading = TRAVEL)]
     pub write_route: Option<WriteRoute>,
     /// Compress the data on its way
@@ -222,10 +225,11 @@ pub struct Cp {
     /// Events as JSON, one object a line, on standard output
     #[arg(long, help_heading = SAID)]
     pub json: bool,
-    /// Add a line each second: what moved, lanes, round trip and queues of the path, and what holds it right now
+    /// Add a line each second: bytes moved, lanes, round trip and queues of the path, and what limits the copy right
+    /// now
     #[arg(long, conflicts_with_all = ["quiet", "json"], help_heading = SAID)]
     pub live: bool,
-    /// Show progress even when standard error is not a terminal, as lines
+    /// Show progress as lines, even when standard error is not a terminal
     #[arg(long, help_heading = SAID)]
     pub progress: bool,
     /// Show no progress bar
@@ -243,22 +247,22 @@ pub struct Cp {
     pub habits: Habits,
 }
 
-/// Flags of scp and rsync that ask for what haul does anyway.
+/// Flags of scp and rsync for things that haul always does.
 #[derive(Debug, Args)]
 pub struct Habits {
-    /// Directories are always copied with their contents, but those that --files-from lists
+    /// Directories are always copied with their contents, except those that --files-from lists
     #[arg(short = 'r', long, help_heading = HABITS)]
     pub recursive: bool,
     /// Times are always kept
     #[arg(short = 't', long, help_heading = HABITS)]
     pub times: bool,
-    /// What arrived is always kept, and continued by the next run
+    /// Received data is always kept, and the next run continues it
     #[arg(long, help_heading = HABITS)]
     pub partial: bool,
     /// Symbolic links are always copied as links, unless -L
     #[arg(long, hide = true)]
     pub links: bool,
-    /// Devices and sockets are skipped, with a word
+    /// Devices and sockets are skipped, with a message
     #[arg(short = 'D', hide = true)]
     pub devices: bool,
     /// Files are always sent whole
@@ -334,7 +338,7 @@ pub struct KeyGenerate {
     /// The key file; ~/.config/haul/id_ed25519 without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: Option<PathBuf>,
-    /// Replace a key that is there; whoever knows you by the old one will not know the new one
+    /// Replace an existing key; hosts that know the old key will not accept the new one
     #[arg(long)]
     pub force: bool,
 }
@@ -372,10 +376,10 @@ pub struct Serve {
     /// Port to listen on, at every address
     #[arg(long, value_name = "PORT", value_parser = parse_port, allow_hyphen_values = true)]
     pub port: Option<u16>,
-    /// The daemon's own key, made when it is not there; ~/.config/haul/host_ed25519 without this flag
+    /// The daemon's own key, made if it is missing; ~/.config/haul/host_ed25519 without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub identity: Option<PathBuf>,
-    /// Keys that may come in, each with its directory; ~/.config/haul/authorized_keys without this flag
+    /// Keys that may log in, each with its directory; ~/.config/haul/authorized_keys without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub authorized_keys: Option<PathBuf>,
     /// Say nothing but errors
@@ -428,10 +432,11 @@ end. A daemon lets every key of its list do this, also one that may only read.";
 #[derive(Debug, Args)]
 #[command(after_help = TUNE_HELP)]
 pub struct Tune {
-    /// The rate to reach, with its unit: 10Gbit, 500MB; without this flag that of the fastest device that is up, or 10Gbit
+    /// The rate to reach, with its unit: 10Gbit, 500MB; without this flag, the rate of the fastest device that is up,
+    /// or 10Gbit
     #[arg(long, value_name = "RATE", value_parser = rate::parse_rate, allow_hyphen_values = true)]
     pub rate: Option<u64>,
-    /// The round trip to the far side, as ping shows it, with its unit: 228ms, 1.5s, 80us; 100ms without this flag
+    /// The round trip to the far side, with its unit, as ping shows it: 228ms, 1.5s, 80us; 100ms without this flag
     #[arg(long, value_name = "TIME", value_parser = rate::parse_rtt_us, allow_hyphen_values = true)]
     pub rtt: Option<u64>,
     /// Also measure the disk of DIR: at most 1 GiB and 3 s each way, in a file without a name
@@ -443,15 +448,15 @@ pub struct Tune {
     /// One JSON object on standard output
     #[arg(long, conflicts_with = "format")]
     pub json: bool,
-    /// Set it, now and for each start, all or nothing (root only)
+    /// Apply the advice, now and for each start, all or nothing (root only)
     #[arg(long, conflicts_with = "format")]
     pub apply: bool,
-    /// Put back what was before --apply (root only)
+    /// Restore the values from before --apply (root only)
     #[arg(long, conflicts_with_all = ["apply", "format", "rate", "rtt", "disk"])]
     pub revert: bool,
 }
 
-/// How `haul tune` speaks.
+/// The output formats of `haul tune`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TuneFormat {
     Table,
@@ -492,7 +497,7 @@ pub struct Man {
     pub directory: Option<PathBuf>,
 }
 
-/// One word of a filter, in the order typed.
+/// A rule or a list of rules, in the order typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Filter {
     /// `--include` or `--exclude`
@@ -502,7 +507,7 @@ pub enum Filter {
 }
 
 impl Typed {
-    /// The command line as typed, and the filters of `cp` in their order, which decides between them.
+    /// The command line as typed, and the filters of `cp`. The order of the filters decides which one wins.
     pub fn parse_from(args: impl IntoIterator<Item = OsString>) -> Result<(Self, Vec<Filter>), clap::Error> {
         let matches = Self::command().try_get_matches_from(args)?;
         let filters = matches.subcommand_matches("cp").map(filters_in_order).unwrap_or_default();
@@ -546,7 +551,7 @@ pub enum VerifyWhere {
     Disk,
 }
 
-/// Below a few packets a connection stands still; above, the kernel's counters (RFC 7323: 1 GiB) end.
+/// The kernel's counters end at 1 GiB (RFC 7323). A connection with less than a few packets stands still.
 const MIN_WINDOW_BYTES: u64 = 4 << 10;
 /// See [`MIN_WINDOW_BYTES`].
 const MAX_WINDOW_BYTES: u64 = 1 << 30;
@@ -621,7 +626,7 @@ AGAIN
 EXIT STATUS
 ";
 
-/// It ends with the table of exit codes, which lives in `failure.rs`.
+/// The help ends with the table of exit codes, which lives in `failure.rs`.
 fn cp_long_help() -> String {
     format!("{CP_LONG_HELP}{}", crate::failure::exit_table())
 }

@@ -53,7 +53,7 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
     if let View::Json(json) = &*view {
         json.start(&job);
     }
-    // What takes nothing now would have taken nothing at the end of hours.
+    // Standard output that fails now would also fail at the end, after hours.
     if let Some(error) = output::lost() {
         return Err(failed(error));
     }
@@ -61,15 +61,15 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
     let (so_far, interrupted) = (Mutex::default(), signals::watch());
     let shown = Arc::clone(&view);
     let speaker = Speaker::start(move |event| shown.on_event(&event)).map_err(|error| {
-        let what = "cannot start the thread that says how the copy goes";
+        let what = "cannot start the thread that prints messages";
         failed(Error::new(Fault::FileIo, what).because(error))
     })?;
     let watcher = Arc::new(Watcher { view: Arc::clone(&view), speaker, manifest, so_far, interrupted });
     let ended = haul_transfer::run(&job, Arc::clone(&watcher) as Arc<dyn Observer>);
-    // What lasts comes first: who reads what is said may not do so for long.
+    // Kept files are written first: a reader of our output may pause for long.
     let listed = match (&ended, &watcher.manifest) {
         (Ok(_), Some(manifest)) => manifest.finish(),
-        // Not left to drop: a thread of the job may still hold the watcher when the process ends.
+        // Ends here and not in `drop`: a thread of the job may still hold the watcher when the process ends.
         (Err(_), Some(manifest)) => {
             manifest.discard();
             Ok(())
@@ -78,7 +78,7 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
     };
     let code = match (&ended, &listed) {
         (Err(error), _) => failure::of_fault(error.fault).code,
-        // What went wrong with the data matters more than what went wrong with its list.
+        // A failure of the data matters more than a failure of its list.
         (Ok(report), listed) => match (failure::of_report(report).code, listed) {
             (0, Err(error)) => failure::of_fault(error.fault).code,
             (code, _) => code,
@@ -98,7 +98,7 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
     Ok(code)
 }
 
-/// Keeps what `haul why` shows. A report that cannot be kept is no matter of the copy.
+/// Keeps the report for `haul why`. If this fails, the copy is still a success.
 fn keep_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar) {
     let Some(directory) = kept::directory() else { return };
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -145,7 +145,7 @@ enum View {
 }
 
 impl View {
-    /// Whether anything is said of such an event.
+    /// Whether this event is shown.
     fn shows(&self, event: &Event) -> bool {
         match self {
             View::Screen(screen) => screen.shows(event),
@@ -194,7 +194,7 @@ impl View {
     }
 }
 
-/// What the job reports to.
+/// Receives the events of the job.
 struct Watcher {
     view: Arc<View>,
     speaker: Speaker<Event>,
@@ -261,7 +261,7 @@ impl Word for Event {
         size_of::<Self>() + words
     }
 
-    /// Totals and the state of the path are told again and again.
+    /// Newer totals and a newer state of the path replace older ones that still wait.
     fn replaces(&self, before: &Self) -> bool {
         matches!((self, before), (Event::Progress(_), Event::Progress(_)) | (Event::Path(_), Event::Path(_)))
     }

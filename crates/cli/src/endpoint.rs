@@ -18,7 +18,7 @@ use haul_transfer::{Endpoint, Error, Fault, Place};
 use crate::printable::printable;
 use crate::rate;
 
-/// What was typed, as an endpoint.
+/// Parses an endpoint as typed.
 pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
     let bytes = typed.as_bytes();
     if bytes.is_empty() {
@@ -28,7 +28,7 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
         return Err(refused(bytes, "it contains a NUL byte", "no file name can"));
     }
     if let Some(path) = bytes.strip_prefix(b"stripes:").filter(|path| !path.is_empty()) {
-        // The directories come with a flag.
+        // A flag names the directories.
         return Ok(Endpoint { place: Place::Stripes { directories: Vec::new() }, path: path.to_vec() });
     }
     if let Some(place) = made_up(bytes)? {
@@ -51,7 +51,7 @@ pub fn parse(typed: &OsStr) -> Result<Endpoint, Error> {
     }
 }
 
-/// `zero:SIZE` and `null:`. A host of such a name is reached by its other forms: `ssh://null/`, `null:.`.
+/// `zero:SIZE` and `null:`. A host of such a name can be written in other ways: `ssh://null/`, `null:.`.
 fn made_up(bytes: &[u8]) -> Result<Option<Place>, Error> {
     if bytes == b"null:" {
         return Ok(Some(Place::Null));
@@ -67,10 +67,10 @@ fn made_up(bytes: &[u8]) -> Result<Option<Place>, Error> {
     }
 }
 
-/// 1 PiB: ten days at 10 Gbit/s. Chunks of larger files are tested no further.
+/// 1 PiB: ten days at 10 Gbit/s. Tests stop at this size.
 const ZERO_BYTES_MAX: u64 = 1 << 50;
 
-/// scp's rule, with its treatment of `[v6]:`. The first colon parts host and path, unless a slash stands before it.
+/// The rule of scp, also for `[v6]:`. The first colon separates host and path, unless a slash stands before it.
 fn find_colon(bytes: &[u8]) -> Option<usize> {
     let mut bracketed = bytes.first() == Some(&b'[');
     for (at, byte) in bytes.iter().enumerate() {
@@ -90,7 +90,7 @@ fn remote(typed: &[u8], host: &[u8], path: &[u8]) -> Result<Endpoint, Error> {
     if path.starts_with(b":") {
         return Err(refused(
             typed,
-            "host::module is the form of rsync's daemon, which haul does not speak",
+            "host::module means a daemon of rsync, and haul does not speak its protocol",
             "use host:path over ssh, or haul://host/path; for a remote name with a colon host:./:name",
         ));
     }
@@ -138,7 +138,7 @@ fn home_if_empty(path: Vec<u8>) -> Vec<u8> {
     if path.is_empty() { b".".to_vec() } else { path }
 }
 
-/// `name://rest`. A host that is called `http` with a path `//x` is less likely than a wrong guess about what we speak.
+/// `name://rest`. A host named `http` with a path `//x` is rare; a scheme that we do not speak is more likely.
 fn split_scheme(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = bytes.windows(3).position(|w| w == b"://")?;
     let scheme = &bytes[..at];
@@ -154,7 +154,7 @@ fn split_authority(rest: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// At the last `@`, because a login name may hold one and a host may not.
+/// At the last `@`: a login name may hold an `@`, a host name may not.
 fn split_user(bytes: &[u8]) -> (Option<&[u8]>, &[u8]) {
     match bytes.iter().rposition(|b| *b == b'@') {
         Some(at) => (Some(&bytes[..at]), &bytes[at + 1..]),
@@ -171,11 +171,7 @@ fn split_port<'a>(typed: &[u8], address: &'a [u8]) -> Result<(&'a [u8], Option<u
             b"" => (&inside[..end], None),
             [b':', port @ ..] => (&inside[..end], Some(port)),
             _ => {
-                return Err(refused(
-                    typed,
-                    "something stands between the address and its port",
-                    "write [2001:db8::1]:22",
-                ));
+                return Err(refused(typed, "there is text between the address and its port", "write [2001:db8::1]:22"));
             }
         }
     } else {
@@ -200,10 +196,10 @@ fn parse_port(digits: &[u8]) -> Option<u16> {
     text.parse().ok().filter(|port| *port != 0)
 }
 
-/// What ssh itself refuses (`valid_hostname` in its ssh.c), so that our words are the first to say it.
+/// The same names that ssh refuses (`valid_hostname` in its ssh.c). With this check the user gets our message first.
 fn check_host(typed: &[u8], host: &[u8]) -> Result<String, Error> {
     const FORBIDDEN: &[u8] = b"'`\"$\\;&<>|(){},/@[]";
-    let hint = "for a local name with a colon put ./ in front";
+    let hint = "for a local name with a colon, put ./ in front";
     if host.is_empty() {
         return Err(refused(typed, "the host is empty", hint));
     }
@@ -219,7 +215,7 @@ fn check_host(typed: &[u8], host: &[u8]) -> Result<String, Error> {
     String::from_utf8(host.to_vec()).map_err(|_| refused(typed, "the host is not text", hint))
 }
 
-/// What ssh itself refuses (`valid_ruser` in its ssh.c); a backslash may stand in a login name of a Windows domain.
+/// The same names that ssh refuses (`valid_ruser` in its ssh.c). A login name of a Windows domain has a backslash.
 fn check_user(typed: &[u8], user: &[u8]) -> Result<String, Error> {
     const FORBIDDEN: &[u8] = b"'`\";&<>|(){}";
     let bad = user.is_empty()
@@ -228,8 +224,8 @@ fn check_user(typed: &[u8], user: &[u8]) -> Result<String, Error> {
         || user.len() > MAX_HOST_BYTES
         || user.iter().any(|b| b.is_ascii_control() || b.is_ascii_whitespace() || FORBIDDEN.contains(b));
     let error = || {
-        let hint = "write user@host:path; for a local name with a colon put ./ in front";
-        refused(typed, "what stands before the @ is not a login name", hint)
+        let hint = "write user@host:path; for a local name with a colon, put ./ in front";
+        refused(typed, "the text before the @ is not a login name", hint)
     };
     if bad {
         return Err(error());
@@ -291,10 +287,10 @@ fn shown(typed: &[u8]) -> String {
     format!("'{}{}'", printable(&typed[..typed.len().min(200)]), if short { "…" } else { "" })
 }
 
-/// The port of `haul serve` and of `haul://host/path`. Not assigned to anyone by IANA.
+/// The port of `haul serve` and of `haul://host/path`. IANA has not assigned it.
 pub const HAUL_PORT: u16 = 7632;
 
-/// DNS names end at 253; a scope such as `%eth0` may follow an address.
+/// DNS names have at most 253 bytes; a scope such as `%eth0` may follow an address.
 const MAX_HOST_BYTES: usize = 255;
 
 #[cfg(test)]
@@ -391,14 +387,14 @@ mod tests {
             (b"-oProxyCommand=x:path", "a host cannot start with a dash"),
             (b"user@-oProxyCommand=x:path", "a host cannot start with a dash"),
             (b"ssh://-oProxyCommand=x/", "a host cannot start with a dash"),
-            (b"-l@host:path", "what stands before the @ is not a login name"),
-            (b"@host:path", "what stands before the @ is not a login name"),
-            (b"ssh://%2dl@host/", "what stands before the @ is not a login name"),
+            (b"-l@host:path", "the text before the @ is not a login name"),
+            (b"@host:path", "the text before the @ is not a login name"),
+            (b"ssh://%2dl@host/", "the text before the @ is not a login name"),
             (b"ho\x1bst:path", "the host has a character that no host name has"),
             (b"ho st:path", "the host has a character that no host name has"),
             (b"h$(id):path", "the host has a character that no host name has"),
             (b"h\xffst:path", "the host is not text"),
-            (b"host::module", "host::module is the form of rsync's daemon, which haul does not speak"),
+            (b"host::module", "host::module means a daemon of rsync, and haul does not speak its protocol"),
             (b"rsync://host/mod", "haul does not speak rsync://"),
             (b"https://host/file", "haul does not speak https://"),
             (b"ssh://host:0/p", "0 is not a port"),
@@ -407,7 +403,7 @@ mod tests {
             (b"ssh://host:+22/p", "+22 is not a port"),
             (b"ssh://::1/p", "an IPv6 address needs brackets"),
             (b"ssh://[::1/p", "the bracket around the address is not closed"),
-            (b"ssh://[::1]x/p", "something stands between the address and its port"),
+            (b"ssh://[::1]x/p", "there is text between the address and its port"),
             (b"ssh://host/100%", "a % is not followed by two hexadecimal digits (or by 00)"),
             (b"ssh://host/%00", "a % is not followed by two hexadecimal digits (or by 00)"),
             (b"ssh://host/%+1", "a % is not followed by two hexadecimal digits (or by 00)"),

@@ -1,7 +1,7 @@
-//! The one table from what went wrong to words and exit code.
+//! The one table from errors to words and exit codes.
 //!
-//! Codes follow rsync where the meaning is the same (1, 5, 10, 11, 12, 20, 23, 24, 30). Zero means: all that was selected is
-//! at the target, and verified.
+//! Codes follow rsync where the meaning is the same (1, 5, 10, 11, 12, 20, 23, 24, 30). Zero means: everything selected
+//! is at the target, and verified.
 
 use std::fmt::Write as _;
 
@@ -11,13 +11,13 @@ use crate::printable::printable_lines;
 
 /// A row of the table.
 pub struct Exit {
-    /// What a shell sees.
+    /// The exit code for a shell.
     pub code: u8,
-    /// What JSON says.
+    /// The name in JSON.
     pub name: &'static str,
-    /// What the help says.
+    /// The meaning in the help.
     pub meaning: &'static str,
-    /// What to try when the error itself does not say.
+    /// A hint for errors that have none of their own.
     pub hint: Option<&'static str>,
 }
 
@@ -93,7 +93,7 @@ fn named(name: &str) -> &'static Exit {
     EXITS.iter().find(|exit| exit.name == name).expect("every fault has its row; a test pins it")
 }
 
-/// What a person reads.
+/// The error as a person reads it.
 /// ```text
 /// error: what failed, on what
 ///   cause: the system's or the peer's words
@@ -103,7 +103,7 @@ pub fn text(error: &Error) -> String {
     labelled("error: ", error, hint(error))
 }
 
-/// [`text`] of what ended nothing.
+/// The same as [`text`], for an error that did not end the job.
 pub fn warning(error: &Error) -> String {
     labelled("warning: ", error, error.hint.as_deref())
 }
@@ -120,12 +120,12 @@ fn labelled(label: &str, error: &Error, hint: Option<&str>) -> String {
     text
 }
 
-/// The error's own hint, or the one of its kind.
+/// The error's own hint, or the hint of its kind.
 pub fn hint(error: &Error) -> Option<&str> {
     error.hint.as_deref().or(of_fault(error.fault).hint)
 }
 
-/// Lines after the first stand under the first.
+/// Adds words behind a label. Further lines are indented like the first.
 fn add(text: &mut String, label: &str, words: &str) {
     let mut lead = label.to_owned();
     for line in printable_lines(words) {

@@ -10,7 +10,7 @@ pub fn bytes(n: u64) -> String {
     }
     let mut value = n as f64 / 1024.0;
     let mut unit = 0;
-    // 1023.5 would be written as 1024.
+    // 1023.5 would round up to 1024.
     while value >= 1023.5 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -18,7 +18,7 @@ pub fn bytes(n: u64) -> String {
     format!("{} {}", three_digits(value), UNITS[unit])
 }
 
-/// `466 MiB/s (3.91 Gbit/s)`: the size as disks count, the bits as networks do.
+/// `466 MiB/s (3.91 Gbit/s)`: bytes in powers of 1024 as disks count, bits in powers of 1000 as networks count.
 pub fn rate(bytes_per_s: f64) -> String {
     format!("{}/s ({})", bytes(bytes_per_s as u64), bits(bytes_per_s))
 }
@@ -47,7 +47,7 @@ pub fn percent(fraction: f64) -> String {
     }
 }
 
-/// `0.012 %`: what is rare, given in parts per million.
+/// `0.012 %`: a small share, given in parts per million.
 pub fn parts(ppm: u32) -> String {
     match f64::from(ppm) / 1e4 {
         p if p >= 1.0 || ppm == 0 => format!("{} %", three_digits(p)),

@@ -1,4 +1,4 @@
-//! From what was typed to what is meant: `Cp` becomes a [`Job`]. Past this point nobody knows flags.
+//! From the command line to the job: `Cp` becomes a [`Job`]. Flags are unknown past this point.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -17,13 +17,13 @@ use crate::endpoint;
 use crate::printable::printable;
 use crate::reach::{parse_jump, parse_port};
 
-/// The job that `haul cp` was asked for. Reads the lists it names.
+/// The job that `haul cp` describes. Reads the lists that its flags name.
 pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
     let (mut sources, target) = endpoints(&typed.paths)?;
     match sources.first_mut() {
         Some(Endpoint { place: Place::Stripes { directories }, .. }) => directories.clone_from(&typed.stripe_dir),
         _ if !typed.stripe_dir.is_empty() => {
-            return Err(usage("--stripe-dir says where a striped recording stands, and there is none to copy")
+            return Err(usage("--stripe-dir belongs to a striped recording, and no source is one")
                 .try_this("haul cp --stripe-dir DIR1 --stripe-dir DIR2 stripes:FILE.stripes DST"));
         }
         _ => {}
@@ -42,16 +42,16 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
     Ok(Job { sources, target, selection, carriage: carriage(typed, ssh_family), ssh })
 }
 
-/// What is not on a medium cannot be read back from it.
+/// Without a flush, the data may not be on the medium yet.
 fn check_verify_disk(typed: &Cp, target: &Endpoint) -> Result<(), Error> {
     if typed.no_flush {
         return Err(usage("--verify disk and --no-flush exclude each other")
-            .because("only what was flushed can be read back from the medium")
+            .because("only flushed data can be read back from the medium")
             .try_this("leave one of the two out"));
     }
     if typed.trust_journal {
         return Err(usage("--verify disk and --trust-journal exclude each other")
-            .because("the one reads all that an earlier run left, the other none of it")
+            .because("--verify disk reads again the data of an earlier run; --trust-journal does not")
             .try_this("leave one of the two out"));
     }
     if target.place == Place::Null {
@@ -128,7 +128,7 @@ fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
     }
 }
 
-/// What every command that reaches another host can be told of its data connections.
+/// The options of data connections, which several commands share.
 pub fn connections(typed: &Connections, reach: &Reach, ssh_family: Option<Family>) -> Carriage {
     Carriage {
         lanes: typed.lanes.0,
@@ -143,7 +143,7 @@ pub fn connections(typed: &Connections, reach: &Reach, ssh_family: Option<Family
     }
 }
 
-/// The options for ssh; `-e` first, so that a flag of its own says the last word.
+/// The options for ssh. `-e` comes first, so that a flag of its own wins.
 pub fn ssh_options(typed: &Reach) -> Result<(SshOptions, Option<Family>), Error> {
     let (mut ssh, family) = match &typed.rsh {
         Some(command) => remote_shell(command)?,
@@ -154,7 +154,7 @@ pub fn ssh_options(typed: &Reach) -> Result<(SshOptions, Option<Family>), Error>
     ssh.identities.extend(typed.ssh_identity.iter().cloned());
     ssh.config = typed.ssh_config.clone().or(ssh.config);
     ssh.jump = typed.jump.clone().or(ssh.jump);
-    // ssh takes the first value it sees of an option.
+    // For a repeated option, ssh takes the first value.
     ssh.options.splice(0..0, typed.ssh_option.iter().cloned());
     ssh.remote_program = typed.haul_path.clone();
     ssh.haul_identity = typed.identity.clone();
@@ -165,11 +165,12 @@ pub fn ssh_options(typed: &Reach) -> Result<(SshOptions, Option<Family>), Error>
     Ok((ssh, family))
 }
 
-/// rsync's `-e 'ssh -p 2222 -i key'`. Only what has a place of its own in a job is taken: the rest would get lost unseen.
+/// `-e 'ssh -p 2222 -i key'` as in rsync. Options without a field in the job are refused: otherwise they would be lost
+/// silently.
 fn remote_shell(command: &str) -> Result<(SshOptions, Option<Family>), Error> {
     let refused = |cause: String| {
         usage("cannot use the command of -e").because(cause).try_this(
-            "-e takes the ssh program and its options -p -i -o -F -J -l -4 -6; the rest goes into ~/.ssh/config",
+            "-e takes the ssh program and its options -p -i -o -F -J -l -4 -6; put other options into ~/.ssh/config",
         )
     };
     let mut words: VecDeque<String> = split_words(command).map_err(refused)?.into();
@@ -206,7 +207,7 @@ fn remote_shell(command: &str) -> Result<(SshOptions, Option<Family>), Error> {
     Ok((ssh, family))
 }
 
-/// Words parted by spaces; single and double quotes hold words together and have no other meaning, as in rsync.
+/// Splits at spaces. Single and double quotes hold words together and have no other meaning, as in rsync.
 fn split_words(text: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -226,7 +227,7 @@ fn split_words(text: &str) -> Result<Vec<String>, String> {
     if quote.is_some() { Err("a quote is not closed".to_owned()) } else { Ok(words) }
 }
 
-/// Filter rules in the order typed, files unfolded where they stand.
+/// Filter rules in the order typed. A file of rules is expanded where its flag stands.
 fn rules(filters: &[Filter], lists: &mut Lists) -> Result<Vec<FilterRule>, Error> {
     let mut rules = Vec::new();
     for filter in filters {
@@ -257,14 +258,15 @@ fn add_rule(rules: &mut Vec<FilterRule>, include: bool, pattern: &[u8]) -> Resul
         _ => (include, pattern),
     };
     if pattern.is_empty() {
-        return Err(usage("a filter pattern is empty").try_this("an empty pattern would match nothing; leave it out"));
+        return Err(usage("a filter pattern is empty").try_this("an empty pattern matches nothing; leave it out"));
     }
     rules.push(FilterRule { include, pattern: pattern.to_vec() });
     Ok(())
 }
 
-/// Paths of `--files-from`, relative to the source. As in rsync, a slash in front has no meaning and lines with `#` or `;` in front are
-/// comments unless NUL parts the lines, and a directory is the directory alone: with a slash behind it also what is in it, with `-r` all of it.
+/// Paths of `--files-from`, relative to the source, as in rsync. A slash in front has no meaning. Lines that begin with
+/// `#` or `;` are comments, except with NUL separators. `dir` is the directory alone; `dir/` adds its entries, and `-r`
+/// adds everything below.
 fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<Arc<FileList>, Error> {
     let mut list = FileListBuilder::default();
     for line in split_lines(&lists.read("--files-from", file)?, lists.from0) {
@@ -272,7 +274,7 @@ fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<Arc<Fi
             continue;
         }
         list.add(line).map_err(|fault| {
-            // Without -0, all of a list that NUL bytes part is one line.
+            // Without `-0`, a list with NUL separators would be one long line.
             let shown = &line[..line.len().min(SHOWN_BYTES)];
             let dots = if shown.len() < line.len() { "…" } else { "" };
             let error = usage(format!("--files-from lists '{}{dots}'", printable(shown))).because(fault);
@@ -286,17 +288,17 @@ fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<Arc<Fi
     Ok(Arc::new(list.finish(recursive)))
 }
 
-/// So much of a line is told when it is wrong.
+/// Bytes of a bad line that an error message shows.
 const SHOWN_BYTES: usize = 200;
 
-/// Reads the lists that flags name; standard input only once.
+/// Reads the lists that flags name. Standard input is read at most once.
 struct Lists {
     from0: bool,
     stdin_taken_by: Option<&'static str>,
 }
 
 impl Lists {
-    /// The whole of it.
+    /// Reads a list to its end.
     fn read(&mut self, flag: &'static str, file: &OsStr) -> Result<Vec<u8>, Error> {
         let failed = |error: std::io::Error| {
             let name =
@@ -321,7 +323,7 @@ impl Lists {
     }
 }
 
-/// Lines of a list that are not empty.
+/// The lines of a list, without empty ones.
 fn split_lines(bytes: &[u8], from0: bool) -> impl Iterator<Item = &[u8]> {
     let end = if from0 { 0 } else { b'\n' };
     let whole = move |line| if from0 { line } else { <[u8]>::strip_suffix(line, b"\r").unwrap_or(line) };
@@ -332,7 +334,7 @@ fn usage(what: impl Into<String>) -> Error {
     Error::new(Fault::Usage, what)
 }
 
-/// A list is held in memory, because both ends look things up in it: ten million paths of a hundred bytes.
+/// Lists are held in memory, because both ends look paths up. 1 GiB is ten million paths of a hundred bytes.
 const MAX_LIST_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]

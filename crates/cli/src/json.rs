@@ -1,6 +1,6 @@
-//! What a program sees: one JSON object a line. `docs/json.md` is the promise; a test pins it.
+//! The events for a program: one JSON object a line. `docs/json.md` is the promise; a test pins it.
 //!
-//! The types here are converted by hand from the events, so that a change inside does not change what others read.
+//! The types are converted from the events by hand: a change inside the program must not change the output.
 
 use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ use crate::limit;
 /// Writes each event as a line.
 pub struct JsonLines {
     started: Instant,
-    /// `None` after the last line: a job that is over may still have a thread that was about to connect a lane.
+    /// `None` after the last line: a thread of a finished job may still try to report a new lane.
     out: Mutex<Option<Box<dyn Write + Send>>>,
 }
 
@@ -35,17 +35,17 @@ impl JsonLines {
     /// One event.
     pub fn on_event(&self, event: &Event) {
         if let Some(line) = of_event(event) {
-            // A line for each of a million entries need not be a system call for each.
+            // With a million entries, a system call for each line would cost too much.
             self.write(&line, !matches!(line, Line::Copied { .. } | Line::Deleted { .. }));
         }
     }
 
-    /// The last line of a job that went to its end.
+    /// The last line of a completed job.
     pub fn report(&self, report: &Report, exit_code: u8) {
         self.write_last(&Line::Report(Box::new(of_report(report, exit_code))));
     }
 
-    /// The last line of a job that did not.
+    /// The last line of a job that broke off.
     pub fn error(&self, error: &Error) {
         self.write_last(&Line::Error(of_error(error)));
     }
@@ -56,7 +56,7 @@ impl JsonLines {
         }
     }
 
-    /// Nobody gets a word in behind it.
+    /// No line follows the last one.
     fn write_last(&self, line: &Line) {
         if let Some(mut out) = self.out().take() {
             self.write_to(&mut out, line, true);
@@ -65,7 +65,7 @@ impl JsonLines {
 
     fn write_to(&self, out: &mut impl Write, line: &Line, flush: bool) {
         let text = render(line, self.started.elapsed());
-        // A reader that went away does not end the job.
+        // A closed pipe does not end the job.
         let _ = out.write_all(text.as_bytes());
         if flush {
             let _ = out.flush();
@@ -174,7 +174,7 @@ pub struct ErrorLine {
     pub exit_code: u8,
 }
 
-/// A path of any bytes: as text, and exactly when it is not text.
+/// A path of any bytes: as text, and in hexadecimal if it is not valid text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Named {
     /// As text.
@@ -184,7 +184,7 @@ pub struct Named {
     pub path_hex: Option<String>,
 }
 
-/// What happened, and why it took so long.
+/// The totals, and where the time went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct ReportLine {
@@ -203,7 +203,7 @@ pub struct ReportLine {
     pub bytes_found: u64,
     pub bytes_moved: u64,
     pub bytes_again: u64,
-    // Reports that were kept before there was such a thing have none of these.
+    // Missing in reports of earlier versions.
     #[serde(default)]
     pub bytes_reread: u64,
     #[serde(default)]
@@ -234,7 +234,7 @@ pub struct ReportLine {
     pub failures: Vec<Failure>,
 }
 
-/// Fractions of the lanes' time.
+/// Shares of the lanes' time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct TimeLine {
@@ -255,7 +255,7 @@ pub struct TimeLine {
     pub work: f64,
 }
 
-/// The path as its sender saw it; 0: unknown.
+/// The path as its sender saw it; 0 means unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct PathLine {
@@ -269,7 +269,7 @@ pub struct PathLine {
     pub rate_variation_permille: u32,
 }
 
-/// One end, and what it grants a connection; 0 and empty: it does not tell.
+/// One end, and the limits of its connections; 0 and empty mean unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct HostLine {
@@ -288,7 +288,7 @@ pub struct HostLine {
 pub struct RemedyLine {
     /// For a person.
     pub text: String,
-    /// To be typed on the host that the text names.
+    /// A command for the host that the text names.
     pub command: Option<String>,
 }
 
@@ -350,7 +350,7 @@ fn of_event(event: &Event) -> Option<Line> {
         Event::Skipped { path, why } => Line::Skipped { path: named(path), why: why.clone() },
         Event::Failed { path, why } => Line::Failed { path: named(path), why: why.clone() },
         Event::Warning { text } => Line::Warning { text: text.clone() },
-        // These lines have a file of their own: --manifest-out.
+        // These lines have their own output: --manifest-out.
         Event::Manifest(_) => return None,
     })
 }
@@ -474,17 +474,17 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Milliseconds are enough, and a reader compares them without noise.
+/// Rounded to milliseconds, which compare without noise.
 pub fn seconds(d: Duration) -> f64 {
     (d.as_secs_f64() * 1e3).round() / 1e3
 }
 
-/// Four digits; what is not a number is nothing.
+/// Rounded to four digits; NaN and infinity become 0.
 pub fn share(fraction: f64) -> f64 {
     if fraction.is_finite() { (fraction * 1e4).round() / 1e4 } else { 0.0 }
 }
 
-/// Rises when a field changes its meaning or goes; new fields and events come without it. See docs/json.md.
+/// Rises when a field changes its meaning or goes away; new fields and events do not raise it. See docs/json.md.
 pub const SCHEMA: u32 = 2;
 
 #[cfg(test)]
@@ -496,7 +496,7 @@ mod tests {
     use super::*;
     use crate::report::tests::report;
 
-    /// What was written, for whoever looks later.
+    /// Keeps what was written, so that tests can read it.
     #[derive(Clone, Default)]
     struct Kept(Arc<Mutex<Vec<u8>>>);
 

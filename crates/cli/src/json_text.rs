@@ -1,4 +1,4 @@
-//! The one way by which an object becomes a line of JSON: one that does nothing to a terminal that shows it.
+//! Turns an object into a line of JSON that is safe for a terminal.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use haul_transfer::drives_terminal;
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// The object in one line, with its end. Its values are plain structs of numbers and strings, which always have a text.
+/// The object as one line with its newline. Plain structs of numbers and strings can always be written.
 pub fn line(object: &impl Serialize) -> String {
     let mut text = Vec::new();
     object.serialize(&mut Serializer::with_formatter(&mut text, Shown)).expect("plain structs of numbers and strings");
@@ -14,8 +14,8 @@ pub fn line(object: &impl Serialize) -> String {
     String::from_utf8(text).expect("it is made of pieces of text")
 }
 
-/// JSON has to escape only what is below U+0020. Names and words of a peer may hold more that drives a terminal; it is
-/// written as `\uXXXX`, too, which a reader takes for the same text.
+/// JSON must escape only characters below U+0020. Names and messages of a peer may hold other characters that drive a
+/// terminal. They are escaped as `\uXXXX`, which means the same text to a reader.
 struct Shown;
 
 impl Formatter for Shown {

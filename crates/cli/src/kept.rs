@@ -1,8 +1,8 @@
 //! The last reports of this user, one file each, for `haul why`: `$XDG_STATE_HOME/haul/report-<time>-<process>.json`.
 //!
-//! A report goes to a temporary name, gets its own, and the oldest beyond [`KEPT_AT_MOST`] go. What cannot be written is not
-//! kept; the copy does not care. Names of files, hosts and users are in it, so only this user can read it; keys and
-//! passwords never come here.
+//! A report is written under a temporary name and then renamed. Reports beyond the newest [`KEPT_AT_MOST`] are removed.
+//! A report that cannot be written is lost, and the copy goes on. Reports hold names of files, hosts and users, so only
+//! their owner can read them. They never hold keys or passwords.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -16,27 +16,27 @@ use serde::{Deserialize, Serialize};
 use crate::json::{ErrorLine, Named, ReportLine, SCHEMA};
 use crate::json_text;
 
-/// What is kept of one copy.
+/// The record of one copy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Kept {
-    /// That of the JSON lines, whose report this holds.
+    /// The schema of the JSON lines, which is also that of this report.
     pub schema: u32,
     pub version: String,
     /// Seconds since 1970.
     pub ended_at_s: u64,
     pub sources: Vec<Named>,
     pub target: Named,
-    /// The closing line, without the word on `haul why`.
+    /// The closing line, without the mention of `haul why`.
     pub summary: Option<String>,
     pub report: Option<ReportLine>,
-    /// Why there is no report.
+    /// The error, if the copy broke off without a report.
     pub error: Option<ErrorLine>,
-    /// What is known without one.
+    /// The last state of a copy that has no report.
     pub so_far: SoFar,
 }
 
-/// The last running totals.
+/// The last totals.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct SoFar {
@@ -47,33 +47,33 @@ pub struct SoFar {
     pub bytes_kept: u64,
     pub bytes_found: u64,
     pub lanes: u16,
-    /// What held the lanes when the path was last looked at.
+    /// The last known limit of the lanes.
     pub held_by: Option<String>,
 }
 
-/// The directory of the reports; `None` for a user without a home.
+/// The directory of the reports; `None` for a user without a home directory.
 pub fn directory() -> Option<PathBuf> {
     haul_transfer::state_directory()
 }
 
-/// Keeps it, as written at `now` since 1970 by process `id`.
+/// Writes the report. Its name has the time `now` since 1970 and the process `id`.
 pub fn keep(directory: &Path, now: Duration, id: u32, kept: &Kept) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let file = directory.join(format!("{PREFIX}{:015}-{id}{SUFFIX}", now.as_millis()));
     let written = write(&file, kept);
-    // Whatever else a copy that was killed left under our names grows old here, too.
+    // The rest of a killed copy has a name of ours, too, and is removed when it is old.
     for old in ours(directory, "")?.into_iter().skip(KEPT_AT_MOST) {
         let _ = fs::remove_file(old);
     }
     written
 }
 
-/// The files, the newest first.
+/// The files, newest first.
 pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
     ours(directory, SUFFIX)
 }
 
-/// One of them. One that another version wrote, or something else, is an error.
+/// Reads a report. A report of another version, or a file of another kind, is an error.
 pub fn read(file: &Path) -> io::Result<Kept> {
     let mut text = String::new();
     File::open(file)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
@@ -85,7 +85,7 @@ pub fn read(file: &Path) -> io::Result<Kept> {
 }
 
 fn write(file: &Path, kept: &Kept) -> io::Result<()> {
-    // A power cut may take it: it tells of a copy, it is none.
+    // Not flushed: a power cut may take the report, which only describes a copy.
     let mut file = WholeFile::begin(file, Mode::Of(0o600))?.without_flush();
     file.write_all(json_text::line(kept).as_bytes())?;
     file.publish()
@@ -101,7 +101,7 @@ fn ours(directory: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| name.starts_with(PREFIX) && name.ends_with(suffix))
         .collect();
-    // The time stands first in the name, with as many digits in each.
+    // The name begins with the time, always with the same number of digits, so that names sort by time.
     names.sort_unstable_by(|a, b| b.cmp(a));
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
 }
@@ -109,10 +109,10 @@ fn ours(directory: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {
 const PREFIX: &str = "report-";
 const SUFFIX: &str = ".json";
 
-/// Enough to look back over a day's work; 20 x 4 KB.
+/// Enough for the copies of a day; 20 x 4 KB.
 pub const KEPT_AT_MOST: usize = 20;
 
-/// A report is some 4 KB; with 20 failures of the longest names 20 x 3 x 64 KiB = 3.75 MiB more.
+/// A report has some 4 KB; 20 failures with the longest names add 20 x 3 x 64 KiB = 3.75 MiB.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ pub mod tests {
     use crate::json;
     use crate::report::tests::report;
 
-    /// Of a full success.
+    /// The line of a full success.
     pub fn kept() -> Kept {
         Kept {
             schema: SCHEMA,
@@ -153,7 +153,7 @@ pub mod tests {
     #[test]
     fn the_newest_come_first_and_only_so_many_stay() {
         let dir = tempfile::tempdir().unwrap();
-        // The rest of one that was killed, and what is not ours.
+        // The rest of a killed copy, and a file of another program.
         fs::write(dir.path().join("report-000000000000001-1.part"), "{").unwrap();
         fs::write(dir.path().join("else"), "").unwrap();
         for second in 1..=25 {

@@ -12,7 +12,7 @@ use crate::args::{Key, KeyAction, Trust};
 use crate::printable::printable;
 use crate::{endpoint, failure, output};
 
-/// Makes or shows a key, or trusts a daemon's.
+/// Makes or shows a key, or trusts the key of a daemon.
 pub fn run(typed: &Key) -> ExitCode {
     let done = match &typed.action {
         KeyAction::Generate(typed) => key_file(typed.file.clone(), "id_ed25519").and_then(|file| {
@@ -61,7 +61,7 @@ fn trust(typed: &Trust) -> Result<String, Error> {
 
 /// What is said.
 struct Told {
-    /// On standard output: of a key its line alone, so that it can be appended to a list of keys.
+    /// Standard output gets the key line alone, so that a shell can append it to a list of keys.
     text: String,
     /// On standard error.
     aside: String,
@@ -72,12 +72,12 @@ fn line_of(key: &str) -> String {
     format!("{key} {}\n", printable(owner()))
 }
 
-/// The short form of a key, for comparing.
+/// The short form of a key, for comparing by eye.
 fn fingerprint(short: &str) -> String {
     format!("fingerprint {short}\n")
 }
 
-/// Who makes this key, as ssh-keygen puts it.
+/// The user and host that make this key, as in ssh-keygen's comment.
 fn owner() -> String {
     let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "user".to_owned());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What limited a copy, and what would help, in words: the table from causes and remedies to what a person reads.
+//! Words for the limit of a copy, and for its remedies: the table from causes and remedies to text.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use haul_transfer::{Buffer, Cause, End, Host, Limit, Remedy, Report, Shares};
 use crate::figures::{bits, bytes, counted, duration, latency, parts, percent, rate};
 use crate::printable::printable;
 
-/// What would help, for a person.
+/// A remedy in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemedyText {
     /// One or two sentences.
     pub words: String,
-    /// To be typed as it is, on the host that the words name.
+    /// A command to be typed as it is, on the host that the words name.
     pub command: Option<String>,
 }
 
-/// What the words are about: a copy, or one direction of a probe.
+/// The subject of the words: a copy, or one direction of a probe.
 #[derive(Clone, Copy, Debug)]
 pub struct Case<'a> {
     limit: Option<Limit>,
@@ -54,7 +54,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// What follows "limited by"; `None` when nothing moved.
+/// The words after "limited by"; `None` when no data moved.
 pub fn limited_by<'a>(case: impl Into<Case<'a>>) -> Option<String> {
     let case = case.into();
     let words = match case.limit?.cause {
@@ -79,7 +79,7 @@ pub fn limited_by<'a>(case: impl Into<Case<'a>>) -> Option<String> {
     Some(words.to_owned())
 }
 
-/// What would help, the best first.
+/// The remedies, the best first.
 pub fn remedies<'a>(case: impl Into<Case<'a>>) -> Vec<RemedyText> {
     let case = case.into();
     case.remedies.iter().map(|remedy| text(remedy, &case)).collect()
@@ -93,23 +93,23 @@ fn text(remedy: &Remedy, case: &Case<'_>) -> RemedyText {
     let words = match remedy {
         Remedy::Buffer(buffer) => return raise(buffer, &place(&buffer.at)),
         Remedy::WithoutWindow { bytes: asked } => {
-            format!("Without --window, or with a larger one than {}: it was asked for.", bytes(*asked))
+            format!("Leave out --window, or ask for more than {}.", bytes(*asked))
         }
         Remedy::Lanes { lanes, instead_of, cause } => {
             let why = match cause {
-                Cause::Jitter => "a packet that is late slows only the connection that it belongs to",
-                Cause::Loss => "a loss slows only the connection that it hits",
+                Cause::Jitter => "a late packet slows only its own connection",
+                Cause::Loss => "a loss slows only its own connection",
                 Cause::SourceCpu | Cause::TargetCpu => "a lane is one thread at each end",
                 _ => "each connection has a window of its own",
             };
             format!("--lanes {lanes} instead of {instead_of}: {why}.")
         }
         Remedy::CongestionControl { name, allow: None } => {
-            format!("--cc {name}: it does not take a loss for a full link.")
+            format!("--cc {name}: it does not treat a loss as a full link.")
         }
         Remedy::CongestionControl { name, allow: Some(names) } => {
             let source = place(&End::Source);
-            let words = format!("--cc {name} does not take a loss for a full link. Allow it on {source} first:");
+            let words = format!("--cc {name} does not treat a loss as a full link. Allow it on {source} first:");
             let command = format!(
                 "modprobe tcp_{name}; sysctl -w net.ipv4.tcp_allowed_congestion_control='{}'",
                 printable(names)
@@ -117,8 +117,8 @@ fn text(remedy: &Remedy, case: &Case<'_>) -> RemedyText {
             return RemedyText { words, command: Some(command) };
         }
         Remedy::FindLoss { resent_ppm } => format!(
-            "{} of the bytes were sent again though no queue stood: a damaged cable or optic, or a device that polices \
-             the rate. Ask those who run the network.",
+            "{} of the bytes were sent again although there was no queue: a damaged cable or optic, or a device that \
+             polices the rate. Ask those who run the network.",
             parts(*resent_ppm)
         ),
         Remedy::AskForPriority => "Others use the link, too, and nothing here can be tuned: ask those who run the \
@@ -128,7 +128,7 @@ fn text(remedy: &Remedy, case: &Case<'_>) -> RemedyText {
             format!("The link is full{}. -z helps when the data compresses.", carrying(*capacity_bytes_per_s))
         }
         Remedy::FasterLink { capacity_bytes_per_s } => {
-            format!("The link is full{}, of compressed data already.", carrying(*capacity_bytes_per_s))
+            format!("The link is full{}, and the data is already compressed.", carrying(*capacity_bytes_per_s))
         }
         Remedy::OneCommand { cause } => one_command(*cause, case),
         Remedy::WithoutChecksum => {
@@ -137,28 +137,30 @@ fn text(remedy: &Remedy, case: &Case<'_>) -> RemedyText {
         Remedy::FasterStorage { at, bytes_per_s } => {
             let does = if *at == End::Source { "gives" } else { "takes" };
             let speed = rate(*bytes_per_s as f64);
-            format!("The storage of {} {does} {speed}: faster disks, or a tree that lies on several.", place(at))
+            format!("The storage of {} {does} {speed}: use faster disks, or spread the tree over several.", place(at))
         }
         Remedy::NoFlush => format!(
             "--no-flush does not wait until the storage of {} holds the data; a power cut can then lose files that were \
              reported as copied.",
             place(&End::Target)
         ),
-        Remedy::WithoutCipher => "Without --cipher, both ends take what their processors do fastest.".to_owned(),
-        Remedy::WithoutCompression => "Without -z: compressing costs the source more than all else.".to_owned(),
+        Remedy::WithoutCipher => {
+            "Leave out --cipher: both ends then take the fastest cipher of their processors.".to_owned()
+        }
+        Remedy::WithoutCompression => "Leave out -z: compression costs the source more than anything else.".to_owned(),
         Remedy::FasterProcessors { at, cpus } => match cpus {
             0 => format!("More or faster processors for {}.", place(at)),
             n => format!(
-                "{} lets haul have {}: more of them, or faster ones.",
+                "{} lets haul use {}: give it more of them, or faster ones.",
                 place(at),
                 counted((*n).into(), "processor", "processors")
             ),
         },
         Remedy::HigherRate { bytes_per_s } => {
-            format!("A higher limit than {}, or none: it was asked for.", bits(*bytes_per_s as f64))
+            format!("Raise the rate limit of {}, or leave it out.", bits(*bytes_per_s as f64))
         }
         Remedy::OpenPort => {
-            "The data runs inside ssh, which lets 2 MiB a session be under way. Open ports between the \
+            "The data runs inside ssh, which allows 2 MiB in flight for each session. Open ports between the \
                              hosts and name them: --port-range 50000-50020."
                 .to_owned()
         }
@@ -182,17 +184,17 @@ fn raise(buffer: &Buffer, place: &str) -> RemedyText {
             bits(buffer.capacity_bytes_per_s as f64),
             latency(buffer.rtt_us)
         ),
-        None => "this path was never seen full".to_owned(),
+        None => "haul has never seen this path full".to_owned(),
     };
     let setting = match buffer.at {
         End::Source => "net.ipv4.tcp_wmem",
         End::Target => "net.ipv4.tcp_rmem",
     };
-    // The first two values, the least and what a connection begins with, stay as that host has them.
+    // The first two values (minimum and default) keep the values of that host.
     let values = format!("$(sysctl -n {setting} | awk '{{print $1, $2, {}}}')", buffer.setting_bytes);
     RemedyText {
         words: format!(
-            "{place} lets one connection have {} under way; {needs}. Raise it there, as root, or with 'haul tune':",
+            "{place} allows one connection {} in flight; {needs}. Raise it there, as root, or with 'haul tune':",
             bytes(buffer.grants_bytes)
         ),
         command: Some(format!("sysctl -w {setting}=\"{values}\"")),
@@ -203,19 +205,17 @@ fn one_command(cause: Cause, case: &Case<'_>) -> String {
     let share = percent(case.time.of(cause));
     match cause {
         Cause::Start => format!(
-            "{} of {} went before there was a connection: many copies are faster as one command, which logs in once.",
+            "{} of {} passed before the first connection: put many copies into one command, which logs in once.",
             duration(case.connected),
             duration(case.elapsed)
         ),
         Cause::Ramp => {
             format!(
-                "The job is short for this path: {share} of the time went into growing to speed. Larger jobs grow once."
+                "The job is short for this path: the ramp to full speed took {share} of the time. A larger job has the ramp only once."
             )
         }
         Cause::Latency => {
-            format!(
-                "{share} of the time were round trips with nothing more to send: put many small jobs into one command."
-            )
+            format!("{share} of the time were round trips without data: put many small jobs into one command.")
         }
         _ => format!(
             "{share} of the time the lanes waited for something to send: listing, comparing, round trips. Put many small \

@@ -1,4 +1,4 @@
-//! `--live`: a line a second on what a copy does, as measuring tools print them.
+//! `--live`: one line each second about the copy, in the form of measuring tools.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use haul_transfer::{PathNow, Progress};
 
 use crate::figures::{bytes, counted, latency, parts, rate};
 
-/// What the next line needs of the last.
+/// State from the last line, for the next one.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// With the number of lines that showed it.
+    /// The last state of the path, and the number of lines that showed it.
     path: Option<(PathNow, u32)>,
     last: Option<(Duration, u64)>,
 }
 
 impl Live {
-    /// The path as it was just seen.
+    /// Takes a new state of the path.
     pub fn on_path(&mut self, path: PathNow) {
         self.path = Some((path, 0));
     }
 
-    /// The line of the second that has just passed, if one has.
+    /// The line for the second that has just ended, if one has.
     pub fn on_progress(&mut self, now: Duration, progress: &Progress) -> Option<String> {
         let (from, moved_before) = *self.last.get_or_insert((Duration::ZERO, 0));
         if now.saturating_sub(from) < LINE_EVERY {
             return None;
         }
         self.last = Some((now, progress.bytes_moved));
-        // The path is told about once a second, too, so that now and then a line passes without news.
+        // The state of the path also comes about once a second, so now and then a line has no new state.
         self.path = self.path.filter(|(_, shown)| *shown < PATH_SHOWN_MAX).map(|(path, shown)| (path, shown + 1));
         let path = self.path.map(|(path, _)| path);
         Some(line(from, now, progress.bytes_moved.saturating_sub(moved_before), progress.lanes, path))
@@ -37,7 +37,7 @@ impl Live {
 /// `12.0-13.0 s    118 MiB  118 MiB/s (990 Mbit/s)  8 lanes  RTT 231 ms, 3.10 ms in queues  0.012 % sent again  held by loss`
 fn line(from: Duration, to: Duration, moved: u64, lanes: u16, path: Option<PathNow>) -> String {
     let (from_s, to_s) = (from.as_secs_f64(), to.as_secs_f64());
-    // Bytes that were verified come in chunks; the path counts them as they leave.
+    // Verified bytes come in whole chunks; the path counts bytes as they leave.
     let bytes_per_s = match path {
         Some(path) if path.rate_bytes_per_s > 0 => path.rate_bytes_per_s as f64,
         _ => moved as f64 / (to_s - from_s).max(1e-3),
@@ -59,7 +59,7 @@ fn line(from: Duration, to: Duration, moved: u64, lanes: u16, path: Option<PathN
     fields.join("  ")
 }
 
-/// What is older says nothing about the next line.
+/// Older samples do not matter for the next line.
 const PATH_SHOWN_MAX: u32 = 2;
 
 /// Progress comes ten times a second.
@@ -100,7 +100,7 @@ mod tests {
             "  1.0-2.0 s   120 MiB  118 MiB/s (990 Mbit/s)  8 lanes  RTT 231 ms, 3.10 ms in queues  0.012 % sent again  \
              held by receive window"
         );
-        // A line without news of the path shows the last; after that nothing is known, and nothing moved.
+        // One line without a new state of the path repeats the last state. The next line shows only bytes and lanes.
         assert!(live.on_progress(at(3_050), &moved(220 << 20)).unwrap().ends_with("held by receive window"));
         assert_eq!(
             live.on_progress(at(4_050), &moved(220 << 20)).unwrap(),

@@ -1,4 +1,4 @@
-//! `haul`: the command line. `args.rs` has what can be typed, `job.rs` what it means, `failure.rs` how it can end.
+//! `haul`: the command line. `args.rs` has the flags, `job.rs` turns them into a job, `failure.rs` has the exit codes.
 
 #![forbid(unsafe_code)]
 
@@ -60,7 +60,7 @@ fn run() -> ExitCode {
         },
         Err(error) => {
             let printed = error.print();
-            // Help and version were asked for; everything else is a usage error, which is 1 here and 2 for clap.
+            // Help and version are a success. All other errors of clap are usage errors: 1 for us, 2 for clap.
             if error.use_stderr() {
                 let _ = printed;
                 ExitCode::from(failure::of_fault(haul_transfer::Fault::Usage).code)

@@ -1,7 +1,8 @@
-//! `--manifest-out FILE`: the lines go to a file that gets its name when the copy has ended, or to standard output (`-`).
+//! `--manifest-out FILE`: lines go to a temporary file, which gets its name when the copy has ended, or to standard
+//! output (`-`).
 //!
-//! A manifest lists what is verified. After a copy that left entries out it is still true, and the exit status says that it
-//! is not all; after a copy that broke off there is none, or on standard output one without its closing line.
+//! A manifest lists verified files. If the copy left entries out, the manifest is still true, and the exit status tells
+//! of the missing ones. If the copy broke off, there is no file; on standard output the closing line is missing.
 
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -18,7 +19,7 @@ use crate::printable::printable;
 /// A manifest that is being written.
 pub struct ManifestOut {
     file: PathBuf,
-    /// Empty after the first error, which is kept for the end: the copy itself goes on.
+    /// Empty after the first error. The copy goes on, and the error is reported at its end.
     state: Mutex<Result<Writer<BufWriter<Sink>>, io::Error>>,
 }
 
@@ -45,7 +46,7 @@ impl Write for Sink {
 }
 
 impl ManifestOut {
-    /// Begins the file, so that a name that cannot be written is known before anything is copied.
+    /// Creates the file at the start, so that a bad name is an error before anything is copied.
     pub fn start(file: &Path) -> Result<Self, Error> {
         let sink = if file == Path::new(STANDARD_OUTPUT) {
             Ok(Sink::StandardOutput)
@@ -79,7 +80,7 @@ impl ManifestOut {
             .map_err(|error| failure(&self.file, error))
     }
 
-    /// Gives it up. What stood there before still does.
+    /// Removes the temporary file. An earlier file of that name stays.
     pub fn discard(&self) {
         drop(self.take());
     }
@@ -156,7 +157,7 @@ mod tests {
     #[test]
     fn an_error_while_writing_is_told_at_the_end() {
         let out = ManifestOut::start(&tempfile::tempdir().unwrap().path().join("m")).unwrap();
-        // The directory is gone by now, so the rename must fail.
+        // The directory is gone, so the rename must fail.
         assert_eq!(out.finish().unwrap_err().fault, Fault::FileIo);
         assert!(out.finish().is_err());
     }

@@ -1,4 +1,5 @@
-//! Standard output. Who closed it has read enough; a disk that takes no more is an error at the end, whatever was asked for.
+//! Standard output. A closed pipe is no error: the reader has read enough. Any other failed write is an error at the
+//! end of every command.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +8,7 @@ use haul_transfer::{Error, Fault};
 
 use crate::failure;
 
-/// Standard output as something to write to. It takes everything; what was lost [`lost`] says.
+/// Standard output as a writer that never fails. [`lost`] tells of a failed write.
 #[derive(Debug)]
 pub struct Out;
 
@@ -26,7 +27,7 @@ impl Write for Out {
     }
 }
 
-/// Writes all of it now.
+/// Writes the text and flushes it.
 pub fn say(text: impl AsRef<[u8]>) {
     let mut stdout = io::stdout().lock();
     note(stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()));
@@ -40,13 +41,13 @@ pub fn note(result: io::Result<()>) {
     }
 }
 
-/// Why something is missing there, for the first who asks.
+/// The error of the first failed write. The first caller takes it.
 pub fn lost() -> Option<Error> {
     let cause = LOST.lock().unwrap_or_else(PoisonError::into_inner).take()?;
     Some(Error::new(Fault::FileIo, "cannot write to standard output").because(cause))
 }
 
-/// Says an error on standard output as JSON, or on standard error as text; there also where the former has failed.
+/// Tells an error on standard output as JSON. If standard output has failed, standard error gets the text.
 pub fn tell(error: &Error, json: impl FnOnce()) {
     json();
     if LOST.lock().unwrap_or_else(PoisonError::into_inner).is_some() {

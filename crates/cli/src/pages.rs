@@ -48,7 +48,7 @@ fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
     haul.build();
     let visible = haul.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
     let commands = visible.map(|sub| {
-        // `build` has named them haul-cp and so on for display.
+        // `build` has already named the commands haul-cp and so on for display.
         (sub.get_display_name().unwrap_or_default().to_owned(), sub.clone())
     });
     let all = std::iter::once(("haul".to_owned(), haul.clone())).chain(commands);

@@ -1,11 +1,11 @@
-//! The one way by which text of a peer or a file reaches the terminal.
+//! The one way for text of a peer or a file to reach the terminal.
 
 use std::fmt::Write as _;
 
 use haul_transfer::drives_terminal;
 
-/// The bytes as text that cannot drive a terminal: control characters, characters that turn the direction of writing, and
-/// bytes that are not UTF-8 become `\xHH` or `\u{HHHH}`.
+/// The bytes as text that cannot drive a terminal. Control characters, characters that turn the direction of writing,
+/// and bytes that are not UTF-8 become `\xHH` or `\u{HHHH}`.
 pub fn printable(bytes: impl AsRef<[u8]>) -> String {
     let bytes = bytes.as_ref();
     let mut text = String::with_capacity(bytes.len());
@@ -26,7 +26,7 @@ pub fn printable(bytes: impl AsRef<[u8]>) -> String {
     text
 }
 
-/// A path beneath the source or the target. What has no name there is its top, which rsync calls so, too.
+/// A path beneath the source or the target. The empty path is shown as `.`, as in rsync.
 pub fn printable_path(path: &[u8]) -> String {
     if path.is_empty() { ".".to_owned() } else { printable(path) }
 }

@@ -1,6 +1,6 @@
-//! What a person sees while a job runs: the bar on a terminal, messages above it, and names with `-v` or `-n`.
+//! Messages for a person while a job runs: the bar on a terminal, messages above it, and names with `-v` or `-n`.
 //!
-//! The bar waits for the first progress: until then ssh may ask for a password on the same terminal.
+//! The bar waits for the first progress: ssh may ask for a password on the same terminal before that.
 
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -22,13 +22,13 @@ pub struct Manner {
     pub quiet: bool,
     /// Each path, each choice.
     pub verbose: bool,
-    /// Words of the future for what would be done.
+    /// A dry run: "would copy" instead of "copied".
     pub dry_run: bool,
     /// How progress is shown.
     pub show: Show,
-    /// A line each second on what happens.
+    /// A line each second about the copy.
     pub live: bool,
-    /// All of it goes to standard error: the manifest goes to standard output.
+    /// Everything goes to standard error: standard output has the manifest.
     pub aside: bool,
 }
 
@@ -45,7 +45,7 @@ pub enum Show {
 }
 
 impl Show {
-    /// From the flags, and from whether standard error is a terminal.
+    /// Decides from the flags, and from whether standard error is a terminal.
     pub fn choose(progress: bool, no_progress: bool, silent: bool, terminal: bool) -> Self {
         match (no_progress || silent, terminal, progress) {
             (true, _, _) => Show::Nothing,
@@ -56,7 +56,7 @@ impl Show {
     }
 }
 
-/// The terminal, or the log, that a person reads.
+/// The terminal or the log of a person.
 pub struct Screen {
     manner: Manner,
     started: Instant,
@@ -75,12 +75,12 @@ struct State {
 }
 
 impl Screen {
-    /// A screen on which nothing stands yet.
+    /// An empty screen.
     pub fn new(manner: Manner) -> Self {
         Self { manner, started: Instant::now(), bar: ProgressBar::hidden(), state: Mutex::default() }
     }
 
-    /// Whether anything is said of such an event.
+    /// Whether this event is shown.
     pub fn shows(&self, event: &Event) -> bool {
         match event {
             Event::Progress(_) => self.manner.show != Show::Nothing || self.manner.live,
@@ -130,19 +130,19 @@ impl Screen {
         }
     }
 
-    /// Whether standard output is another's.
+    /// True if standard output belongs to the manifest.
     pub fn is_aside(&self) -> bool {
         self.manner.aside
     }
 
-    /// Takes the bar away. True when other lines came after a failure, so that it is worth repeating.
+    /// Removes the bar. True if other lines came after a failure: then the failure is worth repeating.
     pub fn close(&self) -> bool {
         self.bar.finish_and_clear();
         let state = self.state();
         state.failed && state.lines_since_failure
     }
 
-    /// Running totals of anything that counts files and bytes.
+    /// Running totals of files and bytes.
     pub fn progress(&self, progress: &Progress) {
         if self.manner.show == Show::Nothing {
             return;
@@ -153,7 +153,8 @@ impl Screen {
         let line = status(progress, state.speed.bytes_per_s());
         match self.manner.show {
             Show::Bar => {
-                // An empty bar as long as the whole is unknown: a part of a growing whole would run back and forth.
+                // The bar stays empty while the total is unknown: the share of a growing total would run back and
+                // forth.
                 self.bar.set_length(if progress.found_all { progress.bytes_found.max(1) } else { u64::MAX });
                 self.bar.set_position(progress.bytes_moved + progress.bytes_kept);
                 self.bar.set_message(line);
@@ -189,13 +190,13 @@ impl Screen {
         });
     }
 
-    /// A line on standard output: what `-v` and `-n` were asked for.
+    /// A line on standard output, for `-v` and `-n`.
     fn name(&self, verb: &str, path: &[u8]) {
         let mut state = self.state();
         state.lines_since_failure |= state.failed;
         self.bar.suspend(|| {
             let line = format!("{verb} {}\n", printable_path(path));
-            // A manifest that goes there has to stay one.
+            // Only the manifest may go to standard output.
             if self.manner.aside {
                 let _ = std::io::stderr().write_all(line.as_bytes());
             } else {
@@ -239,7 +240,7 @@ fn status(progress: &Progress, bytes_per_s: Option<f64>) -> String {
     match bytes_per_s {
         Some(speed) if progress.found_all && speed >= 1.0 && left > 0 => {
             let seconds = left as f64 / speed;
-            // Beyond this a clock only says that it stalls.
+            // A longer time left only means that the copy stalls.
             if seconds < 100.0 * 86_400.0 {
                 parts.push(format!("{} left", clock(Duration::from_secs_f64(seconds.ceil()))));
             }
@@ -262,7 +263,7 @@ fn style() -> ProgressStyle {
     ProgressStyle::with_template("{bar:16} {wide_msg}").expect("a template of ours").progress_chars("=> ")
 }
 
-/// The rate of the last seconds.
+/// The rate of the last few seconds.
 #[derive(Default)]
 struct Speed {
     samples: VecDeque<(Duration, u64)>,
@@ -286,7 +287,7 @@ impl Speed {
     }
 }
 
-/// Long enough for a calm figure, short enough to see a change. With the next line: at most 51 samples.
+/// Long enough for a calm figure, short enough to see a change. With the next constant: at most 51 samples.
 const SPEED_OVER: Duration = Duration::from_secs(5);
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 

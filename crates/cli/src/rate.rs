@@ -1,9 +1,10 @@
 //! Rates as people type them: `--rate 500Mbit`, `--bwlimit 10M` as in rsync, `-l 8000` as in scp; and `--rtt 228ms`.
 //!
-//! `--rate` wants its unit, because bits and bytes differ by eight and a guess is wrong half of the time. The other two are
-//! read as the tools they come from read them.
+//! `--rate` needs a unit: bits and bytes differ by a factor of eight, and a guess would be wrong half of the time. The
+//! other two flags are read as in rsync and scp.
 
-/// `--rate`: a number, a prefix, `bit` or `B`. k M G T are powers of 1000, Ki Mi Gi Ti powers of 1024. In bytes per second.
+/// `--rate`, in bytes per second: a number, a prefix, `bit` or `B`. k M G T are powers of 1000, Ki Mi Gi Ti powers of
+/// 1024.
 pub fn parse_rate(text: &str) -> Result<u64, String> {
     let (number, unit) = split_number(text)?;
     let bare = unit.strip_suffix("/s").unwrap_or(unit);
@@ -29,7 +30,7 @@ pub fn parse_rate(text: &str) -> Result<u64, String> {
     number.times(factor).map(|units| units.saturating_mul(bits_per_unit) / 8).ok_or_else(too_large).and_then(in_range)
 }
 
-/// `--bwlimit` as in rsync: KiB per second unless a suffix says otherwise; `None` for 0, which lifts the limit.
+/// `--bwlimit` as in rsync: KiB per second, or with a suffix. 0 lifts the limit and is `None`.
 pub fn parse_bwlimit(text: &str) -> Result<Option<u64>, String> {
     let (number, unit) = split_number(text)?;
     let unit = unit.to_ascii_uppercase();
@@ -66,7 +67,7 @@ fn binary_or_decimal(unit: &str) -> Option<u64> {
     })
 }
 
-/// `-l` as in scp: kbit/s, where scp takes 1024 for k. In bytes per second.
+/// `-l` as in scp, in bytes per second: the number is in kbit/s, with 1024 for k.
 pub fn parse_scp_limit(text: &str) -> Result<u64, String> {
     let (number, unit) = split_number(text)?;
     if !unit.is_empty() {
@@ -146,25 +147,25 @@ fn in_range(rate: u128) -> Result<u64, String> {
     match u64::try_from(rate) {
         Ok(rate) if rate > MAX_RATE_BYTES_PER_S => Err(too_large()),
         Ok(rate) if rate >= MIN_RATE_BYTES_PER_S => Ok(rate),
-        Ok(_) => Err("less than 8kbit, at which nothing would ever arrive; leave it out for no limit".to_owned()),
+        Ok(_) => Err("less than 8kbit is too slow for any copy; leave the flag out for no limit".to_owned()),
         Err(_) => Err(too_large()),
     }
 }
 
 fn too_large() -> String {
-    "more than 1000Tbit; leave it out for no limit".to_owned()
+    "more than 1000Tbit; leave the flag out for no limit".to_owned()
 }
 
 /// 1000 Tbit/s, some thousand times the fastest network card.
 pub const MAX_RATE_BYTES_PER_S: u64 = 125_000_000_000_000;
 
-/// 8 kbit/s: below this the pings that keep a connection alive would be most of what travels.
+/// 8 kbit/s: below this, most of the traffic would be keep-alive messages.
 pub const MIN_RATE_BYTES_PER_S: u64 = 1_000;
 
-/// A minute: to the Moon and back it is three seconds.
+/// A minute. The round trip to the Moon takes three seconds.
 const MAX_RTT_US: u64 = 60_000_000;
 
-/// 10^20 x 10^9 x 2^40 < 2^128 x 10: the multiplication above is checked, this only keeps the text short.
+/// 10^20 x 10^9 x 2^40 < 2^128 x 10. The multiplication above is checked; this limit only keeps the text short.
 const MAX_DIGITS: usize = 20;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Flags of every command that reaches another host: how its ssh or its daemon is found, and what its data connections are.
+//! Flags that several commands share: how to reach the far side, by ssh or a daemon, and the options of data
+//! connections.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ pub struct Connections {
     pub port_range: Option<PortRange>,
 }
 
-/// The way to the far side.
+/// How the far side is reached.
 #[derive(Clone, Debug, Args)]
 pub struct Reach {
     /// Port of the ssh server
@@ -85,7 +86,7 @@ pub enum CipherName {
 }
 
 impl CipherName {
-    /// What it names; `None` for connections in the clear.
+    /// The cipher; `None` for connections in the clear.
     pub fn cipher(self) -> Option<Cipher> {
         match self {
             CipherName::Aes128Gcm => Some(Cipher::Aes128Gcm),
@@ -144,7 +145,7 @@ pub fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// More lanes than this help no path, and each has a thread and two buffers at both ends.
+/// More lanes help no path. Each lane costs a thread and two buffers at both ends.
 pub const MAX_LANES: u16 = 256;
 
 pub const TRAVEL: &str = "How it travels";

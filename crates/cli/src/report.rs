@@ -1,4 +1,4 @@
-//! The closing lines: one on standard output that says what happened, and what is left to do on standard error.
+//! The closing lines: one on standard output with the result; on standard error the entries that are missing.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ use crate::printable::{printable, printable_path};
 
 /// The one closing line, without newline.
 pub fn closing_line(report: &Report) -> String {
-    // Worth a look only where something can be set.
+    // `haul why` is mentioned only if a setting can help.
     let look = if report.remedies.iter().any(Remedy::is_a_setting) { " (see 'haul why')" } else { "" };
     line(report, look)
 }
 
-/// The closing line for `haul why` itself.
+/// The closing line inside `haul why`.
 pub fn summary(report: &Report) -> String {
     line(report, "")
 }
@@ -87,8 +87,8 @@ fn dry_run_line(report: &Report) -> String {
     format!("{} (dry run, nothing was changed)", parts.join(", "))
 }
 
-/// What is said on standard error after a job that left something out; empty after a full success.
-/// `list` repeats the first failures, when other lines came between.
+/// Lines on standard error after a job that left something out; empty after a full success. `list` repeats the first
+/// failures, in case other lines came between.
 pub fn closing_failures(report: &Report, list: bool) -> String {
     let mut text = String::new();
     if report.failed == 0 && report.unverified == 0 {
@@ -118,7 +118,7 @@ fn verification(report: &Report) -> String {
     if report.unverified > 0 {
         return format!("{} NOT VERIFIED", counted(report.unverified, "entry", "entries"));
     }
-    // A digest of nothing would look like a proof of something.
+    // Without files no digest is shown: it would look like a proof of something.
     if report.root_files == 0 {
         return format!("verified BLAKE3{}", on_disk(report));
     }
@@ -126,7 +126,7 @@ fn verification(report: &Report) -> String {
     format!("verified BLAKE3 {root}…{}", on_disk(report))
 }
 
-/// What reading back from the medium came to.
+/// The result of reading back from the medium.
 fn on_disk(report: &Report) -> String {
     match (report.bytes_reread, report.chunks_repaired) {
         (0, _) => String::new(),
@@ -135,7 +135,7 @@ fn on_disk(report: &Report) -> String {
     }
 }
 
-/// What earlier runs left: whether it was read again, and what was found then.
+/// Data of earlier runs: whether it was read again, and with which result.
 fn of_earlier_runs(report: &Report) -> Vec<String> {
     let mut parts = Vec::new();
     if report.bytes_read_again > 0 {
@@ -144,7 +144,7 @@ fn of_earlier_runs(report: &Report) -> Vec<String> {
     if report.bytes_trusted > 0 {
         parts.push(format!("{} of an earlier run not read again (--trust-journal)", bytes(report.bytes_trusted)));
     }
-    // With `--verify disk` it is told beside the verification.
+    // With `--verify disk` the line about verification has it.
     if report.chunks_repaired > 0 && report.bytes_reread == 0 {
         parts.push(format!("{} had been changed and came again", counted(report.chunks_repaired, "chunk", "chunks")));
     }
@@ -176,7 +176,7 @@ pub mod tests {
 
     use super::*;
 
-    /// A full success over the network, from which the tests depart.
+    /// A full success over the network, the base of the tests.
     pub fn report() -> Report {
         Report {
             files_found: 1_234,
@@ -238,7 +238,7 @@ pub mod tests {
         Host { place: place.to_owned(), cpus: 2, limits }
     }
 
-    /// Half of the time for a network of which nothing is known.
+    /// Half of the time for a network with an unknown limit.
     fn shares() -> Shares {
         let parts = [
             (Cause::SourceStorage, 0.125),

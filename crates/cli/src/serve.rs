@@ -13,10 +13,10 @@ use crate::endpoint::HAUL_PORT;
 use crate::speaker::{Speaker, Word};
 use crate::{failure, signals};
 
-/// Serves until a signal ends it; that is a success.
+/// Serves until a signal comes, which is a success.
 pub fn run(typed: &Serve) -> ExitCode {
     let stop = signals::watch();
-    // A daemon whose log is gone serves on.
+    // A daemon without its log continues to serve.
     let log = Log::start(|Line(line)| drop(io::stderr().lock().write_all(line.as_bytes())));
     let result = log.and_then(|log| {
         let log = Arc::new(log);
@@ -24,7 +24,7 @@ pub fn run(typed: &Serve) -> ExitCode {
         let result = haul_daemon::serve(&meant(typed), Box::new(move |line| writes.write(line)), &|| {
             stop.load(Ordering::Relaxed)
         });
-        // Whoever reads it gets all of it, and whoever does not holds up nothing.
+        // A reader gets all lines. A log without a reader delays nothing.
         log.speaker.finish(|| true);
         result
     });
@@ -34,11 +34,11 @@ pub fn run(typed: &Serve) -> ExitCode {
     }
 }
 
-/// The log of the daemon on its way to whoever reads it: a terminal that is paused, a service that collects lines and hangs. Nobody
-/// waits for them.
+/// The log of the daemon on its way to its reader. The reader may stop reading (a paused terminal, a hung log service),
+/// and the daemon never waits.
 struct Log {
     speaker: Speaker<Line>,
-    /// Lines that found no room since the last that did.
+    /// The number of lines dropped since the last line that found room.
     lost: AtomicU64,
 }
 
@@ -102,7 +102,7 @@ mod tests {
             heard.send(line).unwrap();
         });
         let log = log.unwrap();
-        // Three times as many as may wait.
+        // Three times as many as the queue holds.
         let long = "x".repeat(1 << 20);
         (0..200).for_each(|_| log.write(long.clone()));
         assert!(hears.try_recv().is_err(), "nobody reads");

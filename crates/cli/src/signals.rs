@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP: the first asks the job to end at the next safe point, the second ends the process at once.
+//! SIGINT, SIGTERM and SIGHUP: the first signal ends the job at the next safe point, the second ends the process at
+//! once.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,12 +15,12 @@ pub fn watch() -> Arc<AtomicBool> {
     let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
     let code = failure::of_fault(haul_transfer::Fault::Interrupted).code;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // nohup, and a shell's `&` in a script, ask that a signal be ignored.
+        // nohup, and `&` in a shell script, start programs with ignored signals.
         if ignored & (1 << (signal - 1)) != 0 {
             continue;
         }
-        // In this order: the second signal finds the flag that the first has set. Without the handlers a signal ends the
-        // process at once, which is safe too, so an error here is no reason not to copy.
+        // The order matters: the second signal must find the flag that the first has set. Without the handlers a signal
+        // ends the process at once. That is safe, too, so an error here does not stop the copy.
         let _ = flag::register_conditional_shutdown(signal, code.into(), Arc::clone(&asked));
         let _ = flag::register(signal, Arc::clone(&asked));
     }

@@ -1,5 +1,5 @@
-//! Says what is to be said from a thread of its own. A terminal that was paused, or a pager that nobody scrolls, takes nothing for as long
-//! as it likes; who moves the bytes must not wait for it, or the far side takes us for dead.
+//! Prints messages from a thread of its own. A paused terminal, or a pager that nobody scrolls, may take nothing for
+//! hours. Threads that move bytes must not wait for it: the far side would take this side for dead.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,18 +7,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What may be said.
+/// A message.
 pub trait Word: Send + 'static {
-    /// About what it takes in memory while it waits.
+    /// About how much memory it takes while it waits.
     fn bytes(&self) -> usize;
 
-    /// Whether nobody needs an earlier one any more, when that still waits.
+    /// Whether this message replaces an earlier one that still waits.
     fn replaces(&self, _before: &Self) -> bool {
         false
     }
 }
 
-/// Words on their way to somebody who may not be listening just now.
+/// Messages on their way to a listener who may be slow.
 pub struct Speaker<T> {
     queue: Arc<Queue<T>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -27,32 +27,32 @@ pub struct Speaker<T> {
 struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
-    /// Or the thread has ended.
+    /// Signalled when a message is taken, and when the thread ends.
     taken: Condvar,
 }
 
 struct State<T> {
     words: VecDeque<T>,
     bytes: usize,
-    /// Nothing more is to be said, or nobody is there to say it.
+    /// True when no more messages are taken, or the thread has ended.
     is_over: bool,
     has_ended: bool,
 }
 
-/// What may wait: the names of half a million files with `-v`. Beyond it whoever has more to say waits, too.
+/// The queue holds this much: half a million names with `-v`. A sender of more waits.
 const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// So many of the last words may be replaced: kinds of figures that are told in turn.
+/// So many of the last messages may be replaced: the kinds of figures that come in turn.
 const MAX_REPLACED: usize = 2;
 
-/// Who is in a hurry at the end waits so long for the word that is being said.
+/// At the end, an impatient caller waits this long for the message that is being printed.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Whether somebody is in a hurry is looked at so often.
+/// How often to check whether the caller is impatient.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl<T: Word> Speaker<T> {
-    /// Starts the thread, which alone calls `say`, in the order of the words.
+    /// Starts the thread. Only this thread calls `say`, in the order of the messages.
     pub fn start(mut say: impl FnMut(T) + Send + 'static) -> io::Result<Self> {
         let state = State { words: VecDeque::new(), bytes: 0, is_over: false, has_ended: false };
         let queue = Arc::new(Queue { state: Mutex::new(state), filled: Condvar::new(), taken: Condvar::new() });
@@ -66,8 +66,8 @@ impl<T: Word> Speaker<T> {
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Queues a word; waits only where too much waits already, and drops it there once `hurries` says that nobody wants to hear it. After
-    /// [`Speaker::finish`] it is dropped, too.
+    /// Queues a message. When the queue is full, waits for room, or drops the message once `hurries` is true. Messages
+    /// after [`Speaker::finish`] are dropped, too.
     pub fn say(&self, word: T, hurries: impl Fn() -> bool) {
         let bytes = word.bytes();
         let mut state = self.queue.lock();
@@ -82,7 +82,7 @@ impl<T: Word> Speaker<T> {
         self.queue.filled.notify_one();
     }
 
-    /// [`Speaker::say`] for those who may never wait. False: too much waits already, and the word is lost.
+    /// [`Speaker::say`] for callers that may never wait. False: the queue is full, and the message is lost.
     pub fn say_if_there_is_room(&self, word: T) -> bool {
         let bytes = word.bytes();
         let mut state = self.queue.lock();
@@ -95,8 +95,8 @@ impl<T: Word> Speaker<T> {
         has_room
     }
 
-    /// Waits until all is said, or until `hurries` says that nobody wants to hear it any more. False: the listener takes nothing, and the last
-    /// word is still being said. What comes later is not said any more.
+    /// Waits until all messages are printed, or until `hurries` is true. False: the listener takes nothing, and the
+    /// last message is still being printed. Later messages are dropped.
     pub fn finish(&self, hurries: impl Fn() -> bool) -> bool {
         let mut state = self.queue.lock();
         state.is_over = true;
@@ -106,7 +106,7 @@ impl<T: Word> Speaker<T> {
         while !state.has_ended {
             if hurries() {
                 let hurried = hurry.get_or_insert_with(Instant::now).elapsed();
-                // A listener who listens hears all that there was to say.
+                // A listener that keeps reading gets all messages.
                 if hurried > LAST_WORD {
                     state.words.clear();
                 }
@@ -125,7 +125,7 @@ impl<T: Word> Speaker<T> {
     }
 }
 
-/// Tells that the thread ends, also in a panic.
+/// Marks the end of the thread, also after a panic.
 struct End<'a, T>(&'a Queue<T>);
 
 impl<T> Drop for End<'_, T> {
@@ -144,7 +144,7 @@ impl<T> Queue<T> {
 }
 
 impl<T: Word> Queue<T> {
-    /// `None`: nothing is left, and nothing will come.
+    /// `None`: the queue is empty, and no message will come.
     fn next(&self) -> Option<T> {
         let state = self.lock();
         let waits = |state: &mut State<T>| state.words.is_empty() && !state.is_over;
@@ -184,12 +184,12 @@ mod tests {
         }
     }
 
-    /// What is said, and a gate that lets the listener hear one word for each permission.
+    /// A list of what was said, and a gate that lets one message pass for each permission.
     fn paused<T: Word>() -> (Speaker<T>, mpsc::Receiver<T>, mpsc::Sender<()>) {
         let (heard, hears) = mpsc::channel();
         let (permits, permitted) = mpsc::channel();
         let say = move |word| {
-            // Without a gate everything is heard.
+            // Without a gate all messages pass.
             let _ = permitted.recv();
             heard.send(word).unwrap();
         };
@@ -221,7 +221,7 @@ mod tests {
             }
         }
         let (speaker, hears, gate) = paused();
-        // Each would fill the queue.
+        // Each of these would fill the queue.
         speaker.queue.lock().push(Figure(0), MAX_WAITING_BYTES);
         for number in 1..100 {
             speaker.queue.lock().push(Figure(number), MAX_WAITING_BYTES);
@@ -265,7 +265,7 @@ mod tests {
         }
         assert!(!speaker.finish(|| true), "it takes nothing");
         drop(gate);
-        // The word that was being said, and no other.
+        // The message that was being printed, and no other.
         assert!(speaker.finish(|| false));
         assert_eq!(hears.iter().collect::<Vec<_>>(), ["0"]);
     }

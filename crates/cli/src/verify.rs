@@ -1,4 +1,4 @@
-//! `haul verify FILE [ROOT]`: names what differs, one line each, and closes with one line.
+//! `haul verify FILE [ROOT]`: names each difference on a line, and closes with one line.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;

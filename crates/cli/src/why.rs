@@ -1,4 +1,4 @@
-//! `haul why`: the report of a copy in full. Where its time went, what is known of path and hosts, and what would help.
+//! `haul why`: the report of a copy in full: where its time went, the facts of path and hosts, and remedies.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -64,7 +64,7 @@ fn every(files: &[PathBuf], typed: &Why, now_s: u64) -> Result<String, Error> {
         match (read(file), typed.json) {
             (Ok(kept), true) => text.push_str(&line(&kept)),
             (Ok(kept), false) => text.push_str(&in_short(nth, &kept, now_s)),
-            // One that cannot be read hides none of the others.
+            // A report that cannot be read does not hide the others.
             (Err(error), true) => text.push_str(&unreadable(file, &error)),
             (Err(error), false) => {
                 let _ = writeln!(text, "{nth:>2}  {}: {}", error.what, error.cause.unwrap_or_default());
@@ -163,7 +163,7 @@ fn limit(text: &mut String, report: &ReportLine) {
     }
 }
 
-/// In the order of the data's way.
+/// In the order in which the data passes them.
 fn rows(report: &ReportLine) -> [(&'static str, f64); 15] {
     let time = &report.time;
     [
@@ -185,7 +185,7 @@ fn rows(report: &ReportLine) -> [(&'static str, f64); 15] {
     ]
 }
 
-/// The whole time, one part after the other.
+/// The whole time, one phase after the other.
 fn job(text: &mut String, report: &ReportLine) {
     let _ = writeln!(text, "\nthe job");
     let elapsed_s = report.elapsed_s;
@@ -252,7 +252,7 @@ fn hosts(text: &mut String, report: &ReportLine) {
     side_by_side(text, "source, target", &report.source, &report.target, report.lane_path != HERE);
 }
 
-/// What both hosts grant.
+/// The limits of both hosts.
 pub fn side_by_side(text: &mut String, label: &str, left: &HostLine, right: &HostLine, with_limits: bool) {
     let mut pair = |label: &str, of: &dyn Fn(&HostLine) -> String| {
         let left = of(left);
@@ -311,25 +311,25 @@ fn route(kept: &Kept) -> String {
 fn ago(kept: &Kept, now_s: u64) -> String {
     match now_s.saturating_sub(kept.ended_at_s) {
         0 => "just now".to_owned(),
-        // Below a minute there is no need for tenths.
+        // Below a minute, whole seconds are enough.
         s @ 1..60 => format!("{s} s ago"),
         s => format!("{} ago", duration(Duration::from_secs(s))),
     }
 }
 
-/// A file may hold any number.
+/// The file may have been edited: any number is possible.
 fn seconds(s: f64) -> Duration {
     Duration::try_from_secs_f64(s.max(0.0)).unwrap_or_default()
 }
 
-/// The lane path of a copy that no network carries.
+/// The lane path of a copy inside one machine.
 const HERE: &str = "this machine";
 
 const LINE_WIDTH: usize = 100;
 const LABEL_WIDTH: usize = 20;
 pub const HOST_WIDTH: usize = 24;
 
-/// Two percent for a mark.
+/// Two percent for each mark.
 const BAR_WIDTH: f64 = 50.0;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The built program as a shell sees it: output, error output, exit status.
+//! The built program as a shell sees it: standard output, standard error, exit status.
 
 use std::fs;
 use std::path::Path;
@@ -78,7 +78,7 @@ fn an_error_has_its_cause_and_hint() {
     insta::assert_snapshot!(stderr(&haul(&["cp", "ho\u{1b}st:a", "b"])), @r"
     error: cannot use 'ho\x1bst:a'
       cause: the host has a character that no host name has
-      hint:  for a local name with a colon put ./ in front
+      hint:  for a local name with a colon, put ./ in front
     ");
 }
 
@@ -95,7 +95,7 @@ fn with_json_an_error_is_a_line_too() {
 fn the_agent_names_its_protocol() {
     let text = stdout(&haul(&["agent", "--protocol"]));
     let version = text.strip_prefix("haul-protocol ").unwrap().trim_end();
-    // A far side that names another version than it speaks is put there again each time, and refused.
+    // A far side that names another version than it speaks gets our program again each time, and is then refused.
     assert_eq!(version.parse(), Ok(haul_transfer::PROTOCOL_VERSION), "{text}");
 }
 
@@ -151,7 +151,7 @@ fn verify_answers_with_its_exit_status() {
     assert_eq!(code(&["verify", "/nonexistent"]), 11);
 }
 
-/// Standard output that takes nothing: an error of its own, said in plain words, and no panic.
+/// Standard output that takes nothing is an error with a plain message, and no panic.
 #[test]
 fn a_full_disk_behind_standard_output_is_an_error_and_a_closed_pipe_is_none() {
     let home = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ fn a_full_disk_behind_standard_output_is_an_error_and_a_closed_pipe_is_none() {
     assert_eq!(out.code(), Some(1));
 }
 
-/// A device, a FIFO or a link is none of ours to replace.
+/// A device, a FIFO or a link belongs to others and is not replaced.
 #[test]
 fn a_manifest_replaces_nothing_but_a_regular_file_and_can_go_to_standard_output() {
     let home = tempfile::tempdir().unwrap();
@@ -230,7 +230,7 @@ fn a_manifest_replaces_nothing_but_a_regular_file_and_can_go_to_standard_output(
     std::fs::rename(root.join("copy"), root.join("there/copy")).unwrap();
     assert_eq!(run(&["verify", "m", "there"]).status.code(), Some(0), "{}", String::from_utf8_lossy(&out.stdout));
     assert_eq!(run(&["cp", "--json", "--manifest-out", "-", "file", "copy"]).status.code(), Some(1));
-    // In the tree that is copied: neither sent half written nor deleted.
+    // A manifest inside the copied tree is neither sent half written nor deleted.
     std::fs::create_dir(root.join("tree")).unwrap();
     std::fs::write(root.join("tree/file"), "text").unwrap();
     let out = run(&["cp", "--manifest-out", "tree/m", "tree/", "twin/"]);

@@ -1,11 +1,11 @@
-//! The built program against hosts that do not behave: a script in place of ssh is all that it sees of them.
+//! The built program against hosts that misbehave. A script takes the place of ssh.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A home of its own, with a file to send and a host that does what `script` says.
+/// A home directory with a file to send, and a host that does what `script` says.
 struct Scene {
     dir: tempfile::TempDir,
 }
@@ -36,7 +36,7 @@ const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand-ins/ssh");
 
 #[test]
 fn what_the_far_side_says_through_ssh_is_escaped_and_shown_at_once() {
-    // It waits for an answer that never comes; the time limit is for a program that does not show the question.
+    // The script waits for an answer that never comes. The time limit is for a program that does not show the question.
     let scene =
         Scene::new(r"printf 'Passwort f\303\274r a\033]0;owned\007\302\2332Jb\rc? ' >&2; timeout 60 cat >/dev/null");
     let mut child = scene.cp().stderr(Stdio::piped()).spawn().unwrap();
@@ -56,11 +56,11 @@ fn lines_of_the_far_side_stay_lines() {
     assert_eq!(output.status.code(), Some(14), "{said:?}");
 }
 
-/// What the start script says where haul is missing, and what it then takes.
+/// What the start script prints where haul is missing, and what it then reads.
 const ASK: &str = r#"printf 'HAUL-NEED Linux %s\n' "$(uname -m)""#;
 const TAKE: &str = r#"head -c "$n" >/dev/null"#;
 
-/// Longer than any test waits for a host; a program that waits for it fails its test then, and does not hang.
+/// Longer than any test waits for a host: a program that waits for the host fails its test and does not hang.
 const SILENT: &str = "exec sleep 60";
 
 #[test]
@@ -82,9 +82,10 @@ fn a_host_that_asks_for_our_program_and_stops_is_given_up() {
     }
 }
 
-/// Runs this with `-v` until it says `sign`, interrupts it then, and returns its status and what else it said.
+/// Runs the program with `-v` until it prints `sign`, then interrupts it. Returns the status and the rest of the
+/// output.
 fn interrupted(scene: &Scene, cp: &Command, sign: &str) -> (Option<i32>, Vec<String>) {
-    // Whatever runs the tests may ignore signals itself; that is not handed on.
+    // The program must not inherit ignored signals from whatever runs the tests.
     let mut command = Command::new("env");
     command.arg("--default-signal=INT").arg(cp.get_program()).args(cp.get_args()).arg("-v");
     command.current_dir(scene.dir.path()).env("HOME", scene.dir.path()).stdin(Stdio::null());
@@ -98,8 +99,8 @@ fn interrupted(scene: &Scene, cp: &Command, sign: &str) -> (Option<i32>, Vec<Str
 
 #[test]
 fn an_interrupt_ends_the_wait_for_a_host_whatever_it_does() {
-    // It does not read what it asked for; it prints a little now and then, and never a word of ours. After half a minute (600
-    // times 50 ms) it has waited in vain, and says so.
+    // A host that does not read what it asked for. It prints a little now and then, and never a word of our protocol.
+    // After half a minute (600 times 50 ms) it gives up and says so.
     let lasts =
         |doing: &str| format!("i=0; while [ $i -lt 600 ]; do {doing} sleep 0.05; i=$((i + 1)); done; : >in-vain");
     let deaf = format!("read -r w n; {ASK}; {}", lasts(""));
@@ -112,10 +113,10 @@ fn an_interrupt_ends_the_wait_for_a_host_whatever_it_does() {
 }
 
 impl Scene {
-    /// Whether the ssh of a host that wrote its number down is still there, long before it would end by itself.
+    /// Whether the ssh of a host that wrote its process id is still there, long before it would end by itself.
     fn is_ssh_left(&self) -> bool {
         let pid = fs::read_to_string(self.dir.path().join("pid")).unwrap();
-        // What has ended has no command any more.
+        // An ended process has no command line.
         let (command, begun) = (format!("/proc/{}/cmdline", pid.trim()), Instant::now());
         while fs::read(&command).is_ok_and(|command| !command.is_empty()) {
             if begun.elapsed() > Duration::from_secs(20) {
@@ -130,7 +131,7 @@ impl Scene {
 #[test]
 fn ssh_is_not_left_behind_at_a_host_that_hangs_after_its_first_word() {
     let greet = format!("read -r w n; {} agent </dev/null | head -n 1", env!("CARGO_BIN_EXE_haul"));
-    // The first byte that follows is a sign of life: its first word was heard.
+    // The next byte is a sign of life: the first message was heard.
     let heard = "head -c 1 >/dev/null; echo it hangs now >&2";
     let scene = Scene::new(&format!("echo $$ >pid; {greet}; {heard}; {SILENT}"));
     let (status, said) = interrupted(&scene, &scene.cp(), "it hangs now");
@@ -140,7 +141,7 @@ fn ssh_is_not_left_behind_at_a_host_that_hangs_after_its_first_word() {
 
 #[test]
 fn the_ssh_of_the_first_of_two_hosts_is_not_left_behind_when_the_second_cannot_be_reached() {
-    // The first has our program, and does not end when that does.
+    // The first host has our program, and does not end when the program does.
     let first = format!("echo $$ >pid; read -r w n; {} agent; {SILENT}", env!("CARGO_BIN_EXE_haul"));
     let scene = Scene::new(&format!("case \"$*\" in *'-- first '*) {first};; esac; exit 255"));
     let output = scene.cp_from_to("first:file", "second:file").output().unwrap();
@@ -151,7 +152,7 @@ fn the_ssh_of_the_first_of_two_hosts_is_not_left_behind_when_the_second_cannot_b
 
 #[test]
 fn a_host_over_ssh_is_reached_before_a_daemon_which_waits_a_minute_only() {
-    // ssh is refused, and nobody listens at the first port of this host.
+    // ssh is refused, and nothing listens at the first port of this host.
     let scene = Scene::new("exit 255");
     for (source, target) in [("haul://127.0.0.1:1/file", "host:file"), ("host:file", "haul://127.0.0.1:1/file")] {
         let output = scene.cp_from_to(source, target).output().unwrap();

@@ -1,11 +1,12 @@
-//! `haul why` after copies by the built program: what is kept, where, and what is shown. The copies stay on this machine.
+//! `haul why` after copies by the built program: what is kept, where, and what is shown. The copies stay on this
+//! machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A home of its own, with a tree to copy.
+/// A home directory with a tree to copy.
 struct Scene {
     dir: tempfile::TempDir,
 }
@@ -98,11 +99,11 @@ fn after_a_copy_it_shows_where_the_time_went() {
 #[test]
 fn a_rate_that_was_asked_for_is_the_limit() {
     let scene = Scene::new();
-    // 3 MiB at 6 MB/s are half a second, of which all but a few milliseconds are waited.
+    // 3 MiB at 6 MB/s take half a second, nearly all of it waiting.
     let closing = scene.says(&["cp", "--no-flush", "--rate", "6MB", "tree", "to"]);
     assert!(closing.trim_end().ends_with(", limited by rate limit"), "{closing}");
     let why = scene.says(&["why"]);
-    assert!(why.contains("A higher limit than 48.0 Mbit/s, or none: it was asked for."), "{why}");
+    assert!(why.contains("Raise the rate limit of 48.0 Mbit/s, or leave it out."), "{why}");
     assert_eq!(scene.json("1")["report"]["limit"], "rate limit");
 }
 

@@ -1,4 +1,4 @@
-//! What can be typed after `haul bench`; letters as in iperf3.
+//! Flags of `haul bench`; the letters are those of iperf3.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,16 +15,18 @@ use crate::reach::{CipherName, whole};
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Bench {
-    /// What is sent: 'zero', 'memory' (noise, as much as --size), or a file
+    /// The source of the bytes: 'zero', 'memory' (noise, as much as --size), or a file
     #[arg(long, value_name = "zero|memory|FILE", default_value = "zero", value_hint = ValueHint::FilePath)]
     pub source: OsString,
-    /// Where it goes: 'discard', 'memory', or a directory, for a file without a name that is gone at the end
+    /// The sink of the bytes: 'discard', 'memory', or a directory. The file in the directory has no name, and is gone
+    /// at the end
     #[arg(long, value_name = "discard|memory|DIR", default_value = "discard", value_hint = ValueHint::DirPath)]
     pub sink: OsString,
-    /// How it is sent: sendfile, splice, uring-splice, mmap, copy, uring-copy; without it what is cheapest
+    /// How it is sent: sendfile, splice, uring-splice, mmap, copy, uring-copy; without this flag, the cheapest way
     #[arg(long, value_name = "NAME", value_parser = send_route, conflicts_with = "zero_copy")]
     pub route: Option<SendRoute>,
-    /// How it is received: splice, direct, copy; into nothing: discard, null, copy; without it what is cheapest
+    /// How it is received: splice, direct, copy; for 'discard': discard, null, copy; without this flag, the cheapest
+    /// way
     #[arg(long, value_name = "NAME", value_parser = receive_route)]
     pub receive_route: Option<ReceiveRoute>,
     /// The same as --route sendfile
@@ -33,7 +35,7 @@ pub struct Bench {
     /// Bytes in one call: 4K to 64M
     #[arg(short = 'l', long, value_name = "SIZE", default_value = "256K", value_parser = block)]
     pub length: usize,
-    /// Where the next block is read: always at the same place, or behind the last one
+    /// Offset of the next block: always the same, or behind the last block
     #[arg(long, value_name = "WHERE", default_value = "moving")]
     pub offset: WhichOffset,
     /// Connections, each with a thread at either end: 1 to 256
@@ -62,16 +64,17 @@ pub struct Bench {
     #[arg(short = 'C', long = "cc", visible_alias = "congestion", value_name = "NAME")]
     #[arg(value_parser = crate::reach::parse_congestion_control)]
     pub cc: Option<String>,
-    /// Bind the sending threads to processor N, the receiving to M
+    /// Bind the sending threads to processor N, the receiving threads to M
     #[arg(short = 'A', long, value_name = "N,M", value_parser = processors)]
     pub affinity: Option<(usize, usize)>,
-    /// Of a source or sink in memory; a timed run to a disk goes round in a file of this size
+    /// Size of a source or sink in memory; a timed run to a disk writes a file of this size again and again
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = rate::parse_size)]
     pub size: u64,
     /// Drop the source file from the page cache first
     #[arg(long)]
     pub cold: bool,
-    /// Measure only the disk below DIR: past the page cache, several blocks on their way (at most -n, or 1G, and -t, or 3 s, each way)
+    /// Measure only the disk below DIR: past the page cache, several blocks at once (at most -n, or 1G, and -t, or 3 s,
+    /// each way)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     #[arg(conflicts_with_all = OF_A_RUN, conflicts_with_all = ["memory", "lanes"])]
     pub disk: Option<PathBuf>,
@@ -90,7 +93,7 @@ pub enum WhichOffset {
     Moving,
 }
 
-/// What means nothing where no bytes run from end to end.
+/// Flags that make no sense when only the disk or only memory is measured.
 const OF_A_RUN: [&str; 15] = [
     "source",
     "sink",
@@ -127,7 +130,7 @@ pub fn send_route(text: &str) -> Result<SendRoute, String> {
     named(&SendRoute::ALL, text)
 }
 
-/// The way to write of this name.
+/// The spelling of a name.
 pub fn write_route(text: &str) -> Result<WriteRoute, String> {
     named(&WriteRoute::ALL.map(|route| (route, route.name())), text)
 }

@@ -1,4 +1,4 @@
-//! What was measured, for a program: one object. `docs/json.md` is the promise; a test pins it.
+//! The result for a program: one object. `docs/json.md` is the promise; a test pins it.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;

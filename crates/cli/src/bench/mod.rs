@@ -1,4 +1,5 @@
-//! `haul bench`: how fast each way of moving bytes is on this host, what it costs, and the limits beside it.
+//! `haul bench`: how fast each way of moving bytes is on this host, and its cost. Disk and memory alone are measured,
+//! too.
 
 pub mod flags;
 mod json;
@@ -19,12 +20,12 @@ use haul_transfer::{Error, Fault};
 use crate::{ending, failure, output, signals};
 use flags::{Bench, WhichOffset};
 
-/// Measures, and says what was found.
+/// Measures, and prints the result.
 pub fn run(typed: &Bench) -> ExitCode {
     match measured(typed) {
         Ok(Said { text, interrupted }) => {
             output::say(text);
-            // What was measured until then stands; but it is not what was asked for.
+            // The result up to the interruption is printed, but the exit code says that the run is incomplete.
             if interrupted { ExitCode::from(failure::of_fault(Fault::Interrupted).code) } else { ExitCode::SUCCESS }
         }
         Err(error) => ending::failed(&error, typed.json),
@@ -102,7 +103,7 @@ fn request(typed: &Bench) -> Request {
     }
 }
 
-/// Who waits for the answer.
+/// The user who waits for the answer.
 struct Person {
     interrupted: Arc<AtomicBool>,
     lines: bool,
@@ -123,7 +124,7 @@ impl Watcher for Person {
 /// As iperf3.
 const DEFAULT_TIME_S: u32 = 10;
 
-/// For a limit alone: enough to leave caches behind.
+/// For disk or memory alone: more than the processor's caches hold.
 const ALONE_TIME: Duration = Duration::from_secs(3);
 
 /// As above.
@@ -193,7 +194,7 @@ mod tests {
         }
     }
 
-    /// A minute of a file to a disk, shortened.
+    /// A minute of copying a file to a disk, shortened.
     pub fn found() -> (Request, Found) {
         let interval = |start, end, bytes| Interval {
             start: Duration::from_secs_f64(start),

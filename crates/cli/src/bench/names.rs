@@ -1,4 +1,4 @@
-//! The names of what was measured with, the same for text and for JSON.
+//! Names of sources, sinks and ciphers, the same for text and for JSON.
 
 use std::os::unix::ffi::OsStrExt as _;
 

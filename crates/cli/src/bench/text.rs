@@ -1,4 +1,4 @@
-//! What was measured, for a person: a line each interval, then what it came to and what each side used.
+//! The result for a person: one line for each interval, then the mean rate and the cost of each side.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,7 +11,7 @@ use super::names;
 use crate::figures::{bits, bytes, counted, duration, rate};
 use crate::printable::printable;
 
-/// What is about to be measured.
+/// The title: what will be measured.
 pub fn heading(request: &Request) -> String {
     let cipher = if request.cipher.is_none() { "clear" } else { names::cipher(request) };
     let mut text = format!("{} -> {}", names::source(request), names::sink(request));
@@ -37,7 +37,7 @@ pub fn line(interval: &Interval) -> String {
     row(interval.start, interval.end, interval.bytes)
 }
 
-/// What it came to.
+/// The totals.
 pub fn summary(request: &Request, found: &Found) -> String {
     let mut text = String::from("\n");
     text.push_str(&row(Duration::ZERO, found.elapsed, found.bytes));
@@ -56,7 +56,7 @@ pub fn summary(request: &Request, found: &Found) -> String {
     for (who, side) in [("sender", &found.send), ("receiver", &found.receive)] {
         for dropped in &side.dropped {
             let why = printable(&dropped.why);
-            let _ = writeln!(text, "{who}: {} was refused ({why}), so {} instead", dropped.route, dropped.instead);
+            let _ = writeln!(text, "{who}: {} was refused ({why}); {} is used instead", dropped.route, dropped.instead);
         }
     }
     if request.cipher.is_some() {
@@ -74,7 +74,8 @@ pub fn summary(request: &Request, found: &Found) -> String {
 /// The disk alone.
 pub fn disk(directory: &Path, found: &Disk) -> String {
     let path = printable(directory.as_os_str().as_bytes());
-    let how = if found.direct { "past the page cache" } else { "through the page cache: it cannot be passed here" };
+    let how =
+        if found.direct { "past the page cache" } else { "through the page cache: direct I/O is not possible here" };
     let (write, read) = (rate(found.write_bytes_per_s as f64), rate(found.read_bytes_per_s as f64));
     format!("the disk below {path}, {how}\nwrite  {write}\nread   {read}\n")
 }
@@ -121,7 +122,7 @@ mod tests {
     fn limits_stand_with_how_they_were_measured() {
         let found = Disk { write_bytes_per_s: 1_500_000_000, read_bytes_per_s: 1_900_000_000, direct: false };
         let text = disk(Path::new("/raid"), &found);
-        assert!(text.contains("cannot be passed") && text.contains("12.0 Gbit/s"), "{text}");
+        assert!(text.contains("direct I/O is not possible") && text.contains("12.0 Gbit/s"), "{text}");
         assert!(memory(2, 12_800_000_000).contains("2 threads\ncopy   11.9 GiB/s (102 Gbit/s)"));
     }
 }

@@ -1,4 +1,4 @@
-//! What was found, for a program: one object. `docs/json.md` is the promise; a test pins it.
+//! The result for a program: one object. `docs/json.md` is the promise; a test pins it.
 
 use haul_transfer::probe::{Found, Way};
 use serde::Serialize;

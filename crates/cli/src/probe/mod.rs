@@ -19,12 +19,12 @@ use crate::figures::{bits, bytes, latency};
 use crate::printable::printable;
 use crate::{ending, endpoint, job, output, signals};
 
-/// Measures, and says what was found.
+/// Measures, and prints the result.
 pub fn run(typed: &Probe) -> ExitCode {
     haul_transfer::hide_memory();
     let person = Person {
         interrupted: signals::watch(),
-        // Standard error of a program's call is for warnings.
+        // When a program calls us, standard error is for warnings only.
         tells_progress: !typed.quiet && !typed.json && std::io::stderr().is_terminal(),
         quiet: typed.quiet,
     };
@@ -45,7 +45,7 @@ fn request(typed: &Probe) -> Result<Request, Error> {
     Ok(Request { place, time: Duration::from_secs(typed.time.into()), carriage, ssh })
 }
 
-/// `[USER@]HOST`, `ssh://[USER@]HOST[:PORT]` or `haul://HOST[:PORT]`; also as `cp` has it, with a colon after the host.
+/// `[USER@]HOST`, `ssh://[USER@]HOST[:PORT]` or `haul://HOST[:PORT]`. A colon after the host is allowed, as in `cp`.
 fn place(typed: &OsStr) -> Result<Place, Error> {
     let bytes = typed.as_bytes();
     let is_uri = bytes.windows(3).any(|part| part == b"://");
@@ -63,12 +63,12 @@ fn place(typed: &OsStr) -> Result<Place, Error> {
         Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null => {
             Err(refused("it reads as a local name"))
         }
-        _ if found.path != b"." => Err(refused("a probe has no path: it reads and writes no file")),
+        _ if found.path != b"." => Err(refused("a probe has no path: it measures the network only")),
         place => Ok(place),
     }
 }
 
-/// Who waits for the answer.
+/// The user who waits for the answer.
 struct Person {
     interrupted: Arc<AtomicBool>,
     tells_progress: bool,
@@ -174,7 +174,7 @@ pub mod tests {
         Typed::command().debug_assert();
     }
 
-    /// 1 Gbit/s x 228 ms: there held by the receive window of the far host, back full.
+    /// 1 Gbit/s x 228 ms. There: limited by the receive window of the far host. Back: the link is full.
     pub fn found() -> Found {
         let host = |place: &str| {
             let limits = HostLimits {

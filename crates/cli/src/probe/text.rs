@@ -1,4 +1,4 @@
-//! What was found, for a person: both directions side by side, both hosts, what would help.
+//! The result for a person: both directions side by side, both hosts, and remedies.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn line(text: &mut String, label: &str, [left, right]: &[String; 2]) {
     row(text, label, &format!("{left}{:gap$}  {right}", ""));
 }
 
-/// As far as it was seen: whatever held the lanes, the path itself carried this much at some time.
+/// The highest rate seen: the path carried this much at some time, whatever limited the lanes.
 fn could_carry(way: &Way) -> String {
     format!("{} at least", bits(way.path.capacity_bytes_per_s.max(way.bytes_per_s) as f64))
 }
@@ -91,7 +91,7 @@ fn helps(text: &mut String, found: &Found) {
     }
 }
 
-/// `haul tune` with the figures of this path; `None` where they are not known.
+/// `haul tune` with the figures of this path; `None` if they are unknown.
 pub fn tune(found: &Found) -> Option<String> {
     let ways = [&found.there, &found.back];
     let rate = ways.map(|way| way.path.capacity_bytes_per_s.max(way.bytes_per_s)).into_iter().max()?;

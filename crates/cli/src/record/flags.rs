@@ -16,24 +16,26 @@ pub struct Record {
     /// The file to record to; it must not be there yet
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// Record the first TCP connection to this address instead of standard input; it is clear, and anybody's who gets there
+    /// Record the first TCP connection to this address instead of standard input; the connection is not encrypted, and
+    /// anybody who reaches the address can make it
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<SocketAddr>,
-    /// Stripe the recording over directories, a buffer each in turn: once for each disk. FILE is then none, FILE.stripes says what belongs
-    /// together, and 'haul cp --stripe-dir DIR... stripes:FILE.stripes DST' reads it as one file
+    /// Stripe the recording over directories, one buffer each in turn; name one directory for each disk. FILE is then
+    /// not written: FILE.stripes is the index, and 'haul cp --stripe-dir DIR... stripes:FILE.stripes DST' reads the
+    /// recording as one file
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub stripe_dir: Vec<PathBuf>,
-    /// Reserve this much room first
+    /// Reserve this much space first
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = rate::parse_size)]
     pub reserve: u64,
-    /// End after so many bytes; without it, with the stream
+    /// End after so many bytes; without this flag, with the stream
     #[arg(short = 'n', long, value_name = "SIZE", value_parser = rate::parse_size)]
     pub bytes: Option<u64>,
     /// Buffers between stream and disk: 2 to 1024
     #[arg(long, value_name = "N", default_value = "64")]
     #[arg(value_parser = clap::value_parser!(u16).range(2..=BUFFERS_MAX as i64))]
     pub buffers: u16,
-    /// Size of each: a multiple of 64K up to 64M
+    /// Size of each buffer: a multiple of 64K up to 64M
     #[arg(short = 'l', long, value_name = "SIZE", default_value = "4M", value_parser = buffer)]
     pub length: usize,
     /// Seconds between two lines: 0.1 to 60

@@ -1,4 +1,4 @@
-//! `haul record`: a stream into a file, or into stripes on several disks, and whether they kept up with it.
+//! `haul record`: a stream into a file, or into stripes on several disks. Tells whether the disks kept up.
 
 pub mod flags;
 
@@ -24,12 +24,12 @@ use crate::speaker::{Speaker, Word};
 use crate::{ending, failure, json_text, output, signals};
 use flags::Record;
 
-/// Records, and says how it went.
+/// Records, and prints the result.
 pub fn run(typed: &Record) -> ExitCode {
     let speaker = match Speaker::start(say) {
         Ok(speaker) => speaker,
         Err(error) => {
-            let what = "cannot start the thread that says how the recording goes";
+            let what = "cannot start the thread that prints messages";
             return ending::failed(&Error::new(Fault::FileIo, what).because(error), typed.json);
         }
     };
@@ -60,7 +60,7 @@ fn request(typed: &Record) -> Request {
     }
 }
 
-/// A stream that is ended by a signal ends well: it may have no other end.
+/// A signal is a good end: the stream may have no other.
 fn status(recorded: &Recorded) -> ExitCode {
     ExitCode::from(failure::of_recording(recorded.overruns).code)
 }
@@ -145,7 +145,7 @@ struct Person {
     speaker: Speaker<Said>,
 }
 
-/// What is said while a recording runs.
+/// Messages while a recording runs.
 enum Said {
     /// On standard output.
     Line(String),
@@ -163,13 +163,13 @@ impl Word for Said {
 fn say(said: Said) {
     match said {
         Said::Line(text) => output::say(text),
-        // Who closed the terminal has read enough.
+        // A user who has closed the terminal wants no messages.
         Said::Warning(text) => drop(std::io::stderr().write_all(text.as_bytes())),
     }
 }
 
 impl Person {
-    /// The stream waits for nobody: a terminal that was paused for days loses lines.
+    /// The stream never waits for the terminal: one that is paused for days loses lines.
     fn line(&self, text: String) {
         if self.lines {
             self.speaker.say_if_there_is_room(Said::Line(text));
@@ -187,7 +187,7 @@ impl Watcher for Person {
     }
 
     fn on_warning(&self, warning: &Error) {
-        // Beside the object, too, which comes when it is too late to do anything.
+        // Also with `--json`: the object at the end would come too late for the user to act.
         self.speaker.say_if_there_is_room(Said::Warning(failure::warning(warning)));
     }
 
@@ -257,7 +257,7 @@ mod tests {
         let person = Person { interrupted: Arc::default(), lines: true, speaker: speaker.unwrap() };
         person.on_listening("127.0.0.1:5000".parse().unwrap());
         let interval = Interval { start: Duration::ZERO, end: Duration::from_secs(1), bytes: 1 << 20 };
-        // As many as a pipe would not take.
+        // More than a pipe holds.
         (0..10_000).for_each(|_| person.on_interval(&interval));
         person.on_warning(&Error::new(Fault::FileIo, "a disk is slow"));
         assert!(heard.lock().unwrap().is_empty());

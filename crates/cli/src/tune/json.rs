@@ -43,7 +43,7 @@ struct AdviceObject<'a> {
     findings: Vec<FindingObject<'a>>,
 }
 
-/// In bytes per second; null where the host does not tell.
+/// In bytes per second; null if the host does not tell.
 #[derive(Serialize)]
 struct ReachObject {
     sending_one: Option<u64>,

@@ -1,4 +1,4 @@
-//! `haul tune`: what this host should be set to for a path, in four ways of saying it; and setting it.
+//! `haul tune`: advice on the settings of this host for a path, in four formats; and applying the advice.
 
 mod json;
 mod text;
@@ -11,7 +11,7 @@ use haul_transfer::{Error, Fault};
 use crate::args::{Tune, TuneFormat};
 use crate::{ending, output};
 
-/// Looks, says, and on request sets or puts back.
+/// Looks, prints the advice, and on request applies or reverts it.
 pub fn run(typed: &Tune) -> ExitCode {
     match carried_out(typed, &Roots::default()) {
         Ok(said) => {
@@ -32,7 +32,7 @@ fn carried_out(typed: &Tune, roots: &Roots) -> Result<String, Error> {
         let steps = tune::revert(roots)?;
         return Ok(match typed.json {
             true => json::object(None, &steps),
-            false => text::steps(&steps, "nothing was saved by --apply: there is nothing to put back"),
+            false => text::steps(&steps, "--apply has saved no values to put back"),
         });
     }
     let seen = Seen::look(typed, roots)?;
@@ -52,10 +52,10 @@ fn applied(seen: &Seen, steps: &[Step]) -> String {
     said
 }
 
-/// What was asked, what was found, and what follows.
+/// The request, the facts of the host, and the advice.
 pub struct Seen {
     pub wanted: Wanted,
-    /// Where the rate is from.
+    /// The source of the rate.
     pub rate_from: RateFrom,
     /// Whether the round trip was typed.
     pub rtt_typed: bool,
@@ -63,7 +63,7 @@ pub struct Seen {
     pub advice: Advice,
 }
 
-/// Where the rate is from.
+/// The source of the rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RateFrom {
     /// `--rate`
@@ -91,5 +91,5 @@ impl Seen {
 /// 10 Gbit/s, the usual link of a data mover.
 const DEFAULT_RATE_BYTES_PER_S: u64 = 1_250_000_000;
 
-/// Across an ocean: what is enough there is enough nearer by.
+/// The round trip across an ocean: settings for it are enough for shorter paths.
 const DEFAULT_RTT_US: u64 = 100_000;

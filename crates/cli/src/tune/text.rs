@@ -1,4 +1,5 @@
-//! The advice for a person, a shell and sysctl.d. Lines are as long on every terminal, so that they can be compared and mailed.
+//! The advice for a person, a shell and sysctl.d. Lines have the same length on every terminal, so that they can be
+//! compared and mailed.
 
 use std::fmt::Write as _;
 
@@ -7,7 +8,7 @@ use haul_transfer::tune::{Finding, LANES, Matters, Remedy, Step, rate_text, rtt_
 use super::{RateFrom, Seen};
 use crate::printable::printable;
 
-/// Setting, now, advised; below each row why. What matters first.
+/// A table: setting, value now, value advised. Below each row its reason. The most important rows come first.
 pub fn table(seen: &Seen) -> String {
     let mut text = heading(seen);
     let findings = &seen.advice.findings;
@@ -46,7 +47,7 @@ pub fn table(seen: &Seen) -> String {
     text
 }
 
-/// `sysctl -w` lines, then the commands for what is no sysctl, as comments: they are for a person to judge.
+/// Lines of `sysctl -w`. Commands that are no sysctl follow as comments, for a person to judge.
 pub fn commands(seen: &Seen) -> String {
     let mut text = comment(seen);
     for (finding, value) in seen.advice.changes() {
@@ -72,7 +73,7 @@ pub fn sysctl(seen: &Seen) -> String {
     text
 }
 
-/// What was done, a line each.
+/// The changes, one line each.
 pub fn steps(steps: &[Step], nothing: &str) -> String {
     if steps.is_empty() {
         return format!("{nothing}\n");
@@ -81,7 +82,7 @@ pub fn steps(steps: &[Step], nothing: &str) -> String {
         let _ = match step {
             Step::Set { name, from, to } => writeln!(text, "set {name}: {from} -> {to}"),
             Step::Lacking { name, value } => {
-                writeln!(text, "left {name}: this kernel has none, or not '{value}'")
+                writeln!(text, "left {name}: this kernel lacks the setting, or the value '{value}'")
             }
             Step::Wrote(path) => writeln!(text, "wrote {}", path.display()),
             Step::Removed(path) => writeln!(text, "removed {}", path.display()),
@@ -91,7 +92,7 @@ pub fn steps(steps: &[Step], nothing: &str) -> String {
     })
 }
 
-/// After `--apply`: what it did not do.
+/// After `--apply`: the settings that it left alone.
 pub fn left_by_hand(seen: &Seen) -> String {
     let mut text = String::new();
     let findings = seen.advice.findings.iter();
@@ -182,7 +183,7 @@ fn wrapped(words: &str, lead: &str, width: usize) -> String {
     text
 }
 
-/// The words, `28.5 MB` being one.
+/// Words of a text. `28.5 MB` is one word.
 fn with_units(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split(' ').filter(|word| !word.is_empty()) {
@@ -198,7 +199,7 @@ fn with_units(text: &str) -> Vec<String> {
 const UNITS: [&str; 15] =
     ["us", "ms", "s", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "bytes"];
 
-/// Of a line: fits a letter on paper, a mail, and half of a wide screen.
+/// Fits a letter on paper, a mail, and half of a wide screen.
 const WIDTH: usize = 100;
 
 #[cfg(test)]
@@ -260,7 +261,7 @@ mod tests {
         ];
         insta::assert_snapshot!(steps(&done, "nothing"), @r"
         set net.ipv4.tcp_sack: 0 -> 1
-        left net.core.default_qdisc: this kernel has none, or not 'fq'
+        left net.core.default_qdisc: this kernel lacks the setting, or the value 'fq'
         wrote /etc/sysctl.d/90-haul.conf
         ");
         assert_eq!(steps(&[], "nothing"), "nothing\n");

@@ -1,4 +1,4 @@
-//! `haul tune`: what it says of this host, and what `--apply` and `--revert` do to one that is ours alone.
+//! `haul tune`: its advice for this host, and `--apply` and `--revert` on a host of our own.
 
 use haul_e2e::{Outcome, Run, code, needs};
 use serde_json::Value;
@@ -20,9 +20,9 @@ fn says_what_this_host_should_be_set_to_and_why() {
     for words in ["28.5 MB under way", RMEM, "one connection, receiving", "128 lanes"] {
         assert!(table.stdout_text().contains(words), "{words}\n{table}");
     }
-    // Without flags something is assumed, and said.
+    // Without flags it assumes values, and says so.
     tune(&[]).expect(code::OK).says(&["round trip assumed"]);
-    // As a file each line is a comment or a setting; as commands each is a comment or a command.
+    // As a file, each line is a comment or a setting; as commands, each line is a comment or a command.
     let path = ["--rate", "100Gbit", "--rtt", "300ms"];
     let file = tune(&[&path[..], &["--format", "sysctl"]].concat()).expect(code::OK).stdout_text();
     assert!(file.lines().all(|line| line.is_empty() || line.starts_with('#') || line.contains(" = ")), "{file}");
@@ -66,7 +66,7 @@ fn only_root_may_set_and_others_are_told_what_to_do() {
     }
 }
 
-/// `/etc` and `/var/lib` are memory of this script alone, and its network is new: the host that runs the test stays as it is.
+/// `/etc` and `/var/lib` exist in memory for this script only, and its network is new: the real host stays unchanged.
 const PRIVATE: &str = r#"
 mount -t tmpfs -o mode=755 haul-e2e /etc
 mount -t tmpfs -o mode=755 haul-e2e /var/lib
@@ -101,10 +101,10 @@ fn applies_and_puts_back_in_a_network_of_its_own() {
     assert_eq!(rmem(again), rmem(applied), "{outcome}");
     assert!(reverted.contains("removed /etc/sysctl.d/90-haul.conf") && !reverted.contains("\nfile "), "{outcome}");
     assert_eq!(rmem(reverted), rmem(start), "{outcome}");
-    assert!(nothing.contains("nothing to put back"), "{outcome}");
+    assert!(nothing.contains("no values to put back"), "{outcome}");
 }
 
-/// The settings are taken, and then there is no place for the file of the next start.
+/// The settings are applied, and then the file for the next start cannot be written.
 const REFUSED: &str = r#"
 mount -t tmpfs -o mode=755 haul-e2e /etc
 mount -t tmpfs -o mode=755 haul-e2e /var/lib

@@ -1,10 +1,10 @@
-//! What limited a copy, where the reason is known because the test made it, and `haul why` afterwards.
+//! The limit of a copy, with a reason that the test made, and `haul why` afterwards.
 
 use haul_e2e::{Lab, Outcome, at, code, needs, plant};
 use rustix::process::Signal;
 use serde_json::Value;
 
-/// The parts of the network in `time`.
+/// The network's parts of `time`.
 const NETWORK: [&str; 9] =
     ["ramp", "capacity", "contention", "receive_window", "send_buffer", "loss", "jitter", "latency", "network"];
 
@@ -19,7 +19,7 @@ fn share(report: &Value, names: &[&str]) -> f64 {
     names.iter().map(|name| report["time"][*name].as_f64().unwrap_or_else(|| panic!("no share of {name}"))).sum()
 }
 
-/// What was kept is what was said.
+/// The kept report equals the printed one.
 #[track_caller]
 fn kept_as_said(lab: &Lab, run: &Outcome) -> Value {
     let (mut said, kept) = (run.report(), why(lab)["report"].clone());
@@ -53,9 +53,9 @@ fn a_tiny_job_is_limited_by_its_start() {
     let lab = Lab::pair();
     let (here, there) = (lab.data("home").join("file"), lab.data("alpha"));
     plant::file(&here, 1, 1);
-    // The first copy puts haul there, which is a start of another kind.
+    // The first copy also installs haul, which is another kind of start.
     lab.cp().arg(&here).arg(at("alpha", there.join("first"))).run().expect(code::OK);
-    // A login of two seconds: whatever else is slow on this machine, that is most of the job.
+    // A login of two seconds is most of the job, however slow this machine is.
     let slow_ssh = lab.data("home").join("slow-ssh");
     plant::text(&slow_ssh, "#!/bin/sh\nsleep 2\nexec ssh \"$@\"\n");
     plant::set_mode(&slow_ssh, 0o755);
@@ -63,7 +63,7 @@ fn a_tiny_job_is_limited_by_its_start() {
     let report = kept_as_said(&lab, &slow.run().expect(code::OK));
     assert_eq!((&report["limit"], &report["limited_by"]), (&"start".into(), &"login and connecting".into()));
     let text = lab.haul().arg("why").run().expect(code::OK).stdout_text();
-    assert!(text.contains("limited by login and connecting: ") && text.contains("as one command"), "{text}");
+    assert!(text.contains("limited by login and connecting: ") && text.contains("into one command"), "{text}");
 }
 
 #[test]
