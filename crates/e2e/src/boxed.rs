@@ -1,4 +1,4 @@
-//! `haul cp` over a path of which everything is known: two hosts in `haul-lab`, a `haul serve` on one of them.
+//! `haul cp` over a path with known properties: two hosts in `haul-lab`, one of them with a `haul serve`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::{Outcome, Run, binary, scratch};
 
-/// The path, and who is slow on it.
+/// The path, and the slow parts of its hosts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Boxed<'a> {
     /// As `haul-lab` reads them.
@@ -16,44 +16,44 @@ pub struct Boxed<'a> {
     pub rtt: &'a str,
     /// More lines about the link.
     pub link: &'a str,
-    /// Settings of the hosts: `"name" = "value"`, with commas between.
+    /// Settings of the sender: `"name" = "value"`, with commas between.
     pub source: &'a str,
-    /// The same of the target.
+    /// Settings of the target.
     pub target: &'a str,
     /// Whole tables at the end of the topology.
     pub more: &'a str,
-    /// A shell command before the sender is started, in its shell.
+    /// A shell command that runs before the sender starts, in the same shell.
     pub before_source: &'a str,
-    /// The same of the target.
+    /// The same for the target.
     pub before_target: &'a str,
 }
 
 const PORT: u16 = 7070;
 
-/// One at a time: what two of them take from a small machine would be missing from both.
+/// One lab at a time: two labs on a small machine would take processor time from each other.
 static EMULATOR: Mutex<()> = Mutex::new(());
 
-/// A machine that is short of processor time three times in a row is judged all the same.
+/// After three attempts without enough processor time, the result counts all the same.
 const ATTEMPTS: u32 = 3;
 
-/// What the lab says when its own emulator was late.
+/// The warning of the lab when its emulator was late.
 const NOT_TO_BE_BELIEVED: &str = "figures of this run must not be believed";
 
 impl Boxed<'_> {
-    /// `haul cp --json FLAGS FROM haul://target/TO`; what was learned about paths before is not known to it. Again when the lab says
-    /// that it was not the path that was asked for; for no other reason.
+    /// `haul cp --json FLAGS FROM haul://target/TO`, without any memory of earlier paths. Repeated only when the lab
+    /// says that the path was not as asked.
     #[track_caller]
     pub fn push(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
         self.copy(flags, to, |there| [from.as_os_str().to_owned(), there], to)
     }
 
-    /// `haul cp --json FLAGS haul://target/FROM TO`, likewise: what the topology calls the target is what sends.
+    /// `haul cp --json FLAGS haul://target/FROM TO`, likewise: the host that the topology calls the target sends.
     #[track_caller]
     pub fn pull(&self, flags: &[&str], from: &Path, to: &Path) -> Outcome {
         self.copy(flags, from, |there| [there, to.as_os_str().to_owned()], to)
     }
 
-    /// `remote` is what the daemon offers, `paths` makes what is copied where from its name, and `to` is made anew.
+    /// The daemon offers `remote`. `paths` makes source and target from its name. `to` is made anew for each attempt.
     #[track_caller]
     fn copy(&self, flags: &[&str], remote: &Path, paths: impl Fn(OsString) -> [OsString; 2], to: &Path) -> Outcome {
         let _one_at_a_time = EMULATOR.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,7 +63,7 @@ impl Boxed<'_> {
                 break;
             }
             eprintln!("attempt {attempt} of {ATTEMPTS} does not count:\n{}", run.stderr_text());
-            // The copy is made anew, and a slow disk has nothing in memory, as before the first attempt.
+            // As before the first attempt, the copy is made anew and a slow disk has nothing in memory.
             let _ = fs::remove_file(to);
             Run::new("sync").run().expect(0);
             let _ = fs::write("/proc/sys/vm/drop_caches", "3");

@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// What must be equal besides names, kinds, contents and link targets.
+/// Facets that must be equal besides names, kinds, contents and link targets.
 #[derive(Clone, Copy, Debug)]
 pub struct Facets {
     /// Permission bits of files and directories below the root.
@@ -22,7 +22,7 @@ pub struct Facets {
     pub link_times: bool,
     /// The root directory's own mode and time.
     pub root: bool,
-    /// Which names are one file.
+    /// Hard links: which names belong to one file.
     pub hard_links: bool,
     /// Space taken on disk: at most a tenth and 1 MiB more than at the source.
     pub allocation: bool,
@@ -45,9 +45,9 @@ impl Facets {
         attributes: false,
         owners: false,
     };
-    /// What every copy must carry without being asked: modes and times too.
+    /// The facets that every copy carries without a flag: modes and times too.
     pub const PLAIN: Self = Self { modes: true, file_times: true, directory_times: true, ..Self::CONTENTS };
-    /// What `-aHAX` must carry.
+    /// The facets that `-aHAX` carries.
     pub const ALL: Self = Self {
         link_times: true,
         root: true,
@@ -105,7 +105,7 @@ pub fn path_of(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
-/// A path for messages: other bytes than plain characters escaped.
+/// A path for messages: all bytes other than plain characters are escaped.
 pub fn shown(path: &[u8]) -> String {
     if path.is_empty() { "(the root)".to_owned() } else { path.escape_ascii().to_string() }
 }
@@ -244,7 +244,7 @@ fn briefly(bytes: &[u8]) -> String {
     bytes.iter().take(40).copied().flat_map(std::ascii::escape_default).map(char::from).collect()
 }
 
-/// BLAKE3 of the contents; the data of a sparse file only, with its place, so that holes take no time.
+/// BLAKE3 of the contents. Of a sparse file only the data is read, with its offset, so that holes take no time.
 fn hash(path: &Path) -> Vec<u8> {
     let file = fs::File::open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let size = file.metadata().unwrap_or_else(|error| panic!("{}: {error}", path.display())).size();

@@ -1,8 +1,8 @@
-//! Waiting for a condition, never for luck: every wait has a deadline and says what it waited for.
+//! Waits for conditions, never for luck: every wait has a deadline and a name for messages.
 
 use std::time::{Duration, Instant};
 
-/// Time between two looks at a condition.
+/// The pause between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Polls `condition` until it holds; panics with `what` after `limit`.

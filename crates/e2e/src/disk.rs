@@ -1,11 +1,11 @@
-//! Where tests keep their trees: scratch directories, and small disks that can be full.
+//! Where tests keep their trees: scratch directories, and small disks that can become full.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::Run;
 
-/// A directory for one test below `HAUL_E2E_DIR`, else the system's place for temporary files; other users may pass.
+/// A directory for one test below `HAUL_E2E_DIR` or the system's temporary directory. Other users may pass through.
 pub fn scratch() -> tempfile::TempDir {
     let base = std::env::var_os("HAUL_E2E_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let dir = tempfile::Builder::new().prefix("haul-e2e-").tempdir_in(&base);
@@ -14,8 +14,8 @@ pub fn scratch() -> tempfile::TempDir {
     dir
 }
 
-/// A memory file system of limited size, mounted until it is dropped. Mount it before the lab starts: an sshd that runs
-/// does not see what is mounted later.
+/// A memory file system of limited size, mounted until dropped. Mount it before the lab starts: a running sshd does not
+/// see later mounts.
 #[derive(Debug)]
 pub struct SmallDisk {
     dir: tempfile::TempDir,

@@ -2,10 +2,10 @@
 
 use crate::{Host, Run};
 
-/// What happens to a connection attempt that is not allowed.
+/// What happens to a forbidden connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// It vanishes; the other side waits in vain.
+    /// The packet is dropped, and the other side waits in vain.
     Drop,
     /// It is refused at once.
     Reject,
@@ -30,7 +30,7 @@ impl Host {
             Manner::Reject => "reject with tcp reset",
         };
         let interface = if hook == "input" { "iifname" } else { "oifname" };
-        // The first packet of a connection is the only one with SYN and without ACK: no connection tracking needed.
+        // Only the first packet of a connection has SYN without ACK, so no connection tracking is necessary.
         self.nft(&format!(
             "table inet lab_{hook} {{\nchain c {{\ntype filter hook {hook} priority 0;\n\
              meta {interface} \"lo\" accept\n{which} tcp flags & (syn | ack) == syn {verdict}\n}}\n}}\n"

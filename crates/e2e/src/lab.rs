@@ -5,7 +5,7 @@
 //!   alpha ---+- switch    10.77.0.2   fd77::2     sshd on port 2202
 //!   beta ----+            10.77.0.3   fd77::3     sshd on port 2203
 //! ```
-//! All hosts see the same disk; what is "on alpha" is whatever stands below `Lab::dir("alpha")`.
+//! All hosts see the same disk. A file is "on alpha" if it stands below `Lab::dir("alpha")`.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -31,10 +31,10 @@ pub const HOME: &str = "home";
 /// First part of the names of all namespaces made here; the process id follows.
 const PREFIX: &str = "haul-e2e-";
 
-/// Tests with a lab at once in one process; more would only measure how busy the machine is.
+/// Labs at once in one process. More labs would only measure how busy the machine is.
 const TESTS_AT_ONCE: u32 = 2;
 
-/// A server that has not opened its port by then never will.
+/// A server that has not opened its port by then has failed.
 const READY_LIMIT: Duration = Duration::from_secs(15);
 
 /// Hosts, switch, keys and directories of one test.
@@ -87,7 +87,7 @@ impl Lab {
         let stem = format!("{PREFIX}{}-{number}", std::process::id());
         let root = crate::scratch();
         let switch = format!("{stem}-switch");
-        // Built up step by step inside `lab`, so that a panic half-way takes down what stands.
+        // The hosts are added to `lab` one by one, so that a panic half-way removes them.
         let mut lab = Self { hosts: Vec::new(), switch: switch.clone(), root, _place: place };
         ip(&["netns", "add", &switch]);
         ip(&["-n", &switch, "link", "add", "switch0", "type", "bridge"]);
@@ -216,7 +216,7 @@ impl Host {
         ip(&["-n", switch, "link", "set", &port, "master", "switch0", "up"]);
         ip(&["-n", &namespace, "link", "set", "lo", "up"]);
         ip(&["-n", &namespace, "addr", "add", &format!("{v4}/24"), "dev", "eth0"]);
-        // Without "nodad" the address could not be used for the first second.
+        // Without "nodad", duplicate address detection would block the address for the first second.
         ip(&["-n", &namespace, "addr", "add", &format!("{v6}/64"), "dev", "eth0", "nodad"]);
         ip(&["-n", &namespace, "link", "set", "eth0", "up"]);
 
@@ -251,7 +251,7 @@ impl Host {
         self.run(crate::binary::find().expect("a test that runs haul has asked for it with needs!(Haul)"))
     }
 
-    /// Where this host keeps what programs cache.
+    /// The cache directory of the programs of this host.
     pub fn cache(&self) -> PathBuf {
         self.dir.join("cache")
     }
@@ -266,7 +266,7 @@ impl Host {
         ]
     }
 
-    /// Starts this host's sshd again with more lines of configuration.
+    /// Starts this host's sshd again with additional lines of configuration.
     pub fn restart_sshd(&self, more_lines: &str) {
         self.stop_sshd();
         eventually("the old sshd has left its port", READY_LIMIT, || !self.listens_on(self.ssh_port));
@@ -311,12 +311,12 @@ impl Host {
         }
     }
 
-    /// What this host's sshd has said.
+    /// The log of this host's sshd.
     pub fn sshd_log(&self) -> String {
         fs::read_to_string(self.dir.join("sshd.log")).unwrap_or_default()
     }
 
-    /// Takes the cable out of the switch: packets vanish, nobody is told.
+    /// Unplugs this host from the switch: packets vanish silently.
     pub fn unplug(&self) {
         ip(&["-n", &self.switch, "link", "set", &self.switch_port, "down"]);
     }
@@ -326,14 +326,14 @@ impl Host {
         ip(&["-n", &self.switch, "link", "set", &self.switch_port, "up"]);
     }
 
-    /// From now on it has another IPv4 address: whoever speaks to the old one speaks to nobody.
+    /// Changes the IPv4 address: packets to the old address reach nobody.
     pub fn change_address(&self, to: Ipv4Addr) {
         for (what, address) in [("del", self.v4), ("add", to)] {
             ip(&["-n", &self.namespace, "addr", what, &format!("{address}/24"), "dev", "eth0"]);
         }
     }
 
-    /// Runs `work` on a thread that lives in this host's network namespace: its sockets are this host's sockets.
+    /// Runs `work` on a thread in this host's network namespace: its sockets are this host's sockets.
     #[track_caller]
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
@@ -345,27 +345,27 @@ impl Host {
         })
     }
 
-    /// TCP ports of this host on which somebody listens.
+    /// The listening TCP ports of this host.
     pub fn listening_ports(&self) -> Vec<u16> {
         self.inside(listening_ports_here)
     }
 
-    /// True when somebody listens on this TCP port.
+    /// True when a program listens on this TCP port.
     pub fn listens_on(&self, port: u16) -> bool {
         self.listening_ports().contains(&port)
     }
 
-    /// Ids of the processes that live in this host's namespace.
+    /// Ids of the processes in this host's namespace.
     pub fn processes(&self) -> Vec<u32> {
         processes_in(&self.namespace)
     }
 
-    /// Those of them that are a haul program (the built one, or a copy of it under whatever name).
+    /// The haul processes of this host: the built program, or a copy of it under any name.
     pub fn haul_processes(&self) -> Vec<u32> {
         haul_processes_in(&self.namespace)
     }
 
-    /// SIGKILL for every haul process of this host, as its power supply would do it.
+    /// SIGKILL for every haul process of this host, as in a power failure.
     pub fn kill_haul(&self) {
         self.signal_haul(Signal::KILL);
     }
@@ -377,7 +377,7 @@ impl Host {
         }
     }
 
-    /// Those of its processes that run this program, by the name that the kernel keeps of it.
+    /// The processes of this host with this program name, as the kernel knows it.
     pub fn processes_named(&self, program: &str) -> Vec<u32> {
         let name = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
         self.processes().into_iter().filter(|pid| name(pid).trim_end() == program).collect()
@@ -478,12 +478,12 @@ fn kill_all_in(namespace: &str) {
 
 fn send(pid: u32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
-        // It may have ended by itself meanwhile.
+        // The process may have ended meanwhile.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }
 
-/// By contents of the name and of the arguments, because a copy in a cache may have any name.
+/// By the contents of file name and arguments: a copy in a cache may have any name.
 fn is_haul(pid: u32) -> bool {
     let exe = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     let under_test = crate::binary::find().unwrap_or_default();
@@ -494,7 +494,7 @@ fn command_line(pid: u32) -> String {
     String::from_utf8_lossy(&fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default()).replace('\0', " ")
 }
 
-/// Namespaces of test processes that were killed themselves and could not tidy up.
+/// Removes the namespaces of killed test processes.
 fn remove_labs_of_dead_tests() {
     for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -508,7 +508,7 @@ fn remove_labs_of_dead_tests() {
     }
 }
 
-/// The right of a test (a thread) to have labs, given back with its last one. A test may have several at once.
+/// The permit of a test (a thread) to have labs. It is returned with the last lab. A test may have several at once.
 #[derive(Debug)]
 struct Place;
 

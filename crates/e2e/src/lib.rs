@@ -1,11 +1,11 @@
-//! A stage for the built `haul` program: hosts made of network namespaces, a real sshd on each, trees to copy, and exact
-//! comparisons.
+//! A stage for the built `haul` program: hosts made of network namespaces with a real sshd each, trees to copy, and
+//! exact comparisons.
 //!
-//! Story of a test: ask for what it needs ([`needs!`]) -> make a [`Lab`] -> plant a tree ([`plant`]) -> run
-//! `haul` in a host ([`Lab::haul`]) -> look at exit code, report and disk ([`Outcome`], [`compare`]). Everything a
-//! test made is gone when its `Lab` is dropped, also after a panic.
+//! A test asks for what it needs ([`needs!`]), makes a [`Lab`], and plants a tree ([`plant`]). It runs `haul` in a host
+//! ([`Lab::haul`]), then looks at exit code, report and disk ([`Outcome`], [`compare`]). A dropped `Lab` removes
+//! everything that the test made, also after a panic.
 //!
-//! Nothing here knows the inside of haul; it is run like any other program.
+//! This crate knows nothing of haul's inside: haul is run like any other program.
 #![forbid(unsafe_code)]
 
 pub mod binary;

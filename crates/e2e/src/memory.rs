@@ -1,4 +1,4 @@
-//! Peak memory of the haul processes of a host, read from the kernel's own high-water mark.
+//! Peak memory of the haul processes of a host, from the kernel's own high-water mark.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::Host;
 use crate::lab::haul_processes_in;
 
-/// Watches until it is asked. A process is looked at every [`INTERVAL`]; its mark never falls, so only what it adds in
-/// its very last interval can be missed.
+/// Watches until it is asked. It reads each process every [`INTERVAL`]. The mark never falls, so it can only miss
+/// growth in the last interval of a process.
 #[derive(Debug)]
 pub struct PeakWatch {
     stop: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ impl PeakWatch {
         Self::start(move || haul_processes_in(&namespace))
     }
 
-    /// Starts to watch whatever processes `list` names.
+    /// Starts to watch the processes that `list` names.
     pub fn start(list: impl Fn() -> Vec<u32> + Send + 'static) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let peaks = Arc::new(Mutex::new(BTreeMap::new()));
@@ -45,7 +45,7 @@ impl PeakWatch {
         Self { stop, peaks, thread: Some(thread) }
     }
 
-    /// Peak resident bytes of the largest process seen; `None` when none was seen.
+    /// Peak resident bytes of the largest process; `None` if there was no process.
     pub fn largest(mut self) -> Option<u64> {
         self.end();
         self.peaks.lock().unwrap_or_else(PoisonError::into_inner).values().copied().max()
@@ -65,12 +65,12 @@ impl Drop for PeakWatch {
     }
 }
 
-/// `VmHWM` of a process: the most that it ever had.
+/// `VmHWM` of a process: its peak.
 pub fn peak_resident_bytes(pid: u32) -> Option<u64> {
     status_bytes(pid, "VmHWM:")
 }
 
-/// `VmRSS` of a process: what it has now.
+/// `VmRSS` of a process: its memory now.
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     status_bytes(pid, "VmRSS:")
 }

@@ -1,5 +1,5 @@
-//! What a test needs from its machine. A test that cannot run says so by name; under `CI=true` that is a failure, so that
-//! a missing package never passes for a green run.
+//! What a test needs from its machine. A test that cannot run prints its name and the reason. Under `CI=true` that is a
+//! failure, so that a missing package never passes for a green run.
 
 use std::path::PathBuf;
 
@@ -20,18 +20,18 @@ pub enum Need {
     Nftables,
     /// The built `haul` and `haul-lab`.
     Boxed,
-    /// A processor or a disk that control groups make slow.
+    /// Control groups that make a processor or a disk slow.
     Slow,
     /// Disks made of files.
     LoopDevices,
-    /// File systems of our own making.
+    /// File systems by FUSE.
     Fuse,
     /// As `Boxed`, with the kernel of the package user-mode-linux.
     GuestKernel,
 }
 
 impl Need {
-    /// Why the need is not met; `None` when it is.
+    /// The reason why the need is not met; `None` when it is met.
     pub fn missing(&self) -> Option<String> {
         match self {
             Need::Root if rustix::process::geteuid().is_root() => None,
@@ -70,10 +70,10 @@ impl Need {
     }
 }
 
-/// The kernel that the package user-mode-linux brings, a program.
+/// The kernel of the package user-mode-linux, which is a program.
 pub const GUEST_KERNEL: &str = "linux.uml";
 
-/// Full path of a program, looked up in `PATH` and the `sbin` directories that a plain user's `PATH` may lack.
+/// Full path of a program, from `PATH` and the `sbin` directories, which the `PATH` of a plain user may lack.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -82,7 +82,8 @@ pub fn tool(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// True when all needs are met. Otherwise says which test does not run and why, and fails it under `CI=true`.
+/// True when all needs are met. Otherwise prints the name of the test and the reason. Under `CI=true` it fails the
+/// test.
 #[track_caller]
 pub fn met(test: &str, needs: &[Need]) -> bool {
     let Some(why) = needs.iter().find_map(Need::missing) else { return true };

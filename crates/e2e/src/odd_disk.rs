@@ -1,5 +1,5 @@
-//! A file system as others have them, in memory, by FUSE: one that takes other spellings for the same name, knows whole seconds only, has
-//! no locks, says too late that it has no room, forgets what it has open, or does not answer.
+//! A file system with the oddities of other systems, in memory, by FUSE. It may take two spellings for one name, keep
+//! times in whole seconds, lack locks, report a full disk late, forget its open files, or stop answering.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,20 +16,20 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use crate::scratch;
 
-/// What is odd about it from the start.
+/// The oddities from the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Oddities {
-    /// `readme` is `README` (FAT, APFS, NTFS).
+    /// `readme` and `README` are one name (FAT, APFS, NTFS).
     pub one_case: bool,
-    /// An accent may be part of its letter or follow it (ZFS with `normalization`, HFS+).
+    /// A composed accent and a decomposed one are the same (ZFS with `normalization`, HFS+).
     pub one_form: bool,
     /// Times have no fractions.
     pub whole_seconds: bool,
-    /// An inode's last change shows the time of its content's, whatever that was set to (FAT, exFAT, SFTP).
+    /// The change time of an inode shows its modification time, even one that was set (FAT, exFAT, SFTP).
     pub one_time: bool,
     /// flock(2) and fcntl(2) fail with ENOLCK, as on NFS without its lock daemon.
     pub no_locks: bool,
-    /// No hard links, and no renameat2(2) with flags.
+    /// Neither hard links nor renameat2(2) with flags.
     pub plain_renames_only: bool,
 }
 
@@ -57,17 +57,17 @@ impl OddDisk {
         self.dir.path()
     }
 
-    /// From now on it takes all data, and says with each flush and close that it could not keep it: `Some(libc's number)`.
+    /// From now on all writes succeed, and each flush and close fails with this errno.
     pub fn fails_late(&self, error: Option<i32>) {
         self.shared.lock().late = error;
     }
 
-    /// It starts anew: whatever is open, or was looked up, is stale (ESTALE) until it is looked up again.
+    /// A restart: open files and looked-up names are stale (ESTALE) until they are looked up again.
     pub fn starts_anew(&self) {
         self.shared.lock().epoch += 1;
     }
 
-    /// From now on nobody gets an answer who reads beyond this offset; with `None` all do.
+    /// From now on reads beyond this offset get no answer; with `None` all reads do.
     pub fn hangs_beyond(&self, offset: Option<u64>) {
         let mut state = self.shared.lock();
         state.hangs_beyond = offset;
@@ -78,7 +78,7 @@ impl OddDisk {
         }
     }
 
-    /// How many wait for an answer.
+    /// The number of reads that wait for an answer.
     pub fn waiting(&self) -> usize {
         self.shared.lock().held.len()
     }
@@ -88,7 +88,7 @@ impl Drop for OddDisk {
     fn drop(&mut self) {
         self.hangs_beyond(None);
         let _ = std::process::Command::new("umount").arg("-l").arg(self.dir.path()).status();
-        // Its thread ends when the last descriptor on it is closed; a program that was killed may take a moment.
+        // The thread ends when the last descriptor on it is closed. A killed program may take a moment for this.
         drop(self.session.take());
     }
 }

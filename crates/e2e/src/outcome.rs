@@ -36,7 +36,7 @@ pub mod code {
     pub const FILE_IO: i32 = 11;
     /// The peer broke the protocol.
     pub const PROTOCOL: i32 = 12;
-    /// The far side has no program of ours and ours does not run there.
+    /// The far side has no haul, and our program does not run there.
     pub const INSTALL: i32 = 13;
     /// ssh could not start or ended early.
     pub const SSH: i32 = 14;
@@ -76,7 +76,7 @@ impl Outcome {
         self
     }
 
-    /// Fails the test unless the output contains all of `words`, whatever the case.
+    /// Fails the test unless the output contains all of `words`, in upper or lower case.
     #[track_caller]
     pub fn says(self, words: &[&str]) -> Self {
         let missing: Vec<_> = words.iter().filter(|words| !self.contains(words)).collect();
@@ -84,7 +84,8 @@ impl Outcome {
         self
     }
 
-    /// Fails the test unless the output contains one of `words`, whatever the case: where others choose them (ssh, the kernel), or chance does.
+    /// Fails the test unless the output contains one of `words`, in upper or lower case. For words that ssh, the kernel
+    /// or chance decides.
     #[track_caller]
     pub fn says_one_of(self, words: &[&str]) -> Self {
         assert!(words.iter().any(|words| self.contains(words)), "nothing said of any of {words:?}\n{self}");

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, XattrFlags};
 pub struct Seed(u64);
 
 impl Seed {
-    /// Any number but the one that would make it stand still.
+    /// Any number except the one at which the generator would stand still.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -85,7 +85,7 @@ pub fn many(dir: &Path, count: u64, size: usize, seed: u64) {
     }
 }
 
-/// A little of everything that a plain `cp -r` must carry: sizes around powers of two, odd names, empty files and
+/// A tree with everything that a plain `cp -r` must carry: sizes around powers of two, odd names, empty files and
 /// directories, links, modes, times.
 #[track_caller]
 pub fn mixed(dir: &Path, seed: u64) {
@@ -175,7 +175,7 @@ pub fn date(dir: &Path, seed: u64) {
     date_below(dir, &mut seed);
 }
 
-/// Children first: making them would change the directory's time.
+/// Children first: their creation changes the directory's time.
 fn date_below(path: &Path, seed: &mut Seed) {
     let kind = fs::symlink_metadata(path).expect("the entry stands here");
     if kind.is_dir() {
@@ -189,7 +189,7 @@ fn date_below(path: &Path, seed: &mut Seed) {
     set_mtime(path, 1_000_000_000 + (seed.draw() % 1_000_000_000).cast_signed(), (seed.draw() % 1_000_000_000) as u32);
 }
 
-/// Sets the modification time of an entry itself, not of what it links to.
+/// Sets the modification time of the entry itself; a link is not followed.
 #[track_caller]
 pub fn set_mtime(path: &Path, seconds: i64, nanoseconds: u32) {
     let time = Timespec { tv_sec: seconds, tv_nsec: nanoseconds.into() };
@@ -246,7 +246,7 @@ const USER: u16 = 0x02;
 const GROUP_OBJ: u16 = 0x04;
 const MASK: u16 = 0x10;
 const OTHER: u16 = 0x20;
-/// The id of entries that name nobody.
+/// The id field of entries without a user or group.
 const NOBODY: u32 = u32::MAX;
 
 /// Version 2 of `struct posix_acl_xattr_header` and its entries (tag, permissions, id), little-endian.

@@ -1,7 +1,8 @@
-//! A disk whose power goes: what was not flushed is gone, as on a real one.
+//! A disk that can lose power: data without a flush is gone, as on a real disk.
 //!
-//! The file system's own cache lies above a loop device, the medium is the image below it. What the kernel has not yet written to the device
-//! is not in the image, so a copy of the image is what a power cut at this moment would leave.
+//! The cache of the file system lies above a loop device; the image file below it is the medium. Data that the kernel
+//! has not yet written to the device is not in the image. So a copy of the image is the disk after a power cut at this
+//! moment.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,14 +10,15 @@ use std::time::Duration;
 
 use crate::{Run, scratch, settle};
 
-/// An ext4 that writes nothing of its own accord for as long as a test takes.
+/// An ext4 that writes nothing on its own initiative during a test.
 #[derive(Debug)]
 pub struct MortalDisk {
     dir: tempfile::TempDir,
     device: String,
 }
 
-/// Of the journal of ext4, in seconds (`commit=`): by default what nobody flushed would be safe after five.
+/// The commit interval of ext4's journal, in seconds (`commit=`). By default, all data would be safe after five seconds
+/// without a flush.
 const COMMIT_EVERY: &str = "commit=600";
 
 impl MortalDisk {
@@ -26,7 +28,7 @@ impl MortalDisk {
         let dir = scratch();
         let image = dir.path().join("image");
         fs::File::create(&image).and_then(|file| file.set_len(mib << 20)).expect("a sparse file");
-        // Nothing is initialised later, in the background.
+        // Nothing is initialised later in the background.
         let options = ["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
         Run::new("mkfs.ext4").args(options).arg(&image).run().expect(0);
         Self::attach(dir)
@@ -46,7 +48,7 @@ impl MortalDisk {
         self.dir.path().join("mounted")
     }
 
-    /// What is left when the power goes now, as it is found when it is back. Whoever writes to the disk has to stand still.
+    /// The disk after a power cut now, mounted again. Programs must not write to the disk meanwhile.
     #[track_caller]
     pub fn after_a_power_cut(&self) -> Self {
         let mut before = self.counters();
@@ -62,7 +64,7 @@ impl MortalDisk {
         Self::attach(dir)
     }
 
-    /// What the device has read and written, and how many requests are on their way (Documentation/block/stat.rst).
+    /// Counters of the device: reads, writes, and requests under way (Documentation/block/stat.rst).
     fn counters(&self) -> (Vec<String>, String) {
         let name = self.device.rsplit('/').next().unwrap_or_default();
         let text = fs::read_to_string(format!("/sys/class/block/{name}/stat")).expect("a block device has counters");

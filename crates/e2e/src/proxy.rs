@@ -1,6 +1,7 @@
-//! A proxy that does harm to the TCP connections that pass it: each direction of each connection in its own way.
+//! A proxy that harms the TCP connections that pass it, each direction of each connection in its own way.
 //!
-//! It stands in front of a listener and knows nothing of what passes: bytes are changed, held back, cut into pieces, or come to an end.
+//! It stands in front of a listener and knows nothing of the protocol. It changes bytes, holds them back, cuts them
+//! into pieces, or ends the connection.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,26 +12,26 @@ use std::time::Duration;
 
 use crate::deadline::settle;
 
-/// What becomes of one direction of a connection.
+/// The fate of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     /// Nothing.
     None,
-    /// The byte at this place has all its bits flipped.
+    /// All bits of the byte at this place are flipped.
     Flip(u64),
     /// After so many bytes the whole connection ends.
     Cut(u64),
-    /// After so many bytes nothing passes any more, and nothing ends either.
+    /// After so many bytes nothing passes any more, and the connection stays open.
     Stall(u64),
     /// So many bytes at a time, each in a packet of its own.
     Split(usize),
     /// So many bytes a second, a byte at a time.
     Trickle(u32),
-    /// Nothing passes before another connection was made.
+    /// Nothing passes before another connection is made.
     AfterNext,
 }
 
-/// What becomes of a connection.
+/// The fate of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate {
     /// From whoever connects.
@@ -40,7 +41,7 @@ pub struct Fate {
 }
 
 impl Fate {
-    /// Nothing happens to it.
+    /// Nothing happens to the connection.
     pub const GOOD: Fate = Fate { forth: Harm::None, back: Harm::None };
 }
 
@@ -55,15 +56,15 @@ pub struct Proxy {
 #[derive(Debug, Default)]
 struct Shared {
     stop: AtomicBool,
-    /// Connections so far; whoever waits for the next one is told.
+    /// The number of connections so far; a change wakes those who wait for the next one.
     count: Mutex<usize>,
     one_more: Condvar,
-    /// Connections to which harm was really done.
+    /// Connections that were really harmed.
     harmed: AtomicUsize,
 }
 
 impl Proxy {
-    /// Listens at `here` for `there`; `fate` decides about each connection by its number, from 0.
+    /// Listens at `here` for `there`. `fate` decides about each connection by its number, from 0.
     #[track_caller]
     pub fn start(here: SocketAddr, there: SocketAddr, fate: impl Fn(usize) -> Fate + Send + 'static) -> Self {
         let listener = listen(here);
@@ -75,14 +76,14 @@ impl Proxy {
                 if at_door.stop.load(Ordering::Relaxed) {
                     return;
                 }
-                // Nobody there is nobody there for whoever connects, too.
+                // If the target refuses the connection, the client's connection closes, too.
                 let Ok(far) = TcpStream::connect(there) else { continue };
                 let number = at_door.next();
                 let Fate { forth, back } = fate(number);
                 for (harm, from, to) in [(forth, &near, &far), (back, &far, &near)] {
                     let (Ok(from), Ok(to)) = (from.try_clone(), to.try_clone()) else { continue };
                     let shared = Arc::clone(&at_door);
-                    // It ends with its connection, or with the proxy.
+                    // The thread ends with its connection, or with the proxy.
                     std::thread::spawn(move || shared.pass(number, harm, from, to));
                 }
             }
@@ -100,7 +101,7 @@ impl Proxy {
         *self.shared.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Directions of connections to which harm was really done: their bytes came so far.
+    /// Directions of connections that were really harmed: their bytes came so far.
     pub fn harmed(&self) -> usize {
         self.shared.harmed.load(Ordering::Relaxed)
     }
@@ -110,7 +111,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.shared.one_more.notify_all();
-        // So that it looks.
+        // Wakes the thread, so that it checks the flag.
         let _ = TcpStream::connect(self.address);
         if let Some(door) = self.door.take() {
             let _ = door.join();
@@ -136,7 +137,7 @@ impl Shared {
         self.harmed.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Until either end is done. Errors of one side are the end of the other.
+    /// Carries bytes until either side ends. An error of one side ends the other side, too.
     fn pass(&self, number: usize, harm: Harm, mut from: TcpStream, mut to: TcpStream) {
         let _ = to.set_nodelay(true);
         if harm == Harm::AfterNext {
@@ -172,7 +173,7 @@ impl Shared {
                 Harm::Stall(at) if range.end > at => {
                     self.did_harm();
                     let _ = to.write_all(&data[..at.saturating_sub(range.start) as usize]);
-                    // Whoever sends finds that nobody reads; the connection stands as long as the proxy.
+                    // The sender finds that nobody reads. The connection stands as long as the proxy.
                     while !self.stop.load(Ordering::Relaxed) {
                         self.await_next(usize::MAX - 1);
                     }
@@ -201,8 +202,8 @@ impl Shared {
     }
 }
 
-/// Listens, also where another proxy did just now: a program that another test starts meanwhile holds copies of all descriptors between its
-/// fork and its exec, the former listener's, too.
+/// Listens, even just after another proxy on the same port. Between its fork and its exec, a program of another test
+/// holds copies of all descriptors, also of the former listener's.
 #[track_caller]
 fn listen(here: SocketAddr) -> TcpListener {
     let mut last = None;
@@ -215,5 +216,5 @@ fn listen(here: SocketAddr) -> TcpListener {
     last.expect("it was tried").unwrap_or_else(|error| panic!("cannot listen on {here}: {error}"))
 }
 
-/// Longer than any test; then it looks whether it is to end.
+/// Longer than any test; after it the thread checks whether it shall end.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -27,10 +27,10 @@ pub struct Run {
     unread: bool,
 }
 
-/// Enough for any step of the suite on a busy machine with two cores; a hang ends here.
+/// Enough for any step of the suite on a busy machine with two cores. A hang ends here.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(90);
 
-/// A descendant that keeps the output pipes open after the program itself ended gets this long.
+/// Time for a descendant that keeps the output pipes open after the program itself has ended.
 const DRAIN_LIMIT: Duration = Duration::from_secs(3);
 
 impl Run {
@@ -69,7 +69,7 @@ impl Run {
         self
     }
 
-    /// Sets a variable; besides these only `PATH` and `LANG` are passed.
+    /// Sets a variable. Besides these only `PATH` and `LANG` are passed.
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
@@ -83,7 +83,7 @@ impl Run {
         self
     }
 
-    /// What stands on its standard input.
+    /// The program's standard input.
     #[must_use]
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.input = bytes.into();
@@ -97,7 +97,7 @@ impl Run {
         self
     }
 
-    /// Nobody reads what it writes before [`Running::read_on`]: a pager that is not scrolled, a terminal that was paused.
+    /// The output stays unread until [`Running::read_on`], as with a pager that nobody scrolls, or a paused terminal.
     #[must_use]
     pub fn unread(mut self) -> Self {
         self.unread = true;
@@ -113,7 +113,7 @@ impl Run {
     /// Starts it.
     #[track_caller]
     pub fn start(self) -> Running {
-        // Whatever runs the tests may ignore signals (a job in the background does), which programs would inherit and respect.
+        // A background job ignores signals, and its programs inherit that. A program under test must not.
         let mut words = ["env", "--default-signal=INT,TERM,HUP"].map(OsString::from).to_vec();
         if let Some(namespace) = &self.namespace {
             words.extend(["ip", "netns", "exec", namespace].map(OsString::from));
@@ -135,7 +135,7 @@ impl Run {
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));
         let stdin = child.stdin.take();
         let input = self.input;
-        // A program that ends without reading its input breaks this pipe, which is its right.
+        // A program may end without reading its input, which breaks this pipe.
         let feeder = std::thread::spawn(move || stdin.map(|mut pipe| pipe.write_all(&input)));
         let [(stdout_gate, stdout_opened), (stderr_gate, stderr_opened)] = [channel(), channel()];
         let gates = self.unread.then_some([stdout_gate, stderr_gate]);
@@ -155,7 +155,7 @@ pub struct Running {
     start: Instant,
     stdout: Capture,
     stderr: Capture,
-    /// Closed: what it writes is not read.
+    /// While it is closed, the output is not read.
     gates: Option<[Sender<()>; 2]>,
     _feeder: JoinHandle<Option<std::io::Result<()>>>,
     ended: bool,
@@ -167,17 +167,17 @@ impl Running {
         self.child.id()
     }
 
-    /// What it wrote to standard output so far.
+    /// Standard output so far.
     pub fn stdout_so_far(&self) -> Vec<u8> {
         self.stdout.bytes()
     }
 
-    /// What it wrote to standard error so far.
+    /// Standard error so far.
     pub fn stderr_so_far(&self) -> Vec<u8> {
         self.stderr.bytes()
     }
 
-    /// Reads what was left unread until now, and what comes.
+    /// Reads the output that was left unread, and all further output.
     pub fn read_on(&mut self) {
         self.gates = None;
     }
@@ -187,7 +187,7 @@ impl Running {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 
-    /// Waits until `condition` holds of this running program; the program must still be running then.
+    /// Waits until `condition` holds. The program must still be running then.
     #[track_caller]
     pub fn when(&mut self, what: &str, mut condition: impl FnMut(&Running) -> bool) {
         let limit = self.limit;
@@ -222,7 +222,7 @@ impl Running {
     /// Sends a signal to the program alone.
     pub fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
-            // It may have ended by itself meanwhile.
+            // The program may have ended meanwhile.
             let _ = rustix::process::kill_process(pid, signal);
         }
     }
@@ -234,7 +234,7 @@ impl Running {
         self.wait()
     }
 
-    /// Waits for its end; when its time is over, kills the group and fails the test.
+    /// Waits for the end of the program. After its time limit the group is killed and the test fails.
     #[track_caller]
     pub fn wait(mut self) -> Outcome {
         let status = self.wait_until_limit();
@@ -290,7 +290,7 @@ struct Capture {
 }
 
 impl Capture {
-    /// Reads once nobody holds the other end of `opened` any more.
+    /// Starts to read when the other end of `opened` is closed.
     fn of(pipe: Option<impl Read + Send + 'static>, opened: Receiver<()>) -> Self {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&bytes);

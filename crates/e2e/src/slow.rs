@@ -1,5 +1,5 @@
-//! Things of a known slowness: a disk that moves so many bytes a second, a processor of which a program gets a share. By control
-//! groups, version 1 or 2, whichever this machine has.
+//! Slow things of a known speed: a disk with a limited rate, a processor with a limited share. By control groups,
+//! version 1 or 2, whichever this machine has.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ impl SlowCpu {
     /// All members together get this share of one processor, in thousandths.
     #[track_caller]
     pub fn of(permille: u32) -> Self {
-        // Short periods, so that it is a slow processor and not one that stops for long.
+        // Periods are short: the processor shall be slow, without long stops.
         const PERIOD_US: u32 = 20_000;
         let (group, quota_us) = (Group::new(CPU), PERIOD_US / 1000 * permille);
         if group.controller.is_v2 {
@@ -27,7 +27,7 @@ impl SlowCpu {
         Self(group)
     }
 
-    /// A shell command that makes the shell, and what it becomes, a member.
+    /// A shell command that makes the shell a member, and the program that replaces the shell.
     pub fn join(&self) -> String {
         self.0.join()
     }
@@ -63,7 +63,7 @@ impl SlowDisk {
         self.dir.path().join("mounted")
     }
 
-    /// From now on it moves so much, and nothing of it is in memory.
+    /// From now on the disk has this rate, and the page cache has none of its data.
     #[track_caller]
     pub fn slow_down(&mut self, bytes_per_s: u64) {
         Run::new("sync").arg("-f").arg(self.path()).run().expect(0);
@@ -77,7 +77,7 @@ impl SlowDisk {
             group.set("io.max", &format!("{number} rbps={bytes_per_s} wbps={bytes_per_s}"));
             self.group = Some(group);
         } else {
-            // Version 1 cannot tell whose pages are written back; a limit of the root holds for everyone.
+            // Version 1 does not know whose pages are written back, so only a limit of the root group works.
             for what in ["read", "write"] {
                 let file = controller.root.join(format!("blkio.throttle.{what}_bps_device"));
                 fs::write(&file, format!("{number} {bytes_per_s}")).expect("root may set a limit");
@@ -85,7 +85,7 @@ impl SlowDisk {
         }
     }
 
-    /// A shell command after which the limit holds for the shell, and for what it becomes.
+    /// A shell command after which the limit holds for the shell, and for the program that replaces it.
     pub fn join(&self) -> String {
         self.group.as_ref().map(Group::join).unwrap_or_default()
     }
@@ -94,7 +94,7 @@ impl SlowDisk {
 impl Drop for SlowDisk {
     fn drop(&mut self) {
         let name = self.device.rsplit('/').next().unwrap_or_default();
-        // Unmounting writes what is left, which need not be slow; the next owner of the device starts without a limit, too.
+        // Unmounting writes the rest, at full speed. The next owner of the device starts without a limit, too.
         if let (Some(controller), Ok(number)) = (
             Controller::find(BLOCKS).filter(|controller| !controller.is_v2),
             fs::read_to_string(format!("/sys/class/block/{name}/dev")),
@@ -187,7 +187,7 @@ fn procs(dir: &Path) -> PathBuf {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The members have been killed, but may not have ended.
+        // The members have been killed, but may still be ending.
         crate::settle(std::time::Duration::from_secs(5), || fs::remove_dir(&self.dir).is_ok());
     }
 }

@@ -23,8 +23,8 @@ pub struct Stranger {
 const CONNECTIONS_PER_PORT: usize = 8;
 
 impl Stranger {
-    /// Watches `host` and takes every new port there before the peer can, saying `words` (nothing when empty) and
-    /// holding the connections open. The connections come from `from`.
+    /// Watches `host` and connects to every new port there before the peer can. It says `words` (nothing when empty)
+    /// and holds the connections open. The connections come from `from`.
     pub fn lurk(host: &Host, from: &Host, words: &'static [u8]) -> Self {
         let known = host.listening_ports();
         let stop = Arc::new(AtomicBool::new(false));
@@ -71,7 +71,7 @@ impl Stranger {
         Self { stop, connections, answered_bytes, threads: vec![watch, connect] }
     }
 
-    /// How many connections it got, and how many bytes it was told on them.
+    /// The number of connections that it got, and the number of bytes that it received on them.
     pub fn leave(mut self) -> (u32, u32) {
         self.end();
         (self.connections.load(Ordering::Relaxed), self.answered_bytes.load(Ordering::Relaxed))

@@ -1,10 +1,10 @@
-//! What this host's kernel lacks, or what would disturb everybody on it, as a user meets it in a guest kernel: kernel TLS, and a wall clock
-//! that jumps.
+//! Tests in a guest kernel: features that this host's kernel may lack (kernel TLS), and acts that would disturb the
+//! whole host (a wall clock that jumps).
 //!
 //! ```text
 //! test -> haul-lab run --engine uml -> this program once more, in the guest: haul serve, a proxy that does harm, haul cp
 //! ```
-//! The guest is the kernel of the package user-mode-linux, or the one that `HAUL_LAB_KERNEL` names.
+//! The guest is the kernel of the package user-mode-linux, or the kernel of `HAUL_LAB_KERNEL`.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -31,7 +31,7 @@ fn in_guest(test: &str) {
         .args(["run", "--engine", "uml", "--kernel"])
         .arg(kernel.expect("asked for with needs!"))
         .arg(topology)
-        // In memory of the guest: the host's own files are slow to reach from there.
+        // In the guest's memory: the host's files are slow to reach from there.
         .args(["--", "env", "TMPDIR=/dev/shm"])
         .arg(std::env::current_exe().expect("it runs"))
         .args(["--exact", test, "--ignored", "--nocapture"])
@@ -60,7 +60,7 @@ fn a_clock_that_jumps_a_day_either_way_disturbs_no_copy() {
     in_guest("inside::copies_go_on_while_the_clock_is_set");
 }
 
-/// What runs in the guest; `cargo test` passes it over, and the tests above start it there.
+/// Tests inside the guest. `cargo test` ignores them here, and the tests above start them there.
 mod inside {
     use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
@@ -69,7 +69,7 @@ mod inside {
     const ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7632);
     const PROXY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7633);
 
-    /// A daemon, a client who knows it at both addresses, a tree, and, elsewhere, the keys of both.
+    /// A daemon, a client that knows both of its addresses, a tree, and elsewhere the keys of both.
     struct Stage {
         dir: tempfile::TempDir,
         keys: tempfile::TempDir,
@@ -115,14 +115,14 @@ mod inside {
         Run::new(binary::find().expect("named by the test outside"))
     }
 
-    /// Of the kernel: connections that it seals or opens, ever.
+    /// Counters of the kernel: connections that it has sealed or opened.
     fn counted(name: &str) -> u64 {
         let text = fs::read_to_string("/proc/net/tls_stat").expect("a kernel with TLS");
         let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("it counts them");
         line.trim().parse().expect("a number")
     }
 
-    /// Who sealed is said, unless it is as ever.
+    /// Whether an event says that the kernel seals. The usual way is not mentioned.
     fn says_that_the_kernel_seals(run: &Outcome) -> bool {
         run.events_named("chose")
             .iter()
@@ -138,7 +138,7 @@ mod inside {
         assert_same(&stage.at("tree"), &stage.at("plain"), Facets::PLAIN);
         assert!(counted("TlsTxSw") == 0 && !says_that_the_kernel_seals(&plain), "not asked for\n{plain}");
         for push in [true, false] {
-            // The control connection carries too little to come so far, whichever it is.
+            // No control connection carries so many bytes.
             let harm = Harm::Flip(2_000_000);
             let fate = move |number| match (number, push) {
                 (0 | 1, true) => Fate { forth: harm, ..Fate::GOOD },
@@ -155,7 +155,7 @@ mod inside {
             let run = cp.run().expect(code::OK);
             assert_same(&stage.at("tree"), &to, Facets::PLAIN);
             assert!(proxy.harmed() > 0, "nothing was flipped\n{run}");
-            // The lane that was harmed, and the other or the one in its place.
+            // The harmed lane, and the other lane or the replacement.
             assert!(counted("TlsTxSw") >= before + 2, "{} connections\n{run}", counted("TlsTxSw") - before);
             assert!(says_that_the_kernel_seals(&run), "{run}");
         }
@@ -183,7 +183,7 @@ mod inside {
 
     const DAY_S: i64 = 24 * 3600;
 
-    /// Sets the wall clock, of a guest only.
+    /// Sets the wall clock; only in a guest.
     fn clock_jumps(by_s: i64) {
         let processor = fs::read_to_string("/proc/cpuinfo").expect("proc(5)");
         assert!(processor.contains("User Mode Linux"), "this is no guest, but somebody's machine");

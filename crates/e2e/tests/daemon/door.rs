@@ -1,4 +1,4 @@
-//! Strangers at the door of a daemon: idle, talking nonsense, or thousands of them.
+//! Strangers at the door of a daemon: silent, talking nonsense, or thousands of them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,7 +12,7 @@ use haul_e2e::{Facets, assert_same, code, eventually, needs, plant, settle};
 
 use crate::Stage;
 
-/// A connection from another address than the client's: each has its own share of the waiting room.
+/// A connection from another address than the client's: each address has its own share of the waiting room.
 fn connect_from(source: Ipv4Addr, target: SocketAddrV4) -> TcpStream {
     use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
     let own = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
@@ -29,7 +29,7 @@ fn strangers_neither_get_in_nor_stand_in_the_way() {
     let connect = || TcpStream::connect(stage.address).expect("it listens");
     for words in [&b"GET / HTTP/1.0\r\n\r\n"[..], &[0; 5000], &[0xff; 5000], &[0x16, 3, 1, 0xff, 0xff]] {
         for _ in 0..20 {
-            // It may be closed before all is said.
+            // The daemon may close the connection before all is sent.
             let _ = connect().write_all(words);
         }
     }
@@ -59,7 +59,7 @@ fn strangers_at_the_address_of_the_client_delay_it_and_no_more() {
     drop(strangers);
 }
 
-/// How many come; `HAUL_STRANGERS=1000000` for an afternoon.
+/// The number of strangers; `HAUL_STRANGERS=1000000` for an afternoon.
 fn strangers() -> u32 {
     std::env::var("HAUL_STRANGERS").map_or(5_000, |count| count.parse().expect("HAUL_STRANGERS is a number"))
 }
@@ -71,14 +71,15 @@ const NONSENSE: [&[u8]; 5] =
 /// The header of a TLS record of 16 KiB, and its first byte.
 const BEGINNING: &[u8] = &[0x16, 3, 1, 0x40, 0, 1];
 
-/// `count` connections from many addresses, each with other nonsense; most are reset, which leaves no port waiting. Several at a time: one
-/// whose SYN found no room is not repeated for a second, in which its flooder does nothing.
+/// `count` connections from many addresses, each with other nonsense. Most are reset, which leaves no port in
+/// TIME-WAIT. Several threads work at once: a SYN that finds no room is repeated only after a second, in which its
+/// thread does nothing.
 fn flood(target: SocketAddrV4, count: u32) {
     const FLOODERS: u32 = 8;
     let stranger = |at: u32| {
         let [_, _, high, low] = at.to_be_bytes();
         let mut stranger = connect_from(Ipv4Addr::new(127, 200, high & 7, low.max(1)), target);
-        // It may be closed before all is said.
+        // The daemon may close the connection before all is sent.
         let _ = stranger.write_all(NONSENSE[at as usize % NONSENSE.len()]);
         if !at.is_multiple_of(16) {
             let at_once = Some(Duration::ZERO);
@@ -92,12 +93,13 @@ fn flood(target: SocketAddrV4, count: u32) {
     });
 }
 
-/// As many strangers as a daemon lets wait at once, all in the middle of a word, until each has been read; then they leave.
+/// As many strangers as a daemon lets wait at once, all in the middle of a message. When each has been read, they
+/// leave.
 fn fill_the_door(stage: &Stage) {
-    // Those of net/limits.rs, in all and from one address.
+    // The limits of net/limits.rs, in all and from one address.
     const HANDSHAKES: usize = 512;
     const FROM_ONE: usize = 128;
-    /// A busy machine may let them in so slowly that the first are sent away before the last are there.
+    /// A busy machine may accept so slowly that the first strangers time out before the last arrive.
     const TRIES: usize = 3;
     let tasks = PathBuf::from(format!("/proc/{}/task", stage.daemon.as_ref().expect("it runs").id()));
     let shakes_hands = |task: &Path| fs::read(task.join("comm")).is_ok_and(|name| name == b"handshake\n");
@@ -108,7 +110,7 @@ fn fill_the_door(stage: &Stage) {
         let strangers: Vec<TcpStream> = (0..HANDSHAKES)
             .map(|at| {
                 let mut stranger = connect_from(source(at), stage.address);
-                // Or it had to leave already.
+                // Or the daemon had to send it away already.
                 let _ = stranger.write_all(BEGINNING);
                 stranger
             })
@@ -131,7 +133,7 @@ fn a_flood_of_strangers_leaves_memory_flat_and_a_copy_unharmed() {
     let resident = || resident_bytes(daemon).expect("it runs");
     let copy = |name: &str| stage.cp().args(["--rate", "20MB", "file", &stage.url(name)]);
     copy("before").run().expect(code::OK);
-    // How many are there at once is chance, and so is what they need together, up to what a full door does: that is the bound.
+    // How many strangers are there at once is chance, and so is their memory. A full door is the upper bound.
     fill_the_door(&stage);
     let (before, resident_before) = (peak(), resident());
     let running = copy("meanwhile").start();
@@ -144,20 +146,21 @@ fn a_flood_of_strangers_leaves_memory_flat_and_a_copy_unharmed() {
     assert_same(&stage.at("file"), &stage.at("offered/meanwhile"), Facets::PLAIN);
 }
 
-/// Two copies do not need the same to the page; a connection that stays, a few hundred bytes each, would be megabytes.
+/// Memory of two copies differs by some pages. Connections that stayed, with a few hundred bytes each, would be
+/// megabytes.
 const FLAT_BYTES: u64 = 4 << 20;
 
 #[test]
 fn a_daemon_whose_descriptors_strangers_have_waits_for_some_without_spinning() {
     needs!(Haul, Root);
     const DESCRIPTORS: usize = 64;
-    /// Strangers who say nothing may stay for 10 s.
+    /// Silent strangers may stay for 10 s.
     const WATCHED: Duration = Duration::from_secs(3);
     let stage = Stage::new("rw");
     plant::file(&stage.at("file"), 3 << 20, 1);
     let daemon = stage.daemon.as_ref().expect("it runs").id();
     limit_descriptors(daemon, DESCRIPTORS as u64);
-    // One that it inherited from whoever runs the tests may have a higher number.
+    // A descriptor inherited from whatever runs the tests may have a higher number.
     let open = || {
         let numbers = fs::read_dir(format!("/proc/{daemon}/fd")).expect("root may look").flatten();
         let number = |name: OsString| name.to_str().and_then(|name| name.parse().ok()).unwrap_or(DESCRIPTORS);
@@ -167,7 +170,7 @@ fn a_daemon_whose_descriptors_strangers_have_waits_for_some_without_spinning() {
     let strangers: Vec<TcpStream> = (0..2 * DESCRIPTORS).map(connect).collect();
     eventually("they have all descriptors", Duration::from_secs(5), || open() == DESCRIPTORS);
     let before = processor_time(daemon);
-    // Connections that it cannot accept are reported to it all the time.
+    // The kernel keeps reporting connections that the daemon cannot accept.
     assert!(!settle(WATCHED, || open() < DESCRIPTORS), "they have left, and nothing is shown");
     let used = processor_time(daemon) - before;
     assert!(used < WATCHED / 10, "{used:?} of {WATCHED:?}");
@@ -178,16 +181,16 @@ fn a_daemon_whose_descriptors_strangers_have_waits_for_some_without_spinning() {
     assert!(!stage.log().contains("panicked"), "{}", stage.log());
 }
 
-/// From now on a process opens no more than so many files.
+/// Sets the limit of open files of a process.
 fn limit_descriptors(pid: u32, most: u64) {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
     let limit = Rlimit { current: Some(most), maximum: Some(most) };
     prlimit(Pid::from_raw(pid.cast_signed()), Resource::Nofile, limit).expect("root may");
 }
 
-/// What all threads of a process have used, in user and in kernel mode (proc_pid_stat(5): fields 14 and 15).
+/// Processor time of all threads of a process, in user and in kernel mode (proc_pid_stat(5): fields 14 and 15).
 fn processor_time(pid: u32) -> Duration {
-    /// The same on every architecture of ours.
+    /// Clock ticks per second: the same on all our architectures.
     const TICKS_PER_S: u32 = 100;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
     let (_, fields) = stat.rsplit_once(") ").expect("the name is in parentheses");

@@ -1,4 +1,4 @@
-//! A path between client and daemon on which bytes change, are held back or come to an end.
+//! A path between client and daemon that changes bytes, holds them back, or ends.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -11,10 +11,10 @@ use haul_e2e::{Facets, Fate, Harm, Outcome, Proxy, assert_same, code, contents_o
 
 use crate::{STAGES, Stage};
 
-/// A tree with a file of several chunks and many small ones, which the client copies through a proxy that does harm.
+/// A tree with a file of several chunks and many small files. The client copies it through a proxy that does harm.
 struct Harmed {
     stage: Stage,
-    /// The daemon, as the client reaches it.
+    /// The address of the daemon for the client: the proxy.
     proxy: SocketAddrV4,
 }
 
@@ -31,7 +31,7 @@ impl Harmed {
         Self { stage, proxy }
     }
 
-    /// A copy, to the daemon or from it. Returns it, and how often harm was done.
+    /// A copy to the daemon or from it. Returns the outcome, and the number of harmed connections.
     fn copy(&self, push: bool, fate: impl Fn(usize) -> Fate + Send + 'static) -> (Outcome, usize) {
         let proxy = Proxy::start(SocketAddr::V4(self.proxy), SocketAddr::V4(self.stage.address), fate);
         let cp = self.stage.cp().args(["--lanes", "3", "--timeout", "5"]).limit(Duration::from_secs(60));
@@ -46,7 +46,7 @@ impl Harmed {
         self.stage.at(if push { "offered/to" } else { "to" })
     }
 
-    /// None that is in the log goes on.
+    /// All sessions in the log have ended.
     fn no_session_is_left(&self) -> bool {
         let log = self.stage.log();
         let lines = || log.lines().filter_map(|line| line.split_once("session ")?.1.split_once(": "));
@@ -56,9 +56,10 @@ impl Harmed {
         lines().all(|(number, _)| has_ended(number))
     }
 
-    /// Does this to the connections one by one, in either direction and both ways of copying, wherever that many bytes pass. A copy of which a
-    /// lane is harmed ends with `lane_harmed`, one whose control connection is harmed somehow: what has its name is right, and the same command
-    /// over a good path brings the rest. None takes longer than `limit`.
+    /// Harms one connection after the other: each lane and the control connection, in either direction, for pushes and
+    /// pulls, wherever enough bytes pass. A copy with a harmed lane ends with `lane_harmed`. A copy with a harmed
+    /// control connection may end in several ways. In all cases each file with its final name is right, and the same
+    /// command over a good path brings the rest. No copy takes longer than `limit`.
     fn check(&self, harms: &[Harm], lane_harmed: i32, limit: Duration) {
         for push in [true, false] {
             if !push {
@@ -77,7 +78,7 @@ impl Harmed {
                     (true, true) => Fate { forth: harm, ..Fate::GOOD },
                     (true, false) => Fate { back: harm, ..Fate::GOOD },
                 };
-                // On a busy machine the other lanes may have carried all before this one stood.
+                // On a busy machine the other lanes may have carried everything before this lane stood.
                 let run = (0..TRIES).find_map(|_| {
                     let _ = fs::remove_dir_all(self.target(push));
                     let (run, harmed) = self.copy(push, fate);
@@ -95,7 +96,7 @@ impl Harmed {
                     continue;
                 }
                 eventually("the daemon has given it up", Duration::from_secs(20), || self.no_session_is_left());
-                // Where the control connection ended early nothing was begun.
+                // If the control connection ended early, the copy has made nothing.
                 let begun = self.target(push).exists();
                 let names = if begun { names_below(&self.target(push)) } else { Vec::new() };
                 for name in names.into_iter().filter(|name| !is_unfinished(name)) {
@@ -112,7 +113,7 @@ impl Harmed {
     }
 }
 
-/// In the order in which they are made.
+/// The connections, in the order in which they are made.
 #[derive(Clone, Copy, Debug)]
 enum Connection {
     Control = 0,
@@ -120,7 +121,7 @@ enum Connection {
     SecondLane = 2,
 }
 
-/// What is harmed, and whether on the way from the client.
+/// The harmed connection, and whether the direction is from the client.
 const CONNECTIONS: [(Connection, bool); 4] = [
     (Connection::Control, true),
     (Connection::Control, false),
@@ -130,7 +131,7 @@ const CONNECTIONS: [(Connection, bool); 4] = [
 
 const TRIES: usize = 5;
 
-/// The byte to which harm is done.
+/// The byte that is harmed.
 fn place(harm: Harm) -> u64 {
     match harm {
         Harm::Flip(at) | Harm::Cut(at) | Harm::Stall(at) => at,
@@ -138,14 +139,14 @@ fn place(harm: Harm) -> u64 {
     }
 }
 
-/// So many bytes pass at least, in this direction or in that of the data.
+/// At least so many bytes pass in this direction, or in that of the data.
 fn least_that_passes(connection: Connection, with_the_data: bool) -> u64 {
     match (connection, with_the_data) {
-        // The list, or what became of each entry.
+        // The listing, or the outcome of each entry.
         (Connection::Control, _) => 3_000,
-        // A third of the tree, or less where the others are faster.
+        // A third of the tree, or less if the other lanes are faster.
         (_, true) => 2_000_000,
-        // Its hand is shaken.
+        // The handshake is complete.
         (_, false) => 100,
     }
 }
@@ -154,10 +155,10 @@ fn is_unfinished(name: &[u8]) -> bool {
     name.rsplit(|byte| *byte == b'/').next().is_some_and(|name| name.starts_with(b".haul-"))
 }
 
-/// What a copy may end with whose control connection was harmed, if it does not go well.
+/// The exit codes of a copy with a harmed control connection that does not go well.
 const BROKEN: [i32; 4] = [code::AUTHENTICATION, code::NETWORK, code::PROTOCOL, code::TIMEOUT];
 
-/// Each attempt to shake hands has 10 s, and silence is noticed after the 5 s that are asked for; minutes would be the kernel's own time limits.
+/// A handshake has 10 s, and silence is noticed after the 5 s of `--timeout`. The kernel's own limits would be minutes.
 const SOON: Duration = Duration::from_secs(30);
 
 #[test]
@@ -183,7 +184,7 @@ fn a_connection_that_stands_still_before_its_hand_is_shaken_is_given_up_and_a_la
 #[test]
 fn a_connection_on_which_nothing_passes_any_more_ends_within_the_time_limit() {
     needs!(Haul);
-    // A lane that stands has a chunk, without which the job does not end well.
+    // A stalled lane has a chunk, and without this chunk the job fails.
     Harmed::new().check(&[Harm::Stall(2_500)], code::TIMEOUT, SOON);
 }
 

@@ -1,4 +1,5 @@
-//! `haul serve` and `haul key` as a user meets them, on loopback: two home directories, no ssh, no namespaces, no root.
+//! `haul serve` and `haul key` as a user meets them, on loopback, with two home directories. It needs neither ssh nor
+//! namespaces nor root.
 #![forbid(unsafe_code)]
 
 mod door;
@@ -24,11 +25,11 @@ struct Stage {
     address: SocketAddrV4,
 }
 
-/// Each stage listens on an address of its own, so that its port is free, also when its daemon starts again.
+/// Each stage listens on an address of its own, so that its port stays free while its daemon restarts.
 static STAGES: AtomicU8 = AtomicU8::new(1);
 
 impl Stage {
-    /// A daemon that offers `offered` to the client's key, whom the client trusts.
+    /// A daemon that offers `offered` to the client's key. The client trusts the daemon.
     fn new(access: &str) -> Self {
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let ip = Ipv4Addr::new(127, high | 1, low, STAGES.fetch_add(1, Ordering::Relaxed));
@@ -174,7 +175,7 @@ fn a_copy_between_two_daemons_goes_directly() {
     let (one, two) = (Stage::new("ro"), Stage::new("rw"));
     plant::mixed(&one.at("offered/tree"), 1);
     plant::date(&one.at("offered/tree"), 2);
-    // One client: the second daemon gets the key of the first stage's.
+    // One client for two daemons: the second daemon gets the key of the first stage's client.
     let key = first_key(&one.haul("client").args(["key", "show"]).run().expect(code::OK).stdout_text());
     two.write_list(&format!("rw root={} {key} visitor\n", two.at("offered").display()));
     one.haul("client").args(["key", "trust", &two.host(), &two.daemon_key()]).run().expect(code::OK);
@@ -281,7 +282,7 @@ fn no_path_leads_out_of_the_directory() {
         let run = stage.cp().args([&stage.url(path), "got"]).run();
         assert!(run.code() != code::OK && !stage.at("got").exists(), "{path} leads out\n{run}");
     }
-    // A link is copied as a link, also when what it leads to is asked for.
+    // A link is copied as a link, also when its target was asked for.
     stage.cp().args(["-L", &stage.url("file-out"), "got"]).run();
     assert!(!stage.at("got").is_file(), "-L leads out");
     for path in ["../planted", "way-out/planted", "x/../../planted", "way-out/"] {
@@ -309,7 +310,7 @@ fn two_keys_do_not_see_each_other() {
     assert_same(&stage.at("theirs/file"), &stage.at("got"), Facets::CONTENTS);
 }
 
-/// An account that every system has, and nothing else of ours uses.
+/// An account that every system has, and that no other test uses.
 const USER: (&str, u32) = ("nobody", 65_534);
 
 #[test]
@@ -329,7 +330,7 @@ fn a_key_acts_as_its_user_and_reads_and_writes_no_more_than_that_user_may() {
         let metadata = fs::symlink_metadata(stage.at("offered/in").join(path_of(&path))).expect("it was made");
         assert_eq!((metadata.uid(), metadata.gid()), (uid, uid), "{}", String::from_utf8_lossy(&path));
     }
-    // What is another's is not read, and where another writes nothing is made, though the daemon runs as root.
+    // The daemon runs as root, yet does not read files of others or write where the user may not.
     plant::text(&stage.at("offered/private"), "another's words\n");
     plant::set_mode(&stage.at("offered/private"), 0o600);
     fs::create_dir(stage.at("offered/theirs")).expect("own directory");
@@ -368,11 +369,11 @@ fn a_session_gives_up_what_it_does_not_need() {
     let daemon = stage.daemon.as_ref().expect("it runs").id();
     let status = fs::read_to_string(format!("/proc/{daemon}/status")).expect("it runs");
     assert!(status.contains("NoNewPrivs:\t1"), "{status}");
-    // What cannot be dumped belongs to root in /proc, whoever runs it.
+    // A process that cannot be dumped belongs to root in /proc.
     assert_eq!(fs::metadata(format!("/proc/{daemon}/environ")).expect("it runs").uid(), 0);
 }
 
-/// Much more than what lies between two checkpoints, 256 MiB.
+/// Much more than the 256 MiB between two checkpoints.
 const SIZE: u64 = 400 << 20;
 
 #[test]
@@ -409,7 +410,7 @@ fn a_daemon_that_is_killed_and_started_again_lets_the_copy_go_on() {
         let killed = Instant::now();
         let ended = stage.stop(Signal::KILL);
         assert_eq!(ended.code(), 128 + 9, "{ended}");
-        // Its end is noticed as such, not by silence.
+        // The daemon notices the end as an end, and not by silence.
         copy.wait().expect_one_of(&[code::NETWORK, code::PROTOCOL]).says(&["run the same command again"]);
         assert!(killed.elapsed() < Duration::from_secs(20), "{:?}", killed.elapsed());
         assert!(!target.exists());
@@ -459,7 +460,7 @@ fn an_interrupted_client_ends_its_session_and_what_had_moved_stays() {
             stage.log().lines().any(|line| line.contains(&first) && line.contains("failed"))
         });
         assert!(!target.exists());
-        // It ended with a checkpoint.
+        // The first run ended with a checkpoint.
         let run = stage.cp().args(&paths).run().expect(code::OK);
         assert!(run.count("bytes_moved") <= SIZE - MOVED, "{run}");
         assert_same(&source, &target, Facets::PLAIN);

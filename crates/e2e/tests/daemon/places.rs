@@ -1,4 +1,5 @@
-//! Where the key of a daemon does not come, however large its directory is: file systems of the kernel's own, and mounts of others.
+//! Places that a daemon's key cannot reach, however large its directory is: file systems of the kernel, and mounts of
+//! other users.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +30,7 @@ impl Drop for Mounted {
 /// Says why.
 const REFUSED: &str = "a file system of the kernel's own";
 
-/// As root=/ has them, with a key for root and with one for another user. What is written is what stands there already.
+/// As with root=/, with a key for root and a key for another user. The file is overwritten with its own content.
 #[test]
 fn no_key_reads_or_writes_a_file_system_of_the_kernels_own_wherever_it_is_mounted() {
     needs!(Haul, Root);
@@ -52,7 +53,7 @@ fn no_key_reads_or_writes_a_file_system_of_the_kernels_own_wherever_it_is_mounte
             run.expect_one_of(&[code::FILE_IO, code::PARTIAL]).says(&[REFUSED]);
             assert!(!stage.at("got").exists());
         }
-        // What is beside them comes, and the status says that not all did.
+        // The entries beside them are copied, and the exit status says that some are missing.
         let run = stage.cp().arg(stage.url("")).arg("whole").run().expect(code::PARTIAL);
         run.says(&[REFUSED]);
         assert_eq!(names_below(&stage.at("whole")), [&b"data"[..], b"proc", b"sys"]);
@@ -62,18 +63,18 @@ fn no_key_reads_or_writes_a_file_system_of_the_kernels_own_wherever_it_is_mounte
         let run = stage.cp().args(["--inplace"]).arg(contents_of(&tree)).arg(stage.url("")).run();
         run.expect(code::PARTIAL).says(&[REFUSED]);
         assert_eq!(fs::read(stage.at("offered/more")).expect("it was copied"), b"words\n");
-        // Nor is it looked through for what to delete.
+        // A deletion does not look into it, either.
         fs::remove_dir_all(tree.join("proc")).expect("own directory");
         let run = stage.cp().args(["--delete"]).arg(contents_of(&tree)).arg(stage.url("")).run();
         run.says(&[REFUSED]);
         assert!(!stage.at("offered/data").exists() && stage.at("offered/proc/version").exists());
-        // And it is no directory for a key.
+        // And a key cannot have it as its directory.
         stage.authorize(&access, &stage.at("offered/proc"));
         stage.cp().args([&stage.url("version"), "got"]).run().expect(code::FILE_IO).says(&[REFUSED]);
     }
 }
 
-/// FUSE asks for the effective number of whoever comes, not for that of files.
+/// FUSE compares the effective user id, and not the file system user id.
 #[test]
 fn a_key_of_a_user_does_not_enter_what_root_has_mounted_for_itself_by_fuse() {
     needs!(Haul, Fuse);

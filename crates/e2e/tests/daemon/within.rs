@@ -7,10 +7,10 @@ use haul_e2e::{Facets, assert_same, code, needs, plant};
 
 use crate::{Stage, first_key};
 
-/// With both ends at one port it was a matter of luck, and mostly bad.
+/// When both ends had one port, lanes found their session only by luck.
 const ROUNDS: usize = 10;
 
-/// A copy whose lanes do not find their session hangs for the time limit, 60 s.
+/// A copy whose lanes do not find their session would hang for the time limit of 60 s.
 const SOON: Duration = Duration::from_secs(20);
 
 #[test]

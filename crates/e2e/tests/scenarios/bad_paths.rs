@@ -1,4 +1,4 @@
-//! Paths that lose, reorder and double packets, swallow large ones without a word, or forget connections.
+//! Paths that lose, reorder and duplicate packets, drop large packets silently, or forget connections.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -27,7 +27,7 @@ fn losses_reordering_and_duplicates_on_a_long_path_change_nothing() {
     assert_same(&from, &back, Facets::PLAIN);
 }
 
-/// Packets to this host with more than so many bytes vanish without a word, except those of ssh.
+/// Drops packets to this host with more than so many bytes, except those of ssh.
 fn swallow_large(host: &Host, other: &Host, bytes: u32) {
     let (own, theirs) = (host.ssh_port, other.ssh_port);
     host.nft(&format!(
@@ -36,7 +36,7 @@ fn swallow_large(host: &Host, other: &Host, bytes: u32) {
     ));
 }
 
-/// The stall is noticed, and its reason is named, whichever side sends.
+/// The stall is noticed and its reason is named, whichever side sends.
 #[track_caller]
 fn names_the_hole(run: &Outcome) {
     let warned = run.events_named("warning").iter().any(|event| event["text"].to_string().contains("large packets"));
@@ -53,7 +53,7 @@ fn a_path_that_swallows_large_packets_is_named_and_so_is_what_helps() {
     plant::file(&source, 8 << 20, 1);
     swallow_large(alpha, home, 1300);
     swallow_large(home, alpha, 1300);
-    // What is sent at once is cut into packets before it leaves.
+    // Segments of one large write are cut into packets before they leave.
     for host in [home, alpha] {
         host.run("ip").args(["link", "set", "eth0", "gso_max_segs", "1"]).run().expect(0);
     }
@@ -63,13 +63,13 @@ fn a_path_that_swallows_large_packets_is_named_and_so_is_what_helps() {
     let theirs = lab.data("alpha").join("theirs");
     plant::file(&theirs, 8 << 20, 2);
     names_the_hole(&cp().arg(at("alpha", &theirs)).arg(lab.data("home").join("got")).run());
-    // What the hint says.
+    // The advice of the hint.
     home.inside(|| fs::write("/proc/sys/net/ipv4/tcp_mtu_probing", "1").expect("root may"));
     lab.cp().arg(&source).arg(at("alpha", &there)).run().expect(code::OK);
     assert_same(&source, &there, Facets::CONTENTS);
 }
 
-/// Only what belongs to a connection whose beginning was seen gets in, and who is silent for so long is forgotten.
+/// Accepts only packets of connections whose beginning was seen, and forgets connections that are silent for so long.
 fn forget_after(host: &Host, seconds: u32) {
     host.nft(
         "table inet memory {\nchain c {\ntype filter hook input priority 0;\niifname \"lo\" accept\n\
@@ -95,11 +95,11 @@ fn a_firewall_that_forgets_silent_connections_does_not_forget_ours() {
     let mut silent = lab.home().inside(|| TcpStream::connect(door).expect("it listens"));
     let mut greeting = [0; 4];
     silent.read_exact(&mut greeting).expect("sshd speaks first");
-    // One lane moves all of it, slowly; the control connection and the other lane have nothing to say but that they live.
+    // One lane moves all data, slowly. The control connection and the other lane only send keep-alives.
     let slowly = ["--rate", "1MB", "--lanes", "2", "--timeout", "6"];
     lab.cp().args(slowly).arg(&source).arg(at("alpha", &there)).run().expect(code::OK);
     assert_same(&source, &there, Facets::CONTENTS);
-    // The firewall has done what it was made for.
+    // The firewall has really dropped packets.
     silent.set_read_timeout(Some(Duration::from_secs(2))).expect("a socket");
     silent.write_all(b"no ssh\r\n").expect("nobody says no");
     let mut rest = Vec::new();

@@ -1,4 +1,4 @@
-//! The start over ssh: how our program gets to the far side, and what ssh may do wrong.
+//! The start over ssh: how our program gets to the far side, and what can go wrong with ssh.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ impl Start {
         run
     }
 
-    /// The programs in the far side's cache.
+    /// The programs in the cache of the far side.
     fn cached(&self) -> Vec<PathBuf> {
         let cache = self.lab.alpha().cache();
         let files = names_below(&cache).into_iter();
@@ -126,7 +126,7 @@ fn other_login_shells_do() {
     needs!(Namespaces, Haul);
     for shell in ["bash", "dash", "csh", "tcsh", "fish", "zsh", "ksh", "busybox sh"] {
         if haul_e2e::needs::tool(shell.split(' ').next().unwrap_or(shell)).is_none() {
-            eprintln!("not tried, because it is not installed: {shell}");
+            eprintln!("skipped, because it is not installed: {shell}");
             continue;
         }
         let start = Start::new();
@@ -174,7 +174,7 @@ fn a_cache_that_others_can_write_to_is_not_used_and_the_copy_works_all_the_same(
     let reason = chosen["reason"].as_str().expect("a text");
     assert!(reason.contains("others can write to") && reason.contains("cache"), "{reason}");
     assert_eq!(start.cached().len(), 0);
-    // Each time it is brought again, and nothing of it is left.
+    // The program is sent again each time, and no rest of it stays.
     assert_eq!(start.works().events_named("installing").len(), 1);
     plant::set_mode(&start.lab.alpha().cache(), 0o755);
     assert_eq!(start.works().events_named("chose").iter().filter(|event| event["what"] == "program").count(), 0);
@@ -205,7 +205,7 @@ fn a_silent_host_has_its_own_text() {
     let start = Start::new();
     start.lab.alpha().unplug();
     let run = start.lab.cp().args(["-o", "ConnectTimeout=2"]).arg(&start.file).arg(at("alpha", &start.target)).run();
-    // ssh gives up after the two seconds it was told, or before, when the kernel finds nobody with that address.
+    // ssh gives up after two seconds as told, or earlier if the kernel finds no host with that address.
     let run =
         run.expect(code::NETWORK).says_one_of(&["timed out", "no route"]).says(&["does a firewall let ssh through?"]);
     assert!(run.elapsed < std::time::Duration::from_secs(20), "{run}");
@@ -268,7 +268,8 @@ fn no_secret_stands_on_a_command_line_in_an_environment_or_in_what_is_told() {
     let mut running = copy.start();
     let mut seen = Seen::default();
     let hosts = [start.lab.home(), start.lab.alpha()];
-    // From the start on, so that what logs in and starts the program is seen, too; ssh, sshd and shells as well as haul.
+    // Watches from the start, so that the login and the start of the program are seen, too: ssh, sshd and shells as
+    // well as haul.
     running.when("some of it has moved", |running| {
         hosts.iter().for_each(|host| seen.look_at(host));
         let moved = |event: &serde_json::Value| event["bytes_moved"].as_u64().is_some_and(|bytes| bytes >= 1 << 20);
@@ -280,7 +281,7 @@ fn no_secret_stands_on_a_command_line_in_an_environment_or_in_what_is_told() {
     let ssh = start.lab.home().processes_named("ssh");
     assert!(ssh.iter().any(|pid| seen.processes.contains(pid)), "{ssh:?} of {:?}", seen.processes);
     let ended = running.wait().expect(code::OK);
-    // Nor in what it tells of itself, event by event, nor in what is kept of that.
+    // Secrets must also be missing in its events, and in the kept report.
     let kept = start.lab.haul().args(["why", "--json"]).run().expect(code::OK);
     assert!(!ended.stdout_text().is_empty() && !kept.stdout_text().is_empty());
     for told in [ended.stdout_text(), ended.stderr_text(), kept.stdout_text()] {
@@ -290,7 +291,7 @@ fn no_secret_stands_on_a_command_line_in_an_environment_or_in_what_is_told() {
     let program = haul_e2e::binary::find().expect("asked for");
     let hash = Run::new("sha256sum").arg(&program).run().expect(0).stdout_text();
     let hash = hash.split_whitespace().next().expect("sha256sum prints the hash first").to_owned();
-    // Everybody may know the hash of the program, that of what was copied, and what the paths of the test look like.
+    // Public: the hash of the program, the hash of the data, and the paths of the test.
     let copied = ended.report()["root_blake3"].as_str().expect("what was copied has a hash").to_owned();
     let lab = start.lab.home().dir.parent().expect("it has one").to_string_lossy().into_owned();
     let known = [hash, copied, program.to_string_lossy().into_owned(), lab];
@@ -304,7 +305,7 @@ fn no_secret_stands_on_a_command_line_in_an_environment_or_in_what_is_told() {
 
 /// 16 bytes.
 const SECRET_HEX: usize = 32;
-/// 30 bytes: what is shorter could be a path.
+/// At least 30 bytes: a shorter string could be a path.
 const SECRET_BASE64: usize = 40;
 
 fn longest_run(text: &str, belongs: impl Fn(char) -> bool) -> usize {
@@ -331,7 +332,7 @@ impl Seen {
             fs::read("/proc/self/environ").unwrap_or_default().split(|&byte| byte == 0).map(<[u8]>::to_vec).collect();
         for pid in host.processes() {
             for part in ["cmdline", "environ"] {
-                // It may have ended meanwhile.
+                // The process may have ended meanwhile.
                 let bytes = fs::read(format!("/proc/{pid}/{part}")).unwrap_or_default();
                 let words = bytes.split(|&byte| byte == 0).filter(|word| !word.is_empty() && !own.contains(*word));
                 self.words.extend(words.map(|word| String::from_utf8_lossy(word).into_owned()));

@@ -37,7 +37,7 @@ impl Daemon {
         Self::start_as(access, |serve| serve)
     }
 
-    /// With the command as `meant` makes it.
+    /// With the command as `meant` changes it.
     fn start_as(access: &str, meant: impl FnOnce(Run) -> Run) -> Self {
         let lab = Lab::pair();
         let offered = lab.data("alpha").join("offered");
@@ -65,18 +65,18 @@ impl Daemon {
         self.haul("cp")
     }
 
-    /// A command of `home` that reaches the daemon, with JSON on standard output.
+    /// A command of `home` to the daemon, with JSON on standard output.
     pub fn haul(&self, command: &str) -> Run {
         self.haul_in_words(command).arg("--json")
     }
 
-    /// The same with words for people.
+    /// The same with text for people.
     pub fn haul_in_words(&self, command: &str) -> Run {
         let (key, known) = (self.lab.data("home").join("key"), self.lab.data("home").join("known"));
         self.lab.haul().args([command, "--identity"]).arg(key).arg("--known-hosts").arg(known)
     }
 
-    /// All that the daemon has said so far.
+    /// The log of the daemon so far.
     pub fn log(&self) -> String {
         String::from_utf8_lossy(&self.process.stderr_so_far()).into_owned()
     }
@@ -185,7 +185,7 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
         assert!(!got.exists());
         eventually(told, Duration::from_secs(10), || daemon.log().contains(told));
     }
-    // A daemon that starts with such a line says so before anybody comes.
+    // A daemon that starts with such a line reports it at once.
     let serve = alpha.haul().args(["serve", "--port", &(PORT + 1).to_string(), "--identity"]).arg(&host_key);
     let starts = serve.arg("--authorized-keys").arg(&list).limit(Duration::from_secs(60)).start();
     let said = || String::from_utf8_lossy(&starts.stderr_so_far()).contains(wrong[1].1);
@@ -196,7 +196,7 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
     daemon.cp().arg(daemon.url("theirs")).arg(&got).run().expect(code::OK);
 }
 
-/// The list is the same as when it was read. The same goes for what is mounted elsewhere meanwhile.
+/// The list is unchanged since it was read. The same holds for later mounts.
 #[test]
 fn a_directory_that_comes_to_hold_the_daemons_own_files_is_none_for_a_key_any_more() {
     needs!(Namespaces, Haul);
@@ -218,10 +218,10 @@ fn a_directory_that_comes_to_hold_the_daemons_own_files_is_none_for_a_key_any_mo
 #[test]
 fn a_key_that_knocks_without_end_does_not_fill_the_log() {
     needs!(Namespaces, Haul);
-    /// More than what is logged of one key in a minute, by far.
+    /// Far more than the daemon logs of one key in a minute.
     const LOUD_BYTES: usize = 4 * 64 * 1024;
     let daemon = Daemon::start("ro");
-    // What is logged of it is five times as long, up to 8 KiB.
+    // A logged name may grow by escaping to five times its length, up to 8 KiB.
     let path = "%01".repeat(2_000);
     let begun = Instant::now();
     for _ in 0..LOUD_BYTES / (8 * 1024) {
@@ -236,14 +236,14 @@ fn a_key_that_knocks_without_end_does_not_fill_the_log() {
     }
 }
 
-/// Its terminal was paused, or the service that collects its lines hangs.
+/// Nobody reads the log: a paused terminal, or a hung log service.
 #[test]
 fn a_daemon_serves_and_ends_while_nobody_reads_its_log() {
     needs!(Namespaces, Haul);
     let mut daemon = Daemon::start_as("rw", Run::unread);
     let (list, file) = (daemon.lab.alpha().dir.join("haul_keys"), daemon.lab.data("home").join("file"));
     let good = fs::read_to_string(&list).expect("own file");
-    // A line of the log for each: more than a pipe takes (64 KiB).
+    // One log line for each: more than a pipe holds (64 KiB).
     fs::write(&list, good + &"no access\n".repeat(2_000)).expect("own file");
     plant::file(&file, 1 << 20, 1);
     daemon.cp().arg(&file).arg(daemon.url("file")).run().expect(code::OK);
@@ -291,7 +291,7 @@ fn idle_strangers_do_not_stand_in_the_way() {
         let connect = |_| TcpStream::connect_timeout(&target, Duration::from_secs(2)).expect("it listens");
         (0..200).map(connect).collect()
     });
-    // They come from the same address, and are more than may come from one: the oldest of them make room, as soon as they had their time.
+    // More connections than one address may have: the oldest of them make room as soon as their time is over.
     daemon.cp().arg(&file).arg(daemon.url("file")).run().expect(code::OK);
     let is_there = |stranger: &&TcpStream| {
         stranger.set_nonblocking(true).expect("a socket");
@@ -300,7 +300,7 @@ fn idle_strangers_do_not_stand_in_the_way() {
         answer.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     };
     assert!(strangers.iter().filter(is_there).count() > 0, "all had left after {:?}", begun.elapsed());
-    // Nobody who does not prove who he is stays for more than 10 s.
+    // An unauthenticated connection is closed after 10 s.
     for mut stranger in strangers {
         let left = Duration::from_secs(14).saturating_sub(begun.elapsed()).max(Duration::from_millis(1));
         stranger.set_read_timeout(Some(left)).expect("a socket");
@@ -323,7 +323,7 @@ fn strangers_who_talk_nonsense_do_no_harm() {
         for words in [&b"GET / HTTP/1.0\r\n\r\n"[..], &[0; 5000], &[0xff; 5000], &[0x16, 3, 1, 0xff, 0xff]] {
             for _ in 0..20 {
                 let mut stranger = TcpStream::connect_timeout(&target, Duration::from_secs(2)).expect("it listens");
-                // It may be closed before all is said.
+                // The daemon may close the connection before all is sent.
                 let _ = stranger.write_all(words);
             }
         }
@@ -337,7 +337,7 @@ fn strangers_who_talk_nonsense_do_no_harm() {
 #[test]
 fn a_daemon_behind_a_firewall_that_drops_is_given_up_soon_and_what_to_look_at_is_named() {
     needs!(Nftables, Haul);
-    /// It is tried for 10 s; the kernel alone would try for two minutes.
+    /// The dial is given up after 10 s; the kernel alone would try for two minutes.
     const SOON: Duration = Duration::from_secs(30);
     let daemon = Daemon::start("rw");
     let alpha = daemon.lab.alpha();
@@ -408,7 +408,7 @@ fn a_link_that_one_key_puts_in_place_of_the_directory_of_another_leads_nowhere()
         run.arg("--known-hosts").arg(home.join("known"))
     };
     as_other().arg(daemon.url("file")).arg(home.join("got")).run().expect(code::OK);
-    // Whoever may write to the directory around it puts a link there that leads out of all directories.
+    // An attacker with write permission on the directory puts a link there that leads out of all directories.
     plant::text(&private.join("file"), "the operator's\n");
     fs::create_dir(home.join("tree")).expect("own directory");
     symlink(&private, home.join("tree/shared")).expect("own link");
@@ -427,7 +427,8 @@ fn a_link_that_one_key_puts_in_place_of_the_directory_of_another_leads_nowhere()
     assert_eq!(fs::read_to_string(private.join("file")).expect("own file"), "the operator's\n");
 }
 
-/// Handlers do no more than set a flag, or end the process at once: nothing of what a handshake holds (locks, memory) is touched.
+/// The signal handlers only set a flag or end the process at once, so they touch none of the locks and memory of a
+/// handshake.
 #[test]
 fn a_storm_of_signals_while_hands_are_shaken_ends_the_copy_and_the_next_one_goes_through() {
     needs!(Namespaces, Haul);
@@ -437,7 +438,7 @@ fn a_storm_of_signals_while_hands_are_shaken_ends_the_copy_and_the_next_one_goes
     plant::mixed(&source, 1);
     let lines = fs::read_to_string(&known).expect("own file");
     let storms = [[Signal::INT, Signal::INT, Signal::INT], [Signal::INT, Signal::TERM, Signal::HUP]];
-    // A port for each: a copy may dial more than once, and what it left behind would be taken for the next one.
+    // A new port for each: a copy may dial more than once, and the next test must not meet its old connections.
     for (port, signals) in (PORT + 1..).zip(storms) {
         fs::write(&known, lines.clone() + &lines.replace(&PORT.to_string(), &port.to_string())).expect("own file");
         let bind = || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).expect("a free port");

@@ -1,4 +1,4 @@
-//! Requests that make no sense, and the words for them.
+//! Requests that make no sense, and their messages.
 
 use haul_e2e::{Outcome, Run, code, needs, scratch};
 

@@ -1,4 +1,4 @@
-//! What arrives is what was sent: contents, names, links, modes, times, holes, attributes; and the proof of it.
+//! The target equals the source: contents, names, links, modes, times, holes, attributes. And the proof of it.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use haul_e2e::compare::names_below;
 use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, needs, plant};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
-/// Trees that are closed against changes, as archives and package caches are: their owner can still bring them up to date.
+/// Read-only trees, such as archives and package caches: their owner can still update them.
 #[test]
 fn an_ordinary_user_updates_directories_that_forbid_it() {
     needs!(Root, Haul, Tool("setpriv"));
@@ -38,7 +38,7 @@ fn an_ordinary_user_updates_directories_that_forbid_it() {
     assert_same(&nobody.source, &nobody.target, Facets::PLAIN);
 }
 
-/// As with rsync: who owns a file may write into it, whatever its mode says, and it has its mode again.
+/// As with rsync: the owner of a file may overwrite it, whatever its mode is. Its mode is restored afterwards.
 #[test]
 fn the_owner_of_a_file_that_forbids_writing_writes_into_it_in_place() {
     needs!(Root, Haul, Tool("setpriv"));
@@ -106,7 +106,7 @@ fn sizes_around_every_boundary_arrive() {
     }
     for base in [1u64 << 31, 1 << 32] {
         for size in [base - 1, base, base + 1] {
-            // Data at both ends only, so that the test stays quick.
+            // Data only at both ends, so that the test is quick.
             plant::sparse(&source.join(size.to_string()), size, &[(0, 100), (size - 100, 100)], size);
         }
     }
@@ -205,7 +205,7 @@ fn deep_trees_beyond_the_longest_path_arrive() {
     let mut words = [0; 100];
     let length = rustix::io::read(&file, &mut words[..]).expect("readable");
     assert_eq!(&words[..length], b"down here");
-    // The standard library's own removal works at any depth; the lab's end proves nothing is stuck.
+    // The end of the lab removes the tree with the standard library, which works at any depth.
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn following_links_copies_what_they_point_to() {
         assert_eq!(fs::read(path).expect("readable"), b"words\n");
     }
     assert!(fs::symlink_metadata(there.join("to-folder")).expect("it was copied").is_dir());
-    // One that leads to nothing was there all the time.
+    // A link that leads nowhere existed before.
     std::os::unix::fs::symlink("no-such-file", source.join("dangling")).expect("own directory");
     let run = lab.cp_run(["-L".into(), contents_of(&source), at("alpha", &there)]);
     run.expect(code::PARTIAL).says(&["leads to nothing"]);
@@ -304,7 +304,7 @@ fn the_manifest_proves_the_tree_and_finds_a_flipped_bit() {
     let root = run.report()["root_blake3"].as_str().expect("a hash").to_owned();
     assert!(String::from_utf8_lossy(&text).contains(&root), "the manifest closes with the report's root");
     assert!(!text.contains(&0x1b), "names are escaped");
-    // The lines are what b3sum would say.
+    // The lines are in the format of b3sum.
     let hash = blake3::hash(&fs::read(source.join("large")).expect("readable")).to_hex();
     assert!(String::from_utf8_lossy(&text).contains(hash.as_str()));
 
@@ -314,7 +314,7 @@ fn the_manifest_proves_the_tree_and_finds_a_flipped_bit() {
     fs::write(there.join("large"), data).expect("space");
     plant::set_mtime(&there.join("large"), time.mtime(), time.mtime_nsec() as u32);
     verify(&there).expect(code::VERIFICATION).says(&["large"]);
-    // By size and time it is the same; by content it is not.
+    // The altered file has the same size and time; only its content differs.
     list(&there);
     verify(&there).expect(code::VERIFICATION);
     let repaired = lab.cp_run(["-c".into(), contents_of(&source), at("alpha", &there)]).expect(code::OK);
@@ -327,8 +327,9 @@ fn the_manifest_proves_the_tree_and_finds_a_flipped_bit() {
     verify(&source).expect(code::VERIFICATION);
 }
 
-/// What an entry may do for whoever runs or uses it is asked for (`-a`, `-p`); the rest of its mode comes as rsync's `-p` brings it. A directory to
-/// which everybody may write stays sticky: without that bit everybody could remove what others put there.
+/// Set-user-id and set-group-id bits must be asked for (`-a`, `-p`). The other bits of a mode come as with rsync's
+/// `-p`. A directory that everybody may write to stays sticky: without that bit everybody could remove the files of
+/// others.
 #[test]
 fn a_set_user_id_bit_does_not_travel_unasked() {
     needs!(Namespaces, Haul);
@@ -352,10 +353,10 @@ fn a_set_user_id_bit_does_not_travel_unasked() {
         let there = lab.data("alpha").join(format!("there{number}"));
         fs::create_dir(&there).expect("own directory");
         plant::set_mode(&there, 0o750);
-        // As a directory in it: the one that stands there stays as it is.
+        // With a directory as an entry, the existing one stays as it is.
         lab.cp().args(flags).arg(&source).arg(at("alpha", &there)).run().expect(code::OK);
         assert_eq!(mode(&there), 0o750, "{flags:?}");
-        // Its contents: as with rsync, the one that stands there is the source's counterpart.
+        // With the contents of a directory, the existing one is the counterpart of the source, as with rsync.
         lab.cp().args(flags).arg(contents_of(&source)).arg(at("alpha", &there)).run().expect(code::OK);
         for top in [there.clone(), there.join("tree")] {
             assert_eq!(mode(&top), 0o1777, "{flags:?} {}", top.display());

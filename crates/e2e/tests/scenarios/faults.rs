@@ -1,5 +1,5 @@
-//! Bad disks, bad permissions, bad moments: a clear message, the right exit status, everything else still copied, nothing
-//! half-written under a final name.
+//! Bad disks, bad permissions, bad moments. Each gives a clear message and the right exit status; all other entries are
+//! copied, and no file under a final name is incomplete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub fn as_nobody(program: &Path, dir: &Path) -> Run {
         .current_dir("/")
 }
 
-/// A copy on this machine by a user who may not do everything.
+/// A copy on this machine by a user without full permissions.
 pub struct Nobody {
     dir: tempfile::TempDir,
     pub source: PathBuf,
@@ -84,7 +84,7 @@ fn a_full_disk_here_stops_a_pull() {
     plant::file(&source, 40 << 20, 1);
     let run = lab.cp().arg(at("alpha", &source)).arg(disk.path().join("large")).run();
     run.expect(code::SPACE).says(&["space"]);
-    // Nothing arrived, so nothing is left: neither under the final name nor under a temporary one.
+    // Nothing arrived, so no file is left under the final name or a temporary one.
     let left: Vec<_> = fs::read_dir(disk.path()).expect("own disk").flatten().map(|entry| entry.file_name()).collect();
     assert!(left.is_empty(), "{left:?}");
 }
@@ -159,7 +159,7 @@ fn a_source_that_is_not_there_is_named() {
     run.expect_one_of(&[code::FILE_IO, code::PARTIAL]).says(&["not-there"]).says(&["no such file"]);
     let run = lab.cp().arg(at("alpha", lab.data("alpha").join("not-there"))).arg(&here).run();
     run.expect_one_of(&[code::FILE_IO, code::PARTIAL]).says(&["not-there"]).says(&["no such file"]);
-    // One of two: the other is copied.
+    // One of two entries: the other is copied.
     let run =
         lab.cp().args(["not-there", "there"].map(|name| here.join(name))).arg(at("alpha", lab.data("alpha"))).run();
     run.expect(code::PARTIAL).says(&["not-there"]);
@@ -318,6 +318,6 @@ fn hashing_that_takes_longer_than_the_time_limit_is_waited_for() {
     );
     let run = Run::new("sh").args(["-c", &command]).run().expect(code::OK);
     assert_eq!((run.count("bytes_moved"), run.count("files_kept")), (0, 1), "{run}");
-    // Both ends hash it, one after the other.
+    // Both ends hash the file, one after the other.
     assert!(run.elapsed > 2 * LIMIT, "{:?} are too little to show anything", run.elapsed);
 }

@@ -1,4 +1,4 @@
-//! What is selected, compared and deleted.
+//! Selection, comparison and deletion.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -50,10 +50,10 @@ fn the_first_rule_that_matches_decides() {
             &["--exclude", "*.log", "--include", "keep.log"],
             &["a.txt", "sub", "sub/c.txt", "sub/tmp", "sub/tmp/y", "tmp", "tmp/x"],
         ),
-        // Anchored, and with a slash at the end: directories only.
+        // An anchored pattern with a slash at the end: directories only.
         (&["--exclude", "/tmp/", "--exclude", "*.log"], &["a.txt", "sub", "sub/c.txt", "sub/tmp", "sub/tmp/y"]),
         (&["--exclude", "tmp", "--exclude", "*.log"], &["a.txt", "sub", "sub/c.txt"]),
-        // rsync's way to copy one kind only.
+        // rsync's way to copy files of one kind only.
         (
             &["--include", "*/", "--include", "*.txt", "--exclude", "*"],
             &["a.txt", "sub", "sub/c.txt", "sub/tmp", "tmp"],
@@ -134,7 +134,7 @@ fn lists_of_files_come_from_a_file_or_standard_input() {
     selection.cp(&["--files-from", &list, "-0"]).run().expect(code::OK);
     selection.leaves(&["dir", "dir/deep", "dir/deep/e", "new\nline"]);
 
-    // A name that is not there: a line, and the rest is copied.
+    // A missing name: a message, and the rest is copied.
     let selection = Selection::new(&names);
     let run = selection.cp(&["--files-from", "-"]).input("a\nnot-there\nb\n").run();
     run.expect(code::PARTIAL).says(&["not-there"]);
@@ -171,7 +171,7 @@ fn lists_of_files_select_what_is_pulled_too_and_may_be_longer_than_a_message() {
     }
 }
 
-/// Mode and time of all that a copy brought, and of the target itself, whose time counts only where it was copied.
+/// Mode and time of all copied entries, and of the target itself. The target's own time counts only if it was copied.
 fn modes_and_times(source: &Path, target: &Path) -> Vec<String> {
     let copied_time = fs::metadata(source).expect("own directory").mtime();
     let names = names_below(target).into_iter().map(|name| String::from_utf8_lossy(&name).into_owned());
@@ -215,7 +215,7 @@ fn a_list_gives_the_target_the_modes_and_times_that_rsync_gives_it() {
         let flags = [flags, &["-t", "-p", "--files-from", &list]].concat();
         let pulled = lab.data("home").join("pulled");
         let ours = if number % 2 == 0 { &selection.there } else { &pulled };
-        // What is there has another mode and time, and keeps them where the list does not name it.
+        // Existing entries with another mode and time keep them, unless the list names them.
         for target in [ours, &theirs] {
             let _ = fs::remove_dir_all(target);
             fs::create_dir_all(target.join("way")).expect("own directory");
@@ -289,14 +289,14 @@ fn delete_makes_way_for_what_is_of_another_kind() {
         std::os::unix::fs::symlink("../elsewhere", selection.there.join("linked")).expect("own directory");
         selection
     };
-    // Without it nothing of another kind is replaced, but the rest is copied.
+    // Without --delete no entry of another kind is replaced, but the rest is copied.
     let selection = planted();
     let run = selection.cp(&["-H"]).run().expect(code::PARTIAL);
     run.says(&["cannot make directory dir: a file or link has that name", "cannot replace file: it is a directory"]);
     assert_eq!(fs::read_to_string(selection.there.join("dir")).expect("there"), "theirs");
     assert_eq!(fs::read_to_string(selection.there.join("other")).expect("there"), "other");
 
-    // What is excluded stays, and what it stands in.
+    // Excluded entries stay, and so do the directories around them.
     let selection = planted();
     let flags = ["-H", "--delete", "--exclude", "kept"];
     let before = names_below(&selection.there);
@@ -308,7 +308,7 @@ fn delete_makes_way_for_what_is_of_another_kind() {
     assert_same(&selection.here, &selection.there, Facets::PLAIN);
     assert!(selection.lab.data("alpha").join("elsewhere/theirs").exists(), "a link goes, not what it names");
 
-    // No more than allowed: `dir`, and then all that stands in the way stays.
+    // No more than the limit: `dir`; all other entries in the way stay.
     let selection = planted();
     selection.cp(&["--delete", "--max-delete", "1"]).run().expect(code::PARTIAL).says(&["--max-delete 1"]);
     assert_eq!(fs::read_to_string(selection.there.join("dir/a")).expect("there"), "dir/a");
@@ -333,11 +333,11 @@ fn delete_waits_when_the_source_could_not_be_read() {
     assert_eq!(
         extra.each_ref().map(|extra| extra.exists()),
         [true, true, true],
-        "what is missing here may be in there\n{run}"
+        "the missing entries may be in that directory\n{run}"
     );
     let [warning] = &run.events_named("warning")[..] else { panic!("one warning\n{run}") };
     assert_eq!(warning["text"], "nothing is deleted: cannot read directory closed: Permission denied", "{run}");
-    // The directory itself stays of use, whatever mode the source has.
+    // The directory itself stays usable, whatever mode the source has.
     plant::set_mode(&nobody.source.join("closed"), 0);
     nobody.cp(&["--delete"]).run().expect(code::PARTIAL);
     let mode = nobody.target.join("closed").metadata().expect("there").permissions().mode();
@@ -370,7 +370,7 @@ fn checksum_sees_what_size_and_time_hide() {
     let run = selection.cp(&["-c"]).run().expect(code::OK);
     assert_eq!((run.count("files_moved"), run.count("files_kept")), (1, 1), "{run}");
     assert_same(&selection.here, &selection.there, Facets::PLAIN);
-    // Same content, other time: nothing moves, the time follows.
+    // Same content, other time: no data moves, and the time is updated.
     plant::set_mtime(&selection.here.join("b"), 1_234_567_890, 1);
     let run = selection.cp(&["-c"]).run().expect(code::OK);
     assert_eq!(run.count("bytes_moved"), 0, "{run}");
@@ -387,7 +387,7 @@ fn newer_and_existing_files_can_be_left_alone() {
     plant::text(&selection.there.join("newer-here"), "old");
     plant::set_mtime(&selection.there.join("newer-here"), 1_400_000_000, 0);
 
-    // Also where it is of another kind here.
+    // Also if the entry has another kind here.
     std::os::unix::fs::symlink("only-here", selection.here.join("link")).expect("own directory");
     fs::hard_link(selection.here.join("only-here"), selection.here.join("second-name")).expect("own directory");
     for name in ["link", "second-name"] {

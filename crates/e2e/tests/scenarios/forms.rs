@@ -121,7 +121,7 @@ fn more_sources_than_files_may_be_open() {
     let run = copy("files/*", "to/").expect(code::OK);
     assert_eq!(run.count("files_moved"), 1000);
     assert_same(&dir.path().join("files"), &dir.path().join("to"), Facets::CONTENTS);
-    // Each of these is held open, so that nothing else can take its place.
+    // Each port is held open, so that nothing else can take its place.
     copy("directories/*", "other/").expect(code::FILE_IO).says(&["ulimit -n"]);
 }
 
@@ -196,7 +196,8 @@ fn names_are_data_and_never_commands() {
 fn relative_remote_paths_start_at_the_home_directory() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
-    // sshd itself starts in the home directory of the password file, which belongs to this machine, not to the test.
+    // sshd itself starts in the home directory of the password file. That directory belongs to this machine, not to the
+    // test.
     lab.alpha().restart_sshd("ForceCommand cd \"$HOME\" && exec sh -c \"$SSH_ORIGINAL_COMMAND\"");
     let (file, home) = (lab.data("home").join("file"), lab.alpha().dir.join("home"));
     plant::file(&file, 1000, 1);

@@ -1,4 +1,4 @@
-//! From one remote host to another: directly, or through here.
+//! From one remote host to another: directly, or through this machine.
 
 use std::ffi::OsString;
 use std::fs;
@@ -50,7 +50,7 @@ fn data_goes_directly_between_two_remote_hosts() {
         between.run(&[]).expect(code::OK);
     });
     assert_same(&between.source, &between.target, Facets::PLAIN);
-    // The programs that are put there leave from here; the data does not come by.
+    // The installed programs leave from here; the data does not pass here.
     assert!(crossed < 20 << 20, "{crossed} bytes came to the host that only asked for the copy");
     let again = between.run(&[]).expect(code::OK);
     assert_eq!(again.count("bytes_moved"), 0, "{again}");
@@ -123,7 +123,7 @@ fn a_copy_between_hosts_is_resumed() {
     assert!(run.count("bytes_moved") <= SIZE - (400 << 20) + (256 << 20), "{run}");
 }
 
-/// Several names of one file, and a single file that gets another name.
+/// Hard links, and a single file with a new name.
 #[test]
 fn a_manifest_has_every_name_that_is_at_the_target_whichever_way_it_came() {
     needs!(Namespaces, Haul);

@@ -1,4 +1,4 @@
-//! How the data connections come about: direct, reversed, over ssh; firewalls, strangers, address families.
+//! How data connections are made: direct, reversed, over ssh; with firewalls, strangers, address families.
 
 use std::fs;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ impl Lanes {
         self.lab.cp().args(flags).arg(at("alpha", contents_of(&self.there))).arg(&self.back)
     }
 
-    /// Push and pull go this way.
+    /// Push and pull use this way.
     #[track_caller]
     fn go(&self, flags: &[&str], path: &str) {
         for (run, target) in [(self.push(flags), &self.there), (self.pull(flags), &self.back)] {
@@ -49,7 +49,7 @@ impl Lanes {
         self.lab.alpha().ssh_port
     }
 
-    /// Where the data connections of `alpha` lead: its peers' addresses and ports.
+    /// The peers of the data connections of `alpha`: addresses and ports.
     fn connections(&self) -> Vec<String> {
         let ssh_port = self.ssh_port();
         let filter = format!("( not sport = :{ssh_port} and not dport = :{ssh_port} )");
@@ -58,7 +58,7 @@ impl Lanes {
     }
 }
 
-/// How often the user is told that the data goes through ssh, and what would help.
+/// The number of warnings that the data goes through ssh, with a hint.
 fn through_ssh(run: &Outcome) -> usize {
     let is_it = |text: &str| text.contains("goes through ssh") && text.contains("--port-range");
     run.events_named("warning").iter().filter(|event| event["text"].as_str().is_some_and(is_it)).count()
@@ -110,7 +110,7 @@ fn closed_ports_cost_only_a_moment() {
     let chosen = run.events_named("chose").into_iter().find(|event| event["what"] == "lane path").expect("it is told");
     let why = chosen["reason"].as_str().unwrap_or_default();
     assert!(why.contains("direct: cannot connect") && why.contains("reversed: cannot connect"), "{why}");
-    // Each way is tried for 3 s. The rest is for the machine; the kernel's own attempts take over two minutes.
+    // Each way is tried for 3 s. The rest is for a busy machine; the kernel's own attempts take over two minutes.
     assert!(run.elapsed < Duration::from_secs(40), "{run}");
 }
 
@@ -261,7 +261,8 @@ fn a_lost_lane_gives_its_chunks_back() {
         for mib in [20, 50, 80] {
             running.when_moved(mib << 20);
             let [victim, ..] = &lanes.connections()[..] else { panic!("no data connection in the middle of a copy") };
-            // The kernel resets it at both ends, as a broken middlebox would. Where it cannot it says nothing.
+            // The kernel resets the connection at both ends, as a broken middlebox would. A kernel that cannot do this
+            // says nothing.
             let (_, port) = victim.rsplit_once(':').expect("address and port");
             lanes.lab.alpha().run("ss").args(["-K", "-tn", "dport", "=", &format!(":{port}")]).run().expect(0);
             let is_gone = || !lanes.connections().contains(victim);

@@ -1,13 +1,14 @@
-//! The limit that a report names, where the test made it: one thing at a time is slow, on hosts and a path that could do more.
+//! The limit in a report is the limit that the test made: one thing is slow, and everything else is fast.
 //!
-//! Rates are far below what the machine can do, so that nothing else is slow; each setting is checked against what was made.
+//! Rates are far below those of the machine, so that nothing else is slow. Each setting is checked by a measurement
+//! without haul.
 
 use std::path::Path;
 
 use haul_e2e::{Boxed, Outcome, SlowCpu, SlowDisk, code, needs, plant, scratch};
 use serde_json::Value;
 
-/// A path that is not the limit of what is slowed down here.
+/// A path that is faster than the slow thing of the test.
 const FAST: Boxed<'_> = Boxed {
     rate: "1Gbit",
     rtt: "2ms",
@@ -19,7 +20,7 @@ const FAST: Boxed<'_> = Boxed {
     before_target: "",
 };
 
-/// Copies a new file of so many MiB, and the first remedy has these words.
+/// Copies a new file of so many MiB, and checks that the first remedy has these words.
 #[track_caller]
 fn check(path: &Boxed, flags: &[&str], mib: u64, limit: &str, remedy: &str) -> Value {
     let dir = scratch();
@@ -48,7 +49,7 @@ fn within(share: f64, told: f64, made: f64, run: &Value) {
     assert!((told / made - 1.0).abs() < share, "{told} is not {made}\n{run:#}");
 }
 
-/// What one of the lanes had under way, from the rate that lasted: a window in each round trip.
+/// Bytes in flight on one lane, from its lasting rate: one window in each round trip.
 fn under_way(report: &Value) -> f64 {
     let lanes = report["lanes"].as_f64().unwrap_or_default();
     of_path(report, "capacity_bytes_per_s") * of_path(report, "rtt_min_us") / 1e6 / lanes
@@ -88,7 +89,7 @@ fn a_slow_disk_at_the_source_of_a_near_path() {
 #[test]
 fn a_slow_disk_at_the_source_of_a_far_path() {
     needs!(Boxed, Slow);
-    // The job is short for the path: its ramp counts as time of the disk.
+    // The job is short for the path: the ramp counts as time of the disk.
     slow_source("60ms", "8", 0.3);
 }
 
@@ -101,7 +102,7 @@ fn slow_target(rtt: &str, tolerance: f64) {
     let path = Boxed { rtt, rate: "400Mbit", before_target: &disk.join(), ..FAST };
     let run = path.push(&["--cc", "cubic"], &from, &disk.path().join("copy"));
     let report = run.clone().expect(code::OK).report();
-    // What the disk had not taken when the last byte arrived is flushed: both are its.
+    // Both count as the disk: its slow writes, and the flush of the rest after the last byte.
     let limit = report["limit"].as_str().unwrap_or_default();
     assert!(["target storage", "flush"].contains(&limit), "{run}");
     named(&run, limit, "--no-flush");
@@ -149,7 +150,7 @@ fn a_small_receive_window() {
         let path = Boxed { rate: "200Mbit", rtt: "60ms", target: &target, ..FAST };
         let report = check(&path, &["--lanes", lanes, "--cc", "cubic"], 12, "receive window", "net.ipv4.tcp_rmem");
         about(of_path(&report, "window_bytes"), under_way(&report), &report);
-        // Between a half and three quarters of the buffer are data, as the sizes of the packets have it.
+        // Half to three quarters of the buffer are data, depending on the sizes of the packets.
         let share = of_path(&report, "window_bytes") / f64::from(most);
         assert!((0.45..0.8).contains(&share), "{share}\n{report:#}");
     }
@@ -158,7 +159,8 @@ fn a_small_receive_window() {
 #[test]
 fn a_small_send_buffer() {
     needs!(Boxed);
-    // What the host lets a process ask for is one setting for all hosts of a machine: this one is told of a smaller one.
+    // The maximum that a process may ask for is one setting for all hosts of a machine, so this host is told of a
+    // smaller one.
     let dir = scratch();
     let small = dir.path().join("wmem_max");
     plant::text(&small, "212992\n");
@@ -166,7 +168,7 @@ fn a_small_send_buffer() {
     let source = "\"net.ipv4.tcp_wmem\" = \"4096 16384 262144\"";
     let path = Boxed { rate: "200Mbit", rtt: "60ms", source, before_source: &before, ..FAST };
     let report = check(&path, &["--lanes", "1", "--cc", "cubic"], 12, "send buffer", "net.ipv4.tcp_wmem");
-    // The most that was under way at any moment, against the mean: a send buffer is not as sharp a limit as a window.
+    // The peak in flight, against the mean: a send buffer is a softer limit than a window.
     within(0.25, of_path(&report, "window_bytes"), under_way(&report), &report);
 }
 
@@ -197,7 +199,7 @@ fn a_link_that_others_fill() {
     check(&path, &["--cc", "cubic"], 20, "contention", "Others use the link");
 }
 
-/// Without haul: this keeps the helpers honest.
+/// Without haul: this checks the helpers themselves.
 #[test]
 fn what_is_slow_is_as_slow_as_it_says() {
     needs!(Slow);

@@ -7,14 +7,14 @@ use std::fs;
 use haul_e2e::memory::PeakWatch;
 use haul_e2e::{Facets, Lab, Outcome, Run, SmallDisk, assert_same, at, code, contents_of, needs, plant};
 
-/// The promise for either side.
+/// The promised limit for either side.
 const LIMIT_BYTES: u64 = 256 << 20;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Runs it and fails when a side takes more than the limit.
+/// Runs the copy and fails when a side takes more than the limit.
 #[track_caller]
 fn within_limit(lab: &Lab, what: &str, command: Run) -> Outcome {
     let (here, there) = (PeakWatch::of(lab.home()), PeakWatch::of(lab.alpha()));
@@ -33,7 +33,8 @@ fn a_million_files_need_no_more_than_a_thousand() {
     let disk = SmallDisk::mount(20_000);
     let lab = Lab::pair();
     let (source, there) = (disk.path().join("source"), disk.path().join("target"));
-    // Contents take a page of memory each; three trees of a million would be too much for the machine, not for haul.
+    // Each file with content takes a page of memory. Three trees of a million files would be too much for the machine,
+    // not for haul.
     plant::many(&source, files, if files > 200_000 { 0 } else { 10 }, 1);
     let command = || lab.cp().arg(contents_of(&source)).arg(at("alpha", &there));
     let run = within_limit(&lab, "first copy", command());

@@ -1,5 +1,5 @@
-//! File systems that are not like ours: names that are one to them, coarse times, no locks, errors that come late, handles that go stale, and
-//! storage that does not answer. Served by the tests themselves, in memory.
+//! Unusual file systems: names that collide, coarse times, no locks, late errors, stale handles, storage that hangs.
+//! The tests serve them from memory.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ fn copy(source: &Path, target: &Path, flags: &[&str]) -> Run {
     Run::new(program).args(["cp", "--json"]).args(flags).arg(contents_of(source)).arg(target)
 }
 
-/// Like FAT on a server that is slow to learn.
+/// Like FAT behind a simple server.
 const WEAK: Oddities = Oddities {
     one_case: true,
     one_form: false,
@@ -50,11 +50,11 @@ fn of_names_that_differ_in_case_one_stays_whole_where_both_are_one() {
     ] {
         plant::file(&source.join(path), size, seed);
     }
-    // Again and again: what stands there already is this copy's, too.
+    // Repeated: the existing entries come from this same copy.
     for _ in 0..2 {
         let run = copy(&source, &target, &[]).run().expect(code::PARTIAL);
         run.says(&["upper and lower case"]);
-        // Of two that are under way at once either may be the first.
+        // Two colliding files under way at once: either may be the first.
         for names in [&["README", "readme"][..], &["Large", "large"], &["Folder/a"], &["alone"]] {
             let there = fs::read(target.join(names[0])).expect("it is there");
             let one_of_them = names.iter().any(|name| fs::read(source.join(name)).expect("own file") == there);
@@ -74,7 +74,7 @@ fn names_that_are_one_there_are_found_however_far_apart_they_come() {
     keeps_the_first_however_far_apart(ONE_FORM, ["e\u{301}tat", "\u{e9}tat"], ["e\u{301}tude", "\u{e9}tude"]);
 }
 
-/// Files and directories with two names that are one on a disk of this kind, in the order in which they are listed.
+/// Files and directories whose two names collide on such a disk, in the order of the listing.
 #[track_caller]
 fn keeps_the_first_however_far_apart(oddities: Oddities, files: [&str; 2], directories: [&str; 2]) {
     let dir = scratch();
@@ -122,7 +122,7 @@ fn files_named_one_by_one_are_found_to_be_one_there_however_far_apart_they_come(
     }
 }
 
-/// More than a copy remembers of what it placed last.
+/// More entries than a copy remembers as placed last.
 const BETWEEN: u32 = 33_000;
 
 fn plant_between(directory: &Path) {
@@ -142,7 +142,7 @@ fn a_file_system_that_can_do_little_is_copied_to_and_gone_on_with() {
     plant::file(&source.join("large"), 60 << 20, 2);
     plant::date(&source, 3);
     let mut running = copy(&source, &target, &["--rate", "30MB"]).start();
-    // Checkpoints come every second; at this rate two of them lie behind us.
+    // Checkpoints come every second; at this rate two of them have passed.
     running.when_moved(45 << 20);
     running.kill();
     let run = copy(&source, &target, &[]).run().expect(code::OK);
@@ -166,11 +166,11 @@ fn a_source_that_does_not_tell_when_it_changed_is_read_again_from_its_beginning(
         };
         plant(1);
         let mut running = copy(&source, &target, &["--rate", "30MB"]).start();
-        // Checkpoints come every second; at this rate one of them lies behind us.
+        // Checkpoints come every second; at this rate one of them has passed.
         running.when_moved(45 << 20);
         running.kill();
         if is_rewritten {
-            // The same size, and its time is set back.
+            // The same size, and the old time again.
             plant(2);
         }
         let run = copy(&source, &target, &[]).run().expect(code::OK);
@@ -220,7 +220,7 @@ fn a_file_server_that_starts_anew_costs_what_was_open_and_the_next_run_brings_it
     running.when_moved(20 << 20);
     disk.starts_anew();
     let run = running.wait();
-    // The descriptor of the target directory may be of no use any more: then nobody can tell what its path leads to.
+    // If the descriptor of the target directory is stale, the meaning of its path is unknown.
     assert!([code::OK, code::PARTIAL, code::FILE_IO].contains(&run.code()), "{run}");
     if run.code() == code::OK {
         assert_same(&source, &target, Facets::PLAIN);
@@ -236,7 +236,7 @@ fn a_source_whose_storage_does_not_answer_is_named() {
     let (disk, target) = (OddDisk::mount(Oddities::default()), dir.path().join("to"));
     plant::file(&disk.path().join("from/large"), 30 << 20, 1);
     plant::many(&disk.path().join("from/many"), 20, 1000, 2);
-    // The page cache must not answer in its place.
+    // The page cache must not answer instead of the disk.
     disk.starts_anew();
     disk.hangs_beyond(Some(10 << 20));
     let begun = Instant::now();

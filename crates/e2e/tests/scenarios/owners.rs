@@ -1,4 +1,5 @@
-//! Modes, owners and groups: what the user at the target may set is set, and what it may not is said. rsync on the same tree is the measure.
+//! Modes, owners and groups. The user at the target sets all that the system allows, and gets a message for the rest.
+//! The result must equal that of rsync.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use haul_e2e::compare::{names_below, path_of};
 use haul_e2e::{Run, code, contents_of, needs, plant, scratch};
 
-/// An ordinary user, a group of its own, one that it is in, and one that it is not in. No host needs to know them.
+/// An ordinary user, its own group, a second group of the user, and a group of others. No host needs to know them.
 const USER: u32 = 12_001;
 const OWN_GROUP: u32 = 12_001;
 const FURTHER_GROUP: u32 = 12_002;
@@ -46,7 +47,7 @@ impl Stage {
         Self { dir }
     }
 
-    /// Copies the tree into a new directory, which hands on its group or not, as an ordinary user or as root.
+    /// Copies the tree into a new directory, with or without set-group-id, as an ordinary user or as root.
     fn copy(&self, program: &[&str], ordinary: bool, hands_on_group: bool) -> (Run, PathBuf) {
         let to = self.dir.path().join("to");
         let _ = fs::remove_dir_all(&to);
@@ -107,7 +108,7 @@ fn modes_owners_and_groups_become_what_rsync_makes_of_them() {
                     })
                     .collect();
                 assert!(differ.is_empty() && found.len() == expected.len(), "{theirs} {ordinary} {differ:#?}");
-                // What rsync leaves out without a word.
+                // rsync leaves these out silently.
                 let says = |what: &str| run.stdout_text().contains(what);
                 assert_eq!(says("groups are not kept"), ordinary && theirs != "-rltp", "{run}");
                 assert_eq!(says("owners are not kept"), ordinary && theirs == "-a", "{run}");
@@ -116,7 +117,7 @@ fn modes_owners_and_groups_become_what_rsync_makes_of_them() {
     }
 }
 
-/// A directory in which everybody may write is not to be one in which everybody may remove, and one that hands on its group goes on doing so.
+/// In a directory that everybody may write to, not everybody may remove files. A set-group-id directory keeps that bit.
 #[test]
 fn without_flags_no_privilege_travels_and_directories_keep_what_protects_them() {
     needs!(Root, Haul, Tool("setpriv"));

@@ -1,4 +1,4 @@
-//! The power goes, on a real file system: right after a copy has ended, and at any moment before.
+//! Power failures on a real file system: right after the end of a copy, and at any moment before.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -14,7 +14,7 @@ fn copy(source: &Path, target: &Path, flags: &[&str]) -> Run {
     Run::new(program).args(["cp", "--json", "-H"]).args(flags).arg(contents_of(source)).arg(target)
 }
 
-/// Small files and large, links, and a name of which the target has older contents.
+/// Small files and large, links, and a name that has older contents at the target.
 fn plant_source(source: &Path) {
     plant::mixed(&source.join("mixed"), 1);
     plant::many(&source.join("many"), 300, 3000, 2);
@@ -30,7 +30,7 @@ fn plant_target(target: &Path) {
     Run::new("sync").arg("-f").arg(target).run().expect(0);
 }
 
-/// How files in chunks are written: through the page cache, and past it, as those of 256 MiB and more are.
+/// Files in chunks are written through the page cache, or past it from 256 MiB on.
 const ROUTES: [&str; 2] = ["copy", "direct"];
 
 fn goes_past_cache(run: &Outcome) -> bool {
@@ -55,11 +55,11 @@ fn after_an_exit_with_0_the_power_may_go_on_a_real_file_system() {
         let later = disk.after_a_power_cut();
         assert_same(&source, &later.path().join("to"), LINKED);
 
-        // Another run finds all there, and has nothing left to flush.
+        // Another run finds everything, and has nothing left to flush.
         copy(&source, &later.path().join("to"), &["--delete"]).run().expect(code::OK);
     }
 
-    // Without a flush the same disk does forget: this test would see what is lost.
+    // Without a flush the same disk does forget: this test can see lost data.
     let disk = MortalDisk::mount(256);
     let careless = disk.path().join("careless");
     copy(&source, &careless, &["--no-flush"]).run().expect(code::OK);
@@ -101,7 +101,7 @@ fn check_moments(source: &Path, route: &str) {
     assert!(kept > 20 << 20, "{route}: only {kept} bytes were ever found again");
 }
 
-/// What has a final name is whole, or is what stood there before.
+/// A file with a final name is whole, or has its old contents.
 fn check_names(source: &Path, found: &Path, before: &[u8]) {
     for name in names_below(found) {
         let name: PathBuf = path_of(&name).to_owned();

@@ -1,4 +1,4 @@
-//! `haul probe`: what it finds of a path whose rate is known, with whom, and how it ends before its time.
+//! `haul probe`: its figures on a path of known rate, its use by several kinds of user, and its early end.
 
 use std::fs;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn found(outcome: &Outcome) -> Value {
     serde_json::from_slice(&outcome.stdout).unwrap_or_else(|error| panic!("{error}\n{outcome}"))
 }
 
-/// Lets no more than `rate` out of a host. False: this kernel has no token bucket.
+/// Limits the rate out of a host. False: this kernel has no token bucket.
 fn shape(lab: &Lab, host: &str, rate: &str) -> bool {
     let shaped = ["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64k", "latency", "50ms"];
     let tc = lab.host(host).run("tc").args(shaped).run();
@@ -110,7 +110,7 @@ fn a_far_side_that_dies_ends_it() {
     needs!(Namespaces, Haul);
     let lab = Lab::pair();
     let running = probe(&lab, &["--time", "60", "alpha"]).start();
-    // ssh and the lanes. Before, what runs there may only be the start of the agent, which is tried again.
+    // ssh and the lanes. An earlier process there may only be the first attempt to start the agent.
     eventually("the lanes are up", Duration::from_secs(20), || established(&lab) > 1);
     lab.alpha().kill_haul();
     let outcome = running.wait();

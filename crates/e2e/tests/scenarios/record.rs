@@ -1,4 +1,4 @@
-//! `haul record` over several disks, and what was recorded copied to another host as one file.
+//! `haul record` over several disks. Then the recording is copied to another host as one file.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use haul_e2e::{Lab, Outcome, Run, SmallDisk, at, code, needs, plant};
 
-/// Two disks, and a recording of some blocks and a bit over both.
+/// Two disks, and a recording over both of some blocks and a bit.
 struct Recorded {
     lab: Lab,
     disks: [SmallDisk; 2],

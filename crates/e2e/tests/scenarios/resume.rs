@@ -1,4 +1,4 @@
-//! Killed, cut off, powered off at any moment; then the same command again.
+//! Copies that are killed or cut off at any moment; then the same command again.
 
 use std::fs;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -11,7 +11,7 @@ use haul_e2e::{
 };
 use rustix::process::Signal;
 
-/// Large enough that a run which starts over cannot hide behind one checkpoint interval.
+/// Large enough that a run that starts over sends more than one checkpoint interval.
 const SIZE: u64 = 640 << 20;
 
 /// The first run is cut off when this much has moved.
@@ -20,14 +20,14 @@ const CUT_AT: u64 = 420 << 20;
 /// Slow enough to be cut off in the middle, fast enough for a test.
 const RATE: &str = "160MB";
 
-/// What may be sent again after a cut: one checkpoint interval, in MiB, and what is on its way.
+/// In MiB: at most one checkpoint interval and the bytes under way may be sent again after a cut.
 fn again_at_most() -> u64 {
     const CHECKPOINT_MIB: u64 = 256;
     let asked = std::env::var("HAUL_E2E_CHECKPOINT_MIB").ok().and_then(|mib| mib.parse().ok());
     (asked.unwrap_or(CHECKPOINT_MIB)) << 20
 }
 
-/// Whoever lost its peer must have noticed by then.
+/// By then, a side without its peer must have noticed.
 const NOTICE_LIMIT: Duration = Duration::from_secs(20);
 
 struct Copy {
@@ -72,7 +72,7 @@ impl Copy {
         running
     }
 
-    /// The same command again goes on where the first stopped.
+    /// The same command again continues where the first one stopped.
     #[track_caller]
     fn finishes_from_where_it_was(&self) -> Outcome {
         let parent = self.target.parent().expect("it has one");
@@ -121,7 +121,7 @@ fn both_sides_end_when_ssh_alone_dies_and_the_next_run_goes_on() {
         let [ssh] = home.processes_named("ssh")[..] else { panic!("one session has the control channel") };
         let killed = std::time::Instant::now();
         home.kill(ssh);
-        // Lanes alone are no session: what arrives on them could not be answered for.
+        // Lanes alone are no session: nobody could send receipts for their data.
         let ended = running.wait().expect(code::NETWORK);
         assert!(killed.elapsed() < NOTICE_LIMIT, "{ended}");
         ended
@@ -138,7 +138,7 @@ fn goes_on_at_once_though_the_killed_far_side_may_not_have_noticed() {
     needs!(Namespaces, Haul);
     let copy = Copy::push();
     copy.start_and_move(&[]).kill();
-    // No waiting for the old agent to go away.
+    // The new run does not wait for the old agent to end.
     copy.finishes_from_where_it_was();
 }
 
@@ -148,7 +148,7 @@ fn both_sides_end_when_the_cable_is_out_and_go_on_when_it_is_back() {
     for copy in [Copy::push(), Copy::pull()] {
         let running = copy.start_and_move(&["--timeout", "4"]);
         copy.lab.alpha().unplug();
-        // Silence is noticed before a connection breaks by itself, which takes half a minute.
+        // Silence is noticed before the connection itself breaks, which takes half a minute.
         running.wait().expect(code::TIMEOUT).says(&["run the same command again"]);
         copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
         copy.lab.alpha().plug();
@@ -161,7 +161,7 @@ fn a_far_side_that_says_nothing_any_more_is_given_up() {
     needs!(Namespaces, Haul);
     for copy in [Copy::push(), Copy::pull()] {
         let running = copy.start_and_move(&["--timeout", "4"]);
-        // Alive for the kernel, which answers for it; dead for us.
+        // The kernel still answers for the stopped process; to us it is silent.
         copy.lab.alpha().signal_haul(Signal::STOP);
         let ended = running.wait().expect(code::TIMEOUT).says(&["run the same command again"]);
         assert!(ended.elapsed < Duration::from_secs(30), "{ended}");
@@ -187,7 +187,7 @@ fn killed_again_and_again_it_still_arrives() {
     for round in 0..24 {
         let mut running = command().start();
         let life = Duration::from_millis(250 + seed.draw() % 500);
-        // The condition is time itself: killed at a moment that nothing in the program marks.
+        // The condition is time itself: a kill at any moment of the program.
         if settle(life, || running.has_ended()) {
             break;
         }
@@ -245,7 +245,7 @@ fn half_a_minute_without_the_network_is_survived_in_the_same_run() {
         running.wait().expect(code::OK);
         assert_same(&copy.source, &copy.target, Facets::PLAIN);
     };
-    // Both ways at the same time.
+    // Both directions at the same time.
     let copies = [Copy::push(), Copy::pull()];
     std::thread::scope(|scope| {
         for copy in &copies {
@@ -304,7 +304,7 @@ fn a_damaged_journal_costs_time_but_never_truth() {
     needs!(Namespaces, Haul);
     /// Its header.
     const HEADER_BYTES: usize = 76;
-    /// What becomes of it; `None`: it is removed.
+    /// The new content; `None` removes the file.
     type Damage = fn(Vec<u8>) -> Option<Vec<u8>>;
     let damages: [Damage; 6] = [
         |bytes| Some(bytes[..bytes.len() / 2].to_vec()),
@@ -399,7 +399,7 @@ fn lost_data_behind_the_journal_is_noticed() {
     let copy = Copy::push();
     copy.start_and_move(&[]).kill();
     copy.lab.alpha().expect_no_haul_left(NOTICE_LIMIT);
-    // What a power cut leaves when a disk lied about its flush: the data is shorter than the journal says.
+    // A power cut on a disk that lied about its flush: the data is shorter than the journal says.
     let parent = copy.target.parent().expect("it has one");
     let mut cut = 0;
     for name in names_below(parent) {
@@ -470,8 +470,8 @@ fn a_second_copy_to_the_same_target_is_refused_while_the_first_runs() {
     assert_same(&copy.source, &copy.target, Facets::PLAIN);
 }
 
-/// Who has the unfinished file locked, by the kernel's list (proc_locks(5)). `None` on file systems of which the kernel tells another device than it
-/// tells everybody (overlay, btrfs).
+/// The process that has locked the unfinished file, by the kernel's list (proc_locks(5)). `None` on file systems for
+/// which that list shows another device number than stat(2) (overlay, btrfs).
 fn holder_of_the_part(directory: &Path) -> Option<String> {
     let [part] = &with_extension(directory, "part")[..] else { panic!("one part") };
     let part = fs::metadata(part).expect("it is there");
@@ -507,7 +507,7 @@ fn writing_in_place_goes_on_too() {
     assert_eq!(names_below(copy.target.parent().expect("it has one")), [b"large"], "nothing is left behind");
 }
 
-/// What ends so in a directory in which somebody may be at work.
+/// Files with this ending, in a directory that may be in use.
 fn with_extension(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let paths = fs::read_dir(directory).expect("it is there").flatten().map(|entry| entry.path());
     paths.filter(|path| path.extension().is_some_and(|found| found == extension)).collect()

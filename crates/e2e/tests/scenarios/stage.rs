@@ -1,4 +1,4 @@
-//! The stage itself, proven with ssh, scp and cp before haul stands on it.
+//! The stage itself, proven with ssh, scp and cp before haul uses it.
 
 use std::fs;
 use std::io::Read;

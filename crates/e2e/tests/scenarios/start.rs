@@ -2,8 +2,8 @@
 
 use haul_e2e::{Boxed, code, needs, plant, scratch};
 
-/// To the daemon: TCP, TLS, the file is offered and the lanes shake hands, the data and its receipt. It says who it is meanwhile, and its
-/// lanes have been dialled before it answered at all.
+/// To the daemon: TCP; TLS; the offer of the file and the handshake of the lanes; the data and its receipt. The
+/// greeting goes at the same time, and lanes are dialled before the daemon has answered.
 #[test]
 fn a_small_file_over_a_long_path_takes_four_round_trips() {
     needs!(Boxed);

@@ -1,4 +1,4 @@
-//! What people read, on a terminal or in a log, when names were chosen to drive a terminal or to look like lines of ours.
+//! Text for people, on a terminal or in a log, with names that try to drive the terminal or to imitate our lines.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,14 +11,14 @@ use haul_e2e::{Facets, Lab, assert_same, at, code, contents_of, eventually, need
 
 use crate::daemon::Daemon;
 
-/// Each sets the title of a window, clears the screen by a control character of C1, turns the direction of writing, writes
-/// over the line it stands in, and begins a line.
+/// Each name sets the title of a window, clears the screen by a C1 control character, turns the direction of writing,
+/// overwrites its line, or begins a new line.
 fn driving(word: &str) -> OsString {
     let name = format!("{word}\x1b]0;x\x07\u{9b}2J\u{202e}\u{2066}\u{200f}\u{7f}\rSPOOF\nSPOOF: {word}");
     OsString::from(name)
 }
 
-/// The text is UTF-8 of which a terminal shows every character, in lines that are all ours.
+/// The text is UTF-8, a terminal shows every character of it, and all lines are ours.
 #[track_caller]
 fn drives_nothing(what: &str, said: &[u8]) {
     let text = str::from_utf8(said).unwrap_or_else(|error| panic!("{what}: {error}: {}", said.escape_ascii()));
@@ -76,11 +76,11 @@ fn names_that_drive_terminals_do_not_drive_those_of_either_side() {
     drives_nothing("the daemon's log", daemon.log().as_bytes());
 }
 
-/// Somebody reads the names in a pager, or paused the terminal, for longer than the far side waits for data.
+/// Names in a pager, or a paused terminal, for longer than the far side waits for data.
 #[test]
 fn a_copy_goes_on_while_nobody_reads_the_names_it_writes() {
     needs!(Namespaces, Haul);
-    // Of each a line is written: more than a pipe takes (64 KiB).
+    // One line for each: more than a pipe holds (64 KiB).
     const FILES: u64 = 4000;
     const FOLDER: &str = "a-name-that-makes-lines-longer";
     let files_in = |tree: &Path| {
