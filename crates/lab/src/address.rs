@@ -1,4 +1,4 @@
-//! Gives hosts their addresses, routes and settings, whatever their devices are made of.
+//! Gives hosts their addresses, routes and settings, for devices of any kind.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,26 +9,26 @@ use crate::limits;
 use crate::netem::hardware_address;
 use crate::plan::{HostPlan, Plan, WireKind};
 
-/// What is special about the devices.
+/// The kind of the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
-    /// Neighbours have the hardware addresses that `netem` gave them; hosts of a link need not ask for them.
+    /// `netem` gave the neighbours known hardware addresses, so hosts of a link need not ask for them.
     Ethernet,
     /// TUN: no hardware addresses.
     PointToPoint,
 }
 
-/// Whose kernel it is.
+/// The owner of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// The machine's: what it has only once for all hosts stays as it is.
+    /// The machine's kernel: settings that exist only once for all hosts stay unchanged.
     Shared,
-    /// The lab's own: what all hosts want alike is set for all.
+    /// The lab's own kernel: settings on which all hosts agree are set for all.
     Own,
 }
 
-/// Brings the devices of all hosts up, which must exist, and writes the settings. Settings that the kernel has only once
-/// for all hosts come back, in words, unless they could be set for all.
+/// Brings the existing devices of all hosts up, and writes the settings. Returns, in words, the settings that a kernel
+/// has only once for all hosts and that could not be set for all.
 pub fn configure(plan: &Plan, hosts: &Hosts, devices: DeviceKind, kernel: Kernel) -> io::Result<Vec<String>> {
     let mut left_out = Vec::new();
     for host in &plan.hosts {
@@ -47,7 +47,7 @@ pub fn configure(plan: &Plan, hosts: &Hosts, devices: DeviceKind, kernel: Kernel
                 Err(error) if is_shared(name, &error) => {
                     let alike = plan.hosts.iter().all(|other| other.sysctls.contains(&(name.clone(), value.clone())));
                     if kernel == Kernel::Own && alike {
-                        // Whether it was taken is read back.
+                        // The value is read back to see whether the kernel took it.
                         let _ = set(name, value);
                     }
                     let is = read(name);
@@ -66,8 +66,8 @@ pub fn configure(plan: &Plan, hosts: &Hosts, devices: DeviceKind, kernel: Kernel
     Ok(left_out)
 }
 
-/// Even with nodad an IPv6 address is tentative until a kernel worker has looked at it, and what comes for it until then is
-/// lost. Source: addrconf.c; the fifth column of if_inet6 are the flags.
+/// Even with nodad an IPv6 address stays tentative until a kernel worker has looked at it. Packets that arrive for it
+/// before are lost. Source: addrconf.c; the flags are the fifth column of if_inet6.
 fn await_addresses() -> io::Result<()> {
     const TENTATIVE: u8 = 0x40;
     let start = Instant::now();
@@ -83,12 +83,12 @@ fn await_addresses() -> io::Result<()> {
         if start.elapsed() > limits::ADDRESS_LIMIT {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel does not take an IPv6 address into use"));
         }
-        // The kernel tells nobody but rtnetlink listeners.
+        // The kernel announces this only to rtnetlink listeners.
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Only an unrestricted congestion control may be the default of a namespace (tcp_cong.c), but a route may name any
+/// Only an unrestricted congestion control may be the default of a namespace (tcp_cong.c). A route may name any one
 /// (ip-route(8), congctl), so all routes do.
 fn congestion_control_by_route(plan: &Plan, host: &HostPlan, name: &str) -> String {
     let mut lines = String::new();
@@ -124,7 +124,7 @@ fn networks(plan: &Plan, wire: usize) -> (String, String) {
 
 const CONGESTION_CONTROL: &str = "net.ipv4.tcp_congestion_control";
 
-/// Settings below net.core are those of the machine, or appear in a host read-only, depending on the kernel.
+/// Settings below net.core belong to the machine, or are read-only in a host, depending on the kernel.
 fn is_shared(name: &str, error: &io::Error) -> bool {
     name.starts_with("net.core.") && matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound)
 }
@@ -136,7 +136,7 @@ fn ip_batch(plan: &Plan, host: &HostPlan, devices: DeviceKind) -> String {
         let (name, v4, v6, mtu) = (&device.name, device.v4, device.v6, device.mtu);
         let queue = limits::DEVICE_QUEUE_PACKETS;
         let _ = write!(lines, "link set {name} mtu {mtu} txqueuelen {queue} up\naddr add {v4}/24 dev {name}\n");
-        // IPv6 waits a second for others to claim the address unless told that nobody does.
+        // IPv6 waits a second for other claims on the address, unless duplicate address detection is off.
         if device.mtu >= LEAST_MTU_OF_V6 {
             let _ = writeln!(lines, "addr add {v6}/64 dev {name} nodad");
         }
@@ -168,12 +168,12 @@ const LEAST_MTU_OF_V6: u32 = 1280;
 
 /// Writes a setting of the calling thread's namespace.
 fn set(name: &str, value: &str) -> io::Result<()> {
-    // Topology::check: it is one of the network's.
+    // Topology::check has made sure that this is a setting of the network.
     std::fs::write(path(name), value)
         .map_err(|error| io::Error::new(error.kind(), format!("cannot set {name} to {value:?}: {error}")))
 }
 
-/// A setting that the kernel has once for all hosts; where a host does not see it, none.
+/// The name, if the kernel has this setting once for all hosts; `None` if the host does not see it.
 fn read(name: &str) -> Option<String> {
     let text = std::fs::read_to_string(path(name)).ok()?;
     Some(text.trim_end().replace('\t', " "))

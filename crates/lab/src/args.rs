@@ -26,19 +26,19 @@ pub enum Action {
     /// Run a command (a shell when none is given) on a host of an emulated network
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
-    /// Run a command on a host of a lab that runs already
+    /// Run a command on a host of a running lab
     Exec(ExecArgs),
-    /// Measure the lab itself: delay, rate, loss, queue and fairness of every link, against what was asked
+    /// Measure the lab itself: compare delay, rate, loss, queue and fairness of every link with the values asked for
     Calibrate(CalibrateArgs),
-    /// Run an experiment: tools compared on the same path; without a name, list those there are
+    /// Run an experiment: tools compared on the same path; without a name, list the experiments
     Experiment(ExperimentArgs),
     /// Build a kernel for --engine virtual from the distribution's packaged source
     Kernel {
-        /// Only say what would be done
+        /// Only print the commands
         #[arg(long)]
         dry: bool,
     },
-    /// Say what this machine can do for a lab, and what is missing
+    /// Show the abilities of this machine for labs, and what is missing
     Doctor,
     /// Process 1 of a lab (started by the lab itself)
     #[command(hide = true)]
@@ -68,7 +68,7 @@ pub enum Action {
     /// Process 1 of a guest kernel, and its child
     #[command(hide = true)]
     UmlGuest {
-        /// The directory, and what the kernel adds.
+        /// The directory, and the arguments of the kernel.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         words: Vec<String>,
     },
@@ -82,25 +82,25 @@ const RUN_EXAMPLES: &str = "Examples:
 
 The hosts `client` and `server` find each other by name. All hosts see this machine's files.";
 
-/// What carries the packets.
+/// The engine that carries the packets.
 #[derive(Debug, Default, Args)]
 pub struct EngineArgs {
-    /// What carries the packets [default: emulated, or what the experiment is meant for]
+    /// The engine that carries the packets [default: emulated, or the engine of the experiment]
     #[arg(long, value_enum)]
     pub engine: Option<Engine>,
-    /// The kernel for the engines virtual and uml [default: $HAUL_LAB_KERNEL, the one that `haul-lab kernel` built, or for
-    /// uml the one of the package user-mode-linux]
+    /// The kernel for the engines virtual and uml [default: $HAUL_LAB_KERNEL, or the kernel that `haul-lab kernel`
+    /// built; for uml also the kernel of the package user-mode-linux]
     #[arg(long, value_name = "PATH")]
     pub kernel: Option<PathBuf>,
 }
 
-/// Networks to be measured.
+/// Networks to measure.
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
     /// A topology; without it, two hosts and the link that the flags describe
     #[arg(value_name = "TOPOLOGY.toml", conflicts_with_all = LINK_FLAGS)]
     pub topology: Option<PathBuf>,
-    /// Bits per second, both ways; of several, each with each round trip and each loss
+    /// Bits per second, both ways; several rates are combined with each round trip and each loss
     #[arg(long, value_delimiter = ',', value_name = "RATE,...")]
     pub rate: Vec<Rate>,
     /// Round-trip times
@@ -112,13 +112,13 @@ pub struct CalibrateArgs {
     /// The rest of the link.
     #[command(flatten)]
     pub link: LinkArgs,
-    /// What carries the packets: emulated, virtual, uml, or several, which are then set beside each other
+    /// The engine that carries the packets: emulated, virtual, uml; several engines are compared with each other
     #[arg(long, value_enum, value_delimiter = ',', default_value = "emulated", value_name = "ENGINE,...")]
     pub engine: Vec<Engine>,
     /// The kernel for the engines virtual and uml [default: as for run]
     #[arg(long, value_name = "PATH")]
     pub kernel: Option<PathBuf>,
-    /// How often a lab may be measured until it is what was asked for
+    /// Measure a lab at most so many times until its values are right
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=limits::MAX_CALIBRATIONS.into()))]
     pub tries: u32,
     /// Print a line of JSON for each lab instead of a table
@@ -138,25 +138,26 @@ pub struct ExperimentArgs {
     /// Where results go: NAME/DATE-HOST below this
     #[arg(long, value_name = "DIR", default_value = "results")]
     pub results: PathBuf,
-    /// Go on with a run that was interrupted
+    /// Continue an interrupted run
     #[arg(long = "continue", value_name = "DIR")]
     pub resume: Option<PathBuf>,
-    /// Where data and copies lie; memory is best [default: a directory in /dev/shm, in a guest kernel too]. Removed at the end
+    /// Directory for data and copies, best in memory [default: a directory in /dev/shm, in a guest kernel too]. Removed
+    /// at the end
     #[arg(long, value_name = "DIR")]
     pub work: Option<PathBuf>,
-    /// Other than the file says
+    /// Overrides the file
     #[arg(long, value_name = "N")]
     pub repeat: Option<u32>,
     /// Only this tool (may be repeated)
     #[arg(long, value_name = "TOOL")]
     pub only: Vec<String>,
-    /// Other data than the file says: bytes of each file
+    /// Overrides the file: bytes of each file
     #[arg(long, value_name = "SIZE")]
     pub size: Option<Size>,
     /// With --size: the number of files
     #[arg(long, value_name = "N", default_value_t = 1, requires = "size")]
     pub files: u64,
-    /// The haul to measure, when it is not the one on the PATH
+    /// The haul to measure, if it is not the one on the PATH
     #[arg(long, value_name = "PATH")]
     pub haul: Option<PathBuf>,
     /// A directory with further adapters
@@ -176,13 +177,13 @@ pub struct RunArgs {
     /// The host that the command runs on
     #[arg(long, value_name = "HOST", default_value = "client")]
     pub on: String,
-    /// Start this on a host first (by `sh -c`); the command begins once it listens on a TCP port, or after two seconds
+    /// Start this on a host first (by `sh -c`). The command begins when a TCP port is open there, or after two seconds
     #[arg(long, value_name = "HOST=COMMAND", value_parser = parse_with)]
     pub with: Vec<(String, String)>,
     /// Write the packets of a link to a file that tcpdump and Wireshark read (link `wan` when only a file is given)
     #[arg(long, value_name = "[LINK=]FILE", value_parser = parse_capture)]
     pub capture: Vec<(String, PathBuf)>,
-    /// At the end, say what passed each link and what became of it
+    /// At the end, print the counters of each link
     #[arg(long)]
     pub figures: bool,
     /// Other packets at this rate, from the client to the server
@@ -193,10 +194,10 @@ pub struct RunArgs {
     pub command: Vec<OsString>,
 }
 
-/// A command in a network that is there.
+/// A command in a running network.
 #[derive(Debug, Args)]
 pub struct ExecArgs {
-    /// The lab, by its name or the process id of its hosts; not needed when one runs
+    /// The lab, by its name or the process id of its hosts; optional if only one runs
     #[arg(long)]
     pub lab: Option<String>,
     /// The host
@@ -226,7 +227,7 @@ pub struct NetworkArgs {
     pub link: LinkArgs,
 }
 
-/// What a link has beside rate, delay and loss, and its hosts.
+/// Further properties of a link, and of its hosts.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LinkArgs {
     /// Bytes that may wait at each end [default: what the link carries in 100 ms or one round trip]
@@ -244,7 +245,7 @@ pub struct LinkArgs {
     /// Share of packets in which a bit is changed
     #[arg(long, value_name = "SHARE")]
     pub corrupt: Option<Probability>,
-    /// Bytes of the largest packet
+    /// Bytes of the largest IP packet
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<u32>,
     /// Settings of hosts as distributions ship them (cubic, ordinary buffers) instead of this machine's
@@ -253,18 +254,17 @@ pub struct LinkArgs {
     /// A setting of all hosts, as in sysctl(8)
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_setting)]
     pub sysctl: Vec<(String, String)>,
-    /// What chance begins with: the same seed, the same losses
+    /// Seed of all random choices: the same seed, the same losses
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
-/// Flags that a file stands instead of.
+/// Flags that a topology file replaces.
 const LINK_FLAGS: [&str; 10] =
     ["rate", "rtt", "loss", "queue", "jitter", "reorder", "duplicate", "corrupt", "mtu", "stock"];
 
 impl CalibrateArgs {
-    /// Every rate with every round trip and every loss: what was asked for in words, and the topology. What was not given
-    /// takes no part.
+    /// Every combination of the given rates, round trips and losses: in words, and as a topology.
     pub fn grid(&self) -> Vec<LabJob> {
         fn each<T: Copy>(values: &[T]) -> Vec<Option<T>> {
             if values.is_empty() { vec![None] } else { values.iter().copied().map(Some).collect() }

@@ -1,4 +1,4 @@
-//! What this machine can do for a lab, and what is missing, each with what to do about it.
+//! Checks what this machine has for a lab. Each missing part comes with advice.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::programs;
 use crate::uml::kernel;
 
-/// One thing that was looked at.
+/// One checked part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// What.
@@ -22,9 +22,9 @@ pub struct Finding {
 pub enum State {
     /// There.
     Good,
-    /// Not there; some things do without.
+    /// Missing, but only some features need it.
     Lacking,
-    /// Not there, and no lab without it.
+    /// Missing, and every lab needs it.
     Missing,
 }
 
@@ -138,7 +138,7 @@ fn processors() -> Finding {
     Finding { what: "processors", state: if count > 1 { State::Good } else { State::Lacking }, words }
 }
 
-/// The kernel that an engine would take.
+/// The kernel that an engine would use.
 fn kernel(what: &'static str, virtual_time: bool) -> Finding {
     match kernel::find(&kernel::Places::of_user(None), virtual_time) {
         Ok(found) => good(what, &format!("{} ({})", found.path.display(), found.why)),

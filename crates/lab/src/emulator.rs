@@ -1,8 +1,8 @@
-//! Carries packets between TUN devices: one thread for each link or segment.
+//! Carries packets between TUN devices, with one thread for each link or segment.
 //!
-//! Hand out what is due -> take in what the devices have -> wait for a device or for the next thing due -> repeat.
-//! What happens to a packet is decided in `shape`, to the nanosecond and independently of when this thread runs; this
-//! thread adds only its own lateness, which it counts, so that a lab that was short of processor time is never believed.
+//! Send packets that are due -> read the devices -> wait for a device or for the next due time -> repeat. `shape`
+//! decides what happens to a packet, to the nanosecond, whenever this thread runs. This thread only adds its own
+//! lateness and counts it, so that a lab without enough processor time is known to be invalid.
 
 use std::collections::VecDeque;
 use std::io;
@@ -43,30 +43,30 @@ impl LabClock {
     }
 }
 
-/// What passes packets from device to device.
+/// The rule by which packets pass from device to device.
 pub enum Wire {
-    /// Two directions, from device 0 to 1 and back, and what changes at which time.
+    /// Two directions, from device 0 to 1 and back, and timed changes.
     Link {
         /// The directions.
         directions: Box<[Direction<Frame>; 2]>,
-        /// In the order of their times, which count from `began`.
+        /// The events, in the order of their times, which count from `began`.
         changes: VecDeque<(Nanos, LinkChange)>,
-        /// When the command began; until then nothing changes.
+        /// The time when the command began. Before it no event happens.
         began: Arc<OnceLock<Nanos>>,
     },
-    /// Shared by all its devices. The function says which of them a packet of one is for.
+    /// A medium that all devices share. The function finds the receiver of a packet.
     Segment {
         /// Who sends when.
         medium: Box<Segment<Frame>>,
-        /// To whom a packet goes.
+        /// The receiver of a packet.
         route: Box<RouteOnSegment>,
     },
 }
 
-/// `(sender, packet)` to the receiver; None: nobody knows the address.
+/// `(sender, packet)` gives the receiver; `None` if the address is unknown.
 pub type RouteOnSegment = dyn Fn(usize, &Frame) -> Option<usize> + Send;
 
-/// What a wire did so far; shared with whoever watches it.
+/// Counters of a wire, shared with its watcher.
 #[derive(Debug, Default)]
 pub struct Watched {
     delivered: AtomicU64,
@@ -76,12 +76,12 @@ pub struct Watched {
     counters: Mutex<Vec<Counters>>,
 }
 
-/// How late a wire's packets were since the last look.
+/// The lateness of a wire's packets since the last look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Packets handed out.
     pub delivered: u64,
-    /// Of them more than [`limits::LATE`] after they were due.
+    /// Packets that were late by more than [`limits::LATE`].
     pub late: u64,
     /// The latest.
     pub latest_us: u64,
@@ -97,12 +97,12 @@ impl Watched {
         }
     }
 
-    /// Packets that a host did not take, since the start.
+    /// Packets that a host refused, since the start.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Of each direction, or of the segment.
+    /// Counters of each direction, or of the segment.
     pub fn counters(&self) -> Vec<Counters> {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -123,21 +123,22 @@ pub struct Emulated {
     pub devices: Vec<Tun>,
     /// Devices put a virtio header in front of each packet.
     pub has_header: bool,
-    /// What happens to packets.
+    /// The rule for packets.
     pub wire: Wire,
-    /// Where packets are recorded as they enter.
+    /// Packets are recorded here as they enter.
     pub capture: Option<Capture>,
     /// Shared with the watcher.
     pub watched: Arc<Watched>,
 }
 
 impl Emulated {
-    /// Carries packets until `stop`; an error says what became impossible.
+    /// Carries packets until `stop`. An error is the reason why it cannot go on.
     pub fn run(mut self, clock: LabClock, stop: &AtomicBool) -> io::Result<()> {
-        // Waits end at their time, not up to 50 us later (prctl(2), PR_SET_TIMERSLACK). Without it the lab is less exact.
+        // Ends waits on time and not up to 50 us later (prctl(2), PR_SET_TIMERSLACK). Without it the lab is less exact.
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-        // Before the tools that are measured, where that may be: else a time slice of theirs is delay of the link. Not SCHED_RR: on an idle
-        // machine the kernel moves such a thread to another processor at each wake-up, which costs 0.07 ms.
+        // Runs before the measured tools, if the rights allow it: otherwise a tool's time slice becomes delay of the
+        // link. Not SCHED_RR: on an idle machine the kernel moves such a thread to another processor at each wake-up,
+        // which costs 0.07 ms.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), limits::MOST_URGENT);
         let mut spare = Spare::default();
         let mut scratch = vec![0; limits::DEVICE_READ_BYTES];
@@ -164,7 +165,7 @@ impl Emulated {
         let now = clock.now();
         let (devices, watched) = (&self.devices, &self.watched);
         let mut deliver = |device: usize, due: Nanos, frame: Frame| {
-            // A host whose queue is full loses the packet, as with a real device; so does one whose device is down.
+            // A host whose queue is full loses the packet, as with a real device. So does a host whose device is down.
             if devices[device].write(frame.device_bytes()).is_err() {
                 watched.refused.fetch_add(1, Ordering::Relaxed);
             }
@@ -188,7 +189,7 @@ impl Emulated {
         }
     }
 
-    /// Whether there was anything.
+    /// Whether a packet was read.
     fn take_in(&mut self, clock: &LabClock, scratch: &mut [u8], spare: &mut Spare) -> io::Result<bool> {
         let mut any = false;
         for (from, device) in self.devices.iter().enumerate() {
@@ -266,7 +267,7 @@ impl Payload for Frame {
     }
 }
 
-/// Buffers that were used and will be again: memory is not asked for once a link is in its stride.
+/// Buffers for reuse: a link in steady state allocates no memory.
 #[derive(Default)]
 struct Spare {
     buffers: Vec<Vec<u8>>,
@@ -284,8 +285,8 @@ impl Spare {
     }
 }
 
-/// How often a wire without packets looks whether the lab has ended.
+/// How often a wire without packets checks whether the lab has ended.
 const STOP_CHECK: Duration = Duration::from_millis(100);
 
-/// How often the counters are shown to the watcher.
+/// How often the watcher gets new counters.
 const TELL_EVERY: Duration = Duration::from_millis(100);

@@ -1,4 +1,4 @@
-//! How a lab ends: with what it found, or with the reason why there is none.
+//! The end of a lab: its result, or the error.
 
 use std::io;
 use std::process::ExitCode;
@@ -11,13 +11,13 @@ use crate::topology::TopologyError;
 pub struct Ended {
     /// The exit status of the command.
     pub code: ExitCode,
-    /// What was found, for standard output.
+    /// The result, for standard output.
     pub text: String,
-    /// What passed each wire, when it was asked for.
+    /// Counters of each wire, if they were asked for.
     pub figures: Vec<String>,
 }
 
-/// Why a lab could not be, or not to its end.
+/// Why a lab could not be made, or could not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The request or its topology.
@@ -26,7 +26,7 @@ pub enum LabError {
     /// The kernel, or a program that is needed.
     #[error("cannot {what}: {cause}{}", hint(.cause))]
     Os {
-        /// What was being done.
+        /// The failed act.
         what: String,
         /// Why.
         cause: io::Error,
@@ -34,7 +34,7 @@ pub enum LabError {
     /// An experiment.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
-    /// The process that makes the lab, and carries the packets.
+    /// The process that makes the lab and carries the packets.
     #[error("the emulator was killed by signal {0}, and everything in the lab went along")]
     Killed(i32),
     /// The command.
@@ -60,8 +60,8 @@ fn hint(cause: &io::Error) -> &'static str {
     }
 }
 
-/// The lab is not what was asked for: see the table.
+/// The lab misses the values asked for: see the table.
 pub const EXIT_INVALID: u8 = 3;
 
-/// As a shell says it of Ctrl-C.
+/// The exit code of a shell after Ctrl-C.
 pub const EXIT_INTERRUPTED: u8 = 130;

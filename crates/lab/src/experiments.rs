@@ -1,4 +1,4 @@
-//! Runs an experiment in labs of its own, one for each point of its sweep, each calibrated before it may report.
+//! Runs an experiment in labs of its own: one for each point of its sweep, calibrated before the measurements.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -16,8 +16,8 @@ use crate::request::ExperimentJob;
 use crate::topology::Topology;
 use crate::units::Size;
 
-/// Runs it or what is left of it, and sums up what there is. `names` is the file over `/etc/hosts`; `columns` those of the user's
-/// terminal.
+/// Runs the experiment or the rest of it, and sums up. `names` is the file over `/etc/hosts`; `columns` is the width of
+/// the user's terminal.
 pub fn run(
     engine: Engine,
     columns: Option<u16>,
@@ -60,7 +60,7 @@ pub fn run(
     let mut progress = Progress::new(columns, engine != Engine::Virtual, tell);
     let outcome = experiment::run(&spec, &rivals, &options, &mut testbed, &mut |event| progress.event(event))?;
     drop(progress);
-    // A run that only went on with nothing to do made no labs.
+    // A continued run without anything left to do has made no labs.
     if calibrations.exists() {
         let kept = outcome.dir.join("calibration.md");
         fs::copy(&calibrations, &kept).map_err(|cause| os("keep the calibration", cause))?;
@@ -81,7 +81,7 @@ pub fn run(
     Ok(Ended { code, text, figures: Vec::new() })
 }
 
-/// What hosts could not be given; nothing when they have all.
+/// The properties that hosts lack, as Markdown; empty if they have all.
 fn not_as_asked<'a>(left_out: impl IntoIterator<Item = &'a String>) -> String {
     let lines: String = left_out.into_iter().map(|line| format!("- {line}\n")).collect();
     match lines.is_empty() {
@@ -90,7 +90,8 @@ fn not_as_asked<'a>(left_out: impl IntoIterator<Item = &'a String>) -> String {
     }
 }
 
-/// The file with what the command line says differently. Fails as it would inside, so that the user hears it early.
+/// The experiment's file with the overrides of the command line. Outside, it fails early, for the same reasons as
+/// inside.
 pub fn prepare(job: &ExperimentJob) -> Result<ExperimentSpec, LabError> {
     let mut spec = ExperimentSpec::find(&job.experiment)?;
     if let Some(repeat) = job.repeat {
@@ -124,5 +125,5 @@ fn adapters(job: &ExperimentJob) -> Result<Rivals, LabError> {
     Ok(rivals)
 }
 
-/// An experiment that is about one machine, not about a network.
+/// The engine of experiments about one machine without a network.
 const LOOPBACK: &str = "loopback";

@@ -1,4 +1,4 @@
-//! One packet on its way through the emulator, or one large segment of many.
+//! One packet on its way through the emulator, or one large segment of many packets.
 
 use haul_sys::tun::VNET_HEADER_BYTES;
 
@@ -11,14 +11,14 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Takes bytes of a device into a buffer that may have been used before.
+    /// Takes bytes of a device into a buffer, which may be a used one.
     pub fn from_device(read: &[u8], has_header: bool, mut buffer: Vec<u8>) -> Frame {
         buffer.clear();
         buffer.extend_from_slice(read);
         Frame { bytes: buffer, header: if has_header { VNET_HEADER_BYTES } else { 0 } }
     }
 
-    /// As a device takes it.
+    /// The bytes for a device.
     pub fn device_bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -33,12 +33,12 @@ impl Frame {
         self.bytes
     }
 
-    /// 4 or 6; others are not IP.
+    /// 4 or 6; any other number is not IP.
     pub fn version(&self) -> u8 {
         self.ip().first().map_or(0, |first| first >> 4)
     }
 
-    /// DiffServ code point (RFC 2474); 0 when it is not IP.
+    /// DiffServ code point (RFC 2474); 0 if it is not IP.
     pub fn dscp(&self) -> u8 {
         match (self.version(), self.ip()) {
             (4, [_, tos, ..]) => tos >> 2,
@@ -47,7 +47,7 @@ impl Frame {
         }
     }
 
-    /// Packets that the segment stands for on the wire: by the segment size of its header (virtio 1.2, 5.1.6.2).
+    /// The number of packets on the wire, by the segment size of the header (virtio 1.2, 5.1.6.2).
     pub fn packets(&self) -> u32 {
         let header = &self.bytes[..self.header.min(self.bytes.len())];
         let &[_, kind, hdr_low, hdr_high, size_low, size_high, ..] = header else { return 1 };
@@ -71,7 +71,7 @@ impl Frame {
         }
     }
 
-    /// Changes one bit behind the IP header, where the checksum of TCP or UDP sees it.
+    /// Flips one bit behind the IP header, where the checksum of TCP or UDP covers it.
     pub fn flip_bit(&mut self, nth: u64) {
         let header = self.header + if self.version() == 6 { 40 } else { 20 };
         if let Some(body) = self.bytes.get_mut(header..)
@@ -82,8 +82,8 @@ impl Frame {
         }
     }
 
-    /// The last 2 bytes of the network and of the host of its destination in the lab's addresses, that is, wire and
-    /// number on the wire; None for any other destination.
+    /// The last 2 bytes of the network and of the host in the destination address: the number of the wire, and the
+    /// number on the wire. `None` for a destination outside of the lab.
     pub fn destination(&self) -> Option<(usize, usize)> {
         match (self.version(), self.ip()) {
             (4, [_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, 10, 99, wire, number, ..]) => {

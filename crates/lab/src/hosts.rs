@@ -1,7 +1,7 @@
-//! The hosts of a lab: a network namespace each, held by a thread that lives in it.
+//! The hosts of a lab: a network namespace each. A thread lives in it and keeps it alive.
 //!
-//! Nothing has a name in the file system: when the process ends, however it ends, the kernel removes namespaces, devices
-//! and routes.
+//! Nothing has a name in the file system. When the process ends in any way, the kernel removes namespaces, devices and
+//! routes.
 
 use std::io;
 use std::path::PathBuf;
@@ -40,17 +40,17 @@ impl Hosts {
     pub fn enter<T: Send + 'static>(&self, host: &str, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = sync_channel(1);
         let job: Job = Box::new(move || {
-            // Who asked may be gone; then nobody wants the result.
+            // The caller may be gone; then the result is dropped.
             let _ = sender.send(work());
         });
         self.host(host).jobs.send(job).expect("the thread of a host lives as long as the lab");
         result.recv().expect("the work panicked on its host")
     }
 
-    /// Starts a command on a host, with no more rights than its user has.
+    /// Starts a command on a host, with only the rights of its user.
     pub fn spawn(&self, host: &str, mut command: Command) -> io::Result<Child> {
         self.enter(host, move || {
-            // A thread of its own loses its rights, not the host's.
+            // A new thread gives up its rights; the host's thread keeps them.
             let spawner = std::thread::Builder::new().name("spawn".into()).spawn(move || {
                 namespace::drop_ambient_capabilities()?;
                 command.spawn()
@@ -59,8 +59,8 @@ impl Hosts {
         })
     }
 
-    /// Runs a program that sets the host up, with all rights of the lab, to its end; what it printed. An error carries its
-    /// words.
+    /// Runs a setup program of the host to its end, with all rights of the lab, and returns its output. An error has
+    /// its message.
     pub fn set_up(&self, host: &str, program: &str, args: &[&str], input: &str) -> io::Result<String> {
         let mut command = Command::new(program);
         command.args(args);
@@ -68,7 +68,7 @@ impl Hosts {
         self.enter(host, move || run_to_end(&program, command, &input))
     }
 
-    /// By which `ip link set ... netns` names this host.
+    /// The name of this host for `ip link set ... netns`.
     pub fn reference(&self, host: &str) -> String {
         format!("/proc/{}/task/{}/ns/net", std::process::id(), self.host(host).thread_id)
     }
@@ -91,7 +91,7 @@ impl Hosts {
 impl Namespaces for Hosts {
     fn run(&self, host: &str, program: &str, args: &[&str]) -> Result<String, NetemError> {
         let result = match host {
-            // The middle of the wires is where the lab itself lives.
+            // The middle of the wires lies in the lab's own namespace.
             WIRES => {
                 let mut command = Command::new(program);
                 command.args(args);
@@ -116,7 +116,7 @@ impl Namespaces for Hosts {
     }
 }
 
-/// The name of the thread that holds the host with this number; others find the namespace by it.
+/// The name of the thread of the host with this number; other programs find the namespace by it.
 pub fn thread_name(number: usize) -> String {
     format!("host-{number}")
 }
@@ -155,7 +155,7 @@ fn run_to_end(program: &str, mut command: Command, input: &str) -> io::Result<St
         _ => error,
     })?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ends early says why by itself.
+        // A program that ends early prints the reason itself.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output()?;

@@ -1,4 +1,4 @@
-//! What runs within the walls: process 1, which only waits, and the lab with its command.
+//! The processes inside the sandbox: process 1, which only waits, and the lab with its command.
 
 use std::fs;
 use std::io;
@@ -20,8 +20,8 @@ use crate::request::{CalibrateJob, LabJob, Request, Task, Word};
 use crate::sandbox;
 use crate::topology::Topology;
 
-/// Process 1 of the sandbox: starts the lab, buries every process that nobody else waits for, and ends with the lab. The
-/// kernel then ends whatever still runs.
+/// Process 1 of the sandbox. It starts the lab, reaps orphans, and ends with the lab. The kernel then kills all
+/// remaining processes.
 pub fn first_process(request: &Path) -> Result<ExitCode, LabError> {
     let program = std::env::current_exe().map_err(|cause| os("find our own program", cause))?;
     let lab = Command::new(program).arg("lab").arg(request).spawn().map_err(|cause| os("start the lab", cause))?;
@@ -39,9 +39,9 @@ pub fn first_process(request: &Path) -> Result<ExitCode, LabError> {
     }
 }
 
-/// Makes the network and does the task. `tell` gets lines for the user while it runs.
+/// Makes the network and does the task. `tell` prints lines for the user meanwhile.
 pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabError> {
-    // Ctrl-C reaches the command by the terminal; the lab ends after it.
+    // Ctrl-C reaches the command through the terminal; the lab ends after it.
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&interrupted))
         .map_err(|cause| os("watch for Ctrl-C", cause))?;
@@ -69,7 +69,7 @@ pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabEr
     Ok(Ended { code, text, figures })
 }
 
-/// Makes and measures labs one after the other. Whoever asked makes a table of the lines of JSON.
+/// Makes and measures labs one after the other. The caller makes a table of the lines of JSON.
 fn calibrate(
     request: &Request,
     job: &CalibrateJob,
@@ -78,7 +78,7 @@ fn calibrate(
     tell: &mut dyn FnMut(&str),
 ) -> Result<Ended, LabError> {
     let mut measure = |lab: &LabJob| {
-        // What a host could not be given is no matter for what its links are.
+        // Settings that a host lacks do not change its links.
         let mut lab = make(request, &lab.topology, names, &mut |_| {})?;
         lab.calibrate(interrupted).map_err(|cause| os("calibrate", cause))
     };
@@ -103,8 +103,8 @@ fn make(request: &Request, topology: &str, names: &Path, tell: &mut dyn FnMut(&s
     Ok(lab)
 }
 
-/// Names of hosts resolve in the whole lab, and nowhere else: the mount namespace is the lab's own. Returns the file of
-/// names, which is filled when the hosts are known.
+/// Makes the names of hosts resolve in the whole lab, and only there: the mount namespace is the lab's own. Returns the
+/// file of names, which is filled when the hosts are known.
 fn resolve_names(request: &Request) -> Result<PathBuf, LabError> {
     let file = request.directory.join("hosts");
     fs::write(&file, "").map_err(|cause| os("write the names of the hosts", cause))?;
@@ -129,7 +129,7 @@ fn command(lab: &Lab, host: &str, words: &[Word], interrupted: &AtomicBool) -> R
     wait(&mut child, interrupted).map_err(failed)
 }
 
-/// Starts what the command needs at another host. It ends with the lab.
+/// Starts a command that the main command needs on another host. It ends with the lab.
 fn companion(hosts: &Hosts, host: &str, line: &str) -> Result<(), LabError> {
     let mut command = Command::new("sh");
     command.args(["-c", line]).env("HAUL_LAB_HOST", host).stdin(Stdio::null());
@@ -140,7 +140,7 @@ fn companion(hosts: &Hosts, host: &str, line: &str) -> Result<(), LabError> {
         && hosts.enter(host, || programs::listening_ports("/proc/thread-self")).is_empty()
     {
         if let Some(status) = child.try_wait().map_err(failed)? {
-            // A daemon leaves its first process; anything else that ends so early has failed.
+            // A daemon leaves its first process. Any other early end is a failure.
             if !status.success() {
                 return Err(failed(io::Error::other(format!("it ended on {host} with {status}"))));
             }
@@ -151,7 +151,7 @@ fn companion(hosts: &Hosts, host: &str, line: &str) -> Result<(), LabError> {
     Ok(())
 }
 
-/// A command that was told to end gets some time, and then no more.
+/// After an interruption the command gets some time to end, and is then killed.
 fn wait(child: &mut Child, interrupted: &AtomicBool) -> io::Result<ExitStatus> {
     let mut since = None;
     loop {
@@ -164,7 +164,7 @@ fn wait(child: &mut Child, interrupted: &AtomicBool) -> io::Result<ExitStatus> {
                 child.kill()?;
             }
         }
-        // There is no wait for a child with a limit.
+        // The standard library cannot wait for a child with a limit.
         std::thread::sleep(CHILD_CHECK);
     }
 }
@@ -182,8 +182,8 @@ fn code(status: WaitStatus) -> ExitCode {
 /// How long a command may take to end after Ctrl-C.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a companion may take to listen; one that never listens costs this much.
+/// How long a companion may take to listen. A companion that never listens costs this much.
 const LISTEN_LIMIT: Duration = Duration::from_secs(2);
 
-/// How often a command is looked at.
+/// How often to check whether the command has ended.
 const CHILD_CHECK: Duration = Duration::from_millis(5);

@@ -1,4 +1,4 @@
-//! A network that stands: hosts, links of either engine, traffic, and what happens when.
+//! A running network: hosts, links of any engine, traffic, and timed events.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ use crate::plan::Plan;
 use crate::topology::Topology;
 use crate::traffic::Traffic;
 
-/// What carries the packets.
+/// The engine that carries the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Engine {
@@ -37,12 +37,12 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// The engine of this name; none for others, such as `loopback`, which needs no lab.
+    /// The engine of this name; `None` for other names, such as `loopback`, which needs no lab.
     pub fn from_word(word: &str) -> Option<Engine> {
         [Engine::Emulated, Engine::Virtual, Engine::Uml].into_iter().find(|engine| engine.word() == word)
     }
 
-    /// The word that stands beside results.
+    /// The name beside results.
     pub fn word(self) -> &'static str {
         match self {
             Engine::Emulated => "emulated",
@@ -52,9 +52,9 @@ impl Engine {
     }
 }
 
-/// Hosts and links that stand until this is dropped.
+/// Hosts and links that live until this is dropped.
 pub struct Lab {
-    // In the order in which they must go: the links close their devices while the hosts are still there.
+    // In the order of their end: the links close their devices while the hosts still exist.
     traffic: Option<Traffic>,
     links: Links,
     hosts: Arc<Hosts>,
@@ -67,7 +67,7 @@ pub struct Lab {
 
 enum Links {
     Emulated(Network),
-    /// By the kernel; dropping the sender ends the thread that plays the events.
+    /// Links of the kernel. Dropping the sender ends the thread of the events.
     Netem(Option<Sender<()>>),
 }
 
@@ -114,14 +114,14 @@ impl Lab {
                         if stopped.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
                             return;
                         }
-                        // A link that is gone by now needs no event.
+                        // A link that is gone needs no event.
                         let _ = netem::apply_event(&*hosts, &topology, &plan, event);
                     }
                 })?;
             }
             Links::Netem(_) => {}
         }
-        // What happened while the lab was made does not count.
+        // Forgets faults from the time when the lab was made.
         let _ = self.fault();
         Ok(())
     }
@@ -144,7 +144,7 @@ impl Lab {
         Ok(table)
     }
 
-    /// Starts a command on a host, with no more rights than its user has.
+    /// Starts a command on a host, with only the rights of its user.
     pub fn spawn(&self, host: &str, command: Command) -> io::Result<Child> {
         self.hosts.spawn(host, command)
     }
@@ -154,9 +154,9 @@ impl Lab {
         &self.hosts
     }
 
-    /// Why what was measured since the last call must not be believed.
+    /// The reason why measurements since the last call are invalid.
     pub fn fault(&self) -> Option<String> {
-        // Both are asked, so that what they say belongs to this call.
+        // Both are asked, so that their answers belong to this call.
         let emulator = match &self.links {
             Links::Emulated(network) => network.fault(),
             Links::Netem(_) => None,
@@ -165,7 +165,7 @@ impl Lab {
         emulator.or(traffic).or_else(|| self.disbelief.clone())
     }
 
-    /// What passed the links so far, in lines.
+    /// The counters of the links so far, as lines.
     pub fn figures(&self) -> Vec<String> {
         match &self.links {
             Links::Emulated(network) => network.figures(),
@@ -191,7 +191,7 @@ impl Drop for Lab {
     }
 }
 
-/// Lines of `/etc/hosts`. The machine's own name stays one that resolves: some servers do not start otherwise.
+/// Lines of `/etc/hosts`. The machine's own name must resolve: some servers do not start otherwise.
 fn names_of(plan: &Plan) -> String {
     let mut names = plan.hosts_file();
     let uname = rustix::system::uname();

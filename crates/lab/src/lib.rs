@@ -1,9 +1,9 @@
 //! A network in a box: hosts are network namespaces, links are emulated, and any command runs in it.
 //!
-//! `units`, `topology`, `plan` say what is wanted; `shape` decides what happens to each packet, with time and chance as
-//! arguments; `hosts`, `network` and `emulator` make it real within the walls of `sandbox`; `netem` and `uml` do so inside
-//! another kernel. `lab` is what stands then; `calibrate` measures it, `experiment` compares tools in it. Knows nothing of
-//! haul: it runs built programs and reads what they print.
+//! `units`, `topology` and `plan` describe the network. `shape` decides what happens to each packet, with time and
+//! chance as arguments. `hosts`, `network` and `emulator` make the network real within the `sandbox`; `netem` and `uml`
+//! make it real inside another kernel. `lab` is the running network, `calibrate` measures it, and `experiment` compares
+//! tools in it. The lab knows nothing of haul: it runs built programs and reads their output.
 #![forbid(unsafe_code)]
 
 pub mod address;

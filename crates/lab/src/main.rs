@@ -1,4 +1,4 @@
-//! `haul-lab`: puts any command into an emulated network.
+//! `haul-lab`: runs any command in an emulated network.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -27,7 +27,7 @@ use haul_lab::{experiments, inside, limits, progress, sandbox};
 fn main() -> ExitCode {
     match run(Typed::parse().action) {
         Ok(code) => code,
-        // Who read our output has had enough, as `head` does.
+        // A reader that closes our output early, such as `head`, is no error.
         Err(error) if is_broken_pipe(&*error) => ExitCode::SUCCESS,
         Err(error) => {
             note(&error.to_string());
@@ -51,7 +51,7 @@ fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// A line for the user, beside what is printed. If nobody reads it, nothing is lost.
+/// A message for the user, beside the output. Nothing is lost if nobody reads it.
 fn note(line: &str) {
     let _ = writeln!(io::stderr(), "haul-lab: {line}");
 }
@@ -117,7 +117,7 @@ fn lab(request: &str) -> Result<ExitCode, Failure> {
     Ok(ended.code)
 }
 
-/// All labs with one engine after the other, and the engines beside each other.
+/// All labs with one engine after the other, and a comparison of the engines.
 fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
     let labs = match &typed.topology {
         Some(path) => vec![LabJob { asked: vec![path.display().to_string()], topology: read(path)? }],
@@ -126,7 +126,7 @@ fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
     if labs.len() > limits::MAX_CELLS {
         return Err(format!("{} labs are too many for one table: at most {}", labs.len(), limits::MAX_CELLS).into());
     }
-    // The one that holds the most on its way: a guest's memory must be enough for it.
+    // The lab with the most bytes in flight: a guest needs enough memory for it.
     let mut largest = (0, String::new());
     for lab in &labs {
         let topology = Topology::parse(&lab.topology)?;
@@ -149,7 +149,7 @@ fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
         }
         let lines = String::from_utf8(lines)?;
         let grid = Grid::from_json(engine.word(), &lines, interrupted)?;
-        // The table of many labs says by itself with which engine.
+        // The table of many labs names its engine itself.
         let head = match (typed.engine.len(), job.labs.len()) {
             (2.., 1) => format!("Engine {}:\n\n", engine.word()),
             _ => String::new(),
@@ -223,7 +223,7 @@ fn request(topology: String, task: Task) -> Request {
     }
 }
 
-/// Does the task with its engine. `kept` gets what it writes to standard output, which is ours otherwise.
+/// Does the task with its engine. `kept` gets its standard output; without `kept` the output is ours.
 fn start(mut request: Request, engine: &EngineArgs, kept: Option<&mut Vec<u8>>) -> Result<ExitCode, Failure> {
     request.engine = engine.engine.unwrap_or_default();
     let clock = match request.engine {
@@ -246,7 +246,7 @@ fn start(mut request: Request, engine: &EngineArgs, kept: Option<&mut Vec<u8>>) 
         None => &mut ours,
     };
     match uml::run(&what, &stop, stdout, &mut io::stderr().lock()) {
-        // Who pressed Ctrl-C knows.
+        // After Ctrl-C the user knows the reason.
         Err(UmlError::Interrupted) => Ok(ExitCode::from(EXIT_INTERRUPTED)),
         ended => Ok(ExitCode::from(ended?.code())),
     }
@@ -256,7 +256,7 @@ fn read(path: &Path) -> Result<String, Failure> {
     Ok(fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?)
 }
 
-/// Becomes the command in the other lab.
+/// Replaces this process by the command in the other lab.
 fn enter(exec: &ExecArgs) -> Result<ExitCode, Failure> {
     let running = sandbox::running();
     let wanted = |lab: &&sandbox::Running| {
@@ -288,8 +288,8 @@ fn code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(number).unwrap_or(1))
 }
 
-/// Data and copies of experiments: memory, so that no disk is measured.
+/// Data and copies of experiments lie in memory, so that no disk is measured.
 const WORK: &str = "/dev/shm";
 
-/// The lab itself failed, as with env(1) and timeout(1); below it are the statuses of commands.
+/// The lab itself failed, as in env(1) and timeout(1). Lower statuses are those of commands.
 const EXIT_FAILED: u8 = 125;

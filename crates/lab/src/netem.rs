@@ -1,21 +1,22 @@
-//! Makes the wires of a plan with what the kernel has: veth pairs and `tc qdisc` netem.
+//! Makes the wires of a plan from parts of the kernel: veth pairs and the netem qdisc of `tc`.
 //!
-//! A wire's middle lies in a namespace of its own, [`WIRES`], as the middle of a real one lies outside both hosts:
+//! The middle of a wire lies in a namespace of its own, [`WIRES`], as the middle of a real wire lies outside both
+//! hosts:
 //!
 //! ```text
 //! client: eth0 ======= w0.0 --redirect--> [netem: rate, queue, delay, loss] w0.1 ======= eth0 :server
 //!                      w0.0 [netem] <--redirect-- w0.1
 //! ```
 //!
-//! So a full queue drops packets without telling the sender's own stack, a host may have any qdisc it likes on its device,
-//! and what a host sees of its link is a plain Ethernet device. With DiffServ, or where packets are lost or doubled, a second pair
-//! stands in the middle: packets wait for the rate before delay and chance begin, as in our own emulator. In one netem chance comes
-//! first, and what is lost takes no time on the wire, what is doubled takes twice. `qdisc` and `diffserv` hold the text of the
-//! commands, `medium` shared segments; here they are put in order and run.
+//! So a full queue drops packets without telling the sender's own stack, a host may have any qdisc on its device, and a
+//! host sees a plain Ethernet device. With DiffServ, or with loss or duplication, a second pair stands in the middle:
+//! packets first wait for the rate, then come delay and chance, as in our own emulator. A single netem would apply
+//! chance first: a lost packet would take no time on the wire, and a duplicate would take twice. `qdisc` and `diffserv`
+//! hold the text of the commands, `medium` those for shared segments. This file orders and runs them.
 //!
-//! A shared segment is a hub with one queue: all frames pass one netem of the segment's rate and are then heard by all.
-//! **Contention for a half-duplex medium is not modelled**: no collisions, no back-off, no queue of each host. The rate that
-//! the hosts share is right, who gets how much of it and with what delay is not. The engine emulated models it.
+//! A shared segment is a hub with one queue: all frames pass one netem of the segment's rate, and all hosts hear them.
+//! **Contention for a half-duplex medium is not modelled**: frames neither collide nor back off, and hosts share one
+//! queue. The shared rate is right, but its division and the delays are wrong. The engine emulated models them.
 
 mod diffserv;
 mod medium;
@@ -29,15 +30,15 @@ use crate::units::Probability;
 
 pub use diffserv::FourRates;
 
-/// The name under which [`Namespaces`] knows where the middle of the wires is: no host has it.
+/// The name of the namespace with the middle of the wires, as [`Namespaces`] knows it. No host has it.
 pub const WIRES: &str = "(wires)";
 
 /// Where commands of the host's own tools (ip, tc, sysctl) run.
 pub trait Namespaces {
-    /// Runs a program to its end inside the host's network namespace; Err with its stderr when it fails.
-    /// `host` may be [`WIRES`].
+    /// Runs a program to its end inside the host's network namespace; `Err` with its stderr if it fails. `host` may be
+    /// [`WIRES`].
     fn run(&self, host: &str, program: &str, args: &[&str]) -> Result<String, NetemError>;
-    /// By what `ip link set X netns ...` can name this host's namespace: a process id, a name or a path.
+    /// The name of this host's namespace for `ip link set X netns ...`: a process id, a name or a path.
     fn reference(&self, host: &str) -> String;
 }
 
@@ -64,17 +65,17 @@ pub enum NetemError {
         /// From the system.
         error: std::io::Error,
     },
-    /// This engine has no means for it.
+    /// The kernel cannot do this.
     #[error("{what}: {why}")]
     Unsupported {
         /// Part of the topology.
         what: String,
-        /// And what to do instead.
+        /// The alternative.
         why: String,
     },
 }
 
-/// A command, and where it runs. Shown as it would be typed there.
+/// A command and its namespace. Shown as it would be typed there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Host, or [`WIRES`].
@@ -86,7 +87,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// A command whose words are separated by single spaces: none of ours contains one.
+    /// A command with words separated by single spaces: none of our words contains one.
     pub(crate) fn new(host: &str, program: &'static str, words: impl AsRef<str>) -> Step {
         let args = words.as_ref().split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
         Step { host: host.to_owned(), program, args }
@@ -99,27 +100,27 @@ impl fmt::Display for Step {
     }
 }
 
-/// Makes all wires. The namespaces exist and are empty; the devices are given addresses afterwards.
+/// Makes all wires. The namespaces exist and are empty; the devices get addresses afterwards.
 pub fn make_wires(namespaces: &dyn Namespaces, topology: &Topology, plan: &Plan) -> Result<(), NetemError> {
     let seed = seed_of(namespaces, topology)?;
     run_all(namespaces, &wires(topology, plan, seed, &|host| namespaces.reference(host))?)
 }
 
-/// Takes the middle of all wires away, and with it the hosts' devices. A namespace that ends does so later, and until then the names of a
-/// lab are taken: the next point of a sweep could not be made.
+/// Removes the middle of all wires, and so the hosts' devices. The kernel removes an ended namespace only later, and
+/// until then the names of a lab are taken: the next point of a sweep could not be made.
 pub fn remove_wires(namespaces: &dyn Namespaces, topology: &Topology, plan: &Plan) {
     let Ok(steps) = wires(topology, plan, None, &|host| namespaces.reference(host)) else { return };
     for step in steps {
         if let [link, add, name, ..] = &step.args[..]
             && (link == "link" && add == "add")
         {
-            // The other end of a pair goes with the first.
+            // The other end of a pair goes with the first end.
             let _ = namespaces.run(&step.host, "ip", &["link", "del", name]);
         }
     }
 }
 
-/// Makes the event happen whose index in [`Topology::events`] this is. Events before it are taken to have happened.
+/// Makes the event with this index of [`Topology::events`] happen. All earlier events must have happened.
 pub fn apply_event(
     namespaces: &dyn Namespaces,
     topology: &Topology,
@@ -130,14 +131,14 @@ pub fn apply_event(
     run_all(namespaces, &event_steps(topology, plan, event, seed))
 }
 
-/// Indices of [`Topology::events`] in the order in which they happen; those of one moment as they stand there.
+/// Indices of [`Topology::events`] by time; events of one moment keep their order.
 pub fn events_in_order(topology: &Topology) -> Vec<usize> {
     let mut order: Vec<usize> = (0..topology.events.len()).collect();
     order.sort_by_key(|&event| topology.events[event].at);
     order
 }
 
-/// Runs commands one after the other, up to the first that fails.
+/// Runs commands one after the other, up to the first failure.
 pub fn run_all(namespaces: &dyn Namespaces, steps: &[Step]) -> Result<(), NetemError> {
     for step in steps {
         let args: Vec<&str> = step.args.iter().map(String::as_str).collect();
@@ -146,7 +147,7 @@ pub fn run_all(namespaces: &dyn Namespaces, steps: &[Step]) -> Result<(), NetemE
     Ok(())
 }
 
-/// All commands that make the wires, given how `ip` names each host's namespace.
+/// All commands that make the wires, with the names that `ip` has for the namespaces.
 pub fn wires(
     topology: &Topology,
     plan: &Plan,
@@ -155,7 +156,7 @@ pub fn wires(
 ) -> Result<Vec<Step>, NetemError> {
     let mut steps = Vec::new();
     for (number, wire) in plan.wires.iter().enumerate() {
-        // Each end is a pair: the host's device, and one in the middle.
+        // Each end is a pair: the host's device, and a device in the middle.
         for (end, &(host, device)) in wire.ends.iter().enumerate() {
             let (host, device) = (&plan.hosts[host], &plan.hosts[host].devices[device]);
             let (ours, mtu, mac) = (middle(number, end), device.mtu, hardware_address(number, end));
@@ -181,7 +182,7 @@ pub fn wires(
     Ok(steps)
 }
 
-/// Fate, queue and rate are those of packets, not of a sender's segments of 64 KiB, unless these pass whole.
+/// Fate, queue and rate must apply to packets, and not to a sender's segments of 64 KiB, unless segments pass whole.
 fn single_packets(topology: &Topology, plan: &Plan, wire: usize) -> Vec<Step> {
     if let WireKind::Link(link) = plan.wires[wire].kind
         && qdisc::segments_stay_whole(&topology.links[link])
@@ -196,7 +197,7 @@ fn single_packets(topology: &Topology, plan: &Plan, wire: usize) -> Vec<Step> {
     .collect()
 }
 
-/// What the link's middle needs beside its devices.
+/// The parts of a link's middle besides its devices.
 fn link_steps(wire: usize, link: &LinkSpec, stages: Stages, seed: Option<u64>) -> Vec<Step> {
     let mut steps = Vec::new();
     let (near, far) = (middle(wire, 0), middle(wire, 1));
@@ -218,7 +219,7 @@ fn link_steps(wire: usize, link: &LinkSpec, stages: Stages, seed: Option<u64>) -
     steps
 }
 
-/// How many queues a packet passes one after the other.
+/// The number of queues that a packet passes in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stages {
     /// Rate, queue, delay and fate in one netem.
@@ -243,18 +244,18 @@ fn stages(topology: &Topology, link: &LinkSpec) -> Stages {
     }
 }
 
-/// What happens to a direction.
+/// The state of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     /// It is new.
     Made,
-    /// It exists, and carries packets as it is described now.
+    /// It carries packets as described now.
     Up,
-    /// It exists, and loses all.
+    /// It loses all packets.
     Down,
 }
 
-/// The queues of one direction: the one that leads to end 1 or to end 0.
+/// The queues of one direction: to end 1 or to end 0.
 fn direction_steps(
     wire: usize,
     link: &LinkSpec,
@@ -266,7 +267,7 @@ fn direction_steps(
     let down = change == Change::Down;
     let direction = if towards == 1 { link.forth() } else { link.back() };
     let device = middle(wire, towards);
-    // Each direction draws its own numbers.
+    // Each direction has its own random numbers.
     let seed = seed.map(|seed| seed.wrapping_mul(1009).wrapping_add((2 * wire + towards) as u64));
     let whole = qdisc::segments_stay_whole(link);
     let mut lines = Vec::new();
@@ -284,7 +285,7 @@ fn direction_steps(
             lines.extend(qdisc::after_the_rate(&device, &direction, link.mtu, down, seed));
         }
         (Stages::RateThenFate, None) => {
-            // What is offered to a link that is down is lost; what waits goes on its way.
+            // A link that is down loses new packets; waiting packets leave normally.
             lines.push(qdisc::rate_alone(&entrance, &direction, link.rtt(), link.mtu, whole, down));
             lines.extend(qdisc::after_the_rate(&device, &direction, link.mtu, false, seed));
         }
@@ -300,7 +301,7 @@ pub fn event_steps(topology: &Topology, plan: &Plan, event: usize, seed: Option<
     let number = plan.wires.iter().position(|wire| &wire.name == name && matches!(wire.kind, WireKind::Link(_)));
     let Some((link, number)) = link.zip(number) else { return Vec::new() };
     let change = if down { Change::Down } else { Change::Up };
-    // As it was made: the topology knows what is still to come.
+    // The initial state; the topology has the events to come.
     let stages =
         topology.links.iter().find(|made| &made.name() == name).map_or(Stages::One, |made| stages(topology, made));
     let mut steps = direction_steps(number, &link, stages, 1, change, seed);
@@ -308,7 +309,7 @@ pub fn event_steps(topology: &Topology, plan: &Plan, event: usize, seed: Option<
     steps
 }
 
-/// The link of an event as it is after it, and whether it is down.
+/// The link after an event, and whether it is down.
 fn link_after(topology: &Topology, event: usize) -> (Option<LinkSpec>, bool) {
     let name = &topology.events[event].link;
     let mut link = topology.links.iter().find(|link| &link.name() == name).cloned();
@@ -328,7 +329,7 @@ fn link_after(topology: &Topology, event: usize) -> (Option<LinkSpec>, bool) {
     (link, down)
 }
 
-/// An event changes both directions alike. The queue stays as many bytes as it was.
+/// An event changes both directions alike. The queue keeps its size in bytes.
 fn change(link: &mut LinkSpec, event: &EventSpec) {
     let rtt = link.rtt();
     let (mut forth, mut back) = (link.forth(), link.back());
@@ -346,7 +347,7 @@ fn change(link: &mut LinkSpec, event: &EventSpec) {
     link.back = back;
 }
 
-/// The device in the middle that stands before this end of a wire.
+/// The device in the middle at this end of a wire.
 fn middle(wire: usize, end: usize) -> String {
     format!("w{wire}.{end}")
 }
@@ -356,7 +357,8 @@ fn inner(wire: usize, end: usize) -> String {
     format!("w{wire}.{end}i")
 }
 
-/// Of the device at this end of a wire: known beforehand, so that hosts of a link need not ask for each other's; locally administered.
+/// The hardware address of the device at this end of a wire, locally administered. It is known in advance, so that
+/// hosts of a link need not ask for each other's.
 pub fn hardware_address(wire: usize, end: usize) -> String {
     format!("02:00:10:99:{wire:02x}:{:02x}", end + 1)
 }
@@ -365,7 +367,7 @@ fn up(device: &str) -> Step {
     Step::new(WIRES, "ip", format!("link set dev {device} up"))
 }
 
-/// All that comes in on one device goes out on the other.
+/// All frames that enter one device leave by the other.
 fn redirect(from: &str, to: &str) -> [Step; 2] {
     let filter = format!(
         "filter add dev {from} parent ffff: protocol all prio 1 u32 match u32 0 0 action mirred egress redirect dev {to}"
@@ -373,7 +375,7 @@ fn redirect(from: &str, to: &str) -> [Step; 2] {
     [Step::new(WIRES, "tc", format!("qdisc add dev {from} handle ffff: ingress")), Step::new(WIRES, "tc", filter)]
 }
 
-/// The topology's seed, where `tc` can hand it to netem: since iproute2 6.7. Older ones leave chance to the kernel.
+/// The topology's seed, if `tc` can give it to netem: since iproute2 6.7. With an older `tc` the kernel chooses.
 fn seed_of(namespaces: &dyn Namespaces, topology: &Topology) -> Result<Option<u64>, NetemError> {
     let version = namespaces.run(WIRES, "tc", &["-V"])?;
     Ok(takes_seed(&version).then_some(topology.seed))
@@ -475,7 +477,7 @@ server: ip link set dev eth0 gso_max_segs 1
 ");
     }
 
-    /// What is lost has had its time on the wire, and so has the copy of what is doubled not: as in our own emulator.
+    /// A lost packet takes its time on the wire, and the copy of a duplicated one takes none: as in our own emulator.
     #[test]
     fn chance_begins_behind_the_rate() {
         for more in ["loss = '1%'", "burst = { loss = '1%', length = 3 }", "duplicate = '1%'", "back = { loss = '1%' }"]

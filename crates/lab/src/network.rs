@@ -1,4 +1,4 @@
-//! Makes a planned network real with TUN devices and our own emulator.
+//! Makes a planned network with TUN devices and our own emulator.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -55,8 +55,8 @@ impl Network {
             let stop = Arc::clone(&network.stop);
             let name = format!("wire-{}", network.threads.len());
             network.threads.push(std::thread::Builder::new().name(name).spawn(move || {
-                // It ends early only when a device is gone, that is, with the lab; packets that then do not arrive are
-                // seen by whoever sent them.
+                // The thread ends early only if a device is gone, that is, at the end of the lab. Senders notice the
+                // missing packets.
                 drop(wire.run(clock, &stop));
             })?);
         }
@@ -69,7 +69,7 @@ impl Network {
         let _ = self.began.set(self.clock.now());
     }
 
-    /// What passed each wire so far, a line for each of its directions.
+    /// The counters of each wire so far, one line for each direction.
     pub fn figures(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (name, watched) in &self.wires {
@@ -80,7 +80,7 @@ impl Network {
         lines
     }
 
-    /// Why what was measured since the last call must not be believed.
+    /// The reason why measurements since the last call are invalid.
     pub fn fault(&self) -> Option<String> {
         let mut fault = None;
         for (name, watched) in &self.wires {
@@ -112,7 +112,7 @@ impl Drop for Network {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic was told by the panic hook.
+            // The panic hook has reported a panic.
             let _ = thread.join();
         }
     }
@@ -132,7 +132,7 @@ fn emulated(
             let link = &topology.links[index];
             let changes_bits = |direction: DirectionSpec| direction.corrupt.is_some_and(|share| !share.is_never());
             match (changes_bits(link.forth()) || changes_bits(link.back()), link.has_large_segments()) {
-                // The receiver finds a changed bit by the checksum, so there must be one.
+                // The receiver finds a changed bit by the checksum, so packets need one.
                 (true, _) => Offload::None,
                 (false, true) => Offload::Segmentation,
                 (false, false) => Offload::Checksum,
@@ -166,7 +166,7 @@ fn emulated(
     Ok(Emulated { devices, has_header, wire, capture, watched: Arc::default() })
 }
 
-/// What a full link has on its way must find room.
+/// The bytes in flight on a full link must fit.
 fn check_held(link: &str, direction: &DirectionSpec) -> io::Result<()> {
     let Some(rate) = direction.rate else { return Ok(()) };
     let spread = direction.spread.unwrap_or_default().0 * limits::SPREADS_MOST;
@@ -181,7 +181,7 @@ fn check_held(link: &str, direction: &DirectionSpec) -> io::Result<()> {
     }
 }
 
-/// What happens to a link, in the order of time.
+/// The events of a link, in the order of time.
 fn changes(topology: &Topology, link: &str) -> VecDeque<(Nanos, LinkChange)> {
     let events = topology.events.iter().filter(|event| event.link == link);
     let mut changes: Vec<_> = events
@@ -194,8 +194,8 @@ fn changes(topology: &Topology, link: &str) -> VecDeque<(Nanos, LinkChange)> {
     changes.into()
 }
 
-/// Which station of a segment a packet is for: the one with its address, or else the neighbour that the sender's host
-/// would send it to.
+/// The receiver of a packet on a segment: the station with its address, or the neighbour to which the sender's host
+/// would route it.
 fn routing(plan: &Plan, segment: &WirePlan) -> impl Fn(usize, &Frame) -> Option<usize> + Send + use<> {
     let wire = plan.wires.iter().position(|other| other.name == segment.name);
     // For each station and each wire, the number of the neighbour.
@@ -214,7 +214,7 @@ fn routing(plan: &Plan, segment: &WirePlan) -> impl Fn(usize, &Frame) -> Option<
     }
 }
 
-/// What is zero is not told.
+/// Counters of zero are left out.
 fn line(counters: &Counters) -> String {
     let mut text = format!("{} packets in, {} out", counters.offered, counters.delivered);
     let told = [
@@ -241,6 +241,6 @@ fn about(what: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))
 }
 
-/// Odd, so that wires with neighbouring numbers have unrelated seeds (the increment of SplitMix64).
+/// An odd factor, so that wires with neighbouring numbers have unrelated seeds (the increment of SplitMix64).
 const SEED_STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const BACK: u64 = 0x5555_5555_5555_5555;

@@ -1,7 +1,7 @@
-//! Directories that go with the process that made them, and with the next one at the latest.
+//! Directories that are removed at the end of their process, or else by the next lab.
 //!
-//! Each has the process id of its owner in its name, and in it a file that the owner keeps locked: the lock goes when the owner does,
-//! however it ends, and nobody else who later gets the same number has it.
+//! The name of each directory has the process id of its owner. A file in it is locked by the owner. The lock ends with
+//! the owner in any case, so a later process with the same id is not taken for the owner.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use haul_sys::file;
 
-/// The directory, or a file in it, cannot be made.
+/// The directory or a file in it cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot keep the lab's files in {path}: {cause}")]
 pub struct OwnDirectoryError {
@@ -25,22 +25,23 @@ pub struct OwnDirectoryError {
 #[derive(Debug)]
 pub struct OwnDirectory {
     path: PathBuf,
-    /// Locked as long as we live.
+    /// Locked as long as this lives.
     _lock: File,
 }
 
 impl OwnDirectory {
-    /// For data and copies of an experiment, in a directory that may be anybody's. Servers that give up their rights must reach it.
+    /// For data and copies of an experiment, in a directory that others may use, too. Servers that give up their rights
+    /// must reach it.
     pub fn for_work(parent: &Path) -> Result<OwnDirectory, OwnDirectoryError> {
         fs::create_dir_all(parent).map_err(|cause| failed(parent, cause))?;
         drop(those_alive(parent, WORK));
         OwnDirectory::make(parent, WORK, 0o755)
     }
 
-    /// For the files of a lab, below a directory of this user's alone.
+    /// For the files of a lab, below a directory of this user alone.
     pub(crate) fn for_lab(parent: &Path) -> Result<OwnDirectory, OwnDirectoryError> {
         DirBuilder::new().recursive(true).mode(0o700).create(parent).map_err(|cause| failed(parent, cause))?;
-        // In a shared directory somebody else may have been first.
+        // In a shared directory, another user may have made it first.
         if !is_ours(parent) {
             let cause = io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to somebody else");
             return Err(failed(parent, cause));
@@ -58,9 +59,9 @@ impl OwnDirectory {
         let path = parent.join(format!("{prefix}{}", std::process::id()));
         let make = || {
             DirBuilder::new().mode(0o700).create(&path)?;
-            // The mode of creation is cut by the umask.
+            // The umask cuts the mode of creation.
             fs::set_permissions(&path, Permissions::from_mode(mode))?;
-            // It gets its name when it is locked: whoever finds it free may remove all.
+            // The lock file gets its name after it is locked: a lab that finds it unlocked may remove everything.
             let unnamed = path.join("lock-to-be");
             let lock = File::create(&unnamed)?;
             file::try_lock(lock.as_fd())?;
@@ -76,12 +77,13 @@ impl OwnDirectory {
 
 impl Drop for OwnDirectory {
     fn drop(&mut self) {
-        // What cannot be removed is removed by the next lab.
+        // The next lab removes the rest.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// The owners of labs below their common directory, and what they have there. What dead ones left is removed.
+/// The owners of running labs below their common directory, and their directories. Directories of dead owners are
+/// removed.
 pub(crate) fn labs_alive(parent: &Path) -> Vec<(u32, PathBuf)> {
     those_alive(parent, LAB)
 }
@@ -101,13 +103,13 @@ fn those_alive(parent: &Path, prefix: &str) -> Vec<(u32, PathBuf)> {
     alive
 }
 
-/// A directory, itself and not by a link, of this user.
+/// A directory of this user, and no link to one.
 fn is_ours(path: &Path) -> bool {
     let ours = rustix::process::getuid().as_raw();
     fs::symlink_metadata(path).is_ok_and(|meta| meta.is_dir() && meta.uid() == ours)
 }
 
-/// Whether the owner is no more: there is no such process, or it is another one that got the number, since the owner holds its lock to the end.
+/// Whether the owner is dead: there is no such process, or another process has its id. The owner would hold the lock.
 fn is_orphaned(owner: u32, directory: &Path) -> bool {
     let lock = File::options().write(true).open(directory.join(LOCK_FILE));
     !Path::new(&format!("/proc/{owner}")).exists()
@@ -118,7 +120,7 @@ fn failed(path: &Path, cause: io::Error) -> OwnDirectoryError {
     OwnDirectoryError { path: path.to_owned(), cause }
 }
 
-/// Before the process id, in names.
+/// Prefixes of names, before the process id.
 const WORK: &str = "haul-lab-work-";
 const LAB: &str = "";
 
@@ -131,7 +133,7 @@ mod tests {
     #[test]
     fn what_the_dead_left_goes_and_what_the_living_have_stays() {
         let parent = tempfile::tempdir().unwrap();
-        // No process has the number 2^22 or above.
+        // Process ids are below 2^22.
         let dead = parent.path().join("haul-lab-work-4194305");
         let other = parent.path().join("something-4194305");
         for path in [&dead, &other] {
@@ -150,7 +152,7 @@ mod tests {
     #[test]
     fn a_number_that_another_process_got_is_no_owner() {
         let parent = tempfile::tempdir().unwrap();
-        // It lives, and holds no lock.
+        // The process lives, and holds no lock.
         let path = parent.path().join(format!("haul-lab-work-{}", std::process::id()));
         fs::create_dir(&path).unwrap();
         assert_eq!(those_alive(parent.path(), WORK).len(), 1, "it may be about to lock");

@@ -1,4 +1,4 @@
-//! Writes packets as tcpdump and Wireshark read them. Source: draft-ietf-opsawg-pcap; link type 101 is bare IP.
+//! Writes packets in the format of tcpdump and Wireshark. Source: draft-ietf-opsawg-pcap; link type 101 is bare IP.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,7 +12,7 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Begins a file, over what stood there.
+    /// Begins a file, over an existing one.
     pub fn create(path: &Path) -> io::Result<Capture> {
         let mut file = BufWriter::new(File::create(path)?);
         file.write_all(&MAGIC_NANOSECONDS.to_le_bytes())?;
@@ -43,7 +43,7 @@ impl Capture {
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const LINK_TYPE_RAW_IP: u32 = 101;
-/// Bytes kept of each packet: all headers, and what helps to recognise the rest.
+/// Bytes kept of each packet: all headers, and enough to recognise the rest.
 const SNAP_BYTES: u32 = 256;
 
 #[cfg(test)]

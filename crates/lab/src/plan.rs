@@ -1,15 +1,15 @@
 //! From a topology to devices, addresses and routes. Pure: the same topology gives the same plan.
 //!
-//! Link or segment number n (from 0, links first) has the networks `10.99.n.0/24` and `fd99:0:0:n::/64`; its hosts are
-//! 1, 2, ... in the order they stand there. A host's own address, to which its name resolves, is that of its first device.
-//! Packets take the fewest hops through routers; among equal ways the link that stands first.
+//! Link or segment number n (from 0, links first) has the networks `10.99.n.0/24` and `fd99:0:0:n::/64`. Its hosts are
+//! 1, 2, ... in their order in the topology. A host's name resolves to the address of its first device. Packets take
+//! the fewest hops through routers, and the first link among equal ways.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::topology::{Topology, TopologyError};
 
-/// Everything that must be made.
+/// All parts of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// In the order of [`Topology::hosts`].
@@ -25,7 +25,7 @@ pub struct HostPlan {
     pub name: String,
     /// In the order of their wires.
     pub devices: Vec<Device>,
-    /// To all networks that the host is not on itself.
+    /// Routes to all networks that the host itself is not on.
     pub routes: Vec<Route>,
     /// Name and value, for `/proc/sys`; dots separate.
     pub sysctls: Vec<(String, String)>,
@@ -48,7 +48,7 @@ pub struct Device {
     pub mtu: u32,
 }
 
-/// A way to a network that is not one's own.
+/// A route to a network of other hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The network of this wire.
@@ -66,11 +66,11 @@ pub struct WirePlan {
     pub name: String,
     /// A link, by its index in [`Topology::links`], or a segment, by its index there.
     pub kind: WireKind,
-    /// Index of each host in [`Plan::hosts`], and of the device there.
+    /// Index of each host in [`Plan::hosts`], and index of its device there.
     pub ends: Vec<(usize, usize)>,
 }
 
-/// What a wire is.
+/// The kind of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireKind {
     /// Index in [`Topology::links`].
@@ -80,7 +80,7 @@ pub enum WireKind {
 }
 
 impl Plan {
-    /// Plans a network. Fails when traffic is to flow between hosts that no router connects.
+    /// Plans a network. Fails if traffic shall flow between hosts that no router connects.
     pub fn of(topology: &Topology) -> Result<Plan, TopologyError> {
         let mut plan = Plan { hosts: Vec::new(), wires: Vec::new() };
         let mut index = BTreeMap::new();
@@ -126,7 +126,7 @@ impl Plan {
         self.hosts.iter().find(|host| host.name == name)
     }
 
-    /// Where the name of each host resolves to, as lines of `/etc/hosts`.
+    /// The addresses of the hosts' names, as lines of `/etc/hosts`.
     pub fn hosts_file(&self) -> String {
         let mut text = String::from("127.0.0.1 localhost\n::1 localhost ip6-localhost\n");
         for host in &self.hosts {
@@ -170,7 +170,7 @@ impl Plan {
         let mut reached_wire = vec![false; self.wires.len()];
         let mut reached_host = vec![false; self.hosts.len()];
         reached_host[host] = true;
-        // A host, and the neighbour that the way to it begins with.
+        // A host, and the first neighbour on the way to it.
         let mut queue: VecDeque<(usize, Option<(Ipv4Addr, Ipv6Addr)>)> = VecDeque::from([(host, None)]);
         while let Some((at, first)) = queue.pop_front() {
             for device in &self.hosts[at].devices {

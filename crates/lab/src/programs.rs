@@ -1,17 +1,17 @@
-//! Where programs are, and what listens.
+//! The paths of programs, and listening ports.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Directories of programs: those of the path, and those of daemons and administrators, which are often not on the path of a
-/// user.
+/// Directories of programs: those of the path, and those for daemons and administrators, which are often missing on the
+/// path of a user.
 pub fn directories() -> Vec<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(sbin).collect()
 }
 
-/// The program of this name; none when it is nowhere.
+/// The program of this name; `None` if it is missing.
 pub fn find(name: &str) -> Option<PathBuf> {
     directories().into_iter().map(|directory| directory.join(name)).find(|path| is_program(path))
 }
@@ -22,8 +22,8 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-/// TCP ports on which somebody listens in the network of a process or thread, given its directory in `/proc`. Nothing is
-/// connected to: a probe would be the first client, and some servers take one only. Source: proc(5), net/tcp.
+/// Listening TCP ports in the network namespace of a process or thread, given its directory in `/proc`. This makes no
+/// connection: a probe would be the first client, and some servers accept only one. Source: proc(5), net/tcp.
 pub fn listening_ports(process: &str) -> Vec<u16> {
     const LISTEN: &str = "0A";
     let mut ports = Vec::new();

@@ -1,7 +1,7 @@
-//! What a person sees while an experiment runs: a bar on a terminal with the news above it; in a log only the news.
+//! The progress of an experiment for a person: on a terminal a bar with messages above it, in a log only the messages.
 //!
-//! The lab may live in a guest kernel, where standard error is a pipe whose bytes come out at the user's terminal unchanged. So
-//! whether there is a terminal, and how wide it is, is asked outside ([`terminal_columns`]) and travels with the request.
+//! The lab may live in a guest kernel, where standard error is a pipe to the user's terminal. So the terminal is looked
+//! up outside ([`terminal_columns`]), and its width travels with the request.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
 use crate::experiment::RunEvent;
 
-/// Columns of the terminal behind standard error; none when it is a file or a pipe.
+/// Columns of the terminal behind standard error; `None` for a file or a pipe.
 pub fn terminal_columns() -> Option<u16> {
     let stderr = io::stderr();
     let size = rustix::termios::isatty(&stderr).then(|| rustix::termios::tcgetwinsize(&stderr).ok())?;
-    // Some terminals do not know.
+    // Some terminals do not know their width.
     Some(size.map_or(0, |size| size.ws_col)).map(|columns| if columns == 0 { FALLBACK_COLUMNS } else { columns })
 }
 
@@ -27,7 +27,7 @@ pub struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// With a bar on a terminal of so many columns, or else with lines for `tell`. `beats`: the bar's clock goes on between events,
+    /// With a width: a bar on a terminal. Without: lines for `tell`. `beats`: the bar's clock moves between events,
     /// which it cannot where time is skipped.
     pub fn new(columns: Option<u16>, beats: bool, tell: &'a mut dyn FnMut(&str)) -> Progress<'a> {
         let bar = match columns {
@@ -98,7 +98,7 @@ fn line(event: &RunEvent<'_>) -> Option<String> {
     })
 }
 
-/// A terminal at the other end of a pipe: ECMA-48, which all understand.
+/// A terminal at the other end of a pipe, driven by ECMA-48, which all terminals understand.
 struct Ansi {
     columns: u16,
     out: Mutex<Box<dyn Write + Send>>,
@@ -143,7 +143,7 @@ impl TermLike for Ansi {
     }
 
     fn write_line(&self, text: &str) -> io::Result<()> {
-        // The terminal may be raw at this end of the pipe: the carriage is returned by us.
+        // The terminal may be in raw mode at this end of the pipe, so we return the carriage.
         write!(self.out(), "{text}\r\n")
     }
 
@@ -160,7 +160,7 @@ impl TermLike for Ansi {
     }
 }
 
-/// Of a terminal that does not tell its own.
+/// The width for a terminal that does not tell its own.
 const FALLBACK_COLUMNS: u16 = 80;
 const DRAWS_PER_S: u8 = 10;
 const BEAT: Duration = Duration::from_secs(1);

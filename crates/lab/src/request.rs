@@ -1,4 +1,4 @@
-//! What the lab is to do, as it travels from the command line into the sandbox: a file in the lab's own directory.
+//! The task of a lab on its way from the command line into the sandbox: a file in the lab's own directory.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,57 +15,57 @@ use crate::lab::Engine;
 pub struct Request {
     /// TOML of [`crate::topology::Topology`].
     pub topology: String,
-    /// What carries the packets.
+    /// The engine that carries the packets.
     #[serde(default)]
     pub engine: Engine,
     /// Where the command runs.
     pub host: String,
     /// What to do there.
     pub task: Task,
-    /// Hosts, and what is started there first by `sh -c`.
+    /// Hosts, and the commands that are started there first by `sh -c`.
     #[serde(default)]
     pub with: Vec<(String, String)>,
-    /// Links by name, and the file that their packets are written to.
+    /// Links by name, and the capture files of their packets.
     #[serde(default)]
     pub captures: BTreeMap<String, PathBuf>,
-    /// Tell what passed each wire, at the end.
+    /// Print the counters of each wire at the end.
     #[serde(default)]
     pub figures: bool,
-    /// Of the user's terminal; none when there is none.
+    /// Width of the user's terminal; `None` without a terminal.
     #[serde(default)]
     pub terminal_columns: Option<u16>,
-    /// Bytes that files in memory may take, for the size of a guest.
+    /// The most bytes of files in memory, for the size of a guest.
     #[serde(default)]
     pub file_bytes: u64,
     /// The directory of this lab.
     pub directory: PathBuf,
 }
 
-/// What happens in a lab.
+/// The task in a lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Task {
     /// A command with its arguments.
     Command(Vec<Word>),
-    /// Labs that measure themselves, one after the other; prints a line of JSON for each.
+    /// Labs that measure themselves, one after the other. Prints a line of JSON for each.
     Calibrate(CalibrateJob),
     /// An experiment: labs one after the other.
     Experiment(Box<ExperimentJob>),
 }
 
-/// What is to be calibrated.
+/// A calibration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CalibrateJob {
     /// In order.
     pub labs: Vec<LabJob>,
-    /// How often each may be measured until it is what was asked for.
+    /// How often each lab may be measured until its values are right.
     pub tries: u32,
 }
 
 /// A lab to be calibrated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LabJob {
-    /// What makes it differ from the others, in words.
+    /// The parameters in which it differs from the others, in words.
     pub asked: Vec<String>,
     /// TOML of [`crate::topology::Topology`].
     pub topology: String,
@@ -74,21 +74,21 @@ pub struct LabJob {
 /// An experiment and how it is to be run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentJob {
-    /// The name of one of ours, or a file.
+    /// The name of a built-in experiment, or a file.
     pub experiment: String,
     /// Where results go.
     pub results: PathBuf,
-    /// Results of a run to be continued.
+    /// The results of the run to continue.
     pub resume: Option<PathBuf>,
-    /// Where data and copies lie.
+    /// The directory for data and copies.
     pub work: PathBuf,
-    /// Another number of repetitions than the file says.
+    /// Overrides the number of repetitions.
     pub repeat: Option<u32>,
     /// Only these tools.
     pub tools: Vec<String>,
-    /// Another size of the data: files, and bytes of each.
+    /// Overrides the data: files, and bytes of each.
     pub data: Option<(u64, u64)>,
-    /// The haul to measure, when it is not the one on the PATH.
+    /// The haul to measure, if it is not the one on the PATH.
     pub haul: Option<PathBuf>,
     /// Further adapters.
     pub rivals: Option<PathBuf>,
@@ -99,7 +99,7 @@ pub struct ExperimentJob {
 pub struct Word(Vec<u8>);
 
 impl Request {
-    /// As a file. JSON, since a word may hold any bytes.
+    /// The request as a file. JSON, because a word may hold any bytes.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("strings, paths and numbers have a form in JSON")
     }

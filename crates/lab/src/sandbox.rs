@@ -1,4 +1,4 @@
-//! The walls around a lab: namespaces of its own for users, mounts and processes, so that nothing outlives it.
+//! The walls around a lab: namespaces of its own for users, mounts and processes, so that nothing outlives the lab.
 //!
 //! ```text
 //! haul-lab run ...          outside: writes the request, waits, removes the lab's directory
@@ -6,8 +6,8 @@
 //!     haul-lab inside FILE  process 1 in there: reaps what is left over; when it ends the kernel ends all others
 //!       haul-lab lab FILE   hosts, links, and the command
 //! ```
-//! As an ordinary user the lab lives in a user namespace in which the user is still the user; only the lab itself has the
-//! rights over its networks. As root it uses root's own rights.
+//! For an ordinary user the lab lives in a user namespace in which the user keeps the own number, and only the lab
+//! itself has rights over its networks. For root the lab has root's own rights.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -34,10 +34,10 @@ pub enum SandboxError {
         /// Why.
         cause: io::Error,
     },
-    /// The lab is not there (any more).
+    /// The lab does not exist, or has ended.
     #[error("{0}")]
     NoLab(String),
-    /// The sandbox was killed, or its namespaces are refused.
+    /// The sandbox was killed, or the kernel refuses its namespaces.
     #[error("the lab was ended by signal {0}, and everything in it went along")]
     Killed(i32),
 }
@@ -53,15 +53,15 @@ pub struct Running {
     pub hosts: Vec<String>,
 }
 
-/// Runs a lab to its end; the exit status is that of its command. `kept` gets what it writes to standard output, which is ours
-/// otherwise.
+/// Runs a lab to its end. The exit status is that of its command. `kept` gets its standard output; without `kept` the
+/// output is ours.
 pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStatus, SandboxError> {
     let directory = OwnDirectory::for_lab(&parent())?;
     request.directory = directory.path().to_owned();
     let file = directory.path().join(REQUEST_FILE);
     write(&file, &request.to_json())?;
 
-    // The terminal sends Ctrl-C to everybody; it is the command's business. A signal to us alone ends the lab.
+    // The terminal sends Ctrl-C to all processes, and the command decides. A signal to this process alone ends the lab.
     let interrupted = Arc::new(AtomicBool::new(false));
     let ended = Arc::new(AtomicBool::new(false));
     for (signal, flag) in [
@@ -76,7 +76,7 @@ pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStat
     let output = child.stdout.take().map(|mut stdout| {
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            // It ends with the last process of the lab. A pipe that cannot be read has nothing more.
+            // Reading ends with the last process of the lab, or with an error.
             let _ = stdout.read_to_end(&mut bytes);
             bytes
         })
@@ -88,11 +88,11 @@ pub fn run(request: &mut Request, kept: Option<&mut Vec<u8>>) -> Result<ExitStat
     Ok(status)
 }
 
-/// The command that makes the namespaces and runs us inside.
+/// The command that makes the namespaces and runs this program inside.
 fn walls(file: &Path, stdout: Stdio) -> Result<Child, SandboxError> {
     let program = std::env::current_exe().map_err(|cause| SandboxError::Start { program: "haul-lab", cause })?;
     let mut command = Command::new("setpriv");
-    // If we are killed, unshare dies, and with it process 1 of the lab.
+    // If this process is killed, unshare dies, and with it process 1 of the lab.
     command.args(["--pdeathsig", "KILL", "unshare"]);
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-current-user", "--keep-caps"]);
@@ -114,17 +114,17 @@ fn wait(child: &mut Child, ended: &AtomicBool) -> Result<ExitStatus, SandboxErro
             },
             None => {
                 if ended.load(Ordering::Relaxed) {
-                    // Fails only when it has just ended by itself.
+                    // Fails only if the child has just ended.
                     let _ = child.kill();
                 }
-                // There is no wait for a child with a limit, and a signal must be seen.
+                // The standard library cannot wait for a child with a limit, and a signal must be noticed.
                 std::thread::sleep(CHILD_CHECK);
             }
         }
     }
 }
 
-/// The labs of this user that run now. What dead ones left is removed.
+/// The running labs of this user. Directories of dead labs are removed.
 pub fn running() -> Vec<Running> {
     let mut found = Vec::new();
     for (owner, path) in own_directory::labs_alive(&parent()) {
@@ -138,7 +138,7 @@ pub fn running() -> Vec<Running> {
     found
 }
 
-/// Says from inside that the hosts are there.
+/// Announces from inside that the hosts exist.
 pub fn announce(request: &Request, name: &str, hosts: &[&str]) -> io::Result<()> {
     fs::write(request.directory.join(RUNNING_FILE), format!("{name}\n{}\n", hosts.join("\n")))
 }
@@ -190,5 +190,5 @@ fn process_inside(owner: u32) -> Option<u32> {
 const REQUEST_FILE: &str = "request.json";
 const RUNNING_FILE: &str = "running";
 
-/// How often a signal is looked for while the lab runs.
+/// How often to check for a signal while the lab runs.
 const CHILD_CHECK: Duration = Duration::from_millis(20);

@@ -1,6 +1,6 @@
-//! What stands in the box: hosts, links between two of them, shared segments, traffic, and what happens when.
+//! The network in the box: hosts, links between two of them, shared segments, traffic, and timed events.
 //!
-//! Read from TOML or made from the flags of `haul-lab run`; past [`Topology::check`] it cannot be impossible.
+//! Read from TOML or made from the flags of `haul-lab run`. After [`Topology::check`] it is possible.
 //!
 //! ```toml
 //! name = "transatlantic"
@@ -43,10 +43,10 @@ use crate::units::{Probability, Rate, Size, Time};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topology {
-    /// For titles and file names.
+    /// Name for titles and files.
     #[serde(default = "default_name")]
     pub name: String,
-    /// All chance comes from it: the same seed, the same packets lost (as far as the same packets are sent).
+    /// Seed of all chance: the same seed loses the same packets (if the same packets are sent).
     #[serde(default = "default_seed")]
     pub seed: u64,
     /// By name; the order is that of the names.
@@ -57,10 +57,10 @@ pub struct Topology {
     /// Half-duplex Ethernets that several hosts share.
     #[serde(default)]
     pub segments: Vec<SegmentSpec>,
-    /// Other people's packets.
+    /// Traffic of others.
     #[serde(default)]
     pub traffic: Vec<TrafficSpec>,
-    /// What changes while it runs.
+    /// Timed changes.
     #[serde(default)]
     pub events: Vec<EventSpec>,
 }
@@ -75,7 +75,7 @@ pub struct HostSpec {
     /// Settings by name, over those of the preset.
     #[serde(default)]
     pub sysctl: BTreeMap<String, SysctlValue>,
-    /// Passes packets on; hosts do not.
+    /// True for a router, which forwards packets.
     #[serde(default)]
     pub router: bool,
 }
@@ -84,7 +84,8 @@ pub struct HostSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
-    /// What a host has after installation: cubic, 6 MB receive and 4 MB send buffers at most, 208 KiB for explicit ones.
+    /// The settings of a host after installation: cubic, at most 6 MB of receive and 4 MB of send buffers, 208 KiB for
+    /// explicit ones.
     Stock,
 }
 
@@ -102,48 +103,49 @@ pub enum SysctlValue {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSpec {
-    /// For events, captures and messages; the two ends joined by `-` when not given.
+    /// Name for events, captures and messages; by default the two ends joined by `-`.
     #[serde(default)]
     pub name: Option<String>,
     /// The two hosts.
     pub ends: [String; 2],
-    /// Round-trip time: half of it each way. Instead of `delay`.
+    /// Round-trip time, half of it each way. Instead of `delay`.
     #[serde(default)]
     pub rtt: Option<Time>,
     /// Bytes of the largest IP packet.
     #[serde(default = "default_mtu")]
     pub mtu: u32,
-    /// Large segments (TSO) pass the emulator whole: for links above about 1 Gbit/s. Chosen by the rate when not given.
+    /// Large segments (TSO) pass the emulator whole: for links above about 1 Gbit/s. By default the rate decides.
     #[serde(default)]
     pub large_segments: Option<bool>,
-    /// What holds for both directions.
+    /// Values for both directions.
     #[serde(flatten)]
     pub both: DirectionSpec,
-    /// What differs from the second end to the first.
+    /// Other values for the direction from the second end to the first.
     #[serde(default, deserialize_with = "nothing_else")]
     pub back: DirectionSpec,
 }
 
-/// One direction; what is not given is as in the other, or does not happen.
+/// One direction. A missing value is that of the other direction, or switches the effect off.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct DirectionSpec {
     /// Bits per second on the wire, Ethernet framing included (38 bytes a packet).
     pub rate: Option<Rate>,
     /// One way.
     pub delay: Option<Time>,
-    /// Up to this much is added to the delay of a packet at random; packets keep their order.
+    /// Each packet gets a random additional delay of up to this; packets keep their order.
     pub jitter: Option<Time>,
-    /// Standard deviation of the delay of a packet, which is then normally distributed; packets overtake each other, as on radio.
+    /// Standard deviation of a packet's delay, with a normal distribution. Packets overtake each other, as on radio.
     pub spread: Option<Time>,
-    /// Bytes that may wait. When not given: what the link carries in 100 ms or in one round trip, whichever is more.
+    /// Bytes that may wait. By default the bytes that the link carries in 100 ms or in one round trip, whichever is
+    /// more.
     pub queue: Option<Size>,
     /// Share of packets lost, each on its own.
     pub loss: Option<Probability>,
-    /// Losses that come together.
+    /// Losses in a row.
     pub burst: Option<BurstSpec>,
-    /// Share of packets that are held back and so overtaken by those behind them.
+    /// Share of packets that are held back, so that packets behind overtake them.
     pub reorder: Option<Probability>,
-    /// How long those are held back; 1 ms when not given.
+    /// How long those are held back; 1 ms by default.
     pub reorder_by: Option<Time>,
     /// Share of packets that arrive twice.
     pub duplicate: Option<Probability>,
@@ -153,8 +155,8 @@ pub struct DirectionSpec {
     pub diffserv: Option<DiffServSpec>,
 }
 
-/// A direction that stands alone, where a word that is none of its own is refused. (Within a link the words of the link
-/// stand beside, and the link refuses the others.)
+/// A direction in a table of its own, which refuses unknown words. (Within a link, the words of the link stand beside
+/// those of the direction, and the link refuses others.)
 fn nothing_else<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<DirectionSpec, D::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -165,7 +167,7 @@ fn nothing_else<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Dir
     Alone::deserialize(deserializer).map(|alone| alone.direction)
 }
 
-/// The model of Gilbert and Elliott: a good and a bad state; all is lost in the bad one.
+/// The model of Gilbert and Elliott: a good state, and a bad state that loses all packets.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BurstSpec {
@@ -179,9 +181,9 @@ pub struct BurstSpec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiffServSpec {
-    /// EF above this rate is dropped (RFC 3246 wants it policed); half of the link when not given.
+    /// EF above this rate is dropped (RFC 3246 demands policing); half of the link by default.
     pub ef_rate: Option<Rate>,
-    /// Share of what EF leaves that AF may take before best effort gets its turn; a half when not given.
+    /// The share of the rest behind EF that AF may take before the turn of best effort; a half by default.
     pub af_share: Option<Probability>,
 }
 
@@ -195,7 +197,7 @@ pub struct SegmentSpec {
     pub hosts: Vec<String>,
     /// Bits per second, shared by all.
     pub rate: Rate,
-    /// From any to any.
+    /// Delay between any two hosts.
     #[serde(default)]
     pub delay: Time,
     /// Bytes that may wait at each host.
@@ -206,7 +208,7 @@ pub struct SegmentSpec {
     pub mtu: u32,
 }
 
-/// Other people's packets.
+/// Traffic of others.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", tag = "kind")]
 pub enum TrafficSpec {
@@ -218,14 +220,14 @@ pub enum TrafficSpec {
         to: String,
         /// IP bytes on the wire.
         rate: Rate,
-        /// Bytes of payload each; 1000 when not given.
+        /// Bytes of payload each; 1000 by default.
         #[serde(default)]
         packet: Option<Size>,
-        /// DSCP of the packets; 0 when not given.
+        /// DSCP of the packets; 0 by default.
         #[serde(default)]
         dscp: u8,
     },
-    /// Datagrams at a constant rate for a while, then none for a while; both times are means of random ones.
+    /// Datagrams at a constant rate for a while, then none for a while. Both times are means of random ones.
     OnOff {
         /// Host.
         from: String,
@@ -253,15 +255,15 @@ pub enum TrafficSpec {
     },
 }
 
-/// Something that changes at a time.
+/// A timed change.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventSpec {
-    /// Since the command began.
+    /// The time since the command began.
     pub at: Time,
-    /// The link that it happens to.
+    /// The link of the event.
     pub link: String,
-    /// True: nothing passes any more. False: it does again.
+    /// True: packets stop. False: they pass again.
     #[serde(default)]
     pub down: Option<bool>,
     /// A new rate.
@@ -275,18 +277,18 @@ pub struct EventSpec {
     pub loss: Option<Probability>,
 }
 
-/// Why a network cannot be.
+/// Why a network is impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
     /// The text is not TOML of this form.
     #[error("cannot read the topology: {0}")]
     Syntax(String),
-    /// The text is well formed, the network is not.
+    /// The text is well formed, but the network is impossible.
     #[error("{what}: {why}")]
     Impossible {
         /// Which part.
         what: String,
-        /// What is wrong with it.
+        /// The mistake.
         why: String,
     },
 }
@@ -299,7 +301,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Whether such a network can be.
+    /// Checks that such a network is possible.
     pub fn check(&self) -> Result<(), TopologyError> {
         self.check_hosts()?;
         for link in &self.links {
@@ -406,7 +408,7 @@ impl Topology {
 }
 
 impl LinkSpec {
-    /// Its name, given or made of its ends.
+    /// Its given name, or the name made of its ends.
     pub fn name(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.ends.join("-"))
     }
@@ -450,7 +452,7 @@ impl LinkSpec {
 }
 
 impl DirectionSpec {
-    /// Bytes that may wait at this direction's entrance, given the round trip of the link.
+    /// Bytes that may wait at this direction's entrance, for the round trip of the link.
     pub fn queue_bytes(&self, rtt: Time) -> u64 {
         match (self.queue, self.rate) {
             (Some(queue), _) => queue.bytes,
@@ -503,7 +505,7 @@ impl TrafficSpec {
 }
 
 impl SysctlValue {
-    /// As it is written to `/proc/sys`.
+    /// The value for `/proc/sys`.
     pub fn text(&self) -> String {
         match self {
             SysctlValue::Number(number) => number.to_string(),
@@ -534,7 +536,8 @@ fn check_mtu(what: &str, mtu: u32) -> Result<(), TopologyError> {
     }
 }
 
-/// Only settings of the network belong to a host; all others are those of the machine, and root would change them for good.
+/// A host may only have settings of the network. All others belong to the machine, and root would change them
+/// permanently.
 fn check_setting(host: &str, name: &str) -> Result<(), TopologyError> {
     let is_name = !name.contains('/') && name.split('.').all(|part| !part.is_empty());
     match is_name && name.starts_with("net.") {

@@ -1,4 +1,4 @@
-//! Other people's packets: constant and on/off datagrams, and TCP connections that take what they get.
+//! Traffic of others: constant and on/off datagrams, and greedy TCP connections.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
@@ -21,11 +21,11 @@ pub struct Traffic {
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
-/// Datagrams that are to leave at a rate.
+/// Datagrams at a rate.
 struct Stream {
     /// Which, in words.
     name: String,
-    /// It could not send as much as it should, since this was last looked at.
+    /// True if it fell behind its rate since the last look.
     fell_behind: Arc<AtomicBool>,
 }
 
@@ -34,7 +34,7 @@ impl Traffic {
     pub fn start(topology: &Topology, plan: &Plan, hosts: &Hosts) -> io::Result<Traffic> {
         let mut traffic = Traffic { stop: Arc::default(), streams: Vec::new(), threads: Vec::new() };
         for (number, spec) in topology.traffic.iter().enumerate() {
-            // Topology::check bounds their number.
+            // Topology::check limits their number.
             let port = limits::FIRST_TRAFFIC_PORT + u16::try_from(number).unwrap_or(0);
             let (from, to) = spec.ends();
             let Some(address) = plan.host(to).and_then(|host| host.devices.first()).map(|device| device.v4) else {
@@ -71,11 +71,11 @@ impl Traffic {
         Ok(traffic)
     }
 
-    /// Why what was measured since the last call had less company than it should.
+    /// The reason why measurements since the last call had too little traffic beside them.
     pub fn fault(&self) -> Option<String> {
         let mut late = self.streams.iter().filter(|stream| stream.fell_behind.swap(false, Ordering::Relaxed));
         let name = late.next()?.name.clone();
-        // All are asked, so that what they say belongs to this call.
+        // All are asked, so that their answers belong to this call.
         late.for_each(drop);
         Some(format!("{name} could not be sent: it is more than this machine sends in datagrams"))
     }
@@ -87,14 +87,14 @@ impl Traffic {
         fell_behind
     }
 
-    /// Datagrams need somebody who takes them, else the host answers each with an ICMP error.
+    /// Datagrams need a receiver, or the host answers each with an ICMP error.
     fn sink(&mut self, hosts: &Hosts, host: &str, port: u16) -> io::Result<()> {
         let socket = hosts.enter(host, move || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)))?;
         socket.set_read_timeout(Some(STOP_CHECK))?;
         self.run(hosts, host, move |stop| {
             let mut buffer = [0; 2048];
             while !stop.load(Ordering::Relaxed) {
-                // A time-out is what lets it look at the flag.
+                // After each time-out it checks the flag.
                 let _ = socket.recv(&mut buffer);
             }
             Ok(())
@@ -119,7 +119,7 @@ impl Drop for Traffic {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // Traffic that broke off shows in the figures of its link.
+            // The figures of its link show traffic that broke off.
             let _ = thread.join();
         }
     }
@@ -163,8 +163,8 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Sends what is due each millisecond; what was missed while asleep follows at once, but nothing from before
-    /// [`limits::MOST_TRAFFIC_BEHIND`]: who cannot keep up would never be done.
+    /// Sends due datagrams each millisecond. Missed datagrams follow at once, but only those of the last
+    /// [`limits::MOST_TRAFFIC_BEHIND`]: a sender that is too slow would never catch up.
     fn send_for(&self, socket: &UdpSocket, time: Duration, stop: &AtomicBool) {
         let payload = vec![0; self.payload_bytes];
         let each = self.rate.time_of((self.payload_bytes + UDP_AND_IP_BYTES) as u64);
@@ -181,7 +181,7 @@ impl Datagrams {
                     pause(due.saturating_sub(start.elapsed()).max(TICK));
                     break;
                 }
-                // A full device queue loses the packet, as it would for anybody.
+                // A full device queue loses the packet, as for any sender.
                 let _ = socket.send(&payload);
                 due += each;
             }
@@ -189,7 +189,7 @@ impl Datagrams {
     }
 }
 
-/// Mean times of an on/off source are means of an exponential distribution, cut at ten times the mean.
+/// The times of an on/off source have an exponential distribution with this mean, cut at ten times the mean.
 fn exponential(mean: Duration, chance: &mut Chance) -> Duration {
     const STEPS: u64 = 1 << 32;
     let share = (chance.up_to(STEPS - 1) + 1) as f64 / STEPS as f64;
@@ -224,7 +224,7 @@ fn swallow_streams(listener: &TcpListener, flows: u16, stop: &AtomicBool) -> io:
     Ok(())
 }
 
-/// One connection that sends as fast as it may.
+/// One greedy connection.
 fn pour(target: SocketAddr, stop: &AtomicBool) -> io::Result<()> {
     let mut stream = TcpStream::connect_timeout(&target, CONNECT_LIMIT)?;
     stream.set_write_timeout(Some(STOP_CHECK))?;

@@ -1,7 +1,7 @@
 //! Rates, times, sizes and probabilities as people write them: `1Gbit`, `228ms`, `14MB`, `1e-4`, `0.1%`.
 //!
-//! Each is a type that cannot be wrong; `FromStr` says what was expected. Decimal units count in thousands, as networks do
-//! (1 Gbit = 10^9 bits); `KiB`, `MiB`, `GiB` in 1024ths.
+//! Each is a type that cannot be wrong; `FromStr` explains errors. Decimal units count in thousands, as networks do (1
+//! Gbit = 10^9 bits); `KiB`, `MiB`, `GiB` in powers of 1024.
 
 use std::fmt;
 use std::str::FromStr;
@@ -30,7 +30,7 @@ pub struct Size {
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
 
-/// What was written, and what would have been understood.
+/// The text that was read, and the expected form.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{written:?} is no {what}: write it like {example}")]
 pub struct UnitError {
@@ -74,7 +74,7 @@ impl Probability {
         self.0
     }
 
-    /// Whether it never happens.
+    /// Whether the share is zero.
     pub fn is_never(self) -> bool {
         self.0 == 0.0
     }
@@ -110,7 +110,7 @@ impl FromStr for Rate {
         ];
         let parsed = split(text).and_then(|(number, unit)| {
             let bits_per_s = number * scale(unit, &UNITS)?;
-            // Beyond 2^53 a float no longer counts single bits; no link is that fast.
+            // A float counts single bits only up to 2^53, faster than any link.
             (1.0..9e15).contains(&bits_per_s).then(|| Rate { bits_per_s: bits_per_s.round() as u64 })
         });
         parsed.ok_or_else(|| UnitError { written: text.to_owned(), what: "rate", example: "1Gbit or 25Mbit" })
@@ -218,13 +218,13 @@ impl fmt::Display for Probability {
     }
 }
 
-/// Up to three digits after the point, none that say nothing.
+/// Up to three digits after the point, without zeros at the end.
 fn trimmed(number: f64) -> String {
     let text = format!("{number:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A number in TOML is the same as its text, where a unit is not needed.
+/// A TOML number equals its text, if no unit is necessary.
 #[derive(serde::Deserialize)]
 #[serde(untagged)]
 enum Written {

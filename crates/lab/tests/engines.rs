@@ -1,7 +1,8 @@
-//! Our emulator beside netem: the same links, measured with the same probes, one after the other.
+//! Our emulator against netem: the same links, measured with the same probes, one after the other.
 //!
-//! netem runs in the packaged kernel in real time (`--engine uml`), at rates that it keeps up with. Alone in its file, so that no other
-//! test takes the processor from it. What is missing is said, and fails where `CI` is set.
+//! netem runs in the packaged kernel in real time (`--engine uml`), at rates that this engine can carry. This test is
+//! alone in its file, so that no other test takes processor time. A missing need is printed, and is a failure under
+//! `CI`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -10,24 +11,24 @@ use std::process::{Command, Stdio};
 use haul_lab::uml::kernel;
 use serde_json::Value;
 
-/// Few packets a second, so that a busy machine carries them too; a loss that 2000 packets show. Some 20 seconds with each engine.
+/// Few packets a second for a busy machine, and a loss that 2000 packets show. Some 20 seconds with each engine.
 const LINKS: [&str; 6] = ["--rate", "5Mbit,10Mbit", "--rtt", "60ms", "--loss", "5e-2"];
 
-/// What a busy machine disturbed is measured again; a quiet one needs one round. A machine makes another figure worse each time, an engine
-/// that is wrong the same one: so each figure has to agree once, not all of them at once.
+/// A disturbed measurement is repeated; a quiet machine needs one round. A busy machine spoils another figure each
+/// time, a wrong engine always the same. So each figure has to agree once, and not all at the same time.
 const MOST_ROUNDS: usize = 6;
 
-/// Of one round: what hangs fails its test, not the whole run.
+/// Limit of one round: a hang fails its test, not the whole run.
 const LIMIT_S: &str = "200";
 
-/// A busy machine delays packets of both; how exact an engine is by itself `haul-lab calibrate` judges, on a quiet one. What the engines make
-/// of a link differs by far more when one of them is wrong: a delay by half of 60 ms.
+/// A busy machine delays packets of both engines. `haul-lab calibrate` judges the exactness of one engine on a quiet
+/// machine. A wrong engine differs by far more than this: a delay by half of 60 ms.
 const DELAY_ALLOWED_S: f64 = 2e-3;
 
-/// As above: a queue or a rate is wrong by a factor, and a guest that is not let run carries less.
+/// As above: a wrong queue or rate differs by a factor, and a guest without processor time carries less.
 const RATE_AND_QUEUE_ALLOWED: f64 = 0.25;
 
-/// The other figures may differ by so many times what a quiet machine is allowed.
+/// Other figures may differ by so many times the allowance of a quiet machine.
 const BUSY: f64 = 2.0;
 
 const FIGURES: [&str; 5] = ["delay", "rate", "loss", "queue", "fairness"];
@@ -43,7 +44,7 @@ fn our_emulator_and_netem_do_the_same_to_packets() {
         }
     };
     let mut told = String::new();
-    // Of each figure of each link whether it agreed in a round.
+    // Whether each figure of each link has agreed in a round.
     let mut agreed: BTreeMap<String, bool> = BTreeMap::new();
     for round in 1..=MOST_ROUNDS {
         let (labs, news) = measure(packaged.as_os_str());
@@ -70,7 +71,7 @@ fn our_emulator_and_netem_do_the_same_to_packets() {
     panic!("in no round did these agree: {:?}\n{told}", agreed.keys());
 }
 
-/// Each link with both engines: what they differ by, and what was said meanwhile.
+/// Each link with both engines: the differences, and the messages.
 fn measure(packaged: &OsStr) -> (Vec<Value>, String) {
     let mut lab = Command::new("timeout");
     lab.args(["--kill-after=5", LIMIT_S, env!("CARGO_BIN_EXE_haul-lab"), "calibrate", "--json"]).args(LINKS);

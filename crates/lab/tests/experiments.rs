@@ -1,6 +1,7 @@
-//! Experiments as their users run them: beside each other, interrupted, killed, and asked for more than there is.
+//! Experiments as users run them: side by side, interrupted, killed, and with too large requests.
 //!
-//! Tools are lines of shell. Needs what a lab needs; what is missing is said, and fails where `CI` is set.
+//! Tools are lines of shell. The tests need whatever a lab needs. A missing need is printed, and is a failure under
+//! `CI`.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A deadline: what hangs fails its test, not the whole run.
+/// A deadline: a hang fails its test, not the whole run.
 const LIMIT_S: &str = "60";
 
 fn possible() -> bool {
@@ -22,7 +23,7 @@ fn possible() -> bool {
     false
 }
 
-/// An experiment with one tool, a line of shell, in a directory of its own below this one.
+/// An experiment with one tool, a line of shell, in a directory of its own below this directory.
 struct Experiment {
     directory: PathBuf,
     work: PathBuf,
@@ -38,7 +39,7 @@ impl Experiment {
             topology = \"hosts = { client = {}, server = {} }\\nlinks = [{ ends = ['client', 'server'] }]\"\n\
             data = { size = '20kB' }\ntools = [{ rival = 'shell' }]\n";
         std::fs::write(directory.join("one.toml"), text).unwrap();
-        // Labs share it, as they do by default.
+        // All labs share it, as by default.
         Experiment { directory, work: parent.join("work") }
     }
 
@@ -55,7 +56,7 @@ impl Experiment {
         self.command(more).output().unwrap()
     }
 
-    /// Starts it; returns when its tool runs, whose script begins with a line to `started`.
+    /// Starts it, and returns when its tool runs. The tool's script begins with a line to `started`.
     fn start(&self) -> Child {
         let child = self.command(&[]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         eventually("the tool starts", || self.directory.join("started").exists());
@@ -69,7 +70,7 @@ impl Experiment {
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// What lies where labs keep data and copies.
+    /// The entries of the directory for data and copies.
     fn left(&self) -> Vec<PathBuf> {
         std::fs::read_dir(&self.work).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
     }
@@ -94,7 +95,7 @@ fn two_experiments_at_once_do_not_touch_each_others_files() {
     }
     let directory = tempfile::tempdir().unwrap();
     let waits = directory.path().join("first");
-    // The first has copied and still runs when the second begins and ends.
+    // The first has copied, and still runs when the second begins and ends.
     let script =
         format!("cp {{data}} {{target}}; : >{0}/started; until [ -e {0}/go-on ]; do sleep 0.05; done", waits.display());
     let first = Experiment::new(directory.path(), "first", &script);
@@ -121,7 +122,7 @@ fn what_a_killed_experiment_leaves_is_removed_by_the_next() {
     let script = format!("cp {{data}} {{target}}; : >{}/started; sleep 100", killed.display());
     let killed = Experiment::new(directory.path(), "killed", &script);
     let next = Experiment::new(directory.path(), "next", "cp {data} {target}");
-    // Not by `timeout`, which would be killed alone.
+    // Without `timeout`, which would be killed alone.
     let mut lab = killed.command(&[]);
     let words: Vec<_> = lab.get_args().skip(2).map(std::ffi::OsStr::to_owned).collect();
     lab = Command::new(&words[0]);
@@ -148,7 +149,7 @@ fn an_interrupted_experiment_leaves_no_data_and_goes_on() {
     let stopped = Experiment::new(directory.path(), "stopped", &script);
     let mut lab = stopped.command(&[]).stdout(Stdio::piped()).process_group(0).spawn().unwrap();
     eventually("the tool starts", || stopped.directory.join("started").exists());
-    // As a terminal sends Ctrl-C: to everybody.
+    // To all processes, as a terminal sends Ctrl-C.
     Command::new("kill").args(["-INT", "--", &format!("-{}", lab.id())]).status().unwrap();
     let said: Vec<String> = BufReader::new(lab.stdout.take().unwrap()).lines().map_while(Result::ok).collect();
     assert_eq!(lab.wait().unwrap().code(), Some(130), "{said:?}");

@@ -1,6 +1,6 @@
-//! The built program, as its users run it: real namespaces, real devices, real packets.
+//! The built program as users run it: real namespaces, real devices, real packets.
 //!
-//! Needs root or user namespaces, `/dev/net/tun` and ping; what is missing is said, and fails where `CI=true`.
+//! Needs root or user namespaces, `/dev/net/tun` and ping. A missing need is printed, and is a failure under `CI=true`.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// A deadline for every command: a lab that hangs fails its test, not the whole run.
+/// A deadline for every command: a hang fails its test, not the whole run.
 const LIMIT: &str = "60";
 
 fn lab() -> Command {
@@ -17,7 +17,7 @@ fn lab() -> Command {
     command
 }
 
-/// Whether labs are possible here; if not, says why.
+/// Whether labs are possible here; prints the reason if not.
 fn possible() -> bool {
     let doctor = Command::new(env!("CARGO_BIN_EXE_haul-lab")).arg("doctor").output().unwrap();
     if doctor.status.success() {
@@ -51,7 +51,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The shortest round trip of each ping in what was printed, in milliseconds.
+/// The shortest round trip of each ping in the output, in milliseconds.
 fn fastest(words: &str) -> Vec<f64> {
     let found = words.split("min/avg/max/mdev = ").skip(1).filter_map(|rest| rest.split('/').next()?.parse().ok());
     let found: Vec<f64> = found.collect();
@@ -59,7 +59,7 @@ fn fastest(words: &str) -> Vec<f64> {
     found
 }
 
-/// Processes that have this word among their arguments or their environment's first bytes.
+/// Processes with this word among their arguments, or at the beginning of their environment.
 fn processes_with(word: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -91,7 +91,7 @@ fn the_status_of_the_command_is_ours_and_hosts_find_each_other_by_name() {
     let output = run(&["run", "--rate", "1Gbit", "--rtt", "30ms", "--", "sh", "-c", "ping -c 2 -i 0.2 server; exit 7"]);
     assert_eq!(output.status.code(), Some(7), "{}", text(&output));
     let words = text(&output);
-    // How exact delays are is calibration's business; here the machine may be busy.
+    // Calibration judges the exactness of delays; here the machine may be busy.
     assert!((30.0..40.0).contains(&fastest(&words)[0]), "{words}");
 }
 
@@ -113,7 +113,7 @@ fn two_labs_at_once_do_not_see_each_other() {
     end(other);
 }
 
-/// Ends what `timeout` started, too.
+/// Ends the children of `timeout`, too.
 fn end(mut child: Child) {
     Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
     child.wait().unwrap();
@@ -173,7 +173,7 @@ fn segments_and_classes_are_measured_like_other_links() {
          links = [{ name = 'wan', ends = ['r', 'server'], rate = '10Mbit', rtt = '20ms', diffserv = {} }]",
     );
     let output = run(&["calibrate", &file, "--json", "--tries", "1"]);
-    // A busy machine may make it invalid; what is looked at stays the same.
+    // A busy machine may make it invalid; the checked values stay the same.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{}", text(&output));
     let lab: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = lab["rows"].as_array().unwrap();
@@ -202,7 +202,7 @@ fn a_calibration_ends_soon_after_ctrl_c() {
     let mut child = child.spawn().unwrap();
     eventually("the lab stands", || run(&["exec", "--lab", &name, "client", "--", "true"]).status.success());
     let start = Instant::now();
-    // As a terminal sends it: to everybody.
+    // To all processes, as a terminal sends it.
     Command::new("kill").args(["-INT", "--", &format!("-{}", child.id())]).status().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
@@ -315,7 +315,7 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
         ),
         (&["run", "--capture", "lan=x", "--", "true"], "haul-lab: --capture: there is no link lan\n"),
         (&["run", "--mtu", "100", "--", "true"], "haul-lab: link wan: the MTU must be 576 to 65521\n"),
-        // Root would change it for the whole machine, for good.
+        // Root would change it permanently, for the whole machine.
         (
             &["run", "--sysctl", "kernel.hostname=lab", "--", "true"],
             "haul-lab: host client: \"kernel.hostname\" is no setting of a host: their names begin with net.\n",
@@ -355,7 +355,7 @@ fn traffic_that_cannot_be_sent_is_told_and_the_lab_ends_with_its_command() {
     let took = start.elapsed();
     let words = "figures of this run must not be believed: ";
     assert!(output.status.success() && text(&output).contains(words), "{}", text(&output));
-    // What was not sent is not made up for: that took as long again.
+    // Datagrams that were not sent are not sent later: that would take as long again.
     assert!(took < Duration::from_secs(7), "{took:?}");
 }
 
@@ -396,7 +396,7 @@ fn an_ordinary_user_has_a_lab_and_stays_an_ordinary_user() {
     };
     let doctor = as_user(&["doctor"]);
     if !doctor.status.success() {
-        // Many machines let everybody open /dev/net/tun, this one does not: a matter of its administrator, not of the lab.
+        // Many machines let everybody open /dev/net/tun. This one does not, by its administrator's choice.
         eprintln!("skipped: ordinary users have no lab here:\n{}", text(&doctor));
         return;
     }

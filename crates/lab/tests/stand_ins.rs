@@ -1,7 +1,7 @@
-//! Adapters of tools that no distribution packages, with stand-ins that take the words of the real ones and no others.
+//! Adapters of tools that no distribution packages. Stand-ins take exactly the arguments of the real tools.
 //!
-//! The stand-ins lie on the PATH as a user's own would, reach the other host as the real ones do, and move the data. Needs what a lab
-//! needs, perl and OpenSSH; what is missing is said, and fails where `CI` is set.
+//! The stand-ins lie on the PATH, reach the other host as the real tools do, and move the data. Needs a lab, perl and
+//! OpenSSH. A missing need is printed, and is a failure under `CI`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 const TOOLS: [&str; 4] = ["bbcp", "escp", "hpnscp", "wdt"];
 
-/// A deadline: what hangs fails its test, not the whole run.
+/// A deadline: a hang fails its test, not the whole run.
 const LIMIT_S: &str = "120";
 
 fn possible() -> bool {
@@ -24,7 +24,7 @@ fn possible() -> bool {
     false
 }
 
-/// Copies so many files with all four tools; what was printed, and the samples.
+/// Copies so many files with all four tools. Returns the output, and the samples.
 fn experiment(directory: &Path, path: &str, files: u32) -> (String, Vec<serde_json::Value>) {
     let tools: Vec<String> = TOOLS.iter().map(|tool| format!("{{ rival = '{tool}' }}")).collect();
     let text = format!(
@@ -53,7 +53,7 @@ fn tools_that_few_have_are_called_as_they_want_it() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    // sshd lets nobody in whose files others may change, and the target's programs are read by whoever logs in.
+    // sshd refuses users whose files others may change, and each login reads the target's programs.
     let programs = directory.path().join("programs");
     std::fs::create_dir(&programs).unwrap();
     for path in [directory.path(), &programs] {
@@ -68,7 +68,7 @@ fn tools_that_few_have_are_called_as_they_want_it() {
         for tool in TOOLS {
             let sample = samples.iter().find(|sample| sample["tool"] == tool);
             let sample = sample.unwrap_or_else(|| panic!("no sample of {tool} with {files} files:\n{said}"));
-            // Whether the machine was quick enough for a figure is not asked here.
+            // This test does not ask whether the machine was quick enough for a figure.
             assert_eq!(
                 (&sample["exit"], &sample["verified"]),
                 (&0.into(), &true.into()),

@@ -1,7 +1,7 @@
-//! Two engines beside each other: what their links differ by, lab by lab.
+//! Two engines side by side: the differences of their links, lab by lab.
 //!
-//! Both measured the same labs with the same probes. So a difference is the engines', unless the machine was busy; then the one that
-//! suffered is no longer what was asked for and says so itself.
+//! Both have measured the same labs with the same probes, so a difference is one of the engines, unless the machine was
+//! busy. A busy machine makes a lab miss its own values, and that engine reports it.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::grid::head;
 use super::{Figure, Grid, GridCell, Row};
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct Comparison {
     engines: [String; 2],
@@ -26,19 +26,19 @@ struct ComparedLab {
     compared: [String; 2],
     /// As in [`GridCell`].
     asked: Vec<String>,
-    /// Neither engine was off, and they differ by no more than is allowed.
+    /// Both engines met their own values, and their difference is within the allowance.
     holds: bool,
     rows: Vec<ComparedRow>,
 }
 
-/// One figure of one direction, measured with both.
+/// One figure of one direction, measured with both engines.
 #[derive(Debug, Serialize)]
 struct ComparedRow {
     link: String,
     figure: Figure,
     one: f64,
     other: f64,
-    /// By how much they may differ.
+    /// The allowed difference.
     allowed: f64,
     holds: bool,
 }
@@ -87,10 +87,10 @@ impl Comparison {
 impl ComparedLab {
     fn of(compared: [String; 2], one: &GridCell, other: &GridCell) -> ComparedLab {
         let partner = |row: &Row| other.table.rows.iter().find(|its| its.link == row.link && its.figure == row.figure);
-        // One engine may have had too few probes for a figure; that is no difference between them.
+        // With too few probes for a figure in one engine, there is no difference to judge.
         let pairs = one.table.rows.iter().filter_map(|row| Some((row, partner(row)?)));
         let rows: Vec<ComparedRow> = pairs.map(|(row, its)| ComparedRow::of(row, its)).collect();
-        // A lab of which nothing can be compared is not alike.
+        // A lab without any comparable figure does not count as equal.
         let alike = !rows.is_empty() && rows.iter().all(|row| row.holds);
         let holds = alike && one.holds && other.holds;
         ComparedLab { compared, asked: one.asked.clone(), holds, rows }
@@ -110,7 +110,7 @@ impl ComparedLab {
 impl ComparedRow {
     fn of(one: &Row, other: &Row) -> ComparedRow {
         let allowed = match one.figure {
-            // Each was drawn by its own chance: variances add up.
+            // The losses are independent, so their variances add up.
             Figure::Loss => one.allowed.hypot(other.allowed),
             _ => one.allowed.max(other.allowed),
         };

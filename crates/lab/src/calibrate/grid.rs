@@ -1,7 +1,7 @@
-//! Calibrates one lab after the other, each again when it was not what was asked for: a table of rate x delay x loss.
+//! Calibrates labs one after the other: a table of rate x delay x loss. A lab that misses its values is measured again.
 //!
-//! The seed of a lab stays the same when it is measured again, so that a loss that is off by chance is off once more: only what the
-//! machine did meanwhile may get better.
+//! A repeated lab keeps its seed. A loss that is off by chance is off again, so only errors of a busy machine can go
+//! away.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,27 +11,27 @@ use serde::{Deserialize, Serialize};
 use super::{Figure, Row, Table};
 use crate::request::{CalibrateJob, LabJob};
 
-/// What came of all labs with one engine.
+/// The results of all labs with one engine.
 #[derive(Debug)]
 pub struct Grid {
-    /// What carries the packets.
+    /// The engine.
     pub engine: String,
     /// In the order of the labs.
     pub cells: Vec<GridCell>,
-    /// The user ended it before the last one.
+    /// True if the user ended it before the last lab.
     pub interrupted: bool,
 }
 
-/// One lab, measured for the last time.
+/// The last measurement of one lab.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct GridCell {
-    /// What carries the packets.
+    /// The engine.
     pub engine: String,
-    /// Bits per second, round trip and loss as they were asked for.
+    /// Bits per second, round trip and loss, as asked for.
     pub asked: Vec<String>,
     /// How often it was measured.
     pub measured: u32,
-    /// Whether it is what was asked for.
+    /// Whether the measured values are those asked for.
     pub holds: bool,
     /// What was found.
     #[serde(flatten)]
@@ -39,8 +39,8 @@ pub struct GridCell {
 }
 
 impl Grid {
-    /// Measures all labs of the job by `measure`, and those that do not hold again, at most [`CalibrateJob::tries`] times in all. Once it
-    /// is interrupted, errors of `measure` are those of being cut off.
+    /// Measures all labs of the job by `measure`. A lab that misses its values is measured again, at most
+    /// [`CalibrateJob::tries`] times in all. After an interruption, errors of `measure` only mean that it was cut off.
     pub fn run<E>(
         engine: &str,
         job: &CalibrateJob,
@@ -81,7 +81,7 @@ impl Grid {
         Ok(Grid { engine: engine.to_owned(), cells, interrupted })
     }
 
-    /// Whether all labs are what was asked for.
+    /// Whether all labs have the values asked for.
     pub fn holds(&self) -> bool {
         !self.interrupted && self.cells.iter().all(|cell| cell.holds)
     }
@@ -132,7 +132,7 @@ impl Grid {
     }
 }
 
-/// Of a table with a line for each lab and a column for each figure.
+/// The cells of a table: one line for each lab, one column for each figure.
 pub(super) fn head() -> String {
     let words: Vec<&str> = Figure::ALL.iter().map(|figure| figure.word()).collect();
     format!("| asked | {} | |\n|---|{}---|\n", words.join(" | "), "---|".repeat(words.len()))

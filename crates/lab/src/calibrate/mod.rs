@@ -1,9 +1,9 @@
-//! The lab measures itself: what was asked of each link, what is, and how far apart they are.
+//! The lab measures itself: for each link the values asked for, the values measured, and their difference.
 //!
-//! Each direction of each link, and of a segment between its first two hosts, one after the other, with our own probes between the hosts:
-//! single datagrams for the delay, a stream at half the rate for the loss, a flood for rate and queue, several floods at once
-//! for fairness. Both ends read one clock, so delays are one-way. `table` says how far off it all is, `grid` does so for many links,
-//! `compare` sets two engines beside each other.
+//! Our own probes run between the hosts, over each direction of each link, one after the other; of a segment, between
+//! its first two hosts. Single datagrams give the delay, a stream at half the rate gives the loss, a flood gives rate
+//! and queue, and several floods at once give fairness. Both ends read one clock, so delays are one-way. `table` judges
+//! the differences, `grid` measures many links, `compare` compares two engines.
 
 mod compare;
 mod grid;
@@ -28,32 +28,33 @@ pub use table::{Figure, Row, Table};
 
 use table::LOSS_SIGMAS;
 
-/// What a calibration may cost.
+/// The cost of a calibration.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Probes of one stream. What cannot be seen with so few is left out.
+    /// Probes of one stream. Figures that need more are left out.
     pub most_packets: u64,
-    /// A flood is this much of the rate: more fills the queue with fewer packets, and takes more processor time.
+    /// The rate of a flood, as a factor. A higher factor fills the queue with fewer packets, and takes more processor
+    /// time.
     pub flood: f64,
-    /// The delay is that which this share of single packets does not exceed.
+    /// The delay is this quantile of the delays of single packets.
     pub delay_quantile: f64,
 }
 
 impl Effort {
-    /// Our own emulator: the processor carries little more than the link does, and packets cost nothing but their time.
+    /// Our own emulator: the processor can carry little more than the link, and packets cost only time.
     pub const EMULATED: Effort = Effort { most_packets: u64::MAX, flood: 1.2, delay_quantile: 0.5 };
     /// A guest whose clock stands still while it computes.
     pub const VIRTUAL: Effort =
         Effort { most_packets: limits::MAX_PROBES_IN_VIRTUAL_TIME, flood: 2.0, delay_quantile: 0.5 };
-    /// A guest in real time. Its timers wait until the host lets it run, which is no delay of the link: what the quickest tenth of the
-    /// packets had is.
+    /// A guest in real time. Its timers wait until the host lets the guest run, which is no delay of the link. So the
+    /// delay is that of the quickest tenth of the packets.
     pub const UML: Effort = Effort { most_packets: limits::MAX_PROBES_IN_GUEST, flood: 1.2, delay_quantile: 0.1 };
 }
 
 /// Measures every link.
 ///
-/// `fault` says why what was measured since it was last asked must not be believed. Fails with [`io::ErrorKind::Interrupted`] soon
-/// after `interrupted` is set.
+/// `fault` gives the reason why measurements since its last call are invalid. Fails with [`io::ErrorKind::Interrupted`]
+/// soon after `interrupted` is set.
 pub fn run(
     topology: &Topology,
     plan: &Plan,
@@ -63,7 +64,7 @@ pub fn run(
     interrupted: &Arc<AtomicBool>,
 ) -> io::Result<Table> {
     let mut table = Table::default();
-    // What happened while the lab was made does not count.
+    // Forgets faults from the time when the lab was made.
     let _ = fault();
     for wire in &plan.wires {
         let medium = Medium::of(topology, wire.kind);
@@ -83,13 +84,13 @@ pub fn run(
     Ok(table)
 }
 
-/// A link or a segment, as far as its ends see it.
+/// A link or a segment, as its ends see it.
 struct Medium {
     directions: [DirectionSpec; 2],
     rtt: Time,
     mtu: u32,
     has_large_segments: bool,
-    /// Engines differ in how long the queues of a segment are, and in how many there are.
+    /// Engines differ in the length and number of a segment's queues.
     has_queue: bool,
 }
 
@@ -125,7 +126,7 @@ struct Direction<'a> {
     interrupted: &'a Arc<AtomicBool>,
 }
 
-/// What arrived of a stream of probes.
+/// The arrivals of a stream of probes.
 #[derive(Clone, Debug, Default)]
 struct Heard {
     sent: u64,
@@ -133,7 +134,7 @@ struct Heard {
     payload_bytes: usize,
     /// One way, in the order of arrival; at most [`limits::MAX_PROBES_KEPT`].
     delays: Vec<Duration>,
-    /// Between the arrivals at a quarter of the time and at its end, and the packets in between.
+    /// The time between the arrivals at a quarter of the stream and at its end, and the packets in between.
     steady: (Duration, u64),
 }
 
@@ -141,14 +142,14 @@ struct Heard {
 #[derive(Clone, Copy)]
 struct Stream {
     rate: Option<Rate>,
-    /// Instead of a rate.
+    /// Replaces the rate.
     gap: Duration,
     time: Duration,
     payload_bytes: usize,
     /// Datagrams of one send.
     at_once: usize,
-    /// Gaps of random length with the same mean: equal streams would otherwise march in step, and one of them always be the
-    /// one that finds the queue full.
+    /// Gaps of random length with the same mean. Equal streams would otherwise stay in step, and one of them would
+    /// always find the queue full.
     random: Option<u64>,
 }
 
@@ -178,11 +179,11 @@ impl Direction<'_> {
             let heard = self.flood(rate, large, asked_delay + jitter, queue_bytes)?;
             let wire = (heard.payload_bytes as u64 + UDP_AND_IP_BYTES + FRAMING_BYTES) * 8;
             let (time, packets) = heard.steady;
-            // What was lost on purpose had its time on the wire.
+            // Randomly lost packets also used the wire.
             let carried = (packets * wire) as f64 / (1.0 - asked_loss).max(0.01);
             let measured = carried / time.as_secs_f64().max(1e-9);
             let asked = rate.bits_per_s() as f64;
-            // Of few packets chance takes now more and now less than its share.
+            // With few packets, random loss deviates from its share.
             let by_chance = LOSS_SIGMAS * (asked_loss / (1.0 - asked_loss).max(0.01) / packets.max(1) as f64).sqrt();
             self.row(table, Figure::Rate, [asked, measured, asked * (RATE_TOLERANCE + by_chance)], &heard);
 
@@ -212,14 +213,15 @@ impl Direction<'_> {
         let stream = Stream { rate: None, gap, time, payload_bytes: LOSS_PAYLOAD_BYTES, at_once: 1, random: None };
         let heard = self.probe(&stream, spec.delay.unwrap_or_default().0)?;
         let measured = 1.0 - heard.received as f64 / heard.sent.max(1) as f64;
-        // Losses that come together count as one each.
+        // Losses in a row count as one loss.
         let length = spec.burst.map_or(1.0, |burst| burst.length);
         let sigma = (asked * (1.0 - asked) * length / heard.sent.max(1) as f64).sqrt();
         self.row(table, Figure::Loss, [asked, measured, LOSS_SIGMAS * sigma], &heard);
         Ok(())
     }
 
-    /// How long a flood takes to fill the queue: a fifth too much fills it in five times its own time.
+    /// How long a flood takes to fill the queue. With a fifth more than the rate, this is five times the queue's own
+    /// time.
     fn fill_time(&self, rate: Rate, queue_bytes: u64) -> Duration {
         rate.time_of(queue_bytes).div_f64(self.effort.flood - 1.0)
     }
@@ -228,7 +230,7 @@ impl Direction<'_> {
         (self.fill_time(rate, queue_bytes) * 2).clamp(SHORTEST_FLOOD, LONGEST_FLOOD).min(self.longest(rate))
     }
 
-    /// The time of as many packets as there may be.
+    /// The time of the highest allowed number of packets.
     fn longest(&self, rate: Rate) -> Duration {
         rate.time_of(u64::from(self.mtu)).div_f64(self.effort.flood).mul_f64(self.effort.most_packets as f64)
     }
@@ -246,8 +248,8 @@ impl Direction<'_> {
         Stream { rate, gap: Duration::ZERO, time, payload_bytes, at_once, random: None }
     }
 
-    /// Several floods share the link: R. Jain's index of what each got, 1 when all got the same. Left out where they would not
-    /// fill the queue, since nothing is shared then.
+    /// R. Jain's fairness index of several floods on the link; 1 when all get the same. Left out if the floods would
+    /// not fill the queue: then they share nothing.
     fn fairness(
         &self,
         rate: Rate,
@@ -283,10 +285,10 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// Sends a stream and waits until nothing comes any more.
+    /// Sends a stream, and waits until no more packets arrive.
     fn probe(&self, stream: &Stream, latest: Duration) -> io::Result<Heard> {
         let socket = self.hosts.enter(&self.receiver, || UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
-        // The kernel grants what rmem_max allows; as root it may be forced, which a host of a lab must not.
+        // The kernel grants at most rmem_max. Root could force more, which a host of a lab must not do.
         drop(haul_sys::socket::set_receive_buffer_bytes(&socket, PROBE_BUFFER_BYTES));
         if stream.at_once > 1 {
             haul_sys::socket::set_udp_receive_whole(&socket)?;
@@ -299,7 +301,7 @@ impl Direction<'_> {
             .name("probe".into())
             .spawn(move || listen(&socket, &stream_here, clock, &stop))?;
         let (stream_there, interrupted) = (*stream, Arc::clone(self.interrupted));
-        // A thread of its own, since others may send from this host at the same time.
+        // A thread of its own, because other streams may leave this host at the same time.
         let sender = self.hosts.enter(&self.sender, move || {
             std::thread::Builder::new()
                 .name("probe".into())
@@ -323,7 +325,7 @@ impl Direction<'_> {
     }
 }
 
-/// Sends probes, each with the time at which it left; how many.
+/// Sends probes, each with its send time; returns their number.
 fn send(target: SocketAddr, stream: &Stream, clock: Instant, interrupted: &AtomicBool) -> io::Result<u64> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(target)?;
@@ -350,7 +352,7 @@ fn send(target: SocketAddr, stream: &Stream, clock: Instant, interrupted: &Atomi
         for probe in payload.chunks_mut(stream.payload_bytes) {
             probe[..8].copy_from_slice(&stamp);
         }
-        // A full device queue refuses it: the packet was never sent.
+        // A full device queue refuses the probe: it was never sent.
         if socket.send(&payload).is_ok() {
             sent += stream.at_once as u64;
         }
@@ -362,7 +364,7 @@ fn send(target: SocketAddr, stream: &Stream, clock: Instant, interrupted: &Atomi
     Ok(sent)
 }
 
-/// When the next packet is due that was to leave then: a sender that was held up does not send all that it missed.
+/// The next send time. A sender that was held up skips the probes that it missed.
 fn catch_up(due: Duration, now: Duration, gap: Duration) -> Duration {
     due.max(now.saturating_sub(gap * MOST_CAUGHT_UP))
 }
@@ -384,7 +386,7 @@ fn listen(socket: &UdpSocket, stream: &Stream, clock: Instant, done: &AtomicBool
         if heard.delays.len() < limits::MAX_PROBES_KEPT {
             heard.delays.push(now.saturating_sub(Duration::from_nanos(u64::from_le_bytes(*stamp))));
         }
-        // The first quarter is left out: the queue is not full yet.
+        // The first quarter is left out: the queue fills then.
         let begin = *first.get_or_insert(now);
         if now - begin > stream.time / 4 {
             let (since, before) = *from.get_or_insert((now, heard.received));
@@ -394,7 +396,8 @@ fn listen(socket: &UdpSocket, stream: &Stream, clock: Instant, done: &AtomicBool
     Ok(heard)
 }
 
-/// The delay behind a full queue: most of the second half of a flood waits that long, the longest few were late besides.
+/// The delay behind a full queue. Most packets in the second half of a flood have it; the slowest few were delayed by
+/// the machine.
 fn full_queue(delays: &[Duration]) -> Duration {
     quantile(&delays[delays.len() / 2..], WAITED)
 }
@@ -406,27 +409,28 @@ fn quantile(delays: &[Duration], share: f64) -> Duration {
     sorted.get(at).copied().unwrap_or_default()
 }
 
-/// Share of packets that do not arrive: lost alone, in bursts, or changed so that the checksum fails.
+/// The share of packets that do not arrive: lost alone, in bursts, or damaged so that the checksum fails.
 fn expected_loss(spec: &DirectionSpec) -> f64 {
     let shares = [spec.loss, spec.burst.map(|burst| burst.loss), spec.corrupt];
     1.0 - shares.into_iter().flatten().map(|share| 1.0 - share.share()).product::<f64>()
 }
 
-/// As the issue of the lab asks.
+/// The promised accuracy of the lab.
 const DELAY_TOLERANCE: Duration = Duration::from_micros(200);
-/// As the issue of the lab asks.
+/// The promised accuracy of the lab.
 const RATE_TOLERANCE: f64 = 0.01;
 const QUEUE_TOLERANCE: f64 = 0.05;
-/// A flood shows how long a queue is when it lasts so much longer than filling it takes: then at least a fifth of what arrives in its
-/// second half has waited behind a full one (at a flood of twice the rate 22 %, at 1.2 times 34 %), and [`full_queue`] asks for a tenth.
+/// A flood shows the length of a queue if it lasts this many times longer than the queue takes to fill. Then at least a
+/// fifth of the arrivals in its second half have waited behind a full queue (22 % for a flood of twice the rate, 34 %
+/// for 1.2 times), and [`full_queue`] needs a tenth.
 const LEAST_FILLING: f64 = 1.25;
 
-/// What most of the second half of a flood waits.
+/// The quantile that stands for most packets in the second half of a flood.
 const WAITED: f64 = 0.9;
-/// So many standard deviations above the mean a normal distribution has this quantile.
+/// This quantile of a normal distribution lies so many standard deviations above the mean.
 const NORMAL_WAITED: f64 = 1.2816;
 
-/// Jain's index that equal floods through one queue must reach; 4 with shares of 22, 24, 26 and 28 % have 0.992.
+/// Equal floods through one queue must reach this index. Four floods with shares of 22, 24, 26 and 28 % have 0.992.
 const LEAST_FAIR: f64 = 0.98;
 const FAIR_FLOODS: usize = 4;
 const FAIR_TIME: Duration = Duration::from_millis(1500);
@@ -434,8 +438,8 @@ const FAIR_TIME: Duration = Duration::from_millis(1500);
 const SINGLE_GAP: Duration = Duration::from_millis(5);
 const SINGLE_TIME: Duration = Duration::from_millis(1000);
 const LOSS_PAYLOAD_BYTES: usize = 200;
-/// A sender that a busy machine held up sends at most so many packets at once that it missed; the others are left out. More of them would
-/// overflow the queue, and be taken for losses on the link.
+/// A sender that a busy machine held up sends at most so many missed packets at once; the others are left out. More
+/// would overflow the queue and look like losses on the link.
 const MOST_CAUGHT_UP: u32 = 16;
 const LEAST_LOSS_GAP: Duration = Duration::from_micros(20);
 const LONGEST_LOSS_TIME: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! What a calibration found: a row for each figure of each direction, with what was asked, what was measured, and what the two may
-//! differ by.
+//! The result of a calibration: a row for each figure of each direction, with the value asked for, the measured value,
+//! and the allowed difference.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{Rate, Size, Time};
 
-/// What was found of one lab.
+/// The result of one lab.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Table {
     /// Direction by direction.
     pub rows: Vec<Row>,
-    /// Why none of it must be believed.
+    /// The reason why the result is invalid.
     pub fault: Option<String>,
 }
 
 /// One figure of one direction. Numbers are in the unit of the figure, see [`Figure`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The link, and the hosts in the direction of the packets.
+    /// The link, and its hosts in the direction of the packets.
     pub link: String,
     /// What was measured.
     pub figure: Figure,
-    /// As the topology says.
+    /// The value of the topology.
     pub asked: f64,
     /// As it is.
     pub measured: f64,
-    /// By how much they may differ.
+    /// The allowed difference.
     pub allowed: f64,
-    /// Whether they differ by no more.
+    /// Whether the difference is allowed.
     pub holds: bool,
     /// Probes that were sent.
     pub packets: u64,
@@ -40,20 +40,21 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Figure {
-    /// Of single packets one way, the time for sending them included; seconds, the median (with the engine uml see [`super::Effort::UML`]).
+    /// One-way delay of single packets, with the time for sending them; the median in seconds (with the engine uml see
+    /// [`super::Effort::UML`]).
     Delay,
-    /// Of a flood on the wire; bits per second.
+    /// Rate of a flood on the wire, in bits per second.
     Rate,
     /// Share of packets.
     Loss,
-    /// Bytes that wait at most.
+    /// The most bytes that wait.
     Queue,
     /// R. Jain's index of equal floods: 1 when all get the same.
     Fairness,
 }
 
 impl Row {
-    /// Holds when the two differ by no more than is allowed, and anything came at all.
+    /// Holds if the difference is allowed, and any probe arrived.
     pub(super) fn new(link: &str, figure: Figure, [asked, measured, allowed]: [f64; 3], packets: [u64; 2]) -> Row {
         let [sent, received] = packets;
         let holds = received > 0 && (measured - asked).abs() <= allowed;
@@ -65,19 +66,19 @@ impl Row {
         self.figure.show(value)
     }
 
-    /// How far the one is from the other, in words.
+    /// The difference, in words.
     pub(super) fn off(&self) -> String {
         self.figure.off([self.asked, self.measured, self.allowed], &format!(" of {} packets", self.packets))
     }
 
-    /// The shares that a loss may have when this much of that many packets was lost: the interval of E. B. Wilson (1927), which is
-    /// where the asked share must lie to be within [`LOSS_SIGMAS`]. None for other figures.
+    /// The interval of true shares for a measured loss, by E. B. Wilson (1927). The share asked for must lie in it to
+    /// be within [`LOSS_SIGMAS`]. None for other figures.
     pub(super) fn interval(&self) -> Option<[f64; 2]> {
         if self.figure != Figure::Loss || self.packets == 0 {
             return None;
         }
         let z2 = LOSS_SIGMAS * LOSS_SIGMAS;
-        // Losses that come together count as one each: the packets that the allowance stands for.
+        // Losses in a row count as one loss: the allowed difference gives the number of packets.
         let packets = z2 * self.asked * (1.0 - self.asked) / (self.allowed * self.allowed).max(f64::MIN_POSITIVE);
         let (share, scale) = (self.measured, 1.0 + z2 / packets);
         let middle = share + z2 / (2.0 * packets);
@@ -89,7 +90,7 @@ impl Row {
     fn share_of_allowed(&self) -> f64 {
         match self.holds {
             true => (self.measured - self.asked).abs() / self.allowed.max(f64::MIN_POSITIVE),
-            // Nothing may have come, which is no small difference.
+            // If no probe arrived, the values may look close: the difference counts as infinite.
             false => f64::INFINITY,
         }
     }
@@ -121,7 +122,8 @@ impl Figure {
         }
     }
 
-    /// How far the second is from the first, in words; the third is what is allowed. `of` says of what a loss is a share.
+    /// The difference of the first two values, in words. The third value is the allowed difference. `of` names what a
+    /// loss is a share of.
     pub(super) fn off(self, [one, other, allowed]: [f64; 3], of: &str) -> String {
         let difference = other - one;
         match self {
@@ -134,18 +136,18 @@ impl Figure {
 }
 
 impl Table {
-    /// Whether every figure is as near as promised, and nothing disturbed the measurement.
+    /// Whether every figure is as near as promised, and the measurement was undisturbed.
     pub fn holds(&self) -> bool {
         self.fault.is_none() && self.rows.iter().all(|row| row.holds)
     }
 
-    /// The direction that is further off; none when the figure was not looked at.
+    /// The direction with the larger difference; none if the figure was not measured.
     pub fn worst(&self, figure: Figure) -> Option<&Row> {
         let rows = self.rows.iter().filter(|row| row.figure == figure);
         rows.max_by(|one, other| one.share_of_allowed().total_cmp(&other.share_of_allowed()))
     }
 
-    /// What is wrong, in a line each.
+    /// The errors, one line each.
     pub fn complaints(&self) -> Vec<String> {
         let off = self.rows.iter().filter(|row| !row.holds);
         let lines = off.map(|row| {
@@ -174,7 +176,7 @@ impl Table {
     }
 }
 
-/// How many standard deviations a measured loss may be off: 0.3 % of all good labs are called off.
+/// The allowed standard deviations of a measured loss: 0.3 % of all good labs fail.
 pub(super) const LOSS_SIGMAS: f64 = 3.0;
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use super::template::Scope;
 use super::testbed::Testbed;
 use crate::limits;
 
-/// Everything that one measurement needs.
+/// The inputs of one measurement.
 pub(super) struct Attempt<'a> {
     pub(super) spec: &'a ExperimentSpec,
     pub(super) rivals: &'a Rivals,
@@ -44,9 +44,9 @@ pub(super) struct Attempt<'a> {
 
 /// Why there is no good sample.
 enum Trouble {
-    /// It becomes an invalid sample with this reason.
+    /// The sample is invalid, for this reason.
     Failed(String),
-    /// The user has had enough: it becomes none.
+    /// The user has interrupted: there is no sample.
     Cancelled,
 }
 
@@ -64,7 +64,7 @@ impl Attempt<'_> {
             Err(Trouble::Failed(why)) => sample.why = Some(why),
             Ok(()) => {}
         }
-        // Asked in any case: what it says belongs to this sample and not to the next.
+        // The fault is asked for in any case: it belongs to this sample and not to the next.
         if let Some(fault) = self.testbed.fault() {
             sample.why.get_or_insert(fault);
         }
@@ -95,7 +95,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// Directories that also a server without rights can use.
+    /// Makes directories that a server without rights can use, too.
     fn prepare(&self) -> io::Result<()> {
         remove_dir(&self.work)?;
         fs::create_dir_all(&self.work)?;
@@ -193,7 +193,7 @@ impl Attempt<'_> {
         Trouble::Failed(format!("{} could not be run: {error}", self.tool.label()))
     }
 
-    /// What stands for the placeholders of adapter and server.
+    /// The values of the placeholders in adapter and server.
     fn scope(&self, server_host: &str) -> Result<Scope, String> {
         let mut scope = self.point.scope();
         let text = |path: &Path| path.display().to_string();
@@ -202,7 +202,7 @@ impl Attempt<'_> {
         let port = free_port().map_err(|error| format!("no free port: {error}"))?;
         let mut second = free_port().map_err(|error| format!("no free port: {error}"))?;
         if second == port {
-            // The kernel hands a port out again as soon as it is free.
+            // The kernel may hand the same port out again at once.
             second = port.checked_sub(1).unwrap_or(port);
         }
         scope.set("server", address.to_string());
@@ -259,7 +259,7 @@ impl Attempt<'_> {
         let words = scope.fill_command(words, &self.tool.args).map_err(|error| error.to_string())?;
         let mut command = command_line(&words, &self.wrap(), self.rivals)?;
         command.current_dir(&self.work);
-        // Nothing of the user's own settings is read.
+        // The user's own settings stay unread.
         let home = self.work.join("home");
         command.env("HOME", &home).env("XDG_CONFIG_HOME", home.join("config")).env("LC_ALL", "C");
         command.env("XDG_CACHE_HOME", home.join("cache")).env("XDG_STATE_HOME", home.join("state"));
@@ -299,7 +299,7 @@ impl Attempt<'_> {
     }
 }
 
-/// A number in a JSON file, by the names on the way to it.
+/// A number in a JSON file. `names` is the path to it.
 fn json_number(path: &Path, names: &str) -> Option<f64> {
     let mut text = String::new();
     File::open(path).ok()?.take(limits::OUTPUT_PARSED_BYTES).read_to_string(&mut text).ok()?;
@@ -307,7 +307,7 @@ fn json_number(path: &Path, names: &str) -> Option<f64> {
     names.split('.').try_fold(&json, |value, name| value.get(name))?.as_f64()
 }
 
-/// Removes a directory that may not be there; a server that was just killed may still be letting go of it.
+/// Removes a directory, which may be missing. A server that was just killed may still be writing there.
 fn remove_dir(dir: &Path) -> io::Result<()> {
     const TRIES: u32 = 3;
     let mut result = Ok(());

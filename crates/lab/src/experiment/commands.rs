@@ -12,7 +12,7 @@ use super::template::Scope;
 use super::testbed::Testbed;
 use crate::{limits, programs};
 
-/// A command by its words, behind those of a wrapper, with the programs' full paths (sshd insists on its own).
+/// A command line behind a wrapper's words. Programs get their full paths, because sshd insists on its own.
 pub(super) fn command_line(words: &[String], wrap: &[String], rivals: &Rivals) -> Result<Command, String> {
     let found = |name: &String| rivals.program(name).ok_or_else(|| format!("{name} is not installed"));
     let (program, rest) = words.split_first().ok_or("its command line is empty")?;
@@ -43,7 +43,7 @@ pub(super) fn write_files(files: &[FileSpec], scope: &Scope) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs a short command to its end. The reason when it fails, with the end of its output.
+/// Runs a short command to its end. The error has the reason, and the end of the output.
 pub(super) fn run_setup(testbed: &dyn Testbed, host: &str, command: Command, log: &Path) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let run = spawn_logged(testbed, host, command, log);
@@ -55,7 +55,7 @@ pub(super) fn run_setup(testbed: &dyn Testbed, host: &str, command: Command, log
     }
 }
 
-/// The end of an output, on its own line; nothing when there is none.
+/// The end of an output, on its own line; empty if there is no output.
 pub(super) fn tail_of(path: &Path) -> String {
     let read = || -> io::Result<String> {
         let mut file = File::open(path)?;

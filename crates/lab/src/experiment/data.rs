@@ -1,4 +1,4 @@
-//! The files that are copied: made once, incompressible, the same for the same seed; and whether copies are equal to them.
+//! The files to copy: made once, incompressible, the same for the same seed. Also the comparison of copies with them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::{limits, uml};
 /// A data set on disk.
 #[derive(Clone, Debug)]
 pub(super) struct DataSet {
-    /// Has nothing else in it.
+    /// The directory has no other entries.
     pub(super) dir: PathBuf,
     /// Names in it.
     pub(super) names: Vec<String>,
@@ -31,20 +31,20 @@ impl DataSet {
         if dir.is_dir() {
             return Ok(DataSet { dir, names, bytes });
         }
-        // Under its final name only when it is whole: an interrupted run must not leave half a data set.
+        // The data set gets its final name when it is whole, so that an interrupted run leaves no half data set.
         let part = work.join(format!("data-part-{}", std::process::id()));
         fs::create_dir_all(&part).map_err(file("make", &part))?;
         for (number, name) in names.iter().enumerate() {
             let path = part.join(name);
             write_file(&path, spec.size.bytes, seed, number as u64).map_err(file("write", &path))?;
         }
-        // Servers that give up their rights must read it.
+        // Servers that give up their rights must be able to read it.
         fs::set_permissions(&part, fs::Permissions::from_mode(0o755)).map_err(file("open up", &part))?;
         fs::rename(&part, &dir).map_err(file("name", &dir))?;
         Ok(DataSet { dir, names, bytes })
     }
 
-    /// What tools are given: the file when there is one, the directory otherwise.
+    /// The path for tools: the file if there is only one, the directory otherwise.
     pub(super) fn path(&self) -> PathBuf {
         match self.names.as_slice() {
             [only] => self.dir.join(only),
@@ -52,9 +52,9 @@ impl DataSet {
         }
     }
 
-    /// Whether all files stand somewhere below `target`, byte for byte, and nothing else does. The reason when not.
+    /// Whether all files stand somewhere below `target`, byte for byte, and no other files. If not, the reason.
     ///
-    /// Names are unique, so it does not matter whether a tool makes a directory of its own for them.
+    /// Names are unique, so a tool may put them into a directory of its own.
     pub(super) fn compare(&self, target: &Path) -> io::Result<Result<(), String>> {
         let mut found = BTreeMap::new();
         collect(target, &mut found)?;
@@ -74,8 +74,8 @@ impl DataSet {
     }
 }
 
-/// Whether the data, and with `copied` a copy of it, can be had below `work`. What lies in memory must leave some to the programs: a
-/// file system there holds more than there is.
+/// Whether there is room below `work` for the data, and with `copied` also for a copy. A file system in memory claims
+/// more room than there is memory, so some must be left for the programs.
 pub(super) fn check_room(work: &Path, spec: &DataSpec, copied: bool) -> Result<(), ExperimentError> {
     let file_system = || rustix::fs::statfs(work).map_err(io::Error::from);
     let found = file_system().map_err(file("look at", work))?;
@@ -131,7 +131,7 @@ fn collect(dir: &Path, found: &mut BTreeMap<String, PathBuf>) -> io::Result<()> 
     Ok(())
 }
 
-/// Offset of the first byte that differs; a file that is a beginning of the other differs at its end.
+/// Offset of the first different byte. If one file is the beginning of the other, its length.
 fn difference(one: &Path, other: &Path, left: &mut [u8], right: &mut [u8]) -> io::Result<Option<u64>> {
     let (mut one, mut other) = (File::open(one)?, File::open(other)?);
     let mut at = 0u64;

@@ -1,9 +1,9 @@
-//! Why an experiment cannot be run. A measurement that fails is no such error: it is a sample.
+//! Why an experiment cannot be run. A failed measurement is not such an error: it is a sample.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What failed, on what, why, and what to try.
+/// The failed act, its object, the cause, and advice.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// A file or directory could not be used.
@@ -13,7 +13,7 @@ pub enum ExperimentError {
         action: &'static str,
         /// Which file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The text is not TOML of the expected form.
@@ -24,20 +24,20 @@ pub enum ExperimentError {
         /// Line, column and what was expected.
         why: String,
     },
-    /// Well formed, but it makes no sense.
+    /// The text is well formed, but makes no sense.
     #[error("{what}: {why}")]
     Spec {
-        /// Which part of which file.
+        /// The part and the file.
         what: String,
-        /// What is wrong with it, and what would be right.
+        /// The mistake, and the correct form.
         why: String,
     },
     /// The lab of one point could not be set up.
     #[error("the lab for {point} did not start: {source}")]
     Testbed {
-        /// Which point of the sweep.
+        /// The point of the sweep.
         point: String,
-        /// What the engine said.
+        /// The message of the engine.
         source: super::TestbedError,
     },
     /// A command that prepares a point failed.
@@ -50,7 +50,7 @@ pub enum ExperimentError {
         /// Exit status or error, with the end of its output.
         why: String,
     },
-    /// Nothing is left to compare.
+    /// No tool is left to compare.
     #[error("none of the tools of {experiment} is installed:\n{missing}")]
     NoTools {
         /// Which experiment.
@@ -58,7 +58,7 @@ pub enum ExperimentError {
         /// One tool a line, with the packages that have it.
         missing: String,
     },
-    /// A run to be continued was made by another version of the experiment.
+    /// The run to continue was made by another version of the experiment.
     #[error(
         "{} holds samples of another version of {experiment}\n  hint: start a new run without --continue; {} says what \
          was measured there", dir.display(), dir.join("experiment.txt").display()
@@ -72,9 +72,9 @@ pub enum ExperimentError {
     /// A plot could not be drawn.
     #[error("cannot draw {}: {why}", path.display())]
     Plot {
-        /// The file it was to become.
+        /// The file of the plot.
         path: PathBuf,
-        /// What the drawing library said.
+        /// The message of the drawing library.
         why: String,
     },
 }
@@ -85,7 +85,7 @@ pub(super) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) 
     move |source| ExperimentError::File { action, path, source }
 }
 
-/// Something in a file makes no sense.
+/// An entry in a file makes no sense.
 pub(super) fn wrong(what: impl Into<String>, why: impl Into<String>) -> ExperimentError {
     ExperimentError::Spec { what: what.into(), why: why.into() }
 }

@@ -1,8 +1,8 @@
-//! Who commands are in the lab: root, an ordinary user, or an ordinary user who only looks like root.
+//! The user of commands in the lab: root, an ordinary user, or an ordinary user who only looks like root.
 //!
-//! A lab without root is a user namespace in which its owner appears as root but is nobody else besides: sshd, rsyncd and
-//! xrootd, who as root want to become others, fail there. They and all tools run in a further namespace that gives the
-//! owner the own number back; then they behave as for any ordinary user.
+//! A lab without root is a user namespace. Its owner appears as root there, and no other user exists. Servers such as
+//! sshd, rsyncd and xrootd, which as root want to change their user, fail there. So servers and tools run in a further
+//! namespace, in which the owner has the real number again, and behave as for any ordinary user.
 
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
@@ -16,9 +16,9 @@ use super::testbed::Testbed;
 pub(super) struct Identity {
     /// For logins.
     pub(super) user: String,
-    /// Whether servers must be told to stay root, or to become somebody else.
+    /// True if servers must be told to stay root, or to become another user.
     pub(super) is_root: bool,
-    /// Words before a command that give the own number back.
+    /// Words in front of a command that give the real number back.
     pub(super) wrap: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl Identity {
         let mut process = Process::start(testbed, host, command)?;
         process.wait(Duration::from_secs(10), &|| false)?;
         let mut answer = String::new();
-        // The other end is closed: the process has ended, and the command with our copy was used up.
+        // Reading ends: the process has ended, and our own copy of the pipe's end went with the command.
         read.by_ref().take(4096).read_to_string(&mut answer)?;
         Ok(Identity::from_answer(&answer, &std::fs::read_to_string("/etc/passwd").unwrap_or_default()))
     }
@@ -40,7 +40,7 @@ impl Identity {
     fn from_answer(answer: &str, passwd: &str) -> Identity {
         let lines: Vec<Vec<&str>> = answer.lines().map(|line| line.split_whitespace().collect()).collect();
         let id = lines.first().and_then(|words| words.first()).copied().unwrap_or("0");
-        // One line each when only the owner is mapped: number inside, number outside, how many.
+        // The map of a namespace that maps only its owner: number inside, number outside, count.
         let owner = match lines.as_slice() {
             [_, user, group] => match (user.as_slice(), group.as_slice()) {
                 (["0", uid, "1"], ["0", gid, "1"]) if *uid != "0" => Some((*uid, *gid)),

@@ -1,7 +1,7 @@
-//! How a copy goes on: bytes that a host's interfaces have received, read at even times while a tool runs.
+//! The course of a copy: bytes that a host's interfaces have received, read at regular times while a tool runs.
 //!
-//! The lab looks from outside: what a tool says of its own rate plays no part. Interfaces count headers and what arrives twice, so
-//! these rates are some percent above those of the files.
+//! The lab looks from outside and ignores the rate that a tool reports. Interfaces also count headers and duplicates,
+//! so these rates are some percent above those of the files.
 
 use std::fs;
 use std::io;
@@ -14,23 +14,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits;
 
-/// What counts the bytes of a host.
+/// The byte counters of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByteCounters {
     /// A file like `/proc/net/dev`, see proc_net(5).
     pub path: PathBuf,
-    /// Whether loopback is the network, and not beside it.
+    /// Whether loopback is the network. Otherwise it is left out.
     pub loopback: bool,
 }
 
-/// A part of the time of a tool.
+/// A part of a tool's running time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// Seconds since the tool was started.
     pub from_s: f64,
-    /// Where the next one begins.
+    /// The start of the next interval.
     pub to_s: f64,
-    /// Received by the target's host.
+    /// Bytes received by the target's host.
     pub bytes: u64,
 }
 
@@ -40,21 +40,23 @@ pub(super) struct Watch {
     thread: JoinHandle<io::Result<Vec<Interval>>>,
 }
 
-/// What the intervals of one copy say.
+/// Figures from the intervals of one copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Course {
-    /// Until the rate was there: the start of the first whole interval with at least [`REACHED`] of the median rate.
+    /// The time until full rate: the start of the first whole interval with at least [`REACHED`] of the median rate.
     pub ramp_s: f64,
-    /// Mean rate from then until [`NEARLY_ALL`] of the bytes were there; so the last acknowledgements and farewells do not count.
+    /// Mean rate from then until [`NEARLY_ALL`] of the bytes have arrived. So the last acknowledgements and the closing
+    /// do not count.
     pub steady_mbit_per_s: f64,
-    /// Standard deviation of the rates of those intervals by their mean: 0 is a level line.
+    /// Standard deviation of the rates of those intervals, divided by their mean: 0 is a level line.
     pub variation: f64,
-    /// The mean rate of the last quarter of them by that of all: below 1 it fell towards the end.
+    /// The mean rate of the last quarter of those intervals, divided by that of all: below 1 the rate fell towards the
+    /// end.
     pub last_quarter: f64,
 }
 
 impl ByteCounters {
-    /// Received so far, over all interfaces.
+    /// Bytes received so far, over all interfaces.
     pub fn received(&self) -> io::Result<u64> {
         let text = fs::read_to_string(&self.path)?;
         // Two lines of headings; then a line for each device: name, colon, received bytes, packets ...
@@ -70,7 +72,7 @@ impl ByteCounters {
 }
 
 impl Watch {
-    /// Begins now. `every`: from one reading to the next.
+    /// Begins now. `every` is the time between two readings.
     pub(super) fn start(counters: ByteCounters, every: Duration) -> io::Result<Watch> {
         let start = Instant::now();
         let mut before = (Duration::ZERO, counters.received()?);
@@ -85,7 +87,7 @@ impl Watch {
                 Ok(())
             };
             while intervals.len() < limits::MAX_INTERVALS {
-                // Even times, not even pauses: a late reading makes the next one no later.
+                // Regular times, not regular pauses: a late reading does not delay the next one.
                 let due = every * (intervals.len() as u32 + 1);
                 match stopped.recv_timeout(due.saturating_sub(start.elapsed())) {
                     Err(RecvTimeoutError::Timeout) => read(&mut intervals)?,
@@ -100,9 +102,9 @@ impl Watch {
         Ok(Watch { stop, thread })
     }
 
-    /// What was read until now; the last interval is shorter.
+    /// The readings so far; the last interval is shorter.
     pub(super) fn finish(self) -> io::Result<Vec<Interval>> {
-        // It has ended by itself when there were too many.
+        // The thread ended by itself if there were too many readings.
         let _ = self.stop.send(());
         self.thread.join().expect("reading counters does not panic")
     }
@@ -116,7 +118,7 @@ impl Interval {
 }
 
 impl Course {
-    /// None when fewer than [`FEWEST`] intervals are steady.
+    /// `None` if fewer than [`FEWEST`] intervals are steady.
     pub fn of(intervals: &[Interval]) -> Option<Course> {
         let all: u64 = intervals.iter().map(|interval| interval.bytes).sum();
         let mut arrived = 0;
@@ -159,16 +161,16 @@ pub(super) fn table<'a>(copies: impl Iterator<Item = (String, &'a [Interval])>) 
     text
 }
 
-/// Of this process, over loopback: what [`super::Here`] has.
+/// The counters of this process, over loopback, for [`super::Here`].
 pub(super) fn of_loopback() -> ByteCounters {
     ByteCounters { path: Path::new("/proc/self/net/dev").to_owned(), loopback: true }
 }
 
-/// Of the median rate: below it a copy is still growing.
+/// A share of the median rate: below it a copy is still growing.
 const REACHED: f64 = 0.9;
-/// Of the bytes; what comes after them is the end of the last connections.
+/// A share of the bytes; the rest is the end of the last connections.
 const NEARLY_ALL: f64 = 0.99;
-/// Intervals that a deviation is told from.
+/// The fewest intervals for a standard deviation.
 const FEWEST: usize = 4;
 
 #[cfg(test)]
@@ -197,7 +199,7 @@ mod tests {
         assert!(swings.variation > 0.6, "{swings:?}");
         let sags = course(&[900.0, 900.0, 900.0, 900.0, 900.0, 900.0, 100.0, 100.0, 100.0]).unwrap();
         assert!(sags.last_quarter < 0.3 && sags.variation > 0.4, "{sags:?}");
-        // A pause in the middle counts, although nothing moved in it.
+        // A pause in the middle counts as an interval without bytes.
         assert!(course(&[90.0, 90.0, 0.0, 0.0, 90.0, 90.0, 90.0, 9.0]).unwrap().variation > 0.5);
     }
 
@@ -224,7 +226,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("dev");
         let write = |bytes: u64| {
-            // In one piece: a reading in between would find half a number.
+            // Written in one piece, so that a reading in between cannot see half a number.
             let next = dir.path().join("next");
             fs::write(&next, format!("eth0: {bytes} 1\n")).unwrap();
             fs::rename(&next, &path).unwrap();

@@ -29,7 +29,7 @@ impl fmt::Display for Point {
 }
 
 impl Point {
-    /// Whether each of these parameters has (one of) these values here.
+    /// Whether each of these parameters has this value here.
     pub(super) fn matches(&self, values: &BTreeMap<String, Scalar>) -> bool {
         values.iter().all(|(name, value)| self.values.get(name) == Some(&value.0))
     }
@@ -44,7 +44,7 @@ impl Point {
     }
 }
 
-/// All points, the parameter that comes last in the alphabet changing fastest. The specification has been checked: at
+/// All points. The parameter that comes last in the alphabet changes fastest. The specification has been checked: at
 /// most [`limits::MAX_POINTS`].
 pub fn points(sweep: &BTreeMap<String, Vec<Scalar>>) -> Vec<Point> {
     let mut points = vec![Point::default()];

@@ -1,9 +1,10 @@
 //! Experiments as files: every tool over the same path, raw samples, a table, plots.
 //!
-//! spec (TOML) -> points (the matrix of its sweep) -> for each point a running lab ([`Testbed`]) -> each tool in turn, with its
-//! real server -> samples, one JSON line each -> summary and plots.
+//! The spec (TOML) gives points (the matrix of its sweep). Each point gets a running lab ([`Testbed`]). There each tool
+//! runs in turn, with its real server. Each run gives a sample, one JSON line. At the end come summary and plots.
 //!
-//! A failed or doubtful measurement is a sample too: it is kept with its reason, counted, and never part of a median.
+//! A failed or doubtful measurement is a sample too: it is kept with its reason and counted, but is not part of a
+//! median.
 
 mod attempt;
 mod builtin;

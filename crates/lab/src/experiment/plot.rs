@@ -1,7 +1,7 @@
 //! Draws a summary: lines or bars with their spread, as SVG and PNG.
 //!
-//! [`Chart::of`] decides where everything stands and what it is called; drawing only draws. The font is part of the
-//! program, so that plots have words on hosts without any font.
+//! [`Chart::of`] decides all positions and labels; the rest only draws. The font is part of the program, so that plots
+//! have words on hosts without any font.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -26,12 +26,12 @@ pub(super) const HEIGHT: u32 = 640;
 const LEGEND_WIDTH: u32 = 320;
 const CAPTION_HEIGHT: u32 = 30;
 const FONT: &str = "sans-serif";
-/// Of an axis of time.
+/// The label of a time axis.
 const MOST_TICKS: f64 = 12.0;
-/// Of a group of bars, the rest is the gap to the next.
+/// The width of a group of bars; the rest is the gap to the next.
 const GROUP_WIDTH: f64 = 0.8;
 
-/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito), then the same lighter.
+/// Colours for people with any kind of colour vision (Okabe and Ito), then the same lighter.
 const COLOURS: [RGBColor; 14] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -57,7 +57,7 @@ struct Chart {
     caption: String,
     x_title: String,
     y_title: &'static str,
-    /// Positions and what stands there.
+    /// Positions and labels.
     ticks: Vec<(f64, String)>,
     y_max: f64,
     series: Vec<Series>,
@@ -67,12 +67,12 @@ struct Chart {
 struct Series {
     label: String,
     points: Vec<(f64, Spread)>,
-    /// What somebody else got.
+    /// A figure of somebody else.
     elsewhere: Vec<(f64, f64)>,
 }
 
-/// Draws one plot of an experiment to `path` with `.svg` and `.png`, over files that are there. Nothing is drawn, and
-/// nothing returned, when there is no valid sample to show.
+/// Draws one plot of an experiment to `path` with `.svg` and `.png`, over existing files. Without a valid sample it
+/// draws nothing and returns nothing.
 pub fn draw(
     spec: &ExperimentSpec,
     plot: &PlotSpec,
@@ -112,7 +112,7 @@ fn as_png(pixels: &[u8]) -> Result<Vec<u8>, png::EncodingError> {
 }
 
 impl Chart {
-    /// Decides; none when there is nothing to show.
+    /// Decides the chart; `None` if there is nothing to show.
     fn of(spec: &ExperimentSpec, plot: &PlotSpec, summary: &Summary, date: &str) -> Option<Chart> {
         let rows: Vec<&Row> = summary.rows.iter().filter(|row| row.point.matches(&plot.at)).collect();
         if plot.kind == PlotKind::Time {
@@ -172,7 +172,7 @@ impl Chart {
         })
     }
 
-    /// A line for each row, a point in the middle of each of its intervals.
+    /// A line for each row, with a point in the middle of each interval.
     fn over_time(
         spec: &ExperimentSpec,
         plot: &PlotSpec,
@@ -261,7 +261,7 @@ impl Chart {
             if self.kind != PlotKind::Bar {
                 let line = series.points.iter().map(|(x, spread)| (middle(*x), spread.median));
                 chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
-                // Over time there are too many to be marked.
+                // A plot over time has too many points to mark.
                 let marked = if self.kind == PlotKind::Line { &series.points[..] } else { &[] };
                 let dots =
                     marked.iter().map(|(x, spread)| Circle::new((middle(*x), spread.median), 4, colour.filled()));
@@ -295,7 +295,7 @@ impl Chart {
     ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
         let style = (FONT, 14).into_font().color(&BLACK).pos(Pos::new(HPos::Left, VPos::Center));
         for (number, series) in self.series.iter().enumerate() {
-            // As many as fit at 18 pixels each; MAX_TOOLS of them do.
+            // As many as fit at 18 pixels each; MAX_TOOLS fit.
             let y = 60 + number as i32 * 18;
             area.draw(&Rectangle::new([(4, y - 5), (18, y + 5)], colour(number).filled()))?;
             area.draw(&Text::new(series.label.as_str(), (26, y), style.clone()))?;
@@ -329,7 +329,7 @@ impl Chart {
     }
 }
 
-/// An axis with words at given positions, and none elsewhere.
+/// An axis with words at the given positions only.
 struct Axis {
     range: (f64, f64),
     ticks: Vec<(f64, String)>,
@@ -360,8 +360,8 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// Where the values of the x axis stand, with the words they were written with. Bars, and values that are no numbers, stand
-/// in even steps.
+/// The positions of values on the x axis, with the words of the file. Bars, and values that are not numbers, stand in
+/// even steps.
 fn ticks(spec: &ExperimentSpec, plot: &PlotSpec) -> Vec<(f64, String)> {
     let Some(values) = plot.x.as_ref().and_then(|x| spec.sweep.get(x)) else {
         let labels = matrix::points(&spec.sweep).into_iter().map(|point| point_label(&point));
@@ -412,12 +412,12 @@ fn series_label(spec: &ExperimentSpec, plot: &PlotSpec, row: &Row) -> String {
     label
 }
 
-/// Somebody else's figure in this metric; a rate and a time of the same data say the same.
+/// Somebody else's figure in this metric. For the same data, rate and time can be converted.
 fn elsewhere(metric: Metric, row: &Row, bytes: u64) -> Option<f64> {
     let mbit = bytes as f64 * 8.0 / 1e6;
     match metric {
         Metric::Rate => row.elsewhere_mbit_per_s.or_else(|| row.elsewhere_seconds.map(|seconds| mbit / seconds)),
-        // Rates of others hold for their data, not for ours: no time follows from them.
+        // Rates of others hold for their data, not for ours, so they give no time.
         Metric::Seconds => row.elsewhere_seconds,
         Metric::Cpu => None,
     }
@@ -427,7 +427,7 @@ fn colour(number: usize) -> RGBColor {
     COLOURS[number % COLOURS.len()]
 }
 
-/// Once for the program.
+/// Once for each program.
 fn register_font() {
     static DONE: OnceLock<()> = OnceLock::new();
     DONE.get_or_init(|| {

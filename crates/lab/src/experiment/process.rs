@@ -1,6 +1,6 @@
-//! Children with a deadline, and the end of everything they started.
+//! Children with a deadline. At the end everything that they started is killed, too.
 //!
-//! A child leads a process group of its own, so that Ctrl-C at the terminal reaches only us and a tool that hangs can be
+//! A child leads a process group of its own. So Ctrl-C at the terminal reaches only us, and a hanging tool can be
 //! killed with all its helpers.
 
 use std::collections::BTreeMap;
@@ -25,18 +25,18 @@ pub(super) struct Process {
     ended: bool,
 }
 
-/// How waiting for a process ended.
+/// The result of waiting for a process.
 #[derive(Debug)]
 pub(super) enum End {
     /// By itself.
     Exited {
         status: ExitStatus,
-        /// Of the process and of those children that it waited for.
+        /// Processor time of the process, and of the children that it waited for.
         cpu_s: f64,
     },
     /// It was still running.
     TimedOut,
-    /// The user has had enough.
+    /// The user has interrupted.
     Cancelled,
 }
 
@@ -49,7 +49,7 @@ impl Process {
         match pidfd_open(pid, PidfdFlags::empty()) {
             Ok(fd) => Ok(Process { child, pid, fd, ended: false }),
             Err(error) => {
-                // Without it there is no waiting with a deadline.
+                // The descriptor allows waiting with a deadline.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(error.into())
@@ -62,7 +62,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Waits until it has ended, the time is over, or `cancelled` says so. What is left of its group is killed.
+    /// Waits until it has ended, the time is over, or `cancelled` is true. The rest of its group is killed.
     pub(super) fn wait(&mut self, limit: Duration, cancelled: &dyn Fn() -> bool) -> io::Result<End> {
         let deadline = Instant::now() + limit;
         loop {
@@ -79,22 +79,22 @@ impl Process {
                 return Ok(End::TimedOut);
             }
         }
-        // Not yet waited for, so its number still belongs to it and /proc still has its account.
+        // It is not reaped yet, so its number is still its own and /proc still has its times.
         let cpu_s = cpu_s(self.child.id());
-        // Helpers that it left behind; none is the usual case and an error.
+        // Kills helpers that it left behind. Usually there are none, and kill fails.
         let _ = kill_process_group(self.pid, Signal::KILL);
         let status = self.child.wait()?;
         self.ended = true;
         Ok(End::Exited { status, cpu_s })
     }
 
-    /// Whether it ends within this time. It is not waited for.
+    /// Whether it ends within this time. It is not reaped.
     pub(super) fn has_ended_within(&self, time: Duration) -> io::Result<bool> {
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
         let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         match poll(&mut fds, Some(&time)) {
             Ok(count) => Ok(count > 0),
-            // A signal: the caller looks whether it meant us.
+            // A signal: the caller checks whether it was for us.
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -123,7 +123,7 @@ impl Process {
         }
         signal(&tree, Signal::KILL);
         let _ = kill_process_group(self.pid, Signal::KILL);
-        // It has been killed: this does not take long, and there is nobody to tell if it fails.
+        // It has been killed, so this is quick. Nobody could handle an error here.
         let _ = self.child.wait();
         self.ended = true;
     }
@@ -135,7 +135,7 @@ impl Drop for Process {
     }
 }
 
-/// Those that have ended meanwhile are no matter.
+/// Some may have ended meanwhile.
 fn signal(processes: &[u32], signal: Signal) {
     for &process in processes {
         if let Some(pid) = i32::try_from(process).ok().and_then(Pid::from_raw) {
@@ -144,7 +144,7 @@ fn signal(processes: &[u32], signal: Signal) {
     }
 }
 
-/// All processes whose parent, or whose parent's parent and so on, is this one.
+/// All descendants of this process.
 fn descendants(root: u32) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -156,7 +156,7 @@ fn descendants(root: u32) -> Vec<u32> {
     let mut found = Vec::new();
     let mut next = vec![root];
     while let Some(process) = next.pop() {
-        // Taken out: a number that is used again while we look can make no circle.
+        // Each process is taken out of the list, so that a number in reuse cannot make a circle.
         for child in children.remove(&process).unwrap_or_default() {
             found.push(child);
             next.push(child);

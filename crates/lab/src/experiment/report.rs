@@ -1,4 +1,4 @@
-//! Writes what an experiment found: `summary.md`, `summary.json`, `intervals.tsv` and the plots, beside its samples.
+//! Writes the result of an experiment beside its samples: `summary.md`, `summary.json`, `intervals.tsv` and the plots.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub struct Report {
     pub plots: Vec<PathBuf>,
 }
 
-/// Sums up and draws. Also for a run that is not complete: what there is.
+/// Sums up and draws, also for an incomplete run.
 pub fn report(
     spec: &ExperimentSpec,
     samples: &[Sample],

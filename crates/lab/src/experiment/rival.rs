@@ -17,10 +17,10 @@ pub struct RivalSpec {
     /// Programs that must be there.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// Name of the server that it talks to.
+    /// Name of its server.
     #[serde(default)]
     pub server: Option<String>,
-    /// True: it fetches, so it runs on the host that gets the data and its server on the one that has it.
+    /// True: the tool fetches. It runs on the host that gets the data, and its server on the host that has the data.
     #[serde(default)]
     pub fetches: bool,
     /// Placeholders with their usual values; a tool of an experiment may set others.
@@ -31,10 +31,10 @@ pub struct RivalSpec {
     pub files: Vec<FileSpec>,
     /// Command line for one file.
     pub command: Vec<String>,
-    /// Command line for a directory of files, where it differs; empty when it cannot.
+    /// Command line for a directory of files, if it differs; empty if the tool cannot copy several files.
     #[serde(default)]
     pub command_many: Option<Vec<String>>,
-    /// Text for each file; all of them together are the file `{list}`.
+    /// Text for each file; together they are the file `{list}`.
     #[serde(default)]
     pub list: Option<String>,
     /// Environment variables.
@@ -43,8 +43,8 @@ pub struct RivalSpec {
     /// How the result is checked.
     #[serde(default)]
     pub check: Check,
-    /// Where in its JSON output the rate stands: `end.sum_received.bits_per_second`. In bits per second, or in bytes where the name ends in
-    /// `bytes_per_s`.
+    /// The path of the rate in its JSON output: `end.sum_received.bits_per_second`. The unit is bits per second, or
+    /// bytes if the name ends in `bytes_per_s`.
     #[serde(default)]
     pub rate_json: Option<String>,
 }
@@ -61,7 +61,7 @@ pub struct ServerSpec {
     /// Placeholders with their usual values; a tool of an experiment may set others.
     #[serde(default)]
     pub variables: BTreeMap<String, Scalar>,
-    /// Other values for root, who must often be asked to stay root.
+    /// Other values for root: many servers must be asked to stay root.
     #[serde(default)]
     pub variables_as_root: BTreeMap<String, Scalar>,
     /// Commands before it starts, each with its own argument list.
@@ -91,9 +91,9 @@ pub struct FileSpec {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Need {
-    /// Looked for on the path and in the `sbin` directories.
+    /// Searched on the path and in the `sbin` directories.
     pub program: String,
-    /// Package of Debian and Ubuntu, or another word on where it is to be had.
+    /// Package of Debian and Ubuntu, or another source.
     pub package: String,
 }
 
@@ -101,7 +101,7 @@ pub struct Need {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
-    /// All files of the source stand below the target, byte for byte, and nothing else does.
+    /// All files of the source stand below the target, byte for byte, and no other files.
     #[default]
     Files,
     /// Nothing is copied.

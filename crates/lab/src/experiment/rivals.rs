@@ -56,7 +56,7 @@ impl Rivals {
         Ok(())
     }
 
-    /// Uses this file for a program instead of looking for it: `haul` from a build directory.
+    /// Uses this file for a program, without a search: `haul` from a build directory.
     pub fn set_program(&mut self, name: &str, path: PathBuf) {
         // Tools run in directories of their own.
         let path = std::path::absolute(&path).unwrap_or(path);
@@ -68,7 +68,7 @@ impl Rivals {
         self.rivals.values()
     }
 
-    /// What of an adapter (with its server) is not there; empty when it can run. Unknown names have no needs.
+    /// The missing needs of an adapter and its server; empty if it can run. Unknown names have no needs.
     pub fn missing_of(&self, rival: &str) -> Vec<Need> {
         let Some(rival) = self.rivals.get(rival) else { return Vec::new() };
         let server = rival.server.as_ref().and_then(|name| self.servers.get(name));
@@ -78,7 +78,7 @@ impl Rivals {
         missing.into_iter().cloned().collect()
     }
 
-    /// The adapter and server of a tool, or why it cannot take part with so many files.
+    /// The adapter and server of a tool, or the reason why it cannot take part with so many files.
     pub(super) fn of_tool(
         &self,
         tool: &ToolSpec,
@@ -109,7 +109,7 @@ impl Rivals {
         Ok((rival, server))
     }
 
-    /// Where a program is. Daemons lie in `sbin`, which is often not on the path of a user.
+    /// The path of a program. Daemons lie in `sbin`, which is often missing on the path of a user.
     pub(super) fn program(&self, name: &str) -> Option<PathBuf> {
         if let Some(path) = self.programs.get(name) {
             return path.is_file().then(|| path.clone());

@@ -1,7 +1,7 @@
 //! Runs an experiment: point by point, repetition by repetition, the tools in a shuffled order within each.
 //!
-//! Repetitions are the outer loop and tools the inner one, so that a machine that grows slower meanwhile is unkind to all
-//! tools alike. The order comes from the seed.
+//! Repetitions are the outer loop and tools the inner one, so that a machine that slows down hits all tools alike. The
+//! seed decides the order.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,21 +25,22 @@ use super::testbed::{Testbed, TestbedFactory};
 use crate::limits;
 use crate::shape::{Chance, Purpose};
 
-/// Where results go, and what differs from the file.
+/// The directories of a run, and its other options.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// `results`: the run gets a directory `<experiment>/<date>-<host>` below it.
     pub results: PathBuf,
-    /// Instead: continues the run of this directory.
+    /// Continues the run in this directory.
     pub resume: Option<PathBuf>,
-    /// Data, copies and servers; other users must be able to reach it (not below `/root`). The data set stays there.
+    /// For data, copies and servers. Other users must be able to reach it (not below `/root`). The data set stays
+    /// there.
     pub work: PathBuf,
-    /// True ends the run after killing the tool that runs.
+    /// True kills the running tool and ends the run.
     pub cancelled: Arc<AtomicBool>,
 }
 
 impl ExperimentSpec {
-    /// Another number of repetitions than the file says. Fails outside 1 to [`limits::MAX_REPEAT`].
+    /// Overrides the number of repetitions. Fails outside 1 to [`limits::MAX_REPEAT`].
     pub fn set_repeat(&mut self, repeat: u32) -> Result<(), ExperimentError> {
         if !(1..=limits::MAX_REPEAT).contains(&repeat) {
             return Err(wrong("repeat", format!("must be 1 to {}, not {repeat}", limits::MAX_REPEAT)));
@@ -48,14 +49,14 @@ impl ExperimentSpec {
         Ok(())
     }
 
-    /// Other data than the file says, for a quick look. Fails when there is none, or more than the limits allow.
+    /// Overrides the data, for a quick look. Fails for no data, or more than the limits allow.
     pub fn set_data(&mut self, data: DataSpec) -> Result<(), ExperimentError> {
         data.check("data")?;
         self.data = data;
         Ok(())
     }
 
-    /// Only the tools with these labels or adapters. Fails when there is none such.
+    /// Keeps only the tools with these labels or adapters. Fails if there is none such.
     pub fn keep_tools(&mut self, names: &[String]) -> Result<(), ExperimentError> {
         for name in names {
             if !self.tools.iter().any(|tool| tool.label() == name || tool.rival == *name) {
@@ -68,7 +69,7 @@ impl ExperimentSpec {
     }
 }
 
-/// What happens, for a progress display.
+/// Events for a progress display.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
     /// A tool takes no part.
@@ -77,9 +78,9 @@ pub enum RunEvent<'a> {
     Started {
         /// Of the results.
         dir: &'a Path,
-        /// To be measured in all.
+        /// Measurements in all.
         samples: usize,
-        /// There from an earlier run.
+        /// Measurements of an earlier run.
         present: usize,
     },
     /// A lab is being set up.
@@ -113,7 +114,7 @@ pub struct Outcome {
 /// A tool that takes part.
 type Entrant<'a> = (&'a ToolSpec, &'a RivalSpec, Option<&'a ServerSpec>);
 
-/// Runs an experiment, or what is left of it. Failures of tools become samples; errors are those of the experiment.
+/// Runs an experiment, or the rest of it. Failures of tools become samples; errors are those of the experiment.
 pub fn run(
     spec: &ExperimentSpec,
     rivals: &Rivals,
@@ -247,7 +248,7 @@ fn set_up(
     Ok(())
 }
 
-/// Makes a directory for a new run, or checks that of an earlier one.
+/// Makes a directory for a new run, or checks the directory of an earlier run.
 fn results_dir(spec: &ExperimentSpec, options: &RunOptions) -> Result<PathBuf, ExperimentError> {
     let essence = essence(spec);
     if let Some(dir) = &options.resume {
@@ -279,7 +280,7 @@ fn results_dir(spec: &ExperimentSpec, options: &RunOptions) -> Result<PathBuf, E
     Err(wrong(parent.display().to_string(), "it has too many runs of today: move some away"))
 }
 
-/// What makes two runs the same experiment. Tools, repetitions and plots may be added later.
+/// Two runs with the same text here are the same experiment. Tools, repetitions and plots may be added later.
 fn essence(spec: &ExperimentSpec) -> String {
     let sweep: BTreeMap<&String, Vec<&str>> =
         spec.sweep.iter().map(|(name, values)| (name, values.iter().map(|value| value.0.as_str()).collect())).collect();
@@ -300,13 +301,13 @@ fn essence(spec: &ExperimentSpec) -> String {
     )
 }
 
-/// Name of the file with it.
+/// Name of the file with this text.
 const ESSENCE: &str = "experiment.txt";
 
 /// `2026-11-21`, in UTC.
 pub(super) fn date(time: SystemTime) -> String {
     let days = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
-    // Howard Hinnant's days-to-civil: eras of 400 years that begin on 1 March.
+    // Howard Hinnant's days-to-civil, with eras of 400 years that begin on 1 March.
     let z = days + 719_468;
     let era = z / 146_097;
     let day_of_era = z % 146_097;

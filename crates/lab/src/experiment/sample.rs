@@ -21,37 +21,37 @@ pub struct Sample {
     pub repetition: u32,
     /// Kept, but not part of the summary.
     pub warm_up: bool,
-    /// What carried the packets: `emulated`, `virtual`, `uml`, `loopback`.
+    /// The engine: `emulated`, `virtual`, `uml`, `loopback`.
     pub engine: String,
     /// When it began, in seconds since 1970.
     pub unix_s: u64,
-    /// Of the whole command, login and all. None when it could not be started.
+    /// Time of the whole command, with its login. `None` if it could not be started.
     pub seconds: Option<f64>,
     /// Of all files of the source.
     pub bytes: u64,
-    /// Payload by time, or what the tool itself printed (iperf3).
+    /// Payload by time, or the rate that the tool printed (iperf3).
     pub rate_mbit_per_s: Option<f64>,
     /// Processor seconds of the tool and its helpers, to 10 ms.
     pub cpu_client_s: Option<f64>,
     /// Processor seconds of the server while the tool ran, to 10 ms.
     pub cpu_server_s: Option<f64>,
-    /// Whether the copy equals the source; none when nothing is copied or it did not come to that.
+    /// Whether the copy equals the source; `None` without a copy, or without a comparison.
     pub verified: Option<bool>,
     /// Exit status.
     pub exit: Option<i32>,
     /// Counts in the summary.
     pub valid: bool,
-    /// Why it does not.
+    /// The reason why it does not count.
     pub why: Option<String>,
-    /// What arrived while it ran; empty unless the experiment asks for it.
+    /// The received bytes while it ran; empty unless the experiment asks for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// The end of what a failed tool and its server wrote.
+    /// The end of the output of a failed tool and its server.
     pub output: Option<String>,
 }
 
 impl Sample {
-    /// Which measurement it is: the same key is not measured twice.
+    /// The key of a measurement. The same key is not measured twice.
     pub(super) fn key(&self) -> (&Point, &str, u32) {
         (&self.point, &self.tool, self.repetition)
     }
@@ -64,7 +64,7 @@ pub(super) struct SampleFile {
 }
 
 impl SampleFile {
-    /// Opens it, with what it has. A last line that a crash cut off is removed.
+    /// Opens the file, and reads its samples. A last line that a crash cut off is removed.
     pub(super) fn open(path: &Path) -> Result<(SampleFile, Vec<Sample>), ExperimentError> {
         let mut present = Vec::new();
         if path.exists() {
@@ -80,7 +80,7 @@ impl SampleFile {
         Ok((SampleFile { path: path.to_owned(), file: opened }, present))
     }
 
-    /// One line, on its way to the disk when this returns.
+    /// Writes one line, and hands it to the kernel.
     pub(super) fn append(&mut self, sample: &Sample) -> Result<(), ExperimentError> {
         let mut line = serde_json::to_string(sample).expect("a sample has only texts and finite numbers");
         line.push('\n');
@@ -88,7 +88,7 @@ impl SampleFile {
     }
 }
 
-/// The samples of a directory of results, in the order in which they were measured. A cut-off last line is left out.
+/// The samples of a directory of results, in the order of measurement. A cut-off last line is left out.
 pub fn read_samples(dir: &Path) -> Result<Vec<Sample>, ExperimentError> {
     let path = dir.join(SAMPLES);
     let text = fs::read_to_string(&path).map_err(file("read", &path))?;

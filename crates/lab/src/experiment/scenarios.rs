@@ -53,7 +53,7 @@ fn here(_: &Topology) -> Result<Box<dyn Testbed>, TestbedError> {
     Ok(Box::new(Here))
 }
 
-/// Rounds what a clock decided, so that the rest can be compared.
+/// Rounds figures that depend on a clock, so that the rest can be compared.
 fn without_clock(samples: &[Sample]) -> Vec<Sample> {
     samples
         .iter()
@@ -184,7 +184,7 @@ fn an_interrupted_run_goes_on_without_measuring_anything_twice() {
     assert!(first.cancelled);
     assert_eq!((first.samples.len(), runs()), (2, 2));
 
-    // A crash in the middle of a line costs that sample and no other.
+    // A crash in the middle of a line costs only that sample.
     let path = first.dir.join("samples.jsonl");
     let whole = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, format!("{whole}{{\"point\":{{")).unwrap();
@@ -203,7 +203,7 @@ fn an_interrupted_run_goes_on_without_measuring_anything_twice() {
     assert!(error.contains("another version of shell"), "{error}");
 }
 
-/// A network that is not content with itself.
+/// A network that reports a fault.
 struct Faulty;
 
 impl Testbed for Faulty {
@@ -303,7 +303,7 @@ fn installed_rivals_copy_what_they_are_given() {
     assert!(failures.is_empty(), "{}", failures.join("\n").replace("\\n", "\n"));
 }
 
-/// The tools of our experiments, as those call them: a little data, the first point, over loopback.
+/// The tools of our experiments, with the flags used there: a little data, the first point, over loopback.
 #[test]
 fn tools_of_the_experiments_understand_their_arguments() {
     let dir = tempfile::Builder::new().prefix("haul-lab-tools-").tempdir().unwrap();

@@ -79,7 +79,7 @@ impl Server {
     }
 }
 
-/// A port that nobody uses in our own network, and most likely nobody in that of a host of the lab either.
+/// A port that is free in our own network namespace, and most likely in that of a host of the lab, too.
 pub(super) fn free_port() -> io::Result<u16> {
     Ok(std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

@@ -39,18 +39,18 @@ use crate::limits;
 use crate::topology::Topology;
 use crate::units::{Rate, Size, Time};
 
-/// What is measured, where, how often, and how it is shown.
+/// The content of an experiment's file.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentSpec {
-    /// For directories and the command line: lower-case letters, digits, `-`.
+    /// Name for directories and the command line: lower-case letters, digits, `-`.
     pub name: String,
     /// For people.
     pub title: String,
-    /// Where the experiment or its figures come from, and where ours must differ.
+    /// The source of the experiment or its figures, and where ours must differ.
     #[serde(default)]
     pub paper: String,
-    /// The engine it is meant for (`emulated`, `virtual`); the caller decides.
+    /// The intended engine (`emulated`, `virtual`); the caller decides.
     #[serde(default)]
     pub engine: Option<String>,
     /// For the order of the tools and the content of the files.
@@ -67,7 +67,8 @@ pub struct ExperimentSpec {
     pub sweep: BTreeMap<String, Vec<Scalar>>,
     /// What is copied.
     pub data: DataSpec,
-    /// The host that has the data. Tools that send run here, servers to fetch from too: all data takes the same way.
+    /// The host that has the data. Tools that send run here, and so do servers to fetch from: all data takes the same
+    /// way.
     #[serde(default = "client")]
     pub from: String,
     /// The host that gets the data.
@@ -80,12 +81,12 @@ pub struct ExperimentSpec {
     pub tools: Vec<ToolSpec>,
     /// Samples of each tool at each point, warm-ups not counted.
     pub repeat: u32,
-    /// Further samples before those, kept but not part of the summary.
+    /// Further samples before those, which the summary leaves out.
     #[serde(default)]
     pub warm_up: u32,
-    /// After which a tool is killed.
+    /// After this time a tool is killed.
     pub timeout: Time,
-    /// Read what the target's host receives at even times of this length while a tool runs.
+    /// While a tool runs, read the received bytes of the target's host at intervals of this length.
     #[serde(default)]
     pub intervals: Option<Time>,
     /// What is drawn.
@@ -113,7 +114,7 @@ impl DataSpec {
         u64::from(self.files).saturating_mul(self.size.bytes)
     }
 
-    /// Whether there is anything, and not too much. `what` has the data.
+    /// Checks that there is data, and not too much. `what` names the owner of the data.
     pub(super) fn check(&self, what: &str) -> Result<(), ExperimentError> {
         bounded(what, "the number of files", self.files.into(), limits::MAX_FILES.into())?;
         bounded(what, "the bytes of all files", self.bytes(), limits::MAX_DATA_BYTES)
@@ -136,22 +137,22 @@ pub struct SetupSpec {
 pub struct ToolSpec {
     /// Name of the adapter.
     pub rival: String,
-    /// Name in tables and plots; that of the adapter when not given.
+    /// Name in tables and plots; without it, the name of the adapter.
     #[serde(default)]
     label: Option<String>,
-    /// Over the variables of the adapter and of its server; may have placeholders of the sweep.
+    /// Override the variables of the adapter and of its server; may have placeholders of the sweep.
     #[serde(default)]
     pub vars: BTreeMap<String, Scalar>,
     /// Further arguments, where the adapter has `{args}`.
     #[serde(default)]
     pub args: Vec<String>,
-    /// Words before the command line of client and server: `["mptcpize", "run"]`.
+    /// Words in front of the command line of client and server: `["mptcpize", "run"]`.
     #[serde(default)]
     pub wrap: Vec<String>,
-    /// What the wrapper needs.
+    /// Programs that the wrapper needs.
     #[serde(default)]
     pub needs: Vec<Need>,
-    /// Instead of what the adapter says.
+    /// Overrides the adapter.
     #[serde(default)]
     pub check: Option<Check>,
 }
@@ -162,17 +163,17 @@ pub struct ToolSpec {
 pub struct PlotSpec {
     /// Lines over a parameter or over time, or bars.
     pub kind: PlotKind,
-    /// Parameter of the sweep; bars without one stand for the tools themselves.
+    /// Parameter of the sweep. Bars without one compare the tools themselves.
     #[serde(default)]
     pub x: Option<String>,
-    /// Of the x axis.
+    /// Title of the x axis.
     #[serde(default)]
     pub x_title: Option<String>,
     /// What is measured.
     pub y: Metric,
     /// Above it.
     pub title: String,
-    /// Even steps for a doubling on the x axis.
+    /// On the x axis, even steps stand for a doubling.
     #[serde(default)]
     pub log_x: bool,
     /// Only points with these values; a plot over time needs one for each parameter.
@@ -188,7 +189,7 @@ pub enum PlotKind {
     Line,
     /// A bar for each series.
     Bar,
-    /// A line for each tool over the seconds of its copy, from the intervals of its sample in the middle.
+    /// A line for each tool over the seconds of its copy, from the intervals of its median sample.
     Time,
 }
 
@@ -204,11 +205,11 @@ pub enum Metric {
     Cpu,
 }
 
-/// What somebody else got.
+/// A figure of somebody else.
 #[derive(Clone, Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FigureSpec {
-    /// Label of the tool; one that we do not have is shown all the same.
+    /// Label of the tool. A tool that we do not have is shown, too.
     pub tool: String,
     /// Parameters that it holds for.
     #[serde(default)]
@@ -222,7 +223,7 @@ pub struct FigureSpec {
 }
 
 impl ExperimentSpec {
-    /// Reads an experiment without a topology of its own file.
+    /// Reads an experiment that has no file of its own.
     pub fn parse(text: &str) -> Result<ExperimentSpec, ExperimentError> {
         ExperimentSpec::parse_in("the experiment", text, Path::new("."))
     }
@@ -269,7 +270,7 @@ impl ExperimentSpec {
         self.topology.as_deref().unwrap_or_default()
     }
 
-    /// Whether such an experiment can be run: names, bounds, and the topology of every point.
+    /// Checks that the experiment can be run: names, bounds, and the topology of every point.
     fn check(&self) -> Result<(), ExperimentError> {
         let what = format!("experiment {}", self.name);
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';

@@ -1,4 +1,4 @@
-//! From samples to numbers: median, spread, and what others got.
+//! From samples to numbers: median, spread, and figures of others.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,9 +16,9 @@ use super::spec::{ExperimentSpec, FigureSpec, Metric, ToolSpec};
 pub struct Summary {
     /// Its name.
     pub experiment: String,
-    /// What carried the packets; several when a run was continued with another engine.
+    /// The engine; several if a run was continued with another engine.
     pub engines: Vec<String>,
-    /// Point by point, in it the tools as they stand in the file.
+    /// Point by point; within a point the tools in the order of the file.
     pub rows: Vec<Row>,
     /// Tools that took no part.
     pub missing: Vec<MissingTool>,
@@ -31,39 +31,39 @@ pub struct Row {
     pub point: Point,
     /// Label.
     pub tool: String,
-    /// Seconds of the whole command. None without a valid sample.
+    /// Seconds of the whole command. `None` without a valid sample.
     pub seconds: Option<Spread>,
     /// Mbit/s of payload.
     pub rate_mbit_per_s: Option<Spread>,
     /// Processor seconds of both sides for each gigabyte.
     pub cpu_s_per_gb: Option<Spread>,
-    /// How the copies went on, where the experiment asks for it; see [`Course`].
+    /// The course of the copies, if the experiment asks for it; see [`Course`].
     pub ramp_s: Option<Spread>,
     /// Mbit/s at the interface, between the ramp and the end.
     pub steady_mbit_per_s: Option<Spread>,
     /// Coefficient of variation of the rates of those intervals.
     pub variation: Option<Spread>,
-    /// The last quarter of them by all.
+    /// The rate of the last quarter of them, divided by that of all.
     pub last_quarter: Option<Spread>,
-    /// Of the copy whose rate is the middle one.
+    /// From the copy with the median rate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// Samples that do not count, warm-ups not among them.
+    /// Invalid samples, without warm-ups.
     pub invalid: usize,
-    /// Why, each reason once.
+    /// Their reasons, each once.
     pub reasons: Vec<String>,
-    /// Mbit/s that somebody else got.
+    /// Mbit/s of somebody else.
     pub elsewhere_mbit_per_s: Option<f64>,
-    /// Seconds that somebody else needed.
+    /// Seconds of somebody else.
     pub elsewhere_seconds: Option<f64>,
 }
 
-/// A middle and how far from it.
+/// A median and its spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// Number of samples.
     pub n: usize,
-    /// The middle one, or the mean of the two in the middle.
+    /// The middle value, or the mean of the two middle values.
     pub median: f64,
     /// The smallest.
     pub min: f64,
@@ -86,7 +86,7 @@ impl Spread {
 }
 
 impl Summary {
-    /// Sums up what there is.
+    /// Sums up all samples.
     pub fn of(spec: &ExperimentSpec, samples: &[Sample], missing: &[MissingTool]) -> Summary {
         let mut engines: Vec<String> = samples.iter().map(|sample| sample.engine.clone()).collect();
         engines.sort();
@@ -99,7 +99,7 @@ impl Summary {
                     .filter(|sample| sample.point == point && sample.tool == tool && !sample.warm_up)
                     .collect();
                 let figure = spec.figures.iter().find(|figure| figure.tool == tool && point.matches(&figure.at));
-                // A tool that is missing here is still a row when somebody else's figure stands beside it.
+                // A missing tool is still a row, if there is somebody else's figure for it.
                 if !mine.is_empty() || figure.is_some() {
                     rows.push(Row::of(&point, tool, &mine, figure));
                 }
@@ -108,7 +108,7 @@ impl Summary {
         Summary { experiment: spec.name.clone(), engines, rows, missing: missing.to_vec() }
     }
 
-    /// The table and what stands below it, as Markdown.
+    /// The table and the remarks below it, as Markdown.
     pub fn markdown(&self, spec: &ExperimentSpec) -> String {
         let mut text = format!("# {}\n\n", spec.title);
         if !spec.paper.is_empty() {
@@ -221,7 +221,7 @@ impl Row {
             seconds: spread(&|sample| sample.seconds),
             rate_mbit_per_s: spread(&|sample| sample.rate_mbit_per_s),
             cpu_s_per_gb: spread(&|sample| {
-                // From the rate and not from the size of the data: iperf3 moves what it likes.
+                // From the rate and not from the size of the data: iperf3 ignores the size.
                 let gigabytes = sample.rate_mbit_per_s? * sample.seconds? / 8e3;
                 Some((sample.cpu_client_s? + sample.cpu_server_s.unwrap_or(0.0)) / gigabytes)
             }),
@@ -251,7 +251,7 @@ fn figure_line(figure: &FigureSpec) -> String {
     }
 }
 
-/// Three figures that count, as in `7.62`, `63.1`, `558`.
+/// Three significant digits: `7.62`, `63.1`, `558`.
 pub(super) fn figures(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,

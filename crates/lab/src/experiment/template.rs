@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use crate::units::{Probability, Rate, Size, Time};
 
-/// Names and what stands for them.
+/// Names and their values.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scope {
     values: BTreeMap<String, String>,
 }
 
-/// A placeholder that nothing stands for.
+/// A placeholder without a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nothing stands for {{{name}}}; there is {known}")]
 pub(super) struct Unknown {
@@ -99,7 +99,7 @@ fn number(value: &str, unit: &str) -> Option<String> {
     }
 }
 
-/// What an axis needs: a value as a number; the unit is that of its kind. None for words.
+/// The value for an axis: a plain number in the unit of its kind. `None` for words.
 pub(super) fn on_axis(value: &str) -> Option<f64> {
     let number = value.parse::<f64>().ok().filter(|number| number.is_finite());
     let size = || value.parse::<Size>().ok().map(|size| size.bytes as f64);

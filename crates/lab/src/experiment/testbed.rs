@@ -1,4 +1,4 @@
-//! Where commands run: a lab that stands, whatever engine carries its packets.
+//! Where commands run: a running lab of any engine.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -11,31 +11,31 @@ use crate::topology::Topology;
 pub trait Testbed {
     /// Starts a command on a host: in its network namespace, with the names of all hosts resolving.
     ///
-    /// The child must be the command itself (not a wrapper that waits for it), so that its process group can be killed and
-    /// `/proc/PID/net` shows the network of the host.
+    /// The child must be the command itself, without a wrapper that waits for it. So its process group can be killed,
+    /// and `/proc/PID/net` shows the network of the host.
     fn spawn(&self, host: &str, command: Command) -> io::Result<Child>;
 
-    /// The host's own address; none when there is no such host.
+    /// The host's own address; `None` if there is no such host.
     fn address(&self, host: &str) -> Option<Ipv4Addr>;
 
-    /// What the network itself thinks of what happened since it was last asked: none is fine; a reason (emulator short of
-    /// CPU, for instance) makes the sample invalid.
+    /// The reason why samples since the last call are invalid, such as an emulator short of processor time; `None` if
+    /// they are valid.
     fn fault(&self) -> Option<String>;
 
-    /// What counts the bytes that a host receives; none when there is no such host.
+    /// The counters of bytes that a host receives; `None` if there is no such host.
     fn counters(&self, host: &str) -> Option<ByteCounters>;
 
-    /// `emulated`, `virtual` or `uml`: stands beside every result.
+    /// `emulated`, `virtual` or `uml`, as shown beside every result.
     fn engine(&self) -> &str;
 }
 
-/// Why a lab could not be set up; shown to the user as it is.
+/// Why a lab could not be set up; shown to the user unchanged.
 pub type TestbedError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Sets a lab up, one for each point of a sweep. It is taken down when the testbed is dropped.
+/// Sets a lab up, one for each point of a sweep. Dropping the testbed takes it down.
 pub type TestbedFactory<'a> = dyn FnMut(&Topology) -> Result<Box<dyn Testbed + 'a>, TestbedError> + 'a;
 
-/// This machine as it is: no namespaces, every host is loopback. For trying adapters, and for tests.
+/// This machine as it is: no namespaces, every host is loopback. For trials of adapters, and for tests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Here;
 

@@ -12,10 +12,10 @@ use crate::limits;
 use crate::topology::{DiffServSpec, DirectionSpec};
 use crate::units::Time;
 
-/// Bits per second that each class is sure of; together they are the link's.
+/// Guaranteed bits per second of each class; together they are the link's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FourRates {
-    /// Expedited forwarding: also its most.
+    /// Expedited forwarding: this is also its maximum.
     pub ef: u64,
     /// Assured forwarding.
     pub af: u64,
@@ -33,12 +33,12 @@ impl FourRates {
         let af = (left as f64 * classes.af_share.map_or(0.5, |share| share.share())) as u64;
         let rest = left - af;
         let lower = rest / limits::LOWER_EFFORT_PART;
-        // htb refuses a class without a rate; a byte a second is none.
+        // htb refuses a class without a rate; one byte a second is close to none.
         FourRates { ef, af: af.max(8), best: (rest - lower).max(8), lower: lower.max(8) }
     }
 }
 
-/// What is made once: the frame at the exit of `device`, into which [`lines`] puts the classes.
+/// The fixed part: the frame at the exit of `device`, into which [`lines`] puts the classes.
 pub(super) fn frame(device: &str) -> String {
     format!("qdisc add dev {device} root handle 1: htb default 30")
 }
@@ -51,7 +51,7 @@ pub(super) fn lines(
     rtt: Time,
     mtu: u32,
 ) -> Vec<String> {
-    // Topology::check: DiffServ has a rate.
+    // Topology::check has made sure that DiffServ has a rate.
     let Some(rate) = direction.rate else { return Vec::new() };
     let rates = FourRates::of(rate.bits_per_s(), classes);
     let packet = u64::from(mtu + limits::ETHERNET_HEADER_BYTES);
@@ -82,8 +82,8 @@ pub(super) fn lines(
     ]
 }
 
-/// Made once, behind the classes. EF is 46 and VOICE-ADMIT 44; AF11 to AF43 have 001 to 100 in the first three bits and an even, non-zero drop precedence;
-/// LE is 1 (RFC 8622) and, as of old, CS1.
+/// The filters behind the classes, made once. EF is 46 and VOICE-ADMIT 44. AF11 to AF43 have 001 to 100 in the first
+/// three bits, and an even, non-zero drop precedence. LE is 1 (RFC 8622), and CS1 was used for it before.
 pub(super) fn filters(device: &str) -> Vec<String> {
     let af = (1..=4u8).flat_map(|class| (1..=3u8).map(move |drop| (8 * class + 2 * drop, 20)));
     let codes = [(46, 10), (44, 10), (1, 40), (8, 40)].into_iter().chain(af);

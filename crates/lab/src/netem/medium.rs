@@ -5,13 +5,13 @@
 //! port ---> redirect to "in" [netem: rate, delay] = "out" ---bridge, floods--> port
 //! port --/                                                  \--> port
 //! ```
-//! Every frame is heard by all, its sender too, as on a hub; devices take what is for them.
+//! All hosts hear every frame, the sender too, as on a hub. Devices take only their own frames.
 
 use super::{NetemError, Step, WIRES, middle, redirect, up};
 use crate::limits;
 use crate::topology::SegmentSpec;
 
-/// What the segment's middle needs beside the hosts' devices.
+/// The parts of a segment's middle besides the hosts' devices.
 pub(super) fn steps(wire: usize, segment: &SegmentSpec, seed: Option<u64>) -> Result<Vec<Step>, NetemError> {
     if u64::from(segment.mtu) > 1500 && segment.rate.bits_per_s() <= 10_000_000 {
         return Err(NetemError::Unsupported {
@@ -31,7 +31,8 @@ pub(super) fn steps(wire: usize, segment: &SegmentSpec, seed: Option<u64>) -> Re
     ];
     for (number, device) in (0..segment.hosts.len()).map(|end| middle(wire, end)).chain([exit]).enumerate() {
         steps.push(ip(format!("link set dev {device} master {hub}")));
-        // It must not learn who is where: all frames come out of the same port, and a bridge sends none back there.
+        // The bridge must not learn addresses: all frames come out of the same port, and a bridge sends none back
+        // there.
         steps.push(ip(format!("link set dev {device} type bridge_slave learning off flood on mcast_flood on")));
         if number < segment.hosts.len() {
             steps.extend(redirect(&device, &entrance));

@@ -1,7 +1,7 @@
 //! The lines of `tc` that make one direction of a link. Pure.
 //!
-//! One netem has rate, queue and delay; a second one inside it has what the first cannot have at the same time: random losses
-//! beside bursts, and packets that are held back.
+//! The first netem has rate, queue and delay. A second netem inside it has the functions that cannot be combined with
+//! them: random losses beside bursts, and packets that are held back.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::limits;
 use crate::topology::{DirectionSpec, LinkSpec};
 use crate::units::{Probability, Rate, Time};
 
-/// Whether segments pass whole. As asked; else on fast links on which nothing happens to single packets and whose queue was
-/// not chosen, because fate and queue would then be those of up to 44 packets at once.
+/// Whether segments pass whole: as asked. By default they do on fast links without effects on single packets and with
+/// the default queue, because effects and queue then apply to up to 44 packets at once.
 pub(super) fn segments_stay_whole(link: &LinkSpec) -> bool {
     let plain = |direction: DirectionSpec| {
         let often = |share: Option<Probability>| share.is_some_and(|share| !share.is_never());
@@ -65,7 +65,7 @@ fn rate_words(direction: &DirectionSpec, mtu: u32, whole_segments: bool) -> Opti
     })
 }
 
-/// Delay and fate alone: the rate was had before.
+/// Delay and fate alone; the rate is in another qdisc.
 pub(super) fn after_the_rate(
     device: &str,
     direction: &DirectionSpec,
@@ -92,7 +92,7 @@ fn chain(
     let (first_loss, second_loss) = match (down, direction.burst) {
         (true, _) => (" loss random 100%".to_owned(), None),
         (false, Some(burst)) => (bursts(burst.loss, burst.length), random),
-        // Said even when there is none: an event may have to end what another began.
+        // Written even for no effect: an event may have to end an earlier one.
         (false, None) => (format!(" loss random {}", percent(random.unwrap_or_default())), None),
     };
     let share = |word: &str, share: Option<Probability>| match share.filter(|share| !share.is_never()) {
@@ -107,10 +107,10 @@ fn chain(
         seed_text(0),
     )];
     let held_back = direction.reorder.filter(|share| !share.is_never());
-    // The second stage stands wherever it may be needed later; with nothing to do it lets all pass.
+    // The second stage stands wherever it may become necessary; until then it lets all packets pass.
     if held_back.is_some() || direction.burst.is_some() {
         let held = match held_back {
-            // netem delays all but the share it "reorders": those it lets pass at once.
+            // netem delays all packets except the share that it "reorders": those pass at once.
             Some(share) => {
                 let by = direction.reorder_by.map_or(limits::DEFAULT_REORDER_TIME, |by| by.0);
                 format!(" delay {} reorder {}", micros(by), percent_of(1.0 - share.share()))
@@ -126,7 +126,7 @@ fn chain(
     lines
 }
 
-/// netem draws from both sides of a mean, evenly; the topology says what is added.
+/// netem draws evenly on both sides of a mean; the topology gives the addition to the delay.
 fn delay(direction: &DirectionSpec) -> String {
     let least = direction.delay.unwrap_or_default().0;
     if let Some(spread) = direction.spread.filter(|spread| !spread.0.is_zero()) {
@@ -138,8 +138,8 @@ fn delay(direction: &DirectionSpec) -> String {
     }
 }
 
-/// netem counts what is under way against its limit, too. Before the first packets have arrived a queue may then be as much longer, which a short one
-/// that was asked for must not be.
+/// netem counts packets in flight against its limit, too. Before the first packets have arrived, a queue may be longer
+/// by that number, which would be wrong for a short queue that was asked for.
 pub(super) fn is_shorter_than_the_way(direction: &DirectionSpec) -> bool {
     let on_the_way = direction.rate.map_or(0, |rate| rate.bytes_in(longest_delay(direction)));
     direction.queue.is_some_and(|queue| queue.bytes < on_the_way)
@@ -150,7 +150,7 @@ fn longest_delay(direction: &DirectionSpec) -> Duration {
     direction.delay.unwrap_or_default().0 + direction.jitter.unwrap_or_default().0 + spread
 }
 
-/// Packets keep their order only in a netem that has a rate; this one costs a packet of 1500 bytes 12 ns.
+/// Only a netem with a rate keeps the order of packets. This rate costs a packet of 1500 bytes 12 ns.
 fn rate_that_keeps_order(direction: &DirectionSpec) -> String {
     match direction.jitter {
         Some(jitter) if !jitter.0.is_zero() => " rate 1000000000000bit 0".to_owned(),
@@ -158,16 +158,16 @@ fn rate_that_keeps_order(direction: &DirectionSpec) -> String {
     }
 }
 
-/// netem counts the framing of a segment once, however many packets it will be. So the rate is made smaller by what the
-/// framing takes from full packets: exact for them, and small ones pass a little too fast.
+/// netem counts the framing of a segment once, and not for each of its packets. So the rate is reduced by the framing
+/// of full packets: exact for them, and small packets pass a little too fast.
 fn rate_of_segments(rate: Rate, mtu: u32) -> String {
     let counted = u128::from(mtu + limits::ETHERNET_HEADER_BYTES);
     let bits = u128::from(rate.bits_per_s()) * counted / u128::from(mtu + limits::WIRE_OVERHEAD_BYTES);
     format!(" rate {}bit 0", bits.max(8))
 }
 
-/// Gilbert and Elliott with all lost in the bad state: a burst ends with 1/length; the good state ends so often that the
-/// share of packets in the bad one is the loss.
+/// Gilbert and Elliott, with all packets lost in the bad state. A burst ends with probability 1/length. The good state
+/// ends so often that the share of packets in the bad state is the loss.
 fn bursts(loss: Probability, length: f64) -> String {
     let ends = 1.0 / length;
     let begins = ends * loss.share() / (1.0 - loss.share());
@@ -178,7 +178,7 @@ fn percent(share: Probability) -> String {
     percent_of(share.share())
 }
 
-/// netem has 32 bits for it: 2.3e-8 percent.
+/// netem has 32 bits for a probability: 2.3e-8 percent.
 fn percent_of(share: f64) -> String {
     let text = format!("{:.8}", share.clamp(0.0, 1.0) * 100.0);
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
@@ -227,7 +227,7 @@ qdisc replace dev w0.1 parent 1:1 handle 2: netem limit 205 loss random 0%
     #[test]
     fn packets_whose_delay_spreads_overtake_each_other() {
         let link = link("rate = '200Mbit'\nrtt = '50ms'\nspread = '5ms'");
-        // A netem with a rate would keep their order, so the rate comes before.
+        // A netem with a rate would keep the order, so the rate comes first.
         let lines = after_the_rate("w0.1", &link.forth(), link.mtu, false, None);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].contains(" delay 25000us 5000us distribution normal loss"), "{lines:?}");

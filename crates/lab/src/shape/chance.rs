@@ -1,6 +1,6 @@
-//! Random numbers that are the same for one seed for ever: the results of experiments depend on it.
+//! Random numbers that stay the same for one seed for ever, because the results of experiments depend on them.
 //!
-//! xoshiro256++ 1.0, its state filled by SplitMix64 as its authors advise (D. Blackman, S. Vigna, "Scrambled Linear
+//! xoshiro256++ 1.0. SplitMix64 fills its state, as its authors advise (D. Blackman, S. Vigna, "Scrambled Linear
 //! Pseudorandom Number Generators", ACM TOMS 2021; prng.di.unimi.it, public domain). Not for secrets.
 
 use crate::topology::BurstSpec;
@@ -11,7 +11,7 @@ pub(crate) struct Chance {
     state: [u64; 4],
 }
 
-/// Each has its own generator, so that switching jitter on does not change which packets are lost. Stored results depend on
+/// Each purpose has its own generator, so that jitter does not change which packets are lost. Stored results depend on
 /// the order: add at the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
@@ -26,10 +26,10 @@ pub(crate) enum Purpose {
     Order,
 }
 
-/// Losses in a row, after E. N. Gilbert and E. O. Elliott: a good state and a bad one, in which everything is lost.
+/// Losses in a row, after E. N. Gilbert and E. O. Elliott: a good state, and a bad one that loses all packets.
 #[derive(Clone, Debug)]
 pub(super) struct Bursts {
-    /// Probability, before each packet, to go from good to bad.
+    /// Probability, before each packet, of a change from good to bad.
     enter: f64,
     /// The way back.
     leave: f64,
@@ -38,8 +38,8 @@ pub(super) struct Bursts {
 }
 
 impl Chance {
-    /// For one purpose of one direction; `seed` is that of the direction. Neighbouring seeds and purposes have nothing in
-    /// common, as each is mixed before the other is added.
+    /// A generator for one purpose of one direction, with the seed of the direction. Seed and purpose are mixed one
+    /// after the other, so neighbouring values give unrelated numbers.
     pub fn new(seed: u64, purpose: Purpose) -> Chance {
         let mut seed = seed;
         let mut both = split_mix(&mut seed).wrapping_add(purpose as u64);
@@ -64,17 +64,17 @@ impl Chance {
         result
     }
 
-    /// A normally distributed number with a deviation of 1, and with `most` as its mean: from 0 to twice that. The sum of twelve even numbers
-    /// (Irwin and Hall) has that deviation.
+    /// A normally distributed number with a deviation of 1 and the mean `most`, from 0 to twice `most`. The sum of
+    /// twelve uniform numbers (Irwin and Hall) has that deviation.
     pub fn normal(&mut self, most: u32) -> f64 {
         let even = |chance: &mut Chance| (chance.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64);
         let sum: f64 = (0..12).map(|_| even(self)).sum();
         (sum - 6.0 + f64::from(most)).clamp(0.0, 2.0 * f64::from(most))
     }
 
-    /// Whether something of this probability happens. Never draws for 0, so that what cannot happen costs nothing.
+    /// True with this probability. Draws no number for 0, so that switched-off effects cost nothing.
     pub fn happens(&mut self, share: f64) -> bool {
-        // The upper 53 bits fill a float exactly: 0 <= x < 1, so that a share of 1 always happens.
+        // The upper 53 bits fill a float exactly: 0 <= x < 1, so a share of 1 is always true.
         share > 0.0 && (self.bits() >> 11) as f64 * (1.0 / (1u64 << 53) as f64) < share
     }
 
@@ -86,11 +86,12 @@ impl Chance {
 }
 
 impl Bursts {
-    /// Long-run share and mean length as asked. A row that ends with probability `leave` after each packet has 1 / `leave`
-    /// packets in the mean; with `enter / (enter + leave)` of all packets in the bad state, `enter` follows from the share.
+    /// The long-run share and the mean length are as asked. A row that ends with probability `leave` after each packet
+    /// has 1 / `leave` packets on average. The share of packets in the bad state is `enter / (enter + leave)`, which
+    /// gives `enter`.
     ///
-    /// More than length / (length + 1) cannot be lost in rows that short, as at least one packet lies between two of them:
-    /// then the share is kept, and rows get longer.
+    /// At least one packet lies between two rows, so rows of this length lose at most length / (length + 1). For a
+    /// larger share, rows get longer.
     pub fn new(spec: &BurstSpec, seed: u64) -> Bursts {
         let loss = spec.loss.share();
         let wanted = loss / (1.0 - loss) / spec.length;
@@ -117,7 +118,7 @@ fn split_mix(state: &mut u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// 2^64 divided by the golden ratio: far apart from its own multiples.
+/// 2^64 divided by the golden ratio: its multiples lie far apart.
 const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_published_generator() {
-        // What the authors' C code gives from the state 1, 2, 3, 4, and from the seed 42 through SplitMix64.
+        // The output of the authors' C code from the state 1, 2, 3, 4, and from the seed 42 through SplitMix64.
         let mut small = Chance { state: [1, 2, 3, 4] };
         assert_eq!([(); 4].map(|()| small.bits()), [41943041, 58720359, 3588806011781223, 3591011842654386]);
         let mut seeded = Chance::from_seed(42);
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn bursts_have_the_share_and_the_length_asked() {
-        // The last cannot be had with rows of two: its rows have 0.9 / 0.1 = 9.
+        // The last share is impossible with rows of two: its rows have 0.9 / 0.1 = 9.
         for (loss, length, length_had) in [(0.01, 5.0, 5.0), (0.1, 1.0, 1.0), (0.3, 20.0, 20.0), (0.9, 2.0, 9.0)] {
             let spec = BurstSpec { loss: Probability::new(loss).unwrap(), length };
             let mut bursts = Bursts::new(&spec, 1);

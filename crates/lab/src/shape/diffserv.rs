@@ -1,13 +1,13 @@
 //! DiffServ: four classes by the DSCP of each packet, each with its own queue.
 //!
-//! - *Expedited* (EF, and the network's own CS6 and CS7) goes first. So that it cannot shut out the rest, it is policed by a
-//!   token bucket as it comes in (RFC 3246): `ef_rate` in the long run, [`limits::EF_BURST_TIME`] of it at once.
-//! - *Assured* (AF, and CS2 to CS5) and *best effort* share what is left by weight.
-//! - *Lower effort* (LE, and CS1) is sent when nothing else waits (RFC 8622): it may starve, and is meant to.
+//! - *Expedited* (EF, and the network's own CS6 and CS7) goes first. A token bucket polices it on arrival (RFC 3246),
+//!   so that it cannot shut out the rest: `ef_rate` in the long run, [`limits::EF_BURST_TIME`] of that rate at once.
+//! - *Assured* (AF, and CS2 to CS5) and *best effort* share the rest by weight.
+//! - *Lower effort* (LE, and CS1) is sent when nothing else waits (RFC 8622). It may starve, on purpose.
 //!
-//! Each queue has a quarter of the direction's bytes: DiffServ takes no more memory than one queue, and no class takes
-//! another's room. For EF at its default of half the link that is enough: a quarter of 100 ms at the link's rate is 50 ms at
-//! its own. Drop precedence within AF is not modelled, nor is shaping of CS6 apart from EF.
+//! Each queue has a quarter of the direction's bytes. So DiffServ takes no more memory than one queue, and no class
+//! takes another's room. That is enough for EF at its default of half the link: a quarter of 100 ms at the link's rate
+//! is 50 ms at its own rate. Drop precedence within AF is not modelled, and CS6 is not separate from EF.
 
 use super::fifo::{Fifo, Waiting};
 use super::{Nanos, Payload};
@@ -24,11 +24,11 @@ pub enum Class {
     Assured,
     /// The rest.
     BestEffort,
-    /// What nobody else wants.
+    /// Traffic that may wait for all other.
     LowerEffort,
 }
 
-/// The queues, and whose turn it is.
+/// The queues, and the turn of assured and best effort.
 #[derive(Clone, Debug)]
 pub(super) struct Classes<P> {
     spec: DiffServSpec,
@@ -42,7 +42,8 @@ pub(super) struct Classes<P> {
 
 /// Tokens are bits, counted in 10^9ths so that each nanosecond adds a whole number of them.
 ///
-/// A packet passes while any token is left and may overdraw: so the rate holds in the long run for packets of any size.
+/// A packet passes while any token is left, and may overdraw. So the rate holds in the long run for packets of any
+/// size.
 #[derive(Clone, Debug)]
 struct TokenBucket {
     bits_per_s: i128,
@@ -51,9 +52,10 @@ struct TokenBucket {
     filled_at: Nanos,
 }
 
-/// Deficit round robin (Shreedhar and Varghese, 1995) for two, with one number: what assured has been served less than its
-/// share while both waited, in millionths of a byte. The one with the deficit is next, so turns are as short as packets are,
-/// and it stays below one packet. What either sends alone does not count, so nobody saves up turns.
+/// Deficit round robin (Shreedhar and Varghese, 1995) for two classes, with one number: the deficit of assured, in
+/// millionths of a byte, against its share of the time in which both waited. The class with the deficit is next. So
+/// turns are as short as packets, and the deficit stays below one packet. Bytes that one class sends alone do not
+/// count, so no class saves up turns.
 #[derive(Clone, Debug)]
 struct Turn {
     share_ppm: i64,
@@ -61,14 +63,14 @@ struct Turn {
 }
 
 impl Class {
-    /// By code point (RFC 4594, RFC 8622); one that is not known is best effort (RFC 2474).
+    /// By code point (RFC 4594, RFC 8622); an unknown one is best effort (RFC 2474).
     pub fn of(dscp: u8) -> Class {
         match dscp {
             // EF, admitted voice (RFC 5865), CS6, CS7.
             46 | 44 | 48 | 56 => Class::Expedited,
-            // AF1x, AF2x, AF3x, AF4x, and CS2 to CS5, which RFC 4594 puts into queues of the same kind.
+            // AF1x, AF2x, AF3x, AF4x, and CS2 to CS5. RFC 4594 puts them into queues of the same kind.
             10 | 12 | 14 | 18 | 20 | 22 | 26 | 28 | 30 | 34 | 36 | 38 | 16 | 24 | 32 | 40 => Class::Assured,
-            // LE, and CS1, which was used for it before.
+            // LE, and CS1, its earlier code point.
             1 | 8 => Class::LowerEffort,
             _ => Class::BestEffort,
         }
@@ -76,7 +78,7 @@ impl Class {
 }
 
 impl<P: Payload> Classes<P> {
-    /// For a link of this rate; `bytes` may wait in all.
+    /// For a link of this rate, with room for `bytes` in all.
     pub fn new(spec: &DiffServSpec, rate: Option<Rate>, bytes: u64) -> Classes<P> {
         let fifo = || Fifo::new(bytes / limits::DIFFSERV_QUEUES);
         Classes {
@@ -179,7 +181,8 @@ impl Turn {
     }
 }
 
-/// As asked, or half of the link. A link without a rate is refused by the topology; here it would let everything pass.
+/// As asked, or half of the link. The topology refuses a link without a rate; here such a link would let everything
+/// pass.
 fn ef_bits_per_s(spec: &DiffServSpec, rate: Option<Rate>) -> u64 {
     let half = rate.map_or(MAX_BITS_PER_S, |rate| rate.bits_per_s().div_ceil(2));
     spec.ef_rate.map_or(half, Rate::bits_per_s).min(MAX_BITS_PER_S)
@@ -192,7 +195,7 @@ fn burst(bits_per_s: u64) -> i128 {
 
 const TOKENS_PER_BIT: i128 = 1_000_000_000;
 const PPM: i64 = 1_000_000;
-/// Beyond any rate that can be written (9 x 10^15), and small enough for the bucket's arithmetic.
+/// Higher than any rate that can be written (9 x 10^15), and small enough for the bucket's arithmetic.
 const MAX_BITS_PER_S: u64 = 1 << 60;
 
 #[cfg(test)]
@@ -210,7 +213,8 @@ mod tests {
 
     #[test]
     fn a_bucket_gives_its_burst_at_once_and_its_rate_for_ever() {
-        // 8 Mbit/s is 1000 bytes a millisecond; the burst is 50 of them, and the last packet overdraws by up to its size.
+        // 8 Mbit/s is 1000 bytes a millisecond. The burst is 50 ms of them, and the last packet overdraws by up to its
+        // size.
         let mut bucket = TokenBucket::new(8_000_000);
         assert_eq!((0..100).filter(|_| bucket.take(Nanos::ZERO, 1000)).count(), 50);
         let passed = (1..=10_000).filter(|tick| bucket.take(Nanos(tick * 100_000), 1000)).count();

@@ -2,8 +2,8 @@
 //!
 //! Take what is offered -> police it -> let it wait -> transmit it -> draw its fate -> hand it out when it is due.
 //!
-//! Two kinds of events: a transmission ends, a packet is due. Both have exact times, and `advance` handles them in their order,
-//! however late it is called.
+//! Two kinds of events: a transmission ends, a packet is due. Both have exact times. `advance` handles them in their
+//! order, even when it is called late.
 
 use super::fate::Fates;
 use super::fifo::Waiting;
@@ -20,7 +20,7 @@ use crate::units::{Probability, Rate, Time};
 pub struct Direction<P> {
     spec: DirectionSpec,
     rtt: Time,
-    /// The latest time that anybody told; it never goes back.
+    /// The latest time of any call; it never goes back.
     now: Nanos,
     is_down: bool,
     queue: Queue<P>,
@@ -30,21 +30,22 @@ pub struct Direction<P> {
     counters: Counters,
 }
 
-/// What an event changes; what is None stays.
+/// The changes of an event; `None` leaves a value unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LinkChange {
-    /// True: as if the cable were pulled at the sender's end.
+    /// True: the cable is pulled at the sender's end.
     ///
-    /// What is offered is lost, and so is the packet that is just being transmitted, as its end never gets onto the wire. What
-    /// is on the way arrives. What waits stays, and is transmitted when the link is up again: a driver's ring keeps its
-    /// packets without a carrier, while the kernel above it discards new ones. So a link that was down for a short time costs
-    /// TCP what it sent meanwhile, and no more.
+    /// New packets are lost. The packet in transmission is lost, too, because its end never gets onto the wire. Packets
+    /// in flight arrive. Waiting packets stay and are transmitted when the link is up again: a driver's ring keeps its
+    /// packets without a carrier, while the kernel above it discards new ones. So a short interruption costs TCP only
+    /// the packets that it sent meanwhile.
     pub down: Option<bool>,
-    /// From the next packet on; a queue without a given size follows.
+    /// From the next packet on. The size of a default queue follows.
     pub rate: Option<Rate>,
-    /// For packets whose transmission ends from now on. After a change to less, they still wait for those in front of them.
+    /// For packets whose transmission ends from now on. After a change to less, they still wait for the packets in
+    /// front of them.
     pub delay: Option<Time>,
-    /// Of single packets; bursts go on as they did.
+    /// For single packets; bursts go on unchanged.
     pub loss: Option<Probability>,
 }
 
@@ -55,7 +56,7 @@ impl From<&EventSpec> for LinkChange {
 }
 
 impl<P: Payload> Direction<P> {
-    /// `rtt` is that of the link, for queues without a given size. Each direction of a lab needs its own seed;
+    /// `rtt` is the link's round trip, for the size of default queues. Each direction of a lab needs its own seed;
     /// neighbouring numbers will do.
     pub fn new(spec: &DirectionSpec, rtt: Time, seed: u64) -> Direction<P> {
         Direction {
@@ -71,10 +72,11 @@ impl<P: Payload> Direction<P> {
         }
     }
 
-    /// A packet comes in at this time; all events up to and at it come first. A time before the last one counts as that.
+    /// A packet arrives at this time, after all events up to and at this time. A time before the last call counts as
+    /// that of the last call.
     ///
-    /// Nothing is handed out here: call [`Direction::advance`] about as often, or what is due fills the room for what is on
-    /// the way.
+    /// This returns no packets. Call [`Direction::advance`] about as often, or due packets fill the room for packets in
+    /// flight.
     pub fn offer(&mut self, now: Nanos, packet: P) {
         let now = self.transmit_until(now);
         self.counters.offered += 1;
@@ -89,7 +91,7 @@ impl<P: Payload> Direction<P> {
         let wire_bytes = packet.wire_bytes();
         let frame = Waiting { item: packet, wire_bytes, since: now };
         if self.transmitter.is_idle() {
-            // Then nothing waits, and the packet passes by the queue however small that is.
+            // Then the queue is empty, and the packet passes a queue of any size.
             self.transmit(now, frame);
         } else if self.queue.push(frame) {
             self.counters.waiting_bytes_max = self.counters.waiting_bytes_max.max(self.queue.bytes());
@@ -98,14 +100,14 @@ impl<P: Payload> Direction<P> {
         }
     }
 
-    /// Call [`Direction::advance`] by then: nothing is due before. It may turn out that nothing is due then either, when the
-    /// packet that is being transmitted gets lost.
+    /// Call [`Direction::advance`] by then: no packet is due before. Possibly none is due then either, if the packet in
+    /// transmission gets lost.
     pub fn next_at(&self) -> Option<Nanos> {
         let transmitted = self.transmitter.end().map(|end| end.after(self.fates.delay()));
         [transmitted, self.flight.next_at()].into_iter().flatten().min()
     }
 
-    /// Hands out everything that is due by now, in order, each with the exact time at which it is due.
+    /// Returns all packets due by now, in order, each with its exact time.
     pub fn advance(&mut self, now: Nanos, out: &mut impl FnMut(Nanos, P)) {
         let now = self.now.max(now);
         loop {
@@ -147,12 +149,12 @@ impl<P: Payload> Direction<P> {
         }
     }
 
-    /// What happened up to the last call.
+    /// The counters up to the last call.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Packets that wait, are being transmitted or are on the way.
+    /// Packets that wait, are in transmission or in flight.
     pub fn packets_inside(&self) -> usize {
         self.queue.len() + usize::from(!self.transmitter.is_idle()) + self.flight.len()
     }
@@ -187,7 +189,7 @@ impl<P: Payload> Direction<P> {
         }
     }
 
-    /// Without a rate the transmission ends as it begins, and the next call finds it so.
+    /// Without a rate the transmission ends at once, and the next call finds it so.
     fn transmit(&mut self, now: Nanos, frame: Waiting<P>) {
         self.counters.waiting_time_max = self.counters.waiting_time_max.max(now.since(frame.since));
         self.transmitter.start(now, frame);
@@ -206,7 +208,7 @@ impl<P: Payload> Direction<P> {
         }
         let copy = fate.is_duplicated.then(|| packet.clone());
         let due = now.after(fate.delay);
-        // Without a rate there is no queue that would bound what a sender has under way; this does.
+        // Without a rate no queue limits the bytes in flight, but this does.
         let most_bytes = match self.spec.rate {
             Some(_) => limits::MAX_IN_FLIGHT_BYTES,
             None => limits::UNLIMITED_LINK_QUEUE_BYTES,

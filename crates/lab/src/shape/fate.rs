@@ -1,4 +1,4 @@
-//! What chance does to a packet that has left the transmitter.
+//! The effects of chance on a packet that has left the transmitter.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use crate::limits;
 use crate::topology::DirectionSpec;
 use crate::units::{Probability, Time};
 
-/// Draws the fates of one direction's packets, each kind from its own generator.
+/// Draws the fates of one direction's packets, with one generator for each kind.
 ///
-/// A large segment shares one fate, with the probability of one packet. The share of bytes lost stays as asked, but losses
-/// come in pieces of up to 64 KiB, and between two of them lie as many times more packets: TCP halves its window more rarely
-/// than it would with single packets. Loss experiments use single packets.
+/// A large segment shares one fate, with the probability of one packet. The share of lost bytes stays as asked. But
+/// losses come in pieces of up to 64 KiB, with correspondingly more packets between them, so TCP halves its window less
+/// often than with single packets. Loss experiments use single packets.
 #[derive(Clone, Debug)]
 pub(super) struct Fates {
     loss: f64,
@@ -30,16 +30,16 @@ pub(super) struct Fates {
     jitter_chance: Chance,
 }
 
-/// How one packet fares that is not lost.
+/// The fate of a packet that is not lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fate {
     /// One bit is changed: any number, to be taken modulo the number of bits.
     pub flipped_bit: Option<u64>,
-    /// A copy comes right behind it.
+    /// A copy follows directly behind it.
     pub is_duplicated: bool,
     /// Delay and jitter.
     pub delay: Duration,
-    /// Chosen for reordering: so much more.
+    /// Chosen for reordering: this additional delay.
     pub held_back: Option<Duration>,
 }
 
@@ -64,7 +64,7 @@ impl Fates {
         }
     }
 
-    /// None: lost, alone or in a burst. Both are drawn for every packet, so that neither shifts the other.
+    /// `None`: lost, alone or in a burst. Both are drawn for every packet, so that neither shifts the other.
     pub fn next(&mut self) -> Option<Fate> {
         let alone = self.loss_chance.happens(self.loss);
         let in_burst = self.bursts.as_mut().is_some_and(Bursts::next_is_lost);
@@ -86,7 +86,7 @@ impl Fates {
         })
     }
 
-    /// The least that any packet is delayed.
+    /// The smallest delay of any packet.
     pub fn delay(&self) -> Duration {
         self.delay.saturating_sub(self.spread * limits::SPREADS_MOST)
     }

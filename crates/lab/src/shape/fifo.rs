@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::Nanos;
 use crate::limits;
 
-/// Something that waits for its transmission.
+/// A packet that waits for its transmission.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting<T> {
     pub item: T,
@@ -14,7 +14,7 @@ pub(super) struct Waiting<T> {
     pub since: Nanos,
 }
 
-/// First in, first out; what does not fit is dropped (drop tail).
+/// First in, first out; a packet that does not fit is dropped (drop tail).
 #[derive(Clone, Debug)]
 pub(super) struct Fifo<T> {
     waiting: VecDeque<Waiting<T>>,
@@ -27,7 +27,7 @@ impl<T> Fifo<T> {
         Fifo { waiting: VecDeque::new(), bytes: 0, limit_bytes }
     }
 
-    /// False: there is no room, and it is gone. What exceeds the limit on its own can never wait.
+    /// False: there is no room, and the packet is dropped. A packet larger than the limit is always dropped.
     #[must_use]
     pub fn push(&mut self, frame: Waiting<T>) -> bool {
         let fits = self.bytes + frame.wire_bytes <= self.limit_bytes;
@@ -57,7 +57,7 @@ impl<T> Fifo<T> {
         self.bytes
     }
 
-    /// What waits already stays, even when it is too much now.
+    /// Waiting packets stay, even above the new limit.
     pub fn set_limit(&mut self, limit_bytes: u64) {
         self.limit_bytes = limit_bytes;
     }

@@ -1,19 +1,19 @@
-//! Packets on the way: they have left the transmitter and are due at the other end.
+//! Packets in flight: they have left the transmitter and are due at the other end.
 //!
-//! Two lines. In the first, nothing is due before what stands in front of it, whatever jitter and changes of delay say. Packets
-//! chosen for reordering stand in the second, with an order of their own, while those of the first pass by. So the next one is
-//! always at the front of a line, and no packet costs more than constant time.
+//! Two lines. In the first, no packet is due before the packets in front of it, whatever its jitter and changes of
+//! delay are. Packets chosen for reordering stand in the second line with an order of their own, and the first line
+//! overtakes them. So the next packet is always at the front of a line, and each packet costs constant time.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Nanos;
 
-/// What is under way in one direction.
+/// The packets in flight in one direction.
 #[derive(Clone, Debug)]
 pub(super) struct Flight<T> {
     line: VecDeque<Due<T>>,
-    /// With the number of those that had joined the line before.
+    /// Each with the number of packets that joined the line before it.
     held: VecDeque<(u64, Due<T>)>,
     last_in_line: Nanos,
     last_held: Nanos,
@@ -23,7 +23,7 @@ pub(super) struct Flight<T> {
     most_packets: usize,
 }
 
-/// One on the way.
+/// A packet in flight.
 #[derive(Clone, Debug)]
 struct Due<T> {
     at: Nanos,
@@ -35,7 +35,7 @@ struct Due<T> {
 pub(super) struct Arrival<T> {
     pub at: Nanos,
     pub item: T,
-    /// Others that left after it came before it.
+    /// True if later packets have arrived before it.
     pub was_overtaken: bool,
 }
 
@@ -53,8 +53,9 @@ impl<T> Flight<T> {
         }
     }
 
-    /// Due at this time, or with the one in front of it if that is later. `held_back` is what is added for one that is chosen
-    /// for reordering. False: more than `most_bytes` would be on the way, and it is lost.
+    /// Adds a packet, due at this time, or with the packet in front of it if that is later. `held_back` is the
+    /// additional delay of a packet chosen for reordering. False: more than `most_bytes` would be in flight, and the
+    /// packet is lost.
     #[must_use]
     pub fn push(&mut self, at: Nanos, held_back: Option<Duration>, item: T, wire_bytes: u64, most_bytes: u64) -> bool {
         if self.bytes + wire_bytes > most_bytes || self.len() >= self.most_packets {
@@ -77,14 +78,14 @@ impl<T> Flight<T> {
         true
     }
 
-    /// When the next is due.
+    /// The time at which the next packet is due.
     pub fn next_at(&self) -> Option<Nanos> {
         let line = self.line.front().map(|due| due.at);
         let held = self.held.front().map(|(_, due)| due.at);
         [line, held].into_iter().flatten().min()
     }
 
-    /// The next one, when it is due by now.
+    /// The next packet, if it is due by now.
     pub fn pop(&mut self, now: Nanos) -> Option<Arrival<T>> {
         let next = self.next_at().filter(|&at| at <= now)?;
         let (due, was_overtaken) = if self.line.front().is_some_and(|due| due.at == next) {

@@ -1,4 +1,4 @@
-//! What happens to each packet on a link or a shared segment. Pure: time and chance are arguments, packets go in and out.
+//! The fate of each packet on a link or a shared segment. Pure: time and chance are arguments, packets go in and out.
 //!
 //! A direction of a link, in the order a packet meets them:
 //!
@@ -7,9 +7,9 @@
 //!                   (diffserv)   (queue)  (transmitter)   '--------- fate ----------'         (flight)
 //! ```
 //!
-//! Time is virtual: a transmission ends, and a packet is due, at times that follow from when packets were offered, and from
-//! nothing else. Whoever calls late gets the same packets with the same times, late; nothing shifts.
-//! A [`Segment`] has its own access to the medium in place of the transmitter, and no losses but those of collisions.
+//! Time is virtual: due times and ends of transmissions follow from the times of the packets alone. A late caller gets
+//! the same packets with the same times, only later. A [`Segment`] has its own access to the medium in place of the
+//! transmitter, and its only losses are collisions.
 //!
 //! Everything that passes is a [`Payload`]: one packet, or a large segment that stands for many.
 
@@ -43,7 +43,7 @@ pub use segment::Segment;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
-/// What the lab carries. A clone is what arrives when a packet is duplicated, or heard by several.
+/// A packet of the lab. A clone arrives when a packet is duplicated, or heard by several.
 pub trait Payload: Clone {
     /// Bytes of the IP packet, or of all packets that a large segment stands for.
     fn ip_bytes(&self) -> u32;
@@ -54,7 +54,7 @@ pub trait Payload: Clone {
     /// Changes one bit; `nth` is any number, taken modulo the number of bits.
     fn flip_bit(&mut self, nth: u64);
 
-    /// Bytes that pass the wire. Short packets are not padded to the 46 bytes that Ethernet wants.
+    /// Bytes on the wire. Short packets are not padded to the 46 bytes of Ethernet.
     fn wire_bytes(&self) -> u64 {
         u64::from(self.ip_bytes()) + u64::from(self.packets()) * u64::from(limits::WIRE_OVERHEAD_BYTES)
     }
@@ -64,12 +64,12 @@ impl Nanos {
     /// The lab's start.
     pub const ZERO: Nanos = Nanos(0);
 
-    /// So much later; the end of time when that is too late.
+    /// A later time; the end of time if it is out of range.
     pub fn after(self, time: Duration) -> Nanos {
         Nanos(self.0.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// How long after the earlier one; zero when it is not earlier.
+    /// The time since an earlier moment; zero if it is not earlier.
     pub fn since(self, earlier: Nanos) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

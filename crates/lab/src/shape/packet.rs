@@ -2,7 +2,7 @@
 
 use super::{Nanos, Payload};
 
-/// What a packet is as far as a link can tell.
+/// The properties of a packet that matter to a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Packet {
     pub id: u64,
@@ -13,7 +13,7 @@ pub(super) struct Packet {
 }
 
 impl Packet {
-    /// One of best effort.
+    /// A packet of best effort.
     pub fn new(id: u64, bytes: u32) -> Packet {
         Packet { id, bytes, packets: 1, dscp: 0, is_flipped: false }
     }

@@ -23,7 +23,7 @@ impl<P: Payload> Queue<P> {
         }
     }
 
-    /// False: the packet breaks its contract and must not pass, whether or not anything waits.
+    /// False: the packet is above the rate of its class and must be dropped, even if no packet waits.
     #[must_use]
     pub fn police(&mut self, now: Nanos, packet: &P) -> bool {
         match self {
@@ -40,7 +40,7 @@ impl<P: Payload> Queue<P> {
         }
     }
 
-    /// Whose turn it is.
+    /// The next packet.
     pub fn pop(&mut self) -> Option<Waiting<P>> {
         match self {
             Queue::One(fifo) => fifo.pop(),
@@ -72,7 +72,7 @@ impl<P: Payload> Queue<P> {
     }
 }
 
-/// A default size follows from rate and round trip, and may be beyond what a topology may ask for.
+/// A default size follows from rate and round trip, and may exceed the limit of a topology.
 fn limit_bytes(spec: &DirectionSpec, rtt: Time) -> u64 {
     spec.queue_bytes(rtt).min(limits::MAX_QUEUE_BYTES)
 }

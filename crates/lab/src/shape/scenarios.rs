@@ -1,4 +1,5 @@
-//! What a link does, told as scenarios in virtual time. A packet of 1500 bytes has 1538 on the wire: 12,304 ns at 1 Gbit/s.
+//! The behaviour of a link, as scenarios in virtual time. A packet of 1500 bytes has 1538 on the wire: 12,304 ns at 1
+//! Gbit/s.
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ fn arrivals(link: &mut Direction<Packet>, until: Nanos) -> Vec<(Nanos, Packet)> 
     arrived
 }
 
-/// Offers as [`offer`] does, and takes what has arrived every 100 packets, as an emulator would.
+/// Offers as [`offer`] does, and takes arrivals every 100 packets, as an emulator would.
 fn carry(link: &mut Direction<Packet>, packet: &Packet, count: u64, gap: Nanos) -> Vec<(Nanos, Packet)> {
     let mut arrived = Vec::new();
     for id in 0..count {
@@ -116,7 +117,7 @@ fn more_on_the_way_than_the_lab_holds_is_counted_on_its_own() {
 
 #[test]
 fn what_is_handed_out_late_is_not_on_the_way() {
-    // 1.2 GiB in all, of which 300 MiB are on the way at once.
+    // 1.2 GiB in all, of which 300 MiB are in flight at once.
     let mut link = link("rate = '1Tbit'\ndelay = '1us'\nqueue = '1GiB'");
     for id in 0..4 {
         link.offer(ms(0), Packet::new(id, 300 << 20));
@@ -158,12 +159,12 @@ fn bursts_have_the_length_asked() {
 
 #[test]
 fn jitter_never_reorders() {
-    // 1000 packets a millisecond: each is likely to draw less than one in front of it.
+    // 1000 packets a millisecond: each is likely to draw less than a packet in front of it.
     let mut dense = link("delay = '10ms'\njitter = '2ms'");
     offer(&mut dense, 10_000, us(1));
     assert_eq!(ids(&mut dense, ms(100)), (0..10_000).collect::<Vec<_>>());
 
-    // One packet every 3 ms: none is in another's way, and each has the jitter that it drew.
+    // One packet every 3 ms: packets do not affect each other, and each has the jitter that it drew.
     let mut sparse = link("delay = '10ms'\njitter = '2ms'");
     offer(&mut sparse, 10_000, ms(3));
     let arrived = arrivals(&mut sparse, ms(40_000));
@@ -219,7 +220,7 @@ fn the_same_seed_gives_the_same_fate() {
     assert_eq!(run(spec, 7), run(spec, 7));
     assert_ne!(run(spec, 7), run(spec, 8));
 
-    // And who is lost does not depend on what else is switched on.
+    // Other effects do not change which packets are lost.
     let mut who = run(spec, 7).into_iter().map(|(_, packet)| packet.id).collect::<Vec<_>>();
     who.sort_unstable();
     who.dedup();
@@ -265,7 +266,7 @@ fn af_has_its_share_and_lower_effort_what_nobody_wants() {
 
 #[test]
 fn a_class_that_waits_with_one_packet_at_a_time_gets_no_more_than_its_share() {
-    // 1 ms a packet. Best effort waits always; assured offers its next packet as soon as its last one has arrived.
+    // 1 ms a packet. Best effort always waits. Assured offers its next packet as soon as its last one has arrived.
     let mut link = link("rate = '12304kbit'\nqueue = '20MB'\ndiffserv = { af_share = 0.1 }");
     for id in 0..1100 {
         link.offer(ms(0), marked(id, 0));
@@ -319,7 +320,7 @@ fn a_change_of_rate_delay_and_loss_holds_from_the_next_packet_on() {
     offer(&mut link, 4, Nanos(0));
     let (rate, delay) = ("123040kbit".parse().ok(), "1ms".parse().ok());
     link.change(us(500), &LinkChange { rate, delay, ..LinkChange::default() });
-    // The first leaves at the old rate, the others ten times as fast; and all find themselves on the shorter way.
+    // The first packet leaves at the old rate, the others ten times as fast, and all have the shorter delay.
     let times: Vec<Nanos> = arrivals(&mut link, ms(10)).iter().map(|(at, _)| *at).collect();
     assert_eq!(times, [us(2000), us(2100), us(2200), us(2300)]);
 

@@ -1,20 +1,22 @@
 //! A half-duplex Ethernet that several stations share: CSMA/CD as in IEEE 802.3, for 10 to 100 Mbit/s.
 //!
-//! Wait until the medium is free -> begin -> alone: all others wait, and the frame arrives; not alone: collide, stop, wait a
-//! random number of slots, try again.
+//! Wait until the medium is free -> begin. Alone: all others wait, and the frame arrives. Not alone: collide, stop,
+//! wait a random number of slots, try again.
 //!
-//! - Who waits begins the moment the medium is free, so two that waited always collide once.
-//! - Two that begin within one propagation delay do not hear each other yet, and collide. That delay is the segment's, but at
-//!   most half a slot (256 bit times), since on a longer wire collisions could not be told. What the segment's delay has
-//!   beyond that is added to the arrival, as that of hosts and bridges: a delay of 1 ms at 10 Mbit/s means 25.6 us on the wire.
+//! - Waiting stations begin the moment the medium is free, so two waiting stations always collide once.
+//! - Two stations that begin within one propagation delay do not hear each other yet, and collide. The propagation
+//!   delay is that of the segment, but at most half a slot (256 bit times): collisions on a longer wire could not be
+//!   detected. The rest of the segment's delay is added to the arrival, as the delay of hosts and bridges. A delay of 1
+//!   ms at 10 Mbit/s means 25.6 us on the wire.
 //! - After the n-th collision a station waits 0 to 2^min(n, 10) - 1 slots of 512 bit times; after the 16th it gives up.
 //!
-//! Simplified: all stations are equally far from each other; all hear at once when the medium becomes free; a collision takes
-//! a propagation delay from the last beginning, preamble and jam (96 bit times), and a gap (96 bit times); short frames are not
-//! padded; a frame occupies the medium with its gap, and arrives with the end of that; no losses but by collisions and full
-//! queues. A sender that just succeeded tries again with its counter at zero, so it wins more often against one that has
-//! collided before: real Ethernets have this capture effect too, and are fair in the long run only. Seven stations that always
-//! want to send wait up to seconds and give up one frame in forty; at 40 % of the rate none is given up.
+//! Simplifications: All stations are equally far from each other, and all hear at once when the medium becomes free. A
+//! collision takes a propagation delay from the last beginning, preamble and jam (96 bit times), and a gap (96 bit
+//! times). Short frames are not padded. A frame occupies the medium with its gap, and arrives at the end of the gap.
+//! Only collisions and full queues lose frames. A successful sender begins again with its counter at zero, so it wins
+//! more often against one that has collided before. Real Ethernets have this capture effect, too, and are fair only in
+//! the long run. Seven stations that always want to send wait up to seconds and give up one frame in forty. At 40 % of
+//! the rate no frame is given up.
 
 use std::time::Duration;
 
@@ -31,26 +33,26 @@ use crate::units::Rate;
 pub struct Segment<P> {
     rate: Rate,
     delay: Duration,
-    /// Who begins within this time after another has not heard it.
+    /// Stations that begin within this time after another have not heard it.
     deaf_time: Duration,
     slot: Duration,
-    /// The latest time that anybody told; it never goes back.
+    /// The latest time of any call; it never goes back.
     now: Nanos,
     stations: Vec<Station<P>>,
-    /// When the medium is free again.
+    /// The time when the medium is free again.
     free_at: Nanos,
     flight: Flight<Frame<P>>,
     chance: Chance,
     counters: Counters,
 }
 
-/// One on the medium.
+/// A station on the medium.
 #[derive(Clone, Debug)]
 struct Station<P> {
-    /// The frame it tries to send; the others wait behind it.
+    /// The frame that it tries to send; the others wait behind it.
     trying: Option<Waiting<Frame<P>>>,
     queue: Fifo<Frame<P>>,
-    /// It does not try before.
+    /// It does not begin before this time.
     ready_at: Nanos,
     /// Collisions of this frame.
     collisions: u32,
@@ -91,8 +93,8 @@ impl<P: Payload> Segment<P> {
         }
     }
 
-    /// A station has a packet for another, or for all others. All events up to and at this time come first; a time before the
-    /// last one counts as that.
+    /// A station has a packet for another station, or for all. All events up to and at this time come first. A time
+    /// before the last call counts as that of the last call.
     ///
     /// # Panics
     /// When there is no such station.
@@ -112,13 +114,13 @@ impl<P: Payload> Segment<P> {
         }
     }
 
-    /// Call [`Segment::advance`] by then: nothing is due before. It may turn out that nothing is due then either.
+    /// Call [`Segment::advance`] by then: no packet is due before. Possibly none is due then either.
     pub fn next_at(&self) -> Option<Nanos> {
         let begun = self.next_beginning().map(|begin| begin.after(self.delay));
         [begun, self.flight.next_at()].into_iter().flatten().min()
     }
 
-    /// Hands out everything that is due by now, in order: the exact time, the station that hears it, the packet.
+    /// Returns all packets due by now, in order: the exact time, the station that hears the packet, the packet.
     pub fn advance(&mut self, now: Nanos, out: &mut impl FnMut(Nanos, usize, P)) {
         let now = self.now.max(now);
         loop {
@@ -135,12 +137,12 @@ impl<P: Payload> Segment<P> {
         self.now = now;
     }
 
-    /// What happened up to the last call.
+    /// The counters up to the last call.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Packets that wait, are being tried or are on the way.
+    /// Packets that wait, are in transmission or in flight.
     pub fn packets_inside(&self) -> usize {
         let waiting = self.stations.iter().map(|station| station.queue.len() + usize::from(station.trying.is_some()));
         waiting.sum::<usize>() + self.flight.len()
@@ -154,12 +156,13 @@ impl<P: Payload> Segment<P> {
         self.now
     }
 
-    /// When the first of those who want to send begins.
+    /// The time when the first station with a frame begins.
     fn next_beginning(&self) -> Option<Nanos> {
         self.stations.iter().filter_map(|station| station.begins_at(self.free_at)).min()
     }
 
-    /// A station begins. Decided only a propagation delay later, when all who have not heard it have begun too.
+    /// A station begins. The outcome is decided a propagation delay later, when all stations that have not heard it
+    /// have begun, too.
     fn contend(&mut self, begin: Nanos) {
         let deaf_until = begin.after(self.deaf_time);
         let (mut first, mut last_begin, mut count) = (None, begin, 0);
@@ -176,7 +179,7 @@ impl<P: Payload> Segment<P> {
         }
     }
 
-    /// One alone: its frame passes.
+    /// A single station: its frame passes.
     fn transmit(&mut self, begin: Nanos, number: usize) {
         let station = &mut self.stations[number];
         let Some(frame) = station.trying.take() else { return };
@@ -189,7 +192,7 @@ impl<P: Payload> Segment<P> {
         self.counters.overflowed += u64::from(!fits);
     }
 
-    /// All who began notice, jam, and choose when to try again.
+    /// All stations that began notice, jam, and choose when to try again.
     fn collide(&mut self, begin: Nanos, last_begin: Nanos) {
         self.counters.collisions += 1;
         let deaf_until = begin.after(self.deaf_time);
@@ -237,12 +240,12 @@ impl<P: Payload> Segment<P> {
 }
 
 impl<P> Station<P> {
-    /// When it begins to send its frame, if it has one and nobody is quicker.
+    /// The time when it begins to send its frame, if it has one and no station is earlier.
     fn begins_at(&self, free_at: Nanos) -> Option<Nanos> {
         self.trying.as_ref().map(|_| self.ready_at.max(free_at))
     }
 
-    /// Done with a frame, well or not.
+    /// The frame is sent, or given up.
     fn try_next(&mut self, now: Nanos) {
         self.trying = self.queue.pop();
         self.ready_at = now;
@@ -250,9 +253,9 @@ impl<P> Station<P> {
     }
 }
 
-/// 512 bit times: twice the longest propagation delay that collisions are told over.
+/// 512 bit times: twice the longest propagation delay at which collisions are detected.
 const SLOT_BYTES: u64 = 64;
-/// 64 bit times of preamble, and 32 of jam so that all notice.
+/// 64 bit times of preamble, and 32 of jam so that all stations notice.
 const PREAMBLE_AND_JAM_BYTES: u64 = 12;
 /// 96 bit times of silence.
 const GAP_BYTES: u64 = 12;
@@ -270,7 +273,7 @@ mod tests {
         Segment::new(&toml::from_str(&text).unwrap(), 1)
     }
 
-    /// Everything until this time: when, to whom, which.
+    /// All packets until this time: when, to which station, which packet.
     fn heard(segment: &mut Segment<Packet>, until: Nanos) -> Vec<(Nanos, usize, u64)> {
         let mut heard = Vec::new();
         segment.advance(until, &mut |at, station, packet: Packet| heard.push((at, station, packet.id)));
@@ -301,7 +304,7 @@ mod tests {
 
     #[test]
     fn two_that_do_not_hear_each_other_collide_and_then_both_pass() {
-        // 1 ms is far more than a wire may have: the two are deaf for 25.6 us.
+        // 1 ms is far longer than a wire can be: the two stations are deaf for 25.6 us.
         for (later_us, collide) in [(0, true), (25, true), (26, false), (800, false)] {
             let mut lan = segment(3, "delay = '1ms'");
             lan.offer(us(100), 0, Some(2), Packet::new(0, 1000));
@@ -317,8 +320,8 @@ mod tests {
 
     #[test]
     fn many_waiting_stations_share_the_medium_fairly_and_use_most_of_it() {
-        // R. Metcalfe and D. Boggs (1976) expect 1.7 slots of contention a frame on the longest wire: 830 of 918 us, 0.90. Back-off
-        // does better, as a station that has just succeeded goes on while those that collided pause ever longer.
+        // R. Metcalfe and D. Boggs (1976) expect 1.7 slots of contention for each frame on the longest wire: 830 of 918
+        // us, 0.90. Back-off does better: a successful station goes on while those that collided pause ever longer.
         for (delay, least, most) in [("0", 0.96, 0.995), ("26us", 0.92, 0.985)] {
             let mut lan = segment(7, &format!("delay = '{delay}'"));
             let mut by_sender = [0u32; 7];
@@ -340,7 +343,7 @@ mod tests {
 
     #[test]
     fn light_load_hardly_collides() {
-        // Seven stations take turns of 1 ms, one frame each: 83 % used, and nobody in another's way.
+        // Seven stations take turns of 1 ms, one frame each: 83 % used, without collisions.
         let mut lan = segment(7, "");
         for tick in 0..7000u64 {
             lan.offer(ms(tick), (tick % 7) as usize, None, Packet::new(tick, 1000));
@@ -351,7 +354,7 @@ mod tests {
 
     #[test]
     fn at_two_fifths_of_the_rate_frames_collide_and_none_is_given_up() {
-        // Seven stations, each a frame every 14 ms from its own random time on: 7 x 830 us in 14 ms, 42 %.
+        // Seven stations, each with a frame every 14 ms from its own random time on: 7 x 830 us in 14 ms, 42 %.
         let mut lan = segment(7, "delay = '1ms'");
         let mut chance = Chance::new(1, Purpose::Jitter);
         let mut offers: Vec<(Nanos, usize)> = Vec::new();
@@ -373,7 +376,7 @@ mod tests {
 
     #[test]
     fn a_frame_that_always_collides_is_given_up() {
-        // 64 stations with one full queue each: some frame has bad luck sixteen times.
+        // 64 stations with one full queue each: some frame collides sixteen times.
         let mut lan = segment(64, "queue = '100kB'");
         for id in 0..50 * 64 {
             lan.offer(ms(0), id % 64, Some((id + 1) % 64), Packet::new(id as u64, 1000));

@@ -1,7 +1,7 @@
 //! Puts one frame after the other on the wire, at a rate.
 //!
-//! A time on the wire is seldom a whole number of nanoseconds: 1538 bytes take 1230.4 ns at 10 Gbit/s. What is over is carried
-//! from one frame to the next behind it, so that a million of them take 1.2304 s and not a nanosecond more.
+//! A time on the wire is seldom a whole number of nanoseconds: 1538 bytes take 1230.4 ns at 10 Gbit/s. The remainder is
+//! carried over to the next frame behind it, so a million frames take exactly 1.2304 s.
 
 use super::Nanos;
 use super::fifo::Waiting;
@@ -10,7 +10,7 @@ use crate::units::Rate;
 /// One direction's sender.
 #[derive(Clone, Debug)]
 pub(super) struct Transmitter<P> {
-    /// None: frames take no time.
+    /// `None`: frames take no time.
     rate: Option<Rate>,
     sending: Option<Waiting<P>>,
     /// The last frame's exact end, in nanoseconds and parts of one: parts / rate.
@@ -27,12 +27,12 @@ impl<P> Transmitter<P> {
         self.sending.is_none()
     }
 
-    /// When the frame that is being sent has left: never before its last bit has.
+    /// The time when the current frame has left: never before its last bit has.
     pub fn end(&self) -> Option<Nanos> {
         self.sending.as_ref().map(|_| self.end_rounded())
     }
 
-    /// Begins; the transmitter must be idle. At the end of the frame before, it begins to the part of a nanosecond there.
+    /// Begins; the transmitter must be idle. Directly behind another frame it begins at that frame's exact end.
     pub fn start(&mut self, now: Nanos, frame: Waiting<P>) {
         if now != self.end_rounded() {
             (self.end_ns, self.end_parts) = (now.0, 0);
@@ -40,19 +40,20 @@ impl<P> Transmitter<P> {
         if let Some(rate) = self.rate {
             let rate = u128::from(rate.bits_per_s());
             let parts = u128::from(frame.wire_bytes) * 8 * 1_000_000_000 + u128::from(self.end_parts);
-            // Both fit: the remainder is less than a u64, and 2^33 bytes at 1 bit/s take 2^66 ns, the end of time.
+            // Both fit: the remainder is less than a u64, and 2^33 bytes at 1 bit/s take 2^66 ns, which is the end of
+            // time.
             self.end_ns = self.end_ns.saturating_add(u64::try_from(parts / rate).unwrap_or(u64::MAX));
             self.end_parts = u64::try_from(parts % rate).unwrap_or(0);
         }
         self.sending = Some(frame);
     }
 
-    /// The frame that was being sent: complete when its end has come, cut off before.
+    /// Takes the current frame: complete after its end, cut off before.
     pub fn take(&mut self) -> Option<Waiting<P>> {
         self.sending.take()
     }
 
-    /// From the next frame on; the one on the wire leaves as it began.
+    /// From the next frame on; the current frame keeps its rate.
     pub fn set_rate(&mut self, rate: Rate) {
         if self.rate != Some(rate) {
             self.rate = Some(rate);

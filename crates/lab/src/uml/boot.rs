@@ -1,4 +1,4 @@
-//! Boots a kernel as a child process and stays with it until it has ended.
+//! Boots a kernel as a child process, and attends it until its end.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write};
@@ -17,12 +17,12 @@ use super::private::PrivateDirectory;
 use super::{Clock, RunInUml, UmlError};
 use crate::limits;
 
-/// The hidden subcommand that starts the kernel and ends it with us: [`keep_kernel`].
+/// The hidden subcommand that starts the kernel, and ends it when this program ends: [`keep_kernel`].
 pub const KERNEL_SUBCOMMAND: &str = "uml-kernel";
 /// The hidden subcommand that is process 1 of the guest, and its child: [`super::guest::main`].
 pub const GUEST_SUBCOMMAND: &str = "uml-guest";
 
-/// From the private directory to the guest's last word.
+/// From the private directory to the guest's final status.
 pub(super) fn run(
     what: &RunInUml,
     stop: &AtomicBool,
@@ -43,7 +43,7 @@ pub(super) fn run(
     let ended = loop {
         let ended = kernel.has_ended()?;
         let [out, err] = &mut outputs;
-        // After the end there may be more to read, so the look at the child comes first.
+        // The output may grow until the end, so the check of the child comes first.
         out.copy(stdout)?;
         err.copy(stderr)?;
         match ended {
@@ -60,20 +60,20 @@ pub(super) fn run(
     }
 }
 
-/// The process between boot and the kernel. It outlives a boot that is killed, by as long as it takes to end the kernel with its
-/// helpers and to remove the private directory. `arguments` are the clock, that directory, the kernel and the kernel's own arguments.
+/// The process between boot and the kernel. After a killed boot, it kills the kernel with its helpers and removes the
+/// private directory. `arguments` are the clock, that directory, the kernel and the kernel's own arguments.
 pub fn keep_kernel(arguments: &[String]) -> Result<u8, UmlError> {
     let [clock, directory, kernel, arguments @ ..] = arguments else {
         return Err(UmlError::Refused { what: KERNEL_SUBCOMMAND.into(), why: "is for internal use".into() });
     };
     if clock == REAL {
-        // Before others, where that may be: in real time, what the host does meanwhile is delay of the guest's links.
+        // Priority, if the rights allow it: in real time, work of the host delays the guest's links.
         let _ = rustix::process::setpriority_process(None, limits::MOST_URGENT);
     }
     let mut child = Command::new(kernel)
         .args(arguments)
         .stdin(Stdio::null())
-        // The kernel has helpers, some of which outlive it when it is killed; they are in its group.
+        // The kernel's helpers are in its group; some survive when only the kernel is killed.
         .process_group(0)
         .spawn()
         .map_err(UmlError::io(format!("start the kernel {kernel}")))?;
@@ -85,7 +85,7 @@ pub fn keep_kernel(arguments: &[String]) -> Result<u8, UmlError> {
     };
     let (orphaned, was_orphaned) = mpsc::channel();
     thread::spawn(move || {
-        // Boot holds the other end and never writes: this returns when it closes it, or is no more.
+        // Boot holds the other end and never writes, so this returns when boot closes the end or dies.
         let _ = std::io::stdin().read(&mut [0]);
         let _ = orphaned.send(());
         kill();
@@ -102,7 +102,7 @@ pub fn keep_kernel(arguments: &[String]) -> Result<u8, UmlError> {
     .code())
 }
 
-/// What the kernel is told. Words behind `--` are arguments of process 1; the kernel appends `console=` to them.
+/// The kernel's arguments. Words behind `--` are arguments of process 1; the kernel appends `console=` to them.
 fn command_line(program: &Path, clock: Clock, bytes: u64, directory: &Path) -> Result<Vec<String>, UmlError> {
     let program = word("the path of haul-lab", program)?;
     let directory = word("the private directory", directory)?;
@@ -136,7 +136,7 @@ fn command_line(program: &Path, clock: Clock, bytes: u64, directory: &Path) -> R
     Ok(line)
 }
 
-/// The kernel splits its command line at spaces, and process 1 must lie where the guest has no file system of its own.
+/// The kernel splits its command line at spaces. Process 1 must lie outside of the guest's own file systems.
 fn word<'a>(what: &str, path: &'a Path) -> Result<&'a str, UmlError> {
     match path.to_str() {
         Some(text) if text.starts_with('/') && !text.contains(|c: char| c.is_whitespace() || c == '"') => Ok(text),
@@ -167,12 +167,12 @@ impl Kernel {
             .arg(&what.kernel)
             .args(arguments)
             .env_clear()
-            // Where its memory lies.
+            // The directory of its memory.
             .env("TMPDIR", directory)
             .stdin(Stdio::piped())
             .stdout(open()?)
             .stderr(open()?)
-            // Ctrl-C is for us: we end it in order.
+            // Ctrl-C is for this program, which ends the kernel in order.
             .process_group(0)
             .spawn()
             .map_err(UmlError::io(format!("start {}", what.program.display())))?;
@@ -189,7 +189,7 @@ impl Kernel {
 
 impl Drop for Kernel {
     fn drop(&mut self) {
-        // The keeper takes the end of its input for the order to end.
+        // The end of its input tells the keeper to end.
         drop(self.child.stdin.take());
         let until = Instant::now() + limits::UML_STOP_TIME;
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
@@ -213,7 +213,7 @@ impl Tail {
         Ok(Tail { file, path })
     }
 
-    /// Copies what has been added since.
+    /// Copies the new bytes.
     fn copy(&mut self, to: &mut dyn Write) -> Result<(), UmlError> {
         let mut buffer = vec![0; limits::UML_OUTPUT_BYTES];
         loop {
@@ -252,7 +252,7 @@ fn no_status(kernel: &Path, ended: ExitStatus, directory: &Path) -> UmlError {
 /// The first argument of [`keep_kernel`], when it is not `virtual`.
 const REAL: &str = "real";
 
-/// What a run may take on the wall when nothing else is said.
+/// The default limit of a run, by the clock on the wall.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Process 1 of the guest: makes a machine of a bare kernel, runs one child, says how it ended, switches off.
+//! Process 1 of the guest. It makes a machine of a bare kernel, runs one child, reports the child's end, and switches
+//! off.
 //!
-//! Whatever fails, a panic included, ends in switching off: a kernel that hangs has no reader.
+//! Every failure ends in switching off, even a panic: nobody watches a kernel that hangs.
 
 use std::fs::{self, File};
 use std::io::{Read, Write as _};
@@ -20,11 +21,11 @@ use super::job::{self, GuestStatus, LastWord};
 use super::{UmlError, lab, modules};
 use crate::limits;
 
-/// Where the private directory of boot is seen.
+/// The path of boot's private directory in the guest.
 const SHARED: &str = "/run/haul-lab";
 
-/// The hidden subcommand: as process 1 never returns, as its child becomes or runs the command. Ignores what the kernel adds to
-/// the arguments behind the first.
+/// The hidden subcommand. As process 1 it never returns; as the child it becomes or runs the command. Ignores the
+/// arguments that the kernel adds behind the first.
 pub fn main(arguments: &[String]) -> Result<u8, UmlError> {
     let Some(directory) = arguments.first() else {
         return Err(UmlError::Refused { what: GUEST_SUBCOMMAND.into(), why: "is for internal use".into() });
@@ -46,18 +47,18 @@ fn init(directory: &str) -> ! {
         Err(_) => LastWord::GaveUp("process 1 of the guest panicked".to_owned()),
     };
     if let Err(error) = word.write(Path::new(SHARED)) {
-        // The console is what is left.
+        // Only the console is left.
         let _ = writeln!(std::io::stderr(), "haul-lab: {word:?}, and {error}");
     }
     rustix::fs::sync();
     let _ = rustix::system::reboot(RebootCommand::PowerOff);
-    // Process 1 must not end: that would be a panic of the kernel.
+    // If process 1 ends, the kernel panics.
     loop {
         thread::park();
     }
 }
 
-/// Mounts, modules, the child, its output, its end.
+/// Mounts file systems, loads modules, runs the child, copies its output, and waits for its end.
 fn machine(directory: &str) -> Result<LastWord, UmlError> {
     mount_one("proc", "proc", "/proc", "")?;
     check_that_this_is_uml()?;
@@ -109,7 +110,7 @@ fn machine(directory: &str) -> Result<LastWord, UmlError> {
     })
 }
 
-/// All hosts of a lab share what a kernel allows TCP, and it would allow a tenth of its memory: one flow on a long fast path
+/// All hosts of a lab share the kernel's memory for TCP, by default a tenth of all memory. One flow on a long fast path
 /// exceeds that, and its window then stays small for good. The unit is a page.
 fn tcp_memory(bytes: u64) -> String {
     let pages = bytes / 4096;
@@ -117,7 +118,7 @@ fn tcp_memory(bytes: u64) -> String {
     format!("{low} {pressure} {high}")
 }
 
-/// Every orphan of the machine is ours; the child's status is what counts.
+/// Process 1 reaps every orphan; only the child's status matters.
 fn reap_until(child: u32) -> Result<GuestStatus, UmlError> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
@@ -133,7 +134,7 @@ fn reap_until(child: u32) -> Result<GuestStatus, UmlError> {
     }
 }
 
-/// Servers that the command left behind. They leave process 1 and threads of the kernel alone.
+/// Kills servers that the command left behind, but not process 1 and threads of the kernel.
 fn kill_all() {
     let Ok(entries) = fs::read_dir("/proc") else { return };
     for entry in entries.flatten() {
@@ -144,7 +145,7 @@ fn kill_all() {
     }
 }
 
-/// From a pipe to a file on the host; each piece is handed on at once, so that progress can be seen there.
+/// Copies from a pipe to a file on the host. Each piece is written at once, so that progress is visible there.
 fn relay(mut from: Box<dyn Read + Send>, mut to: File) {
     let mut buffer = vec![0; limits::UML_OUTPUT_BYTES];
     while let Ok(count) = from.read(&mut buffer) {
@@ -164,17 +165,19 @@ fn mount_all(directory: &str) -> Result<(), UmlError> {
     mount_one("sysfs", "sysfs", "/sys", "")?;
     mount_one("tmpfs", "tmpfs", "/run", "mode=755")?;
     make_directory(SHARED, 0o700)?;
-    // The private directory may lie below /dev/shm of the host, which is not the guest's: so it comes as a file system.
+    // The private directory may lie below /dev/shm of the host, and the guest has its own /dev/shm. So the directory is
+    // mounted as a file system.
     mount_one("hostfs", "none", SHARED, directory)?;
     if !Path::new("/dev/null").exists() || !is_mounted("/dev") {
         mount_one("devtmpfs", "devtmpfs", "/dev", "mode=755")?;
     }
     make_directory("/dev/shm", 0o1777)?;
-    // More than the usual half of memory: data and copies of an experiment lie there, and its size was counted in.
+    // More than the default half of memory: data and copies of an experiment lie there, and the guest's memory includes
+    // their size.
     mount_one("tmpfs", "tmpfs", "/dev/shm", "mode=1777,size=80%")?;
     make_directory("/dev/pts", 0o755)?;
     mount_one("devpts", "devpts", "/dev/pts", "mode=620,ptmxmode=666")?;
-    // What sshd and locks expect.
+    // Directories that sshd and locks need.
     for (path, mode) in [("/run/sshd", 0o755), ("/run/lock", 0o1777), ("/run/netns", 0o755)] {
         make_directory(path, mode)?;
     }
@@ -197,7 +200,7 @@ fn mount_one(kind: &str, source: &str, target: &str, options: &str) -> Result<()
 
 fn make_directory(path: &str, mode: u32) -> Result<(), UmlError> {
     let made = fs::DirBuilder::new().recursive(true).mode(mode).create(path);
-    // The mode of creation is cut by the umask.
+    // The umask cuts the mode of creation.
     let made = made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)));
     made.map_err(UmlError::io(format!("make {path} in the guest")))
 }
@@ -207,7 +210,7 @@ fn is_mounted(path: &str) -> bool {
     mounts.lines().any(|line| line.split(' ').nth(1) == Some(path))
 }
 
-/// What process 1 does here must never be done to a real machine.
+/// The acts of process 1 must never happen on a real machine.
 fn check_that_this_is_uml() -> Result<(), UmlError> {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     match text.contains("User Mode Linux") {

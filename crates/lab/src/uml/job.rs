@@ -1,4 +1,4 @@
-//! What boot tells the guest, and what the guest tells boot: files in a directory that both see.
+//! The messages between boot and guest: files in a directory that both see.
 
 use std::fs;
 use std::io::Write as _;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use super::UmlError;
 use crate::request::Request;
 
-/// What the guest is to do.
+/// The task of the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestJob {
     /// Program and arguments.
     pub command: Vec<String>,
-    /// All of it; nothing is inherited.
+    /// The whole environment; nothing is inherited.
     pub environment: Vec<(String, String)>,
-    /// The guest is called as the machine is: results carry the name.
+    /// The guest has the host name of the machine, because results carry it.
     pub host_name: String,
-    /// Of the command; must lie outside `/run` and `/dev`.
+    /// The command's directory; it must lie outside `/run` and `/dev`.
     pub directory: String,
 }
 
@@ -31,16 +31,16 @@ pub enum GuestStatus {
     Killed(i32),
 }
 
-/// The guest's last word.
+/// The final status of the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum LastWord {
     /// The command ran.
     Ended(GuestStatus),
-    /// It could not be run.
+    /// The command could not be run.
     GaveUp(String),
 }
 
-/// The lab's own directory in the guest, on a file system that only the guest has.
+/// The lab's own directory in the guest, on a file system of the guest alone.
 const IN_GUEST: &str = "/run/lab";
 
 pub(super) const JOB: &str = "job.json";
@@ -51,7 +51,7 @@ const STATUS: &str = "status.json";
 const COMPLAINT: &str = "complaint";
 
 impl GuestStatus {
-    /// As a shell would say it: 128 and the signal for the killed.
+    /// As in a shell: 128 and the signal for a killed command.
     pub fn code(&self) -> u8 {
         match self {
             GuestStatus::Exited(code) => (code & 0xff) as u8,
@@ -72,12 +72,12 @@ impl GuestJob {
         }
     }
 
-    /// Writes it where the guest will look.
+    /// Writes it to the guest's path.
     pub(super) fn write(&self, directory: &Path) -> Result<(), UmlError> {
         write(directory, JOB, self)
     }
 
-    /// As [`GuestJob::write`] wrote it.
+    /// Reads the job that [`GuestJob::write`] wrote.
     pub(super) fn read(directory: &Path) -> Result<GuestJob, UmlError> {
         let path = directory.join(JOB);
         let text = fs::read(&path).map_err(UmlError::io(format!("read {}", path.display())))?;
@@ -90,13 +90,13 @@ impl LastWord {
         write(directory, STATUS, self)
     }
 
-    /// None when the guest did not come to say it.
+    /// `None` if the guest did not write it.
     pub(super) fn read(directory: &Path) -> Option<LastWord> {
         serde_json::from_slice(&fs::read(directory.join(STATUS)).ok()?).ok()
     }
 }
 
-/// The lab could not be made: the child of process 1 leaves the reason for it.
+/// The lab could not be made; the child of process 1 leaves the reason here.
 pub(super) fn complain(directory: &Path, reason: &str) -> Result<(), UmlError> {
     write(directory, COMPLAINT, &reason)
 }

@@ -1,7 +1,7 @@
 //! Finds a User Mode Linux kernel, or builds one from the distribution's packaged source.
 //!
-//! `--kernel PATH`, else `$HAUL_LAB_KERNEL`, else the one that `haul-lab kernel` built into the user's cache, else, in real time,
-//! the one of the package `user-mode-linux`.
+//! In this order: `--kernel PATH`, `$HAUL_LAB_KERNEL`, the kernel that `haul-lab kernel` built into the user's cache,
+//! and in real time that of the package `user-mode-linux`.
 
 use std::fmt;
 use std::fs;
@@ -19,18 +19,18 @@ const PACKAGED: &str = "/usr/bin/linux.uml";
 /// Over the defaults of `ARCH=um`.
 const FRAGMENT: &str = include_str!("../../uml/fragment.config");
 
-/// Where kernels may be.
+/// The possible places of kernels.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// `--kernel`.
     pub asked: Option<PathBuf>,
     /// `$HAUL_LAB_KERNEL`.
     pub variable: Option<PathBuf>,
-    /// What `haul-lab kernel` builds.
+    /// The kernel that `haul-lab kernel` builds.
     pub cache: Option<PathBuf>,
 }
 
-/// A kernel, and how it was found.
+/// A kernel, and its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Program.
@@ -47,7 +47,7 @@ impl Places {
     }
 }
 
-/// The first that exists; one that was named must exist. Virtual time asks for a kernel that can do it.
+/// The first that exists; a named kernel must exist. Virtual time needs a kernel that supports it.
 pub fn find(places: &Places, virtual_time: bool) -> Result<Found, UmlError> {
     let found = choose(places, virtual_time, &|path| path.is_file())?;
     if virtual_time && !knows_virtual_time(&found.path) {
@@ -84,7 +84,7 @@ fn choose(places: &Places, virtual_time: bool, exists: &dyn Fn(&Path) -> bool) -
     })
 }
 
-/// Whether the kernel's own help knows it. One without would take it for a word to process 1, and run in real time.
+/// Whether the kernel's own help lists it. Otherwise the kernel would pass the word to process 1, and run in real time.
 pub fn knows_virtual_time(kernel: &Path) -> bool {
     let output = Command::new(kernel).arg("--help").stdin(Stdio::null()).output();
     output.is_ok_and(|output| {
@@ -125,7 +125,7 @@ impl fmt::Display for BuildStep {
     }
 }
 
-/// What a build needs, and the package that has it.
+/// Programs that a build needs, and their packages.
 const TOOLS: [(&str, &str); 11] = [
     ("apt-cache", "apt"),
     ("apt-get", "apt"),
@@ -140,8 +140,8 @@ const TOOLS: [(&str, &str); 11] = [
     ("perl", "perl"),
 ];
 
-/// Builds a kernel into the user's cache and returns its path. `dry`: only says what it would do. Needs no root: the package of
-/// the source is downloaded and unpacked, not installed.
+/// Builds a kernel into the user's cache and returns its path. `dry` only prints the commands. Needs no root: the
+/// source package is downloaded and unpacked, not installed.
 pub fn build(dry: bool, report: &mut dyn Write) -> Result<PathBuf, UmlError> {
     let missing: Vec<(&str, &str)> = TOOLS.into_iter().filter(|(tool, _)| programs::find(tool).is_none()).collect();
     if !missing.is_empty() {
@@ -162,7 +162,7 @@ pub fn build(dry: bool, report: &mut dyn Write) -> Result<PathBuf, UmlError> {
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let steps = steps(&build, &target, &package, jobs);
     if !dry {
-        // What an interrupted build left would be mixed with the new one.
+        // The rest of an interrupted build would be mixed with the new one.
         let _ = fs::remove_dir_all(&build);
         fs::create_dir_all(&build).map_err(UmlError::io(format!("make {}", build.display())))?;
         let fragment = build.join(FRAGMENT_NAME);
@@ -189,21 +189,21 @@ fn steps(build: &Path, target: &Path, package: &str, jobs: usize) -> Vec<BuildSt
     let target = target.display().to_string();
     vec![
         BuildStep::new(build, "apt-get", ["download", package]),
-        // The version in the file's name is known only now.
+        // Only the downloaded file's name has the version.
         BuildStep::new(build, "sh", ["-c", "'dpkg-deb -x linux-source-*.deb unpacked'"]),
         BuildStep::new(build, "mkdir", ["source"]),
         BuildStep::new(build, "tar", ["-xf", &archive, "-C", "source", "--strip-components=1"]),
         BuildStep::new(&source, "make", ["ARCH=um", "defconfig"]),
         BuildStep::new(&source, "scripts/kconfig/merge_config.sh", ["-m", ".config", &configuration]),
         BuildStep::new(&source, "make", ["ARCH=um", "olddefconfig"]),
-        // A setting that the source does not know, or does not want, would be missed only much later.
+        // Without this check, a setting that the source refuses would be missed only much later.
         BuildStep::new(&source, "grep", ["-q", "CONFIG_UML_TIME_TRAVEL_SUPPORT=y", ".config"]),
         BuildStep::new(&source, "make", ["ARCH=um".to_owned(), format!("-j{jobs}"), "linux".to_owned()]),
         BuildStep::new(&source, "strip", ["-o", &target, "linux"]),
     ]
 }
 
-/// The newest that is offered: `linux-source` depends on it.
+/// The newest version on offer: `linux-source` depends on it.
 fn source_package() -> Result<String, UmlError> {
     let output = Command::new("apt-cache").args(["depends", "linux-source"]).output();
     let output = output.map_err(UmlError::io("run apt-cache"))?;
@@ -221,7 +221,7 @@ fn newest(depends: &str) -> Option<String> {
 
 fn run(step: &BuildStep) -> Result<(), UmlError> {
     let mut command = Command::new(step.program);
-    // What is quoted for a reader is one word.
+    // Quotes words that contain other characters.
     command.args(step.arguments.iter().map(|word| word.trim_matches('\''))).current_dir(&step.directory);
     let status = command.stdin(Stdio::null()).status().map_err(UmlError::io(format!("run {step}")))?;
     match status.success() {

@@ -7,25 +7,25 @@ use std::process::Command;
 use super::UmlError;
 use super::job::GuestJob;
 
-/// Where tools lie that an ordinary user's PATH may leave out.
+/// Directories of tools that an ordinary user's PATH may lack.
 pub(super) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Becomes the command; comes back only when that fails.
+/// Becomes the command; returns only after a failure.
 pub(super) fn run(job: &GuestJob) -> Result<u8, UmlError> {
     let Some((program, arguments)) = job.command.split_first() else {
         return Err(UmlError::Refused { what: "the command".into(), why: "is empty".into() });
     };
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(job.environment.iter().cloned()).env("PATH", path(job));
-    // Without it the guest has none; some programs and all results want one.
+    // The guest has no host name by itself; some programs and all results need one.
     rustix::system::sethostname(job.host_name.as_bytes())
         .map_err(|error| UmlError::Io { what: "give the guest its name".into(), error: error.into() })?;
-    // A directory that only the host has is no reason to fail.
+    // A directory that only the host has is not a failure.
     command.current_dir(if Path::new(&job.directory).is_dir() { &job.directory } else { "/" });
     Err(UmlError::Io { what: format!("start {program} in the guest"), error: command.exec() })
 }
 
-/// The user's, and behind it where `ip` and `sshd` are.
+/// The user's path, and behind it the directories of `ip` and `sshd`.
 fn path(job: &GuestJob) -> String {
     match job.environment.iter().find(|(name, _)| name == "PATH") {
         Some((_, path)) => format!("{path}:{SYSTEM_PATH}"),

@@ -8,8 +8,8 @@
 //!   '--- copies stdout and stderr, reads the status <--- files of the private directory, over hostfs
 //! ```
 //!
-//! The guest sees the whole file system of the host, with the rights of the user who started it: results written there stay.
-//! Only `/run`, `/dev` and `/dev/shm` are its own and empty at the start. No network leads out.
+//! The guest sees the whole file system of the host, with the rights of its user, so results stay. Only `/run`, `/dev`
+//! and `/dev/shm` are its own, and empty at the start. The guest has no network to the outside.
 
 pub mod boot;
 pub mod guest;
@@ -31,7 +31,7 @@ use crate::units::Size;
 
 pub use job::{GuestJob, GuestStatus};
 
-/// What runs in the kernel, and which one.
+/// A run in a kernel.
 #[derive(Clone, Debug)]
 pub struct RunInUml {
     /// From [`kernel::find`].
@@ -40,18 +40,18 @@ pub struct RunInUml {
     pub program: PathBuf,
     /// Virtual or real time.
     pub clock: Clock,
-    /// Of the guest, at most; from [`memory_for`].
+    /// Memory of the guest, at most; from [`memory_for`].
     pub memory: Size,
-    /// What to make there and what to run.
+    /// The lab and its task.
     pub job: GuestJob,
-    /// Of the wall, not of the guest.
+    /// Limit by the clock on the wall, not by the guest's clock.
     pub limit: Duration,
 }
 
-/// Time in the guest.
+/// The clock of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// The processor takes no time, and waiting is skipped.
+    /// Computation takes no time, and waiting is skipped.
     Virtual {
         /// Seconds since 1970 at which the guest starts.
         start_s: u64,
@@ -66,20 +66,20 @@ pub enum UmlError {
     /// The host's file system refused something.
     #[error("cannot {what}: {error}")]
     Io {
-        /// What was tried, on what.
+        /// The failed act, and its object.
         what: String,
         /// From the system.
         error: std::io::Error,
     },
-    /// Something cannot be handed to a kernel.
+    /// A value cannot be passed to a kernel.
     #[error("{what}: {why}")]
     Refused {
         /// Which part.
         what: String,
-        /// And what to do.
+        /// The advice.
         why: String,
     },
-    /// The kernel ended without a word of the guest.
+    /// The kernel ended without a final status of the guest.
     #[error("the kernel {kernel} ended before the command did ({how}); its last words:\n{console}\n  hint:  {hint}")]
     NoStatus {
         /// Which one.
@@ -88,7 +88,7 @@ pub enum UmlError {
         how: String,
         /// The end of its console.
         console: String,
-        /// What it may be.
+        /// The possible cause.
         hint: &'static str,
     },
     /// The guest could not make the lab.
@@ -100,13 +100,13 @@ pub enum UmlError {
     /// It ran too long.
     #[error("stopped after {} s: the limit for one run", .0.as_secs())]
     TooLong(Duration),
-    /// The user asked for it.
+    /// The user interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl RunInUml {
-    /// A lab in a kernel: `kernel` as asked for, or what is found.
+    /// A lab in a kernel: in `kernel` if given, or in a kernel that is found.
     pub fn of_request(request: &Request, kernel: Option<PathBuf>, clock: Clock) -> Result<RunInUml, UmlError> {
         let topology = Topology::parse(&request.topology)
             .map_err(|error| UmlError::Refused { what: "the network".into(), why: error.to_string() })?;
@@ -127,7 +127,7 @@ impl RunInUml {
     }
 }
 
-/// Boots the kernel, runs the job and waits for its end; output goes through while it runs. `stop` is set by signals.
+/// Boots the kernel, runs the job and waits for its end. Output passes through meanwhile. Signals set `stop`.
 pub fn run(
     what: &RunInUml,
     stop: &AtomicBool,
@@ -137,13 +137,14 @@ pub fn run(
     boot::run(what, stop, stdout, stderr)
 }
 
-/// Memory that the guest needs for this network: what queues and links hold, four times (buffers of both ends, and the kernel
-/// counts some 2 bytes for each of a packet), over what a small system takes. Files on its `/run` and `/dev/shm` come on top.
+/// Memory of a guest for this network: four times the bytes of queues and links (buffers of both ends, and some 2 bytes
+/// of kernel memory for each byte of a packet), plus the needs of a small system. Files on its `/run` and `/dev/shm`
+/// come on top.
 pub fn memory_for(topology: &Topology, host_bytes: u64) -> Size {
     Size { bytes: memory_wanted(topology).clamp(limits::MIN_UML_BYTES, most_memory(host_bytes)) }
 }
 
-/// That the guest gets less than its network needs, in words; none when it gets enough.
+/// A warning if the guest gets less memory than its network needs.
 pub fn memory_warning(topology: &Topology, host_bytes: u64) -> Option<String> {
     let (wanted, most) = (memory_wanted(topology), most_memory(host_bytes));
     (wanted > most).then(|| {
@@ -152,7 +153,7 @@ pub fn memory_warning(topology: &Topology, host_bytes: u64) -> Option<String> {
     })
 }
 
-/// Three quarters of what the host has.
+/// Three quarters of the host's memory.
 fn most_memory(host_bytes: u64) -> u64 {
     limits::MAX_UML_BYTES.min(host_bytes / 4 * 3).max(limits::MIN_UML_BYTES)
 }

@@ -1,10 +1,10 @@
-//! Loads what a packaged kernel has as modules; no modprobe needed. A kernel of ours has all built in.
+//! Loads the modules of a packaged kernel, without modprobe. Our own kernel has everything built in.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What the lab's networks need, and congestion controls, queues and TLS with its ciphers, that commands may ask for.
+/// Modules for the lab's networks, and congestion controls, queues and TLS with its ciphers for commands.
 const WANTED: [&str; 23] = [
     "ipv6",
     "veth",
@@ -31,7 +31,7 @@ const WANTED: [&str; 23] = [
     "tcp_diag",
 ];
 
-/// Loads what is there; one line for each that the kernel refused.
+/// Loads the modules that exist. Returns one line for each that the kernel refused.
 pub(super) fn load() -> Vec<String> {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let homes = ["/usr/lib/uml/modules", "/lib/modules"].map(|home| Path::new(home).join(&release));
@@ -57,7 +57,8 @@ fn load_one(path: &Path) -> rustix::io::Result<()> {
     rustix::system::finit_module(&file, c"", 0)
 }
 
-/// The files of a module and of those it needs, those first. A line is `FILE: NEEDED NEEDED ...`, the nearest first.
+/// The files of a module and of those that it needs, needed ones first. A line is `FILE: NEEDED NEEDED ...`, the
+/// nearest first.
 fn in_order(dependencies: &str, name: &str) -> Vec<PathBuf> {
     let file_name = format!("{name}.ko");
     for line in dependencies.lines() {

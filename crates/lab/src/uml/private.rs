@@ -1,6 +1,7 @@
-//! The private directory of one run: the guest's memory, its job, its output. Removed at the end, whatever happens.
+//! The private directory of one run: the guest's memory, its job, its output. It is removed at the end in any case.
 //!
-//! When we are killed the kernel's keeper does it (see `boot`); when that is killed too, the next run does.
+//! If this program is killed, the kernel's keeper removes it (see `boot`). If the keeper is killed, too, the next run
+//! removes it.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
@@ -10,13 +11,13 @@ use rustix::fs::StatVfsMountFlags;
 
 use super::UmlError;
 
-/// A directory that only we can enter.
+/// A directory that only this user can enter.
 pub(super) struct PrivateDirectory {
     path: PathBuf,
 }
 
 impl PrivateDirectory {
-    /// Makes it in memory when there is room for the guest's, else among temporary files.
+    /// Makes it in memory if there is room for the guest, else among temporary files.
     pub(super) fn make(guest_bytes: u64) -> Result<PrivateDirectory, UmlError> {
         let mut parents = vec![PathBuf::from("/dev/shm")];
         parents.extend([std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/var/tmp")]);
@@ -47,7 +48,7 @@ impl Drop for PrivateDirectory {
     }
 }
 
-/// The kernel's command line ends at a space, and its memory must be executable.
+/// A space would end the argument on the kernel's command line, and the guest's memory must be executable.
 fn is_fit(parent: &Path, bytes: u64) -> bool {
     let Some(text) = parent.to_str() else { return false };
     let room = rustix::fs::statvfs(parent).is_ok_and(|fs| {
@@ -56,7 +57,7 @@ fn is_fit(parent: &Path, bytes: u64) -> bool {
     text.starts_with('/') && !text.contains(char::is_whitespace) && room
 }
 
-/// Removes directories of ours whose process is gone.
+/// Removes directories of this user whose process is gone.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -70,7 +71,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Several runs of one process differ.
+/// One process may have several runs.
 fn unique() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -86,7 +87,7 @@ mod tests {
     #[test]
     fn the_next_run_removes_what_a_killed_one_left() {
         let parent = tempfile::tempdir().unwrap();
-        // No process has the number 2^22 or above.
+        // Process ids are below 2^22.
         let dead = parent.path().join(format!("{PREFIX}4194305-0"));
         let alive = parent.path().join(format!("{PREFIX}{}-0", std::process::id()));
         fs::create_dir(&dead).unwrap();
