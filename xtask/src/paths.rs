@@ -37,13 +37,13 @@ struct Reader {
 impl Reader {
     fn add(&mut self, path: Names) {
         if path.len() > 1 {
-            let path = self.from_the_file(path);
+            let path = self.seen_from_the_file(path);
             self.named.paths.insert(path);
         }
     }
 
     /// `self` and `super` inside `mod x { … }` mean another module than in the rest of the file.
-    fn from_the_file(&self, path: Names) -> Names {
+    fn seen_from_the_file(&self, path: Names) -> Names {
         let ups = path.iter().take_while(|name| *name == "super").count();
         if self.inside.is_empty() || (ups == 0 && path[0] != "self") {
             return path;
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_in_a_module_with_a_body_are_seen_from_the_file() {
+    fn paths_in_a_module_with_a_body_are_seen_seen_from_the_file() {
         let text = "mod m { use super::a; use super::super::b; use self::c::d; use crate::e; use f::g; }";
         assert_eq!(paths(text), ["crate::e", "f::g", "self::a", "self::m::c::d", "super::b"]);
     }

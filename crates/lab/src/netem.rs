@@ -27,6 +27,7 @@ use std::fmt;
 use crate::plan::{Plan, WireKind};
 use crate::topology::{DirectionSpec, EventSpec, LinkSpec, Topology};
 use crate::units::Probability;
+use qdisc::OneWay;
 
 pub use diffserv::FourRates;
 
@@ -269,7 +270,7 @@ fn direction_steps(
     let device = middle(wire, towards);
     // Each direction has its own random numbers.
     let seed = seed.map(|seed| seed.wrapping_mul(1009).wrapping_add((2 * wire + towards) as u64));
-    let whole = qdisc::segments_stay_whole(link);
+    let one_way = OneWay::new(link, direction.clone(), down, seed);
     let mut lines = Vec::new();
     let entrance = inner(wire, 1 - towards);
     match (stages, direction.diffserv) {
@@ -282,14 +283,14 @@ fn direction_steps(
             } else {
                 lines.extend(classes);
             }
-            lines.extend(qdisc::after_the_rate(&device, &direction, link.mtu, down, seed));
+            lines.extend(one_way.after_the_rate(&device, down));
         }
         (Stages::RateThenFate, None) => {
             // A link that is down loses new packets; waiting packets leave normally.
-            lines.push(qdisc::rate_alone(&entrance, &direction, link.rtt(), link.mtu, whole, down));
-            lines.extend(qdisc::after_the_rate(&device, &direction, link.mtu, false, seed));
+            lines.push(one_way.rate_alone(&entrance));
+            lines.extend(one_way.after_the_rate(&device, false));
         }
-        (Stages::One, _) => lines.extend(qdisc::lines(&device, &direction, link.rtt(), link.mtu, whole, down, seed)),
+        (Stages::One, _) => lines.extend(one_way.lines(&device)),
     }
     lines.into_iter().map(|line| Step::new(WIRES, "tc", line)).collect()
 }

@@ -40,6 +40,7 @@ impl Network {
         let stop = Arc::new(AtomicBool::new(false));
         let (wires, threads) = Default::default();
         let mut network = Network { stop, wires, threads, clock, began: Arc::default() };
+        let parts = Parts { topology, plan, hosts, began: Arc::clone(&network.began) };
         let mut ready = Vec::new();
         for (number, planned) in plan.wires.iter().enumerate() {
             let capture = match captures.get(&planned.name) {
@@ -47,8 +48,7 @@ impl Network {
                 None => None,
             };
             let seed = topology.seed.wrapping_add((number as u64).wrapping_mul(SEED_STEP));
-            let began = Arc::clone(&network.began);
-            ready.push(emulated(topology, plan, hosts, planned, seed, capture, began)?);
+            ready.push(parts.emulated(planned, seed, capture)?);
         }
         for (planned, wire) in plan.wires.iter().zip(ready) {
             network.wires.push((planned.name.clone(), Arc::clone(&wire.watched)));
@@ -118,52 +118,61 @@ impl Drop for Network {
     }
 }
 
-fn emulated(
-    topology: &Topology,
-    plan: &Plan,
-    hosts: &Hosts,
-    planned: &WirePlan,
-    seed: u64,
-    capture: Option<Capture>,
+/// The parts from which the emulator makes its wires.
+struct Parts<'a> {
+    topology: &'a Topology,
+    plan: &'a Plan,
+    hosts: &'a Hosts,
     began: Arc<OnceLock<Nanos>>,
-) -> io::Result<Emulated> {
-    let offload = match planned.kind {
-        WireKind::Link(index) => {
-            let link = &topology.links[index];
-            let changes_bits = |direction: DirectionSpec| direction.corrupt.is_some_and(|share| !share.is_never());
-            match (changes_bits(link.forth()) || changes_bits(link.back()), link.has_large_segments()) {
-                // The receiver finds a changed bit by the checksum, so packets need one.
-                (true, _) => Offload::None,
-                (false, true) => Offload::Segmentation,
-                (false, false) => Offload::Checksum,
+}
+
+impl Parts<'_> {
+    /// Makes the devices of a wire in its hosts, and the wire between them.
+    fn emulated(&self, planned: &WirePlan, seed: u64, capture: Option<Capture>) -> io::Result<Emulated> {
+        let offload = match planned.kind {
+            WireKind::Link(index) => {
+                let link = &self.topology.links[index];
+                let changes_bits = |direction: DirectionSpec| direction.corrupt.is_some_and(|share| !share.is_never());
+                match (changes_bits(link.forth()) || changes_bits(link.back()), link.has_large_segments()) {
+                    // The receiver finds a changed bit by the checksum, so packets need one.
+                    (true, _) => Offload::None,
+                    (false, true) => Offload::Segmentation,
+                    (false, false) => Offload::Checksum,
+                }
             }
+            WireKind::Segment(_) => Offload::None,
+        };
+        let mut devices = Vec::new();
+        for &(host, device) in &planned.ends {
+            let (host, device) = (&self.plan.hosts[host], self.plan.hosts[host].devices[device].name.clone());
+            let made = self.hosts.enter(&host.name, move || Tun::create(&device, offload));
+            devices.push(made.map_err(|error| about("/dev/net/tun", &error))?);
         }
-        WireKind::Segment(_) => Offload::None,
-    };
-    let mut devices = Vec::new();
-    for &(host, device) in &planned.ends {
-        let (host, device) = (&plan.hosts[host], plan.hosts[host].devices[device].name.clone());
-        let made = hosts.enter(&host.name, move || Tun::create(&device, offload));
-        devices.push(made.map_err(|error| about("/dev/net/tun", &error))?);
+        let wire = match planned.kind {
+            WireKind::Link(index) => {
+                let link = &self.topology.links[index];
+                let rtt = link.rtt();
+                for direction in [link.forth(), link.back()] {
+                    check_held(&planned.name, &direction)?;
+                }
+                let directions = Box::new([
+                    Direction::new(&link.forth(), rtt, seed),
+                    Direction::new(&link.back(), rtt, seed ^ BACK),
+                ]);
+                Wire::Link {
+                    directions,
+                    changes: changes(self.topology, &planned.name),
+                    began: Arc::clone(&self.began),
+                }
+            }
+            WireKind::Segment(index) => {
+                let medium = Box::new(Segment::new(&self.topology.segments[index], seed));
+                Wire::Segment { medium, route: Box::new(routing(self.plan, planned)) }
+            }
+        };
+        let has_header = offload != Offload::None;
+        Ok(Emulated { devices, has_header, wire, capture, watched: Arc::default() })
     }
-    let wire = match planned.kind {
-        WireKind::Link(index) => {
-            let link = &topology.links[index];
-            let rtt = link.rtt();
-            for direction in [link.forth(), link.back()] {
-                check_held(&planned.name, &direction)?;
-            }
-            let directions =
-                Box::new([Direction::new(&link.forth(), rtt, seed), Direction::new(&link.back(), rtt, seed ^ BACK)]);
-            Wire::Link { directions, changes: changes(topology, &planned.name), began }
-        }
-        WireKind::Segment(index) => {
-            let medium = Box::new(Segment::new(&topology.segments[index], seed));
-            Wire::Segment { medium, route: Box::new(routing(plan, planned)) }
-        }
-    };
-    let has_header = offload != Offload::None;
-    Ok(Emulated { devices, has_header, wire, capture, watched: Arc::default() })
 }
 
 /// The bytes in flight on a full link must fit.

@@ -26,104 +26,100 @@ pub(super) fn segments_stay_whole(link: &LinkSpec) -> bool {
     link.large_segments.unwrap_or_else(|| link.has_large_segments() && plain(link.forth()) && plain(link.back()))
 }
 
-/// Rate, queue, delay and fate of one direction, as the queues at the exit of `device`.
-pub(super) fn lines(
-    device: &str,
-    direction: &DirectionSpec,
+/// One direction of a link, as netem has to make it.
+pub(super) struct OneWay {
+    direction: DirectionSpec,
     rtt: Time,
     mtu: u32,
     whole_segments: bool,
+    /// Loses all packets.
     down: bool,
     seed: Option<u64>,
-) -> Vec<String> {
-    let queue = limits::netem_packets(direction.queue_bytes(rtt), mtu);
-    let on_the_way =
-        direction.rate.map_or(0, |rate| limits::netem_packets(rate.bytes_in(longest_delay(direction)), mtu));
-    let rate = rate_words(direction, mtu, whole_segments).unwrap_or_else(|| rate_that_keeps_order(direction));
-    chain(device, direction, queue.saturating_add(on_the_way), &rate, down, seed)
 }
 
-/// Rate and queue of one direction, as the queue at the exit of `device`; [`after_the_rate`] is the rest.
-pub(super) fn rate_alone(
-    device: &str,
-    direction: &DirectionSpec,
-    rtt: Time,
-    mtu: u32,
-    whole_segments: bool,
-    down: bool,
-) -> String {
-    let queue = limits::netem_packets(direction.queue_bytes(rtt), mtu);
-    let rate = rate_words(direction, mtu, whole_segments).unwrap_or_default();
-    let loss = if down { "100%" } else { "0%" };
-    format!("qdisc replace dev {device} root handle 1: netem limit {queue} delay 0us{rate} loss random {loss}")
-}
+impl OneWay {
+    /// `direction` is one of the link's two.
+    pub(super) fn new(link: &LinkSpec, direction: DirectionSpec, down: bool, seed: Option<u64>) -> OneWay {
+        let whole_segments = segments_stay_whole(link);
+        OneWay { direction, rtt: link.rtt(), mtu: link.mtu, whole_segments, down, seed }
+    }
 
-fn rate_words(direction: &DirectionSpec, mtu: u32, whole_segments: bool) -> Option<String> {
-    direction.rate.map(|rate| match whole_segments {
-        true => rate_of_segments(rate, mtu),
-        false => format!(" rate {}bit {}", rate.bits_per_s(), limits::NETEM_OVERHEAD_BYTES),
-    })
-}
+    /// Rate, queue, delay and fate, as the queues at the exit of `device`.
+    pub(super) fn lines(&self, device: &str) -> Vec<String> {
+        let queue = limits::netem_packets(self.direction.queue_bytes(self.rtt), self.mtu);
+        let on_the_way = self.packets_on_the_way(self.mtu);
+        let rate = self.rate_words().unwrap_or_else(|| rate_that_keeps_order(&self.direction));
+        self.chain(device, queue.saturating_add(on_the_way), &rate, self.down)
+    }
 
-/// Delay and fate alone; the rate is in another qdisc.
-pub(super) fn after_the_rate(
-    device: &str,
-    direction: &DirectionSpec,
-    mtu: u32,
-    down: bool,
-    seed: Option<u64>,
-) -> Vec<String> {
-    let on_the_way =
-        direction.rate.map_or(0, |rate| limits::netem_packets(rate.bytes_in(longest_delay(direction)), 46));
-    let limit = on_the_way.max(limits::netem_packets(limits::UNLIMITED_LINK_QUEUE_BYTES, mtu));
-    chain(device, direction, limit, &rate_that_keeps_order(direction), down, seed)
-}
+    /// Rate and queue alone, as the queue at the exit of `device`; [`OneWay::after_the_rate`] is the rest.
+    pub(super) fn rate_alone(&self, device: &str) -> String {
+        let queue = limits::netem_packets(self.direction.queue_bytes(self.rtt), self.mtu);
+        let rate = self.rate_words().unwrap_or_default();
+        let loss = if self.down { "100%" } else { "0%" };
+        format!("qdisc replace dev {device} root handle 1: netem limit {queue} delay 0us{rate} loss random {loss}")
+    }
 
-fn chain(
-    device: &str,
-    direction: &DirectionSpec,
-    limit: u32,
-    rate: &str,
-    down: bool,
-    seed: Option<u64>,
-) -> Vec<String> {
-    let seed_text = |stage: u64| seed.map_or(String::new(), |seed| format!(" seed {}", seed.wrapping_add(stage << 32)));
-    let random = direction.loss.filter(|share| !share.is_never());
-    let (first_loss, second_loss) = match (down, direction.burst) {
-        (true, _) => (" loss random 100%".to_owned(), None),
-        (false, Some(burst)) => (bursts(burst.loss, burst.length), random),
-        // Written even for no effect: an event may have to end an earlier one.
-        (false, None) => (format!(" loss random {}", percent(random.unwrap_or_default())), None),
-    };
-    let share = |word: &str, share: Option<Probability>| match share.filter(|share| !share.is_never()) {
-        Some(share) => format!(" {word} {}", percent(share)),
-        None => String::new(),
-    };
-    let mut lines = vec![format!(
-        "qdisc replace dev {device} root handle 1: netem limit {limit}{}{rate}{first_loss}{}{}{}",
-        delay(direction),
-        share("duplicate", direction.duplicate),
-        share("corrupt", direction.corrupt),
-        seed_text(0),
-    )];
-    let held_back = direction.reorder.filter(|share| !share.is_never());
-    // The second stage stands wherever it may become necessary; until then it lets all packets pass.
-    if held_back.is_some() || direction.burst.is_some() {
-        let held = match held_back {
-            // netem delays all packets except the share that it "reorders": those pass at once.
-            Some(share) => {
-                let by = direction.reorder_by.map_or(limits::DEFAULT_REORDER_TIME, |by| by.0);
-                format!(" delay {} reorder {}", micros(by), percent_of(1.0 - share.share()))
-            }
+    /// Delay and fate alone; the rate is in another qdisc. `down` loses all packets here.
+    pub(super) fn after_the_rate(&self, device: &str, down: bool) -> Vec<String> {
+        let on_the_way = self.packets_on_the_way(46);
+        let limit = on_the_way.max(limits::netem_packets(limits::UNLIMITED_LINK_QUEUE_BYTES, self.mtu));
+        self.chain(device, limit, &rate_that_keeps_order(&self.direction), down)
+    }
+
+    fn packets_on_the_way(&self, packet_bytes: u32) -> u32 {
+        let bytes = |rate: Rate| rate.bytes_in(longest_delay(&self.direction));
+        self.direction.rate.map_or(0, |rate| limits::netem_packets(bytes(rate), packet_bytes))
+    }
+
+    fn rate_words(&self) -> Option<String> {
+        self.direction.rate.map(|rate| match self.whole_segments {
+            true => rate_of_segments(rate, self.mtu),
+            false => format!(" rate {}bit {}", rate.bits_per_s(), limits::NETEM_OVERHEAD_BYTES),
+        })
+    }
+
+    fn chain(&self, device: &str, limit: u32, rate: &str, down: bool) -> Vec<String> {
+        let direction = &self.direction;
+        let seed_text =
+            |stage: u64| self.seed.map_or(String::new(), |seed| format!(" seed {}", seed.wrapping_add(stage << 32)));
+        let random = direction.loss.filter(|share| !share.is_never());
+        let (first_loss, second_loss) = match (down, direction.burst) {
+            (true, _) => (" loss random 100%".to_owned(), None),
+            (false, Some(burst)) => (bursts(burst.loss, burst.length), random),
+            // Written even for no effect: an event may have to end an earlier one.
+            (false, None) => (format!(" loss random {}", percent(random.unwrap_or_default())), None),
+        };
+        let share = |word: &str, share: Option<Probability>| match share.filter(|share| !share.is_never()) {
+            Some(share) => format!(" {word} {}", percent(share)),
             None => String::new(),
         };
-        let loss = percent(second_loss.unwrap_or_default());
-        lines.push(format!(
-            "qdisc replace dev {device} parent 1:1 handle 2: netem limit {limit}{held} loss random {loss}{}",
-            seed_text(1)
-        ));
+        let mut lines = vec![format!(
+            "qdisc replace dev {device} root handle 1: netem limit {limit}{}{rate}{first_loss}{}{}{}",
+            delay(direction),
+            share("duplicate", direction.duplicate),
+            share("corrupt", direction.corrupt),
+            seed_text(0),
+        )];
+        let held_back = direction.reorder.filter(|share| !share.is_never());
+        // The second stage stands wherever it may become necessary; until then it lets all packets pass.
+        if held_back.is_some() || direction.burst.is_some() {
+            let held = match held_back {
+                // netem delays all packets except the share that it "reorders": those pass at once.
+                Some(share) => {
+                    let by = direction.reorder_by.map_or(limits::DEFAULT_REORDER_TIME, |by| by.0);
+                    format!(" delay {} reorder {}", micros(by), percent_of(1.0 - share.share()))
+                }
+                None => String::new(),
+            };
+            let loss = percent(second_loss.unwrap_or_default());
+            lines.push(format!(
+                "qdisc replace dev {device} parent 1:1 handle 2: netem limit {limit}{held} loss random {loss}{}",
+                seed_text(1)
+            ));
+        }
+        lines
     }
-    lines
 }
 
 /// netem draws evenly on both sides of a mean; the topology gives the addition to the delay.
@@ -203,7 +199,7 @@ mod tests {
 
     fn forth(more: &str, down: bool) -> String {
         let link = link(more);
-        lines("w0.1", &link.forth(), link.rtt(), link.mtu, segments_stay_whole(&link), down, None).join("\n")
+        OneWay::new(&link, link.forth(), down, None).lines("w0.1").join("\n")
     }
 
     #[test]
@@ -228,7 +224,7 @@ qdisc replace dev w0.1 parent 1:1 handle 2: netem limit 205 loss random 0%
     fn packets_whose_delay_spreads_overtake_each_other() {
         let link = link("rate = '200Mbit'\nrtt = '50ms'\nspread = '5ms'");
         // A netem with a rate would keep the order, so the rate comes first.
-        let lines = after_the_rate("w0.1", &link.forth(), link.mtu, false, None);
+        let lines = OneWay::new(&link, link.forth(), false, None).after_the_rate("w0.1", false);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].contains(" delay 25000us 5000us distribution normal loss"), "{lines:?}");
     }
@@ -252,7 +248,7 @@ qdisc replace dev w0.1 parent 1:1 handle 2: netem limit 205 loss random 0%
     #[test]
     fn the_seed_differs_between_stages() {
         let link = link("loss = 1e-4\nburst = { loss = '1%', length = 4 }");
-        let lines = lines("w0.1", &link.forth(), link.rtt(), 1500, false, false, Some(7));
+        let lines = OneWay::new(&link, link.forth(), false, Some(7)).lines("w0.1");
         assert!(lines[0].ends_with(" seed 7") && lines[1].ends_with(" seed 4294967303"), "{lines:?}");
     }
 

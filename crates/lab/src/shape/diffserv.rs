@@ -52,10 +52,9 @@ struct TokenBucket {
     filled_at: Nanos,
 }
 
-/// Deficit round robin (Shreedhar and Varghese, 1995) for two classes, with one number: the deficit of assured, in
-/// millionths of a byte, against its share of the time in which both waited. The class with the deficit is next. So
-/// turns are as short as packets, and the deficit stays below one packet. Bytes that one class sends alone do not
-/// count, so no class saves up turns.
+/// Deficit round robin (Shreedhar and Varghese, 1995) for two classes, with one number: the bytes that assured lacks
+/// against its share, in millionths of a byte. The class with the deficit is next. So turns are as short as packets,
+/// and the deficit stays below one packet. Only bytes sent while both wait are counted, so no class saves up turns.
 #[derive(Clone, Debug)]
 struct Turn {
     share_ppm: i64,
