@@ -71,7 +71,7 @@ impl Harmed {
                 if place(harm) > least_that_passes(connection, is_forth == push) {
                     continue;
                 }
-                let what = format!("{harm:?} on {connection:?}, forth {is_forth}, push {push}");
+                let case = format!("{harm:?} on {connection:?}, forth {is_forth}, push {push}");
                 let number = connection as usize;
                 let fate = move |at| match (at == number, is_forth) {
                     (false, _) => Fate::GOOD,
@@ -84,12 +84,12 @@ impl Harmed {
                     let (run, harmed) = self.copy(push, fate);
                     (harmed > 0).then_some(run)
                 });
-                let run = run.unwrap_or_else(|| panic!("{what}: no harm was done in {TRIES} tries"));
-                assert!(run.elapsed < limit, "{what}: after {:?}\n{run}", run.elapsed);
+                let run = run.unwrap_or_else(|| panic!("{case}: no harm was done in {TRIES} tries"));
+                assert!(run.elapsed < limit, "{case}: after {:?}\n{run}", run.elapsed);
                 let ended = run.code();
                 match connection {
-                    Connection::Control => assert!(BROKEN.contains(&ended) || ended == code::OK, "{what}\n{run}"),
-                    _ => assert_eq!(ended, lane_harmed, "{what}\n{run}"),
+                    Connection::Control => assert!(BROKEN.contains(&ended) || ended == code::OK, "{case}\n{run}"),
+                    _ => assert_eq!(ended, lane_harmed, "{case}\n{run}"),
                 }
                 if ended == code::OK {
                     assert_same(&self.stage.at("tree"), &self.target(push), Facets::PLAIN);
@@ -104,7 +104,7 @@ impl Harmed {
                         (self.stage.at("tree").join(path_of(&name)), self.target(push).join(path_of(&name)));
                     let same =
                         from.is_dir() || fs::read(&from).expect("own file") == fs::read(&to).expect("it was copied");
-                    assert!(same, "{what}: {} is wrong\n{run}", to.display());
+                    assert!(same, "{case}: {} is wrong\n{run}", to.display());
                 }
                 self.copy(push, |_| Fate::GOOD).0.expect(code::OK);
                 assert_same(&self.stage.at("tree"), &self.target(push), Facets::PLAIN);

@@ -16,13 +16,13 @@ fn number(name: &str, default: u64) -> u64 {
 
 /// Runs the copy and fails when a side takes more than the limit.
 #[track_caller]
-fn within_limit(lab: &Lab, what: &str, command: Run) -> Outcome {
+fn within_limit(lab: &Lab, label: &str, command: Run) -> Outcome {
     let (here, there) = (PeakWatch::of(lab.home()), PeakWatch::of(lab.alpha()));
     let run = command.limit(std::time::Duration::from_secs(600)).run().expect(code::OK);
     let (here, there) = (here.largest().unwrap_or(0), there.largest().unwrap_or(0));
-    eprintln!("{what}: peak memory {} MiB here, {} MiB there, {:?}", here >> 20, there >> 20, run.elapsed);
+    eprintln!("{label}: peak memory {} MiB here, {} MiB there, {:?}", here >> 20, there >> 20, run.elapsed);
     assert!(here > 0 && there > 0, "both sides were seen\n{run}");
-    assert!(here < LIMIT_BYTES && there < LIMIT_BYTES, "{what}: {here} bytes here, {there} bytes there\n{run}");
+    assert!(here < LIMIT_BYTES && there < LIMIT_BYTES, "{label}: {here} bytes here, {there} bytes there\n{run}");
     run
 }
 

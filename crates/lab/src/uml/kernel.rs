@@ -221,7 +221,7 @@ fn newest(depends: &str) -> Option<String> {
 
 fn run(step: &BuildStep) -> Result<(), UmlError> {
     let mut command = Command::new(step.program);
-    // Quotes words that contain other characters.
+    // The quotes are only for people who read the step: the program gets the word without them.
     command.args(step.arguments.iter().map(|word| word.trim_matches('\''))).current_dir(&step.directory);
     let status = command.stdin(Stdio::null()).status().map_err(UmlError::io(format!("run {step}")))?;
     match status.success() {
