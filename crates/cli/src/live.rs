@@ -59,7 +59,7 @@ fn line(from: Duration, to: Duration, moved: u64, lanes: u16, path: Option<PathN
     fields.join("  ")
 }
 
-/// Older samples do not matter for the next line.
+/// A state of the path is shown on at most so many lines; then it is out of date.
 const PATH_SHOWN_MAX: u32 = 2;
 
 /// Progress comes ten times a second.

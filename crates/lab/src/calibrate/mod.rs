@@ -134,7 +134,7 @@ struct Heard {
     payload_bytes: usize,
     /// One way, in the order of arrival; at most [`limits::MAX_PROBES_KEPT`].
     delays: Vec<Duration>,
-    /// The time between the arrivals at a quarter of the stream and at its end, and the packets in between.
+    /// From a quarter of the stream's time to its end: the time between the arrivals, and the packets in between.
     steady: (Duration, u64),
 }
 
@@ -420,9 +420,9 @@ const DELAY_TOLERANCE: Duration = Duration::from_micros(200);
 /// The promised accuracy of the lab.
 const RATE_TOLERANCE: f64 = 0.01;
 const QUEUE_TOLERANCE: f64 = 0.05;
-/// A flood shows the length of a queue if it lasts this many times longer than the queue takes to fill. Then at least a
-/// fifth of the arrivals in its second half have waited behind a full queue (22 % for a flood of twice the rate, 34 %
-/// for 1.2 times), and [`full_queue`] needs a tenth.
+/// A flood shows the length of a queue if it lasts this many times the filling time of the queue. Then at least a fifth
+/// of the arrivals in its second half have waited behind a full queue (22 % for a flood of twice the rate, 34 % for 1.2
+/// times), and [`full_queue`] needs a tenth.
 const LEAST_FILLING: f64 = 1.25;
 
 /// The quantile that stands for most packets in the second half of a flood.
