@@ -289,9 +289,9 @@ pub struct Why {
 }
 
 const WHY_HELP: &str = "\
-Each 'haul cp' that is no dry run keeps its report, also when it failed or was interrupted: the last
-20 are in $XDG_STATE_HOME/haul (~/.local/state/haul), readable by you alone. Names of files and hosts
-are in them; keys and passwords are not.";
+Each 'haul cp' except a dry run keeps its report, also after a failure or an interruption: the last
+20 are in $XDG_STATE_HOME/haul (~/.local/state/haul), readable by you alone. Reports hold names of
+files and hosts, but neither keys nor passwords.";
 
 /// `haul verify`
 #[derive(Debug, Args)]
@@ -388,16 +388,16 @@ pub struct Serve {
 }
 
 const SERVE_HELP: &str = "\
-The list of authorised keys has a line for each key: what it may do, its directory, the key as
+The list of authorised keys has one line for each key: its rights, its directory, the key as
 'haul key show' prints it at the client, and a name for the log. Paths with spaces stand in quotes.
   ro root=/data/public ed25519:KEY bob@lab
   rw root=\"/data/new sets\" ed25519:KEY alice@laptop
-'rw clear' (or 'ro clear') also lets the key ask for --cipher none.
-haul://HOST/x is then x in that directory, and nothing outside of it can be reached. The path after
-root= may not lead through a symbolic link, nor to where the daemon's own key or this list lies.
-The list is read again when it changes. The daemon acts with the rights of the account that runs it:
-one of its own is better than root. As root, 'user=NAME' in a line is the account as which that key's
-files are read and written:
+'rw clear' (or 'ro clear') also allows --cipher none.
+For that key, haul://HOST/x is x in that directory, and nothing outside of it can be reached. The
+path after root= may not lead through a symbolic link, nor to a place of the daemon's own key or of
+this list. The list is read again when it changes. The daemon has the rights of the account that runs
+it: an account of its own is better than root. As root, 'user=NAME' in a line names the account that
+reads and writes the files of that key:
   rw user=alice root=/data/alice ed25519:KEY alice@laptop";
 
 /// `haul probe`
@@ -424,9 +424,9 @@ pub struct Probe {
 }
 
 const PROBE_HELP: &str = "\
-Both ends send what means nothing, one after the other, as fast as a copy would, and throw away what
-arrives. Others on the path feel it as they would feel a copy. Nothing is written to a disk at either
-end. A daemon lets every key of its list do this, also one that may only read.";
+Both ends send meaningless data, one after the other, as fast as a copy would, and throw away the
+received data. Others on the path notice it like a copy. Nothing is written to a disk at either end.
+A daemon allows this to every key of its list, also to a read-only key.";
 
 /// `haul tune`
 #[derive(Debug, Args)]
@@ -465,10 +465,10 @@ pub enum TuneFormat {
 }
 
 const TUNE_HELP: &str = "\
-Both ends of a path want it: each sends with its own buffers and receives with its own.
---apply writes the settings of the kernel and keeps them in /etc/sysctl.d/90-haul.conf; the earlier
+Run it at both ends of a path: each end sends with its own buffers and receives with its own.
+--apply sets the values in the kernel and keeps them in /etc/sysctl.d/90-haul.conf; the earlier
 values are saved in /var/lib/haul/tune-before.toml until --revert. Commands for devices and
-processors are shown for you to judge, not run. Without root: haul tune --format sysctl.";
+processors are only shown, for you to judge. Without root: haul tune --format sysctl.";
 
 /// `haul agent`
 #[derive(Debug, Args)]
@@ -591,22 +591,22 @@ const HABITS: &str = "Accepted for habit, always on";
 
 const CP_SHORT_HELP: &str = "\
 A trailing slash on a source directory means its contents: 'haul cp dir host:to' makes to/dir,
-'haul cp dir/ host:to' fills to. All of it: haul cp --help";
+'haul cp dir/ host:to' fills to. The whole help: haul cp --help";
 
 const CP_LONG_HELP: &str = "\
 THE TRAILING SLASH (as in rsync)
-  haul cp dir  host:to     makes to/dir with all that is in dir
-  haul cp dir/ host:to     puts what is in dir straight into to
-  A slash after the target says that it is a directory. Directories need no -r.
+  haul cp dir  host:to     makes to/dir with everything in dir
+  haul cp dir/ host:to     puts the contents of dir directly into to
+  A slash after the target means that it is a directory. Directories need no -r.
 
 NAMES
   host:path and host:~/path start at the home directory there, host:/path at the root.
   ssh://[user@]host[:port]/path starts at the home directory too, ssh://host//path at the root.
-  haul://host[:port]/path starts at the directory which that daemon (port 7632) offers to your key.
-  zero:10G is a file of so many zeros to copy from; null: verifies what arrives here and lets it
-  go, as /dev/null does at either end. stripes:FILE.stripes is a recording of 'haul record
+  haul://host[:port]/path starts at the directory that the daemon (port 7632) offers to your key.
+  zero:10G is a file of so many zeros to copy from. null: verifies the data here and discards it;
+  /dev/null does so at either end. stripes:FILE.stripes is a recording of 'haul record
   --stripe-dir', read as one file.
-  A local name with a colon needs a slash before it: ./a:b. An IPv6 address needs brackets: [::1]:path.
+  A local name with a colon needs ./ in front: ./a:b. An IPv6 address needs brackets: [::1]:path.
   Wildcards in a remote source are expanded there; put them in quotes. '--' ends the options.
   All sources must be on one machine. Between two remote hosts the data goes directly, unless -3.
 
@@ -620,8 +620,8 @@ LETTERS THAT DIFFER
   -l is scp's limit in kbit/s; links are always kept. -P is the port, -p is always on.
 
 AGAIN
-  Interrupted, killed, or cut off: run the same command again and it goes on where it stopped.
-  Run after success it moves nothing and succeeds.
+  After an interruption, a kill or a lost connection: run the same command again and it goes on
+  where it stopped. After a success it moves nothing and succeeds.
 
 EXIT STATUS
 ";

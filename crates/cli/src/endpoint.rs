@@ -62,7 +62,7 @@ fn made_up(bytes: &[u8]) -> Result<Option<Place>, Error> {
     let size = std::str::from_utf8(size).map_err(|_| "it is no number".to_owned());
     match size.and_then(rate::parse_size) {
         Ok(bytes) if bytes <= ZERO_BYTES_MAX => Ok(Some(Place::Zero { bytes })),
-        Ok(_) => Err(refused(bytes, "it is larger than any file here may be", "zero:1T")),
+        Ok(_) => Err(refused(bytes, "a file here may have at most 1 PiB", "zero:1T")),
         Err(why) => Err(refused(bytes, &why, "zero:10G is 10 GiB of zeros; a path on a host named zero: zero:./NAME")),
     }
 }
@@ -358,7 +358,7 @@ mod tests {
             (b"zero:path", "ssh None zero None path"),
             (b"zero:./1G", "ssh None zero None ./1G"),
             (b"zero:1024T", "zero:1125899906842624 "),
-            (b"zero:1025T", "refused: it is larger than any file here may be"),
+            (b"zero:1025T", "refused: a file here may have at most 1 PiB"),
             (b"ssh://host", "ssh None host None ."),
             (b"ssh://host/", "ssh None host None ."),
             (b"ssh://host/rel", "ssh None host None rel"),

@@ -63,9 +63,9 @@ fn check_verify_disk(typed: &Cp, target: &Endpoint) -> Result<(), Error> {
 fn endpoints(paths: &[OsString]) -> Result<(Vec<Endpoint>, Endpoint), Error> {
     let form = "haul cp [OPTIONS] SRC... DST";
     let (target, sources) = match paths {
-        [] => return Err(usage("nothing to copy was named").try_this(form)),
+        [] => return Err(usage("no source and no target are named").try_this(form)),
         [only] => {
-            let what = format!("'{}' has no target to go to", printable(only.as_bytes()));
+            let what = format!("'{}' needs a target", printable(only.as_bytes()));
             return Err(usage(what).try_this(format!("{form}; use . for the current directory")));
         }
         [sources @ .., target] => (target, sources),
@@ -280,7 +280,7 @@ fn files_from(file: &OsStr, recursive: bool, lists: &mut Lists) -> Result<Arc<Fi
             let error = usage(format!("--files-from lists '{}{dots}'", printable(shown))).because(fault);
             match fault {
                 ListFault::Upwards => error.try_this("name the directory above as the source"),
-                ListFault::NoPath => error.try_this("with -0 names end with a NUL byte, without it with a line"),
+                ListFault::NoPath => error.try_this("with -0 names end with a NUL byte, without -0 with a newline"),
                 ListFault::Full => error.try_this("copy directories whole, or in several parts"),
             }
         })?;
@@ -563,8 +563,8 @@ mod tests {
         assert!(typed(&["h1:a", "h1:b", "c"]).is_ok());
         assert!(typed(&["h1:a", "h2:b", "c"]).unwrap_err().contains("one place"));
         assert!(typed(&["h1:a", "b", "c"]).unwrap_err().contains("one is on h1, another on this machine"));
-        assert!(typed(&["a"]).unwrap_err().contains("no target"));
-        assert!(typed(&[]).unwrap_err().contains("nothing to copy"));
+        assert!(typed(&["a"]).unwrap_err().contains("needs a target"));
+        assert!(typed(&[]).unwrap_err().contains("no source"));
         assert!(typed(&["--stripe-dir", "d", "a", "c"]).unwrap_err().contains("striped recording"));
         let job = typed(&["--stripe-dir", "d", "--stripe-dir", "e", "stripes:i", "c"]).unwrap();
         let Place::Stripes { directories } = &job.sources[0].place else { panic!("no recording") };

@@ -42,7 +42,7 @@ fn files() -> Result<Vec<PathBuf>, Error> {
     if files.is_empty() {
         return Err(Error::new(Fault::Usage, "no report is kept yet")
             .because(format!("nothing is in {shown}"))
-            .try_this("'haul cp' keeps one each time"));
+            .try_this("each 'haul cp' keeps a report"));
     }
     Ok(files)
 }

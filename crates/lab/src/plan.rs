@@ -114,7 +114,7 @@ impl Plan {
             if plan.way(index[from], index[to]).is_none() {
                 return Err(TopologyError::Impossible {
                     what: format!("traffic from {from} to {to}"),
-                    why: "no way leads there: connect them, or make a host between them a router".into(),
+                    why: "there is no route: connect them, or make a host between them a router".into(),
                 });
             }
         }
@@ -221,7 +221,7 @@ mod tests {
         let route = &through.host("a").unwrap().routes[0];
         assert_eq!((route.to_wire, route.via_v4.to_string().as_str()), (1, "10.99.0.2"));
         assert!(through.host("b").unwrap().sysctls.contains(&("net.ipv4.ip_forward".into(), "1".into())));
-        assert!(chain("{}").unwrap_err().to_string().contains("no way leads there"));
+        assert!(chain("{}").unwrap_err().to_string().contains("there is no route"));
     }
 
     #[test]

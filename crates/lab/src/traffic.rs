@@ -77,7 +77,7 @@ impl Traffic {
         let name = late.next()?.name.clone();
         // All are asked, so that their answers belong to this call.
         late.for_each(drop);
-        Some(format!("{name} could not be sent: it is more than this machine sends in datagrams"))
+        Some(format!("{name} could not be sent: the rate is too high for the datagrams of this machine"))
     }
 
     fn watch(&mut self, from: &str, to: &str, rate: Rate) -> Arc<AtomicBool> {

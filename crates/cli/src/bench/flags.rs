@@ -113,13 +113,13 @@ const OF_A_RUN: [&str; 15] = [
 ];
 
 const HELP: &str = "\
-Both ends are this host, over loopback, with the connections, ciphers and routes of a copy. A line each second is what was received;
-the end says what each side used of the processors for 10^9 bytes. What the path to another host carries is 'haul probe'.
+Both ends are this host, over loopback, with the connections, ciphers and routes of a copy. A line each second shows the received bytes;
+the end shows the processor time of each side for 10^9 bytes. 'haul probe' measures the path to another host.
 
-  haul bench                                          zeros to nowhere: the most this host can
+  haul bench                                          zeros to nowhere: the highest rate of this host
   haul bench --source FILE --sink DIR --verify        a file to a disk, hashed at both ends
   haul bench --source FILE --route copy -A 0,1        read and write, each side on its own processor
-  haul bench --disk DIR; haul bench --memory          the limits beside which these figures stand";
+  haul bench --disk DIR; haul bench --memory          the disk alone, and memory alone, to compare with";
 
 fn named<R: Copy>(all: &[(R, &'static str)], text: &str) -> Result<R, String> {
     let found = all.iter().find(|(_, name)| *name == text).map(|(route, _)| *route);

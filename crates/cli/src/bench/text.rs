@@ -51,7 +51,7 @@ pub fn summary(request: &Request, found: &Found) -> String {
     side(&mut text, "receiver", &found.receive, found);
     if found.writes_in_flight_max > 0 {
         let writes = counted(found.writes_in_flight_max as u64, "write", "writes");
-        let _ = writeln!(text, "at most {writes} of a lane on their way at once");
+        let _ = writeln!(text, "at most {writes} of a lane in flight at once");
     }
     for (who, side) in [("sender", &found.send), ("receiver", &found.receive)] {
         for dropped in &side.dropped {

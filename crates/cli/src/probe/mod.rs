@@ -61,7 +61,7 @@ fn place(typed: &OsStr) -> Result<Place, Error> {
     };
     match found.place {
         Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null => {
-            Err(refused("it reads as a local name"))
+            Err(refused("it looks like a local name"))
         }
         _ if found.path != b"." => Err(refused("a probe has no path: it measures the network only")),
         place => Ok(place),

@@ -25,8 +25,8 @@ pub fn run(typed: &Tune) -> ExitCode {
 fn carried_out(typed: &Tune, roots: &Roots) -> Result<String, Error> {
     if (typed.apply || typed.revert) && !haul_transfer::is_root() {
         let what = if typed.apply { "set" } else { "put back" };
-        return Err(Error::new(Fault::FileIo, format!("cannot {what} settings of the kernel: that is for root"))
-            .try_this("sudo haul tune …, or haul tune --format sysctl for whoever is root here"));
+        return Err(Error::new(Fault::FileIo, format!("only root can {what} settings of the kernel"))
+            .try_this("sudo haul tune …, or haul tune --format sysctl for the administrator"));
     }
     if typed.revert {
         let steps = tune::revert(roots)?;
@@ -47,7 +47,7 @@ fn carried_out(typed: &Tune, roots: &Roots) -> Result<String, Error> {
 }
 
 fn applied(seen: &Seen, steps: &[Step]) -> String {
-    let mut said = text::steps(steps, "everything that can be set from here is as advised: nothing was changed");
+    let mut said = text::steps(steps, "all settings that can be changed from here are as advised: nothing was changed");
     said.push_str(&text::left_by_hand(seen));
     said
 }

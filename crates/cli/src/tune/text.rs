@@ -40,7 +40,7 @@ pub fn table(seen: &Seen) -> String {
     let untold: Vec<String> =
         findings.iter().filter(|finding| finding.matters == Matters::NotTold).map(setting).collect();
     if !untold.is_empty() {
-        let _ = writeln!(text, "\nNot told by this host");
+        let _ = writeln!(text, "\nUnknown on this host");
         text.push_str(&wrapped(&untold.join(", "), "  ", WIDTH));
     }
     text.push_str(&closing(seen));

@@ -65,7 +65,8 @@ impl super::ExperimentSpec {
             }
             None => {
                 let known: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
-                let why = format!("there is no such experiment and no such file; there is {}", known.join(", "));
+                let why =
+                    format!("neither an experiment nor a file has this name; the experiments are {}", known.join(", "));
                 Err(super::error::wrong(format!("experiment {name_or_path:?}"), why))
             }
         }

@@ -87,7 +87,11 @@ impl Rivals {
         let missing = |why: String| MissingTool { label: tool.label().to_owned(), why };
         let Some(rival) = self.rivals.get(&tool.rival) else {
             let known: Vec<&str> = self.rivals.keys().map(String::as_str).collect();
-            return Err(missing(format!("there is no adapter {:?}; there is {}", tool.rival, known.join(", "))));
+            return Err(missing(format!(
+                "there is no adapter {:?}; the adapters are {}",
+                tool.rival,
+                known.join(", ")
+            )));
         };
         let server = match &rival.server {
             Some(name) => match self.servers.get(name) {

@@ -406,7 +406,7 @@ mod tests {
             ("repeat = 2", "repeat = 0", "experiment x: repeat must be 1 to 100, not 0"),
             ("repeat = 2", "repaet = 2", "unknown field `repaet`"),
             ("\"x\"", "\"X/..\"", "experiment \"X/..\": a name has 1 to 32 lower-case letters, digits and '-'"),
-            ("loss = {loss}", "loss = {lost}", "nothing stands for {lost}; there is loss, rate"),
+            ("loss = {loss}", "loss = {lost}", "there is no value for {lost}; there is loss, rate"),
             ("\"1Gbit\"", "\"fast\"", "the topology of x at loss 0, rate fast: cannot read the topology"),
             ("rival = \"scp\"", "rival = \"scp\"\n[[tools]]\nrival = \"scp\"", "two tools are called \"scp\""),
             ("rate = \"3Mbit\"", "", "a figure of scp needs either a rate or seconds"),

@@ -15,7 +15,7 @@ pub(super) struct Scope {
 
 /// A placeholder without a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nothing stands for {{{name}}}; there is {known}")]
+#[error("there is no value for {{{name}}}; there is {known}")]
 pub(super) struct Unknown {
     name: String,
     known: String,
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn a_misspelt_placeholder_names_what_there_is() {
         let error = scope().fill("{prot}").unwrap_err().to_string();
-        assert_eq!(error, "nothing stands for {prot}; there is buffer, port");
+        assert_eq!(error, "there is no value for {prot}; there is buffer, port");
         assert!(scope().fill("{port.bytes}").is_ok(), "a plain number is a size");
         assert!(scope().fill("{buffer.bits}").is_err(), "a size is no rate");
     }

@@ -142,7 +142,7 @@ fn word<'a>(what: &str, path: &'a Path) -> Result<&'a str, UmlError> {
         Some(text) if text.starts_with('/') && !text.contains(|c: char| c.is_whitespace() || c == '"') => Ok(text),
         _ => Err(UmlError::Refused {
             what: format!("{what}, {}", path.display()),
-            why: "a kernel can be told absolute paths of plain letters only: put it elsewhere".into(),
+            why: "a kernel takes only absolute paths of plain letters: put it elsewhere".into(),
         }),
     }
 }
