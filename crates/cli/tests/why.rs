@@ -64,7 +64,10 @@ fn with_nothing_kept_yet_it_says_what_keeps_one() {
         let output = scene.haul(args);
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         let said = text(&output.stderr);
-        assert!(said.starts_with("error: no report is kept yet\n") && said.contains("each 'haul cp' keeps a report"), "{said}");
+        assert!(
+            said.starts_with("error: no report is kept yet\n") && said.contains("each 'haul cp' keeps a report"),
+            "{said}"
+        );
         assert!(output.stdout.is_empty());
     }
     assert!(scene.kept().is_empty(), "looking keeps nothing");
