@@ -196,7 +196,8 @@ fn a_key_whose_directory_holds_the_daemons_own_files_does_not_come_in() {
     daemon.cp().arg(daemon.url("theirs")).arg(&got).run().expect(code::OK);
 }
 
-/// The list is unchanged since it was read. The same holds for later mounts.
+/// The list of keys stays as it was read, while the daemon's key moves into the offered directory. A later mount can have
+/// the same effect.
 #[test]
 fn a_directory_that_comes_to_hold_the_daemons_own_files_is_none_for_a_key_any_more() {
     needs!(Namespaces, Haul);
