@@ -120,7 +120,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Grant, String)>, String>
             _ if word.starts_with(b"user=") => user = Some(account(&word[b"user=".len()..])?),
             _ if word.starts_with(b"ed25519:") => {
                 let text = String::from_utf8_lossy(&word);
-                let key = text.parse().map_err(|error: haul_net::NetError| error.to_string())?;
+                let key = text.parse().map_err(|error: haul_net::BadKey| error.to_string())?;
                 let read_only = read_only.ok_or("it says neither ro nor rw before the key")?;
                 let root = root.ok_or("it names no directory, root=/DIR, before the key")?;
                 let comment = String::from_utf8_lossy(after.trim_ascii()).into_owned();

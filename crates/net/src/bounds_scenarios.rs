@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
+use crate::cipher::Cipher;
 use crate::limits;
 use crate::scenarios::{pattern, tcp_pair, tls_pair};
-use crate::tls::Cipher;
 
 /// The beginning of a connection is read before anybody knows whether its key may come in.
 #[test]

@@ -5,10 +5,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::thread;
 
+use crate::cipher::Cipher;
 use crate::identity::Identity;
 use crate::scenarios::{ALL_CIPHERS, pattern, tcp_pair, tls_pair};
 use crate::stream::Stream;
-use crate::tls::{self, Cipher};
+use crate::tls;
 
 #[test]
 fn a_stream_that_becomes_clear_goes_on_at_the_same_byte_with_keys_of_its_own() {

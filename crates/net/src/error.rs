@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::identity::PublicKey;
+use crate::public_key::{BadKey, PublicKey};
 
 /// A failure to get connected. Once a [`crate::Stream`] exists, its errors are `io::Error`.
 #[derive(Debug, thiserror::Error)]
@@ -53,12 +53,9 @@ pub enum NetError {
     /// The peer does not admit our key.
     #[error("the peer does not admit our key")]
     KeyRefused,
-    /// A key file or key text is not a key.
-    #[error("not a usable Ed25519 key: {cause}")]
-    Key {
-        /// Why.
-        cause: String,
-    },
+    /// A key file or the text of a key is not usable.
+    #[error(transparent)]
+    Key(#[from] BadKey),
     /// No socket to listen on.
     #[error("cannot listen on {what}: {cause}")]
     Bind {

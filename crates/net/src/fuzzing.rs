@@ -10,16 +10,17 @@ use aws_lc_rs::aead;
 use rustls::ConnectionTrafficSecrets;
 use rustls::crypto::cipher::{AeadKey, Iv};
 
+use crate::control::{KeySchedule, NextSecrets};
 use crate::identity::Identity;
 use crate::limits;
-use crate::record::{KeySchedule, NextSecrets, Opener, RecordKey};
+use crate::record::{Opener, RecordKey};
 use crate::tls;
 use crate::transport::Link;
 
 /// An end of a TLS connection hears this instead of a handshake. Nobody gets in who has no key.
 pub fn handshake(as_server: bool, heard: &[u8]) {
     static US: LazyLock<Identity> = LazyLock::new(|| Identity::generate().expect("the kernel has random numbers"));
-    let ciphers = tls::preferred_ciphers(None);
+    let ciphers = crate::preferred_ciphers(None);
     let (peer, ours) = fed(heard);
     let outcome = match as_server {
         true => tls::server(ours, &US, |_| true, &ciphers),

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use haul_sys::kernel_tls::{self, Direction};
 use rustls::ConnectionTrafficSecrets;
 
+use crate::control::{BROKE_OFF, Heard, KeySchedule, TYPE_DATA, violation};
 use crate::kernel_sealer::{KeyUsedUp, keys, not_there, refused};
-use crate::record::{BROKE_OFF, Heard, KeySchedule, TYPE_DATA, violation};
 use crate::transport::{Link, Transport};
 
 /// Hears what the kernel opens that is no data.

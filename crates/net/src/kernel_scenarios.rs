@@ -11,11 +11,12 @@ use std::thread;
 use haul_sys::kernel_tls::{self, Direction, KernelCipher, Keys};
 use haul_sys::sendfile;
 
+use crate::cipher::Cipher;
 use crate::identity::Identity;
 use crate::kernel_sealer::{self, KeyUsedUp};
 use crate::scenarios::{ALL_CIPHERS, bench, pattern, relay_with_a_flip, tcp_pair, tls_pair};
 use crate::stream::Stream;
-use crate::tls::{self, Cipher};
+use crate::tls;
 
 /// Whether it does here. Where it was promised (`make guest`) it must.
 pub(crate) fn kernel_seals() -> bool {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use haul_sys::kernel_tls::{self, Direction, KernelCipher, Keys};
 use rustls::ConnectionTrafficSecrets;
 
-use crate::record::{CLOSE_NOTIFY, KEY_UPDATE, KeySchedule, TYPE_ALERT, TYPE_HANDSHAKE};
+use crate::control::{CLOSE_NOTIFY, KEY_UPDATE, KeySchedule, TYPE_ALERT, TYPE_HANDSHAKE};
 use crate::transport::Link;
 
 /// Counts what the kernel seals.

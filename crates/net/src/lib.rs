@@ -10,10 +10,13 @@
 
 #![forbid(unsafe_code)]
 
+mod base64;
 #[cfg(test)]
 mod bounds_scenarios;
+mod cipher;
 #[cfg(test)]
 mod clear_scenarios;
+mod control;
 pub mod dial;
 mod error;
 #[cfg(feature = "fuzzing")]
@@ -30,6 +33,7 @@ mod penalty;
 pub mod policy;
 #[cfg(test)]
 mod posers;
+mod public_key;
 mod record;
 mod room;
 #[cfg(test)]
@@ -40,14 +44,16 @@ mod tampering;
 pub mod tls;
 mod transport;
 
+pub use cipher::{Cipher, preferred_ciphers};
+pub use control::BROKE_OFF;
 pub use dial::{Family, dial, local_addresses, resolve};
 pub use error::{Attempt, NetError};
-pub use identity::{Identity, PublicKey};
+pub use identity::Identity;
 pub use kernel_sealer::{KeyUsedUp, seals_here};
 pub use limits::PADDING_BYTES_MAX;
 pub use listen::{Admit, Deliver, Door, Listener};
 pub use policy::{Applied, NetworkClass, Wanted};
-pub use record::BROKE_OFF;
-pub use stream::{Next, Probe, ReadHalf, ShutdownHandle, Stream, TagKeys, WriteHalf};
-pub use tls::{Cipher, client, client_padded, preferred_ciphers, server};
-pub use transport::{Pipes, Transport};
+pub use public_key::{BadKey, PublicKey};
+pub use stream::{Next, Probe, ReadHalf, Stream, TagKeys, WriteHalf};
+pub use tls::{client, client_padded, server};
+pub use transport::{Pipes, ShutdownHandle, Transport};

@@ -18,16 +18,18 @@ use std::time::{Duration, Instant};
 use haul_sys::poll::{self, Interest};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
+use crate::cipher::Cipher;
 use crate::dial::Family;
 use crate::error::NetError;
-use crate::identity::{Identity, PublicKey};
+use crate::identity::Identity;
 use crate::limits;
 use crate::penalty::Penalties;
 use crate::policy;
+use crate::public_key::PublicKey;
 use crate::room::{Room, Space};
-use crate::stream::{ShutdownHandle, Stream};
-use crate::tls::{self, Cipher};
-use crate::transport::Link;
+use crate::stream::Stream;
+use crate::tls;
+use crate::transport::{Link, ShutdownHandle};
 
 /// A TCP port that is listened on.
 #[derive(Debug)]
@@ -343,6 +345,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
+    use crate::cipher::preferred_ciphers;
     use crate::dial::dial;
     use haul_sys::condition::unmet;
 
@@ -374,7 +377,7 @@ mod tests {
                 Listener::bind_to(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap(),
                 Arc::new(server),
                 admit,
-                tls::preferred_ciphers(None),
+                preferred_ciphers(None),
                 Arc::new(move |stream, key, _| {
                     stream.set_deadline(None).unwrap();
                     tell.lock().unwrap().send((stream, key)).unwrap();
@@ -406,7 +409,7 @@ mod tests {
 
         fn enter(&self) -> Stream {
             let key = self.server_key;
-            let ciphers = tls::preferred_ciphers(None);
+            let ciphers = preferred_ciphers(None);
             let (stream, _) = tls::client(self.knock(), &self.peer, move |shown| *shown == key, &ciphers).unwrap();
             stream
         }
@@ -446,7 +449,7 @@ mod tests {
         stranger.write_all(&[b'x'; 600]).unwrap();
         check_is_closed(stranger);
         let unknown = Identity::generate().unwrap();
-        let ciphers = tls::preferred_ciphers(None);
+        let ciphers = preferred_ciphers(None);
         let (mut stream, _) = tls::client(house.knock(), &unknown, |_| true, &ciphers).unwrap();
         assert!(stream.read(&mut [0]).is_err());
         assert!(house.arrivals.try_recv().is_err());
@@ -510,7 +513,7 @@ mod tests {
         // The key that was refused last keeps its place.
         let rules = Rules { space, max_guests_barred: FEW + 1, barred_deadline: ALWAYS_YOUNG, ..Rules::default() };
         let house = House::with(rules);
-        let (unknown, ciphers) = (Identity::generate().unwrap(), tls::preferred_ciphers(None));
+        let (unknown, ciphers) = (Identity::generate().unwrap(), preferred_ciphers(None));
         let (source, start) = (IpAddr::from(Ipv4Addr::LOCALHOST), Instant::now());
         // That it is refused comes with the first thing that is read.
         let (mut stream, _) = tls::client(house.knock(), &unknown, |_| true, &ciphers).unwrap();
@@ -547,7 +550,7 @@ mod tests {
             let house = House::with(Rules::default());
             let shown = if listed { house.peer.public() } else { Identity::generate().unwrap().public() };
             let (poser, start) = (Identity::generate().unwrap().posing_as(shown), Instant::now());
-            let (mut stream, _) = tls::client(house.knock(), &poser, |_| true, &tls::preferred_ciphers(None)).unwrap();
+            let (mut stream, _) = tls::client(house.knock(), &poser, |_| true, &preferred_ciphers(None)).unwrap();
             assert!(stream.read(&mut [0]).is_err());
             house.wait_for_guests(0);
             assert!(house.arrivals.try_recv().is_err());

@@ -5,7 +5,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use crate::error::NetError;
-use crate::identity::{Identity, PublicKey};
+use crate::identity::Identity;
+use crate::public_key::PublicKey;
 use crate::scenarios::{ALL_CIPHERS, tcp_pair};
 use crate::tls;
 

@@ -27,91 +27,19 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use aws_lc_rs::aead::{self, Aad, LessSafeKey, UnboundKey};
 use aws_lc_rs::hmac;
 use rustls::ConnectionTrafficSecrets;
 
+use crate::control::{
+    BROKE_OFF, CLOSE_NOTIFY, Heard, KEY_UPDATE, KeySchedule, TYPE_ALERT, TYPE_DATA, TYPE_HANDSHAKE, violation,
+};
 use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::transport::Link;
-
-/// What gives the next keys of a connection; rustls keeps the secrets.
-pub(crate) trait NextSecrets: Send {
-    fn next_to_send(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
-    fn next_to_receive(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
-}
-
-/// Shared by both directions of a connection. The lock is taken once in 128 GiB and never held over a system call.
-pub(crate) struct KeySchedule {
-    secrets: Mutex<Box<dyn NextSecrets>>,
-    /// The peer asked us to change our sending key; the next write does.
-    change_asked: AtomicBool,
-    /// What the peer has sent: new keys, and bytes of data.
-    new_keys: AtomicU64,
-    data_bytes: AtomicU64,
-}
-
-impl KeySchedule {
-    pub(crate) fn new(secrets: Box<dyn NextSecrets>) -> Arc<KeySchedule> {
-        let (change_asked, new_keys, data_bytes) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(KeySchedule { secrets: Mutex::new(secrets), change_asked, new_keys, data_bytes })
-    }
-
-    /// Whether the peer wants us to change our sending key.
-    pub(crate) fn is_change_asked(&self) -> bool {
-        self.change_asked.load(Ordering::Relaxed)
-    }
-
-    /// The peer has sent so many bytes of data more.
-    pub(crate) fn has_sent(&self, bytes: usize) {
-        self.data_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-    }
-
-    /// What a record says that is not data: the end, an alert, or that the peer has a new key, and may want one of us.
-    pub(crate) fn hear(&self, content_type: u8, content: &[u8]) -> io::Result<Heard> {
-        match (content_type, content) {
-            (TYPE_ALERT, [_, ALERT_CLOSE_NOTIFY]) => Ok(Heard::End),
-            (TYPE_ALERT, [_, ALERT_ACCESS_DENIED]) => {
-                Err(io::Error::new(io::ErrorKind::PermissionDenied, "the peer does not admit our key"))
-            }
-            (TYPE_ALERT, [_, number]) => Err(io::Error::new(
-                io::ErrorKind::ConnectionAborted,
-                format!("the peer ended the TLS connection with alert {number}"),
-            )),
-            (TYPE_HANDSHAKE, [HANDSHAKE_KEY_UPDATE, 0, 0, 1, request @ 0..=1]) => {
-                let data_bytes = self.data_bytes.load(Ordering::Relaxed);
-                let most = limits::NEW_KEYS_AT_ONCE.saturating_add(data_bytes / limits::BYTES_FOR_A_NEW_KEY);
-                if self.new_keys.fetch_add(1, Ordering::Relaxed) >= most {
-                    return Err(violation("one new key after another, with hardly any data"));
-                }
-                if *request != UPDATE_NOT_REQUESTED {
-                    self.change_asked.store(true, Ordering::Relaxed);
-                }
-                let (next_record, secrets) = lock(&self.secrets).next_to_receive().map_err(io::Error::other)?;
-                Ok(Heard::NewKey(next_record, secrets))
-            }
-            _ => Err(violation("a TLS message that has no place here")),
-        }
-    }
-
-    /// The next key to send with; whoever takes it has told the peer under the old one.
-    pub(crate) fn next_to_send(&self) -> io::Result<(u64, ConnectionTrafficSecrets)> {
-        self.change_asked.store(false, Ordering::Relaxed);
-        lock(&self.secrets).next_to_send().map_err(io::Error::other)
-    }
-}
-
-/// What the peer said in a record that is not data.
-pub(crate) enum Heard {
-    /// Nothing follows.
-    End,
-    /// What follows is under this key, from a record of this number on.
-    NewKey(u64, ConnectionTrafficSecrets),
-}
 
 /// Bytes of a key that tags are made with.
 pub(crate) const TAG_KEY_BYTES: usize = 32;
@@ -526,28 +454,13 @@ impl Opener {
     }
 }
 
-/// What a read says when the peer is gone without having said that nothing follows.
-pub const BROKE_OFF: &str = "the connection broke off";
-
 const HEADER_BYTES: usize = 5;
 const TAG_BYTES: usize = 16;
 /// Application data, version "TLS 1.2" for old middle boxes: so begins every encrypted record.
 const HEADER_START: [u8; 3] = [TYPE_DATA, 3, 3];
-pub(crate) const TYPE_ALERT: u8 = 21;
-pub(crate) const TYPE_HANDSHAKE: u8 = 22;
-pub(crate) const TYPE_DATA: u8 = 23;
 /// From "change cipher spec" to data (RFC 8446, 5.1).
 const TYPES: std::ops::RangeInclusive<u8> = 20..=TYPE_DATA;
 const PADDING: u8 = 0;
-const ALERT_LEVEL_WARNING: u8 = 1;
-const ALERT_CLOSE_NOTIFY: u8 = 0;
-/// Nothing follows (RFC 8446, 6.1).
-pub(crate) const CLOSE_NOTIFY: [u8; 2] = [ALERT_LEVEL_WARNING, ALERT_CLOSE_NOTIFY];
-const ALERT_ACCESS_DENIED: u8 = 49;
-const HANDSHAKE_KEY_UPDATE: u8 = 24;
-const UPDATE_NOT_REQUESTED: u8 = 0;
-/// What follows has the next key; the peer's own need not change (RFC 8446, 4.6.3).
-pub(crate) const KEY_UPDATE: [u8; 5] = [HANDSHAKE_KEY_UPDATE, 0, 0, 1, UPDATE_NOT_REQUESTED];
 
 /// Sealed bytes at which a batch is sent.
 const BATCH_BYTES: usize = limits::RECORDS_PER_WRITE * record_bytes(limits::RECORD_PLAIN_BYTES);
@@ -582,15 +495,4 @@ fn content_of(inner: &[u8]) -> io::Result<(u8, usize)> {
         return Err(violation("a record above 16 KiB"));
     }
     Ok((inner[content_bytes], content_bytes))
-}
-
-pub(crate) fn violation(what: &str) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!("TLS: received {what}; the data was changed on its way or the peer is broken"),
-    )
-}
-
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

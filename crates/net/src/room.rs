@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::stream::ShutdownHandle;
+use crate::transport::ShutdownHandle;
 
 /// How many there may be, and how long nobody is shown out for its equals.
 #[derive(Clone, Copy)]

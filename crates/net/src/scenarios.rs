@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
+use crate::cipher::{Cipher, preferred_ciphers};
 use crate::error::NetError;
-use crate::identity::{Identity, PublicKey};
+use crate::identity::Identity;
+use crate::public_key::PublicKey;
 use crate::stream::Stream;
-use crate::tls::{self, Cipher};
+use crate::tls;
 use crate::transport::{Link, Pipes, Transport};
 
 pub(crate) const ALL_CIPHERS: [Cipher; 3] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Chacha20Poly1305];
@@ -99,8 +101,8 @@ fn the_best_common_cipher_is_agreed_on_and_none_is_an_error() {
     for error in [client.unwrap_err(), server.unwrap_err()] {
         assert!(error.to_string().contains("no common cipher"), "{error}");
     }
-    assert_eq!(tls::preferred_ciphers(Some(Cipher::Aes256Gcm)), [Cipher::Aes256Gcm]);
-    assert_eq!(tls::preferred_ciphers(None).len(), 3);
+    assert_eq!(preferred_ciphers(Some(Cipher::Aes256Gcm)), [Cipher::Aes256Gcm]);
+    assert_eq!(preferred_ciphers(None).len(), 3);
 }
 
 #[test]
@@ -108,8 +110,8 @@ fn each_end_learns_the_key_of_the_other() {
     let (near, far) = tcp_pair();
     let (client, server) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let (client_key, server_key) = (client.public(), server.public());
-    let thread = thread::spawn(move || tls::server(far, &server, |_| true, &tls::preferred_ciphers(None)));
-    let (_, seen) = tls::client(near, &client, |_| true, &tls::preferred_ciphers(None)).unwrap();
+    let thread = thread::spawn(move || tls::server(far, &server, |_| true, &preferred_ciphers(None)));
+    let (_, seen) = tls::client(near, &client, |_| true, &preferred_ciphers(None)).unwrap();
     assert_eq!(seen, server_key);
     assert_eq!(thread.join().unwrap().unwrap().1, client_key);
 }

@@ -18,12 +18,12 @@ use haul_sys::socket;
 use haul_sys::tcp_info::{self, TcpInfo};
 use zeroize::Zeroize as _;
 
+use crate::cipher::Cipher;
 use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::record::{Opener, Sealer, TAG_KEY_BYTES};
-use crate::tls::Cipher;
-use crate::transport::{Link, Pipes, Transport};
+use crate::transport::{Link, Pipes, ShutdownHandle, Transport};
 
 /// One connection. Write errors are final.
 pub struct Stream {
@@ -89,10 +89,6 @@ enum Sealing {
     Here(Sealer),
     Kernel(KernelSealer),
 }
-
-/// Ends a connection from another thread.
-#[derive(Clone)]
-pub struct ShutdownHandle(Arc<Link>);
 
 /// Looks at a connection from another thread, and tunes it while it works.
 #[derive(Clone)]
@@ -188,7 +184,7 @@ impl Stream {
 
     /// A handle that ends this connection from another thread.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
-        ShutdownHandle(Arc::clone(&self.read.link))
+        ShutdownHandle::of(&self.read.link)
     }
 
     /// A handle that samples this connection from another thread.
@@ -450,23 +446,6 @@ impl Write for WriteHalf {
             Sealing::None | Sealing::Kernel(_) => Ok(()),
             Sealing::Here(sealer) => sealer.flush(&self.link),
         }
-    }
-}
-
-impl ShutdownHandle {
-    /// Was it ended from here?
-    pub fn is_shut_down(&self) -> bool {
-        self.0.is_shut_down()
-    }
-
-    /// Ends both directions; reads and writes in progress in other threads fail at once.
-    pub fn shutdown(&self) {
-        self.0.shut_down();
-    }
-
-    /// Is its time limited by [`Stream::set_deadline`]?
-    pub(crate) fn has_deadline(&self) -> bool {
-        self.0.has_deadline()
     }
 }
 

@@ -4,11 +4,12 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 
+use crate::cipher::Cipher;
 use crate::identity::Identity;
 use crate::kernel_scenarios::kernel_seals;
 use crate::scenarios::{bench, tcp_pair, tls_pair};
 use crate::stream::Stream;
-use crate::tls::{self, Cipher};
+use crate::tls;
 
 /// What becomes of one record.
 #[derive(Clone, Debug)]

@@ -307,6 +307,31 @@ impl Link {
     }
 }
 
+/// Ends a connection from another thread.
+#[derive(Clone)]
+pub struct ShutdownHandle(Arc<Link>);
+
+impl ShutdownHandle {
+    pub(crate) fn of(link: &Arc<Link>) -> ShutdownHandle {
+        ShutdownHandle(Arc::clone(link))
+    }
+
+    /// Was it ended from here?
+    pub fn is_shut_down(&self) -> bool {
+        self.0.is_shut_down()
+    }
+
+    /// Ends both directions; reads and writes in progress in other threads fail at once.
+    pub fn shutdown(&self) {
+        self.0.shut_down();
+    }
+
+    /// Does a deadline bound its time ([`Link::set_deadline`])?
+    pub(crate) fn has_deadline(&self) -> bool {
+        self.0.has_deadline()
+    }
+}
+
 fn shut_down_here() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the connection was shut down at this end")
 }
