@@ -3,7 +3,8 @@
 //! ```text
 //!   serve        listen -> handshake: is the key in the list, or a lane that a session expects?
 //!                -> lane: to its session          -> control: a session in a thread of its own
-//!   authorized   the list of keys, each with its directory; read again when it changes
+//!   authorized   the list of keys, each with its directory
+//!   authority    that list as it stands in its file: read again when the file changes
 //!   own_files    the private key and the list, which no directory of a key may hold
 //!   lookout      tells in advance which lines will let nobody in
 //!   sessions     who is here: counted, logged, ended when the daemon ends
@@ -13,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod authority;
 pub mod authorized;
 pub mod limits;
 mod log;

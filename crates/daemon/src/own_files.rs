@@ -31,7 +31,7 @@ impl OwnFiles {
     /// Why a key must not have what a line grants it, if it would reach one of them.
     ///
     /// The kernel denies an account that is neither root nor their owner: others may not read the one (`haul_transfer::known`) nor write
-    /// the other (`authorized::check_owner`).
+    /// the other (`authority::check_owner`).
     pub(crate) fn within_reach(&self, grant: &Grant, find_account: FindAccount<'_>) -> Option<String> {
         // A directory that is not there now may come later, when somebody begins to work in it.
         let opened = fs::metadata(root_of(grant)).ok().map(|metadata| node(&metadata));

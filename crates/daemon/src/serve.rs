@@ -19,7 +19,7 @@ use haul_net::{Identity, NetError, PublicKey, ShutdownHandle, Stream, policy};
 use haul_transfer::{Desk, Error, Fault, Grant, Visit, known};
 use haul_wire::lane::Hello;
 
-use crate::authorized::{self, Authority};
+use crate::authority::{self, Authority};
 use crate::limits;
 use crate::log::{Log, WriteLine, escaped};
 use crate::own_files::OwnFiles;
@@ -242,7 +242,7 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> 
     let failed = |cause: String| {
         Error::new(Fault::Authentication, format!("cannot use the list of keys {}", path.display())).because(cause)
     };
-    match authorized::check(path) {
+    match authority::check(path) {
         Ok(Ok(list)) => {
             // Each account is asked for once, and nobody after one for which there was no answer: it may take seconds.
             let (mut users, mut is_silent) = (HashMap::new(), false);

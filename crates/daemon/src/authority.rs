@@ -1,0 +1,308 @@
+//! The list of authorised keys as it stands in its file: read again when the file changes, and refused when others may write it.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use haul_transfer::planted;
+
+use crate::authorized::{BadLine, List};
+use crate::limits::MAX_LIST_BYTES;
+use crate::lookout::{Lookout, Say};
+use crate::own_files;
+
+/// The list as it stands in its file now.
+pub struct Authority {
+    path: PathBuf,
+    say: Say,
+    lookout: Arc<Lookout>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    list: Arc<List>,
+    /// The file that was read; `None` when there was none, or it was not to be used.
+    version: Option<Version>,
+    /// What is wrong with the file, so that it is said once.
+    refused: Option<String>,
+}
+
+/// A change that keeps all of these does not go unseen for long: editors and `mv` make a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Version {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified_ns: i128,
+    changed_ns: i128,
+}
+
+impl Version {
+    fn of(metadata: &Metadata) -> Version {
+        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        Version {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+            changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+}
+
+impl Authority {
+    /// Nobody, until the file is read. What is worth a line of the log goes to `say`, once for each change.
+    pub fn new(path: &Path, identity: &Path, say: Say) -> Authority {
+        let lookout = Lookout::new(identity.to_owned(), path.to_owned(), Box::new(own_files::uid_of), Arc::clone(&say));
+        Authority { path: path.to_owned(), say, lookout, held: Mutex::default() }
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The list, read again when its file changed. Every handshake asks, so nothing is waited for but the file itself.
+    pub fn list(&self) -> Arc<List> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = self.path.display();
+        match look(&self.path, held.version) {
+            Ok(None) => {}
+            Ok(Some((version, list, bad))) => {
+                (self.say)(&format!("{name}: keys in the list: {}", list.len()), false);
+                for bad in bad {
+                    (self.say)(&format!("{name}: {bad}; this line lets nobody in"), true);
+                }
+                *held = Held { list: Arc::new(list), version: Some(version), refused: None };
+                self.lookout.look_at(Arc::clone(&held.list));
+            }
+            Err(why) => {
+                let why = why.to_string();
+                if held.refused.as_ref() != Some(&why) {
+                    (self.say)(&format!("{name}: {why}; nobody is let in"), true);
+                }
+                *held = Held { refused: Some(why), ..Held::default() };
+            }
+        }
+        Arc::clone(&held.list)
+    }
+}
+
+/// What changed since `version`, if anything did.
+fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, List, Vec<BadLine>)>> {
+    // A pipe in its place must not hold up whoever looks.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    check_owner(path, &metadata)?;
+    let found = Version::of(&metadata);
+    if version == Some(found) {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    file.take(MAX_LIST_BYTES + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > MAX_LIST_BYTES {
+        return Err(io::Error::other("it is too long for a list of keys"));
+    }
+    let (list, bad) = List::parse(&text);
+    Ok(Some((found, list, bad)))
+}
+
+/// Reads the list as it must be at the start: without a bad line.
+pub fn check(path: &Path) -> io::Result<Result<List, BadLine>> {
+    let looked = look(path, None)?;
+    let (_, list, bad) = looked.expect("nothing was read before");
+    Ok(bad.into_iter().next().map_or(Ok(list), Err))
+}
+
+/// Whoever can write the list, or put another in its place, can let himself in.
+fn check_owner(path: &Path, file: &Metadata) -> io::Result<()> {
+    if file.uid() != haul_transfer::effective_user() && file.uid() != 0 {
+        return Err(io::Error::other("it belongs to somebody else"));
+    }
+    if file.mode() & planted::OTHERS_WRITE != 0 {
+        return Err(io::Error::other(format!("others may write it (mode {:03o}); chmod 600 it", file.mode() & 0o777)));
+    }
+    planted::check(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    use haul_net::PublicKey;
+
+    use super::*;
+
+    const KEY: PublicKey = PublicKey([0xab; 32]);
+
+    fn key(number: u8) -> PublicKey {
+        PublicKey([number; 32])
+    }
+
+    struct Place {
+        _dir: tempfile::TempDir,
+        file: PathBuf,
+        authority: Authority,
+        said: Arc<Mutex<Vec<String>>>,
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let dir = tempfile::tempdir().unwrap();
+            let file = dir.path().join("authorized_keys");
+            let said: Arc<Mutex<Vec<String>>> = Arc::default();
+            let log = Arc::clone(&said);
+            let say: Say = Arc::new(move |text: &str, _| log.lock().unwrap().push(text.to_owned()));
+            Place { authority: Authority::new(&file, &dir.path().join("host"), say), file, _dir: dir, said }
+        }
+
+        fn said(&self) -> String {
+            self.said.lock().unwrap().join("\n")
+        }
+
+        /// In another thread, soon.
+        fn eventually_says(&self, words: &str) {
+            let end = Instant::now() + PATIENCE;
+            while !self.said().contains(words) {
+                assert!(Instant::now() < end, "{words}: {}", self.said());
+                std::thread::yield_now();
+            }
+        }
+
+        /// Replaces the file, as an editor does.
+        fn write(&self, text: &str) {
+            let new = self.file.with_extension("new");
+            fs::write(&new, text).unwrap();
+            fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+            fs::rename(new, &self.file).unwrap();
+        }
+
+        fn knows(&self, key: &PublicKey) -> bool {
+            self.authority.list().get(key).is_some()
+        }
+    }
+
+    #[test]
+    fn a_changed_list_holds_from_the_next_look_on() {
+        let place = Place::new();
+        assert!(!place.knows(&KEY), "there is no file yet");
+        assert!(!place.knows(&KEY));
+        assert_eq!(place.said().lines().count(), 1, "it is said once: {}", place.said());
+        place.write(&format!("ro root=/a {KEY}\n"));
+        assert!(place.knows(&KEY));
+        place.write(&format!("# {KEY} left us\n"));
+        assert!(!place.knows(&KEY));
+        place.write(&format!("oops\nrw root=/a {KEY}\n"));
+        assert!(place.knows(&KEY));
+        assert!(place.said().contains("line 1: 'oops' is none of"), "{}", place.said());
+        fs::remove_file(&place.file).unwrap();
+        assert!(!place.knows(&KEY));
+    }
+
+    /// Far longer than anything here takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_line_that_reaches_the_daemons_own_files_is_told_when_it_is_read() {
+        let (place, other) = (Place::new(), PublicKey([1; 32]));
+        let dir = place.file.parent().unwrap().to_owned();
+        place.write(&format!("ro root=/a {other}\nrw root={} {KEY}\n", dir.display()));
+        assert!(place.knows(&KEY) && place.knows(&other), "what it may is judged when it comes");
+        place.eventually_says("line 2: its client could read and replace the daemon's own");
+        place.eventually_says("lets nobody in");
+        assert!(!place.said().contains("line 1"), "{}", place.said());
+    }
+
+    #[test]
+    fn a_directory_of_accounts_that_does_not_answer_holds_up_no_key_and_no_change_of_the_list() {
+        let (mut place, other) = (Place::new(), PublicKey([1; 32]));
+        // It is silent until this sender is dropped.
+        let (silent, silence) = mpsc::channel::<()>();
+        let (silence, asked) = (Mutex::new(silence), Arc::new(Mutex::new(Vec::new())));
+        let log = Arc::clone(&asked);
+        let find_account = move |user: &str| {
+            log.lock().unwrap().push(user.to_owned());
+            let _ = silence.lock().unwrap().recv();
+            Err(io::ErrorKind::TimedOut.into())
+        };
+        let (identity, say) = (place.file.with_file_name("host"), Arc::clone(&place.authority.say));
+        place.authority.lookout = Lookout::new(identity, place.file.clone(), Box::new(find_account), say);
+        let (says, in_time) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let place = &place;
+            scope.spawn(move || {
+                let users = format!("rw root=/ user=alice {}\nrw root=/ user=bob {}\n", key(10), key(11));
+                place.write(&format!("{users}ro root=/a {KEY}\nro root=/a {other}\n"));
+                assert!(place.knows(&KEY) && place.knows(&other));
+                place.write(&format!("{users}ro root=/a {KEY}\n"));
+                assert!(place.knows(&KEY) && !place.knows(&other), "who was taken off is out at once");
+                says.send(()).unwrap();
+            });
+            let in_time = in_time.recv_timeout(PATIENCE);
+            drop(silent);
+            in_time.expect("no key waits for accounts");
+        });
+        place.eventually_says("line 2: its client could read and replace");
+        assert!(place.said().contains("the user bob cannot be looked up"), "{}", place.said());
+        // Once for each list that was looked at, and nobody else where the first is not answered.
+        let asked = asked.lock().unwrap();
+        assert!(asked.len() <= 2 && asked.iter().all(|user| user == "alice"), "{asked:?}");
+    }
+
+    #[test]
+    fn a_list_that_others_may_write_lets_nobody_in() {
+        let place = Place::new();
+        place.write(&format!("ro root=/a {KEY}\n"));
+        for mode in [0o620, 0o602, 0o666] {
+            fs::set_permissions(&place.file, fs::Permissions::from_mode(mode)).unwrap();
+            assert!(!place.knows(&KEY), "{mode:o}");
+            assert!(check(&place.file).is_err());
+        }
+        fs::set_permissions(&place.file, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(place.knows(&KEY));
+        fs::set_permissions(place.file.parent().unwrap(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(!place.knows(&KEY));
+        fs::set_permissions(place.file.parent().unwrap(), fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(place.knows(&KEY));
+    }
+
+    #[test]
+    fn a_list_behind_a_link_that_others_can_plant_lets_nobody_in() {
+        let place = Place::new();
+        let dir = place.file.parent().unwrap();
+        let (share, real) = (dir.join("share"), dir.join("real"));
+        for own in [&share, &real] {
+            fs::create_dir(own).unwrap();
+        }
+        fs::write(real.join("list"), format!("ro root=/a {KEY}\n")).unwrap();
+        fs::set_permissions(real.join("list"), fs::Permissions::from_mode(0o600)).unwrap();
+        symlink(real.join("list"), share.join("keys")).unwrap();
+        symlink(&share, dir.join("way")).unwrap();
+        // Where the link stands counts, and not only where the list does; also on a way that goes through another link.
+        for named in [share.join("keys"), dir.join("way/keys")] {
+            for (mode, is_good) in [(0o777, false), (0o775, false), (0o755, true), (0o1777, true)] {
+                fs::set_permissions(&share, fs::Permissions::from_mode(mode)).unwrap();
+                assert_eq!(check(&named).is_ok(), is_good, "{} {mode:o}", named.display());
+            }
+        }
+        assert!(check(&real.join("list")).is_ok());
+    }
+
+    #[test]
+    fn at_the_start_a_bad_line_is_an_error() {
+        let place = Place::new();
+        assert_eq!(check(&place.file).unwrap_err().kind(), io::ErrorKind::NotFound);
+        place.write(&format!("ro root=/a {KEY}\nro root=/a\n"));
+        assert_eq!(check(&place.file).unwrap().unwrap_err(), BadLine { line: 2, why: "it has no key".into() });
+        place.write(&format!("ro root=/a {KEY}\n"));
+        assert_eq!(check(&place.file).unwrap().unwrap().len(), 1);
+    }
+}
