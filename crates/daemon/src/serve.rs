@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use haul_net::listen::{Door, Listener};
-use haul_net::{Identity, NetError, PublicKey, ShutdownHandle, Stream, policy};
+use haul_net::{
+    Door, DoorOptions, Identity, KeyGreeter, Listener, NetError, PublicKey, ShutdownHandle, Stream, policy,
+};
 use haul_transfer::{Desk, Error, Fault, Grant, Visit, known};
 use haul_wire::lane::Hello;
 
@@ -97,7 +98,8 @@ fn open_door(listener: Listener, house: &Arc<House>) -> Result<Door, Error> {
     let admit = Arc::new(move |key: &PublicKey, from, connection: &_| at_door.admits(key, from, connection));
     let deliver = Arc::new(move |stream, key, from| House::receive(&inside, stream, key, from));
     let ciphers = haul_net::preferred_ciphers(None);
-    Door::open(listener, Arc::clone(&house.identity), admit, ciphers, deliver)
+    let greeter = KeyGreeter { identity: Arc::clone(&house.identity), admit, ciphers, deliver };
+    Door::open(listener, greeter, &DoorOptions::default())
         .map_err(|error| Error::new(Fault::Network, error.to_string()))
 }
 

@@ -18,6 +18,7 @@ mod cipher;
 mod clear_scenarios;
 mod control;
 pub mod dial;
+pub mod door;
 mod error;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
@@ -27,15 +28,14 @@ mod kernel_opener;
 #[cfg(test)]
 mod kernel_scenarios;
 mod kernel_sealer;
+mod key_greeter;
 pub mod limits;
 pub mod listen;
-mod penalty;
 pub mod policy;
 #[cfg(test)]
 mod posers;
 mod public_key;
 mod record;
-mod room;
 #[cfg(test)]
 mod scenarios;
 pub mod stream;
@@ -47,11 +47,13 @@ mod transport;
 pub use cipher::{Cipher, preferred_ciphers};
 pub use control::BROKE_OFF;
 pub use dial::{Family, dial, local_addresses, resolve};
+pub use door::{Door, DoorOptions};
 pub use error::{Attempt, NetError};
 pub use identity::Identity;
 pub use kernel_sealer::{KeyUsedUp, seals_here};
+pub use key_greeter::{Admit, Deliver, KeyGreeter};
 pub use limits::PADDING_BYTES_MAX;
-pub use listen::{Admit, Deliver, Door, Listener};
+pub use listen::Listener;
 pub use policy::{Applied, NetworkClass, Wanted};
 pub use public_key::{BadKey, PublicKey};
 pub use stream::{Next, Probe, ReadHalf, Stream, TagKeys, WriteHalf};

@@ -49,6 +49,8 @@ pub const BARRED_DEADLINE: Duration = Duration::from_secs(2);
 /// Handshakes at once from there, and refused keys a second (elsewhere 128). With fewer, less would do to take them all from who has the
 /// right key.
 pub const MAX_HANDSHAKES_BARRED: usize = 32;
+/// What a source is charged for one key that is refused, see `door/penalty.rs`.
+pub const REFUSED_KEY: Duration = Duration::from_secs(5);
 /// Connections that may wait in the kernel to be accepted; it grants net.core.somaxconn at most (4096 since Linux 5.4, listen(2)). Where a
 /// flood of strangers fills the queue, a peer's SYN finds no room and comes again after a second. A door lets in some thousands a second.
 pub const LISTEN_BACKLOG: i32 = 4096;

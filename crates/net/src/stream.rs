@@ -19,6 +19,7 @@ use haul_sys::tcp_info::{self, TcpInfo};
 use zeroize::Zeroize as _;
 
 use crate::cipher::Cipher;
+use crate::door::Caller;
 use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
@@ -122,6 +123,11 @@ impl Stream {
         on_shutdown: Option<Box<dyn Fn() + Send + Sync>>,
     ) -> io::Result<Stream> {
         Ok(Stream::plain(Pipes::new(input, output, on_shutdown)?))
+    }
+
+    /// The connection of a caller at a door, clear. Its deadline holds on.
+    pub fn of(caller: &Caller) -> Stream {
+        Stream::over(Arc::clone(&caller.link))
     }
 
     pub(crate) fn over(link: Arc<Link>) -> Stream {

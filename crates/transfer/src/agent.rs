@@ -5,8 +5,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use haul_net::listen::{Door, Listener};
-use haul_net::{Identity, Stream};
+use haul_net::{Door, DoorOptions, Identity, KeyGreeter, Listener, Stream};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::AGENT;
 use haul_wire::lane::Hello;
@@ -77,7 +76,8 @@ fn open_door_on(listener: Listener, identity: &Arc<Identity>, desk: &Arc<Desk>) 
     // Whoever proves a key may name a session; the desk then compares both.
     let admit = Arc::new(|_: &_, _, _: &_| true);
     let ciphers = haul_net::preferred_ciphers(None);
-    Door::open(listener, Arc::clone(identity), admit, ciphers, deliver).ok()
+    let greeter = KeyGreeter { identity: Arc::clone(identity), admit, ciphers, deliver };
+    Door::open(listener, greeter, &DoorOptions::default()).ok()
 }
 
 fn standard_streams() -> Result<Stream, Error> {

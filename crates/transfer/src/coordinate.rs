@@ -330,7 +330,7 @@ pub(crate) fn session_with(
     remote.start(assigned, job, hash_kept, watch)?;
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
-    let port = door.as_ref().map(haul_net::listen::Door::port);
+    let port = door.as_ref().map(haul_net::Door::port);
     let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(direction));
     let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);

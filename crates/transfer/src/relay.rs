@@ -514,7 +514,7 @@ fn lanes_between(job: &Job) -> u16 {
 struct RelayedLanes {
     events: Events,
     keeper: Keeper,
-    _door: Option<haul_net::listen::Door>,
+    _door: Option<haul_net::Door>,
     _expecting: crate::desk::Expecting,
 }
 

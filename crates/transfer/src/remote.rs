@@ -546,7 +546,9 @@ mod tests {
         let (port, key) = (listener.port(), daemon.public());
         let deliver = Arc::new(move |stream, _, _| deliver(stream));
         let ciphers = haul_net::preferred_ciphers(None);
-        let _door = haul_net::Door::open(listener, daemon, Arc::new(|_: &_, _, _: &_| true), ciphers, deliver).unwrap();
+        let admit: haul_net::Admit = Arc::new(|_, _, _| true);
+        let greeter = haul_net::KeyGreeter { identity: daemon, admit, ciphers, deliver };
+        let _door = haul_net::Door::open(listener, greeter, &haul_net::DoorOptions::default()).unwrap();
         knock(port, &key, &Watch::silent())
     }
 
@@ -634,7 +636,9 @@ mod tests {
             kept.lock().unwrap().push(stream);
             told.has_enough();
         });
-        let _door = haul_net::Door::open(listener, daemon, Arc::new(|_: &_, _, _: &_| true), ciphers, deliver).unwrap();
+        let admit: haul_net::Admit = Arc::new(|_, _, _| true);
+        let greeter = haul_net::KeyGreeter { identity: daemon, admit, ciphers, deliver };
+        let _door = haul_net::Door::open(listener, greeter, &haul_net::DoorOptions::default()).unwrap();
         person.ends(port, &key);
     }
 

@@ -165,7 +165,7 @@ fn over_lanes(
     remote.start(assigned, job, false, watch)?;
     let desk = Arc::new(Desk::default());
     let door = agent::open_door(&identity, &desk, job.carriage.port_range);
-    let port = door.as_ref().map(haul_net::listen::Door::port);
+    let port = door.as_ref().map(haul_net::Door::port);
     let carriage = wire::Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let lanes = coordinate::lane_terms(&remote, job, id, &identity, &carriage, None);
     let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage), false)?;

@@ -9,8 +9,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// What one refused key is charged.
-const REFUSED_KEY: Duration = Duration::from_secs(5);
 /// Keys that are refused within such a moment are charged once: one job of one person brings several connections.
 const MOMENT: Duration = Duration::from_secs(1);
 /// Nobody is barred who owes less: a few attempts in a row are a person who looks for the right key.
@@ -26,7 +24,7 @@ const MAX_SOURCES: usize = 64 << 10;
 const FORGOTTEN_AT_ONCE: usize = 8;
 
 /// What sources owe.
-pub(crate) struct Penalties {
+pub(super) struct Penalties {
     sources: HashMap<IpAddr, Standing>,
     /// The same sources in the order in which they are free of charge.
     by_end: BTreeSet<(Instant, IpAddr)>,
@@ -45,7 +43,9 @@ enum Standing {
     Owes {
         until: Instant,
         charged: Instant,
-        /// Keys that were refused since it was charged last.
+        /// The charge of that moment.
+        penalty: Duration,
+        /// Callers that were refused since then.
         refused: usize,
     },
     Trusted {
@@ -55,12 +55,12 @@ enum Standing {
 
 /// How a source is heard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hearing {
+pub(super) struct Hearing {
     /// It owes too much.
-    pub(crate) is_barred: bool,
+    pub(super) is_barred: bool,
     /// Its keys that were refused in this moment. Each keeps its place as if it were still heard, so that no more keys are judged in a
     /// moment than are heard at once, however fast they come.
-    pub(crate) refused_lately: usize,
+    pub(super) refused_lately: usize,
 }
 
 impl Standing {
@@ -77,30 +77,34 @@ impl Penalties {
         Self { sources: HashMap::new(), by_end: BTreeSet::new(), most }
     }
 
-    /// A key of this source was refused.
-    pub(crate) fn refused(&mut self, source: IpAddr, now: Instant) {
-        let owed = match self.sources.get_mut(&source) {
-            Some(Standing::Trusted { until }) if *until > now => return,
-            Some(Standing::Owes { charged, refused, .. }) if is_same_moment(*charged, now) => {
-                *refused += 1;
-                return;
-            }
-            Some(Standing::Owes { until, .. }) => until.saturating_duration_since(now),
-            _ => Duration::ZERO,
+    /// A caller of this source was refused. In one moment only the highest penalty counts.
+    pub(super) fn refused(&mut self, source: IpAddr, penalty: Duration, now: Instant) {
+        let penalty = penalty.min(OWED_MAX);
+        let owes = |until: Instant, charged, penalty, refused| {
+            let until = until.min(now + OWED_MAX);
+            Standing::Owes { until, charged, penalty, refused }
         };
-        let until = now + (owed + REFUSED_KEY).min(OWED_MAX);
-        self.keep(source, Standing::Owes { until, charged: now, refused: 1 }, now);
+        let standing = match self.sources.get(&source) {
+            Some(Standing::Trusted { until }) if *until > now => return,
+            Some(&Standing::Owes { until, charged, penalty: before, refused }) if is_same_moment(charged, now) => {
+                let highest = before.max(penalty);
+                owes(until + (highest - before), charged, highest, refused + 1)
+            }
+            Some(Standing::Owes { until, .. }) => owes((*until).max(now) + penalty, now, penalty, 1),
+            _ => owes(now + penalty, now, penalty, 1),
+        };
+        self.keep(source, standing, now);
     }
 
     /// It proved a key that may come in.
-    pub(crate) fn admitted(&mut self, source: IpAddr, now: Instant) {
+    pub(super) fn admitted(&mut self, source: IpAddr, now: Instant) {
         self.keep(source, Standing::Trusted { until: now + TRUSTED }, now);
     }
 
     /// How its connections are heard now.
-    pub(crate) fn hearing(&self, source: IpAddr, now: Instant) -> Hearing {
+    pub(super) fn hearing(&self, source: IpAddr, now: Instant) -> Hearing {
         match self.sources.get(&source) {
-            Some(&Standing::Owes { until, charged, refused }) => Hearing {
+            Some(&Standing::Owes { until, charged, refused, .. }) => Hearing {
                 is_barred: until.saturating_duration_since(now) >= FORGIVEN,
                 refused_lately: if is_same_moment(charged, now) { refused } else { 0 },
             },
@@ -134,6 +138,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+    use crate::limits::REFUSED_KEY;
 
     fn source(number: u8) -> IpAddr {
         Ipv4Addr::new(192, 0, 2, number).into()
@@ -141,7 +146,7 @@ mod tests {
 
     impl Penalties {
         /// What a source still owes.
-        pub(crate) fn owed(&self, source: IpAddr, now: Instant) -> Duration {
+        pub(in crate::door) fn owed(&self, source: IpAddr, now: Instant) -> Duration {
             match self.sources.get(&source) {
                 Some(Standing::Owes { until, .. }) => until.saturating_duration_since(now),
                 _ => Duration::ZERO,
@@ -155,14 +160,14 @@ mod tests {
 
     /// One key after another is refused, as fast as each counts. Returns the time of the last.
     fn refuse(penalties: &mut Penalties, source: IpAddr, keys: u32, start: Instant) -> Instant {
-        (0..keys).for_each(|key| penalties.refused(source, start + MOMENT * key));
+        (0..keys).for_each(|key| penalties.refused(source, REFUSED_KEY, start + MOMENT * key));
         start + MOMENT * (keys - 1)
     }
 
     #[test]
     fn who_tries_key_after_key_waits_and_nobody_else_does() {
         let (mut penalties, start) = (Penalties::default(), Instant::now());
-        (0..100).for_each(|_| penalties.refused(source(1), start));
+        (0..100).for_each(|_| penalties.refused(source(1), REFUSED_KEY, start));
         let fourth = refuse(&mut penalties, source(1), 4, start);
         assert!(!penalties.bars(source(1), fourth), "a person who looks for the right key");
         let last = refuse(&mut penalties, source(1), 4, fourth + MOMENT);
@@ -177,7 +182,7 @@ mod tests {
     fn keys_of_a_moment_are_counted_for_as_long() {
         let (mut penalties, start) = (Penalties::default(), Instant::now());
         (1..=40).for_each(|keys| {
-            penalties.refused(source(1), start);
+            penalties.refused(source(1), REFUSED_KEY, start);
             let hearing = Hearing { is_barred: false, refused_lately: keys };
             assert_eq!(penalties.hearing(source(1), start + MOMENT - Duration::from_millis(1)), hearing);
         });
@@ -186,8 +191,20 @@ mod tests {
         let last = refuse(&mut penalties, source(1), 100, start + MOMENT);
         assert_eq!(penalties.hearing(source(1), last), Hearing { is_barred: true, refused_lately: 1 });
         penalties.admitted(source(1), last);
-        (0..40).for_each(|_| penalties.refused(source(1), last));
+        (0..40).for_each(|_| penalties.refused(source(1), REFUSED_KEY, last));
         assert_eq!(penalties.hearing(source(1), last), Hearing::default());
+    }
+
+    #[test]
+    fn of_several_penalties_of_one_moment_the_highest_counts() {
+        let (mut penalties, start) = (Penalties::default(), Instant::now());
+        let seconds = Duration::from_secs;
+        for (penalty, owed) in [(1, 1), (5, 5), (2, 5), (5, 5)] {
+            penalties.refused(source(1), seconds(penalty), start);
+            assert_eq!(penalties.owed(source(1), start), seconds(owed));
+        }
+        penalties.refused(source(1), seconds(3_600), start);
+        assert_eq!(penalties.owed(source(1), start), OWED_MAX);
     }
 
     #[test]
@@ -208,7 +225,7 @@ mod tests {
         let (mut penalties, start) = (Penalties::of_at_most(4), Instant::now());
         let barred = refuse(&mut penalties, source(0), 100, start);
         for number in 1..=200 {
-            penalties.refused(source(number), barred);
+            penalties.refused(source(number), REFUSED_KEY, barred);
             assert!(penalties.sources.len() <= 4);
             assert_eq!(penalties.sources.len(), penalties.by_end.len());
         }
@@ -223,11 +240,11 @@ mod tests {
         let many = 10_000;
         let (mut penalties, start) = (Penalties::of_at_most(many), Instant::now());
         let address = |number: u32| IpAddr::from(Ipv4Addr::from_bits(number));
-        (0..many as u32).for_each(|number| penalties.refused(address(number), start));
+        (0..many as u32).for_each(|number| penalties.refused(address(number), REFUSED_KEY, start));
         let later = start + OWED_MAX;
         for number in 0..many / FORGOTTEN_AT_ONCE {
             let before = penalties.sources.len();
-            penalties.refused(address((many + number) as u32), later);
+            penalties.refused(address((many + number) as u32), REFUSED_KEY, later);
             assert!(penalties.sources.len() + FORGOTTEN_AT_ONCE > before, "all of them in one call");
         }
         assert!(penalties.sources.len() <= many / FORGOTTEN_AT_ONCE + FORGOTTEN_AT_ONCE, "and all of them in the end");

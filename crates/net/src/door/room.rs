@@ -21,16 +21,18 @@ use std::time::{Duration, Instant};
 
 use crate::transport::ShutdownHandle;
 
-/// How many there may be, and how long nobody is shown out for its equals.
-#[derive(Clone, Copy)]
-pub(crate) struct Space {
-    pub(crate) guests: usize,
-    pub(crate) young: Duration,
+/// How many guests there may be, and how long none of them has to leave for its equals.
+#[derive(Clone, Copy, Debug)]
+pub struct Space {
+    /// Guests of all sources.
+    pub guests: usize,
+    /// A guest has this much time before another of its own source, or of one with as many guests, may displace it.
+    pub young: Duration,
 }
 
-/// Connections from their acceptance until `deliver` returns.
-#[derive(Default)]
-pub(crate) struct Room {
+/// Connections from their acceptance until their greeter has received them.
+pub(super) struct Room {
+    space: Space,
     /// By number, and so by age.
     guests: BTreeMap<u64, Guest>,
     by_source: HashMap<IpAddr, usize>,
@@ -44,9 +46,20 @@ const LEAVING_PART: usize = 4;
 
 struct Guest {
     source: IpAddr,
+    door: u64,
     since: Instant,
     connection: ShutdownHandle,
-    has_proved: bool,
+    is_admitted: bool,
+}
+
+/// A connection that looks for room. Its deadline is set.
+pub(super) struct Newcomer {
+    pub(super) source: IpAddr,
+    /// As many guests as its source may have now.
+    pub(super) most_of_source: usize,
+    pub(super) connection: ShutdownHandle,
+    /// The number of the door where it stands.
+    pub(super) door: u64,
 }
 
 impl Guest {
@@ -61,17 +74,15 @@ impl Guest {
 }
 
 impl Room {
-    /// Counts a connection, whose deadline is set, until [`Room::leaves`]. None: there is no room for it.
+    pub(super) fn of(space: Space) -> Room {
+        Room { space, guests: BTreeMap::new(), by_source: HashMap::new(), leaving: HashMap::new(), next_number: 0 }
+    }
+
+    /// Counts a connection until [`Room::leaves`]. None: there is no room for it.
     ///
     /// Where the room is full, all guests are looked at: some hundreds, which takes microseconds.
-    pub(crate) fn enters(
-        &mut self,
-        source: IpAddr,
-        most_of_source: usize,
-        connection: ShutdownHandle,
-        space: Space,
-        now: Instant,
-    ) -> Option<u64> {
+    pub(super) fn enters(&mut self, newcomer: Newcomer, now: Instant) -> Option<u64> {
+        let (space, Newcomer { source, most_of_source, connection, door }) = (self.space, newcomer);
         // As many threads again, whatever comes. One that is shown out mostly ends as soon as it runs; of one source few may take longer.
         let leaving = self.leaving.values().filter(|leaving| **leaving == source).count();
         if most_of_source == 0 || leaving > most_of_source / LEAVING_PART || self.leaving.len() >= space.guests {
@@ -85,7 +96,7 @@ impl Room {
             self.show_out(self.most_crowding(source, space, now)?);
         }
         self.next_number += 1;
-        self.guests.insert(self.next_number, Guest { source, since: now, connection, has_proved: false });
+        self.guests.insert(self.next_number, Guest { source, door, since: now, connection, is_admitted: false });
         *self.by_source.entry(source).or_default() += 1;
         Some(self.next_number)
     }
@@ -115,23 +126,24 @@ impl Room {
         }
     }
 
-    /// It proved a key that may come in. False: it was shown out meanwhile.
-    pub(crate) fn has_proved(&mut self, number: u64) -> bool {
+    /// Its greeter admitted it. False: it had to leave meanwhile.
+    pub(super) fn is_admitted(&mut self, number: u64) -> bool {
         let Some(guest) = self.guests.get_mut(&number) else { return false };
-        guest.has_proved = true;
+        guest.is_admitted = true;
         true
     }
 
     /// Its thread ends.
-    pub(crate) fn leaves(&mut self, number: u64) {
+    pub(super) fn leaves(&mut self, number: u64) {
         if self.remove(number).is_none() {
             self.leaving.remove(&number);
         }
     }
 
-    /// Ends what is still in its handshake.
-    pub(crate) fn closes(&self) {
-        self.guests.values().filter(|guest| !guest.has_proved).for_each(|guest| guest.connection.shutdown());
+    /// Ends the greetings that are in progress at this door.
+    pub(super) fn close(&self, door: u64) {
+        let greeted = self.guests.values().filter(|guest| guest.door == door && !guest.is_admitted);
+        greeted.for_each(|guest| guest.connection.shutdown());
     }
 
     fn remove(&mut self, number: u64) -> Option<Guest> {
@@ -147,7 +159,7 @@ impl Room {
 
     /// How many are there, with those who are leaving.
     #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         assert_eq!(self.by_source.values().sum::<usize>(), self.guests.len());
         self.guests.len() + self.leaving.len()
     }
@@ -172,7 +184,7 @@ mod tests {
 
     impl House {
         fn new() -> House {
-            House { room: Room::default(), connections: BTreeMap::new(), start: Instant::now() }
+            House { room: Room::of(SPACE), connections: BTreeMap::new(), start: Instant::now() }
         }
 
         fn at(&self, ms: u64) -> Instant {
@@ -186,7 +198,7 @@ mod tests {
             let pair = Stream::plain_pair().unwrap();
             pair.0.set_deadline(Some(Duration::from_secs(600))).unwrap();
             let (handle, now) = (pair.0.shutdown_handle(), self.at(ms));
-            let number = self.room.enters(address(source), OF_SOURCE, handle, SPACE, now)?;
+            let number = self.room.enters(newcomer(source, handle), now)?;
             self.connections.insert(number, pair);
             Some(number)
         }
@@ -200,6 +212,10 @@ mod tests {
         fn of(&self, source: u8) -> usize {
             self.room.guests.values().filter(|guest| guest.source == address(source)).count()
         }
+    }
+
+    fn newcomer(source: u8, connection: ShutdownHandle) -> Newcomer {
+        Newcomer { source: address(source), most_of_source: OF_SOURCE, connection, door: 0 }
     }
 
     fn address(number: u8) -> IpAddr {
@@ -241,9 +257,8 @@ mod tests {
         for second in 0..100 {
             let pair = Stream::plain_pair().unwrap();
             pair.0.set_deadline(Some(Duration::from_secs(600))).unwrap();
-            let source = address(1 + (second % 4) as u8);
-            let entered =
-                house.room.enters(source, OF_SOURCE, pair.0.shutdown_handle(), SPACE, house.at(2_000 * second));
+            let caller = newcomer(1 + (second % 4) as u8, pair.0.shutdown_handle());
+            let entered = house.room.enters(caller, house.at(2_000 * second));
             numbers.extend(entered);
             house.connections.extend(entered.map(|number| (number, pair)));
         }
@@ -254,7 +269,7 @@ mod tests {
             (1..=4).all(|of| house.room.leaving.values().filter(|source| **source == address(of)).count() <= 2),
             "{leaving}"
         );
-        assert!(house.room.enters(address(9), OF_SOURCE, pair.0.shutdown_handle(), SPACE, house.at(300_000)).is_some());
+        assert!(house.room.enters(newcomer(9, pair.0.shutdown_handle()), house.at(300_000)).is_some());
     }
 
     #[test]
@@ -285,11 +300,11 @@ mod tests {
     fn who_has_said_what_it_wants_is_never_shown_out() {
         let mut house = House::new();
         let held: Vec<u64> = (0..3).map(|_| house.knock(1, 0).unwrap()).collect();
-        assert!(held.iter().all(|number| house.room.has_proved(*number)));
+        assert!(held.iter().all(|number| house.room.is_admitted(*number)));
         house.connections[&held[0]].0.set_deadline(None).unwrap();
         assert!(house.knock(1, 5_000).is_some());
         assert!(house.is_there(held[0]) && !house.is_there(held[1]), "a key alone says nothing");
-        assert!(!house.room.has_proved(held[1]), "it was shown out before");
+        assert!(!house.room.is_admitted(held[1]), "it was shown out before");
         house.connections.values().for_each(|(near, _)| near.set_deadline(None).unwrap());
         assert_eq!(house.knock(1, 60_000), None);
     }
@@ -302,7 +317,7 @@ mod tests {
         let mut numbers = Vec::new();
         for second in 0..1_000 {
             let (handle, now) = (pair.0.shutdown_handle(), house.at(1_000 * second));
-            numbers.extend(house.room.enters(address(1), OF_SOURCE, handle, SPACE, now));
+            numbers.extend(house.room.enters(newcomer(1, handle), now));
         }
         let most = OF_SOURCE + OF_SOURCE / LEAVING_PART + 1;
         assert_eq!(house.room.count(), most, "threads have an end while none notices that it was shown out");

@@ -1,0 +1,316 @@
+//! A door: it accepts connections, bounds how many guests are there at once, and remembers which sources were refused.
+//!
+//! ```text
+//! accept -> room -> greet, in a thread of its own, within the deadline -> receive
+//!             |        |
+//!             |        +-> refused: the source pays (`penalty.rs`)
+//!             +-> too many: the oldest guest of the source that has most leaves (`room.rs`)
+//! ```
+//! Who greets is an argument, a [`Greeter`]: the door knows nothing of TLS, keys or protocols. Several doors may share one [`Lobby`], and
+//! with it their room and their penalties.
+
+mod penalty;
+mod room;
+#[cfg(test)]
+mod scenarios;
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use haul_sys::poll::{self, Interest};
+
+use crate::error::NetError;
+use crate::limits;
+use crate::listen::Listener;
+use crate::transport::{Link, ShutdownHandle};
+
+use penalty::Penalties;
+pub use room::Space;
+use room::{Newcomer, Room};
+
+/// Finds out who came, and takes in whoever may come in.
+pub trait Greeter: Send + Sync + 'static {
+    /// What a greeting leads to: for example a stream, and the key that its peer has proved.
+    type Guest;
+
+    /// Finds out who is there, within the caller's deadline. Each caller is greeted in a thread of its own.
+    fn greet(&self, caller: &Caller) -> Greeting<Self::Guest>;
+
+    /// Takes a guest in, in the same thread. The guest counts at the door until this returns.
+    ///
+    /// The deadline still holds, and other guests may displace this one as long as it does. It is to be lifted once the guest has said
+    /// what it wants.
+    fn receive(&self, guest: Self::Guest, caller: &Caller);
+}
+
+/// How a greeting ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Greeting<Guest> {
+    /// The caller proved that it may come in. Its source is trusted for a while.
+    Admitted(Guest),
+    /// The caller showed something that is not accepted, such as a wrong key. Its source is charged.
+    Refused {
+        /// How much. The charge decreases by one second each second.
+        penalty: Duration,
+    },
+    /// The caller left, was too slow, or spoke another protocol. That costs its source nothing.
+    Gone,
+}
+
+/// One connection at a door, as its greeter sees it.
+pub struct Caller {
+    pub(crate) link: Arc<Link>,
+    address: SocketAddr,
+    deadline: Duration,
+}
+
+impl Caller {
+    /// Where it comes from. IPv4 in the form of IPv6 is IPv4 here.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The time from the acceptance to the end of [`Greeter::receive`]. The connection keeps to it already.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// Ends the connection. It also tells whether the door has ended it already, to make room for another.
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        ShutdownHandle::of(&self.link)
+    }
+}
+
+/// What a door needs beside its port and its greeter.
+#[derive(Clone, Default)]
+pub struct DoorOptions {
+    /// Room and penalties. Doors that have the same lobby share both.
+    pub lobby: Arc<Lobby>,
+}
+
+/// Accepts in a thread of its own, and has each connection greeted in a short-lived one.
+///
+/// Guests are counted, in all and per source, until they are received. Each has a deadline, whatever it sends. Where there are too many, the
+/// oldest of the source that has most makes room: one stranger does not keep out peers that come from elsewhere.
+pub struct Door {
+    lobby: Arc<Lobby>,
+    /// Among the doors of the lobby.
+    number: u64,
+    is_closed: Arc<AtomicBool>,
+    /// Closing it wakes the accepting thread.
+    wake: UnixStream,
+    port: u16,
+}
+
+impl Door {
+    /// Opens the door.
+    pub fn open(listener: Listener, greeter: impl Greeter, options: &DoorOptions) -> Result<Door, NetError> {
+        let failed = |cause| NetError::Io { what: "cannot start to accept connections", cause };
+        let (port, lobby) = (listener.port(), Arc::clone(&options.lobby));
+        let (wake, woken) = UnixStream::pair().map_err(failed)?;
+        listener.socket.set_nonblocking(true).map_err(failed)?;
+        let number = lobby.doors.fetch_add(1, Ordering::Relaxed);
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let inside = Arc::new(Inside { greeter, lobby: Arc::clone(&lobby), number, is_closed: Arc::clone(&is_closed) });
+        thread::Builder::new()
+            .name("door".to_owned())
+            .spawn(move || accept_until_closed(&listener.socket, &woken, &inside))
+            .map_err(failed)?;
+        Ok(Door { lobby, number, is_closed, wake, port })
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Stops accepting, and ends the greetings in progress. Guests that were received stay. Waits for nothing.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        // Fails only when the accepting thread is gone already.
+        drop(self.wake.shutdown(Shutdown::Both));
+        self.lobby.room().close(self.number);
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The limits of a lobby.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// From the acceptance of a connection until it has said what it wants.
+    pub deadline: Duration,
+    /// For guests of all sources.
+    pub space: Space,
+    /// Guests of one source.
+    pub max_guests_per_source: usize,
+    /// Guests of one source that was refused again and again.
+    pub max_guests_barred: usize,
+    /// Their deadline.
+    pub barred_deadline: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            deadline: limits::HANDSHAKE_DEADLINE,
+            space: Space { guests: limits::MAX_HANDSHAKES, young: limits::YOUNG },
+            max_guests_per_source: limits::MAX_HANDSHAKES_PER_SOURCE,
+            max_guests_barred: limits::MAX_HANDSHAKES_BARRED,
+            barred_deadline: limits::BARRED_DEADLINE,
+        }
+    }
+}
+
+/// The room and the penalties of one door, or of several that count together.
+pub struct Lobby {
+    rules: Rules,
+    room: Mutex<Room>,
+    penalties: Mutex<Penalties>,
+    doors: AtomicU64,
+}
+
+impl Default for Lobby {
+    fn default() -> Lobby {
+        Lobby::with(Rules::default())
+    }
+}
+
+impl Lobby {
+    /// A lobby with other limits.
+    pub fn with(rules: Rules) -> Lobby {
+        let (room, penalties) = (Mutex::new(Room::of(rules.space)), Mutex::default());
+        Lobby { rules, room, penalties, doors: AtomicU64::new(0) }
+    }
+
+    fn room(&self) -> MutexGuard<'_, Room> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn penalties(&self) -> MutexGuard<'_, Penalties> {
+        self.penalties.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the accepting thread and the greeting threads share.
+struct Inside<G> {
+    greeter: G,
+    lobby: Arc<Lobby>,
+    number: u64,
+    is_closed: Arc<AtomicBool>,
+}
+
+/// One counted connection. It stops counting when this is dropped, also by a panic.
+struct Seat {
+    lobby: Arc<Lobby>,
+    source: IpAddr,
+    number: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.lobby.room().leaves(self.number);
+    }
+}
+
+impl<G: Greeter> Inside<G> {
+    /// Finds room for a connection. None: it is to be closed.
+    fn seat(&self, link: Arc<Link>, address: SocketAddr) -> Option<(Seat, Caller)> {
+        let (lobby, source, now) = (&self.lobby, source_of(address.ip()), Instant::now());
+        let rules = lobby.rules;
+        let hearing = lobby.penalties().hearing(source, now);
+        let (most, deadline) = match hearing.is_barred {
+            true => (rules.max_guests_barred, rules.barred_deadline),
+            false => (rules.max_guests_per_source, rules.deadline),
+        };
+        let most_of_source = most.saturating_sub(hearing.refused_lately);
+        link.set_deadline(Some(deadline)).ok()?;
+        let connection = ShutdownHandle::of(&link);
+        let newcomer = Newcomer { source, most_of_source, connection: connection.clone(), door: self.number };
+        let number = lobby.room().enters(newcomer, now)?;
+        // `close` does not see guests that enter after it.
+        if self.is_closed.load(Ordering::Acquire) {
+            connection.shutdown();
+        }
+        Some((Seat { lobby: Arc::clone(lobby), source, number }, Caller { link, address, deadline }))
+    }
+
+    fn greet(&self, seat: &Seat, caller: &Caller) {
+        let greeting = self.greeter.greet(caller);
+        let now = Instant::now();
+        match &greeting {
+            Greeting::Admitted(_) => self.lobby.penalties().admitted(seat.source, now),
+            Greeting::Refused { penalty } => self.lobby.penalties().refused(seat.source, *penalty, now),
+            Greeting::Gone => {}
+        }
+        // Nothing is logged of a stranger's failure: anybody can cause any number of them.
+        if let Greeting::Admitted(guest) = greeting
+            && self.lobby.room().is_admitted(seat.number)
+        {
+            self.greeter.receive(guest, caller);
+        }
+    }
+}
+
+fn accept_until_closed<G: Greeter>(socket: &TcpListener, woken: &UnixStream, inside: &Arc<Inside<G>>) {
+    while !inside.is_closed.load(Ordering::Acquire) {
+        let watched = [(socket.as_fd(), Interest::Read), (woken.as_fd(), Interest::Read)];
+        match poll::wait(&watched, None).and_then(|_| accept(socket)) {
+            Ok(Some((connection, address))) => seat_and_greet(connection, address, inside),
+            Ok(None) => {}
+            // Such as EMFILE: the connection stays in the kernel's queue, and poll would report it again at once.
+            Err(_) => {
+                let woken = [(woken.as_fd(), Interest::Read)];
+                drop(poll::wait(&woken, Some(limits::ACCEPT_PAUSE)));
+            }
+        }
+    }
+}
+
+fn accept(socket: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    match socket.accept() {
+        Ok(accepted) => Ok(Some(accepted)),
+        // The connection was gone before it was accepted, or poll woke for the other descriptor.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// A connection without room, or without a thread, is closed.
+fn seat_and_greet<G: Greeter>(connection: TcpStream, address: SocketAddr, inside: &Arc<Inside<G>>) {
+    let address = SocketAddr::new(address.ip().to_canonical(), address.port());
+    if connection.set_nonblocking(false).is_err() || connection.set_nodelay(true).is_err() {
+        return;
+    }
+    let link = Arc::new(Link::new(connection.into()));
+    if let Some((seat, caller)) = inside.seat(link, address) {
+        let inside = Arc::clone(inside);
+        drop(thread::Builder::new().name("greeting".to_owned()).spawn(move || inside.greet(&seat, &caller)));
+    }
+}
+
+/// To whom an address is counted. A household commonly has 256 networks of 2^64 IPv6 addresses each (RIPE-690). It counts once, as it
+/// does behind its one IPv4 address. Who has more networks than that counts as several sources.
+fn source_of(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => ip,
+        IpAddr::V6(ip) => IpAddr::V6(Ipv6Addr::from_bits(ip.to_bits() >> 72 << 72)),
+    }
+}

@@ -1,0 +1,51 @@
+//! Greets at a door with TLS: lets in only peers that prove an admitted key.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use crate::cipher::Cipher;
+use crate::door::{Caller, Greeter, Greeting};
+use crate::error::NetError;
+use crate::identity::Identity;
+use crate::limits;
+use crate::public_key::PublicKey;
+use crate::stream::Stream;
+use crate::tls;
+use crate::transport::ShutdownHandle;
+
+/// Decides by key and address who may come in. If that takes long, ask the handle meanwhile whether the door has ended the connection.
+pub type Admit = Arc<dyn Fn(&PublicKey, SocketAddr, &ShutdownHandle) -> bool + Send + Sync>;
+/// Takes a stream whose peer has proved its key. The deadline of the handshake still holds: read the hello, lift the deadline with
+/// `set_deadline(None)`, and hand the stream on.
+pub type Deliver = Arc<dyn Fn(Stream, PublicKey, SocketAddr) + Send + Sync>;
+
+/// Shakes hands in TLS 1.3, with raw keys at both ends.
+pub struct KeyGreeter {
+    /// Our own key.
+    pub identity: Arc<Identity>,
+    /// Who may come in.
+    pub admit: Admit,
+    /// What is accepted, best first.
+    pub ciphers: Vec<Cipher>,
+    /// Takes those who came in.
+    pub deliver: Deliver,
+}
+
+impl Greeter for KeyGreeter {
+    type Guest = (Stream, PublicKey);
+
+    fn greet(&self, caller: &Caller) -> Greeting<Self::Guest> {
+        let (admit, address, connection) = (Arc::clone(&self.admit), caller.address(), caller.shutdown_handle());
+        let admit = move |key: &PublicKey| admit(key, address, &connection);
+        let link = Arc::clone(&caller.link);
+        match tls::server_over(link, &self.identity, admit, &self.ciphers, caller.deadline()) {
+            Ok(guest) => Greeting::Admitted(guest),
+            Err(NetError::WrongKey { .. } | NetError::Unproved) => Greeting::Refused { penalty: limits::REFUSED_KEY },
+            Err(_) => Greeting::Gone,
+        }
+    }
+
+    fn receive(&self, (stream, key): Self::Guest, caller: &Caller) {
+        (self.deliver)(stream, key, caller.address());
+    }
+}
