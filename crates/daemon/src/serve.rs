@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use haul_net::{
-    Door, DoorOptions, Identity, KeyGreeter, Listener, NetError, PublicKey, ShutdownHandle, Stream, policy,
+    Door, DoorOptions, Identity, KeyGreeter, Listener, NetError, PublicKey, ShutdownHandle, Stream, Wanted,
 };
 use haul_transfer::{Desk, Error, Fault, Grant, Visit, known};
 use haul_wire::lane::Hello;
@@ -137,10 +137,8 @@ impl House {
     }
 
     fn open_session(self: &Arc<Self>, stream: Stream, key: PublicKey, from: SocketAddr) {
-        if let Some(tcp) = stream.tcp() {
-            // A client whose host died is noticed, whatever time-out it asked for.
-            policy::apply(tcp, &policy::Wanted::default(), haul_transfer::NEAR_RTT_US);
-        }
+        // So the daemon notices when the client's host dies, whatever time-out the client asked for.
+        stream.tune(&Wanted::default(), haul_transfer::NEAR_RTT_US);
         let Some((grant, comment)) = self.grant(&key) else {
             // The other host of a copy between two hosts may bring lanes and nothing else.
             self.log.warn_of_stranger(&format!("refused {from}: the key {key} may bring lanes, but start no session"));

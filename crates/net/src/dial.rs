@@ -11,7 +11,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use crate::error::{Attempt, NetError};
 use crate::limits;
-use crate::policy;
+use crate::policy::{self, Policies};
 
 /// One of the two versions of IP, when the user insists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,8 +55,8 @@ pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<Sock
 }
 
 /// Connects to the first candidate that answers (RFC 8305): the next is tried beside the others after 150 ms or at once
-/// when one fails; those that lose are closed.
-pub fn dial(candidates: &[SocketAddr], timeout: Duration) -> Result<TcpStream, NetError> {
+/// when one fails; those that lose are closed. Each begins with the policy of its network.
+pub fn dial(candidates: &[SocketAddr], timeout: Duration, policies: &Policies) -> Result<TcpStream, NetError> {
     let candidates = &candidates[..candidates.len().min(limits::MAX_DIAL_CANDIDATES)];
     let end = Instant::now() + timeout;
     let mut failed: Vec<Attempt> = Vec::new();
@@ -69,7 +69,7 @@ pub fn dial(candidates: &[SocketAddr], timeout: Duration) -> Result<TcpStream, N
         if more && (now >= next_start || pending.is_empty()) && now < end {
             match untried.next() {
                 None => more = false,
-                Some(address) => match start(address) {
+                Some(address) => match start(address, policies) {
                     Ok(socket) => {
                         pending.push((address, socket));
                         next_start = now + limits::DIAL_STAGGER;
@@ -141,9 +141,10 @@ pub fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-fn start(address: SocketAddr) -> io::Result<Socket> {
+fn start(address: SocketAddr, policies: &Policies) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     policy::prepare(&socket);
+    policies.begins(&socket, address.ip());
     match socket.connect(&SockAddr::from(address)) {
         Ok(()) => Ok(socket),
         // EINPROGRESS: the answer comes later.
@@ -212,7 +213,7 @@ mod tests {
                 continue;
             };
             let address = listener.local_addr().unwrap();
-            let stream = dial(&[address], TIMEOUT).unwrap();
+            let stream = dial(&[address], TIMEOUT, &Policies::default()).unwrap();
             assert_eq!(stream.peer_addr().unwrap(), address);
             assert!(stream.nodelay().unwrap());
         }
@@ -224,7 +225,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let live = listener.local_addr().unwrap();
         let begin = Instant::now();
-        let stream = dial(&[dead, live], TIMEOUT).unwrap();
+        let stream = dial(&[dead, live], TIMEOUT, &Policies::default()).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), live);
         assert!(begin.elapsed() < TIMEOUT / 2);
     }
@@ -233,11 +234,11 @@ mod tests {
     fn the_error_lists_each_address_with_its_reason() {
         let (_keep, one) = refusing();
         let (_keep, two) = refusing();
-        let error = dial(&[one, two], TIMEOUT).unwrap_err();
+        let error = dial(&[one, two], TIMEOUT, &Policies::default()).unwrap_err();
         let text = error.to_string();
         assert!(text.contains(&format!("{one}: Connection refused")), "{text}");
         assert!(text.contains(&format!("{two}: Connection refused")), "{text}");
-        assert!(dial(&[], TIMEOUT).unwrap_err().to_string().contains("no address"));
+        assert!(dial(&[], TIMEOUT, &Policies::default()).unwrap_err().to_string().contains("no address"));
     }
 
     /// A port that answers nothing: of a listener that never accepts, with its queue filled.
@@ -248,7 +249,7 @@ mod tests {
         let address = socket.local_addr().unwrap().as_socket().unwrap();
         let mut held = Vec::new();
         for _ in 0..3 {
-            match dial(&[address], Duration::from_millis(200)) {
+            match dial(&[address], Duration::from_millis(200), &Policies::default()) {
                 Ok(stream) => held.push(stream),
                 Err(error) => {
                     assert!(error.to_string().contains("no answer within"), "{error}");
@@ -263,7 +264,7 @@ mod tests {
     fn silence_ends_with_the_timeout() {
         let (_keep, _held, silent) = silent();
         let begin = Instant::now();
-        assert!(dial(&[silent], Duration::from_millis(300)).is_err());
+        assert!(dial(&[silent], Duration::from_millis(300), &Policies::default()).is_err());
         assert!(begin.elapsed() >= Duration::from_millis(300));
     }
 
@@ -279,7 +280,7 @@ mod tests {
         let took: Vec<Duration> = (0..TRIES)
             .map(|_| {
                 let begin = Instant::now();
-                assert_eq!(dial(&[silent, live], LONG).unwrap().peer_addr().unwrap(), live);
+                assert_eq!(dial(&[silent, live], LONG, &Policies::default()).unwrap().peer_addr().unwrap(), live);
                 begin.elapsed()
             })
             .collect();

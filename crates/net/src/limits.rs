@@ -57,6 +57,9 @@ pub const LISTEN_BACKLOG: i32 = 4096;
 /// Pause after an accept error such as "too many open files", so that we wait for room instead of spinning.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Networks of a policy table: 4,096 x about 200 bytes are below 1 MiB.
+pub const MAX_PREFIXES: usize = 4096;
+
 /// Time given to one candidate before the next is tried beside it (RFC 8305 recommends 250 ms and allows 100 ms to 2 s).
 pub const DIAL_STAGGER: Duration = Duration::from_millis(150);
 /// Candidates tried in one dial.

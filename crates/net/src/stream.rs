@@ -23,6 +23,7 @@ use crate::door::Caller;
 use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
+use crate::policy::{Applied, Wanted};
 use crate::record::{Opener, Sealer, TAG_KEY_BYTES};
 use crate::transport::{Link, Pipes, ShutdownHandle, Transport};
 
@@ -209,6 +210,14 @@ impl Stream {
     /// Would a read return without waiting for the peer?
     pub fn has_input(&self) -> bool {
         self.read.has_input()
+    }
+
+    /// Tunes it for data, by the policies of the door that accepted it, or else those that `wanted` carries. What is not TCP has nothing
+    /// to tune. Paths with a shorter round trip than `near_rtt_us` are near.
+    pub fn tune(&self, wanted: &Wanted, near_rtt_us: u32) -> Vec<Applied> {
+        let Some(socket) = self.tcp() else { return Vec::new() };
+        let policies = self.read.link.policies().unwrap_or(&wanted.policies);
+        policies.for_data(socket, wanted, near_rtt_us).settings
     }
 
     /// The kernel's view of the connection; None when it is not TCP.

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 use haul_sys::poll::{self, Interest};
 
+use crate::policy::Policies;
+
 /// What a stream runs over. Made with `into()` from a socket, or from [`Pipes`].
 pub enum Transport {
     /// A TCP connection.
@@ -83,6 +85,8 @@ pub(crate) struct Link {
     shut_down: AtomicBool,
     has_deadline: AtomicBool,
     deadline: Mutex<Deadline>,
+    /// Of the door that accepted it.
+    policies: Option<Arc<Policies>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -98,7 +102,17 @@ impl Link {
             shut_down: AtomicBool::new(false),
             has_deadline: AtomicBool::new(false),
             deadline: Mutex::default(),
+            policies: None,
         }
+    }
+
+    /// A connection that was accepted under these policies.
+    pub(crate) fn with_policies(socket: TcpStream, policies: &Arc<Policies>) -> Link {
+        Link { policies: Some(Arc::clone(policies)), ..Link::new(socket.into()) }
+    }
+
+    pub(crate) fn policies(&self) -> Option<&Policies> {
+        self.policies.as_deref()
     }
 
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {

@@ -21,6 +21,7 @@ pub mod names;
 pub mod namespace;
 pub mod poll;
 pub mod process;
+pub mod retransmission;
 pub mod rights;
 pub mod sendfile;
 pub mod socket;

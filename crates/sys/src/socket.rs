@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use rustix::net::sockopt;
 
@@ -54,6 +55,94 @@ pub fn set_max_pacing_rate(socket: impl AsFd, rate_bytes_per_s: Option<u64>) -> 
     set_option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate_bytes_per_s.unwrap_or(u64::MAX).to_ne_bytes())
 }
 
+/// The bound of the rate; `None` means no bound. See [`set_max_pacing_rate`].
+pub fn max_pacing_rate(socket: impl AsFd) -> io::Result<Option<u64>> {
+    let mut rate = [0; 8];
+    let rate = match option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)? {
+        8 => u64::from_ne_bytes(rate),
+        // What fits into 32 bits; all ones mean no bound there, too.
+        _ => match u32::from_ne_bytes([rate[0], rate[1], rate[2], rate[3]]) {
+            u32::MAX => u64::MAX,
+            rate => rate.into(),
+        },
+    };
+    Ok((rate != u64::MAX).then_some(rate))
+}
+
+/// The differentiated services code point of what a connection sends (RFC 2474), as its peer's family has it: 0 to 63.
+pub fn dscp(socket: impl AsFd, family: Family) -> io::Result<u8> {
+    let (level, name) = family.traffic_class();
+    Ok((option_u32(&socket, level, name)? >> ECN_BITS) as u8)
+}
+
+/// See [`dscp`]. A TCP socket keeps its ECN bits.
+pub fn set_dscp(socket: impl AsFd, family: Family, dscp: u8) -> io::Result<()> {
+    let (level, name) = family.traffic_class();
+    set_option_u32(&socket, level, name, u32::from(dscp) << ECN_BITS)
+}
+
+/// The field of the packet that holds the DSCP has two more bits.
+const ECN_BITS: u32 = 2;
+
+/// Which IP carries a connection. An IPv6 socket whose peer has an IPv4 address sends IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    fn traffic_class(self) -> (libc::c_int, libc::c_int) {
+        match self {
+            Family::V4 => (libc::IPPROTO_IP, libc::IP_TOS),
+            Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        }
+    }
+}
+
+/// When an idle connection is probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Silence before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+}
+
+/// `None`: idle connections are not probed.
+pub fn keepalive(socket: impl AsFd) -> io::Result<Option<Keepalive>> {
+    if !sockopt::socket_keepalive(&socket)? {
+        return Ok(None);
+    }
+    Ok(Some(Keepalive { idle: sockopt::tcp_keepidle(&socket)?, interval: sockopt::tcp_keepintvl(&socket)? }))
+}
+
+/// See [`keepalive`]. The kernel counts in whole seconds.
+pub fn set_keepalive(socket: impl AsFd, keepalive: Option<Keepalive>) -> io::Result<()> {
+    if let Some(Keepalive { idle, interval }) = keepalive {
+        sockopt::set_tcp_keepidle(&socket, idle)?;
+        sockopt::set_tcp_keepintvl(&socket, interval)?;
+    }
+    Ok(sockopt::set_socket_keepalive(&socket, keepalive.is_some())?)
+}
+
+/// Small writes are sent at once (TCP_NODELAY).
+pub fn no_delay(socket: impl AsFd) -> io::Result<bool> {
+    Ok(sockopt::tcp_nodelay(socket)?)
+}
+
+/// See [`no_delay`].
+pub fn set_no_delay(socket: impl AsFd, on: bool) -> io::Result<()> {
+    Ok(sockopt::set_tcp_nodelay(socket, on)?)
+}
+
+/// See [`set_unsent_bytes_max`].
+pub fn unsent_bytes_max(socket: impl AsFd) -> io::Result<u32> {
+    option_u32(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)
+}
+
 /// A write waits while more than this was given to a connection and never sent (TCP_NOTSENT_LOWAT, tcp(7)).
 pub fn set_unsent_bytes_max(socket: impl AsFd, unsent_bytes: u32) -> io::Result<()> {
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &unsent_bytes.to_ne_bytes())
@@ -79,6 +168,26 @@ fn set_option(socket: &impl AsFd, level: libc::c_int, option: libc::c_int, value
     // SAFETY: the kernel reads `length` bytes, which live through the call; the descriptor is borrowed and so open.
     let result = unsafe { libc::setsockopt(fd, level, option, value.as_ptr().cast(), length) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+pub(crate) fn set_option_u32(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: u32) -> io::Result<()> {
+    set_option(socket, level, name, &value.to_ne_bytes())
+}
+
+pub(crate) fn option_u32(socket: &impl AsFd, level: libc::c_int, name: libc::c_int) -> io::Result<u32> {
+    let mut value = [0; 4];
+    option(socket, level, name, &mut value)?;
+    Ok(u32::from_ne_bytes(value))
+}
+
+/// Reads an option into `value`; returns its length.
+fn option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
+    let mut length = libc::socklen_t::try_from(value.len()).expect("an option is small");
+    let fd = std::os::fd::AsRawFd::as_raw_fd(&socket.as_fd());
+    // SAFETY: the kernel writes at most `length` bytes, which live through the call, and their count into `length`; the descriptor is
+    // borrowed and so open.
+    let result = unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(length as usize) }
 }
 
 /// One address of this host.
@@ -153,6 +262,32 @@ mod tests {
         let paced = crate::tcp_info::tcp_info(&socket).unwrap().pacing_rate_bytes_per_s;
         set_max_pacing_rate(&socket, None).unwrap();
         assert!(paced.is_none_or(|rate| rate <= 12_500_000), "{paced:?}");
+        assert_eq!(max_pacing_rate(&socket).unwrap(), None);
+        set_max_pacing_rate(&socket, Some(12_500_000_000)).unwrap();
+        assert_eq!(max_pacing_rate(&socket).unwrap(), Some(12_500_000_000));
+        assert_eq!(unsent_bytes_max(&socket).unwrap(), 65_536);
+        let probes = Keepalive { idle: Duration::from_secs(15), interval: Duration::from_secs(5) };
+        for keepalive_of in [Some(probes), None] {
+            set_keepalive(&socket, keepalive_of).unwrap();
+            assert_eq!(keepalive(&socket).unwrap(), keepalive_of);
+        }
+        set_no_delay(&socket, true).unwrap();
+        assert!(no_delay(&socket).unwrap());
+    }
+
+    #[test]
+    fn a_mark_is_read_back_in_both_families() {
+        for (address, family) in [("127.0.0.1:0", Family::V4), ("[::1]:0", Family::V6)] {
+            let Ok(listener) = TcpListener::bind(address) else {
+                crate::condition::unmet(format_args!("this host has no {address}"));
+                continue;
+            };
+            let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            assert_eq!(dscp(&socket, family).unwrap(), 0);
+            set_dscp(&socket, family, 1).unwrap();
+            assert_eq!(dscp(&socket, family).unwrap(), 1);
+            assert!(set_dscp(&socket, family, 64).is_err() || family == Family::V4, "IPv4 takes the lower bits");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use haul_engine::plan::NEAR_RTT_US;
 use haul_net::limits::HANDSHAKE_DEADLINE;
-use haul_net::{PublicKey, Stream, Wanted, policy};
+use haul_net::{PublicKey, Stream, Wanted};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 
 use crate::channel::{EventSender, SessionEvent};
@@ -100,7 +100,7 @@ impl Desk {
             return false;
         };
         let (events, clear) = (expected.events.clone(), expected.clear);
-        let mut applied = stream.tcp().map_or(Vec::new(), |tcp| policy::apply(tcp, &expected.wanted, NEAR_RTT_US));
+        let mut applied = stream.tune(&expected.wanted, NEAR_RTT_US);
         drop(sessions);
         // One lane speaks for all: they are asked for the same.
         applied.retain(|applied| hello.lane == 0 && applied.falls_short);

@@ -143,11 +143,11 @@ impl Dialler {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let start = Instant::now();
-            let socket = dial::dial(&candidates, left)?;
+            let socket = dial::dial(&candidates, left, &self.terms.wanted().policies)?;
             let rtt_us = micros(start.elapsed());
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);
-            let mut applied = policy::apply(&socket, &self.terms.wanted(), plan::NEAR_RTT_US);
+            let mut applied = self.terms.wanted().apply(&socket, plan::NEAR_RTT_US);
             let pads = self.pads(rtt_us);
             let greeted = if pads { greet_padded(socket, &self.terms, lane) } else { greet(socket, &self.terms, lane) };
             match greeted {

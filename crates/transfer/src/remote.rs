@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use haul_engine::plan;
 use haul_engine::remedy::Host;
-use haul_net::{NetError, PublicKey, Stream, dial, policy};
+use haul_net::{NetError, Policies, PublicKey, Stream, dial};
 use haul_wire::codec;
 use haul_wire::control::{self, AgentHello, Control, Role, Start};
 use haul_wire::limits::{MAX_CONTROL_FRAME_BYTES, MAX_LISTED_BYTES, MAX_SPEC_ITEMS};
@@ -151,12 +151,12 @@ fn connect_daemon(
         let candidates = addresses.clone();
         let (dialled, after) = watched(watch, "dial", move || {
             let start = Instant::now();
-            (dial::dial(&candidates, CONNECT_DEADLINE), start.elapsed())
+            (dial::dial(&candidates, CONNECT_DEADLINE, &Policies::default()), start.elapsed())
         })?;
         let socket = dialled.map_err(|error| {
             far::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
         })?;
-        policy::apply_to_words(&socket, plan::NEAR_RTT_US);
+        Policies::default().for_words(&socket, plan::NEAR_RTT_US);
         let reached_at = socket.peer_addr().ok();
         early = early.zip(reached_at).and_then(|(early, address)| early.reached(address, after));
         let (expected, identity, offered) = (known.clone(), Arc::clone(&keys.identity), ciphers.clone());

@@ -28,6 +28,7 @@ use haul_sys::poll::{self, Interest};
 use crate::error::NetError;
 use crate::limits;
 use crate::listen::Listener;
+use crate::policy::Policies;
 use crate::transport::{Link, ShutdownHandle};
 
 use penalty::Penalties;
@@ -92,6 +93,8 @@ impl Caller {
 pub struct DoorOptions {
     /// Room and penalties. Doors that have the same lobby share both.
     pub lobby: Arc<Lobby>,
+    /// How its connections are tuned.
+    pub policies: Arc<Policies>,
 }
 
 /// Accepts in a thread of its own, and has each connection greeted in a short-lived one.
@@ -117,7 +120,14 @@ impl Door {
         listener.socket.set_nonblocking(true).map_err(failed)?;
         let number = lobby.doors.fetch_add(1, Ordering::Relaxed);
         let is_closed = Arc::new(AtomicBool::new(false));
-        let inside = Arc::new(Inside { greeter, lobby: Arc::clone(&lobby), number, is_closed: Arc::clone(&is_closed) });
+        let inside = Inside {
+            greeter,
+            lobby: Arc::clone(&lobby),
+            policies: Arc::clone(&options.policies),
+            number,
+            is_closed: Arc::clone(&is_closed),
+        };
+        let inside = Arc::new(inside);
         thread::Builder::new()
             .name("door".to_owned())
             .spawn(move || accept_until_closed(&listener.socket, &woken, &inside))
@@ -206,6 +216,7 @@ impl Lobby {
 struct Inside<G> {
     greeter: G,
     lobby: Arc<Lobby>,
+    policies: Arc<Policies>,
     number: u64,
     is_closed: Arc<AtomicBool>,
 }
@@ -299,7 +310,8 @@ fn seat_and_greet<G: Greeter>(connection: TcpStream, address: SocketAddr, inside
     if connection.set_nonblocking(false).is_err() || connection.set_nodelay(true).is_err() {
         return;
     }
-    let link = Arc::new(Link::new(connection.into()));
+    inside.policies.begins(&connection, address.ip());
+    let link = Arc::new(Link::with_policies(connection, &inside.policies));
     if let Some((seat, caller)) = inside.seat(link, address) {
         let inside = Arc::clone(inside);
         drop(thread::Builder::new().name("greeting".to_owned()).spawn(move || inside.greet(&seat, &caller)));

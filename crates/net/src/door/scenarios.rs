@@ -23,7 +23,7 @@ fn listener() -> Listener {
 }
 
 fn in_lobby(rules: Rules) -> DoorOptions {
-    DoorOptions { lobby: Arc::new(Lobby::with(rules)) }
+    DoorOptions { lobby: Arc::new(Lobby::with(rules)), ..DoorOptions::default() }
 }
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ impl House {
     }
 
     fn knock(&self) -> TcpStream {
-        dial(&[SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port()))], TIMEOUT).unwrap()
+        dial(&[SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port()))], TIMEOUT, &Policies::default()).unwrap()
     }
 
     /// From another address of this host.
@@ -285,7 +285,7 @@ fn a_closed_door_ends_handshakes_and_spares_delivered_streams() {
     // The port is free again once the accepting thread has seen it.
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, house.door.port()));
     let end = Instant::now() + TIMEOUT;
-    while dial(&[address], TIMEOUT).is_ok() {
+    while dial(&[address], TIMEOUT, &Policies::default()).is_ok() {
         assert!(Instant::now() < end, "the door still accepts");
         std::thread::yield_now();
     }
@@ -333,13 +333,14 @@ struct Annex {
 impl Annex {
     fn of(house: &House) -> Annex {
         let (tell, arrivals) = mpsc::channel();
-        let options = DoorOptions { lobby: Arc::clone(&house.door.lobby) };
+        let options = DoorOptions { lobby: Arc::clone(&house.door.lobby), ..DoorOptions::default() };
         let door = Door::open(listener(), LineGreeter { arrivals: Mutex::new(tell) }, &options).unwrap();
         Annex { door, arrivals }
     }
 
     fn say(&self, line: &str) -> TcpStream {
-        let mut near = dial(&[SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port()))], TIMEOUT).unwrap();
+        let mut near =
+            dial(&[SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port()))], TIMEOUT, &Policies::default()).unwrap();
         near.write_all(line.as_bytes()).unwrap();
         near
     }

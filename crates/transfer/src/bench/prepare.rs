@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use haul_engine::plan::NEAR_RTT_US;
-use haul_net::{Identity, Stream, Wanted, policy, tls};
+use haul_net::{Identity, Stream, Wanted, tls};
 use haul_store::scratch;
 use haul_sys::file;
 
@@ -215,7 +215,7 @@ pub(super) fn connect(request: &Request) -> Result<Vec<Ends>, Error> {
     for _ in 0..request.lanes {
         let near = TcpStream::connect(address).map_err(|error| network(&error))?;
         let far = listener.accept().map_err(|error| network(&error))?.0;
-        let wanted = Wanted { congestion_control: request.congestion_control.clone(), window_bytes: None };
+        let wanted = Wanted { congestion_control: request.congestion_control.clone(), ..Wanted::default() };
         for socket in [&near, &far] {
             tuned(socket, &wanted)?;
         }
@@ -230,7 +230,7 @@ pub(super) fn connect(request: &Request) -> Result<Vec<Ends>, Error> {
 
 /// As a copy does it; but a congestion control that was asked for must be in effect, or the figures would be of another one.
 fn tuned(socket: &TcpStream, wanted: &Wanted) -> Result<(), Error> {
-    let applied = policy::apply(socket, wanted, NEAR_RTT_US);
+    let applied = wanted.apply(socket, NEAR_RTT_US);
     let Some(asked) = &wanted.congestion_control else { return Ok(()) };
     match haul_sys::socket::congestion_control(socket) {
         Ok(granted) if granted == *asked => Ok(()),

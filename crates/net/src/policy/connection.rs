@@ -1,0 +1,292 @@
+//! The policy of each connection, from its first packet on.
+//!
+//! ```text
+//! begins      before it connects, or as soon as it is accepted: the row of the peer's network
+//! for_words   the distance is known, and the connection carries messages: the row, congestion control by distance
+//! for_data    the distance is known, and the connection carries data: the user, the row, and what haul chooses
+//! ```
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_sys::{socket, tcp_info};
+
+use super::buffers::apply_buffers;
+use super::{
+    Applied, CongestionControl, Granted, Keepalive, Layer, NoDelay, Pacing, Policy, PolicyTable, Source, UnsentMax,
+    UserTimeout, apply, apply_layers,
+};
+use crate::{host, limits};
+
+/// How far the peer is, which decides the policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NetworkClass {
+    /// In the same building: loss is rare, timers are dear.
+    Near,
+    /// Over a long path: the host's choice of congestion control stands.
+    Far,
+}
+
+impl NetworkClass {
+    /// The class of a path with this round-trip time, where shorter ones than `near_rtt_us` are near.
+    pub fn of_rtt(rtt_us: u32, near_rtt_us: u32) -> NetworkClass {
+        if rtt_us < near_rtt_us { NetworkClass::Near } else { NetworkClass::Far }
+    }
+}
+
+/// What the user insists on; `None` leaves it to the path. And the policies of this host for connections that it makes.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Congestion control by the kernel's name.
+    pub congestion_control: Option<String>,
+    /// Bytes that one connection may have under way.
+    pub window_bytes: Option<u64>,
+    /// The operator's table.
+    pub policies: Arc<Policies>,
+}
+
+impl Wanted {
+    /// [`Policies::for_data`] with the policies that this carries.
+    pub fn apply(&self, stream: &TcpStream, near_rtt_us: u32) -> Vec<Applied> {
+        self.policies.for_data(stream, self, near_rtt_us).settings
+    }
+}
+
+/// The policies of a host, and who hears what came of them. Without rows every connection is what haul makes it by itself.
+#[derive(Default)]
+pub struct Policies {
+    table: PolicyTable,
+    heard: Option<Heard>,
+}
+
+/// Takes the events.
+type Heard = Box<dyn Fn(&Granted) + Send + Sync>;
+
+impl Policies {
+    /// The policies of a table.
+    pub fn new(table: PolicyTable) -> Policies {
+        Policies { table, heard: None }
+    }
+
+    /// `heard` is told what was asked of each connection, and what was granted.
+    pub fn telling(self, heard: impl Fn(&Granted) + Send + Sync + 'static) -> Policies {
+        Policies { heard: Some(Box::new(heard)), ..self }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &PolicyTable {
+        &self.table
+    }
+
+    /// For a socket before it connects, and one that was just accepted.
+    pub fn begins(&self, socket: impl AsFd, peer: IpAddr) {
+        let row = self.row(peer);
+        if !row.is_empty() {
+            self.tell(apply_layers(socket.as_fd(), &row, peer));
+        }
+    }
+
+    /// For a connection that carries messages, not data. Paths with a shorter round trip than `near_rtt_us` are near.
+    pub fn for_words(&self, stream: &TcpStream, near_rtt_us: u32) -> Granted {
+        let (peer, path) = (peer_of(stream), Path::of(stream, near_rtt_us));
+        let (by_path, why) = path.congestion_control(stream);
+        let mut layers = self.row(peer);
+        layers.push(Layer { policy: &by_path, source: Source::Haul(why) });
+        self.tell(apply_layers(stream.as_fd(), &layers, peer))
+    }
+
+    /// For a connection that carries data. Paths with a shorter round trip than `near_rtt_us` are near.
+    pub fn for_data(&self, stream: &TcpStream, wanted: &Wanted, near_rtt_us: u32) -> Granted {
+        let (peer, path) = (peer_of(stream), Path::of(stream, near_rtt_us));
+        let of_user = Policy {
+            congestion_control: wanted.congestion_control.as_deref().map(CongestionControl::named),
+            ..Policy::default()
+        };
+        let (by_path, why) = path.congestion_control(stream);
+        let of_haul = of_haul(path.class);
+        let mut layers = vec![Layer { policy: &of_user, source: Source::User }];
+        layers.extend(self.row(peer));
+        layers.push(Layer { policy: &by_path, source: Source::Haul(why) });
+        layers.push(Layer { policy: &of_haul, source: Source::Haul(None) });
+        let mut granted = apply_layers(stream.as_fd(), &layers, peer);
+        granted.settings.extend(apply_buffers(stream, wanted.window_bytes, path.class, &host::limits()));
+        self.tell(granted)
+    }
+
+    fn row(&self, peer: IpAddr) -> Vec<Layer<'_>> {
+        let row = self.table.find(peer).map(|(prefix, policy)| Layer { policy, source: Source::Row(prefix) });
+        row.into_iter().collect()
+    }
+
+    fn tell(&self, granted: Granted) -> Granted {
+        if let Some(heard) = &self.heard {
+            heard(&granted);
+        }
+        granted
+    }
+}
+
+impl fmt::Debug for Policies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policies").field("table", &self.table).finish_non_exhaustive()
+    }
+}
+
+/// What haul asks for by itself, on a path of this class.
+fn of_haul(class: Option<NetworkClass>) -> Policy {
+    let always = Policy {
+        no_delay: Some(NoDelay(true)),
+        user_timeout: Some(UserTimeout(Duration::from_millis(limits::USER_TIMEOUT_MS.into()))),
+        keepalive: Some(Keepalive { idle: limits::KEEPALIVE_IDLE, interval: limits::KEEPALIVE_INTERVAL }),
+        ..Policy::default()
+    };
+    match class {
+        Some(NetworkClass::Far) => Policy {
+            pacing: Some(Pacing { bytes_per_s: PACED_BYTES_PER_S }),
+            unsent_max: Some(UnsentMax { bytes: limits::UNSENT_BYTES_MAX }),
+            ..always
+        },
+        Some(NetworkClass::Near) | None => always,
+    }
+}
+
+/// Slow start without pacing sends each window as one burst. On 1 Gbit/s x 228 ms the bursts of 32 lanes stood 40 ms in the queue when the
+/// path was a third full. Cubic took that for congestion (HyStart, RFC 9406) and grew slowly from there. A bound above any rate makes the
+/// kernel spread each window over the round trip: 100 Gbit/s.
+const PACED_BYTES_PER_S: u64 = 12_500_000_000;
+
+/// What the kernel knows of the distance to the peer.
+struct Path {
+    rtt_us: Option<u32>,
+    class: Option<NetworkClass>,
+}
+
+impl Path {
+    fn of(stream: &TcpStream, near_rtt_us: u32) -> Path {
+        let info = tcp_info::tcp_info(stream).ok();
+        let rtt_us = info.map(|info| info.rtt_min_us.unwrap_or(info.rtt_us)).filter(|rtt_us| *rtt_us > 0);
+        Path { rtt_us, class: rtt_us.map(|rtt_us| NetworkClass::of_rtt(rtt_us, near_rtt_us)) }
+    }
+
+    /// The congestion control for this path, and why. Nothing, where the kernel does not tell which one is in use.
+    fn congestion_control(&self, stream: &TcpStream) -> (Policy, Option<String>) {
+        let Ok(now) = socket::congestion_control(stream) else { return (Policy::default(), None) };
+        let host = hosts_choice(&now);
+        let is_near = self.class == Some(NetworkClass::Near);
+        let (choice, why) = match self.rtt_us {
+            // Over loopback, bbr without the fq queue paces by timers and costs 3 to 8 times the CPU.
+            Some(rtt_us) if is_near && host == PACED_BY_TIMERS => (
+                CongestionControl::first_of(&NEAR_CHOICES),
+                format!("near, round trip {rtt_us} us: {PACED_BY_TIMERS} paces by timers, which costs CPU"),
+            ),
+            Some(rtt_us) => (CongestionControl::named(&host), format!("the host's default, round trip {rtt_us} us")),
+            None => (CongestionControl::named(&host), "the host's default, round trip unknown".to_owned()),
+        };
+        (Policy { congestion_control: Some(choice), ..Policy::default() }, Some(why))
+    }
+}
+
+/// For a socket before it connects or listens, when nobody knows yet how far the peer will be.
+///
+/// A connection that begins with bbr is paced by timers to its end, even with another congestion control (Linux: `bbr_init` sets
+/// `sk_pacing_status`, and nothing takes it back). Over loopback the timers cost 12 to 18 % of the processor time of a verified copy. So the
+/// connection begins without bbr. [`Policies::for_data`] gives it what the host chose when it turns out to be a far one.
+pub(crate) fn prepare(socket: impl AsFd) {
+    if socket::congestion_control(&socket).is_ok_and(|host| host == PACED_BY_TIMERS) {
+        let first = CongestionControl::first_of(&NEAR_CHOICES);
+        // If the kernel refuses, the connection stays as the host has it.
+        apply(&socket, &Policy { congestion_control: Some(first), ..Policy::default() }, Ipv4Addr::UNSPECIFIED.into());
+    }
+}
+
+/// bbr sends by a timer for each packet train unless the fq queue does it.
+const PACED_BY_TIMERS: &str = "bbr";
+/// Best first. reno is always allowed; cubic is unless the operator says otherwise.
+const NEAR_CHOICES: [&str; 2] = ["cubic", "reno"];
+
+/// What the host would have a connection use that has `now`: something else where [`prepare`] was there before.
+fn hosts_choice(now: &str) -> String {
+    match host::limits().congestion_control {
+        Some(default) if default == PACED_BY_TIMERS && NEAR_CHOICES.contains(&now) => default,
+        _ => now.to_owned(),
+    }
+}
+
+fn peer_of(stream: &TcpStream) -> IpAddr {
+    // A connection without a peer is over; no row holds for it.
+    stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip().to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Loopback is well below.
+    const NEAR_RTT_US: u32 = 5_000;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    fn cc(name: &str) -> Wanted {
+        Wanted { congestion_control: Some(name.to_owned()), ..Wanted::default() }
+    }
+
+    fn congestion_control_of(applied: &[Applied]) -> &Applied {
+        applied.iter().find(|applied| applied.what == "congestion control").unwrap()
+    }
+
+    #[test]
+    fn a_near_path_avoids_pacing_by_timers() {
+        let (near, far) = connected();
+        for stream in [&near, &far] {
+            let applied = Wanted::default().apply(stream, NEAR_RTT_US);
+            let granted = &congestion_control_of(&applied).granted;
+            assert_ne!(granted, PACED_BY_TIMERS, "{applied:#?}");
+            assert_eq!(granted, &socket::congestion_control(stream).unwrap());
+            assert!(applied.iter().any(|applied| applied.granted == "30000 ms"), "{applied:#?}");
+        }
+    }
+
+    #[test]
+    fn the_users_name_wins() {
+        let (near, _far) = connected();
+        let applied = cc("reno").apply(&near, NEAR_RTT_US);
+        assert_eq!(congestion_control_of(&applied).granted, "reno");
+    }
+
+    #[test]
+    fn a_refused_name_is_told_with_the_setting_that_lifts_it() {
+        let (near, _far) = connected();
+        let host = socket::congestion_control(&near).unwrap();
+        let applied = cc("no-such").apply(&near, NEAR_RTT_US);
+        let applied = congestion_control_of(&applied);
+        assert_eq!((applied.asked.as_str(), &applied.granted), ("no-such", &host));
+        assert!(applied.falls_short && applied.reason.contains("tcp_allowed_congestion_control"), "{applied:?}");
+    }
+
+    #[test]
+    fn a_window_that_was_asked_for_is_granted_or_told() {
+        let (near, _far) = connected();
+        let wanted = Wanted { window_bytes: Some(100_000), ..Wanted::default() };
+        let applied = wanted.apply(&near, NEAR_RTT_US);
+        let buffers: Vec<&str> =
+            applied.iter().filter(|applied| applied.asked == "100000 bytes").map(|applied| &*applied.granted).collect();
+        assert_eq!(buffers, ["100000 bytes"; 2], "{applied:#?}");
+        assert_eq!(socket::send_buffer_bytes(&near).unwrap(), 200_000);
+        assert!(applied.iter().all(|applied| !applied.falls_short), "{applied:#?}");
+    }
+
+    #[test]
+    fn near_ends_where_it_is_told_to() {
+        assert_eq!(NetworkClass::of_rtt(NEAR_RTT_US - 1, NEAR_RTT_US), NetworkClass::Near);
+        assert_eq!(NetworkClass::of_rtt(NEAR_RTT_US, NEAR_RTT_US), NetworkClass::Far);
+    }
+}

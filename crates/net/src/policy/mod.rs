@@ -1,0 +1,261 @@
+//! How a TCP connection is tuned to its peer: choose, ask, read back, report.
+//!
+//! ```text
+//! row of the table (`prefix.rs`) --+
+//! what the user asked for ---------+-> layers -> apply -> Granted: asked against granted, for each option
+//! what haul chooses by distance ---+              (`options.rs` knows each option)
+//! ```
+//! [`Policies`] does this for every connection that is made or accepted (`connection.rs`).
+
+mod buffers;
+mod connection;
+mod options;
+mod prefix;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+pub(crate) use connection::prepare;
+pub use connection::{NetworkClass, Policies, Wanted};
+use options::Setting;
+pub use options::{CongestionControl, Dscp, Keepalive, NoDelay, Pacing, RtoMax, RtoMin, UnsentMax, UserTimeout};
+pub use prefix::{BadPrefix, BadRow, Prefix, PrefixTable};
+
+/// A policy for each of some networks.
+pub type PolicyTable = PrefixTable<Policy>;
+
+/// Each option of a policy: its name, and its type, which says how it is set and read back. A line more makes an option more.
+macro_rules! policy_of {
+    ($($(#[$doc:meta])* $option:ident: $kind:ty,)*) => {
+        /// What is asked of a connection. What is `None` stays as the kernel has it.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Policy {
+            $($(#[$doc])* pub $option: Option<$kind>,)*
+        }
+
+        /// For each option, asks for the value of the first layer that has one.
+        fn ask_for_each(socket: BorrowedFd<'_>, layers: &[Layer<'_>], peer: IpAddr) -> Vec<Applied> {
+            let mut applied = Vec::new();
+            $(
+                let value = |layer: &Layer<'_>| layer.policy.$option.clone().map(|value| (value, layer.source.clone()));
+                applied.extend(layers.iter().find_map(value).map(|(value, source)| ask(socket, &value, source, peer)));
+            )*
+            applied
+        }
+    };
+}
+
+policy_of! {
+    /// Writes are sent at once.
+    no_delay: NoDelay,
+    /// How the rate follows the path.
+    congestion_control: CongestionControl,
+    /// Bound of the rate, spread evenly over time.
+    pacing: Pacing,
+    /// Mark of the packets that are sent.
+    dscp: Dscp,
+    /// Floor of the retransmission timeout.
+    rto_min: RtoMin,
+    /// Ceiling of the retransmission timeout.
+    rto_max: RtoMax,
+    /// Without an acknowledgement for this long, the connection ends.
+    user_timeout: UserTimeout,
+    /// When an idle connection is probed.
+    keepalive: Keepalive,
+    /// What may wait in the send buffer beyond what is under way.
+    unsent_max: UnsentMax,
+}
+
+/// A policy, and who asks for it.
+#[derive(Clone, Debug)]
+pub struct Layer<'a> {
+    /// What is asked for.
+    pub policy: &'a Policy,
+    /// By whom.
+    pub source: Source,
+}
+
+/// Who asks for a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The user, by name.
+    User,
+    /// The operator, in the row of this network.
+    Row(Prefix),
+    /// This program by itself, for this reason or the one that the option always has.
+    Haul(Option<String>),
+}
+
+/// One setting: what was asked, what the kernel granted, and why it was asked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Applied {
+    /// Name of the setting.
+    pub what: &'static str,
+    /// What was asked for.
+    pub asked: String,
+    /// What is in effect.
+    pub granted: String,
+    /// Why.
+    pub reason: String,
+    /// The user or the operator asked for it by name, and the host does not grant it.
+    pub falls_short: bool,
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, asked, granted, reason, .. } = self;
+        write!(f, "{what}: {asked} asked for, {granted} granted: {reason}")
+    }
+}
+
+/// What came of a policy: the event that a connection was tuned.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// The other end.
+    pub peer: IpAddr,
+    /// The row of the table that holds for it.
+    pub row: Option<Prefix>,
+    /// Each setting that was asked for.
+    pub settings: Vec<Applied>,
+}
+
+impl Granted {
+    /// What was asked for by name and is not in effect.
+    pub fn falls_short(&self) -> impl Iterator<Item = &Applied> {
+        self.settings.iter().filter(|setting| setting.falls_short)
+    }
+}
+
+/// Asks the kernel for a policy, and reads back what it granted. Nothing here fails the connection.
+pub fn apply(socket: impl AsFd, policy: &Policy, peer: IpAddr) -> Granted {
+    apply_layers(socket.as_fd(), &[Layer { policy, source: Source::User }], peer)
+}
+
+/// [`apply`] for several policies: for each option, the first layer that has a value wins.
+fn apply_layers(socket: BorrowedFd<'_>, layers: &[Layer<'_>], peer: IpAddr) -> Granted {
+    let peer = peer.to_canonical();
+    let row = layers.iter().find_map(|layer| match layer.source {
+        Source::Row(prefix) => Some(prefix),
+        Source::User | Source::Haul(_) => None,
+    });
+    Granted { peer, row, settings: ask_for_each(socket, layers, peer) }
+}
+
+fn ask<S: Setting>(socket: BorrowedFd<'_>, value: &S, source: Source, peer: IpAddr) -> Applied {
+    let refused = value.set(socket, peer).err();
+    let granted = S::read(socket, peer);
+    let is_granted = refused.is_none() && granted.as_ref().is_ok_and(|granted| value.is_granted(granted));
+    let is_by_name = !matches!(source, Source::Haul(_));
+    let mut reason = match source {
+        Source::User => "asked for by the user".to_owned(),
+        Source::Row(prefix) => format!("the policy for {prefix}"),
+        Source::Haul(why) => why.unwrap_or_else(|| S::WHY.to_owned()),
+    };
+    if let Some(error) = refused {
+        reason += &S::refusal(&error);
+    }
+    Applied {
+        what: S::NAME,
+        asked: value.to_string(),
+        granted: granted.map_or_else(|error| format!("unknown: {error}"), |granted| granted.to_string()),
+        reason,
+        falls_short: is_by_name && !is_granted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::*;
+
+    fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    fn peer_of(socket: &TcpStream) -> IpAddr {
+        socket.peer_addr().unwrap().ip()
+    }
+
+    #[test]
+    fn what_is_not_asked_for_stays() {
+        let (near, _far) = connected();
+        let granted = apply(&near, &Policy::default(), peer_of(&near));
+        assert_eq!(granted, Granted { peer: peer_of(&near), row: None, settings: Vec::new() });
+    }
+
+    #[test]
+    fn each_option_is_asked_for_and_read_back() {
+        let (near, _far) = connected();
+        let policy = Policy {
+            no_delay: Some(NoDelay(true)),
+            congestion_control: Some(CongestionControl::named("reno")),
+            pacing: Some(Pacing { bytes_per_s: 1_250_000 }),
+            dscp: Some(Dscp::new(46).unwrap()),
+            rto_min: None,
+            rto_max: None,
+            user_timeout: Some(UserTimeout(Duration::from_millis(12_345))),
+            keepalive: Some(Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10) }),
+            unsent_max: Some(UnsentMax { bytes: 65_536 }),
+        };
+        let granted = apply(&near, &policy, peer_of(&near));
+        let told: Vec<(&str, &str, &str)> = granted
+            .settings
+            .iter()
+            .map(|Applied { what, asked, granted, .. }| (*what, asked.as_str(), granted.as_str()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("TCP_NODELAY", "on", "on"),
+                ("congestion control", "reno", "reno"),
+                ("pacing", "at most 1250000 bytes/s", "at most 1250000 bytes/s"),
+                ("DSCP", "46", "46"),
+                ("TCP_USER_TIMEOUT", "12345 ms", "12345 ms"),
+                ("keepalive", "after 60 s, then each 10 s", "after 60 s, then each 10 s"),
+                ("TCP_NOTSENT_LOWAT", "65536 bytes", "65536 bytes"),
+            ]
+        );
+        assert_eq!(granted.falls_short().count(), 0, "{granted:#?}");
+    }
+
+    #[test]
+    fn timeouts_are_granted_where_the_kernel_has_them_and_told_elsewhere() {
+        let (near, _far) = connected();
+        let ms = Duration::from_millis;
+        let policy = Policy { rto_min: Some(RtoMin(ms(40))), rto_max: Some(RtoMax(ms(5_000))), ..Policy::default() };
+        let granted = apply(&near, &policy, peer_of(&near));
+        for setting in &granted.settings {
+            assert!(setting.granted.ends_with(" ms") || setting.falls_short, "{setting}");
+        }
+        // No kernel grants a floor of ten minutes.
+        let policy = Policy { rto_min: Some(RtoMin(ms(600_000))), ..Policy::default() };
+        let granted = apply(&near, &policy, peer_of(&near));
+        let [setting] = &granted.settings[..] else { panic!("{granted:#?}") };
+        assert!(setting.falls_short && setting.asked == "600000 ms" && setting.granted != setting.asked, "{setting}");
+        assert!(setting.reason.contains("the kernel refuses"), "{setting}");
+    }
+
+    #[test]
+    fn the_first_layer_that_has_a_value_wins_option_by_option() {
+        let (near, _far) = connected();
+        let of_user = Policy { dscp: Dscp::new(1), ..Policy::default() };
+        let of_row = Policy {
+            dscp: Dscp::new(46),
+            user_timeout: Some(UserTimeout(Duration::from_secs(7))),
+            ..Policy::default()
+        };
+        let prefix: Prefix = "127.0.0.0/8".parse().unwrap();
+        let layers =
+            [Layer { policy: &of_user, source: Source::User }, Layer { policy: &of_row, source: Source::Row(prefix) }];
+        let granted = apply_layers(near.as_fd(), &layers, peer_of(&near));
+        let told: Vec<(&str, &str)> =
+            granted.settings.iter().map(|setting| (setting.granted.as_str(), setting.reason.as_str())).collect();
+        assert_eq!(told, [("1", "asked for by the user"), ("7000 ms", "the policy for 127.0.0.0/8")]);
+        assert_eq!(granted.row, Some(prefix));
+    }
+}
