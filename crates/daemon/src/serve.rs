@@ -7,15 +7,16 @@
 //!                      whose directory must not hold the daemon's own files now
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{ErrorKind, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use haul_net::{
-    Door, DoorOptions, Identity, KeyGreeter, Listener, NetError, PublicKey, ShutdownHandle, Stream, Wanted,
+    Door, DoorOptions, Identity, KeyGreeter, Listener, NetError, Policies, PolicyTable, PublicKey, ShutdownHandle,
+    Stream, Wanted,
 };
 use haul_transfer::{Desk, Error, Fault, Grant, Visit, known};
 use haul_wire::lane::Hello;
@@ -39,6 +40,8 @@ pub struct Options {
     pub authorized_keys: Option<PathBuf>,
     /// `--quiet`: only what needs attention is logged.
     pub quiet: bool,
+    /// How connections are tuned, by the network that they come from.
+    pub policies: PolicyTable,
 }
 
 /// Serves until `stop` says so. What clients need to know is printed to standard output; the lines of the log are given to `log`.
@@ -70,7 +73,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         sessions: Arc::default(),
         log: Arc::clone(&log),
     });
-    let door = open_door(listener, &house)?;
+    let door = open_door(listener, &house, policies(options.policies.clone(), &log))?;
     if !options.quiet {
         introduce(&house.identity.public(), address, &list);
     }
@@ -93,14 +96,28 @@ struct House {
     log: Arc<Log>,
 }
 
-fn open_door(listener: Listener, house: &Arc<House>) -> Result<Door, Error> {
+fn open_door(listener: Listener, house: &Arc<House>, policies: Policies) -> Result<Door, Error> {
     let (at_door, inside) = (Arc::clone(house), Arc::clone(house));
     let admit = Arc::new(move |key: &PublicKey, from, connection: &_| at_door.admits(key, from, connection));
     let deliver = Arc::new(move |stream, key, from| House::receive(&inside, stream, key, from));
     let ciphers = haul_net::preferred_ciphers(None);
     let greeter = KeyGreeter { identity: Arc::clone(&house.identity), admit, ciphers, deliver };
-    Door::open(listener, greeter, &DoorOptions::default())
+    Door::open(listener, greeter, &DoorOptions { policies: Arc::new(policies), ..DoorOptions::default() })
         .map_err(|error| Error::new(Fault::Network, error.to_string()))
+}
+
+/// What the kernel does not grant of a policy stands in the log once, however many connections ask for it.
+fn policies(table: PolicyTable, log: &Arc<Log>) -> Policies {
+    let (log, told) = (Arc::clone(log), Mutex::new(HashSet::new()));
+    Policies::new(table).telling(move |granted| {
+        for setting in granted.falls_short() {
+            // One line for each option and row of the table, at most.
+            let is_new = told.lock().unwrap_or_else(PoisonError::into_inner).insert((granted.row, setting.what));
+            if is_new {
+                log.warn(&format!("warning: {setting}"));
+            }
+        }
+    })
 }
 
 impl House {
@@ -342,4 +359,38 @@ fn introduce(key: &PublicKey, address: SocketAddr, list: &Path) {
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     if name.trim().is_empty() { "localhost".to_owned() } else { name.trim().to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+
+    use haul_net::Policy;
+    use haul_net::policy::{CongestionControl, Dscp};
+
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_does_not_grant_of_a_policy_stands_in_the_log_once() {
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let written = Arc::clone(&lines);
+        let log = Arc::new(Log::new(false, Box::new(move |line| written.lock().unwrap().push(line))));
+        let mut table = PolicyTable::default();
+        let asked = Policy {
+            congestion_control: Some(CongestionControl::named("no-such")),
+            dscp: Dscp::new(8),
+            ..Policy::default()
+        };
+        table.insert("127.0.0.0/8".parse().unwrap(), asked).unwrap();
+        let policies = policies(table, &log);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        for _ in 0..3 {
+            let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            policies.begins(&socket, IpAddr::from(Ipv4Addr::LOCALHOST));
+        }
+        let said = lines.lock().unwrap().join("");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("congestion control: no-such asked for"), "{said}");
+        assert!(said.contains("the policy for 127.0.0.0/8"), "{said}");
+    }
 }

@@ -222,9 +222,17 @@ fn peer_of(stream: &TcpStream) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener};
+    use std::sync::{Mutex, mpsc};
 
+    use socket2::{Domain, Socket, Type};
+
+    use super::super::Dscp;
     use super::*;
+    use crate::dial::dial;
+    use crate::door::{Caller, Door, DoorOptions, Greeter, Greeting};
+    use crate::listen::Listener;
+    use crate::stream::Stream;
 
     /// Loopback is well below.
     const NEAR_RTT_US: u32 = 5_000;
@@ -288,5 +296,93 @@ mod tests {
     fn near_ends_where_it_is_told_to() {
         assert_eq!(NetworkClass::of_rtt(NEAR_RTT_US - 1, NEAR_RTT_US), NetworkClass::Near);
         assert_eq!(NetworkClass::of_rtt(NEAR_RTT_US, NEAR_RTT_US), NetworkClass::Far);
+    }
+
+    fn table(rows: [(&str, Policy); 2]) -> PolicyTable {
+        let mut table = PolicyTable::default();
+        rows.into_iter().for_each(|(prefix, policy)| table.insert(prefix.parse().unwrap(), policy).unwrap());
+        table
+    }
+
+    fn marked(dscp: u8) -> Policy {
+        Policy { dscp: Dscp::new(dscp), ..Policy::default() }
+    }
+
+    fn mark_of(socket: &TcpStream) -> u8 {
+        socket::dscp(socket, socket::Family::V4).unwrap()
+    }
+
+    #[test]
+    fn two_networks_get_two_policies_when_they_are_dialled() {
+        let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let impossible = Policy { congestion_control: Some(CongestionControl::named("no-such")), ..marked(1) };
+        let (says, heard) = mpsc::channel();
+        let says = Mutex::new(says);
+        let policies = Policies::new(table([("127.0.0.0/8", marked(46)), ("127.0.2.0/24", impossible)]))
+            .telling(move |granted| says.lock().unwrap().send(granted.clone()).unwrap());
+        let dialled = |ip: [u8; 4]| dial(&[(ip, port).into()], Duration::from_secs(5), &policies).unwrap();
+        let (near, other) = (dialled([127, 0, 0, 1]), dialled([127, 0, 2, 1]));
+        assert_eq!((mark_of(&near), mark_of(&other)), (46, 1));
+        let (first, second) = (heard.try_recv().unwrap(), heard.try_recv().unwrap());
+        assert_eq!(first.row.map(|row| row.to_string()).as_deref(), Some("127.0.0.0/8"));
+        assert_eq!(first.falls_short().count(), 0, "{first:#?}");
+        // What is not granted is told, with what is in effect instead.
+        let told: Vec<&Applied> = second.falls_short().collect();
+        let [short] = told[..] else { panic!("{second:#?}") };
+        assert_eq!((short.what, short.asked.as_str()), ("congestion control", "no-such"));
+        assert_eq!(short.granted, socket::congestion_control(&other).unwrap());
+        assert!(short.reason.contains("the policy for 127.0.2.0/24"), "{short}");
+        // The distance, and what a job asks for, come on top.
+        let wanted = Wanted { policies: Arc::new(policies), ..cc("reno") };
+        let applied = wanted.apply(&other, NEAR_RTT_US);
+        assert_eq!(congestion_control_of(&applied).granted, "reno", "the user's name wins");
+        assert_eq!(mark_of(&other), 1);
+        assert!(applied.iter().any(|applied| applied.what == "TCP_USER_TIMEOUT" && applied.granted == "30000 ms"));
+        assert_eq!(heard.try_recv().unwrap().settings, applied);
+        wanted.policies.for_words(&near, NEAR_RTT_US);
+        assert_eq!(mark_of(&near), 46);
+        assert_eq!(socket::user_timeout_ms(&near).unwrap(), 0, "messages have no time-out by haul's own choice");
+    }
+
+    #[test]
+    fn two_networks_get_two_policies_when_they_are_accepted() {
+        // All addresses of both families on one socket, as a daemon listens.
+        let listener = Listener::bind(None, None).unwrap();
+        let patience = Policy { user_timeout: Some(UserTimeout(Duration::from_secs(7))), ..marked(10) };
+        let policies = Policies::new(table([("127.0.0.1/32", patience), ("127.0.0.2/32", marked(20))]));
+        let options = DoorOptions { policies: Arc::new(policies), ..DoorOptions::default() };
+        let (tells, arrivals) = mpsc::channel();
+        let (tells, port) = (Mutex::new(tells), listener.port());
+        let _door = Door::open(listener, Anybody(tells), &options).unwrap();
+        let accepted = |last: u8| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
+            socket.connect(&SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
+            arrivals.recv_timeout(Duration::from_secs(20)).unwrap()
+        };
+        let streams = [accepted(1), accepted(2), accepted(3)];
+        let socket = |at: usize| streams[at].tcp().unwrap();
+        assert_eq!([0, 1, 2].map(|at| mark_of(socket(at))), [10, 20, 0]);
+        assert_eq!([0, 1, 2].map(|at| socket::user_timeout_ms(socket(at)).unwrap()), [7_000, 0, 0]);
+        // The stream has the policies of its door.
+        for stream in &streams {
+            stream.tune(&Wanted::default(), NEAR_RTT_US);
+        }
+        assert_eq!([0, 1, 2].map(|at| socket::user_timeout_ms(socket(at)).unwrap()), [7_000, 30_000, 30_000]);
+    }
+
+    struct Anybody(Mutex<mpsc::Sender<Stream>>);
+
+    impl Greeter for Anybody {
+        type Guest = Stream;
+
+        fn greet(&self, caller: &Caller) -> Greeting<Stream> {
+            Greeting::Admitted(Stream::of(caller))
+        }
+
+        fn receive(&self, guest: Stream, _: &Caller) {
+            self.0.lock().unwrap().send(guest).unwrap();
+        }
     }
 }
