@@ -5,7 +5,8 @@ use std::net::TcpStream;
 
 use haul_sys::socket;
 
-use super::{Applied, NetworkClass};
+use super::Applied;
+use super::distance::NetworkClass;
 use crate::host;
 
 /// The kernel's own tuning lets a send buffer grow to `tcp_wmem`; a buffer that is asked for may have twice `wmem_max`

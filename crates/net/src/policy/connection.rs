@@ -12,30 +12,15 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haul_sys::{socket, tcp_info};
+use haul_sys::socket;
 
 use super::buffers::apply_buffers;
+use super::distance::{Measured, NetworkClass};
 use super::{
     Applied, CongestionControl, Granted, Keepalive, Layer, NoDelay, Pacing, Policy, PolicyTable, Source, UnsentMax,
     UserTimeout, apply, apply_layers,
 };
 use crate::{host, limits};
-
-/// How far the peer is, which decides the policy.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NetworkClass {
-    /// In the same building: loss is rare, timers are dear.
-    Near,
-    /// Over a long path: the host's choice of congestion control stands.
-    Far,
-}
-
-impl NetworkClass {
-    /// The class of a path with this round-trip time, where shorter ones than `near_rtt_us` are near.
-    pub fn of_rtt(rtt_us: u32, near_rtt_us: u32) -> NetworkClass {
-        if rtt_us < near_rtt_us { NetworkClass::Near } else { NetworkClass::Far }
-    }
-}
 
 /// What the user insists on; `None` leaves it to the path. And the policies of this host for connections that it makes.
 #[derive(Clone, Debug, Default)]
@@ -91,28 +76,28 @@ impl Policies {
 
     /// For a connection that carries messages, not data. Paths with a shorter round trip than `near_rtt_us` are near.
     pub fn for_words(&self, stream: &TcpStream, near_rtt_us: u32) -> Granted {
-        let (peer, path) = (peer_of(stream), Path::of(stream, near_rtt_us));
-        let (by_path, why) = path.congestion_control(stream);
+        let (peer, distance) = (peer_of(stream), Measured::of(stream, near_rtt_us));
+        let (by_distance, why) = by_distance(&distance, stream);
         let mut layers = self.row(peer);
-        layers.push(Layer { policy: &by_path, source: Source::Haul(why) });
+        layers.push(Layer { policy: &by_distance, source: Source::Haul(why) });
         self.tell(apply_layers(stream.as_fd(), &layers, peer))
     }
 
     /// For a connection that carries data. Paths with a shorter round trip than `near_rtt_us` are near.
     pub fn for_data(&self, stream: &TcpStream, wanted: &Wanted, near_rtt_us: u32) -> Granted {
-        let (peer, path) = (peer_of(stream), Path::of(stream, near_rtt_us));
+        let (peer, distance) = (peer_of(stream), Measured::of(stream, near_rtt_us));
         let of_user = Policy {
             congestion_control: wanted.congestion_control.as_deref().map(CongestionControl::named),
             ..Policy::default()
         };
-        let (by_path, why) = path.congestion_control(stream);
-        let of_haul = of_haul(path.class);
+        let (by_distance, why) = by_distance(&distance, stream);
+        let of_haul = of_haul(distance.class);
         let mut layers = vec![Layer { policy: &of_user, source: Source::User }];
         layers.extend(self.row(peer));
-        layers.push(Layer { policy: &by_path, source: Source::Haul(why) });
+        layers.push(Layer { policy: &by_distance, source: Source::Haul(why) });
         layers.push(Layer { policy: &of_haul, source: Source::Haul(None) });
         let mut granted = apply_layers(stream.as_fd(), &layers, peer);
-        granted.settings.extend(apply_buffers(stream, wanted.window_bytes, path.class, &host::limits()));
+        granted.settings.extend(apply_buffers(stream, wanted.window_bytes, distance.class, &host::limits()));
         self.tell(granted)
     }
 
@@ -158,35 +143,21 @@ fn of_haul(class: Option<NetworkClass>) -> Policy {
 /// kernel spread each window over the round trip: 100 Gbit/s.
 const PACED_BYTES_PER_S: u64 = 12_500_000_000;
 
-/// What the kernel knows of the distance to the peer.
-struct Path {
-    rtt_us: Option<u32>,
-    class: Option<NetworkClass>,
-}
-
-impl Path {
-    fn of(stream: &TcpStream, near_rtt_us: u32) -> Path {
-        let info = tcp_info::tcp_info(stream).ok();
-        let rtt_us = info.map(|info| info.rtt_min_us.unwrap_or(info.rtt_us)).filter(|rtt_us| *rtt_us > 0);
-        Path { rtt_us, class: rtt_us.map(|rtt_us| NetworkClass::of_rtt(rtt_us, near_rtt_us)) }
-    }
-
-    /// The congestion control for this path, and why. Nothing, where the kernel does not tell which one is in use.
-    fn congestion_control(&self, stream: &TcpStream) -> (Policy, Option<String>) {
-        let Ok(now) = socket::congestion_control(stream) else { return (Policy::default(), None) };
-        let host = hosts_choice(&now);
-        let is_near = self.class == Some(NetworkClass::Near);
-        let (choice, why) = match self.rtt_us {
-            // Over loopback, bbr without the fq queue paces by timers and costs 3 to 8 times the CPU.
-            Some(rtt_us) if is_near && host == PACED_BY_TIMERS => (
-                CongestionControl::first_of(&NEAR_CHOICES),
-                format!("near, round trip {rtt_us} us: {PACED_BY_TIMERS} paces by timers, which costs CPU"),
-            ),
-            Some(rtt_us) => (CongestionControl::named(&host), format!("the host's default, round trip {rtt_us} us")),
-            None => (CongestionControl::named(&host), "the host's default, round trip unknown".to_owned()),
-        };
-        (Policy { congestion_control: Some(choice), ..Policy::default() }, Some(why))
-    }
+/// The congestion control for this distance, and why. Nothing, where the kernel does not tell which one is in use.
+fn by_distance(distance: &Measured, stream: &TcpStream) -> (Policy, Option<String>) {
+    let Ok(now) = socket::congestion_control(stream) else { return (Policy::default(), None) };
+    let host = hosts_choice(&now);
+    let is_near = distance.class == Some(NetworkClass::Near);
+    let (choice, why) = match distance.rtt_us {
+        // Over loopback, bbr without the fq queue paces by timers and costs 3 to 8 times the CPU.
+        Some(rtt_us) if is_near && host == PACED_BY_TIMERS => (
+            CongestionControl::first_of(&NEAR_CHOICES),
+            format!("near, round trip {rtt_us} us: {PACED_BY_TIMERS} paces by timers, which costs CPU"),
+        ),
+        Some(rtt_us) => (CongestionControl::named(&host), format!("the host's default, round trip {rtt_us} us")),
+        None => (CongestionControl::named(&host), "the host's default, round trip unknown".to_owned()),
+    };
+    (Policy { congestion_control: Some(choice), ..Policy::default() }, Some(why))
 }
 
 /// For a socket before it connects or listens, when nobody knows yet how far the peer will be.
@@ -216,7 +187,7 @@ fn hosts_choice(now: &str) -> String {
 }
 
 fn peer_of(stream: &TcpStream) -> IpAddr {
-    // A connection without a peer is over; no row holds for it.
+    // Without a peer the connection is over, and any policy will do.
     stream.peer_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |address| address.ip().to_canonical())
 }
 

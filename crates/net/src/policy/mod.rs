@@ -9,6 +9,7 @@
 
 mod buffers;
 mod connection;
+mod distance;
 mod options;
 mod prefix;
 
@@ -17,9 +18,9 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 pub(crate) use connection::prepare;
-pub use connection::{NetworkClass, Policies, Wanted};
-use options::Setting;
-pub use options::{CongestionControl, Dscp, Keepalive, NoDelay, Pacing, RtoMax, RtoMin, UnsentMax, UserTimeout};
+pub use connection::{Policies, Wanted};
+pub use distance::NetworkClass;
+pub use options::*;
 pub use prefix::{BadPrefix, BadRow, Prefix, PrefixTable};
 
 /// A policy for each of some networks.
@@ -196,11 +197,10 @@ mod tests {
             congestion_control: Some(CongestionControl::named("reno")),
             pacing: Some(Pacing { bytes_per_s: 1_250_000 }),
             dscp: Some(Dscp::new(46).unwrap()),
-            rto_min: None,
-            rto_max: None,
             user_timeout: Some(UserTimeout(Duration::from_millis(12_345))),
             keepalive: Some(Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(10) }),
             unsent_max: Some(UnsentMax { bytes: 65_536 }),
+            ..Policy::default()
         };
         let granted = apply(&near, &policy, peer_of(&near));
         let told: Vec<(&str, &str, &str)> = granted

@@ -1,0 +1,35 @@
+//! How far the peer is.
+
+use std::net::TcpStream;
+
+use haul_sys::tcp_info;
+
+/// How far the peer is, which decides the policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NetworkClass {
+    /// In the same building: loss is rare, timers are dear.
+    Near,
+    /// Over a long path: the host's choice of congestion control stands.
+    Far,
+}
+
+impl NetworkClass {
+    /// The class of a path with this round-trip time, where shorter ones than `near_rtt_us` are near.
+    pub fn of_rtt(rtt_us: u32, near_rtt_us: u32) -> NetworkClass {
+        if rtt_us < near_rtt_us { NetworkClass::Near } else { NetworkClass::Far }
+    }
+}
+
+/// What the kernel knows of the distance to the peer.
+pub(super) struct Measured {
+    pub(super) rtt_us: Option<u32>,
+    pub(super) class: Option<NetworkClass>,
+}
+
+impl Measured {
+    pub(super) fn of(stream: &TcpStream, near_rtt_us: u32) -> Measured {
+        let info = tcp_info::tcp_info(stream).ok();
+        let rtt_us = info.map(|info| info.rtt_min_us.unwrap_or(info.rtt_us)).filter(|rtt_us| *rtt_us > 0);
+        Measured { rtt_us, class: rtt_us.map(|rtt_us| NetworkClass::of_rtt(rtt_us, near_rtt_us)) }
+    }
+}
