@@ -60,6 +60,8 @@ policy_of! {
     rto_min: RtoMin,
     /// Ceiling of the retransmission timeout.
     rto_max: RtoMax,
+    /// Longest delay of an acknowledgement.
+    delayed_ack_max: DelayedAckMax,
     /// Without an acknowledgement for this long, the connection ends.
     user_timeout: UserTimeout,
     /// When an idle connection is probed.

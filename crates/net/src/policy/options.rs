@@ -234,6 +234,33 @@ impl fmt::Display for RtoMax {
     }
 }
 
+/// Longest delay of an acknowledgement. Linux grants 200 ms at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelayedAckMax(pub Duration);
+
+impl Setting for DelayedAckMax {
+    const NAME: &'static str = "TCP_DELACK_MAX_US";
+    const WHY: &'static str = "the peer's timeout may be short";
+
+    fn set(&self, socket: BorrowedFd<'_>, _: IpAddr) -> io::Result<()> {
+        retransmission::set_delayed_ack_max(socket, self.0)
+    }
+
+    fn read(socket: BorrowedFd<'_>, _: IpAddr) -> io::Result<Self> {
+        retransmission::delayed_ack_max(socket).map(DelayedAckMax)
+    }
+
+    fn is_granted(&self, granted: &Self) -> bool {
+        is_rounded_up(self.0, granted.0)
+    }
+}
+
+impl fmt::Display for DelayedAckMax {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_ms(f, self.0)
+    }
+}
+
 /// TCP_USER_TIMEOUT: sent bytes without an acknowledgement for so long end the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UserTimeout(pub Duration);
@@ -326,4 +353,24 @@ const LONGEST_JIFFY: Duration = Duration::from_millis(10);
 
 fn write_ms(f: &mut fmt::Formatter<'_>, time: Duration) -> fmt::Result {
     write!(f, "{} ms", time.as_micros() as f64 / 1e3)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    use super::super::{Policy, apply};
+    use super::*;
+
+    #[test]
+    fn a_delay_of_acknowledgements_is_granted_or_told() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let asked = DelayedAckMax(Duration::from_millis(40));
+        let policy = Policy { delayed_ack_max: Some(asked), ..Policy::default() };
+        let told = apply(&socket, &policy, Ipv4Addr::LOCALHOST.into()).settings;
+        let [setting] = &told[..] else { panic!("{told:#?}") };
+        let is_granted = retransmission::delayed_ack_max(&socket).is_ok_and(|now| is_rounded_up(asked.0, now));
+        assert_eq!((setting.asked.as_str(), setting.falls_short), ("40 ms", !is_granted), "{setting}");
+    }
 }
