@@ -13,7 +13,7 @@ use crate::limits::MAX_LIST_BYTES;
 use crate::lookout::{Lookout, Say};
 use crate::own_files;
 
-/// The list as it stands in its file now.
+/// The list of keys, as its file has it now.
 pub struct Authority {
     path: PathBuf,
     say: Say,
@@ -24,13 +24,13 @@ pub struct Authority {
 #[derive(Default)]
 struct Held {
     list: Arc<List>,
-    /// The file that was read; `None` when there was none, or it was not to be used.
+    /// The file that was read. `None`: there was no file, or it was refused.
     version: Option<Version>,
-    /// What is wrong with the file, so that it is said once.
+    /// Why the file was refused, so that the log says it once.
     refused: Option<String>,
 }
 
-/// A change that keeps all of these does not go unseen for long: editors and `mv` make a new file.
+/// Tells whether the file has changed. Editors and `mv` make a new file, so a change seldom keeps all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Version {
     device: u64,
@@ -54,7 +54,7 @@ impl Version {
 }
 
 impl Authority {
-    /// Nobody, until the file is read. What is worth a line of the log goes to `say`, once for each change.
+    /// Until the file is read, nobody is authorised. `say` takes the lines for the log, once for each change.
     pub fn new(path: &Path, identity: &Path, say: Say) -> Authority {
         let lookout = Lookout::new(identity.to_owned(), path.to_owned(), Box::new(own_files::uid_of), Arc::clone(&say));
         Authority { path: path.to_owned(), say, lookout, held: Mutex::default() }
@@ -65,7 +65,8 @@ impl Authority {
         &self.path
     }
 
-    /// The list, read again when its file changed. Every handshake asks, so nothing is waited for but the file itself.
+    /// The list, read again if its file has changed. Every handshake calls this, so it waits for nothing but the
+    /// file.
     pub fn list(&self) -> Arc<List> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let name = self.path.display();
@@ -91,9 +92,9 @@ impl Authority {
     }
 }
 
-/// What changed since `version`, if anything did.
+/// The list, if the file is another one than `version`.
 fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, List, Vec<BadLine>)>> {
-    // A pipe in its place must not hold up whoever looks.
+    // A pipe in the place of the file must not block us.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::other("it is no file"));
     }
@@ -113,14 +114,14 @@ fn look(path: &Path, version: Option<Version>) -> io::Result<Option<(Version, Li
     Ok(Some((found, list, bad)))
 }
 
-/// Reads the list as it must be at the start: without a bad line.
+/// Reads the list as it must be at the start of the daemon: without a bad line.
 pub fn check(path: &Path) -> io::Result<Result<List, BadLine>> {
     let looked = look(path, None)?;
     let (_, list, bad) = looked.expect("nothing was read before");
     Ok(bad.into_iter().next().map_or(Ok(list), Err))
 }
 
-/// Whoever can write the list, or put another in its place, can let himself in.
+/// Whoever can write or replace the list can let himself in.
 fn check_owner(path: &Path, file: &Metadata) -> io::Result<()> {
     if file.uid() != haul_transfer::effective_user() && file.uid() != 0 {
         return Err(io::Error::other("it belongs to somebody else"));
@@ -177,7 +178,7 @@ mod tests {
             }
         }
 
-        /// Replaces the file, as an editor does.
+        /// Replaces the file, as an editor does it.
         fn write(&self, text: &str) {
             let new = self.file.with_extension("new");
             fs::write(&new, text).unwrap();
@@ -207,7 +208,7 @@ mod tests {
         assert!(!place.knows(&KEY));
     }
 
-    /// Far longer than anything here takes on a busy machine.
+    /// Far longer than any test here takes on a busy machine.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     #[test]
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn a_directory_of_accounts_that_does_not_answer_holds_up_no_key_and_no_change_of_the_list() {
         let (mut place, other) = (Place::new(), PublicKey([1; 32]));
-        // It is silent until this sender is dropped.
+        // The look-up hangs until this sender is dropped.
         let (silent, silence) = mpsc::channel::<()>();
         let (silence, asked) = (Mutex::new(silence), Arc::new(Mutex::new(Vec::new())));
         let log = Arc::clone(&asked);
@@ -252,7 +253,7 @@ mod tests {
         });
         place.eventually_says("line 2: its client could read and replace");
         assert!(place.said().contains("the user bob cannot be looked up"), "{}", place.said());
-        // Once for each list that was looked at, and nobody else where the first is not answered.
+        // One look-up for each list: after the first failure there is no other.
         let asked = asked.lock().unwrap();
         assert!(asked.len() <= 2 && asked.iter().all(|user| user == "alice"), "{asked:?}");
     }
@@ -286,7 +287,7 @@ mod tests {
         fs::set_permissions(real.join("list"), fs::Permissions::from_mode(0o600)).unwrap();
         symlink(real.join("list"), share.join("keys")).unwrap();
         symlink(&share, dir.join("way")).unwrap();
-        // Where the link stands counts, and not only where the list does; also on a way that goes through another link.
+        // The directory of the link counts, too, and so does a link further up the path.
         for named in [share.join("keys"), dir.join("way/keys")] {
             for (mode, is_good) in [(0o777, false), (0o775, false), (0o755, true), (0o1777, true)] {
                 fs::set_permissions(&share, fs::Permissions::from_mode(mode)).unwrap();

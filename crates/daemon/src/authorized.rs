@@ -1,16 +1,18 @@
-//! The list of keys that may come in, one a line, each bound to a directory and to reading or to reading and writing.
+//! The list of authorised keys. Each line binds a key to a directory, and to reading or to reading and writing.
 //!
 //! ```text
 //!   # access             directory                 key               a name for the log
 //!   ro                   root=/data/public         ed25519:<64 hex>  bob@lab
 //!   rw clear user=alice  root="/data/new sets"     ed25519:<64 hex>  alice@laptop
 //! ```
-//! `user=NAME` is the account as which files are read and written; a daemon that is not root has no other than its own.
-//! `clear` lets a client that asks for it have data connections that are authenticated, but not encrypted; control is always encrypted.
-//! Within quotes `\"`, `\\` and `\xHH` stand for one byte. The key comes last of what counts, so a line that was cut off
-//! grants nothing, and neither does one whose directory holds the daemon's own files when a session begins (`own_files.rs`).
-//! At the start a line that is not understood is an error; in a list that changes while the daemon runs, it is left out and
-//! logged, and the others hold.
+//! `user=NAME` is the account that reads and writes the files. A daemon that is not root can use its own account
+//! only. `clear` permits data connections that are authenticated, but not encrypted, for a client that asks for them.
+//! Control is always encrypted. Within quotes `\"`, `\\` and `\xHH` stand for one byte.
+//!
+//! The key stands last, before the name. So a line that was cut off grants nothing. A line whose directory holds the
+//! daemon's own files grants nothing either (`own_files.rs`); that is judged when a session begins. A bad line is an
+//! error when the daemon starts. When the list changes later, a bad line is left out and logged, and the other lines
+//! hold.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -25,15 +27,15 @@ use crate::log::escaped;
 /// What one line grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorized {
-    /// Where and how.
+    /// The directory, and what the key may do there.
     pub grant: Grant,
-    /// The name in the line, for the log; may be empty.
+    /// The name in the line, for the log. It may be empty.
     pub comment: String,
     /// The number of the line, from 1.
     pub line: usize,
 }
 
-/// A list that was read.
+/// The keys of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List(HashMap<PublicKey, Authorized>);
 
@@ -43,13 +45,13 @@ pub struct List(HashMap<PublicKey, Authorized>);
 pub struct BadLine {
     /// Its number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Why it grants nothing.
     pub why: String,
 }
 
 impl List {
-    /// Reads the lines. Bad ones grant nothing; a key that stands in two lines has no grant either, since nobody can say
-    /// which of them was meant.
+    /// Reads the lines. Bad lines grant nothing. A key in two lines has no grant either, because the lines may
+    /// differ.
     pub fn parse(text: &[u8]) -> (List, Vec<BadLine>) {
         let mut list = HashMap::new();
         let mut bad = Vec::new();
@@ -72,7 +74,7 @@ impl List {
         (List(list), bad)
     }
 
-    /// What a key may do.
+    /// The grant of a key.
     pub fn get(&self, key: &PublicKey) -> Option<&Authorized> {
         self.0.get(key)
     }
@@ -82,18 +84,18 @@ impl List {
         self.0.len()
     }
 
-    /// True when nobody may come in.
+    /// True when the list has no key.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All that is granted.
+    /// All grants.
     pub fn grants(&self) -> impl Iterator<Item = &Authorized> {
         self.0.values()
     }
 }
 
-/// One line; `None` when it is empty or a comment.
+/// One line. `None`: it is empty or a comment.
 fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Grant, String)>, String> {
     let mut rest = line.trim_ascii();
     if rest.is_empty() || rest.starts_with(b"#") {
@@ -115,7 +117,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Grant, String)>, String>
             _ if word.starts_with(b"ed25519:") => {
                 let text = String::from_utf8_lossy(&word);
                 let key = text.parse().map_err(|error: haul_net::BadKey| error.to_string())?;
-                let read_only = read_only.ok_or("it says neither ro nor rw before the key")?;
+                let read_only = read_only.ok_or("it must say ro or rw before the key")?;
                 let root = root.ok_or("it names no directory, root=/DIR, before the key")?;
                 let comment = String::from_utf8_lossy(after.trim_ascii()).into_owned();
                 let grant = Grant { root: Some(root), read_only, clear, user };
@@ -130,7 +132,7 @@ fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Grant, String)>, String>
     }
 }
 
-/// The first word with its quotes resolved, and what follows it.
+/// The first word without its quotes, and the text behind it.
 fn split_word(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     let mut word = Vec::new();
     let mut quoted = false;
@@ -151,7 +153,7 @@ fn split_word(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
     if quoted { Err("a quote is not closed".into()) } else { Ok((word, b"")) }
 }
 
-/// The byte that stands behind a backslash, and how long its name is.
+/// The byte that the text behind a backslash names, and the length of that text.
 fn escape(text: &[u8]) -> Result<(u8, usize), String> {
     let digit =
         |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16)).and_then(|d| u8::try_from(d).ok());
@@ -170,7 +172,7 @@ fn directory(bytes: &[u8]) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// The name of an account, which is looked up when a session begins.
+/// The name of an account. It is looked up when a session begins.
 fn account(bytes: &[u8]) -> Result<String, String> {
     match std::str::from_utf8(bytes) {
         Ok(name) if !name.is_empty() && !name.contains('\0') => Ok(name.to_owned()),
@@ -239,8 +241,8 @@ mod tests {
             let why = granted(line.as_bytes()).expect_err(&line);
             assert!(why.contains(words), "{line}: {why}");
         };
-        check(format!("{KEY}"), "neither ro nor rw");
-        check(format!("root=/data {KEY}"), "neither ro nor rw");
+        check(format!("{KEY}"), "must say ro or rw");
+        check(format!("root=/data {KEY}"), "must say ro or rw");
         check(format!("ro {KEY}"), "no directory");
         check(format!("ro root= {KEY}"), "full path");
         check(format!("ro root=data {KEY}"), "full path");

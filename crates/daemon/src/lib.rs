@@ -1,4 +1,4 @@
-//! Keeps carrying: the far side of sessions on one port, without ssh.
+//! The daemon: the far side of sessions on one port, without ssh.
 //!
 //! ```text
 //!   serve        listen -> handshake: is the key in the list, or a lane that a session expects?

@@ -4,15 +4,20 @@ use std::time::Duration;
 
 use haul_wire::limits::MAX_LISTED_BYTES;
 
-/// Sessions at once. One with 8 lanes holds up to 8 x 2 blocks of 256 KiB and 16 Ki open items of about 400 bytes, that is about 11 MiB, and of a
-/// hostile client 8 MiB of messages that wait here and 18 MiB that it does not read. One that sends has 32 MiB of sources, as many wildcards
-/// bring, and with `-H` 26 MiB of hard links that are not complete; one that receives has 32 MiB of directories that are not complete, and with
-/// `-H` 32 MiB of first names; either has 29 MiB for the manifest of hard links. So 64 x (11 + 8 + 18 + 64 + 29) MiB = 8.1 GiB when all are at their
-/// fullest, which takes four keys; the names of the directory that each lists, the lists of [`MAX_LISTED_BYTES_OF_ALL`], and 16 bytes for each byte
-/// of their filter rules, which fit into a frame of 1 MiB.
+/// Sessions at once. The memory of one session is at most:
+///
+/// - 11 MiB for 8 lanes with two blocks of 256 KiB each, and for 16 Ki open items of about 400 bytes.
+/// - 26 MiB because of a hostile client: 8 MiB of its messages wait here, and it leaves 18 MiB of ours unread.
+/// - 64 MiB for names. A sender has 32 MiB of sources from wildcards, and with `-H` 26 MiB of incomplete hard links. A receiver
+///   has 32 MiB of incomplete directories, and with `-H` 32 MiB of first names.
+/// - 29 MiB for the manifest of hard links.
+///
+/// Four keys together can reach 64 x (11 + 26 + 64 + 29) MiB = 8.1 GiB. Three things come on top: the names of the
+/// directory that each session lists, the lists of [`MAX_LISTED_BYTES_OF_ALL`], and 16 bytes for each byte of the
+/// filter rules. The rules fit into a frame of 1 MiB.
 pub const MAX_SESSIONS: usize = 64;
 
-/// Sessions at once of one key: a quarter, so that nobody can keep the others out.
+/// Sessions at once of one key: a quarter, so that no key can keep the others out.
 pub const MAX_SESSIONS_PER_KEY: usize = 16;
 
 /// Lists of files that all sessions together hold: four of the longest.
@@ -24,21 +29,22 @@ pub const MAX_LISTED_BYTES_PER_KEY: usize = MAX_LISTED_BYTES;
 /// Longest list of authorised keys: 4 MiB are about 30,000 lines.
 pub const MAX_LIST_BYTES: u64 = 4 << 20;
 
-/// Refused keys that are logged in one minute; anybody can cause any number of them.
+/// Refused keys that are logged in one minute. Anybody can cause any number of them.
 pub const REFUSALS_LOGGED_PER_MINUTE: u32 = 20;
 
-/// What one key can have logged in one minute: the two lines each of some 250 sessions, or eight lines that name the longest paths. It is at
-/// most 92 MB a day for each key.
+/// Bytes in the log that one key can cause in one minute. They hold two lines for each of some 250 sessions, or eight
+/// lines with the longest paths. A key can fill 92 MB a day at most.
 pub const LOGGED_BYTES_PER_KEY_AND_MINUTE: usize = 64 * 1024;
 
-/// What is logged at once: a path as long as the kernel takes, and what is said of it. A peer may name longer ones as often as it likes.
+/// One line of the log: the longest path that the kernel takes, and the words around it. A peer may send longer
+/// paths.
 pub const MAX_LINE_BYTES: usize = 8 * 1024;
 
-/// From the order to stop: sessions tell their peers and end within this time ...
+/// After the order to stop, sessions have this time to tell their peers and to end.
 pub const ORDERLY_STOP: Duration = Duration::from_millis(3_500);
 
-/// ... and are cut then, and left behind after this much more. Both together stay below 5 s.
+/// Then they are cut. After this much more they are left behind. Both times together stay below 5 s.
 pub const FORCED_STOP: Duration = Duration::from_secs(1);
 
-/// How often the daemon looks whether it shall stop.
+/// How often the daemon checks whether it should stop.
 pub const STOP_POLL: Duration = Duration::from_millis(100);

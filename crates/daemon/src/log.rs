@@ -1,4 +1,4 @@
-//! Lines, each with its time, safe for a terminal whatever a peer called itself.
+//! Lines of the log, each with its time. Whatever a peer called itself, they are safe for a terminal.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -9,13 +9,14 @@ use haul_net::PublicKey;
 
 use crate::limits::{LOGGED_BYTES_PER_KEY_AND_MINUTE, MAX_LINE_BYTES, REFUSALS_LOGGED_PER_MINUTE};
 
-/// Takes a line of the log, with its end. It has to return at once: threads of handshakes and sessions call it.
+/// Takes a line of the log, with its line feed. It has to return at once, because threads of handshakes and sessions
+/// call it.
 pub type WriteLine = dyn Fn(String) + Send + Sync;
 
-/// Where the daemon says what happens.
+/// The log of the daemon.
 pub(crate) struct Log {
     write: Box<WriteLine>,
-    /// Only what needs somebody's attention is said.
+    /// Only warnings are logged.
     quiet: bool,
     minute: Mutex<Minute>,
 }
@@ -25,31 +26,31 @@ impl Log {
         Log { write, quiet, minute: Mutex::default() }
     }
 
-    /// What happens in the ordinary course.
+    /// Logs an ordinary event.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {
             self.warn(text);
         }
     }
 
-    /// The one or the other.
+    /// Logs a warning if the event matters, and else an ordinary event.
     pub(crate) fn tell(&self, text: &str, matters: bool) {
         if matters { self.warn(text) } else { self.say(text) }
     }
 
-    /// What somebody should look at.
+    /// Logs a warning, for the operator to look at.
     pub(crate) fn warn(&self, text: &str) {
         (self.write)(line(SystemTime::now(), text));
     }
 
-    /// What somebody did whose key is not in the list.
+    /// Logs a warning about a peer whose key is not in the list.
     pub(crate) fn warn_of_stranger(&self, text: &str) {
         if self.minute().has_room_for_stranger(Instant::now()) {
             self.warn(text);
         }
     }
 
-    /// What somebody did whose key is in the list, and whether somebody should look at it.
+    /// Logs what a key of the list did, as a warning if it matters.
     pub(crate) fn tell_of(&self, key: &PublicKey, text: &str, matters: bool) {
         if self.quiet && !matters {
             return;
@@ -70,7 +71,8 @@ impl Log {
     }
 }
 
-/// What was logged in this minute of what others did: nobody shall fill the disk that the log is on, nor hide behind what another does.
+/// How much peers have caused in this minute. No peer may fill the disk of the log, or hide behind the lines of
+/// another peer.
 #[derive(Default)]
 struct Minute {
     begun: Option<Instant>,
@@ -82,7 +84,7 @@ struct Minute {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
     Enough,
-    /// This is the first line for which there is none.
+    /// This line is the first without room.
     NoMore,
     None,
 }
@@ -113,7 +115,7 @@ impl Minute {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// One line, however long a path a peer named.
+/// One line, cut where a peer sent a very long path.
 fn line(now: SystemTime, text: &str) -> String {
     let end = (0..=MAX_LINE_BYTES.min(text.len())).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
     let told = &text[..end];
@@ -121,7 +123,7 @@ fn line(now: SystemTime, text: &str) -> String {
     format!("{} {}{more}\n", timestamp(now), escaped(told.as_bytes()))
 }
 
-/// The bytes as text of one line that cannot drive a terminal.
+/// The bytes as text of one line. A terminal obeys nothing in it.
 pub(crate) fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -139,7 +141,7 @@ pub(crate) fn escaped(bytes: &[u8]) -> String {
     text
 }
 
-/// The time in UTC, as RFC 3339 has it.
+/// The time in UTC, in the form of RFC 3339.
 fn timestamp(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, second_of_day) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
@@ -148,8 +150,8 @@ fn timestamp(time: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
 }
 
-/// Year, month and day of a day since 1970, by way of years that begin in March, so that leap days come last
-/// (H. Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
+/// Year, month and day of a day since 1970. It counts in years that begin in March, so that leap days come last (H.
+/// Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);

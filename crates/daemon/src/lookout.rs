@@ -1,7 +1,7 @@
-//! Tells in advance which lines of the list will let nobody in, as far as that can be seen without waiting.
+//! Warns in advance of lines in the list that will let nobody in.
 //!
-//! What a line grants is judged when a session begins (`serve.rs`); this is for the log. A file server or a directory of accounts that does
-//! not answer holds up nothing but this, in its own thread, and one is all there is.
+//! The decision is made when a session begins (`serve.rs`); these warnings are for the log only. They come from a
+//! single thread. So a file server or a directory of accounts that hangs holds up nothing else.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,10 +12,10 @@ use std::thread;
 use crate::authorized::{BadLine, List};
 use crate::own_files::OwnFiles;
 
-/// Takes what is worth a line of the log, and whether somebody should look at it.
+/// Takes a line for the log, and whether it is a warning.
 pub type Say = Arc<dyn Fn(&str, bool) + Send + Sync>;
 
-/// Looks accounts up: `own_files::uid_of`, but for tests.
+/// Looks accounts up. Tests have their own; the daemon has `own_files::uid_of`.
 pub(crate) type FindAccount = Box<dyn Fn(&str) -> io::Result<Option<u32>> + Send + Sync>;
 
 pub(crate) struct Lookout {
@@ -28,7 +28,7 @@ pub(crate) struct Lookout {
 
 #[derive(Default)]
 struct Task {
-    /// The newest list; an older one that nobody has come to is of no interest.
+    /// The newest list. It replaces an older one that still waits.
     waiting: Option<Arc<List>>,
     is_looking: bool,
 }
@@ -38,14 +38,14 @@ impl Lookout {
         Arc::new(Lookout { identity, list, find_account, say, task: Mutex::default() })
     }
 
-    /// Has a list looked at. Waits for nothing.
+    /// Has a list examined by the thread. Waits for nothing.
     pub(crate) fn look_at(self: &Arc<Self>, list: Arc<List>) {
         let mut task = self.task();
         task.waiting = Some(list);
         if !task.is_looking {
             let lookout = Arc::clone(self);
             let started = thread::Builder::new().name("lookout".to_owned()).spawn(move || lookout.look());
-            // Without it nobody is told in advance.
+            // Without the thread there are no warnings in advance.
             task.is_looking = started.is_ok();
         }
     }
@@ -67,7 +67,7 @@ impl Lookout {
 
     fn bad_lines(&self, list: &List) -> Vec<BadLine> {
         let own = OwnFiles::find(&self.identity, &self.list);
-        // Each is asked for once, and nobody after one for which there was no answer.
+        // Each account is looked up once. After the first failure no other is looked up.
         let (mut found, mut silent) = (HashMap::new(), None);
         let mut find_account = |user: &str| {
             if let Some(kind) = silent {

@@ -1,5 +1,5 @@
-//! The daemon's own files, its private key and its list of keys: no client may reach them. Who reads the one can pose as the daemon, and who
-//! writes the other lets in whom he likes, to any directory.
+//! Keeps clients away from the daemon's own files: its private key and its list of keys. A client that reads the
+//! private key can pose as the daemon. A client that writes the list can let anybody into any directory.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -19,21 +19,21 @@ pub(crate) struct OwnFiles {
     list: Whereabouts,
 }
 
-/// The number of an account, by its name; `None` when there is none. That may take a while.
+/// The number of an account, by its name. `None`: there is no such account. The look-up may take a while.
 pub(crate) type FindAccount<'a> = &'a mut dyn FnMut(&str) -> io::Result<Option<u32>>;
 
 impl OwnFiles {
-    /// Looks where they are now.
+    /// Looks up where the files are now.
     pub(crate) fn find(identity: &Path, list: &Path) -> OwnFiles {
         OwnFiles { identity: Whereabouts::of(identity), list: Whereabouts::of(list) }
     }
 
-    /// Why a key must not have what a line grants it, if it would reach one of them.
+    /// Returns why this grant must not be given. `None`: it reaches neither of the daemon's files.
     ///
-    /// The kernel denies an account that is neither root nor their owner: others may not read the one (`haul_transfer::known`) nor write
-    /// the other (`authority::check_owner`).
+    /// A grant with an account is harmless if the account is neither root nor the owner of the files: the kernel
+    /// denies it reading the key (`haul_transfer::known`) and writing the list (`authority::check_owner`).
     pub(crate) fn within_reach(&self, grant: &Grant, find_account: FindAccount<'_>) -> Option<String> {
-        // A directory that is not there now may come later, when somebody begins to work in it.
+        // A missing directory may exist later, when a session begins to work in it.
         let opened = fs::metadata(root_of(grant)).ok().map(|metadata| node(&metadata));
         let why = self.reached_from(opened, grant)?;
         let Some(user) = &grant.user else { return Some(why) };
@@ -46,7 +46,7 @@ impl OwnFiles {
         }
     }
 
-    /// The same, of the directory that was opened to work in it as a user.
+    /// [`OwnFiles::within_reach`] for the directory that a session has opened, as this user.
     pub(crate) fn within_reach_of(
         &self,
         directory: BorrowedFd<'_>,
@@ -86,21 +86,22 @@ fn root_of(grant: &Grant) -> &Path {
     grant.root.as_deref().unwrap_or(Path::new("/"))
 }
 
-/// What the system says of an account.
+/// The number that the system has for an account.
 pub(crate) fn uid_of(user: &str) -> io::Result<Option<u32>> {
     Ok(haul_transfer::account_named(user)?.map(|account| account.uid))
 }
 
-/// Where a file is, by every directory that leads to it, those of the links on the way among them: who may write in one of them can put
-/// another file in its place.
+/// Where a file is: all directories that lead to it, and to each symbolic link on the way. Whoever may write in one
+/// of these directories can replace the file.
 #[derive(Debug)]
 struct Whereabouts {
     path: PathBuf,
-    /// Its own and that of each link that leads to it, none of which goes through a link.
+    /// The file's own path, and the path of each link that leads to it. No path here goes through a link.
     names: Vec<PathBuf>,
-    /// These directories: one that is mounted in two places is one.
+    /// The directories, by number: a directory that is mounted in two places counts once.
     directories: HashSet<Node>,
-    /// Why it, or some of them, could not be looked at: any directory may be one of them then. What is not there is not held.
+    /// Why the file or a directory could not be examined. Then any directory may be one of them. Missing ones are
+    /// harmless.
     unseen: Option<String>,
     owner: Option<u32>,
 }
@@ -128,7 +129,7 @@ impl Whereabouts {
         self.unseen.is_some() || self.owner == Some(uid)
     }
 
-    /// `opened` is what stands under that path, if anything does.
+    /// `opened` is the directory at the path `root`, if there is one.
     fn is_beneath(&self, root: &Path, opened: Option<Node>) -> bool {
         self.unseen.is_some()
             || self.names.iter().any(|name| name.starts_with(root))
@@ -219,14 +220,14 @@ mod tests {
             assert!(is_refused(root), "{root}");
         }
         assert!(!is_refused("home/data") && !is_refused("home"));
-        // Links that lead in a circle lead nowhere.
+        // Links in a circle lead nowhere.
         symlink(at("a/one"), at("b/other")).unwrap();
         symlink(at("b/other"), at("a/one")).unwrap();
         let own = OwnFiles::find(&at("keys/host"), &at("a/one"));
         assert!(own.within_reach(&grant(at("b"), false, None), &mut uid_of).is_some());
     }
 
-    /// What stands under the path of a line may be another directory by the time that somebody works in it.
+    /// Until a session begins, somebody may put another directory at the path of a line.
     #[test]
     fn what_was_opened_is_judged_and_not_what_stood_there_before() {
         let dir = home();
@@ -240,7 +241,7 @@ mod tests {
         let us = haul_transfer::effective_user();
         assert!(!reached("home/data", us, &line));
         assert!(reached("home", us, &line) && reached("home/.config", us, &line) && reached(".", us, &line));
-        // Who acts as another is denied by the kernel.
+        // The kernel denies an account that owns neither file.
         let line = grant(at("home/data"), true, Some("somebody"));
         assert!(!reached("home", us + 1, &line) && reached("home", us, &line) && reached("home", 0, &line));
     }
@@ -268,7 +269,7 @@ mod tests {
         assert!(is_refused("root"));
         assert!(is_refused("no-such-user"));
         assert_eq!(is_refused("nobody"), uid_of("nobody").unwrap() == Some(haul_transfer::effective_user()));
-        // Whose they are.
+        // The owner of the list reaches it.
         let mut own = OwnFiles::find(&config.join("host_ed25519"), &config.join("authorized_keys"));
         own.list.owner = uid_of("nobody").unwrap();
         assert!(own.within_reach(&grant(dir.path().join("home"), false, Some("nobody")), &mut uid_of).is_some());

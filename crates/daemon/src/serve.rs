@@ -27,28 +27,29 @@ use crate::log::{Log, WriteLine, escaped};
 use crate::own_files::OwnFiles;
 use crate::sessions::{NoRoom, Sessions};
 
-/// What `haul serve` was told on its command line.
+/// The options of `haul serve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// `--listen ADDR:PORT`; else every address.
+    /// `--listen ADDR:PORT`. Without it the daemon listens on every address.
     pub listen: Option<SocketAddr>,
     /// `--port PORT`, at every address.
     pub port: u16,
-    /// `--identity FILE`: the daemon's own key, made when it is not there.
+    /// `--identity FILE`: the daemon's own key. It is made when it is missing.
     pub identity: Option<PathBuf>,
     /// `--authorized-keys FILE`
     pub authorized_keys: Option<PathBuf>,
-    /// `--quiet`: only what needs attention is logged.
+    /// `--quiet`: only warnings are logged.
     pub quiet: bool,
     /// How connections are tuned, by the network that they come from.
     pub policies: PolicyTable,
 }
 
-/// Serves until `stop` says so. What clients need to know is printed to standard output; the lines of the log are given to `log`.
+/// Serves until `stop` returns true. It prints to standard output what clients need to know, and gives the lines of
+/// the log to `log`.
 pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) -> Result<(), Error> {
     let log = Arc::new(Log::new(options.quiet, log));
     haul_transfer::guard_process();
-    // More sessions may then be open at once; with the old limit it still works.
+    // A higher limit allows more sessions at once. The old limit works, too.
     let _ = haul_transfer::raise_open_file_limit();
     let identity_file = identity_file(options)?;
     let identity = own_identity(&identity_file, &log)?;
@@ -85,7 +86,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     Ok(())
 }
 
-/// What all connections share.
+/// State that all connections share.
 struct House {
     port: u16,
     identity: Arc<Identity>,
@@ -124,21 +125,21 @@ impl House {
     fn admits(&self, key: &PublicKey, from: SocketAddr, connection: &ShutdownHandle) -> bool {
         let known = self.grant(key).is_some() || self.desk.expects_key(key, &|| connection.is_shut_down());
         if !known {
-            // The whole key, so that it can be copied into the list when it should have been let in.
+            // The whole key, so that the operator can copy it into the list.
             self.log.warn_of_stranger(&format!("refused {from}: the key {key} is not in the list"));
         }
         known
     }
 
-    /// What the list says now of a key.
+    /// The grant of a key in the list as it is now, and its name.
     fn grant(&self, key: &PublicKey) -> Option<(Grant, String)> {
         self.authority.list().get(key).map(|authorized| (authorized.grant.clone(), authorized.comment.clone()))
     }
 
-    /// Called in the thread of the handshake, whose deadline still holds.
+    /// Called in the thread of the handshake. Its deadline still holds.
     fn receive(self: &Arc<Self>, mut stream: Stream, key: PublicKey, from: SocketAddr) {
         match Desk::read_hello(&mut stream) {
-            // A lane that nobody expects is let go without a word.
+            // A lane that no session expects is closed without a word.
             Ok(Hello::Lane(hello)) => drop(self.desk.deliver(stream, &key, hello)),
             Ok(Hello::Control) => self.open_session(stream, key, from),
             Ok(Hello::OtherVersion(version)) => {
@@ -157,7 +158,7 @@ impl House {
         // So the daemon notices when the client's host dies, whatever time-out the client asked for.
         stream.tune(&Wanted::default(), haul_transfer::NEAR_RTT_US);
         let Some((grant, comment)) = self.grant(&key) else {
-            // The other host of a copy between two hosts may bring lanes and nothing else.
+            // The other host of a copy between two hosts may bring lanes, but start no session.
             self.log.warn_of_stranger(&format!("refused {from}: the key {key} may bring lanes, but start no session"));
             let error = Error::new(Fault::Authentication, "the daemon does not let this key in")
                 .try_this("ask its operator to add it to the list of authorised keys");
@@ -186,7 +187,7 @@ impl House {
     fn carry(&self, stream: Stream, grant: &Grant, who: String, place: crate::sessions::Place) {
         let start = Instant::now();
         let (number, key) = (place.number, place.key);
-        // What is mounted where, and which way links lead, may have changed since the list was read.
+        // Mounts and links may have changed since the list was read.
         let own = OwnFiles::find(&self.identity_file, self.authority.path());
         let clerk = Arc::new(place.clerk(who.clone(), grant.clone(), own, Arc::clone(&self.log)));
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
@@ -215,7 +216,8 @@ fn no_room(why: NoRoom) -> Error {
     .try_this("try again later")
 }
 
-/// Stops accepting, lets sessions tell their peers, and cuts those that do not end. What is half done stays for the next run.
+/// Stops accepting, lets sessions tell their peers, and cuts sessions that go on. Half of a copy stays for the next
+/// run.
 fn end(door: &Door, house: &House) {
     house.log.say("stopping");
     door.close();
@@ -240,7 +242,7 @@ fn own_identity(path: &Path, log: &Log) -> Result<Arc<Identity>, Error> {
         return Ok(Arc::new(known::generate_identity(path, false)?));
     }
     let identity = known::load_identity(path)?;
-    // Who puts another in its place has clients trust a key that he knows.
+    // Whoever can replace the key file makes clients trust a key of his own.
     haul_transfer::planted::check(path).map_err(|error| {
         Error::new(Fault::Authentication, format!("cannot use the key {}", path.display())).because(error)
     })?;
@@ -251,8 +253,8 @@ fn list_file(options: &Options) -> Result<PathBuf, Error> {
     options.authorized_keys.clone().or_else(|| known::default_file("authorized_keys")).ok_or_else(no_home)
 }
 
-/// A list with a bad line, or that others may write, is no list to start with. One that is not there yet may come later,
-/// unless it was named. False: it is not there yet.
+/// The daemon refuses to start with a list that has a bad line, or that others may write. A missing list may come
+/// later, unless an option named it. False: the list is missing.
 fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> {
     const LINE: &str = "a line is: ro root=/DIR ed25519:KEY NAME (or rw; what `haul key show` prints at the client; \
                         as root, user=NAME before it)";
@@ -279,15 +281,15 @@ fn check_list(path: &Path, options: &Options, log: &Log) -> Result<bool, Error> 
         }
         Ok(Err(bad)) => Err(failed(bad.to_string()).try_this(LINE)),
         Err(error) if error.kind() == ErrorKind::NotFound && options.authorized_keys.is_none() => {
-            log.warn(&format!("warning: nobody can come in yet: {} is not there; {LINE}", path.display()));
+            log.warn(&format!("warning: the list of keys is empty until {} is made; {LINE}", path.display()));
             Ok(false)
         }
         Err(error) => Err(failed(error.to_string())),
     }
 }
 
-/// What is wrong with the directory of a line, as far as it can be seen at the start. Somebody else's key may write to a directory on the
-/// way, so that a link there is followed for nobody.
+/// Why the directory of a line cannot be used, as far as the start shows it. Links on the way are refused: another
+/// key may be able to write in the directory where a link stands.
 fn wrong_root(root: &Path) -> Option<String> {
     match (haul_transfer::open_root(root), root.canonicalize()) {
         (Ok(_), _) => None,
@@ -299,7 +301,7 @@ fn wrong_root(root: &Path) -> Option<String> {
     }
 }
 
-/// What is wrong with the account of a line, as far as it can be seen at the start.
+/// Why the account of a line cannot be used, as far as the start shows it.
 fn wrong_user(user: Option<&str>, is_silent: &mut bool) -> Option<String> {
     let Some(name) = user else {
         return haul_transfer::is_root()
@@ -340,7 +342,7 @@ fn bind_error(error: NetError) -> Error {
     Error::new(Fault::Network, error.to_string()).try_this(hint)
 }
 
-/// What the operator tells the users.
+/// Prints what the operator tells the users.
 fn introduce(key: &PublicKey, address: SocketAddr, list: &Path) {
     let name = if address.ip().is_unspecified() { host_name() } else { address.ip().to_string() };
     let known = known::host_name(&name, address.port());
@@ -352,7 +354,7 @@ fn introduce(key: &PublicKey, address: SocketAddr, list: &Path) {
         key.fingerprint(),
         escaped(list.as_os_str().as_encoded_bytes()),
     );
-    // A daemon without standard output serves all the same.
+    // Without standard output the daemon still serves.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 

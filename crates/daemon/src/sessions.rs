@@ -1,4 +1,4 @@
-//! Who is here: sessions are counted against the limits, logged, and ended when the daemon ends.
+//! The sessions of a daemon: they are counted against the limits, logged, and ended when the daemon ends.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -26,23 +26,23 @@ pub(crate) struct Sessions {
 struct Running {
     key: PublicKey,
     control: ShutdownHandle,
-    /// What the list of files takes that it was given.
+    /// Memory of the list of files that it was given.
     listed_bytes: usize,
 }
 
-/// Why there is no room.
+/// Why a session is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
-    /// The daemon has all the sessions it takes.
+    /// The daemon has as many sessions as it may.
     Daemon,
-    /// The key has.
+    /// The key has as many sessions as it may.
     Key,
-    /// The daemon is about to end.
+    /// The daemon is stopping.
     Stopping,
 }
 
 impl Sessions {
-    /// Counts a session until the answer is dropped.
+    /// Counts a session until the returned place is dropped.
     pub(crate) fn enter(self: &Arc<Self>, key: PublicKey, control: ShutdownHandle) -> Result<Place, NoRoom> {
         let mut running = self.lock();
         if self.stopping.load(Ordering::Acquire) {
@@ -59,7 +59,7 @@ impl Sessions {
         Ok(Place { sessions: Arc::clone(self), number, key })
     }
 
-    /// Counts the list of a session. False: there is no room for all of it.
+    /// Counts the list of a session. False: the list is too long for the room that is left.
     fn on_list(&self, number: u64, bytes: usize) -> bool {
         let mut running = self.lock();
         let Some(session) = running.get_mut(&number) else { return false };
@@ -70,20 +70,20 @@ impl Sessions {
         of_key.sum::<usize>() <= MAX_LISTED_BYTES_PER_KEY && of_all.sum::<usize>() <= MAX_LISTED_BYTES_OF_ALL
     }
 
-    /// Asks all sessions to end, and lets no more begin.
+    /// Asks all sessions to end, and lets no new one begin.
     pub(crate) fn stop(&self) {
         let _running = self.lock();
         self.stopping.store(true, Ordering::Release);
     }
 
-    /// Ends the control channels, and with them the sessions.
+    /// Ends the control channels. That ends the sessions.
     pub(crate) fn cut(&self) {
         for session in self.lock().values() {
             session.control.shutdown();
         }
     }
 
-    /// Waits until none is left, at most `limit`; returns how many are.
+    /// Waits until all have ended, at most for `limit`. Returns how many are left.
     pub(crate) fn wait(&self, limit: Duration) -> usize {
         let running = self.lock();
         let (running, _) = self
@@ -98,7 +98,7 @@ impl Sessions {
     }
 }
 
-/// One counted session; no longer counted when dropped, also by a panic.
+/// One counted session. It stops counting when this is dropped, also by a panic.
 pub(crate) struct Place {
     sessions: Arc<Sessions>,
     pub(crate) number: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The one who logs this session, and knows what its key must not reach. It is counted until he is gone.
+    /// Makes the clerk of this session. The session counts until its clerk is dropped.
     pub(crate) fn clerk(self, who: String, grant: Grant, own: OwnFiles, log: Arc<Log>) -> Clerk {
         Clerk { place: self, who, grant, own, log, totals: Mutex::default() }
     }
@@ -119,7 +119,7 @@ impl Drop for Place {
     }
 }
 
-/// Watches one session: logs what it is about, counts what it moves, tells it to stop.
+/// Watches one session: logs its purpose, counts the bytes that it moves, and tells it to stop.
 pub(crate) struct Clerk {
     place: Place,
     who: String,
@@ -137,7 +137,7 @@ struct Totals {
 }
 
 impl Clerk {
-    /// How far it came, for the log.
+    /// How far the session came, for the log.
     pub(crate) fn totals(&self) -> String {
         let Totals { files, bytes, failed } = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
@@ -232,7 +232,7 @@ mod tests {
         let own = OwnFiles::find("/not-there/key".as_ref(), "/not-there/list".as_ref());
         let log = Arc::new(Log::new(true, Box::new(drop)));
         let clerk = Arc::new(place.clerk("somebody".to_owned(), Grant::default(), own, log));
-        // As a walk has it that still reads when the session's own thread has ended.
+        // A walk holds the clerk like this, and may go on after the session's own thread has ended.
         let held = Arc::clone(&clerk) as Arc<dyn Visit>;
         drop(clerk);
         assert_eq!(sessions.wait(Duration::ZERO), 1);

@@ -54,7 +54,7 @@ pub fn seals_here() -> io::Result<()> {
 pub(crate) fn not_there(error: &io::Error) -> io::Error {
     match error.kind() {
         // The kernel loads the module by itself only for those who may administer the network.
-        io::ErrorKind::NotFound => refused("this kernel has no TLS, or has not loaded it: as root, modprobe tls"),
+        io::ErrorKind::NotFound => refused("the TLS of this kernel is missing or not loaded; as root: modprobe tls"),
         _ => refused(&format!("the kernel does not do TLS on this connection: {error}")),
     }
 }
