@@ -1,4 +1,5 @@
-//! The list of authorised keys as it stands in its file: read again when the file changes, and refused when others may write it.
+//! The list of authorised keys as it stands in its file: read again when the file changes, and refused when others
+//! may write it.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};

@@ -8,8 +8,8 @@ use haul_wire::limits::MAX_LISTED_BYTES;
 ///
 /// - 11 MiB for 8 lanes with two blocks of 256 KiB each, and for 16 Ki open items of about 400 bytes.
 /// - 26 MiB because of a hostile client: 8 MiB of its messages wait here, and it leaves 18 MiB of ours unread.
-/// - 64 MiB for names. A sender has 32 MiB of sources from wildcards, and with `-H` 26 MiB of incomplete hard links. A receiver
-///   has 32 MiB of incomplete directories, and with `-H` 32 MiB of first names.
+/// - 64 MiB for names. A sender has 32 MiB of sources from wildcards, and with `-H` 26 MiB of incomplete hard links. A
+///   receiver has 32 MiB of incomplete directories, and with `-H` 32 MiB of first names.
 /// - 29 MiB for the manifest of hard links.
 ///
 /// Four keys together can reach 64 x (11 + 26 + 64 + 29) MiB = 8.1 GiB. Three things come on top: the names of the

@@ -70,8 +70,8 @@ impl OwnFiles {
         let text = |path: &Path| escaped(path.as_os_str().as_encoded_bytes());
         let unseen = file.unseen.as_ref().map(|why| format!(" as far as can be seen ({why})")).unwrap_or_default();
         Some(format!(
-            "its client could {what} the daemon's own {}, which lies in root={}{unseen}: name a directory that holds none of the daemon's \
-             files, or have them elsewhere (--identity, --authorized-keys)",
+            "its client could {what} the daemon's own {}, which lies in root={}{unseen}: name a directory that holds \
+             none of the daemon's files, or have them elsewhere (--identity, --authorized-keys)",
             text(&file.path),
             text(root)
         ))

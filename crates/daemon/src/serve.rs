@@ -1,9 +1,9 @@
 //! `haul serve`: one port, and behind it the far side of any number of sessions.
 //!
 //! ```text
-//!   key at the door    in the list of authorised keys, or one whose lanes a session expects; else refused in the handshake
+//!   key at the door    in the list of authorised keys, or a session expects its lanes; else refused in the handshake
 //!   lane               to the session that expects it, else closed
-//!   control            the list is asked again: its key, its directory, its rights -> a session in a thread of its own,
+//!   control            the list is asked again: key, directory, rights -> a session in a thread of its own,
 //!                      whose directory must not hold the daemon's own files now
 //! ```
 

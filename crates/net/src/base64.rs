@@ -1,7 +1,7 @@
 //! Base64 (RFC 4648) of keys, which may be secret.
 
 pub(crate) fn encode(bytes: &[u8], pad: bool) -> String {
-    // What is encoded may be secret: a text that grew would leave what it was in memory.
+    // The bytes may be secret, so the text must not grow: reallocation would leave a copy in memory.
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let byte = |at: usize| u32::from(*group.get(at).unwrap_or(&0));
@@ -18,9 +18,9 @@ pub(crate) fn encode(bytes: &[u8], pad: bool) -> String {
     text
 }
 
-/// White space is skipped and padding may be missing. Other text that is not base64 is `None`.
+/// Skips white space, and accepts missing padding. `None`: the text is not base64.
 pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
-    // As above; three bytes are four digits.
+    // As above. Three bytes are four digits.
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
     let (mut bits, mut bit_count) = (0u32, 0);
     let digits = text.trim_end_matches(|c: char| c == '=' || c.is_ascii_whitespace());

@@ -1,4 +1,4 @@
-//! What a peer may cost that has proved its key, or has not.
+//! How much a peer may cost, before and after it has proved its key.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -8,7 +8,7 @@ use crate::cipher::Cipher;
 use crate::limits;
 use crate::scenarios::{pattern, tcp_pair, tls_pair};
 
-/// The beginning of a connection is read before anybody knows whether its key may come in.
+/// The first bytes of a connection are read before its key is judged.
 #[test]
 fn who_has_not_said_what_it_wants_fills_the_memory_of_one_record() {
     let (near, far) = tcp_pair();
@@ -32,7 +32,7 @@ fn a_peer_that_makes_one_key_after_another_and_sends_no_data_is_left() {
     let (near, far) = tcp_pair();
     let (mut near, mut far) = tls_pair(near, far, Cipher::Aes128Gcm);
     near.change_keys_after_records(1);
-    // The first record needs no new key.
+    // The first record uses the first key.
     let most = usize::try_from(limits::NEW_KEYS_AT_ONCE).unwrap() + 1;
     for _ in 0..=most {
         near.write_all(b"x").and_then(|()| near.flush()).unwrap();

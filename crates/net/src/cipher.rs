@@ -33,7 +33,8 @@ impl Cipher {
     }
 }
 
-/// The ciphers to offer or accept, best first: exactly the one asked for, or all, in the order this processor likes.
+/// The ciphers to offer or accept, best first: the one that was asked for, or all, the fastest on this processor
+/// first.
 ///
 /// Measured on one core: AES-128-GCM 13 GB/s, AES-256-GCM 11 GB/s, ChaCha20-Poly1305 1.9 GB/s.
 pub fn preferred_ciphers(asked: Option<Cipher>) -> Vec<Cipher> {

@@ -1,4 +1,5 @@
-//! Records of TLS that carry no data: the end, alerts and new keys. They mean the same whether this process or the kernel opens them.
+//! Records of TLS that carry no data: the end, alerts and new keys. This process or the kernel opens them; their
+//! meaning is the same.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,18 +9,18 @@ use rustls::ConnectionTrafficSecrets;
 
 use crate::limits;
 
-/// What gives the next keys of a connection; rustls keeps the secrets.
+/// Derives the next keys of a connection. rustls keeps the secrets.
 pub(crate) trait NextSecrets: Send {
     fn next_to_send(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
     fn next_to_receive(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error>;
 }
 
-/// Shared by both directions of a connection. The lock is taken once in 128 GiB and never held over a system call.
+/// Shared by both directions of a connection. The lock is taken once in 128 GiB, and released before any system call.
 pub(crate) struct KeySchedule {
     secrets: Mutex<Box<dyn NextSecrets>>,
-    /// The peer asked us to change our sending key; the next write does.
+    /// The peer asked us to change our sending key. The next write changes it.
     change_asked: AtomicBool,
-    /// What the peer has sent: new keys, and bytes of data.
+    /// Counts of what the peer has sent: new keys, and bytes of data.
     new_keys: AtomicU64,
     data_bytes: AtomicU64,
 }
@@ -30,17 +31,18 @@ impl KeySchedule {
         Arc::new(KeySchedule { secrets: Mutex::new(secrets), change_asked, new_keys, data_bytes })
     }
 
-    /// Whether the peer wants us to change our sending key.
+    /// Whether the peer asked us to change our sending key.
     pub(crate) fn is_change_asked(&self) -> bool {
         self.change_asked.load(Ordering::Relaxed)
     }
 
-    /// The peer has sent so many bytes of data more.
+    /// Counts bytes of data that the peer has sent.
     pub(crate) fn has_sent(&self, bytes: usize) {
         self.data_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// What a record says that is not data: the end, an alert, or that the peer has a new key, and may want one of us.
+    /// Interprets a record without data: the end, an alert, or a new key of the peer, who may ask for a new key of
+    /// ours, too.
     pub(crate) fn hear(&self, content_type: u8, content: &[u8]) -> io::Result<Heard> {
         match (content_type, content) {
             (TYPE_ALERT, [_, ALERT_CLOSE_NOTIFY]) => Ok(Heard::End),
@@ -67,18 +69,18 @@ impl KeySchedule {
         }
     }
 
-    /// The next key to send with; whoever takes it has told the peer under the old one.
+    /// The next key to send with. The caller has announced it to the peer under the old key.
     pub(crate) fn next_to_send(&self) -> io::Result<(u64, ConnectionTrafficSecrets)> {
         self.change_asked.store(false, Ordering::Relaxed);
         lock(&self.secrets).next_to_send().map_err(io::Error::other)
     }
 }
 
-/// What the peer said in a record that is not data.
+/// The meaning of a record without data.
 pub(crate) enum Heard {
-    /// Nothing follows.
+    /// The peer sends nothing more.
     End,
-    /// What follows is under this key, from a record of this number on.
+    /// The next records are under this key. The number is that of the first.
     NewKey(u64, ConnectionTrafficSecrets),
 }
 
@@ -93,7 +95,7 @@ fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a read says when the peer is gone without having said that nothing follows.
+/// The error of a read when the peer is gone without a proper end.
 pub const BROKE_OFF: &str = "the connection broke off";
 
 pub(crate) const TYPE_ALERT: u8 = 21;
@@ -101,10 +103,10 @@ pub(crate) const TYPE_HANDSHAKE: u8 = 22;
 pub(crate) const TYPE_DATA: u8 = 23;
 const ALERT_LEVEL_WARNING: u8 = 1;
 const ALERT_CLOSE_NOTIFY: u8 = 0;
-/// Nothing follows (RFC 8446, 6.1).
+/// The proper end (RFC 8446, 6.1).
 pub(crate) const CLOSE_NOTIFY: [u8; 2] = [ALERT_LEVEL_WARNING, ALERT_CLOSE_NOTIFY];
 const ALERT_ACCESS_DENIED: u8 = 49;
 const HANDSHAKE_KEY_UPDATE: u8 = 24;
 const UPDATE_NOT_REQUESTED: u8 = 0;
-/// What follows has the next key; the peer's own need not change (RFC 8446, 4.6.3).
+/// The next record has the next key. The peer may keep its own key (RFC 8446, 4.6.3).
 pub(crate) const KEY_UPDATE: [u8; 5] = [HANDSHAKE_KEY_UPDATE, 0, 0, 1, UPDATE_NOT_REQUESTED];

@@ -1,4 +1,5 @@
-//! Finding and reaching a peer: addresses of a name, the fastest of several, and our own addresses to tell a peer.
+//! Finds and reaches a peer: looks up the addresses of a name, connects to the fastest, and lists our own addresses
+//! for a peer.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -13,7 +14,7 @@ use crate::error::{Attempt, NetError};
 use crate::limits;
 use crate::policy::{self, Policies};
 
-/// One of the two versions of IP, when the user insists.
+/// A version of IP, where the user insists on one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
     /// IPv4 only.
@@ -34,7 +35,7 @@ impl Family {
 /// The addresses of a host, in the system's order of preference, the two families in turn.
 pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<SocketAddr>, NetError> {
     let failed = |cause| NetError::Resolve { host: host.to_owned(), cause };
-    // "[::1]" is how an address with a port is typed; the resolver wants it bare.
+    // An address with a port is typed as "[::1]". The resolver wants it without brackets.
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let found: Vec<SocketAddr> = (bare, port).to_socket_addrs().map_err(failed)?.collect();
     let mut wanted: Vec<SocketAddr> = Vec::new();
@@ -54,8 +55,8 @@ pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<Sock
     Ok(in_turn(wanted))
 }
 
-/// Connects to the first candidate that answers (RFC 8305): the next is tried beside the others after 150 ms or at once
-/// when one fails; those that lose are closed. Each begins with the policy of its network.
+/// Connects to the first candidate that answers (RFC 8305). The next candidate is tried after 150 ms, or at once when
+/// one fails; the earlier attempts go on. Slower connections are closed. Each begins with the policy of its network.
 pub fn dial(candidates: &[SocketAddr], timeout: Duration, policies: &Policies) -> Result<TcpStream, NetError> {
     let candidates = &candidates[..candidates.len().min(limits::MAX_DIAL_CANDIDATES)];
     let end = Instant::now() + timeout;
@@ -111,7 +112,7 @@ pub fn dial(candidates: &[SocketAddr], timeout: Duration, policies: &Policies) -
 
 /// Addresses of this host that a peer might reach: no link-local ones, and loopback only when there is nothing else.
 pub fn local_addresses() -> Vec<IpAddr> {
-    // A host that does not tell its interfaces has none to offer: the peer falls back to other ways.
+    // If the host does not list its interfaces, there is no address to offer, and the peer finds another way.
     let found = socket::interface_addresses().unwrap_or_default();
     let usable = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_link_local() && !ip.is_unspecified(),
@@ -129,14 +130,14 @@ pub fn local_addresses() -> Vec<IpAddr> {
     if outside.is_empty() { pick(true) } else { outside }
 }
 
-/// The address of this host from which a peer is reached, by the routes as they are; nothing is sent.
+/// The address of this host from which a peer is reached, by the current routes. Nothing is sent.
 pub fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
     let any: IpAddr = match peer {
         IpAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
     };
     let socket = std::net::UdpSocket::bind((any, 0))?;
-    // Any port does: connecting a datagram socket only looks at the routes.
+    // Any port will do: to connect a datagram socket only looks up the route.
     socket.connect((peer, 9))?;
     Ok(socket.local_addr()?.ip())
 }
@@ -158,14 +159,14 @@ fn finish(socket: Socket) -> io::Result<TcpStream> {
         return Err(error);
     }
     let stream = TcpStream::from(socket);
-    // A socket that poll reports without an error and without a peer did not connect either.
+    // Without a peer the connection failed, even if the socket reports no error.
     stream.peer_addr()?;
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     Ok(stream)
 }
 
-/// The families alternate, so that one which leads nowhere costs one step only. Order within each stays.
+/// The families alternate, so that a family without a route costs one step only. Each family keeps its order.
 fn in_turn(addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
     let first_is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
     let (first, second): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| address.is_ipv4() == first_is_v4);
@@ -197,7 +198,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(5);
 
-    /// A port nobody listens on: bound, so that nobody else takes it, and not listening, so that it refuses.
+    /// A port that refuses connections. It is bound, so that no other program can listen there.
     fn refusing() -> (Socket, SocketAddr) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -241,7 +242,7 @@ mod tests {
         assert!(dial(&[], TIMEOUT, &Policies::default()).unwrap_err().to_string().contains("no address"));
     }
 
-    /// A port that answers nothing: of a listener that never accepts, with its queue filled.
+    /// A port that answers nothing. Its listener never accepts, and its queue is full.
     fn silent() -> (Socket, Vec<TcpStream>, SocketAddr) {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
@@ -270,9 +271,9 @@ mod tests {
 
     #[test]
     fn a_silent_first_candidate_costs_less_than_two_seconds() {
-        // Long after the two seconds, and before the kernel gives up.
+        // Long after two seconds, and before the kernel gives up.
         const LONG: Duration = Duration::from_secs(60);
-        // A machine may stand still, but hardly each time.
+        // A busy machine may stall once, but hardly each time.
         const TRIES: u32 = 5;
         let (_keep, _held, silent) = silent();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

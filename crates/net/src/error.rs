@@ -1,4 +1,4 @@
-//! What can fail between two hosts: what, with whom, why.
+//! Failures between two hosts: what failed, with whom, and why.
 
 use std::fmt;
 use std::io;
@@ -24,10 +24,10 @@ pub enum NetError {
         /// Each address tried, with its reason.
         attempts: Vec<Attempt>,
     },
-    /// The time for an operation is over.
+    /// An operation took too long.
     #[error("{what} took longer than {} s", after.as_secs_f64())]
     Timeout {
-        /// What was waited for.
+        /// The operation.
         what: &'static str,
         /// The time it was given.
         after: Duration,
@@ -38,16 +38,16 @@ pub enum NetError {
         /// Why.
         cause: String,
     },
-    /// The peer closed the connection before the TLS handshake was over: somebody else's port, or a door that is full.
+    /// The peer closed the connection during the TLS handshake: another program has the port, or the door is full.
     #[error("TLS handshake failed: the peer closed the connection")]
     HungUp,
-    /// The peer proved to hold a key that we do not admit.
+    /// The peer proved to hold a key, and we do not admit that key.
     #[error("the peer holds the key {got}, which is not the expected one")]
     WrongKey {
         /// That key.
         got: PublicKey,
     },
-    /// The peer showed a key, and did not prove to hold it.
+    /// The peer showed a key without proving to hold it.
     #[error("the peer does not prove to hold the key that it shows")]
     Unproved,
     /// The peer does not admit our key.
@@ -56,7 +56,7 @@ pub enum NetError {
     /// A key file or the text of a key is not usable.
     #[error(transparent)]
     Key(#[from] BadKey),
-    /// No socket to listen on.
+    /// Listening failed.
     #[error("cannot listen on {what}: {cause}")]
     Bind {
         /// Address, port or port range.
@@ -74,7 +74,7 @@ pub enum NetError {
     },
 }
 
-/// One address that was tried in vain.
+/// An address that could not be reached.
 #[derive(Debug)]
 pub struct Attempt {
     /// The address.

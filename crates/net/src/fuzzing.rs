@@ -1,4 +1,4 @@
-//! What this crate makes of a peer's bytes, as functions of those bytes: for the fuzz targets, and only with the feature `fuzzing`.
+//! The decoders of this crate as functions of a peer's bytes, for the fuzz targets. Only with the feature `fuzzing`.
 
 use std::io::Write as _;
 use std::net::Shutdown;
@@ -17,7 +17,7 @@ use crate::record::{Opener, RecordKey};
 use crate::tls;
 use crate::transport::Link;
 
-/// An end of a TLS connection hears this instead of a handshake. Nobody gets in who has no key.
+/// An end of a TLS connection receives this instead of a handshake. Without a key it must fail.
 pub fn handshake(as_server: bool, heard: &[u8]) {
     static US: LazyLock<Identity> = LazyLock::new(|| Identity::generate().expect("the kernel has random numbers"));
     let ciphers = crate::preferred_ciphers(None);
@@ -30,13 +30,15 @@ pub fn handshake(as_server: bool, heard: &[u8]) {
     drop(peer);
 }
 
-/// The receiving end of a connection whose peer holds the keys and keeps no rules: the input is a list of what it sends.
+/// The receiving end of a connection whose peer has the keys and breaks the rules. The input is the list of its
+/// records.
 ///
 /// ```text
 ///   first byte: how much is read at once
-///   then: what (1 byte), length (2 bytes, big-endian), that many bytes: sealed as one record | sent as they are | sealed, with a bit changed
+///   then: what (1 byte), length (2 bytes, big-endian), that many bytes:
+///         sealed as one record | sent as they are | sealed, with a bit changed
 /// ```
-/// What comes out is compared with what TLS 1.3 says of it (RFC 8446, 5).
+/// The output is compared with the rules of TLS 1.3 (RFC 8446, 5).
 pub fn records(input: &[u8]) {
     let Some((&pieces, mut rest)) = input.split_first() else { return };
     let mut key = secrets(0).expect("the first key");
@@ -116,13 +118,13 @@ pub fn saved_settings(text: &str) {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The peer said that nothing follows.
+    /// The peer has ended properly.
     Proper,
-    /// Anything else.
+    /// An error.
     Broken,
 }
 
-/// What one true record does: adds data, ends the connection, or breaks it.
+/// The effect of one true record: it adds data, ends the connection, or breaks it.
 fn judge(inner: &[u8], expected: &mut Vec<u8>) -> Option<End> {
     let length_is_allowed = inner.len() + TAG_BYTES <= limits::RECORD_CIPHER_BYTES && !inner.is_empty();
     let Some(at) =
@@ -147,7 +149,7 @@ fn is_key_update(inner: &[u8]) -> bool {
     matches!(content, Some([24, 0, 0, 1, 0..=1, 22]))
 }
 
-/// One record with a true header, whatever is in it.
+/// One record with a true header and any content.
 fn seal(key: &mut RecordKey, inner: &[u8], out: &mut Vec<u8>) {
     let mut cipher = inner.to_vec();
     let length = u16::try_from(inner.len() + TAG_BYTES).unwrap_or(u16::MAX).to_be_bytes();
@@ -157,7 +159,7 @@ fn seal(key: &mut RecordKey, inner: &[u8], out: &mut Vec<u8>) {
     out.extend(cipher);
 }
 
-/// Keys that are the same in each run.
+/// The same keys in each run.
 fn secrets(number: u8) -> std::io::Result<RecordKey> {
     RecordKey::new(fixed(number))
 }
@@ -167,7 +169,7 @@ fn fixed(number: u8) -> (u64, ConnectionTrafficSecrets) {
     (0, ConnectionTrafficSecrets::Aes256Gcm { key, iv })
 }
 
-/// Gives one fixed key after the other.
+/// Returns one fixed key after the other.
 struct Counted(u8);
 
 impl NextSecrets for Counted {
@@ -181,18 +183,18 @@ impl NextSecrets for Counted {
     }
 }
 
-/// A connection on which all of this has arrived, and nothing follows; the peer's end, and ours.
+/// A connection where all of these bytes have arrived, and then the end. Returns the peer's end, and ours.
 fn fed(bytes: &[u8]) -> (UnixStream, UnixStream) {
     let (mut peer, ours) = UnixStream::pair().expect("two descriptors");
     peer.write_all(&bytes[..bytes.len().min(FED_BYTES_MAX)]).expect("it fits into the buffer of the socket");
     peer.shutdown(Shutdown::Write).expect("it is open");
-    // What we say to it is read by nobody; it must not make us wait.
+    // The peer does not read. Its full buffer must not block us.
     ours.set_write_timeout(Some(Duration::from_secs(1))).expect("a limit above zero");
     (peer, ours)
 }
 
-/// What fits into the buffer of a Unix socket that was not told otherwise: 208 KiB (net.core.wmem_default), of which a write of one byte
-/// takes a kilobyte, and one write a little more than its bytes.
+/// Bytes that fit into the default buffer of a Unix socket: 208 KiB (net.core.wmem_default). A write of one byte
+/// takes a kilobyte of the buffer. A large write takes a little more than its bytes.
 const FED_BYTES_MAX: usize = 128 << 10;
 
 const TAG_BYTES: usize = 16;

@@ -13,7 +13,7 @@ use crate::base64;
 use crate::error::NetError;
 use crate::public_key::{BadKey, PublicKey};
 
-/// A private key. It is never printed, and its memory is cleared when it goes.
+/// A private key. It is never printed, and its memory is cleared when it is dropped.
 pub struct Identity {
     pkcs8: Zeroizing<Vec<u8>>,
     public: PublicKey,
@@ -66,7 +66,7 @@ impl Identity {
     /// The text of a key file. Keep it secret.
     pub fn to_pem(&self) -> Zeroizing<String> {
         let body = Zeroizing::new(base64::encode(&self.pkcs8, true));
-        // A text that grew would leave what it was in memory.
+        // The text must not grow: reallocation would leave a copy of the key in memory.
         let bytes = PEM_BEGIN.len() + PEM_END.len() + 2 + body.len() + body.len().div_ceil(PEM_LINE_CHARS);
         let mut text = Zeroizing::new(String::with_capacity(bytes));
         text.push_str(PEM_BEGIN);
@@ -81,12 +81,12 @@ impl Identity {
         text
     }
 
-    /// The half that may be told to everybody.
+    /// The public half of the key.
     pub fn public(&self) -> PublicKey {
         self.public
     }
 
-    /// Shows the key of another, and can only sign with its own.
+    /// Shows the key of another identity, and signs with its own.
     #[cfg(test)]
     pub(crate) fn posing_as(self, other: PublicKey) -> Identity {
         let signer = Arc::clone(&self.certified.key);

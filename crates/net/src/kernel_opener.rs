@@ -1,9 +1,11 @@
-//! The receiving half of a TLS connection whose records the kernel opens: what is read from the socket, or spliced out of it, is plain.
+//! The receiving half of a TLS connection whose records the kernel opens. Bytes that are read from the socket, or
+//! spliced out of it, are plain.
 //!
 //! ```text
 //! Opener --key, number of the next record--> kernel      socket, opened there --> recvmsg, splice
 //! ```
-//! What is no data comes through here, with its type: the end, alerts, and new keys, which a kernel takes since 6.14. Splice stops before it.
+//! Records without data come through here, with their type: the end, alerts, and new keys. Kernels take new keys
+//! since 6.14. Splice stops before such a record.
 
 use std::io;
 use std::os::fd::AsFd as _;
@@ -16,16 +18,16 @@ use crate::control::{BROKE_OFF, Heard, KeySchedule, TYPE_DATA, violation};
 use crate::kernel_sealer::{KeyUsedUp, keys, not_there, refused};
 use crate::transport::{Link, Transport};
 
-/// Hears what the kernel opens that is no data.
+/// Interprets the records without data.
 pub(crate) struct KernelOpener {
     schedule: Arc<KeySchedule>,
-    /// The peer said that nothing follows.
+    /// The peer has ended properly.
     ended: bool,
     broken: Option<(io::ErrorKind, String)>,
 }
 
 impl KernelOpener {
-    /// Gives the kernel the key of a connection. `Unsupported` says that it refused; then nothing has changed.
+    /// Gives the kernel the key of a connection. `Unsupported`: the kernel refused, and nothing has changed.
     pub(crate) fn begin(
         link: &Link,
         next_record: u64,
@@ -39,15 +41,15 @@ impl KernelOpener {
         Ok(KernelOpener { schedule, ended: false, broken: None })
     }
 
-    /// Fills as much of `target` as is there, and waits for the first byte. 0 means the peer ended properly.
+    /// Waits for the first byte, and takes as many as are there. 0 means that the peer ended properly.
     pub(crate) fn read(&mut self, link: &Link, target: &mut [u8]) -> io::Result<usize> {
         while !target.is_empty() && !self.ended {
-            // What is no data must be taken whole.
+            // A record without data must be taken whole.
             if target.len() < CONTROL_BYTES_MAX && self.take_control(link)? {
                 continue;
             }
             match self.receive(link, target, false)? {
-                // An empty record is no end.
+                // An empty record is not the end.
                 (0, TYPE_DATA) => {}
                 (bytes, TYPE_DATA) => {
                     self.schedule.has_sent(bytes);
@@ -59,7 +61,7 @@ impl KernelOpener {
         Ok(0)
     }
 
-    /// Takes a record that is no data, where one is next: what splice refuses. False: data is next. Waits until something is.
+    /// Takes a record without data, which splice refuses. False: the next record is data. Waits for the next record.
     pub(crate) fn take_control(&mut self, link: &Link) -> io::Result<bool> {
         let mut first = [0];
         if self.ended {
@@ -75,12 +77,12 @@ impl KernelOpener {
         Ok(true)
     }
 
-    /// Whether the peer said that nothing follows.
+    /// Whether the peer has ended properly.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended
     }
 
-    /// What an error of a call on the socket itself means. It is final.
+    /// The meaning of an error of a call on the socket. The error is final.
     pub(crate) fn judge(&mut self, error: io::Error) -> io::Error {
         let error = match error.raw_os_error() {
             Some(BAD_MESSAGE) => violation("a record that does not decrypt"),
@@ -102,7 +104,7 @@ impl KernelOpener {
         match outcome {
             Ok((bytes, Some(content_type))) => Ok((bytes, content_type)),
             Ok((_, None)) => Err(self.judge(io::Error::new(io::ErrorKind::UnexpectedEof, BROKE_OFF))),
-            // Waiting longer is up to the caller: nothing is lost.
+            // Nothing is lost: the caller may wait longer.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
             Err(error) => Err(self.judge(error)),
         }
@@ -125,10 +127,10 @@ impl KernelOpener {
     }
 }
 
-/// A key update has five bytes, an alert two; the beginning of what is longer shows that it has no place here.
+/// A key update has five bytes, an alert two. A longer record is refused by its beginning.
 const CONTROL_BYTES_MAX: usize = 16;
 
-/// EBADMSG, EMSGSIZE and EINVAL, as a socket with TLS means them in recv(2).
+/// EBADMSG, EINVAL and EMSGSIZE, as recv(2) returns them on a socket with TLS.
 const BAD_MESSAGE: i32 = 74;
 const INVALID: i32 = 22;
 const MESSAGE_TOO_LONG: i32 = 90;

@@ -1,6 +1,6 @@
-//! What the kernel seals is what we would have: the same peer opens it, and finds the same harm.
+//! Records of the kernel equal ours: the same peer opens them, and detects the same damage.
 //!
-//! All but the first need a kernel with TLS; `make guest` runs them in one.
+//! All but the first test need a kernel with TLS. `make guest` runs them in one.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -18,7 +18,7 @@ use crate::scenarios::{ALL_CIPHERS, bench, pattern, relay_with_a_flip, tcp_pair,
 use crate::stream::Stream;
 use crate::tls;
 
-/// Whether it does here. Where it was promised (`make guest`) it must.
+/// Whether the kernel here seals. Under `make guest` it must.
 pub(crate) fn kernel_seals() -> bool {
     let Err(error) = kernel_sealer::seals_here() else { return true };
     assert!(std::env::var_os("HAUL_TEST_KERNEL_TLS").is_none(), "it was promised: {error}");
@@ -34,7 +34,7 @@ fn file_of(bytes: &[u8]) -> File {
     file
 }
 
-/// Hands pages of the file on, from `at` to `end`, as a lane does.
+/// Sends pages of the file, from `at` to `end`, as a lane does.
 fn send_pages(stream: &mut Stream, file: &File, mut at: usize, end: usize) -> io::Result<()> {
     while at < end {
         let len = BLOCK_BYTES.min(end - at);
@@ -63,7 +63,7 @@ fn in_kernel_tls_writes_and_pages_of_files_arrive_in_their_order_with_each_ciphe
     if !kernel_seals() {
         return;
     }
-    // What begins and ends anywhere within pages and records.
+    // The ranges begin and end anywhere within pages and records.
     let bytes = pattern(3_000_001);
     let parts = [0, 5, 100_000, 100_007, 2_900_000, bytes.len()];
     for cipher in ALL_CIPHERS {
@@ -93,7 +93,7 @@ fn in_kernel_tls_writes_and_pages_of_files_arrive_in_their_order_with_each_ciphe
     }
 }
 
-/// Whoever sends: our records or the kernel's.
+/// The sender is this process, or the kernel.
 #[test]
 fn in_kernel_tls_what_arrives_is_opened_by_the_kernel_up_to_its_proper_end() {
     if !kernel_seals() {
@@ -113,7 +113,7 @@ fn in_kernel_tls_what_arrives_is_opened_by_the_kernel_up_to_its_proper_end() {
         far.open_in_kernel().unwrap();
         assert!(far.is_opened_in_kernel());
         let mut received = vec![0; 10];
-        // Less than any record that is no data.
+        // Less than any record without data.
         for byte in received.iter_mut() {
             far.read_exact(std::slice::from_mut(byte)).unwrap();
         }
@@ -179,7 +179,7 @@ fn in_kernel_tls_a_new_key_of_the_peer_is_followed_or_named() {
     drop(sender.join());
 }
 
-/// The kernel has one cipher for both directions: a key of another for what is received makes it refuse ours.
+/// The kernel has one cipher for both directions. A receiving key of another cipher makes it refuse ours.
 #[test]
 fn in_kernel_tls_a_key_that_is_refused_changes_nothing() {
     if !kernel_seals() {
@@ -200,7 +200,7 @@ fn in_kernel_tls_a_key_that_is_refused_changes_nothing() {
     assert_eq!(received, "before, after");
 }
 
-/// Other sockets fail then; one with kernel TLS takes all it is given, and lets it go.
+/// Other sockets fail after a shutdown. One with kernel TLS takes all bytes, and drops them.
 #[test]
 fn in_kernel_tls_nothing_is_taken_after_a_shutdown() {
     if !kernel_seals() {
@@ -243,7 +243,7 @@ fn in_kernel_tls_a_flipped_bit_fails_and_nothing_wrong_is_delivered() {
     }
 }
 
-/// A key may seal 300 records here. A call of 256 KiB makes 16, and could make 66, one for each page.
+/// Here a key may seal 300 records. A call of 256 KiB makes 16 records, and could make 66: one for each page.
 #[test]
 fn in_kernel_tls_a_key_is_changed_in_time_or_the_connection_ends_in_time() {
     if !kernel_seals() {
@@ -317,7 +317,7 @@ fn in_kernel_tls_a_peer_that_asks_for_another_key_gets_it_or_no_more_data() {
     }
 }
 
-/// Of the kernel, for all connections of this network namespace.
+/// A counter of the kernel, for all connections of this network namespace.
 fn counter(name: &str) -> u64 {
     let text = std::fs::read_to_string("/proc/net/tls_stat").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();

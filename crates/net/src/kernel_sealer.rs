@@ -1,11 +1,12 @@
-//! The sending half of a TLS connection whose records the kernel makes: whoever writes to the socket, or hands it pages of a file, is sealed.
+//! The sending half of a TLS connection whose records the kernel makes. It seals bytes that are written to the
+//! socket, and pages of files that are handed to it.
 //!
 //! ```text
 //! Sealer --key, number of the next record--> kernel      write, sendfile, splice --> socket, sealed there
 //! ```
-//! The peer sees the same records as ever, of at most 16 KiB, and needs to know nothing of this. What the kernel does not do is watch how
-//! much is sealed under one key: that is counted here, with the kernel's own number of records, and the key is changed in time. A kernel
-//! that cannot (before 6.14) ends the connection instead; its work goes to another one.
+//! The peer sees ordinary records, of at most 16 KiB. The kernel does not watch how much it seals under one key. So
+//! this counts, with the kernel's own number of records, and changes the key in time. Kernels before 6.14 cannot
+//! change it: then the connection ends, and its work goes to another one.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -23,16 +24,16 @@ pub(crate) struct KernelSealer {
     schedule: Arc<KeySchedule>,
     cipher: KernelCipher,
     records_per_key: u64,
-    /// Records under this key, at most: the kernel is asked when this comes to the limit.
+    /// An upper bound of the records under this key. At the limit the kernel is asked for their number.
     records_max: u64,
 }
 
-/// A connection cannot go on, because its key must change and this kernel cannot do that: the cause within an [`io::Error`].
+/// The key of a connection must change, and this kernel cannot change it. This is the cause within an [`io::Error`].
 #[derive(Debug)]
 pub struct KeyUsedUp;
 
 impl KeyUsedUp {
-    /// Whether this is why a write failed.
+    /// Whether a write failed for this reason.
     pub fn caused(error: &io::Error) -> bool {
         error.get_ref().is_some_and(|cause| cause.is::<KeyUsedUp>())
     }
@@ -85,19 +86,20 @@ impl KernelSealer {
         self.records_per_key = records;
     }
 
-    /// Before so many bytes are given to the socket in one call: changes the key when that is due, telling the peer under the old one.
+    /// To be called before so many bytes are given to the socket in one call. Changes the key when that is due, and
+    /// announces it to the peer under the old key.
     pub(crate) fn prepare(&mut self, link: &Link, bytes: u64) -> io::Result<()> {
-        // With TLS, the kernel goes on taking bytes after a shutdown(2) of this end, and lets them go (seen with 6.1 and 7.2). Whoever
-        // believes it would wait for receipts of what never left.
+        // With TLS, the kernel goes on taking bytes after a shutdown(2) of this end, and drops them (seen with 6.1
+        // and 7.2). The sender would wait for receipts of bytes that never left.
         link.check_open()?;
-        // Each page of a file may become a record of its own, the ragged first and last ones, too.
+        // Each page of a file may become a record of its own. The first and the last page may be partial.
         let more = bytes / SMALLEST_PAGE_BYTES + 2;
         self.records_max = self.records_max.saturating_add(more);
         if self.records_max < self.records_per_key && !self.schedule.is_change_asked() {
             return Ok(());
         }
         let socket = link.tcp().ok_or(io::ErrorKind::NotConnected)?.as_fd();
-        // A kernel that does not tell (older ones, of ChaCha20) is taken to have made as many as it could.
+        // Where a kernel does not tell (older ones, for ChaCha20), the upper bound stands.
         if let Ok(made) = kernel_tls::next_record(socket, Direction::Send, self.cipher) {
             self.records_max = made.saturating_add(more);
         }
@@ -120,7 +122,7 @@ impl KernelSealer {
         link.write_vectored(parts)
     }
 
-    /// The mark that nothing follows, without which the peer reports a truncation.
+    /// Sends the proper end. Without it the peer reports a truncation.
     pub(crate) fn finish(&mut self, link: &Link) -> io::Result<()> {
         let socket = link.tcp().ok_or(io::ErrorKind::NotConnected)?;
         kernel_tls::send_record(socket.as_fd(), TYPE_ALERT, &CLOSE_NOTIFY)
@@ -138,5 +140,5 @@ pub(crate) fn keys(next_record: u64, secrets: &ConnectionTrafficSecrets) -> io::
     Ok(Keys { cipher, key: key.as_ref(), iv, next_record })
 }
 
-/// Of any architecture.
+/// On all architectures.
 const SMALLEST_PAGE_BYTES: u64 = 4096;

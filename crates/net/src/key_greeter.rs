@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::cipher::Cipher;
+use crate::cipher::{Cipher, preferred_ciphers};
 use crate::door::{Caller, Greeter, Greeting};
 use crate::error::NetError;
 use crate::identity::Identity;
@@ -13,10 +13,11 @@ use crate::stream::Stream;
 use crate::tls;
 use crate::transport::ShutdownHandle;
 
-/// Decides by key and address who may come in. If that takes long, ask the handle meanwhile whether the door has ended the connection.
+/// Decides by key and address who may come in. If that takes long, ask the handle meanwhile whether the door has
+/// ended the connection.
 pub type Admit = Arc<dyn Fn(&PublicKey, SocketAddr, &ShutdownHandle) -> bool + Send + Sync>;
-/// Takes a stream whose peer has proved its key. The deadline of the handshake still holds: read the hello, lift the deadline with
-/// `set_deadline(None)`, and hand the stream on.
+/// Takes a stream whose peer has proved its key. The deadline of the handshake still holds: read the hello, lift the
+/// deadline with `set_deadline(None)`, and hand the stream on.
 pub type Deliver = Arc<dyn Fn(Stream, PublicKey, SocketAddr) + Send + Sync>;
 
 /// Shakes hands in TLS 1.3, with raw keys at both ends.
@@ -29,6 +30,13 @@ pub struct KeyGreeter {
     pub ciphers: Vec<Cipher>,
     /// Takes those who came in.
     pub deliver: Deliver,
+}
+
+impl KeyGreeter {
+    /// Lets in every peer that proves a key, with the ciphers that this processor prefers.
+    pub fn for_any_key(identity: Arc<Identity>, deliver: Deliver) -> KeyGreeter {
+        KeyGreeter { identity, admit: Arc::new(|_, _, _| true), ciphers: preferred_ciphers(None), deliver }
+    }
 }
 
 impl Greeter for KeyGreeter {

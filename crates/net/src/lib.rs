@@ -5,8 +5,9 @@
 //!                     +-> client() / server()|     |-> split() for a reader and a writer thread
 //! Listener -> Door  --+                      +-> shutdown_handle() to end both from elsewhere
 //! ```
-//! Plain threads and blocking calls. Both ends of a TLS connection are pinned to raw Ed25519 keys (RFC 7250); there are
-//! no certificates and no names. `policy` tunes a TCP connection to its path and says what the kernel granted.
+//! Threads and blocking calls. Each end of a TLS connection expects a raw Ed25519 key (RFC 7250) instead of a
+//! certificate and a name. `policy` tunes a TCP connection to its peer and its path, and reports what the kernel
+//! granted.
 
 #![forbid(unsafe_code)]
 

@@ -20,7 +20,7 @@ pub struct Listener {
 impl Listener {
     /// Listens on all addresses: IPv6 and IPv4 on one socket, IPv4 alone where the host has no IPv6.
     ///
-    /// The port is the first free one of the inclusive range, or any that the kernel picks.
+    /// The port is the first free one of the inclusive range, or one that the kernel picks.
     pub fn bind(port_range: Option<(u16, u16)>, family: Option<Family>) -> Result<Listener, NetError> {
         let (first, last) = port_range.unwrap_or((0, 0));
         let mut cause = io::Error::new(io::ErrorKind::InvalidInput, "the range is empty");
@@ -38,7 +38,7 @@ impl Listener {
         Err(NetError::Bind { what, cause })
     }
 
-    /// Listens on one address; port 0 lets the kernel pick.
+    /// Listens on one address. Port 0 lets the kernel pick.
     pub fn bind_to(address: SocketAddr) -> Result<Listener, NetError> {
         listen_on(address, true).map_err(|cause| NetError::Bind { what: address.to_string(), cause })
     }
@@ -61,7 +61,7 @@ fn bind_port(port: u16, family: Option<Family>) -> io::Result<Listener> {
         Some(Family::V4) => listen_on(v4, true),
         Some(Family::V6) => listen_on(v6, true),
         None => match listen_on(v6, false) {
-            // Another program has the port: IPv4 alone would only hide that.
+            // Another program has the port. IPv4 alone would hide that.
             Err(error) if error.kind() != io::ErrorKind::AddrInUse => listen_on(v4, true),
             outcome => outcome,
         },
@@ -74,11 +74,11 @@ fn listen_on(address: SocketAddr, v6_only: bool) -> io::Result<Listener> {
         socket.set_only_v6(v6_only)?;
     }
     if address.port() != 0 {
-        // A port that served a moment ago may serve again while old connections wait for their end.
+        // A new process may take the port at once, while old connections wait for their end.
         socket.set_reuse_address(true)?;
     }
     socket.bind(&SockAddr::from(address))?;
-    // Inherited by what is accepted.
+    // Accepted connections inherit this.
     policy::prepare(&socket);
     socket.listen(limits::LISTEN_BACKLOG)?;
     let socket = TcpListener::from(socket);
@@ -107,7 +107,7 @@ mod tests {
         let used = |stream| haul_sys::socket::congestion_control(stream).unwrap();
         for stream in [&near, &far] {
             assert_ne!(used(stream), "bbr", "it would be paced by timers");
-            // No round trip is shorter than that.
+            // With this bound, every path is far.
             let applied = policy::Wanted::default().apply(stream, 0);
             assert_eq!(used(stream), chosen, "{applied:#?}");
         }

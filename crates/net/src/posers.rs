@@ -1,4 +1,4 @@
-//! Who shows a key that somebody else holds.
+//! A peer that shows somebody else's key.
 
 use std::io::{self, Read};
 use std::sync::mpsc;
@@ -10,7 +10,7 @@ use crate::public_key::PublicKey;
 use crate::scenarios::{ALL_CIPHERS, tcp_pair};
 use crate::tls;
 
-/// Else anybody could ask a server for free which keys it knows, one after the other: public keys are no secrets.
+/// Public keys are no secrets. If the answers differed, anybody could find out which keys a server knows.
 #[test]
 fn of_a_key_that_is_shown_and_not_proved_nothing_is_said() {
     let answer_to = |is_listed: bool| {

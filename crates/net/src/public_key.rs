@@ -63,7 +63,7 @@ impl FromStr for PublicKey {
     }
 }
 
-/// A key file or the text of a key is not usable.
+/// Why a key file or the text of a key is not usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a usable Ed25519 key: {0}")]
 pub struct BadKey(pub(crate) String);

@@ -4,26 +4,13 @@
 //! write: caller's block --AES-GCM--> out buffer (16 records) --one write(2)--> socket
 //! read:  socket --one read(2)--> in buffer (17 records) --AES-GCM--> caller's block
 //! ```
-//! rustls does the handshake and derives every key; only the bulk work is here, because its own record layer copies each
-//! byte twice on either side and asks for a fresh buffer per record.
+//! rustls does the handshake and derives every key. Only the bulk work is here: the record layer of rustls copies
+//! each byte twice on either side, and asks for a new buffer for each record. With AES-128-GCM ours takes 36 to 38 %
+//! less processor time (`docs/tls-records.md`, and `cost_of_a_block` in `scenarios`, which measures it).
 //!
-//! Measured (`cost_of_a_block` in `scenarios`: 2 vCPU of the Sapphire Rapids class, Linux 6.18, loopback TCP with reno,
-//! blocks of 256 KiB, 2 GB per run, the run of 4 with the least CPU on both sides together, 3 repetitions of which one was
-//! disturbed by other work; user and system seconds per 10^9 bytes, socket calls included, so clear is the floor):
-//! ```text
-//!                      send                receive             rate, Gbit/s
-//! clear                0.15 - 0.19         0.08                43 - 44
-//! here    AES-128      0.28 - 0.29         0.18 - 0.20         26 - 28
-//! rustls  AES-128      0.35 - 0.42         0.35 - 0.39         17 - 18
-//! here    AES-256      0.29 - 0.33         0.19 - 0.20         24 - 28
-//! rustls  AES-256      0.24 - 0.40         0.35 - 0.44         11 - 19
-//! here    ChaCha20     0.54 - 0.59         0.49 - 0.51          8 - 14
-//! rustls  ChaCha20     0.66 - 0.69         0.56 - 0.58         12
-//! ```
-//! "rustls" is its buffered connection at its best: 64 KiB per write, drained by writev; 256 KiB per read, fed in parts.
-//!
-//! A record is `23 3 3 length` and then, encrypted, content, content type and padding (RFC 8446, 5.2). The nonce is the
-//! connection's IV xor the number of the record, so a lost, repeated, moved or changed record does not open.
+//! A record is `23 3 3 length` and then, encrypted, content, content type and padding (RFC 8446, 5.2). The nonce is
+//! the connection's IV xor the number of the record. So a record that was lost, repeated, moved or changed does not
+//! open.
 
 use std::io;
 use std::ops::Range;
@@ -41,10 +28,10 @@ use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::transport::Link;
 
-/// Bytes of a key that tags are made with.
+/// Bytes of a key for tags.
 pub(crate) const TAG_KEY_BYTES: usize = 32;
 
-/// What else the traffic keys are used for has another label, or none.
+/// No other use of the traffic keys has this label.
 const TAG_KEY_LABEL: &[u8] = b"haul clear lane tags";
 
 /// The key of one direction and the number of the next record under it.
@@ -52,7 +39,7 @@ pub(crate) struct RecordKey {
     key: LessSafeKey,
     iv: [u8; aead::NONCE_LEN],
     next_record: u64,
-    /// What `key` and `iv` were made of, for the kernel. Wiped when dropped.
+    /// The origin of `key` and `iv`, for the kernel. Wiped when dropped.
     secrets: ConnectionTrafficSecrets,
 }
 
@@ -71,8 +58,8 @@ impl RecordKey {
         Ok(RecordKey { key: LessSafeKey::new(key), iv: iv_bytes, next_record, secrets })
     }
 
-    /// A key for what follows in the clear, bound to this direction of this connection: HMAC-SHA256 of the IV under the traffic key, which
-    /// the key does not tell. Both ends come to the same.
+    /// A key for later clear bytes, bound to this direction of this connection: HMAC-SHA256 of the IV under the
+    /// traffic key. It does not reveal the traffic key. Both ends derive the same key.
     pub(crate) fn tag_key(secrets: &ConnectionTrafficSecrets) -> io::Result<[u8; TAG_KEY_BYTES]> {
         let (key, iv) = match secrets {
             ConnectionTrafficSecrets::Aes128Gcm { key, iv }
@@ -88,14 +75,14 @@ impl RecordKey {
         Ok(tag_key)
     }
 
-    /// Seals anything at all as one record, for the fuzz targets.
+    /// Seals any bytes as one record, for the fuzz targets.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn seal_any(&mut self, header: &[u8], inner: &mut Vec<u8>) {
         let nonce = self.next_nonce().expect("record numbers are left");
         self.key.seal_in_place_append_tag(nonce, Aad::from(header), inner).expect("a record is far below the limit");
     }
 
-    /// The nonce of the next record. Each is given out once: the number only grows, and a new key starts anew.
+    /// The nonce of the next record. No nonce comes twice under one key: the number only grows.
     fn next_nonce(&mut self) -> io::Result<aead::Nonce> {
         let mut nonce = self.iv;
         for (byte, number) in nonce[4..].iter_mut().zip(self.next_record.to_be_bytes()) {
@@ -112,11 +99,11 @@ pub(crate) struct Sealer {
     schedule: Arc<KeySchedule>,
     records_per_key: u64,
     out: Box<[u8]>,
-    /// Length of the sealed records, at the start of `out`, that wait for the socket.
+    /// Length of the sealed records that wait for the socket, at the start of `out`.
     sealed_bytes: usize,
-    /// Plaintext in the record under construction, which stands right behind the sealed ones.
+    /// Plaintext in the unfinished record, right behind the sealed ones.
     open_bytes: usize,
-    /// A write failed: nothing may follow, since the peer may miss what was lost.
+    /// A write failed. No more bytes may be sent, because the peer may miss some.
     broken: bool,
 }
 
@@ -138,7 +125,7 @@ impl Sealer {
         self.records_per_key = records;
     }
 
-    /// Takes bytes; sends whenever a batch of records is full. The rest is sent by `flush`.
+    /// Takes bytes, and sends each full batch of records. `flush` sends the rest.
     pub(crate) fn write(&mut self, link: &Link, bytes: &[u8]) -> io::Result<usize> {
         self.check_whole()?;
         let mut rest = bytes;
@@ -173,10 +160,11 @@ impl Sealer {
         self.send(link)
     }
 
-    /// Sends all that was written and then records without content, about `bytes` on the wire, which the peer throws away.
+    /// Sends all that was written, and then records without content: about `bytes` on the wire, which the peer throws
+    /// away.
     pub(crate) fn pad(&mut self, link: &Link, bytes: usize) -> io::Result<()> {
         self.flush(link)?;
-        // The content type comes before the padding, so here it stands where content would (RFC 8446, 5.4).
+        // The content type stands before the padding: here in the place of content (RFC 8446, 5.4).
         let mut inner = [0; limits::RECORD_PLAIN_BYTES];
         inner[0] = TYPE_DATA;
         let mut left = bytes.min(limits::PADDING_BYTES_MAX);
@@ -190,12 +178,12 @@ impl Sealer {
         Ok(())
     }
 
-    /// Nothing waits to be sent.
+    /// No bytes wait to be sent.
     pub(crate) fn is_empty(&self) -> bool {
         !self.broken && self.sealed_bytes == 0 && self.open_bytes == 0
     }
 
-    /// Sends all that was written and the mark that nothing follows, without which the peer reports a truncation.
+    /// Sends all that was written, and then the proper end. Without it the peer reports a truncation.
     pub(crate) fn finish(&mut self, link: &Link) -> io::Result<()> {
         self.flush(link)?;
         self.seal(TYPE_ALERT, &CLOSE_NOTIFY)?;
@@ -210,7 +198,7 @@ impl Sealer {
     }
 
     fn send(&mut self, link: &Link) -> io::Result<()> {
-        // Stands until the last byte is out.
+        // True until the last byte is out.
         self.broken = true;
         link.write_all(&self.out[..self.sealed_bytes])?;
         self.broken = false;
@@ -220,7 +208,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// Changes the key when it is due, telling the peer under the old one. Only between data records.
+    /// Changes the key when that is due, and announces it to the peer under the old key. Only between data records.
     fn prepare_key(&mut self) -> io::Result<()> {
         if self.key.next_record < self.records_per_key && !self.schedule.is_change_asked() {
             return Ok(());
@@ -230,10 +218,10 @@ impl Sealer {
         Ok(())
     }
 
-    /// Sends all that was written, and gives the key to the kernel, which seals what is written to the connection from here on: no record
-    /// may be made here any more.
+    /// Sends all that was written, and gives the key to the kernel. From here on the kernel seals, and this must not
+    /// seal again.
     ///
-    /// Where the kernel refuses, nothing has changed: `Unsupported`, and this goes on.
+    /// `Unsupported`: the kernel refused, nothing has changed, and this goes on.
     pub(crate) fn hand_over(&mut self, link: &Link) -> io::Result<KernelSealer> {
         self.flush(link)?;
         let RecordKey { next_record, secrets, .. } = &self.key;
@@ -242,7 +230,8 @@ impl Sealer {
 
     fn seal_open_record(&mut self) -> io::Result<()> {
         let open_bytes = std::mem::take(&mut self.open_bytes);
-        // A key update is sealed where the open record stands, so that one moves up first. Once in 128 GiB.
+        // A key update takes the place of the open record, so the open record moves first. That happens once in 128
+        // GiB.
         let place = self.sealed_bytes + HEADER_BYTES;
         let before = self.sealed_bytes;
         if self.key.next_record >= self.records_per_key || self.schedule.is_change_asked() {
@@ -264,7 +253,7 @@ impl Sealer {
         Ok(())
     }
 
-    /// Encrypts straight from the caller's memory. There is always room: see `OUT_BYTES`.
+    /// Encrypts straight from the caller's memory. `OUT_BYTES` always leaves room.
     fn seal(&mut self, content_type: u8, plain: &[u8]) -> io::Result<()> {
         let record = &mut self.out[self.sealed_bytes..][..record_bytes(plain.len())];
         let (header, record) = record.split_at_mut(HEADER_BYTES);
@@ -284,19 +273,19 @@ impl Sealer {
 pub(crate) struct Opener {
     key: RecordKey,
     schedule: Arc<KeySchedule>,
-    /// Grows once the deadline is lifted: by then it is known what the peer wants.
+    /// Grows once the deadline is lifted: by then the peer has said what it wants.
     input: Box<[u8]>,
-    /// Bytes from the socket that are not opened yet.
+    /// Bytes from the socket that are still sealed.
     closed: Range<usize>,
-    /// Bytes of `input` that are opened and not yet taken by the caller.
+    /// Bytes of `input` that are opened and wait for the caller.
     plain: Range<usize>,
-    /// The peer said that nothing follows.
+    /// The peer has ended properly.
     ended: bool,
     broken: Option<(io::ErrorKind, String)>,
 }
 
 impl Opener {
-    /// `early` came behind the handshake already.
+    /// `early`: bytes that came right behind the handshake.
     pub(crate) fn new(key: RecordKey, schedule: Arc<KeySchedule>, early: &[u8]) -> Opener {
         let mut input = vec![0; limits::FIRST_READ_BYTES.max(early.len())].into_boxed_slice();
         input[..early.len()].copy_from_slice(early);
@@ -308,7 +297,7 @@ impl Opener {
         self.input.len()
     }
 
-    /// Fills as much of `target` as needs no waiting beyond its first byte. 0 means the peer ended properly.
+    /// Waits for the first byte, and then takes what is there. 0 means that the peer ended properly.
     pub(crate) fn read(&mut self, link: &Link, target: &mut [u8]) -> io::Result<usize> {
         if let Some((kind, text)) = &self.broken {
             return Err(io::Error::new(*kind, text.clone()));
@@ -317,7 +306,7 @@ impl Opener {
         let outcome = self.read_records(link, target, &mut filled);
         match outcome {
             Ok(()) => Ok(filled),
-            // Waiting longer is up to the caller: nothing is lost.
+            // Nothing is lost: the caller may wait longer.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(error),
             Err(error) => {
                 self.broken = Some((error.kind(), error.to_string()));
@@ -326,9 +315,10 @@ impl Opener {
         }
     }
 
-    /// Gives the key to the kernel, which opens what is read from the connection from here on: nothing may be read here any more.
+    /// Gives the key to the kernel. From here on the kernel opens, and this must not read again.
     ///
-    /// Where the kernel refuses, and where bytes were read ahead that it would miss, nothing has changed: `Unsupported`, and this goes on.
+    /// `Unsupported`: the kernel refused, or would miss bytes that were read ahead. Nothing has changed, and this
+    /// goes on.
     pub(crate) fn hand_over(&self, link: &Link) -> io::Result<KernelOpener> {
         if !self.read_ahead().is_some_and(<[u8]>::is_empty) {
             return Err(io::Error::new(
@@ -340,7 +330,7 @@ impl Opener {
         KernelOpener::begin(link, *next_record, secrets, Arc::clone(&self.schedule))
     }
 
-    /// What was read ahead and not opened, where nothing that was opened is left to be taken.
+    /// The bytes that were read ahead and are still sealed. `None` while opened bytes wait for the caller.
     pub(crate) fn read_ahead(&self) -> Option<&[u8]> {
         let is_clean = self.plain.is_empty() && !self.ended && self.broken.is_none();
         is_clean.then(|| &self.input[self.closed.clone()])
@@ -369,7 +359,8 @@ impl Opener {
         }
     }
 
-    /// Where the next record stands, once it is there as a whole. A wrong header is known before its bytes arrive.
+    /// The place of the next record. `None` until all of it has arrived. A wrong header is found before the rest
+    /// arrives.
     fn next_record(&self) -> io::Result<Option<Range<usize>>> {
         let closed = &self.input[self.closed.clone()];
         let Some(header) = closed.first_chunk::<HEADER_BYTES>() else {
@@ -383,8 +374,8 @@ impl Opener {
         Ok((closed.len() >= whole).then(|| self.closed.start..self.closed.start + whole))
     }
 
-    /// Opens one record: into `target` when it fits with its content type, else in place. Returns the bytes now in
-    /// `target`.
+    /// Opens one record: into `target` if it fits there with its content type, else in place. Returns the count of
+    /// bytes now in `target`.
     fn open(&mut self, record: Range<usize>, target: &mut [u8]) -> io::Result<usize> {
         let nonce = self.key.next_nonce()?;
         self.closed.start = record.end;
@@ -425,7 +416,7 @@ impl Opener {
         Ok(0)
     }
 
-    /// A record that is not data.
+    /// A record without data.
     fn control(&mut self, content_type: u8, content: &[u8]) -> io::Result<()> {
         match self.schedule.hear(content_type, content)? {
             Heard::End => self.ended = true,
@@ -434,8 +425,8 @@ impl Opener {
         Ok(())
     }
 
-    /// One read(2) behind what is there. Only called while no whole record and no plaintext is there, so what must be
-    /// moved to the front is less than a record.
+    /// One read(2). It is called only when neither plaintext nor a whole record is left, so less than a record moves
+    /// to the front.
     fn fill(&mut self, link: &Link) -> io::Result<()> {
         if self.input.len() < limits::READ_BYTES && !link.has_deadline() {
             let mut larger = vec![0; limits::READ_BYTES].into_boxed_slice();
@@ -456,15 +447,15 @@ impl Opener {
 
 const HEADER_BYTES: usize = 5;
 const TAG_BYTES: usize = 16;
-/// Application data, version "TLS 1.2" for old middle boxes: so begins every encrypted record.
+/// Every encrypted record begins so: application data, and the version "TLS 1.2" for old middle boxes.
 const HEADER_START: [u8; 3] = [TYPE_DATA, 3, 3];
 /// From "change cipher spec" to data (RFC 8446, 5.1).
 const TYPES: std::ops::RangeInclusive<u8> = 20..=TYPE_DATA;
 const PADDING: u8 = 0;
 
-/// Sealed bytes at which a batch is sent.
+/// A batch with this many sealed bytes is sent.
 const BATCH_BYTES: usize = limits::RECORDS_PER_WRITE * record_bytes(limits::RECORD_PLAIN_BYTES);
-/// Below a batch there may begin a key update, a data record, or an alert behind a data record: three records more.
+/// Below a batch, up to three records may be added: a key update, a data record, and an alert behind it.
 const OUT_BYTES: usize = BATCH_BYTES + 3 * record_bytes(limits::RECORD_PLAIN_BYTES);
 
 const fn record_bytes(plain_bytes: usize) -> usize {
@@ -477,8 +468,8 @@ fn write_header(header: &mut [u8], plain_bytes: usize) {
     header[3..].copy_from_slice(&cipher_bytes.to_be_bytes());
 }
 
-/// How many bytes the first record takes, of those that come within a handshake; all of them when they are no record at all, which whoever
-/// shakes hands has to judge. `None` until it is there as a whole.
+/// The length of the first record in the input of a handshake. If the input is no record, all of it is returned, for
+/// rustls to refuse. `None` until the whole record is there.
 pub(crate) fn first_to_judge(input: &[u8]) -> Option<usize> {
     let header = input.first_chunk::<HEADER_BYTES>()?;
     let content_bytes = usize::from(u16::from_be_bytes([header[3], header[4]]));
@@ -487,7 +478,7 @@ pub(crate) fn first_to_judge(input: &[u8]) -> Option<usize> {
     (input.len() >= bytes).then_some(bytes)
 }
 
-/// Content type and length of the content: the type is the last byte that is not zero, what follows is padding.
+/// Content type and length of the content. The type is the last byte that is not zero; padding follows it.
 fn content_of(inner: &[u8]) -> io::Result<(u8, usize)> {
     let content_bytes =
         inner.iter().rposition(|byte| *byte != 0).ok_or_else(|| violation("a record without content type"))?;

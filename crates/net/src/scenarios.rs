@@ -1,4 +1,4 @@
-//! What must hold between two ends, over loopback: who gets in, what damage does, and what a block costs.
+//! Two ends over loopback: admission, damaged bytes, and the cost of a block.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -226,7 +226,7 @@ fn shutdown_unblocks_readers_and_writers() {
     for (at, (near, _far)) in pairs.into_iter().enumerate() {
         let handle = near.shutdown_handle();
         let (mut reader, mut writer) = near.split();
-        // A blocked write to a pipe ends with the other end only: that is what the callback is for.
+        // A blocked write to a pipe ends only when the other end is closed. The callback closes it.
         let blocks_in_write = at != 1;
         let (tell, told) = mpsc::channel();
         let tell_too = tell.clone();
@@ -266,7 +266,7 @@ fn both_halves_work_at_once_without_a_deadlock() {
     const BYTES: usize = 64 << 20;
     let (near, far) = tcp_pair();
     let (near, far) = tls_pair(near, far, Cipher::Aes128Gcm);
-    // Each end writes all it has before anyone is sure to read: only free halves get through.
+    // Each end writes all its bytes before it reads. Only independent halves complete this.
     thread::scope(|scope| {
         for end in [near, far] {
             let (mut reader, mut writer) = end.split();
@@ -290,7 +290,7 @@ fn both_halves_work_at_once_without_a_deadlock() {
     });
 }
 
-/// A carrier that passes bytes from one socket to another and flips one bit on the way.
+/// A carrier that passes bytes from one socket to another, and flips one bit.
 pub(crate) fn relay_with_a_flip(mut from: TcpStream, mut to: TcpStream, at: u64) {
     let mut passed = 0;
     let mut buffer = [0; 4096];
@@ -358,7 +358,8 @@ fn keys_change_on_the_way_in_both_directions() {
     }
 }
 
-/// The first window of a path with an MTU of 1500 is 10 segments of 1448 bytes. A flight that is longer takes a round trip more.
+/// The first window of a path with an MTU of 1500 is 10 segments of 1448 bytes. A longer flight takes one round trip
+/// more.
 #[test]
 fn the_first_flight_fills_the_window_and_no_more() {
     const FIRST_WINDOW_BYTES: u64 = 14_480;
@@ -372,7 +373,7 @@ fn the_first_flight_fills_the_window_and_no_more() {
         let sent = io::copy(&mut far, &mut io::sink()).unwrap();
         assert!((least..=most).contains(&sent), "{sent} bytes for {flight_bytes}");
     }
-    // Six of ten segments are enough to have twice the window afterwards, and a server passes over what they hold.
+    // Six of ten segments are enough to double the window, and a server ignores their content.
     let (near, far) = tcp_pair();
     let (me, peer) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let accepts = thread::spawn(move || crate::server(far, &peer, |_| true, &[Cipher::Aes128Gcm]).unwrap().0);
@@ -381,7 +382,7 @@ fn the_first_flight_fills_the_window_and_no_more() {
     check_carries(near, accepts.join().unwrap(), &pattern(100_000), 1000);
 }
 
-/// The record layer is ours: here it talks to that of rustls, which also asks us to change keys.
+/// Our record layer talks to that of rustls, which also asks us to change keys.
 #[test]
 fn padding_grows_what_is_sent_and_is_not_read() {
     for cipher in ALL_CIPHERS {
@@ -434,7 +435,7 @@ fn our_records_are_those_of_rustls() {
         near.flush().unwrap();
         near.read_exact(&mut received).unwrap();
         assert!(received == bytes);
-        // rustls asked for new keys with its own change: this goes out under ours.
+        // rustls asked for new keys with its own change. These bytes go out under our new key.
         near.write_all(&bytes).unwrap();
         near.flush().unwrap();
         assert_eq!(near.read(&mut received).unwrap(), 0);
@@ -503,7 +504,7 @@ proptest! {
     }
 }
 
-/// What a block costs. Run with `--release --ignored --nocapture cost_of`.
+/// The cost of a block. Run with `--release --ignored --nocapture cost_of`.
 pub(crate) mod bench {
     use rustls::client::AlwaysResolvesClientRawPublicKeys;
     use rustls::server::AlwaysResolvesServerRawPublicKeys;
@@ -524,7 +525,7 @@ pub(crate) mod bench {
     type Receive = Box<dyn FnMut(&mut [u8]) -> usize>;
 
     fn cost(name: &str, mut round: impl FnMut() -> (Send, Receive)) {
-        // The round with the smallest sum: over loopback the kernel charges its work now to one side, now to the other.
+        // The round with the smallest sum counts. Over loopback the kernel charges its work to either side.
         let mut best = (f64::MAX, f64::MAX, 0.0);
         for _ in 0..ROUNDS {
             let (mut send, mut receive) = round();
@@ -584,7 +585,8 @@ pub(crate) mod bench {
         }
     }
 
-    /// The plain way with rustls: 64 KiB at a time, drained by vectored writes; reads of 256 KiB fed to it in parts.
+    /// rustls in its plain way: 64 KiB at a time, drained by vectored writes. Reads of 256 KiB are fed to it in
+    /// parts.
     fn buffered(mut near: TcpStream, mut far: TcpStream, cipher: Cipher) -> (Send, Receive) {
         let mut server = rustls_server(cipher);
         let mut client = rustls_client(cipher);
@@ -624,7 +626,7 @@ pub(crate) mod bench {
                         rest = 0..far.read(&mut input).unwrap();
                     }
                     let mut part = &input[rest.clone()];
-                    // It takes 4 KiB at a time and at most a record before it must be processed.
+                    // It takes 4 KiB at a time, and at most one record before processing.
                     while !part.is_empty() && server.wants_read() {
                         match server.read_tls(&mut part) {
                             Ok(0) | Err(_) => break,

@@ -1,8 +1,8 @@
 //! One connection, clear or TLS, over TCP, a Unix socket or two pipes.
 //!
-//! Over TLS small writes are collected: **`flush` sends**. What fills a batch of 256 KiB is sent at once. A clear stream, and one whose
-//! records the kernel seals, hands every write to the kernel. The two directions share no lock: a reader that waits for the peer never holds up a
-//! writer, nor the other way round.
+//! Over TLS small writes are collected: **`flush` sends**. A full batch of 256 KiB is sent at once. A clear stream
+//! hands every write to the kernel, and so does a stream whose records the kernel seals. The two directions share no
+//! lock, so a waiting reader never holds up a writer.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,17 +32,17 @@ pub struct Stream {
     read: ReadHalf,
     write: WriteHalf,
     cipher: Option<Cipher>,
-    /// Of the TLS connection that this is or was.
+    /// The keys of the TLS connection. They remain when the stream becomes clear.
     tag_keys: Option<TagKeys>,
 }
 
-/// With these the two ends of a TLS connection can prove to each other what they say after it has become clear: they belong to this
-/// connection, and only who shook hands has them. Their memory is cleared when they go.
+/// Keys that authenticate the bytes of a connection after it has left TLS. Only the two ends of this handshake have
+/// them. Their memory is cleared when they are dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TagKeys {
-    /// For what this end sends.
+    /// For bytes that this end sends.
     pub send: [u8; TAG_KEY_BYTES],
-    /// For what this end receives.
+    /// For bytes that this end receives.
     pub receive: [u8; TAG_KEY_BYTES],
 }
 
@@ -53,7 +53,7 @@ impl Drop for TagKeys {
     }
 }
 
-/// What comes next on a stream.
+/// The next thing on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// More.
@@ -66,11 +66,11 @@ pub enum Next {
 pub struct ReadHalf {
     link: Arc<Link>,
     opening: Opening,
-    /// Clear bytes that were read while the stream was TLS: they come first.
+    /// Clear bytes that were read while the stream was TLS. They are delivered first.
     early: VecDeque<u8>,
 }
 
-/// The writing half of a [`Stream`]; over TLS `flush` sends.
+/// The writing half of a [`Stream`]. Over TLS `flush` sends.
 pub struct WriteHalf {
     link: Arc<Link>,
     sealing: Sealing,
@@ -84,7 +84,7 @@ enum Opening {
     Kernel(KernelOpener),
 }
 
-/// Who makes records of what is written.
+/// Who seals the records.
 enum Sealing {
     /// Nobody: the stream is clear.
     None,
@@ -92,7 +92,7 @@ enum Sealing {
     Kernel(KernelSealer),
 }
 
-/// Looks at a connection from another thread, and tunes it while it works.
+/// Samples a connection from another thread, and tunes it while it works.
 #[derive(Clone)]
 pub struct Probe(Arc<Link>);
 
@@ -101,7 +101,7 @@ impl Stream {
     pub fn plain_pair() -> io::Result<(Stream, Stream)> {
         let (one, two) = UnixStream::pair()?;
         for socket in [&one, &two] {
-            // The kernel grants at most wmem_max; less is slower, not wrong.
+            // The kernel grants at most wmem_max. Less is slower, and still works.
             drop(socket::set_send_buffer_bytes(socket, limits::PAIR_BUFFER_BYTES));
         }
         Ok((Stream::plain(one), Stream::plain(two)))
@@ -155,10 +155,10 @@ impl Stream {
         stream
     }
 
-    /// Goes on without TLS from here; the peer must do so at the same byte of each direction. Nothing protects what follows: whoever asks
-    /// for this proves it by [`Stream::tag_keys`].
+    /// Leaves TLS. The peer must do so at the same byte of each direction. TLS protects no later byte: the caller
+    /// authenticates them with [`Stream::tag_keys`].
     ///
-    /// Fails on a stream that is no TLS, and while bytes of TLS are still to be sent or taken.
+    /// Fails on a clear stream, and while bytes of TLS are still to be sent or taken.
     pub fn into_clear(self) -> io::Result<Stream> {
         let refused = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
         let (opener, sealer) = match (&self.read.opening, &self.write.sealing) {
@@ -179,12 +179,12 @@ impl Stream {
         Ok(stream)
     }
 
-    /// What proves bytes on a stream that was TLS and is clear now; `None` on all others.
+    /// The keys of a stream that was TLS and is clear now. `None` on all others.
     pub fn tag_keys(&self) -> Option<&TagKeys> {
         self.tag_keys.as_ref().filter(|_| self.cipher.is_none())
     }
 
-    /// Did somebody end it ([`ShutdownHandle::shutdown`])?
+    /// Has this end shut it down ([`ShutdownHandle::shutdown`])?
     pub fn is_shut_down(&self) -> bool {
         self.read.link.is_shut_down()
     }
@@ -199,10 +199,11 @@ impl Stream {
         Probe(Arc::clone(&self.read.link))
     }
 
-    /// All reads and writes from now on must end within `limit` in total, else they fail with `TimedOut`; None lifts it.
+    /// Bounds the total time of all reads and writes from now on. Later they fail with `TimedOut`. None lifts the
+    /// bound.
     ///
-    /// Not meant for the bulk of a transfer: while it is set, each call costs one system call more. On pipes, a write that
-    /// has begun is not cut off. A write that times out is final as any write error; a read may be tried again.
+    /// Not meant for the bulk of a transfer: each call costs one system call more. On pipes, a write that has begun
+    /// goes on after the deadline. A write that times out is final, as any write error is. A read may be tried again.
     pub fn set_deadline(&self, limit: Option<Duration>) -> io::Result<()> {
         self.read.link.set_deadline(limit)
     }
@@ -212,8 +213,8 @@ impl Stream {
         self.read.has_input()
     }
 
-    /// Tunes it for data, by the policies of the door that accepted it, or else those that `wanted` carries. What is not TCP has nothing
-    /// to tune. Paths with a shorter round trip than `near_rtt_us` are near.
+    /// Tunes it for data: by the policies of its door, or of `wanted` where we dialled. Only TCP is tuned. Paths with
+    /// a shorter round trip than `near_rtt_us` are near.
     pub fn tune(&self, wanted: &Wanted, near_rtt_us: u32) -> Vec<Applied> {
         let Some(socket) = self.tcp() else { return Vec::new() };
         let policies = self.read.link.policies().unwrap_or(&wanted.policies);
@@ -240,7 +241,8 @@ impl Stream {
         self.read.link.tcp()
     }
 
-    /// The socket of a clear stream, to receive from past this; None over TLS and pipes, and while bytes that were read ahead wait here.
+    /// The socket of a clear stream, to receive from it directly. None over TLS and pipes, and while bytes wait here
+    /// that were read ahead.
     pub fn clear_socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         match self.cipher {
             None if self.read.early.is_empty() => self.read.link.socket_fd(),
@@ -248,9 +250,11 @@ impl Stream {
         }
     }
 
-    /// From here on the kernel seals what is written, so that it can be handed pages of files, too. Sends what was written before.
+    /// From here on the kernel seals the records, so that pages of files can be handed to it. Bytes that were written
+    /// before are sent first.
     ///
-    /// `Unsupported` says that it cannot, and why; then all goes on as before. Other errors are the connection's, and final.
+    /// `Unsupported` says why the kernel cannot; the stream goes on as before. Other errors are the connection's, and
+    /// final.
     pub fn seal_in_kernel(&mut self) -> io::Result<()> {
         if let Sealing::Here(sealer) = &mut self.write.sealing {
             self.write.sealing = Sealing::Kernel(sealer.hand_over(&self.write.link)?);
@@ -258,15 +262,15 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether the kernel seals what is written.
+    /// Whether the kernel seals the records.
     pub fn is_sealed_in_kernel(&self) -> bool {
         matches!(self.write.sealing, Sealing::Kernel(_))
     }
 
-    /// From here on the kernel opens what arrives, so that it can be spliced into files.
+    /// From here on the kernel opens the records, so that their bytes can be spliced into files.
     ///
-    /// `Unsupported` says that it cannot, and why; then all goes on as before. So it does when bytes were read ahead here: whoever wants this
-    /// asks for it before reading.
+    /// `Unsupported` says why the kernel cannot; the stream goes on as before. One reason is that bytes were read
+    /// ahead here. So call this before the first read.
     pub fn open_in_kernel(&mut self) -> io::Result<()> {
         if let Opening::Here(opener) = &self.read.opening {
             self.read.opening = Opening::Kernel(opener.hand_over(&self.read.link)?);
@@ -274,13 +278,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether the kernel opens what arrives.
+    /// Whether the kernel opens the records.
     pub fn is_opened_in_kernel(&self) -> bool {
         matches!(self.read.opening, Opening::Kernel(_))
     }
 
-    /// The socket, to splice out of it: that of a clear stream, or of one that the kernel opens. None over other TLS and over pipes, and while
-    /// bytes that were read ahead wait here.
+    /// The socket, to splice out of it: of a clear stream, or of a stream that the kernel opens. None over other TLS
+    /// and over pipes, and while bytes wait here that were read ahead.
     ///
     /// From a stream that the kernel opens only data can be spliced; see [`Stream::spliced_wrong`].
     pub fn socket_to_splice(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
@@ -290,8 +294,9 @@ impl Stream {
         }
     }
 
-    /// Splicing out of a stream that the kernel opens failed with `error`. Takes what is no data, if it was that: the stream has come to its
-    /// proper end (`End`), or splicing may go on (`Data`). Anything else is returned as what it means.
+    /// To be called when splicing out of a stream that the kernel opens failed with `error`. A record without data
+    /// may be the cause: this takes the record. Then the stream is at its proper end (`End`), or splicing may go on
+    /// (`Data`). Another cause is returned as an error.
     pub fn spliced_wrong(&mut self, error: io::Error) -> io::Result<Next> {
         let Opening::Kernel(opener) = &mut self.read.opening else { return Err(error) };
         if error.kind() != io::ErrorKind::InvalidInput {
@@ -304,11 +309,11 @@ impl Stream {
         }
     }
 
-    /// The socket, to be given at most so many bytes in one call (write, sendfile, splice): that of a clear stream, or of one that the
-    /// kernel seals. None over other TLS and over pipes.
+    /// The socket, for at most so many bytes in one call (write, sendfile, splice): of a clear stream, or of a stream
+    /// that the kernel seals. None over other TLS and over pipes.
     ///
-    /// What is given to a stream that the kernel seals with the word that more follows (MSG_MORE) waits until more does.
-    /// Fails when the key must change and cannot, see [`KeyUsedUp`](crate::KeyUsedUp); that is final.
+    /// Where the kernel seals, bytes that are sent with MSG_MORE wait until more bytes follow. Fails when the key
+    /// must change and the kernel cannot change it, see [`KeyUsedUp`](crate::KeyUsedUp). That is final.
     pub fn socket_to_send(&mut self, bytes: u64) -> io::Result<Option<std::os::fd::BorrowedFd<'_>>> {
         match &mut self.write.sealing {
             Sealing::None => {}
@@ -318,7 +323,7 @@ impl Stream {
         Ok(self.write.link.socket_fd())
     }
 
-    /// The cipher in use; None on a clear stream.
+    /// The cipher in use. None on a clear stream.
     pub fn cipher(&self) -> Option<Cipher> {
         self.cipher
     }
@@ -332,13 +337,13 @@ impl Stream {
         }
     }
 
-    /// Sends what was written and tells the peer that nothing follows. Reading goes on.
+    /// Sends all that was written, and then the proper end. Reading goes on.
     pub fn finish_write(&mut self) -> io::Result<()> {
         self.write.finish_write()
     }
 
-    /// Sends what was written, and then about so many bytes that mean nothing and that the peer throws away: the padding of TLS (RFC 8446,
-    /// 5.4). At most [`PADDING_BYTES_MAX`](crate::PADDING_BYTES_MAX) at once. Without TLS there is none, and nothing is sent.
+    /// Sends all that was written, and then about so many bytes of padding, which the peer throws away (RFC 8446,
+    /// 5.4). At most [`PADDING_BYTES_MAX`](crate::PADDING_BYTES_MAX) at once. A clear stream sends no padding.
     pub fn pad(&mut self, bytes: usize) -> io::Result<()> {
         self.write.pad(bytes)
     }
@@ -412,13 +417,13 @@ impl Read for ReadHalf {
 impl WriteHalf {
     fn pad(&mut self, bytes: usize) -> io::Result<()> {
         match &mut self.sealing {
-            // The kernel pads nothing that it seals.
+            // The kernel has no padding.
             Sealing::None | Sealing::Kernel(_) => Ok(()),
             Sealing::Here(sealer) => sealer.pad(&self.link, bytes),
         }
     }
 
-    /// Sends what was written and tells the peer that nothing follows.
+    /// Sends all that was written, and then the proper end.
     pub fn finish_write(&mut self) -> io::Result<()> {
         match &mut self.sealing {
             Sealing::None => {}
@@ -480,12 +485,12 @@ impl Probe {
         socket::congestion_control(self.0.tcp()?).ok()
     }
 
-    /// Changes the congestion control. What is not TCP has none to change.
+    /// Changes the congestion control of TCP. Other transports have none.
     pub fn set_congestion_control(&self, name: &str) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_congestion_control(socket, name))
     }
 
-    /// Bounds the rate at which it sends; None lifts the bound. What is not TCP is not bounded.
+    /// Bounds the rate at which TCP sends. None lifts the bound. Other transports have none.
     pub fn set_max_pacing_rate(&self, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_max_pacing_rate(socket, rate_bytes_per_s))
     }

@@ -11,7 +11,7 @@ use crate::scenarios::{bench, tcp_pair, tls_pair};
 use crate::stream::Stream;
 use crate::tls;
 
-/// What becomes of one record.
+/// The fate of one record.
 #[derive(Clone, Debug)]
 enum Tampering {
     Nothing,
@@ -27,10 +27,10 @@ enum Tampering {
     Edited(&'static [u8], &'static [u8]),
 }
 
-/// Well past the handshake, and before the end of what is sent.
+/// Well past the handshake, and before the last record.
 const AT: usize = 10;
 
-/// Of 16 KiB at most, these are two dozen records.
+/// With 16 KiB at most in each, these are two dozen records.
 const BYTES: usize = 400_000;
 
 /// Header of a record: type, version, length (RFC 8446, section 5.1).
@@ -45,7 +45,7 @@ fn next_record(from: &mut TcpStream) -> Option<Vec<u8>> {
     Some(record)
 }
 
-/// Passes records on, but for one. Returns that one as it came.
+/// Passes records on, except one. Returns that record as it came.
 fn carry(mut from: TcpStream, mut to: TcpStream, at: usize, tampering: Tampering) -> Vec<u8> {
     let mut seen = Vec::new();
     for number in 0.. {
@@ -78,7 +78,7 @@ fn edited(record: &[u8], what: &[u8], by: &[u8]) -> Vec<u8> {
     [&record[..at], by, &record[at + by.len()..]].concat()
 }
 
-/// Both ends of a connection whose first direction is tampered with, and the thread that says what the record was.
+/// Both ends of a connection with tampering in its first direction, and the thread that returns the record.
 fn tampered(at: usize, tampering: Tampering) -> (TcpStream, TcpStream, thread::JoinHandle<Vec<u8>>) {
     let (near, carrier_in) = tcp_pair();
     let (carrier_out, far) = tcp_pair();
@@ -98,7 +98,7 @@ enum SealedBy {
     Kernel,
 }
 
-/// What arrives when the carrier does this to record [`AT`], and that record.
+/// Returns what arrives when the carrier does this to record [`AT`], and that record.
 fn arrives_despite(tampering: Tampering, sealed_by: SealedBy) -> (io::Result<()>, Vec<u8>, Vec<u8>) {
     let (near, far, carrier) = tampered(AT, tampering);
     let (mut near, mut far): (Stream, Stream) = tls_pair(near, far, Cipher::Aes128Gcm);
@@ -146,8 +146,9 @@ fn a_connection_that_is_cut_is_not_taken_for_its_end() {
 
 #[test]
 fn offers_that_are_edited_on_the_way_end_the_handshake() {
-    // The two ciphers of the offer change places, so that the server takes the other; or the version is an older one (RFC 8446,
-    // sections 4.1.2 and 4.2.1: the extension 43, with two bytes of length, one of the list's, and TLS 1.3).
+    // The first edit swaps the two ciphers of the offer, so that the server takes the other one. The second edit
+    // offers an older version (RFC 8446, sections 4.1.2 and 4.2.1: extension 43, two bytes of length, one byte of the
+    // list's length, TLS 1.3).
     let ciphers = Tampering::Edited(&[0x13, 0x01, 0x13, 0x02], &[0x13, 0x02, 0x13, 0x01]);
     let version = Tampering::Edited(&[0, 43, 0, 3, 2, 3, 4], &[0, 43, 0, 3, 2, 3, 3]);
     for tampering in [ciphers, version] {
@@ -161,7 +162,8 @@ fn offers_that_are_edited_on_the_way_end_the_handshake() {
     }
 }
 
-/// Counted on the way, where a record that tells of a change is the only one with five bytes of content, a byte of type and a tag of 16.
+/// The carrier counts the records. Only an announcement of a new key has five bytes of content, one of type and a tag
+/// of 16.
 #[test]
 fn a_key_seals_no_more_records_than_it_may() {
     const UPDATE_BYTES: usize = HEADER_BYTES + 5 + 1 + 16;
@@ -192,14 +194,14 @@ fn a_key_seals_no_more_records_than_it_may() {
         drop(writer.join().unwrap());
         let lengths = carrier.join().unwrap();
         let under_each_key: Vec<usize> = lengths.split(|&length| length == UPDATE_BYTES).map(<[usize]>::len).collect();
-        // The first has the handshake, too; the last the end of the connection.
+        // The first key also has the handshake. The last key also has the end of the connection.
         let [_, whole @ .., last] = &under_each_key[..] else { panic!("one key: {lengths:?}") };
         assert_eq!(under_each_key.len(), BYTES.div_ceil(16_384) / PER_KEY, "{lengths:?}");
         assert!(whole.iter().all(|&records| records == PER_KEY) && *last <= PER_KEY + 1, "{under_each_key:?}");
     }
 }
 
-/// The other side of `another_application_protocol_is_refused`.
+/// The counterpart of `another_application_protocol_is_refused`.
 #[test]
 fn a_client_of_another_application_protocol_is_refused() {
     for protocols in [&[][..], &["http/1.1"], &["h2", "ftp"], &["haul/2"]] {

@@ -1,8 +1,8 @@
-//! TLS 1.3 with both ends pinned to raw public keys. rustls shakes hands; `record` carries the bulk.
+//! TLS 1.3 with raw public keys at both ends. rustls shakes hands; `record` carries the bulk.
 //!
-//! The handshake goes over the transport's deadline, knows no certificates, tickets, resumption or early data, and
-//! requires the application protocol `haul/1` of both ends. An unknown key is refused inside it, so a stranger never
-//! reaches a message parser.
+//! The handshake keeps to the transport's deadline. It has no certificates, tickets, resumption or early data. Both
+//! ends must speak the application protocol `haul/1`. An unknown key is refused within the handshake, so a stranger
+//! never reaches a parser of messages.
 
 use std::fmt;
 use std::io;
@@ -38,8 +38,8 @@ use crate::transport::{Link, Transport};
 
 /// Shakes hands as the end that connected. Returns the stream and the key the peer proved to hold.
 ///
-/// In TLS 1.3 the client is done before the server has judged the client's key: a refusal shows as `PermissionDenied` in
-/// the first read.
+/// In TLS 1.3 the client is done before the server has judged the client's key. So a refusal shows as
+/// `PermissionDenied` in the first read.
 pub fn client(
     transport: impl Into<Transport>,
     me: &Identity,
@@ -50,9 +50,9 @@ pub fn client(
     client_over(link, me, expect, ciphers, 0, limits::HANDSHAKE_DEADLINE)
 }
 
-/// [`client`], with a first flight that fills the window, where it runs over TCP: once that is acknowledged, twice as much may be under way. What
-/// fills it are names of application protocols that nobody speaks, which a server passes over (RFC 7301, 3.2); the extension made for this (RFC
-/// 7685) rustls does not send.
+/// [`client`], with a first flight over TCP that fills the congestion window. Its acknowledgement doubles the window.
+/// The padding consists of names of unknown application protocols, which a server ignores (RFC 7301, 3.2). rustls
+/// does not send the extension for padding (RFC 7685).
 pub fn client_padded(
     transport: impl Into<Transport>,
     me: &Identity,
@@ -98,7 +98,7 @@ pub(crate) fn client_over(
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     config.enable_secret_extraction = true;
-    // Nobody looks at the name: it is not sent, and the key decides.
+    // The name is not sent. The key decides.
     let name = ServerName::try_from("haul").map_err(handshake_error)?;
     let mut connection = UnbufferedClientConnection::new(Arc::new(config), name).map_err(handshake_error)?;
     link.set_deadline(Some(deadline)).map_err(deadline_error)?;
@@ -110,14 +110,14 @@ pub(crate) fn client_over(
     established(link, &gate, secrets, Box::new(kernel), cipher, &early)
 }
 
-/// Names for a hello that shall have so many bytes, in one record.
+/// Names that bring a hello to so many bytes, in one record.
 fn padding(flight_bytes: usize) -> impl Iterator<Item = Vec<u8>> {
     let bytes = flight_bytes.min(limits::RECORD_PLAIN_BYTES).saturating_sub(limits::HELLO_BYTES_MAX);
-    // Each has its length before it.
+    // A byte with its length stands before each.
     std::iter::repeat_n(vec![b'-'; LONGEST_NAME_BYTES], bytes / (1 + LONGEST_NAME_BYTES))
 }
 
-/// Leaves the deadline set, for the hello that follows.
+/// Leaves the deadline set, for the hello of the peer.
 pub(crate) fn server_over(
     link: Arc<Link>,
     me: &Identity,
@@ -133,7 +133,7 @@ pub(crate) fn server_over(
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(me.certified())));
     config.alpn_protocols = vec![ALPN.to_vec()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    // Tickets that a one-way sender never reads would turn its close into a reset that truncates the tail.
+    // A one-way sender never reads tickets. Then its close would become a reset, which truncates the last bytes.
     config.send_tls13_tickets = 0;
     config.max_early_data_size = 0;
     config.enable_secret_extraction = true;
@@ -146,18 +146,18 @@ pub(crate) fn server_over(
     established(link, &gate, secrets, Box::new(kernel), cipher, &early)
 }
 
-/// Returns what arrived behind the handshake, as it came.
+/// Returns the bytes that arrived behind the handshake, unopened.
 fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: Duration) -> Result<Vec<u8>, NetError> {
     let mut input = Vec::new();
     let mut outgoing = Vec::new();
     let io_error = |cause: io::Error| match cause.kind() {
         io::ErrorKind::TimedOut => NetError::Timeout { what: "the TLS handshake", after: deadline },
-        // A close with our bytes unread arrives as a reset.
+        // If the peer closes with our bytes unread, a reset arrives.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => NetError::HungUp,
         _ => NetError::Handshake { cause: cause.to_string() },
     };
-    // What rustls sees of the input: whole records, one more when it asks for more. Whatever stands behind the last record of the handshake
-    // may be clear already, and it would judge that, too.
+    // rustls sees this much of the input: whole records, and one more when it asks for more. Bytes behind the last
+    // record of the handshake may be clear already; rustls would refuse them.
     let mut shown = 0;
     loop {
         let (discard, step) = connection.step(&mut input[..shown], &mut outgoing);
@@ -192,17 +192,16 @@ fn shake_hands(link: &Link, connection: &mut dyn Party, gate: &Gate, deadline: D
     }
 }
 
-/// Sends the alert that rustls prepared with its error. The peer may be gone; our own error is the one to tell.
+/// Sends the alert that rustls prepared with its error. The peer may be gone, so failures here are ignored.
 fn tell_alert(link: &Link, connection: &mut dyn Party, incoming: &mut [u8], error: &rustls::Error) {
     if matches!(error, rustls::Error::AlertReceived(_)) {
         return;
     }
-    // One step, which takes the alert from the queue before it looks at input again: rustls must not judge the same
-    // input twice.
+    // One step takes the alert from the queue before it reads input: rustls must not judge the same input twice.
     let mut alert = Vec::new();
     drop(connection.step(incoming, &mut alert));
     if !alert.is_empty() && link.write_all(&alert).is_ok() {
-        // Unread input would turn our close into a reset, which may overtake the alert.
+        // Unread input would make our close a reset, which may overtake the alert.
         drop(link.finish_write());
         drop(link.set_deadline(Some(ALERT_LINGER)));
         let mut rest = [0; 4096];
@@ -263,7 +262,7 @@ fn established(
     Ok((Stream::over_tls(link, opener, sealer, cipher, tag_keys), peer))
 }
 
-/// What rustls wants next.
+/// The next step that rustls asks for.
 enum Step {
     Again,
     Send,
@@ -342,8 +341,8 @@ impl NextSecrets for KernelConnection<ServerConnectionData> {
     }
 }
 
-/// Judges the peer's key inside the handshake and keeps the verdict. Nobody learns what is thought of a key that he does not hold: who only
-/// shows one hears the same whatever it is.
+/// Judges the peer's key within the handshake and keeps the verdict. A peer that shows a key without proof gets the
+/// same answer for every key.
 struct Gate {
     admit: Box<dyn Fn(&PublicKey) -> bool + Send + Sync>,
     verdict: Mutex<Option<Verdict>>,
@@ -365,7 +364,7 @@ impl Gate {
         Ok(PublicKey::from_spki(spki).ok_or(REFUSAL)?)
     }
 
-    /// The peer holds the private half of the key that it showed, and may come in with it.
+    /// Checks that the peer holds the private half of the key, and then asks whether that key may come in.
     fn judge(
         &self,
         message: &[u8],
@@ -487,11 +486,11 @@ impl ClientCertVerifier for Gate {
     }
 }
 
-/// The name of what we speak inside TLS.
+/// The name of our protocol inside TLS.
 const ALPN: &[u8] = b"haul/1";
 /// RFC 7301, 3.1.
 const LONGEST_NAME_BYTES: usize = 255;
-/// How long the end that sends an alert waits for the other to read it.
+/// The end that sends an alert waits this long for the other end to read it.
 const ALERT_LINGER: Duration = Duration::from_millis(500);
 
 pub(crate) fn provider_with(ciphers: &[Cipher]) -> Arc<CryptoProvider> {

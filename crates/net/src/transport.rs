@@ -1,8 +1,8 @@
-//! What carries the bytes of one connection: a TCP socket, a Unix socket, or two pipes.
+//! The transport of one connection: a TCP socket, a Unix socket, or two pipes.
 //!
-//! A [`Link`] is shared by the two halves of a stream and by its shutdown handle. Reads and writes go straight to the
-//! system call, no lock is held over one, and both keep a deadline that counts in total, so a peer that sends one byte a
-//! second gains nothing.
+//! The two halves of a stream and its shutdown handle share a [`Link`]. Reads and writes go straight to the system
+//! call, without a lock. Both keep a deadline for the total time, so a peer that sends one byte a second gains
+//! nothing.
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
@@ -17,7 +17,7 @@ use haul_sys::poll::{self, Interest};
 
 use crate::policy::Policies;
 
-/// What a stream runs over. Made with `into()` from a socket, or from [`Pipes`].
+/// The transport of a stream. Made with `into()` from a socket, or from [`Pipes`].
 pub enum Transport {
     /// A TCP connection.
     Tcp(TcpStream),
@@ -30,7 +30,7 @@ pub enum Transport {
 /// Two pipes as one connection: a lane inside an ssh session, seen from either end of the session.
 pub struct Pipes {
     input: File,
-    /// None once writing has ended: the peer sees that only when the descriptor is closed.
+    /// None once writing has ended. The peer sees the end when the descriptor is closed.
     output: Mutex<Option<Arc<File>>>,
     /// Readable after a shutdown, so that a blocked reader wakes.
     wake: (UnixStream, UnixStream),
@@ -40,7 +40,7 @@ pub struct Pipes {
 impl Pipes {
     /// Joins a pipe to read from and one to write to, such as the standard output and input of a child.
     ///
-    /// A blocked write to a pipe ends only when the other end is closed, so `on_shutdown` should bring that about: kill
+    /// A blocked write to a pipe ends only when the other end is closed. So `on_shutdown` should close it, by killing
     /// the child. A blocked read ends by itself.
     pub fn new(
         input: impl Into<OwnedFd>,
@@ -85,7 +85,7 @@ pub(crate) struct Link {
     shut_down: AtomicBool,
     has_deadline: AtomicBool,
     deadline: Mutex<Deadline>,
-    /// Of the door that accepted it.
+    /// The policies of the door that accepted it.
     policies: Option<Arc<Policies>>,
 }
 
@@ -138,7 +138,7 @@ impl Link {
         }
     }
 
-    /// All reads and writes from now on must end within `limit` in total; None lifts the limit.
+    /// Bounds the total time of all reads and writes from now on. None lifts the bound.
     pub(crate) fn set_deadline(&self, limit: Option<Duration>) -> io::Result<()> {
         let deadline = Deadline {
             end: limit.and_then(|limit| Instant::now().checked_add(limit)),
@@ -156,7 +156,7 @@ impl Link {
         self.has_deadline.load(Ordering::Acquire)
     }
 
-    /// The time that a deadline leaves; None without a deadline.
+    /// The time until the deadline. None: there is no deadline.
     fn time_left(&self) -> io::Result<Option<Duration>> {
         if !self.has_deadline() {
             return Ok(None);
@@ -185,7 +185,7 @@ impl Link {
         }
     }
 
-    /// One read(2). End of file after our own shutdown is an error, so that it is never taken for the peer's.
+    /// One read(2). End of file after our own shutdown is an error: it must not be taken for the peer's end.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let outcome = self.read_by(buffer, |transport, buffer| {
             let read = match transport {
@@ -198,7 +198,7 @@ impl Link {
         outcome.map(|(bytes, ())| bytes)
     }
 
-    /// [`Link::read`] by another system call, which may tell more than how many bytes there were.
+    /// [`Link::read`] by another system call, which may return more than the number of bytes.
     pub(crate) fn read_by<T>(
         &self,
         buffer: &mut [u8],
@@ -232,12 +232,12 @@ impl Link {
         }
     }
 
-    /// One write(2), which may take a part.
+    /// One write(2). It may take a part.
     pub(crate) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.write_vectored(&[IoSlice::new(bytes)])
     }
 
-    /// One writev(2), which may take a part.
+    /// One writev(2). It may take a part.
     pub(crate) fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             if let Some(left) = self.time_left()? {
@@ -278,7 +278,7 @@ impl Link {
         Ok(())
     }
 
-    /// Tells the peer that no more bytes follow.
+    /// Ends our direction.
     pub(crate) fn finish_write(&self) -> io::Result<()> {
         match &self.transport {
             Transport::Tcp(socket) => socket.shutdown(Shutdown::Write),
@@ -291,22 +291,22 @@ impl Link {
         }
     }
 
-    /// Fails when this end has shut the connection down. Needed only where the kernel would not say so itself.
+    /// Fails when this end has shut the connection down. Needed only where the kernel does not report it.
     pub(crate) fn check_open(&self) -> io::Result<()> {
         if self.shut_down.load(Ordering::Acquire) { Err(shut_down_here()) } else { Ok(()) }
     }
 
-    /// Was it ended by [`Link::shut_down`]?
+    /// Has [`Link::shut_down`] ended it?
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shut_down.load(Ordering::Acquire)
     }
 
-    /// Ends both directions; reads and writes in progress fail at once.
+    /// Ends both directions. Reads and writes in progress fail at once.
     pub(crate) fn shut_down(&self) {
         if self.shut_down.swap(true, Ordering::AcqRel) {
             return;
         }
-        // The connection may be gone already; then there is nothing left to end.
+        // An error means that the connection was gone already.
         match &self.transport {
             Transport::Tcp(socket) => drop(socket.shutdown(Shutdown::Both)),
             Transport::Unix(socket) => drop(socket.shutdown(Shutdown::Both)),
@@ -330,12 +330,12 @@ impl ShutdownHandle {
         ShutdownHandle(Arc::clone(link))
     }
 
-    /// Was it ended from here?
+    /// Has this end shut it down?
     pub fn is_shut_down(&self) -> bool {
         self.0.is_shut_down()
     }
 
-    /// Ends both directions; reads and writes in progress in other threads fail at once.
+    /// Ends both directions. Reads and writes of other threads fail at once.
     pub fn shutdown(&self) {
         self.0.shut_down();
     }

@@ -23,7 +23,8 @@ pub fn rto_min(socket: impl AsFd) -> io::Result<Duration> {
     option_u32(&socket, libc::IPPROTO_TCP, TCP_RTO_MIN_US).map(|us| Duration::from_micros(us.into()))
 }
 
-/// See [`rto_min`]. The kernel takes two jiffies to 200 ms, seen with 6.18. A larger floor is a setting of the route: `rto_min` of ip-route(8).
+/// See [`rto_min`]. The kernel takes two jiffies to 200 ms, seen with 6.18. A larger floor is a setting of the route:
+/// `rto_min` of ip-route(8).
 pub fn set_rto_min(socket: impl AsFd, timeout: Duration) -> io::Result<()> {
     set_option_u32(&socket, libc::IPPROTO_TCP, TCP_RTO_MIN_US, whole(timeout.as_micros()))
 }

@@ -48,8 +48,8 @@ pub fn set_receive_buffer_bytes(socket: impl AsFd, size_bytes: usize) -> io::Res
     Ok(sockopt::set_socket_recv_buffer_size(socket, size_bytes)?)
 }
 
-/// Bounds the rate of a connection, spread evenly over time (SO_MAX_PACING_RATE, socket(7)); `None` lifts the bound. TCP paces
-/// itself by timers where the `fq` queue does not do it. MPTCP sockets refuse it.
+/// Bounds the rate of a connection, spread evenly over time (SO_MAX_PACING_RATE, socket(7)); `None` lifts the bound.
+/// TCP paces itself by timers where the `fq` queue does not do it. MPTCP sockets refuse it.
 pub fn set_max_pacing_rate(socket: impl AsFd, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
     // All ones mean no bound.
     set_option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate_bytes_per_s.unwrap_or(u64::MAX).to_ne_bytes())
@@ -184,8 +184,8 @@ pub(crate) fn option_u32(socket: &impl AsFd, level: libc::c_int, name: libc::c_i
 fn option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(value.len()).expect("an option is small");
     let fd = std::os::fd::AsRawFd::as_raw_fd(&socket.as_fd());
-    // SAFETY: the kernel writes at most `length` bytes, which live through the call, and their count into `length`; the descriptor is
-    // borrowed and so open.
+    // SAFETY: the kernel writes at most `length` bytes, which live through the call, and their count into `length`;
+    // the descriptor is borrowed and so open.
     let result = unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(length as usize) }
 }

@@ -105,7 +105,11 @@ pub(crate) fn path_now(path: &summary::PathNow) -> PathNow {
 
 /// What every connection of a session is tuned to.
 pub(crate) fn wanted(carriage: &wire::Carriage) -> Wanted {
-    Wanted { congestion_control: carriage.congestion_control.clone(), window_bytes: carriage.window_bytes, ..Wanted::default() }
+    Wanted {
+        congestion_control: carriage.congestion_control.clone(),
+        window_bytes: carriage.window_bytes,
+        ..Wanted::default()
+    }
 }
 
 /// 0 for what the host does not tell.

@@ -98,8 +98,9 @@ pub enum Trusted {
 
 /// Adds a daemon to a list of known hosts. Another key of the same daemon is an error, unless it is to be replaced.
 pub fn trust(path: &Path, host: &str, port: u16, key: &str, replace: bool) -> Result<Trusted, Error> {
-    let key: PublicKey =
-        key.parse().map_err(|error: haul_net::BadKey| Error::new(Fault::Usage, format!("'{key}' is no key")).because(error))?;
+    let key: PublicKey = key
+        .parse()
+        .map_err(|error: haul_net::BadKey| Error::new(Fault::Usage, format!("'{key}' is no key")).because(error))?;
     let name = host_name(host, port);
     let known = KnownHosts::load(path.to_owned())?;
     let expected = known.expected(host, port).unwrap_or_default();

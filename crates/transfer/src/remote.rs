@@ -544,10 +544,7 @@ mod tests {
         let daemon = Arc::new(haul_net::Identity::generate().unwrap());
         let listener = haul_net::Listener::bind_to(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let (port, key) = (listener.port(), daemon.public());
-        let deliver = Arc::new(move |stream, _, _| deliver(stream));
-        let ciphers = haul_net::preferred_ciphers(None);
-        let admit: haul_net::Admit = Arc::new(|_, _, _| true);
-        let greeter = haul_net::KeyGreeter { identity: daemon, admit, ciphers, deliver };
+        let greeter = haul_net::KeyGreeter::for_any_key(daemon, Arc::new(move |stream, _, _| deliver(stream)));
         let _door = haul_net::Door::open(listener, greeter, &haul_net::DoorOptions::default()).unwrap();
         knock(port, &key, &Watch::silent())
     }
@@ -630,14 +627,13 @@ mod tests {
         // It shakes hands, and says nothing.
         let daemon = Arc::new(haul_net::Identity::generate().unwrap());
         let (listener, person) = (haul_net::Listener::bind_to(loopback).unwrap(), Arc::new(Impatient::default()));
-        let (port, key, ciphers) = (listener.port(), daemon.public(), haul_net::preferred_ciphers(None));
+        let (port, key) = (listener.port(), daemon.public());
         let (told, kept) = (Arc::clone(&person), std::sync::Mutex::new(Vec::new()));
-        let deliver = Arc::new(move |stream: Stream, _, _| {
+        let deliver = move |stream: Stream, _, _| {
             kept.lock().unwrap().push(stream);
             told.has_enough();
-        });
-        let admit: haul_net::Admit = Arc::new(|_, _, _| true);
-        let greeter = haul_net::KeyGreeter { identity: daemon, admit, ciphers, deliver };
+        };
+        let greeter = haul_net::KeyGreeter::for_any_key(daemon, Arc::new(deliver));
         let _door = haul_net::Door::open(listener, greeter, &haul_net::DoorOptions::default()).unwrap();
         person.ends(port, &key);
     }

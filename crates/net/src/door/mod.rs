@@ -6,8 +6,8 @@
 //!             |        +-> refused: the source pays (`penalty.rs`)
 //!             +-> too many: the oldest guest of the source that has most leaves (`room.rs`)
 //! ```
-//! Who greets is an argument, a [`Greeter`]: the door knows nothing of TLS, keys or protocols. Several doors may share one [`Lobby`], and
-//! with it their room and their penalties.
+//! Who greets is an argument, a [`Greeter`]: the door knows nothing of TLS, keys or protocols. Several doors may
+//! share one [`Lobby`], and with it their room and their penalties.
 
 mod penalty;
 mod room;
@@ -35,9 +35,9 @@ use penalty::Penalties;
 pub use room::Space;
 use room::{Newcomer, Room};
 
-/// Finds out who came, and takes in whoever may come in.
+/// Finds out who came, and takes in those who may come in.
 pub trait Greeter: Send + Sync + 'static {
-    /// What a greeting leads to: for example a stream, and the key that its peer has proved.
+    /// The result of a good greeting: for example a stream, and the key that its peer has proved.
     type Guest;
 
     /// Finds out who is there, within the caller's deadline. Each caller is greeted in a thread of its own.
@@ -45,8 +45,8 @@ pub trait Greeter: Send + Sync + 'static {
 
     /// Takes a guest in, in the same thread. The guest counts at the door until this returns.
     ///
-    /// The deadline still holds, and other guests may displace this one as long as it does. It is to be lifted once the guest has said
-    /// what it wants.
+    /// The deadline still holds, and other guests may displace this one as long as it does. It is to be lifted once
+    /// the guest has said what it wants.
     fn receive(&self, guest: Self::Guest, caller: &Caller);
 }
 
@@ -88,7 +88,7 @@ impl Caller {
     }
 }
 
-/// What a door needs beside its port and its greeter.
+/// The surroundings of a door.
 #[derive(Clone, Default)]
 pub struct DoorOptions {
     /// Room and penalties. Doors that have the same lobby share both.
@@ -99,8 +99,9 @@ pub struct DoorOptions {
 
 /// Accepts in a thread of its own, and has each connection greeted in a short-lived one.
 ///
-/// Guests are counted, in all and per source, until they are received. Each has a deadline, whatever it sends. Where there are too many, the
-/// oldest of the source that has most makes room: one stranger does not keep out peers that come from elsewhere.
+/// Guests are counted, in all and per source, until they are received. Each has a deadline, whatever it sends. Where
+/// there are too many, the oldest of the source that has most makes room: one stranger does not keep out peers that
+/// come from elsewhere.
 pub struct Door {
     lobby: Arc<Lobby>,
     /// Among the doors of the lobby.
@@ -318,8 +319,8 @@ fn seat_and_greet<G: Greeter>(connection: TcpStream, address: SocketAddr, inside
     }
 }
 
-/// To whom an address is counted. A household commonly has 256 networks of 2^64 IPv6 addresses each (RIPE-690). It counts once, as it
-/// does behind its one IPv4 address. Who has more networks than that counts as several sources.
+/// To whom an address is counted. A household commonly has 256 networks of 2^64 IPv6 addresses each (RIPE-690). It
+/// counts once, as it does behind its one IPv4 address. Who has more networks than that counts as several sources.
 fn source_of(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,

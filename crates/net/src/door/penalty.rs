@@ -1,32 +1,33 @@
-//! Who tries one key after another waits longer and longer.
+//! A source that tries key after key waits longer and longer.
 //!
-//! Each key that a door refuses is charged to its source address; what is charged runs off with time. Of a source that owes too much few
-//! are heard at once, each for a short time, and as many of its keys are judged a second at most. One that proved a key of ours lately is
-//! charged nothing: its lanes may come when their session has just ended, and behind one address there may be many people. As sshd does
-//! (`PerSourcePenalties` in sshd_config(5)), but that it hears nobody from there.
+//! Each refusal at a door is charged to the source address. The charge decreases with time. A source that owes too
+//! much may have few guests at once, with a short deadline, and as many refusals in a second. A source that was
+//! admitted lately is not charged. Its lanes may come when their session has just ended, and many people may share
+//! one address. sshd does likewise (`PerSourcePenalties` in sshd_config(5)), but refuses such a source altogether.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Keys that are refused within such a moment are charged once: one job of one person brings several connections.
+/// Refusals within one moment are charged once, because one job has several connections.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Nobody is barred who owes less: a few attempts in a row are a person who looks for the right key.
+/// A source that owes less is not barred: a few attempts in a row are a person who looks for the right key.
 const FORGIVEN: Duration = Duration::from_secs(20);
-/// Nobody owes more, and so nobody waits longer than this and [`FORGIVEN`] apart.
+/// The most that a source can owe. So a barred source waits for 120 - 20 = 100 s at most, see [`FORGIVEN`].
 const OWED_MAX: Duration = Duration::from_secs(120);
-/// Who proved a key of ours is charged nothing for so long: the lanes of a long job may have to be dialled again at its end, and what runs
-/// once a week comes back in a week and the time that it takes.
+/// After an admission a source is not charged for this long. The lanes of a long job may be dialled again at its end.
+/// A weekly job comes back after a week and its own duration.
 const TRUSTED: Duration = Duration::from_secs(8 * 86_400);
-/// Sources that are remembered: 64 Ki x about 128 bytes = 8 MiB. Who is first to be free of charge makes room.
+/// Sources that are remembered: 64 Ki x about 128 bytes = 8 MiB. The source whose charge ends first makes room.
 const MAX_SOURCES: usize = 64 << 10;
-/// Sources that owe nothing any more are forgotten when another is remembered, so many at a time: who accepts connections waits meanwhile.
+/// When a source is remembered, so many others are forgotten whose charge has ended. The number is small, because the
+/// accepting thread may wait for this.
 const FORGOTTEN_AT_ONCE: usize = 8;
 
-/// What sources owe.
+/// The charges of sources.
 pub(super) struct Penalties {
     sources: HashMap<IpAddr, Standing>,
-    /// The same sources in the order in which they are free of charge.
+    /// The same sources, ordered by the end of their charge.
     by_end: BTreeSet<(Instant, IpAddr)>,
     most: usize,
 }
@@ -39,13 +40,13 @@ impl Default for Penalties {
 
 #[derive(Clone, Copy)]
 enum Standing {
-    /// All that it owes will have run off at `until`.
+    /// The charge ends at `until`.
     Owes {
         until: Instant,
         charged: Instant,
         /// The charge of that moment.
         penalty: Duration,
-        /// Callers that were refused since then.
+        /// Refusals since then.
         refused: usize,
     },
     Trusted {
@@ -53,13 +54,13 @@ enum Standing {
     },
 }
 
-/// How a source is heard.
+/// How the connections of a source are treated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hearing {
     /// It owes too much.
     pub(super) is_barred: bool,
-    /// Its keys that were refused in this moment. Each keeps its place as if it were still heard, so that no more keys are judged in a
-    /// moment than are heard at once, however fast they come.
+    /// Its refusals in this moment. Each keeps a seat. So in one moment, at most as many callers are judged as may be
+    /// there at once.
     pub(super) refused_lately: usize,
 }
 
@@ -72,12 +73,12 @@ impl Standing {
 }
 
 impl Penalties {
-    /// Remembers so many sources.
+    /// Remembers at most so many sources.
     fn of_at_most(most: usize) -> Self {
         Self { sources: HashMap::new(), by_end: BTreeSet::new(), most }
     }
 
-    /// A caller of this source was refused. In one moment only the highest penalty counts.
+    /// A caller of this source was refused. Within one moment, only the highest penalty counts.
     pub(super) fn refused(&mut self, source: IpAddr, penalty: Duration, now: Instant) {
         let penalty = penalty.min(OWED_MAX);
         let owes = |until: Instant, charged, penalty, refused| {
@@ -96,12 +97,12 @@ impl Penalties {
         self.keep(source, standing, now);
     }
 
-    /// It proved a key that may come in.
+    /// A caller of this source was admitted.
     pub(super) fn admitted(&mut self, source: IpAddr, now: Instant) {
         self.keep(source, Standing::Trusted { until: now + TRUSTED }, now);
     }
 
-    /// How its connections are heard now.
+    /// How its connections are treated now.
     pub(super) fn hearing(&self, source: IpAddr, now: Instant) -> Hearing {
         match self.sources.get(&source) {
             Some(&Standing::Owes { until, charged, refused, .. }) => Hearing {
@@ -118,7 +119,7 @@ impl Penalties {
         }
         for _ in 0..FORGOTTEN_AT_ONCE {
             let Some(&(end, first)) = self.by_end.first() else { break };
-            // The newcomer has its place already.
+            // The new source is already among them.
             if end > now && self.sources.len() <= self.most {
                 break;
             }
@@ -145,7 +146,7 @@ mod tests {
     }
 
     impl Penalties {
-        /// What a source still owes.
+        /// The rest of the charge.
         pub(in crate::door) fn owed(&self, source: IpAddr, now: Instant) -> Duration {
             match self.sources.get(&source) {
                 Some(Standing::Owes { until, .. }) => until.saturating_duration_since(now),
@@ -158,7 +159,7 @@ mod tests {
         }
     }
 
-    /// One key after another is refused, as fast as each counts. Returns the time of the last.
+    /// Refuses one key after another, one in each moment. Returns the time of the last.
     fn refuse(penalties: &mut Penalties, source: IpAddr, keys: u32, start: Instant) -> Instant {
         (0..keys).for_each(|key| penalties.refused(source, REFUSED_KEY, start + MOMENT * key));
         start + MOMENT * (keys - 1)
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(penalties.sources.len(), 1, "what ran off is forgotten");
     }
 
-    /// Who comes from many addresses may have them all run off at the same moment.
+    /// The charges of very many addresses may end at the same time.
     #[test]
     fn however_many_sources_ran_off_one_call_forgets_a_few() {
         let many = 10_000;

@@ -1,18 +1,20 @@
-//! Who is at a door and has not said yet what it wants, and who has to leave where there is no room for one more.
+//! The guests at a door, from acceptance until they have said what they want. When the room is full, an old guest has
+//! to leave.
 //!
-//! A newcomer that was sent away could be kept out for ever by whoever holds what there is and takes it again when the door ends it. So the
-//! newcomer comes in, and whoever came first of those who take most has to leave: a handshake needs a few round trips, and who is still
-//! there after that is silent, or will knock again.
+//! If newcomers were refused, an attacker could hold all seats, take each one again at its deadline, and keep
+//! everybody out. So the newcomer enters, and the oldest guest of the source with most guests leaves. A handshake
+//! needs a few round trips. A guest that stays longer is silent, or will knock again.
 //!
 //! ```text
-//! its source has all that it may have   -> the oldest of that source, if it had its time (YOUNG)
-//! the door has                          -> who had its time, of the source that has most of those that have as many as the newcomer's; else
-//!                                          the oldest of the source that has most, if that is more than the newcomer's has
-//! nobody may be shown out               -> the newcomer is not let in
+//! its source is full    -> the oldest guest of that source leaves, if it had its time (YOUNG)
+//! the room is full      -> of sources with as many guests as the newcomer's: the one with most loses its oldest that had its time
+//!                          else, of sources with more guests: the one with most loses its oldest
+//! no guest may leave    -> the newcomer is not let in
 //! ```
-//! So whoever floods makes room for himself and for everybody who takes less, and never finds it at the cost of these. Who is not displaced
-//! before its time is over goes on working when too many come at once: else all would be interrupted, and none would end.
-//! FreeBSD's kernel makes room likewise for who begins to connect ("the bucket is full, toss the oldest element", `tcp_syncache.c`).
+//! So a flood makes room for itself and for sources with fewer guests, and never displaces those. Among equals, young
+//! guests stay, even when too many come at once: else every handshake would be interrupted, and none would end.
+//! FreeBSD's kernel makes room likewise for new connections ("the bucket is full, toss the oldest element",
+//! `tcp_syncache.c`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::transport::ShutdownHandle;
 
-/// How many guests there may be, and how long none of them has to leave for its equals.
+/// How many guests there may be, and how long each is safe from its equals.
 #[derive(Clone, Copy, Debug)]
 pub struct Space {
     /// Guests of all sources.
@@ -33,15 +35,15 @@ pub struct Space {
 /// Connections from their acceptance until their greeter has received them.
 pub(super) struct Room {
     space: Space,
-    /// By number, and so by age.
+    /// By number, so the oldest comes first.
     guests: BTreeMap<u64, Guest>,
     by_source: HashMap<IpAddr, usize>,
-    /// Guests that were shown out and whose threads have not noticed yet, by number.
+    /// Guests that had to leave, and whose threads still run, by number.
     leaving: HashMap<u64, IpAddr>,
     next_number: u64,
 }
 
-/// Of one source a quarter of those that it may have may be leaving: what it has beyond, it waits for.
+/// If more of a source's guests than a quarter of its bound are still leaving, the source has to wait.
 const LEAVING_PART: usize = 4;
 
 struct Guest {
@@ -63,7 +65,7 @@ pub(super) struct Newcomer {
 }
 
 impl Guest {
-    /// Its hello has not been read: that is when the deadline is lifted.
+    /// The deadline is lifted when its hello has been read. Until then it may have to leave.
     fn can_be_shown_out(&self) -> bool {
         self.connection.has_deadline()
     }
@@ -78,12 +80,13 @@ impl Room {
         Room { space, guests: BTreeMap::new(), by_source: HashMap::new(), leaving: HashMap::new(), next_number: 0 }
     }
 
-    /// Counts a connection until [`Room::leaves`]. None: there is no room for it.
+    /// Counts a connection until [`Room::leaves`]. None: there is no room.
     ///
-    /// Where the room is full, all guests are looked at: some hundreds, which takes microseconds.
+    /// When the room is full, this examines all guests: some hundreds, which takes microseconds.
     pub(super) fn enters(&mut self, newcomer: Newcomer, now: Instant) -> Option<u64> {
         let (space, Newcomer { source, most_of_source, connection, door }) = (self.space, newcomer);
-        // As many threads again, whatever comes. One that is shown out mostly ends as soon as it runs; of one source few may take longer.
+        // Leaving guests may hold as many threads again. Most end as soon as they run. Of one source, few may take
+        // longer.
         let leaving = self.leaving.values().filter(|leaving| **leaving == source).count();
         if most_of_source == 0 || leaving > most_of_source / LEAVING_PART || self.leaving.len() >= space.guests {
             return None;
@@ -101,9 +104,10 @@ impl Room {
         Some(self.next_number)
     }
 
-    /// Who is at work is spared as long as anybody is there who had its time, and whose source has as many as the newcomer's, itself counted: the
-    /// lanes of an honest job may be more than what each of many strangers holds. Else it is the oldest of the source that has most. Of several
-    /// such sources the oldest goes.
+    /// First choice: a guest that had its time, and whose source has at least as many guests as the newcomer's source
+    /// with the newcomer. So young guests are spared: an honest job may have more lanes than each of many strangers
+    /// has connections. Second choice: any guest of a source with more guests than that. In both cases the source
+    /// with most guests comes first, and then the oldest guest.
     fn most_crowding(&self, newcomer: IpAddr, space: Space, now: Instant) -> Option<u64> {
         let mut counts = HashMap::from([(newcomer, 1)]);
         for guest in self.guests.values().filter(|guest| guest.can_be_shown_out()) {
@@ -126,7 +130,7 @@ impl Room {
         }
     }
 
-    /// Its greeter admitted it. False: it had to leave meanwhile.
+    /// Its greeter has admitted it. False: it had to leave meanwhile.
     pub(super) fn is_admitted(&mut self, number: u64) -> bool {
         let Some(guest) = self.guests.get_mut(&number) else { return false };
         guest.is_admitted = true;
@@ -157,7 +161,7 @@ impl Room {
         Some(guest)
     }
 
-    /// How many are there, with those who are leaving.
+    /// The number of guests, including those who are leaving.
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
         assert_eq!(self.by_source.values().sum::<usize>(), self.guests.len());
@@ -191,7 +195,7 @@ mod tests {
             self.start + Duration::from_millis(ms)
         }
 
-        /// Somebody comes from a source at a time, and who was shown out before is gone.
+        /// Somebody comes from a source at a time. Guests that had to leave before are gone.
         fn knock(&mut self, source: u8, ms: u64) -> Option<u64> {
             let gone: Vec<u64> = self.room.leaving.keys().copied().collect();
             gone.iter().for_each(|number| self.room.leaves(*number));
@@ -228,7 +232,7 @@ mod tests {
         let held: Vec<u64> = (0..12).map(|at| house.knock(1 + at / 3, 0).unwrap()).collect();
         let honest = house.knock(9, 0).expect("nobody keeps it out, however young they are");
         assert!(!house.is_there(held[0]), "the oldest of those who have most");
-        // They come back again and again, also from sources that have less than others now, and from new ones.
+        // They come back again and again, also from sources with few guests, and from new sources.
         for round in 0..1_000 {
             let source = [1, 2, 3, 4, 11, 12, 13][round % 7];
             house.knock(source, 10 * round as u64);
@@ -237,7 +241,7 @@ mod tests {
         assert!(house.connections.len() > 100, "they get in, each at the cost of one of theirs");
     }
 
-    /// A job with many lanes, among many strangers of whom each holds a little.
+    /// A job with many lanes, among many strangers with one connection each.
     #[test]
     fn who_is_at_work_is_spared_while_others_only_sit_there() {
         let mut house = House::new();
@@ -249,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Their threads may be waiting for something else, and notice late.
+    /// Their threads may be busy, and notice late.
     #[test]
     fn who_lets_all_of_its_own_be_shown_out_keeps_nobody_else_out() {
         let mut house = House::new();
@@ -279,7 +283,7 @@ mod tests {
         assert_eq!(house.knock(1, 999), None, "all are at work");
         let honest = house.knock(1, 1_000).expect("the first had its time");
         assert!(!house.is_there(held[0]) && house.is_there(held[1]) && house.is_there(honest));
-        // Who comes again at once takes the place of the other silent ones, and no other.
+        // A source that comes again at once displaces its own silent guests only.
         let again = [house.knock(1, 1_010), house.knock(1, 1_011)];
         assert!(again.iter().all(Option::is_some) && held.iter().all(|number| !house.is_there(*number)));
         assert_eq!(house.knock(1, 1_999), None);

@@ -1,4 +1,4 @@
-//! What must hold at a door, whoever greets there.
+//! Doors, with a greeter that speaks TLS and with one that reads a line.
 
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -95,7 +95,7 @@ impl House {
     }
 }
 
-/// The door closes it: end of file, or a reset when something we sent was not read.
+/// The door closes it: end of file, or a reset if the door left some of our bytes unread.
 fn check_is_closed(mut socket: TcpStream) {
     socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut rest = Vec::new();
@@ -127,7 +127,7 @@ fn garbage_is_closed_and_an_unknown_key_is_not_delivered() {
     house.check_peer_gets_in();
 }
 
-/// No time makes anybody old: who comes first stays.
+/// All guests stay young.
 const ALWAYS_YOUNG: Duration = Duration::from_secs(3_600);
 
 #[test]
@@ -137,7 +137,7 @@ fn strangers_from_a_few_addresses_who_take_all_there_is_keep_nobody_out_who_come
     let held: Vec<TcpStream> = (0..16).map(|at| house.knock_from(2 + at / 4)).collect();
     house.wait_for_guests(16);
     house.check_peer_gets_in();
-    // Who had to leave comes back, and takes his own place.
+    // The strangers come back, and displace each other.
     let again: Vec<TcpStream> = (0..16).map(|at| house.knock_from(2 + at / 4)).collect();
     house.check_peer_gets_in();
     drop((held, again));
@@ -186,7 +186,7 @@ fn a_key_that_is_refused_is_charged_and_who_shows_key_after_key_does_not_keep_th
     let house = House::with(rules);
     let (unknown, ciphers) = (Identity::generate().unwrap(), preferred_ciphers(None));
     let (source, start) = (IpAddr::from(Ipv4Addr::LOCALHOST), Instant::now());
-    // That it is refused comes with the first thing that is read.
+    // The refusal arrives with the first read.
     let (mut stream, _) = tls::client(house.knock(), &unknown, |_| true, &ciphers).unwrap();
     assert!(stream.read(&mut [0]).is_err());
     house.wait_for_guests(0);

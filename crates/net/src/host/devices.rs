@@ -1,4 +1,4 @@
-//! Network devices that are up, as `/sys/class/net` shows them. What a device does not tell is left out.
+//! Network devices that are up, as `/sys/class/net` shows them. Facts that a device does not show are `None`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,24 +13,24 @@ pub struct Device {
     pub name: String,
     /// Largest packet.
     pub mtu_bytes: Option<u64>,
-    /// What the link runs at; virtual devices do not say.
+    /// Rate of the link. Virtual devices have none.
     pub speed_bytes_per_s: Option<u64>,
-    /// Its driver; devices made of software have none.
+    /// Its driver. Devices made of software have none.
     pub driver: Option<String>,
-    /// Queues for packets that come in.
+    /// Queues for incoming packets.
     pub receive_queues: usize,
-    /// Queues for packets that go out.
+    /// Queues for outgoing packets.
     pub transmit_queues: usize,
-    /// The NUMA node that it is plugged into.
+    /// The NUMA node of its slot.
     pub node: Option<u32>,
     /// Interrupt lines with the processors that may take them.
     pub interrupts: Vec<(u32, Vec<u32>)>,
 }
 
-/// Those that are up, by name, without loopback.
+/// The devices that are up, by name, without loopback.
 pub fn up(roots: &Roots) -> Vec<Device> {
     let class = roots.sys.join("class/net");
-    // /sys shows the network namespace in which it was mounted, /proc that of the reader.
+    // /sys shows the network namespace of its mount, /proc that of the reader.
     let ours = fs::read_to_string(roots.proc.join("net/dev")).ok();
     let is_ours = |name: &str| {
         let mut lines = ours.iter().flat_map(|text| text.lines());
@@ -56,7 +56,7 @@ fn device(roots: &Roots, directory: &Path, name: String) -> Device {
     let hardware = hardware(directory);
     Device {
         mtu_bytes: parsed(&directory.join("mtu")),
-        // In Mbit/s; -1 when it is not known.
+        // In Mbit/s. -1 means unknown.
         speed_bytes_per_s: parsed::<u64>(&directory.join("speed")).filter(|mbit| *mbit > 0).map(|mbit| mbit * 125_000),
         driver: fs::read_link(directory.join("device/driver"))
             .ok()

@@ -3,9 +3,10 @@
 //! Apply: save the earlier values -> write each setting, read it back -> write the file that the next start reads.
 //! Revert: write each earlier value -> remove that file -> remove the saved values.
 //!
-//! Either all of it is done or nothing: when a step is refused, those before it are undone in reverse. Doing either twice does
-//! nothing the second time. Saved values are never replaced before they were put back: of a setting that is changed twice the
-//! first value counts. Files of these names that are not ours are never touched, and two processes never do this at once.
+//! All steps are done, or none: when a step is refused, the earlier ones are undone in reverse. Repeating either
+//! changes nothing. Saved values stay until they are put back, so for a setting that is changed twice the first value
+//! counts. Files of these names that somebody else wrote stay untouched. A lock keeps two processes from doing this
+//! at once.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -19,7 +20,7 @@ use haul_sys::whole_file::{self, Mode};
 use super::{Roots, settings};
 use crate::limits;
 
-/// A setting and what it is to be.
+/// A setting and its new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// `net.ipv4.tcp_rmem`
@@ -28,23 +29,23 @@ pub struct Change {
     pub value: String,
 }
 
-/// One thing that was done.
+/// One step that was done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A setting has another value.
     Set {
         /// Its name.
         name: String,
-        /// What it was.
+        /// The earlier value.
         from: String,
-        /// What it is, as read back.
+        /// The value now, as read back.
         to: String,
     },
-    /// A setting stays, because this kernel has nothing of that name.
+    /// A setting stays, because this kernel does not have it, or not its value.
     Lacking {
         /// The setting.
         name: String,
-        /// What it was to be.
+        /// The value that was asked for.
         value: String,
     },
     /// A file was written.
@@ -55,14 +56,14 @@ pub enum Step {
     NotOurs(PathBuf),
 }
 
-/// Why nothing was changed in the end.
+/// Why no setting was changed in the end.
 #[derive(Debug)]
 pub struct Refused {
     /// The setting or file.
     pub what: String,
-    /// The kernel's word.
+    /// The kernel's error.
     pub error: io::Error,
-    /// Settings and files that were changed before that and could not be put back; none, unless something is very wrong.
+    /// Settings and files that were changed earlier and could not be put back. Normally empty.
     pub left: Vec<String>,
 }
 
@@ -71,8 +72,8 @@ pub fn start_file(roots: &Roots) -> PathBuf {
     roots.etc.join("sysctl.d/90-haul.conf")
 }
 
-/// The file with the modules that the settings of [`start_file`] need; it is read before that one (modules-load.d(5)). The kernel
-/// refuses a list of congestion controls of which one is not loaded.
+/// The file with the modules that the settings of [`start_file`] need. It is read before them (modules-load.d(5)).
+/// The kernel refuses a list of congestion controls if one of them is not loaded.
 pub fn modules_file(roots: &Roots) -> PathBuf {
     roots.etc.join("modules-load.d/90-haul.conf")
 }
@@ -122,7 +123,7 @@ pub fn apply(roots: &Roots, changes: &[Change]) -> Result<Vec<Step>, Refused> {
         for (name, now, _) in &wanted {
             before.entry((*name).clone()).or_insert_with(|| now.clone());
         }
-        // Before anything changes: after a power cut the earlier values are known.
+        // The earlier values are saved before the first change, so that they survive a power cut.
         done.write(&saved_file(roots), &saved_text(&before))?;
         for (name, now, value) in wanted {
             match done.set(name, &now, value) {
@@ -155,7 +156,7 @@ pub fn apply(roots: &Roots, changes: &[Change]) -> Result<Vec<Step>, Refused> {
     })
 }
 
-/// Puts back what was before the first [`apply`]; nothing where nothing was saved.
+/// Puts back the values from before the first [`apply`]. Without saved values it does nothing.
 pub fn revert(roots: &Roots) -> Result<Vec<Step>, Refused> {
     all_or_nothing(roots, |done| {
         let Some(before) = read_saved(roots)? else { return Ok(Vec::new()) };
@@ -182,7 +183,7 @@ pub fn revert(roots: &Roots) -> Result<Vec<Step>, Refused> {
         }
         done.remove(&saved_file(roots))?;
         steps.push(Step::Removed(saved_file(roots)));
-        // Ours when it is empty; others may keep things there.
+        // Fails if others keep files there. Then the directory stays.
         let _ = saved_file(roots).parent().map(fs::remove_dir);
         Ok(steps)
     })
@@ -190,7 +191,7 @@ pub fn revert(roots: &Roots) -> Result<Vec<Step>, Refused> {
 
 type Fallible<T> = Result<T, (String, io::Error)>;
 
-/// Runs `work`; when it fails, undoes what it did. The lock goes with the process, however that ends (flock(2)).
+/// Runs `work`. When it fails, its steps are undone. The lock ends with the process, also after a crash (flock(2)).
 fn all_or_nothing<T>(roots: &Roots, work: impl FnOnce(&mut Done) -> Fallible<T>) -> Result<T, Refused> {
     let refused = |error| Refused { what: roots.var_lib.display().to_string(), error, left: Vec::new() };
     let lock = File::open(&roots.var_lib).map_err(refused)?;
@@ -202,7 +203,7 @@ fn all_or_nothing<T>(roots: &Roots, work: impl FnOnce(&mut Done) -> Fallible<T>)
     work(&mut done).map_err(|(what, error)| Refused { what, error, left: done.undo() })
 }
 
-/// What was done, so that it can be undone.
+/// The steps that were done, for undoing them.
 struct Done<'a> {
     roots: &'a Roots,
     acts: Vec<Act>,
@@ -216,7 +217,7 @@ enum Act {
 
 impl Done<'_> {
     fn set(&mut self, name: &str, now: &str, value: &str) -> Fallible<String> {
-        // Also when it fails: it may have been taken in part.
+        // Recorded also when the write fails: a part of it may have been taken.
         self.acts.push(Act::Set { name: name.to_owned(), before: now.to_owned() });
         settings::write(self.roots, name, value).map_err(|error| (name.to_owned(), error))
     }
@@ -229,7 +230,7 @@ impl Done<'_> {
             self.acts.push(Act::Directory(directory.to_owned()));
         }
         let before = existing(path).map_err(failed)?;
-        // Also when it fails: it may be there, and only the flush have failed.
+        // Recorded also when it fails: perhaps only the flush has failed.
         self.acts.push(Act::File { path: path.to_owned(), before });
         whole_file::write(path, text.as_bytes(), Mode::AsBefore).map_err(failed)
     }
@@ -241,7 +242,7 @@ impl Done<'_> {
         fs::remove_file(path).map_err(failed)
     }
 
-    /// In reverse. Returns what could not be undone.
+    /// Undoes the steps in reverse. Returns those that could not be undone.
     fn undo(&mut self) -> Vec<String> {
         let mut left = Vec::new();
         while let Some(act) = self.acts.pop() {
@@ -264,7 +265,7 @@ impl Done<'_> {
                         left.push(path.display().to_string());
                     }
                 }
-                // Others may have put something there meanwhile.
+                // Fails if others have put files there meanwhile.
                 Act::Directory(path) => drop(fs::remove_dir(path)),
             }
         }
@@ -280,7 +281,7 @@ fn existing(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Whether haul wrote a file that is read at each start; `None` where there is none.
+/// Whether haul wrote a file that is read at each start. `None`: the file is missing.
 fn is_ours(path: &Path) -> Fallible<Option<bool>> {
     let bytes = existing(path).map_err(|error| (path.display().to_string(), error))?;
     Ok(bytes.map(|bytes| bytes.starts_with(START_HEADING.as_bytes())))
@@ -291,7 +292,7 @@ fn saved_text(before: &BTreeMap<String, String>) -> String {
     format!("{SAVED_HEADING}{lines}")
 }
 
-/// The saved values; `None` where there are none. What is no name or no value of a setting is not written anywhere.
+/// The saved values. `None`: there are none. Text that is no name or no value of a setting is left out.
 fn read_saved(roots: &Roots) -> Fallible<Option<BTreeMap<String, String>>> {
     let path = saved_file(roots);
     let failed = |error| (path.display().to_string(), error);

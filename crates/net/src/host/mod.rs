@@ -1,4 +1,4 @@
-//! What this host grants a connection: the settings of the kernel, as this process sees them.
+//! The settings of the kernel for connections, as this process sees them.
 //!
 //! ```text
 //!   limits      what bounds one connection, for tuning it
@@ -20,7 +20,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::limits;
 
-/// Where a host shows itself and keeps its configuration: other places are for tests.
+/// The directories where a host shows itself and keeps its configuration. Tests have others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     /// `/proc`
@@ -39,7 +39,7 @@ impl Default for Roots {
     }
 }
 
-/// Settings that bound one TCP connection (tcp(7), socket(7)). `None`: this host does not tell.
+/// Settings that bound one TCP connection (tcp(7), socket(7)). `None`: the host does not show it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// `net.core.rmem_max`: most that a process may ask for with SO_RCVBUF.
@@ -52,11 +52,11 @@ pub struct Limits {
     pub tcp_wmem_max_bytes: Option<u64>,
     /// The congestion control of new connections.
     pub congestion_control: Option<String>,
-    /// Those that a process without rights may choose.
+    /// The congestion controls that a process without rights may choose.
     pub allowed_congestion_controls: Vec<String>,
 }
 
-/// Reads them now: they may change while the program runs.
+/// Reads them now. They may change while the program runs.
 pub fn limits() -> Limits {
     Limits {
         rmem_max_bytes: number("core/rmem_max", 0),
@@ -68,8 +68,8 @@ pub fn limits() -> Limits {
     }
 }
 
-/// Whether this process may choose a congestion control. Asked of the kernel, which may load a module for it: the rights of the process
-/// count as much as the list of [`Limits::allowed_congestion_controls`].
+/// Whether this process may choose a congestion control. It asks the kernel, which may load a module for it. The
+/// rights of the process count, as well as [`Limits::allowed_congestion_controls`].
 pub fn may_choose_congestion_control(name: &str) -> bool {
     Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))
         .and_then(|socket| haul_sys::socket::set_congestion_control(&socket, name))
@@ -80,13 +80,13 @@ fn number(setting: &str, nth: usize) -> Option<u64> {
     words(setting).get(nth)?.parse().ok()
 }
 
-/// Empty where the kernel has no such setting, or keeps it from this network namespace.
+/// Empty where the kernel has no such setting, or hides it from this network namespace.
 fn words(setting: &str) -> Vec<String> {
     let text = fs::read_to_string(format!("/proc/sys/net/{setting}")).unwrap_or_default();
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A small file of the kernel, without its newline; `None` where there is none.
+/// A small file of the kernel, without its newline. `None`: the file is missing.
 fn line(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
@@ -104,7 +104,7 @@ fn list(text: &str) -> Vec<u32> {
     ranges.flat_map(|(first, last): (u32, u32)| first..=last).take(limits::MAX_PROCESSORS).collect()
 }
 
-/// Names in a directory, sorted; none where it is not.
+/// Names in a directory, sorted. Empty where it is missing.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();

@@ -6,10 +6,10 @@ use std::path::Path;
 use super::{Roots, line, list, names};
 use crate::limits;
 
-/// What this host computes with.
+/// The processors of this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processors {
-    /// Those that this process may use.
+    /// Processors that this process may use.
     pub count: usize,
     /// NUMA nodes with their processors.
     pub nodes: BTreeMap<u32, Vec<u32>>,

@@ -1,4 +1,5 @@
-//! One setting of the kernel: read, written, read back. `net.ipv4.tcp_rmem` is the file `sys/net/ipv4/tcp_rmem` of `/proc`.
+//! One setting of the kernel: read, written, read back. `net.ipv4.tcp_rmem` is the file `sys/net/ipv4/tcp_rmem` of
+//! `/proc`.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,30 +8,31 @@ use std::path::PathBuf;
 
 use super::Roots;
 
-/// What a setting is.
+/// The value of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Its words, with one space between them.
     pub value: String,
-    /// Whether this network namespace may change it: the kernel shows some to all and lets only the first change them.
+    /// Whether this network namespace may change it. The kernel shows some settings to all namespaces, and only the
+    /// first may change them.
     pub writable: bool,
 }
 
-/// Reads it; `None` where this kernel has none of that name, or keeps it from this network namespace.
+/// Reads a setting. `None`: the kernel does not have it, or hides it from this network namespace.
 pub fn read(roots: &Roots, name: &str) -> Option<Setting> {
     let path = path(roots, name);
     let value = single_spaces(&fs::read_to_string(&path).ok()?);
-    // Bits, not rights: sysctl refuses root, too, where the bits do.
+    // The bits of the file decide: sysctl refuses root, too, where they do.
     let writable = fs::metadata(&path).is_ok_and(|metadata| metadata.permissions().mode() & 0o222 != 0);
     Some(Setting { value, writable })
 }
 
-/// Writes it and returns what it is then.
+/// Writes a setting, and returns its value as read back.
 ///
-/// `NotFound`: this kernel has no such setting, or nothing of the name that the value gives (a queue, a congestion control).
+/// `NotFound`: this kernel does not have the setting, or not the queue or congestion control that the value names.
 pub fn write(roots: &Roots, name: &str, value: &str) -> io::Result<String> {
     let path = path(roots, name);
-    // One write(2): the kernel takes each as a whole value.
+    // One write(2), because the kernel takes each write as a whole value.
     OpenOptions::new().write(true).truncate(true).open(&path)?.write_all(format!("{value}\n").as_bytes())?;
     Ok(single_spaces(&fs::read_to_string(&path)?))
 }

@@ -1,4 +1,4 @@
-//! The two buffers of a connection, which bound what one connection can have under way.
+//! The two buffers of a connection. They bound its bytes under way.
 
 use std::io;
 use std::net::TcpStream;
@@ -9,10 +9,11 @@ use super::Applied;
 use super::distance::NetworkClass;
 use crate::host;
 
-/// The kernel's own tuning lets a send buffer grow to `tcp_wmem`; a buffer that is asked for may have twice `wmem_max`
-/// (socket(7)), and does not grow. So asking is better only where the operator raised `wmem_max` and not `tcp_wmem`: through
-/// 10 Gbit/s x 50 ms one connection then carried 906 instead of 470 Mbit/s. Receive buffers stay with the kernel, which grows them to
-/// `tcp_rmem` as the data comes; asking would also fix the window before the path is known.
+/// The kernel's own tuning lets a send buffer grow to `tcp_wmem`. A buffer that is asked for may have twice
+/// `wmem_max` (socket(7)), and stays at that size. So we ask only where the operator raised `wmem_max` and not
+/// `tcp_wmem`: through 10 Gbit/s x 50 ms, one connection then carried 906 instead of 470 Mbit/s. Receive buffers stay
+/// with the kernel, which grows them to `tcp_rmem` as the data comes. Asking would fix the window before the path is
+/// known.
 pub(super) fn apply_buffers(
     stream: &TcpStream,
     window_bytes: Option<u64>,
@@ -56,7 +57,7 @@ pub(super) fn apply_buffers(
 /// One of the two buffers of a connection, and what bounds it.
 struct Buffer {
     what: &'static str,
-    /// What bounds a request, and the kernel's own tuning.
+    /// The settings that bound a request, and the kernel's own tuning.
     settings: [&'static str; 2],
     asked_max: Option<u64>,
     grown_max: Option<u64>,
@@ -64,9 +65,9 @@ struct Buffer {
 }
 
 impl Buffer {
-    /// A request for more than the host grants would be cut to that and end the kernel's own tuning (socket(7), tcp(7)): where that goes
-    /// further, `--window 64M` would narrow the window. So then it is left to the kernel. Of a buffer the kernel takes half for its own
-    /// book-keeping, and grants twice what is asked for.
+    /// The kernel cuts a request to its bound, and ends its own tuning (socket(7), tcp(7)). Where that tuning goes
+    /// further, `--window 64M` would narrow the window. There the buffer is left to the kernel. The kernel grants
+    /// twice the requested bytes, and takes half of the buffer for its own book-keeping.
     fn ask(&self, stream: &TcpStream, window_bytes: u64) -> Applied {
         let asked = format!("{window_bytes} bytes");
         let [request_setting, growth_setting] = self.settings;
@@ -76,7 +77,7 @@ impl Buffer {
         {
             let granted = Ok(format!("at most {grown} bytes"));
             let reason = format!(
-                "left to the kernel, which goes further by itself ({growth_setting}) than on request ({request_setting})"
+                "left to the kernel: its own tuning ({growth_setting}) goes further than a request ({request_setting})"
             );
             return Applied {
                 falls_short: grown < window_bytes.saturating_mul(2),
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!((&*told[0].granted, &*told[1].granted), ("at most 4194304 bytes", "at most 6291456 bytes"));
         let after = (socket::send_buffer_bytes(&stream).unwrap(), socket::receive_buffer_bytes(&stream).unwrap());
         assert_eq!(before, after, "the kernel goes on tuning them");
-        // Where a request goes further than the kernel by itself, it is made, and what is missing is told.
+        // Where a request goes further than the kernel's own tuning, it is made. The report says how much is missing.
         let raised = host::Limits { wmem_max_bytes: Some(4 << 20), rmem_max_bytes: Some(4 << 20), ..stock };
         let told = apply_buffers(&stream, Some(u64::from(u32::MAX)), None, &raised);
         assert!(

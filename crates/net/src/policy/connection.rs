@@ -22,7 +22,8 @@ use super::{
 };
 use crate::{host, limits};
 
-/// What the user insists on; `None` leaves it to the path. And the policies of this host for connections that it makes.
+/// What the user asks for; `None` leaves the choice to haul. And the policies of this host for connections that it
+/// makes.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Congestion control by the kernel's name.
@@ -40,7 +41,8 @@ impl Wanted {
     }
 }
 
-/// The policies of a host, and who hears what came of them. Without rows every connection is what haul makes it by itself.
+/// The policies of a host, and a listener for their outcome. Without rows, haul's own choice holds for every
+/// connection.
 #[derive(Default)]
 pub struct Policies {
     table: PolicyTable,
@@ -66,7 +68,7 @@ impl Policies {
         &self.table
     }
 
-    /// For a socket before it connects, and one that was just accepted.
+    /// For a socket before it connects, or just after it was accepted.
     pub fn begins(&self, socket: impl AsFd, peer: IpAddr) {
         let row = self.row(peer);
         if !row.is_empty() {
@@ -120,7 +122,7 @@ impl fmt::Debug for Policies {
     }
 }
 
-/// What haul asks for by itself, on a path of this class.
+/// Haul's own choice, on a path of this class.
 fn of_haul(class: Option<NetworkClass>) -> Policy {
     let always = Policy {
         no_delay: Some(NoDelay(true)),
@@ -138,12 +140,13 @@ fn of_haul(class: Option<NetworkClass>) -> Policy {
     }
 }
 
-/// Slow start without pacing sends each window as one burst. On 1 Gbit/s x 228 ms the bursts of 32 lanes stood 40 ms in the queue when the
-/// path was a third full. Cubic took that for congestion (HyStart, RFC 9406) and grew slowly from there. A bound above any rate makes the
-/// kernel spread each window over the round trip: 100 Gbit/s.
+/// Slow start without pacing sends each window as one burst. On 1 Gbit/s x 228 ms the bursts of 32 lanes stood 40 ms
+/// in the queue when the path was a third full. Cubic took that for congestion (HyStart, RFC 9406) and grew slowly
+/// from there. A bound above any rate makes the kernel spread each window over the round trip: 100 Gbit/s.
 const PACED_BYTES_PER_S: u64 = 12_500_000_000;
 
-/// The congestion control for this distance, and why. Nothing, where the kernel does not tell which one is in use.
+/// The congestion control for this distance, and why. The policy is empty where the kernel does not show the current
+/// one.
 fn by_distance(distance: &Measured, stream: &TcpStream) -> (Policy, Option<String>) {
     let Ok(now) = socket::congestion_control(stream) else { return (Policy::default(), None) };
     let host = hosts_choice(&now);
@@ -162,9 +165,10 @@ fn by_distance(distance: &Measured, stream: &TcpStream) -> (Policy, Option<Strin
 
 /// For a socket before it connects or listens, when nobody knows yet how far the peer will be.
 ///
-/// A connection that begins with bbr is paced by timers to its end, even with another congestion control (Linux: `bbr_init` sets
-/// `sk_pacing_status`, and nothing takes it back). Over loopback the timers cost 12 to 18 % of the processor time of a verified copy. So the
-/// connection begins without bbr. [`Policies::for_data`] gives it what the host chose when it turns out to be a far one.
+/// A connection that begins with bbr is paced by timers to its end, even with another congestion control (Linux:
+/// `bbr_init` sets `sk_pacing_status`, and nothing takes it back). Over loopback the timers cost 12 to 18 % of the
+/// processor time of a verified copy. So the connection begins without bbr. [`Policies::for_data`] gives it what the
+/// host chose when it turns out to be a far one.
 pub(crate) fn prepare(socket: impl AsFd) {
     if socket::congestion_control(&socket).is_ok_and(|host| host == PACED_BY_TIMERS) {
         let first = CongestionControl::first_of(&NEAR_CHOICES);
@@ -178,7 +182,7 @@ const PACED_BY_TIMERS: &str = "bbr";
 /// Best first. reno is always allowed; cubic is unless the operator says otherwise.
 const NEAR_CHOICES: [&str; 2] = ["cubic", "reno"];
 
-/// What the host would have a connection use that has `now`: something else where [`prepare`] was there before.
+/// The host's choice for a connection that uses `now`. It differs from `now` after [`prepare`].
 fn hosts_choice(now: &str) -> String {
     match host::limits().congestion_control {
         Some(default) if default == PACED_BY_TIMERS && NEAR_CHOICES.contains(&now) => default,
@@ -298,13 +302,13 @@ mod tests {
         let (first, second) = (heard.try_recv().unwrap(), heard.try_recv().unwrap());
         assert_eq!(first.row.map(|row| row.to_string()).as_deref(), Some("127.0.0.0/8"));
         assert_eq!(first.falls_short().count(), 0, "{first:#?}");
-        // What is not granted is told, with what is in effect instead.
+        // A value that is not granted is told, with the value in effect.
         let told: Vec<&Applied> = second.falls_short().collect();
         let [short] = told[..] else { panic!("{second:#?}") };
         assert_eq!((short.what, short.asked.as_str()), ("congestion control", "no-such"));
         assert_eq!(short.granted, socket::congestion_control(&other).unwrap());
         assert!(short.reason.contains("the policy for 127.0.2.0/24"), "{short}");
-        // The distance, and what a job asks for, come on top.
+        // The user's choice and the distance come on top.
         let wanted = Wanted { policies: Arc::new(policies), ..cc("reno") };
         let applied = wanted.apply(&other, NEAR_RTT_US);
         assert_eq!(congestion_control_of(&applied).granted, "reno", "the user's name wins");

@@ -7,20 +7,20 @@ use haul_sys::tcp_info;
 /// How far the peer is, which decides the policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NetworkClass {
-    /// In the same building: loss is rare, timers are dear.
+    /// In the same building. Loss is rare, and timers cost much.
     Near,
-    /// Over a long path: the host's choice of congestion control stands.
+    /// Over a long path. The host's choice of congestion control stands.
     Far,
 }
 
 impl NetworkClass {
-    /// The class of a path with this round-trip time, where shorter ones than `near_rtt_us` are near.
+    /// The class of a path with this round-trip time. Times below `near_rtt_us` are near.
     pub fn of_rtt(rtt_us: u32, near_rtt_us: u32) -> NetworkClass {
         if rtt_us < near_rtt_us { NetworkClass::Near } else { NetworkClass::Far }
     }
 }
 
-/// What the kernel knows of the distance to the peer.
+/// The distance to the peer, as the kernel knows it.
 pub(super) struct Measured {
     pub(super) rtt_us: Option<u32>,
     pub(super) class: Option<NetworkClass>,

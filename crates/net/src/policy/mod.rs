@@ -26,10 +26,11 @@ pub use prefix::{BadPrefix, BadRow, Prefix, PrefixTable};
 /// A policy for each of some networks.
 pub type PolicyTable = PrefixTable<Policy>;
 
-/// Each option of a policy: its name, and its type, which says how it is set and read back. A line more makes an option more.
+/// Each option of a policy: its name, and its type, which says how it is set and read back. A new option is one line
+/// more.
 macro_rules! policy_of {
     ($($(#[$doc:meta])* $option:ident: $kind:ty,)*) => {
-        /// What is asked of a connection. What is `None` stays as the kernel has it.
+        /// The values that are asked of a connection. An option that is `None` stays as the kernel has it.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Policy {
             $($(#[$doc])* pub $option: Option<$kind>,)*
@@ -66,16 +67,16 @@ policy_of! {
     user_timeout: UserTimeout,
     /// When an idle connection is probed.
     keepalive: Keepalive,
-    /// What may wait in the send buffer beyond what is under way.
+    /// Bytes that may wait in the send buffer unsent.
     unsent_max: UnsentMax,
 }
 
 /// A policy, and who asks for it.
 #[derive(Clone, Debug)]
 pub struct Layer<'a> {
-    /// What is asked for.
+    /// The values.
     pub policy: &'a Policy,
-    /// By whom.
+    /// Who asks for them.
     pub source: Source,
 }
 
@@ -86,18 +87,18 @@ pub enum Source {
     User,
     /// The operator, in the row of this network.
     Row(Prefix),
-    /// This program by itself, for this reason or the one that the option always has.
+    /// This program, for this reason. `None`: for the usual reason of the option.
     Haul(Option<String>),
 }
 
-/// One setting: what was asked, what the kernel granted, and why it was asked.
+/// One setting: the requested value, the value that the kernel granted, and the reason.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Applied {
     /// Name of the setting.
     pub what: &'static str,
-    /// What was asked for.
+    /// The requested value.
     pub asked: String,
-    /// What is in effect.
+    /// The value in effect.
     pub granted: String,
     /// Why.
     pub reason: String,
@@ -112,7 +113,7 @@ impl fmt::Display for Applied {
     }
 }
 
-/// What came of a policy: the event that a connection was tuned.
+/// The outcome of a policy. This is the event that a connection was tuned.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Granted {
     /// The other end.
@@ -124,7 +125,7 @@ pub struct Granted {
 }
 
 impl Granted {
-    /// What was asked for by name and is not in effect.
+    /// The settings that were asked for by name and are not in effect.
     pub fn falls_short(&self) -> impl Iterator<Item = &Applied> {
         self.settings.iter().filter(|setting| setting.falls_short)
     }

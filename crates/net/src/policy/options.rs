@@ -13,7 +13,7 @@ use crate::host;
 
 /// One option of a socket. `Display` writes a value for people.
 pub(super) trait Setting: fmt::Display + Sized + PartialEq {
-    /// What reports call it.
+    /// Its name in reports.
     const NAME: &'static str;
     /// Why this program asks for it by itself.
     const WHY: &'static str;
@@ -21,7 +21,7 @@ pub(super) trait Setting: fmt::Display + Sized + PartialEq {
     /// Asks the kernel for the value.
     fn set(&self, socket: BorrowedFd<'_>, peer: IpAddr) -> io::Result<()>;
 
-    /// What is in effect.
+    /// Reads the value in effect.
     fn read(socket: BorrowedFd<'_>, peer: IpAddr) -> io::Result<Self>;
 
     /// Whether `granted` is what was asked for.
@@ -29,7 +29,7 @@ pub(super) trait Setting: fmt::Display + Sized + PartialEq {
         self == granted
     }
 
-    /// What a report says of a value that the kernel refused, behind the reason why it was asked for.
+    /// Words for a value that the kernel refused. They stand behind the reason for asking.
     fn refusal(error: &io::Error) -> String {
         format!("; the kernel refuses it: {error}")
     }
@@ -318,7 +318,7 @@ impl fmt::Display for Keepalive {
     }
 }
 
-/// TCP_NOTSENT_LOWAT: what may wait in the send buffer beyond what is under way.
+/// TCP_NOTSENT_LOWAT: bytes that may wait in the send buffer unsent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnsentMax {
     /// At most so much.

@@ -118,11 +118,12 @@ fn masked(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// Something for each of some networks. Where networks contain each other, the longest prefix wins.
+/// A table from network to anything. Where networks contain each other, the longest prefix wins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrefixTable<T> {
     rows: HashMap<Prefix, T>,
-    /// How many rows have a prefix of this family (true: IPv4) and length. A search tries each of them, the longest first.
+    /// How many rows have a prefix of this family (true: IPv4) and length. A search tries each of them, the longest
+    /// first.
     lengths: BTreeMap<(bool, u8), usize>,
 }
 
@@ -215,7 +216,7 @@ mod tests {
         assert_eq!(why("10.0.0.0/33"), "a prefix of 10.0.0.0 has at most 32 bits");
         assert_eq!(why("::/129"), "a prefix of :: has at most 128 bits");
         assert_eq!(why("10.1.2.3/8"), "10.1.2.3/8 has bits behind its prefix; the network is 10.0.0.0/8");
-        // All of IPv4 is a part of this one, and has a family of its own here.
+        // IPv4 in the form of IPv6 lies in `::/64`. It counts as IPv4 only.
         assert!(!prefix("::/64").contains("10.0.0.1".parse().unwrap()));
     }
 
@@ -270,12 +271,15 @@ mod tests {
                     rows.push((prefix, at));
                 }
             }
-            let naive = rows.iter().filter(|(prefix, _)| prefix.contains(sought)).max_by_key(|(prefix, _)| prefix.length());
+            let containing = rows.iter().filter(|(prefix, _)| prefix.contains(sought));
+            let naive = containing.max_by_key(|(prefix, _)| prefix.length());
             prop_assert_eq!(table.find(sought), naive.map(|(prefix, at)| (*prefix, at)));
         }
 
         #[test]
-        fn a_network_survives_its_text_and_contains_what_shares_its_bits(address in address(), length in 0..=128u8, other in address()) {
+        fn a_network_survives_its_text_and_contains_what_shares_its_bits(
+            address in address(), length in 0..=128u8, other in address(),
+        ) {
             let prefix = around(address, length);
             prop_assert_eq!(prefix.to_string().parse(), Ok(prefix));
             prop_assert!(prefix.contains(address));
