@@ -55,6 +55,9 @@ pub trait Greeter: Send + Sync + 'static {
 pub enum Greeting<Guest> {
     /// The caller proved that it may come in. Its source is trusted for a while.
     Admitted(Guest),
+    /// The caller may come in without a proof, for example to read public files. Its source earns no trust: else a
+    /// visit here would permit free guesses of keys at another door of the lobby.
+    Anonymous(Guest),
     /// The caller showed something that is not accepted, such as a wrong key. Its source is charged.
     Refused {
         /// How much. The charge decreases by one second each second.
@@ -263,10 +266,10 @@ impl<G: Greeter> Inside<G> {
         match &greeting {
             Greeting::Admitted(_) => self.lobby.penalties().admitted(seat.source, now),
             Greeting::Refused { penalty } => self.lobby.penalties().refused(seat.source, *penalty, now),
-            Greeting::Gone => {}
+            Greeting::Anonymous(_) | Greeting::Gone => {}
         }
         // Nothing is logged of a stranger's failure: anybody can cause any number of them.
-        if let Greeting::Admitted(guest) = greeting
+        if let Greeting::Admitted(guest) | Greeting::Anonymous(guest) = greeting
             && self.lobby.room().is_admitted(seat.number)
         {
             self.greeter.receive(guest, caller);

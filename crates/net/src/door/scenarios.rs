@@ -311,6 +311,7 @@ impl Greeter for LineGreeter {
         let (mut line, mut stream) = (String::new(), Stream::of(caller));
         match BufReader::new((&mut stream).take(80)).read_line(&mut line) {
             Ok(1..) if line == "let me in\n" => Greeting::Admitted(stream),
+            Ok(1..) if line == "just looking\n" => Greeting::Anonymous(stream),
             Ok(1..) => Greeting::Refused { penalty: LINE_PENALTY },
             _ => Greeting::Gone,
         }
@@ -376,6 +377,9 @@ fn what_one_greeter_refuses_is_charged_at_all_doors_of_the_lobby() {
     house.wait_for_guests(0);
     assert!(house.door.lobby.penalties().owed(source, start) >= LINE_PENALTY);
     assert!(hearing().is_barred, "its greeter says how much a refusal costs");
+    drop(annex.say("just looking\n"));
+    annex.arrivals.recv_timeout(TIMEOUT).unwrap();
+    assert!(hearing().is_barred, "who proves nothing earns no trust");
     // A silent guest of the TLS door has the short deadline now.
     check_is_closed(house.knock());
     house.check_peer_gets_in();
