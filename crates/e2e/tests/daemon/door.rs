@@ -13,9 +13,11 @@ use haul_e2e::{Facets, assert_same, code, eventually, needs, plant, settle};
 use crate::Stage;
 
 /// A connection from another address than the client's: each address has its own share of the waiting room.
+///
+/// It is closed when it is dropped: no program that another test starts meanwhile inherits it.
 fn connect_from(source: Ipv4Addr, target: SocketAddrV4) -> TcpStream {
-    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-    let own = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+    let own = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a socket");
     bind(&own, &SocketAddr::from((source, 0))).expect("a loopback address");
     connect(&own, &SocketAddr::from(target)).expect("it listens");
     TcpStream::from(own)
@@ -102,9 +104,9 @@ fn fill_the_door(stage: &Stage) {
     /// A busy machine may accept so slowly that the first strangers time out before the last arrive.
     const TRIES: usize = 3;
     let tasks = PathBuf::from(format!("/proc/{}/task", stage.daemon.as_ref().expect("it runs").id()));
-    let shakes_hands = |task: &Path| fs::read(task.join("comm")).is_ok_and(|name| name == b"handshake\n");
-    let handshakes =
-        || fs::read_dir(&tasks).expect("it runs").flatten().filter(|task| shakes_hands(&task.path())).count();
+    let is_greeting = |task: &Path| fs::read(task.join("comm")).is_ok_and(|name| name == b"greeting\n");
+    let greetings =
+        || fs::read_dir(&tasks).expect("it runs").flatten().filter(|task| is_greeting(&task.path())).count();
     let source = |at: usize| Ipv4Addr::new(127, 201, 0, 1 + u8::try_from(at / FROM_ONE).expect("few addresses"));
     let was_full = (0..TRIES).any(|_| {
         let strangers: Vec<TcpStream> = (0..HANDSHAKES)
@@ -115,9 +117,9 @@ fn fill_the_door(stage: &Stage) {
                 stranger
             })
             .collect();
-        let is_full = settle(Duration::from_secs(5), || handshakes() == HANDSHAKES);
+        let is_full = settle(Duration::from_secs(5), || greetings() == HANDSHAKES);
         drop(strangers);
-        eventually("they are gone", Duration::from_secs(20), || handshakes() == 0);
+        eventually("they are gone", Duration::from_secs(20), || greetings() == 0);
         is_full
     });
     assert!(was_full, "the door was not full in any of {TRIES} tries");
