@@ -41,10 +41,11 @@ const BANS: &[Ban] = &[
     ban("thread::sleep", "wait for the condition itself, with a deadline (recv_timeout, wait_timeout, poll)").except(
         &[
             // The rate limit waits for nothing but time.
-            "crates/transfer/src/sender/state.rs",
+            "crates/transfer/src/session/sender/state.rs",
             // Pauses before dialling again, so that a host in trouble is not flooded.
-            "crates/transfer/src/lanes.rs",
-            "crates/transfer/src/remote.rs",
+            "crates/transfer/src/reach/dialler.rs",
+            "crates/transfer/src/reach/redial.rs",
+            "crates/transfer/src/reach/daemon.rs",
             // An address comes into use without a word.
             "crates/lab/src/address.rs",
             // Probes and traffic leave at their times.
@@ -56,8 +57,8 @@ const BANS: &[Ban] = &[
             // There is no wait for a child process with a limit.
             "crates/lab/src/inside.rs",
             "crates/lab/src/sandbox.rs",
-            "crates/transfer/src/ssh/mod.rs",
-            "crates/transfer/src/ssh/words.rs",
+            "crates/transfer/src/reach/ssh/mod.rs",
+            "crates/transfer/src/reach/ssh/words.rs",
         ],
     ),
 ];

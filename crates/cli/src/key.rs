@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use haul_transfer::known::{self, Trusted};
+use haul_transfer::trusted_keys::{self, Trusted};
 use haul_transfer::{Error, Fault, Place};
 
 use crate::args::{Key, KeyAction, Trust};
@@ -16,12 +16,12 @@ use crate::{endpoint, failure, output};
 pub fn run(typed: &Key) -> ExitCode {
     let done = match &typed.action {
         KeyAction::Generate(typed) => key_file(typed.file.clone(), "id_ed25519").and_then(|file| {
-            let key = known::generate_identity(&file, typed.force)?.public();
+            let key = trusted_keys::generate_identity(&file, typed.force)?.public();
             let aside = format!("made {}\n{}", shown(&file), fingerprint(&key.fingerprint()));
             Ok(Told { text: line_of(&key.to_string()), aside })
         }),
         KeyAction::Show(typed) => key_file(typed.file.clone(), "id_ed25519").and_then(|file| {
-            let key = known::load_identity(&file)?.public();
+            let key = trusted_keys::load_identity(&file)?.public();
             Ok(Told { text: line_of(&key.to_string()), aside: fingerprint(&key.fingerprint()) })
         }),
         KeyAction::Trust(typed) => trust(typed).map(|text| Told { text, aside: String::new() }),
@@ -50,9 +50,9 @@ fn trust(typed: &Trust) -> Result<String, Error> {
         ));
     };
     let file = key_file(typed.known_hosts.clone(), "known_hosts")?;
-    let name = known::host_name(host, *port);
+    let name = trusted_keys::host_name(host, *port);
     let file_shown = shown(&file);
-    Ok(match known::trust(&file, host, *port, &typed.key, typed.replace)? {
+    Ok(match trusted_keys::trust(&file, host, *port, &typed.key, typed.replace)? {
         Trusted::Added => format!("{name} is now known in {file_shown}\n"),
         Trusted::Instead => format!("{name} is now known with its new key in {file_shown}\n"),
         Trusted::Before => format!("{name} was known with this key already, in {file_shown}\n"),
@@ -85,7 +85,7 @@ fn owner() -> String {
 }
 
 fn key_file(typed: Option<PathBuf>, name: &str) -> Result<PathBuf, Error> {
-    typed.or_else(|| known::default_file(name)).ok_or_else(|| {
+    typed.or_else(|| trusted_keys::default_file(name)).ok_or_else(|| {
         Error::new(Fault::Usage, "there is no home directory for keys").try_this("set HOME, or name the file")
     })
 }

@@ -31,7 +31,7 @@ impl OwnFiles {
     /// Returns why this grant must not be given. `None`: it reaches neither of the daemon's files.
     ///
     /// A grant with an account is harmless if the account is neither root nor the owner of the files: the kernel
-    /// denies it reading the key (`haul_transfer::known`) and writing the list (`authority::check_owner`).
+    /// denies it reading the key (`haul_transfer::trusted_keys`) and writing the list (`authority::check_owner`).
     pub(crate) fn within_reach(&self, grant: &Grant, find_account: FindAccount<'_>) -> Option<String> {
         // A missing directory may exist later, when a session begins to work in it.
         let opened = fs::metadata(root_of(grant)).ok().map(|metadata| node(&metadata));

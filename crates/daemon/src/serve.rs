@@ -18,7 +18,7 @@ use haul_net::{
     Door, DoorOptions, Identity, KeyGreeter, Listener, NetError, Policies, PolicyTable, PublicKey, ShutdownHandle,
     Stream, Wanted,
 };
-use haul_transfer::{Desk, Error, Fault, Grant, Visit, known};
+use haul_transfer::{Desk, Error, Fault, Grant, Visit, trusted_keys};
 use haul_wire::lane::Hello;
 
 use crate::authority::{self, Authority};
@@ -233,15 +233,15 @@ fn end(door: &Door, house: &House) {
 }
 
 fn identity_file(options: &Options) -> Result<PathBuf, Error> {
-    options.identity.clone().or_else(|| known::default_file("host_ed25519")).ok_or_else(no_home)
+    options.identity.clone().or_else(|| trusted_keys::default_file("host_ed25519")).ok_or_else(no_home)
 }
 
 fn own_identity(path: &Path, log: &Log) -> Result<Arc<Identity>, Error> {
     if !path.exists() {
         log.say(&format!("making the daemon's own key, {}", path.display()));
-        return Ok(Arc::new(known::generate_identity(path, false)?));
+        return Ok(Arc::new(trusted_keys::generate_identity(path, false)?));
     }
-    let identity = known::load_identity(path)?;
+    let identity = trusted_keys::load_identity(path)?;
     // Whoever can replace the key file makes clients trust a key of his own.
     haul_transfer::planted::check(path).map_err(|error| {
         Error::new(Fault::Authentication, format!("cannot use the key {}", path.display())).because(error)
@@ -250,7 +250,7 @@ fn own_identity(path: &Path, log: &Log) -> Result<Arc<Identity>, Error> {
 }
 
 fn list_file(options: &Options) -> Result<PathBuf, Error> {
-    options.authorized_keys.clone().or_else(|| known::default_file("authorized_keys")).ok_or_else(no_home)
+    options.authorized_keys.clone().or_else(|| trusted_keys::default_file("authorized_keys")).ok_or_else(no_home)
 }
 
 /// The daemon refuses to start with a list that has a bad line, or that others may write. A missing list may come
@@ -345,7 +345,7 @@ fn bind_error(error: NetError) -> Error {
 /// Prints what the operator tells the users.
 fn introduce(key: &PublicKey, address: SocketAddr, list: &Path) {
     let name = if address.ip().is_unspecified() { host_name() } else { address.ip().to_string() };
-    let known = known::host_name(&name, address.port());
+    let known = trusted_keys::host_name(&name, address.port());
     let text = format!(
         "fingerprint       {}\n\
          authorised keys   {}\n\

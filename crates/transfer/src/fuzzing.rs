@@ -6,8 +6,9 @@ use std::path::Path;
 
 use haul_wire::limits::BLOCK_BYTES;
 
-use crate::stripes::Index;
-use crate::{channel, known, known_paths, known_routes, receiver};
+use crate::files::stripes::Index;
+use crate::kept::{known_paths, known_routes, trusted_keys};
+use crate::session::{channel, receiver};
 
 /// A control channel, message after message.
 pub fn control_channel(mut bytes: &[u8]) {
@@ -41,9 +42,9 @@ pub fn stripes_index(text: &[u8]) {
 
 /// A list of known daemons.
 pub fn known_hosts(text: &str) {
-    if let Ok(entries) = known::parse(text) {
+    if let Ok(entries) = trusted_keys::parse(text) {
         let again: String = entries.iter().map(|(name, key)| format!("{name} {key}\n")).collect();
-        assert_eq!(known::parse(&again), Ok(entries));
+        assert_eq!(trusted_keys::parse(&again), Ok(entries));
     }
 }
 

@@ -26,6 +26,13 @@ pub struct Job {
     pub ssh: SshOptions,
 }
 
+impl Job {
+    /// The paths of all sources, as they were typed.
+    pub fn source_paths(&self) -> Vec<Vec<u8>> {
+        self.sources.iter().map(|source| source.path.clone()).collect()
+    }
+}
+
 /// A path at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {

@@ -11,7 +11,7 @@ use haul_net::{Cipher, Identity, Stream, Transport, tls};
 use haul_sys::file;
 
 use super::*;
-use crate::kernel_scenarios::kernel_seals;
+use crate::inside::kernel_scenarios::kernel_seals;
 
 /// Not a multiple of anything.
 const LENGTH: usize = 3_000_001;

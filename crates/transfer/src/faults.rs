@@ -1,0 +1,65 @@
+//! Errors that several rooms raise.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use haul_net::NetError;
+use haul_store::StoreError;
+use haul_wire::control::Control;
+
+use crate::error::{Error, Fault};
+
+/// The person said stop.
+pub(crate) fn interrupted() -> Error {
+    Error::new(Fault::Interrupted, "interrupted")
+        .try_this("run the same command again to go on: what is verified is not sent again")
+}
+
+/// The peer fell silent.
+pub(crate) fn silent(timeout: Duration) -> Error {
+    Error::new(Fault::Timeout, format!("the far side has been silent for {} s", timeout.as_secs()))
+        .because("the network is gone, or the host")
+        .try_this("run the same command again to go on: what is verified is not sent again")
+}
+
+/// A message that does not belong here.
+pub(crate) fn unexpected(message: &Control) -> Error {
+    let name = format!("{message:?}");
+    let name = name.split(['(', ' ', '{']).next().unwrap_or_default().to_owned();
+    Error::broke_the_protocol(format!("unexpected message {name}"))
+}
+
+/// An error of the network as an error of the job.
+pub(crate) fn net_error(error: &NetError) -> Error {
+    let fault = match error {
+        NetError::WrongKey { .. } | NetError::KeyRefused | NetError::Key { .. } => Fault::Authentication,
+        NetError::Timeout { .. } => Fault::Timeout,
+        _ => Fault::Network,
+    };
+    Error::new(fault, error.to_string())
+}
+
+pub(crate) fn disk_error(act: &str, path: &Path, error: io::Error) -> Error {
+    let fault = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::Space,
+        _ => Fault::FileIo,
+    };
+    Error::new(fault, format!("cannot {act} {}", path.display())).because(error)
+}
+
+/// A store error that ends the job.
+pub(crate) fn store_error(error: &StoreError) -> Error {
+    if error.is_no_space() {
+        let hint = "free some space and run the same command again: what is there is not sent again";
+        return Error::new(Fault::Space, error.to_string()).try_this(hint);
+    }
+    let plain = Error::new(Fault::FileIo, error.to_string());
+    if error.is_read_only() {
+        return plain.try_this("look at the target's file system; once it takes writes, run the same command again");
+    }
+    if error.is_out_of_files() {
+        return plain.try_this("name the directory above them, with --files-from, or raise the limit (ulimit -n)");
+    }
+    plain
+}

@@ -1,0 +1,127 @@
+//! BLAKE3 of a file that is already there: for `haul verify`, for `--checksum`, for files that are kept when a manifest is wanted, and
+//! for what an earlier run has written in place.
+
+use std::io;
+
+use haul_engine::front_to_back::FileHasher;
+use haul_engine::integrity::{Hash, UnitHasher};
+use haul_engine::plan::ChunkLayout;
+use haul_engine::zeros;
+use haul_store::{Part, SourceFile};
+use haul_wire::limits::BLOCK_BYTES;
+
+use crate::files::sparse;
+
+/// Reads the file to its end, or until nobody needs it any more. The size it had when it was listed must be the size it has.
+pub(crate) fn whole_file(file: &SourceFile, size: u64, is_over: &dyn Fn() -> bool) -> io::Result<Hash> {
+    match front_to_back(file, size, &mut vec![0; BLOCK_BYTES], |_| !is_over())? {
+        Found::All(hash) => Ok(hash),
+        Found::OtherSize(_) => Err(io::Error::other("it changed while it was read")),
+        Found::Stopped => Err(io::Error::other("the session ended while it was read")),
+    }
+}
+
+/// How reading a file went.
+pub(crate) enum Found {
+    /// Its BLAKE3.
+    All(Hash),
+    /// It has so many bytes, or more when that is more than was expected.
+    OtherSize(u64),
+    /// Whoever was told had enough.
+    Stopped,
+}
+
+/// Reads a file of `size` bytes through `buffer`, less the holes of whole blocks (see [`zeros`]), and tells after each piece how many bytes it was; on
+/// false it stops.
+pub(crate) fn front_to_back(
+    file: &SourceFile,
+    size: u64,
+    buffer: &mut [u8],
+    mut goes_on: impl FnMut(u64) -> bool,
+) -> io::Result<Found> {
+    let sparse = sparse::is_sparse(&file.stat()?);
+    let mut hasher = FileHasher::default();
+    let mut offset = 0;
+    // One byte more than expected is enough to know that a file grew; reading on might never end.
+    while offset <= size {
+        let end = offset.saturating_add(zeros::BLOCK_BYTES);
+        let aligned = sparse && offset.is_multiple_of(zeros::BLOCK_BYTES) && end <= size;
+        let bytes = if aligned && file.next_data(offset, end)?.is_none() {
+            hasher.skip_block();
+            zeros::BLOCK_BYTES
+        } else {
+            // The next block begins with a look at whether it is a hole.
+            let room = zeros::BLOCK_BYTES - offset % zeros::BLOCK_BYTES;
+            let room = usize::try_from(room).unwrap_or(usize::MAX).min(buffer.len());
+            let read = file.read_at(&mut buffer[..room], offset)?;
+            hasher.update(&buffer[..read]);
+            read as u64
+        };
+        if bytes == 0 {
+            break;
+        }
+        offset += bytes;
+        if !goes_on(bytes) {
+            return Ok(Found::Stopped);
+        }
+    }
+    // Behind the end of a file that was cut meanwhile nothing but a hole is found.
+    let found = if offset == size { file.stat()?.size } else { offset };
+    Ok(if found == size { Found::All(hasher.finish()) } else { Found::OtherSize(found) })
+}
+
+/// The hash of a chunk of what is being written; `None` where it ends before, cannot be read, or nobody needs it any more.
+pub(crate) fn chunk(part: &Part, layout: &ChunkLayout, chunk: u32, is_over: &dyn Fn() -> bool) -> Option<Hash> {
+    let (start, length) = layout.range(chunk)?;
+    let mut hasher = UnitHasher::new(layout, chunk);
+    let mut buffer = vec![0; BLOCK_BYTES];
+    let mut done = 0;
+    while done < length {
+        let wanted = usize::try_from(length - done).unwrap_or(usize::MAX).min(buffer.len());
+        let read = part.read_at(&mut buffer[..wanted], start + done).ok()?;
+        if read < wanted || is_over() {
+            return None;
+        }
+        hasher.update(&buffer[..read]);
+        done += read as u64;
+    }
+    Some(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt as _;
+
+    use haul_store::{TargetOptions, TargetTree};
+
+    use super::*;
+
+    /// Three blocks and a bit, with data in the second and at the end.
+    #[test]
+    fn holes_are_not_read_and_the_hash_is_that_of_all_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let size = 3 * zeros::BLOCK_BYTES + 12_345;
+        let made = std::fs::File::create(dir.path().join("file")).unwrap();
+        made.set_len(size).unwrap();
+        for at in [zeros::BLOCK_BYTES + 5, size - 100] {
+            made.write_all_at(b"data", at).unwrap();
+        }
+        let expected = *blake3::hash(&std::fs::read(dir.path().join("file")).unwrap()).as_bytes();
+        let (tree, _) = TargetTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
+        let file = tree.open_file(b"file").unwrap();
+        assert_eq!(whole_file(&file, size, &|| false).unwrap(), expected);
+        assert!(whole_file(&file, size, &|| true).is_err(), "the session is over");
+        let mut told = Vec::new();
+        let read = front_to_back(&file, size, &mut vec![0; 1 << 20], |bytes| {
+            told.push(bytes);
+            true
+        });
+        assert!(matches!(read, Ok(Found::All(hash)) if hash == expected));
+        if sparse::is_sparse(&file.stat().unwrap()) {
+            assert_eq!(told.iter().filter(|bytes| **bytes == zeros::BLOCK_BYTES).count(), 2, "{told:?}");
+        }
+        for other in [size - 1, size + 1, zeros::BLOCK_BYTES, 4 * zeros::BLOCK_BYTES] {
+            assert!(whole_file(&file, other, &|| false).is_err(), "{other}");
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Files and manifests, apart from any session.
+
+pub(crate) mod hash;
+pub mod manifest_file;
+pub(crate) mod sparse;
+pub(crate) mod stripes;
+pub mod verify;
+pub(crate) mod zeros;

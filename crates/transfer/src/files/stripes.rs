@@ -1,0 +1,281 @@
+//! The index of a recording that is striped over several directories: what belongs together, for a person to read and for `stripes:INDEX`.
+//!
+//! ```text
+//! scan.vdif.stripes            { "format": "haul-stripes", "name": "scan.vdif", "block_bytes": 4194304, "bytes": ..., "blake3": ... }
+//! DIR1/scan.vdif.stripe-0      blocks 0, 2, 4, ...
+//! DIR2/scan.vdif.stripe-1      blocks 1, 3, 5, ...
+//! ```
+//! Whoever made the index may be a stranger to whoever reads it. So no path is taken from it: the stripes are looked for, by names without a
+//! slash, in the directories that the reader names.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use haul_engine::integrity::Hash;
+use haul_store::{SourceSet, Striped};
+use haul_sys::whole_file::{self, Mode};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Fault};
+use crate::faults;
+use crate::faults::disk_error;
+
+/// Most directories of one recording.
+pub const STRIPES_MAX: usize = 64;
+
+/// The largest block: that of the ring.
+pub const BLOCK_BYTES_MAX: u64 = 64 << 20;
+
+/// The largest index: 64 directories whose paths are as long as Linux takes them (4096 bytes), each byte escaped.
+const INDEX_BYTES_MAX: u64 = 2 << 20;
+
+/// No file of Linux is larger (off_t).
+const BYTES_MAX: u64 = i64::MAX as u64;
+
+const FORMAT: &str = "haul-stripes";
+const VERSION: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Index {
+    format: String,
+    version: u32,
+    /// What the recording is called as one file.
+    pub(crate) name: String,
+    /// Bytes of it; until it is complete those that were flushed.
+    pub(crate) bytes: u64,
+    /// The recording came to its end.
+    pub(crate) complete: bool,
+    /// As `b3sum` prints it; of what is not complete nobody knows it.
+    blake3: Option<String>,
+    pub(crate) block_bytes: u64,
+    /// Where the stripes were recorded to, in order. For people: readers name the directories themselves.
+    directories: Vec<String>,
+    /// Where a flush failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) doubtful: Vec<Doubtful>,
+}
+
+/// What may be lost of a stripe, though it was flushed later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Doubtful {
+    /// Its number.
+    pub(crate) stripe: usize,
+    /// From here on.
+    pub(crate) from_byte: u64,
+}
+
+impl Index {
+    /// Of a recording that begins.
+    pub(crate) fn new(name: String, block_bytes: u64, directories: &[PathBuf]) -> Self {
+        let directories = directories.iter().map(|directory| directory.display().to_string()).collect();
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            name,
+            bytes: 0,
+            complete: false,
+            blake3: None,
+            block_bytes,
+            directories,
+            doubtful: Vec::new(),
+        }
+    }
+
+    /// The recording has come to its end.
+    pub(crate) fn end(&mut self, bytes: u64, blake3: Hash) {
+        (self.bytes, self.complete) = (bytes, true);
+        self.blake3 = Some(blake3::Hash::from_bytes(blake3).to_string());
+    }
+
+    /// What [`Index::end`] and those before it have entered, as it stands in the file.
+    pub(crate) fn entries(&self) -> String {
+        let hash = self.blake3.as_deref().map_or_else(|| "null".to_owned(), |hex| format!("\"{hex}\""));
+        format!("\"bytes\": {}, \"complete\": {}, \"blake3\": {hash}", self.bytes, self.complete)
+    }
+
+    /// Names of the stripes, in order.
+    pub(crate) fn stripe_names(&self) -> Vec<String> {
+        (0..self.directories.len()).map(|number| stripe_name(&self.name, number)).collect()
+    }
+
+    /// Puts it in the place of what stood at `path`: whoever reads finds the one or the other, also after a power cut.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        let mut text = serde_json::to_vec_pretty(self).map_err(io::Error::from)?;
+        text.push(b'\n');
+        whole_file::write(path, &text, Mode::AsBefore)
+    }
+
+    fn read(path: &Path) -> Result<Self, Error> {
+        let unusable = |why: &str| {
+            Error::new(Fault::Usage, format!("cannot use {} as the index of a recording", path.display()))
+                .because(why)
+                .try_this("stripes:FILE.stripes is what haul record --stripe-dir has left beside FILE")
+        };
+        let mut text = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(INDEX_BYTES_MAX + 1).read_to_end(&mut text));
+        read.map_err(|error| disk_error("read", path, error))?;
+        if text.len() as u64 > INDEX_BYTES_MAX {
+            return Err(unusable("it is larger than any index"));
+        }
+        Self::parse(&text).map_err(|why| unusable(&why))
+    }
+
+    /// The error is the reason, for the user.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
+        let index: Index = serde_json::from_slice(text).map_err(|error| error.to_string())?;
+        index.check()?;
+        Ok(index)
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if self.format != FORMAT || self.version != VERSION {
+            return Err("it is of a format, or a version, that this program does not know");
+        }
+        if !is_name(&self.name) {
+            return Err("the recording has a name that no file can have");
+        }
+        if self.doubtful.len() > STRIPES_MAX {
+            return Err("it doubts more stripes than there are");
+        }
+        if self.directories.is_empty() || self.directories.len() > STRIPES_MAX {
+            return Err("it has no stripes, or more than 64");
+        }
+        if self.block_bytes == 0 || self.block_bytes > BLOCK_BYTES_MAX || self.bytes > BYTES_MAX {
+            return Err("it has a size that no recording has");
+        }
+        if self.complete != self.blake3.is_some() || self.blake3.is_some() != self.hash().is_some() {
+            return Err("it has no hash, or one that is none");
+        }
+        Ok(())
+    }
+
+    fn hash(&self) -> Option<Hash> {
+        self.blake3.as_deref().and_then(|hex| blake3::Hash::from_hex(hex).ok()).map(|hash| *hash.as_bytes())
+    }
+}
+
+/// A recording that is to be sent.
+pub(crate) struct Recording {
+    pub(crate) sources: SourceSet,
+    /// What all of it has to hash to, where that is known.
+    pub(crate) blake3: Option<Hash>,
+    /// Said when it is not complete.
+    pub(crate) warning: Option<String>,
+}
+
+/// Whether the index at `path` says what the recording hashes to. One that cannot be read does not; [`open`] says why.
+pub(crate) fn is_hashed(path: &Path) -> bool {
+    Index::read(path).is_ok_and(|index| index.blake3.is_some())
+}
+
+/// Opens the recording of the index `path` whose stripes stand in the directories.
+pub(crate) fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, Error> {
+    let index = Index::read(path)?;
+    if directories.is_empty() {
+        return Err(Error::new(Fault::Usage, "a striped recording needs the directories that it stands in")
+            .because(format!("its index says that it was recorded to {}", index.directories.join(", ")))
+            .try_this("--stripe-dir DIR for each of them, in any order"));
+    }
+    let found = Striped::find(directories, &index.stripe_names(), index.block_bytes, index.bytes, index.complete);
+    let sources = found.and_then(|striped| SourceSet::striped(striped, &index.name));
+    let sources = sources.map_err(|error| faults::store_error(&error))?;
+    let warning = (!index.complete).then(|| {
+        let bytes = index.bytes;
+        let name = &index.name;
+        let mut text =
+            format!("the recording {name} was interrupted: what is sent is the {bytes} bytes that were on the disks");
+        for Doubtful { stripe, from_byte } in &index.doubtful {
+            let _ = write!(
+                text,
+                "; a flush of {} failed, which may lack what follows byte {from_byte}",
+                stripe_name(name, *stripe)
+            );
+        }
+        text
+    });
+    Ok(Recording { sources, blake3: index.hash(), warning })
+}
+
+/// The index beside a recording.
+pub(crate) fn index_path(recording: &Path) -> PathBuf {
+    let mut path = recording.as_os_str().to_owned();
+    path.push(".stripes");
+    path.into()
+}
+
+/// The name of a recording that has room for the number of a stripe behind it.
+pub(crate) fn is_name(name: &str) -> bool {
+    let fits = !name.is_empty() && stripe_name(name, STRIPES_MAX).len() <= haul_wire::limits::MAX_NAME_BYTES;
+    fits && name != "." && name != ".." && !name.contains(['/', '\0'])
+}
+
+fn stripe_name(name: &str, number: usize) -> String {
+    format!("{name}.stripe-{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn index() -> Index {
+        let mut index = Index::new("scan".into(), 64 << 10, &["/a".into(), "/b".into()]);
+        index.end(100, [7; 32]);
+        index
+    }
+
+    #[test]
+    fn an_index_survives_the_disk_and_takes_the_place_of_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = index_path(&dir.path().join("scan"));
+        Index::new("scan".into(), 1, &["/a".into()]).write(&path).unwrap();
+        index().write(&path).unwrap();
+        assert_eq!(Index::read(&path).unwrap(), index());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_damaged_or_hostile_index_is_refused_before_anything_is_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("scan.stripes");
+        let refused = |what: &str, text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            let error = open(&path, &[dir.path().to_owned()]).err().unwrap_or_else(|| panic!("{what}"));
+            assert!(error.fault == Fault::Usage && error.hint.is_some(), "{what}: {error:?}");
+        };
+        refused("nothing", b"");
+        refused("what is none", b"{}");
+        refused("half of one", &serde_json::to_vec(&index()).unwrap()[..60]);
+        refused("a megabyte too much", &vec![b' '; 3 << 20]);
+        let with = |change: fn(&mut Index)| {
+            let mut index = index();
+            change(&mut index);
+            serde_json::to_vec(&index).unwrap()
+        };
+        refused("a name that leads away", &with(|index| index.name = "../../etc/shadow".into()));
+        refused("a name that is a directory", &with(|index| index.name = "..".into()));
+        refused("no name", &with(|index| index.name.clear()));
+        refused("a name that is too long", &with(|index| index.name = "x".repeat(250)));
+        refused("no stripes", &with(|index| index.directories.clear()));
+        refused("too many", &with(|index| index.directories = vec![String::new(); 65]));
+        refused("blocks of nothing", &with(|index| index.block_bytes = 0));
+        refused("blocks of all memory", &with(|index| index.block_bytes = 1 << 60));
+        refused("more than a file has", &with(|index| index.bytes = u64::MAX));
+        refused("no hash", &with(|index| index.blake3 = None));
+        refused("a hash that is none", &with(|index| index.blake3 = Some("x".into())));
+        refused("doubts without end", &with(|index| index.doubtful = vec![Doubtful { stripe: 0, from_byte: 0 }; 65]));
+        refused("another version", &with(|index| index.version = 2));
+    }
+
+    #[test]
+    fn who_names_no_directory_is_told_where_it_was_recorded_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("scan.stripes");
+        index().write(&path).unwrap();
+        let error = open(&path, &[]).err().unwrap();
+        assert!(error.cause.is_some_and(|cause| cause.contains("/a, /b")) && error.hint.is_some());
+    }
+}

@@ -1,0 +1,283 @@
+//! What earlier jobs found of the paths of this host, so that the next one begins where the last one ended.
+//!
+//! ```text
+//!   ~/.local/state/haul/paths      one line for each path, the one used last at the end:
+//!   to 10.99.1.0/24 via 10.99.1.0/24 rtt_us 228120 bytes_per_s 117500000 lanes 14 loss_ppm 0 cc cubic
+//! ```
+//! A path is a direction, the peer's network and ours: hosts of one network share the way to it. It is advice and nothing more: a file
+//! that is missing or that nobody can read means that nothing is known.
+//!
+//! The peer's network is that of an address which a lane reached, or which we looked up ourselves: never one that the far side claims,
+//! or it could ask for what is known of others, and speak for them. On a pull the far side says what it found, and it may say
+//! anything: what no honest peer would say is not kept, and a line that cannot be one of ours is not read and goes with the next
+//! writing.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+use haul_engine::path::AUTO_LANES_MAX;
+use haul_engine::plan::NEAR_RTT_US;
+use haul_net::dial;
+use haul_wire::summary::KnownPath;
+
+use crate::kept::own_files;
+
+/// Paths that are kept; the one not used for longest goes first.
+const MAX_PATHS: usize = 256;
+
+/// Longest file that is read. A line has two networks of at most 22 bytes, five numbers of at most 20 digits and a name of at most 15:
+/// 256 lines of 250 bytes are 62 KiB.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The next job begins with lanes bound to this rate and looks for more once it is reached, so it must be one that is reached soon, and
+/// never one that stops a copy: 1 Mbit/s. Nothing has to be known of a path that carries less.
+const CAPACITY_BYTES_PER_S_MIN: u64 = 125_000;
+
+/// 1 Tbit/s, ten times the fastest port of a host.
+const CAPACITY_BYTES_PER_S_MAX: u64 = 125_000_000_000;
+
+/// Nearer paths are left to themselves.
+const RTT_US_MIN: u32 = NEAR_RTT_US;
+
+/// 10 s. By way of the Moon it is 2.6 s.
+const RTT_US_MAX: u32 = 10_000_000;
+
+/// Hosts of one such network share their way to it: what providers announce at the least (RFC 4632; /48 is a site, RFC 6177).
+const V4_PREFIX_BITS: u32 = 24;
+/// See [`V4_PREFIX_BITS`].
+const V6_PREFIX_BITS: u32 = 48;
+
+/// Which way the data goes, seen from this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    To,
+    From,
+}
+
+/// One path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PathName(String);
+
+impl PathName {
+    /// The path between this host and a peer. `None` when the peer is this host, or no route leads to it.
+    pub(crate) fn towards(peer: IpAddr, direction: Direction) -> Option<Self> {
+        let peer = peer.to_canonical();
+        let ours = dial::local_address_towards(peer).ok()?;
+        (ours != peer && !peer.is_loopback()).then(|| Self::between(ours, peer, direction))
+    }
+
+    fn between(ours: IpAddr, peer: IpAddr, direction: Direction) -> Self {
+        let direction = match direction {
+            Direction::To => "to",
+            Direction::From => "from",
+        };
+        Self(format!("{direction} {} via {}", prefix(peer), prefix(ours)))
+    }
+}
+
+/// What is known of a path.
+pub(crate) fn find(path: &PathName) -> Option<KnownPath> {
+    find_in(&file()?, path)
+}
+
+/// What is known of the path to a peer; nothing about one that is here.
+pub(crate) fn find_towards(peer: IpAddr, direction: Direction) -> Option<KnownPath> {
+    find(&PathName::towards(peer, direction)?)
+}
+
+/// Keeps what a job found. A host that does not let us only forgets.
+pub(crate) fn keep(path: &PathName, known: &KnownPath) {
+    if let Some(file) = file() {
+        let _ = write(&file, path, known);
+    }
+}
+
+/// Whether a path may be like this. Whoever says so may be a stranger.
+pub(crate) fn is_sound(known: &KnownPath) -> bool {
+    known.is_within_limits()
+        && (RTT_US_MIN..=RTT_US_MAX).contains(&known.rtt_min_us)
+        && (CAPACITY_BYTES_PER_S_MIN..=CAPACITY_BYTES_PER_S_MAX).contains(&known.capacity_bytes_per_s)
+        && (1..=AUTO_LANES_MAX).contains(&known.lanes)
+        && known.random_loss_ppm <= 1_000_000
+}
+
+fn find_in(file: &Path, path: &PathName) -> Option<KnownPath> {
+    read(file).iter().rev().find_map(|line| parse(line.strip_prefix(path.0.as_str())?))
+}
+
+fn file() -> Option<PathBuf> {
+    Some(own_files::state_directory()?.join("paths"))
+}
+
+/// The lines that can be ours.
+fn read(file: &Path) -> Vec<String> {
+    let mut text = String::new();
+    let read = fs::File::open(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
+    if read.is_err() {
+        return Vec::new();
+    }
+    ours(&text).map(str::to_owned).collect()
+}
+
+fn ours(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| line.find(FIRST_WORD).is_some_and(|at| parse(&line[at..]).is_some()))
+}
+
+/// What is read as ours is written as it was read; for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn survive_the_disk(text: &str) {
+    for ours in ours(text) {
+        let at = ours.find(FIRST_WORD).expect("ours has it");
+        let known = parse(&ours[at..]).expect("ours is one");
+        assert!(is_sound(&known));
+        assert_eq!(parse(&line(&known)), Some(known));
+    }
+}
+
+/// Two jobs that end at once may lose a line, never the file.
+fn write(file: &Path, path: &PathName, known: &KnownPath) -> io::Result<()> {
+    // More lanes than that are never chosen; somebody asked for them.
+    let known = KnownPath { lanes: known.lanes.min(AUTO_LANES_MAX), ..known.clone() };
+    if !is_sound(&known) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut lines = read(file);
+    lines.retain(|line| !line.starts_with(&path.0));
+    lines.push(format!("{}{}", path.0, line(&known)));
+    let lines = &lines[lines.len().saturating_sub(MAX_PATHS)..];
+    own_files::write_whole(file, (lines.join("\n") + "\n").as_bytes(), PRIVATE_MODE, true)
+}
+
+/// With whom somebody speaks is for him alone.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// What stands behind the name of a path.
+const FIRST_WORD: &str = " rtt_us ";
+
+fn line(known: &KnownPath) -> String {
+    format!(
+        "{FIRST_WORD}{} bytes_per_s {} lanes {} loss_ppm {} cc {}",
+        known.rtt_min_us, known.capacity_bytes_per_s, known.lanes, known.random_loss_ppm, known.congestion_control
+    )
+}
+
+fn parse(text: &str) -> Option<KnownPath> {
+    let mut words = text.split_whitespace();
+    let mut value = |name: &str| words.next().filter(|word| *word == name).and_then(|_| words.next());
+    let known = KnownPath {
+        rtt_min_us: value("rtt_us")?.parse().ok()?,
+        capacity_bytes_per_s: value("bytes_per_s")?.parse().ok()?,
+        lanes: value("lanes")?.parse().ok()?,
+        random_loss_ppm: value("loss_ppm")?.parse().ok()?,
+        congestion_control: value("cc")?.to_owned(),
+    };
+    (words.next().is_none() && is_sound(&known)).then_some(known)
+}
+
+fn prefix(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let bits = u32::from(address) & (u32::MAX << (32 - V4_PREFIX_BITS));
+            format!("{}/{V4_PREFIX_BITS}", Ipv4Addr::from(bits))
+        }
+        IpAddr::V6(address) => {
+            let bits = u128::from(address) & (u128::MAX << (128 - V6_PREFIX_BITS));
+            format!("{}/{V6_PREFIX_BITS}", Ipv6Addr::from(bits))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(lanes: u16) -> KnownPath {
+        KnownPath {
+            rtt_min_us: 228_120,
+            capacity_bytes_per_s: 117_500_000,
+            lanes,
+            random_loss_ppm: 3,
+            congestion_control: "bbr".into(),
+        }
+    }
+
+    fn path(peer: [u8; 4], direction: Direction) -> PathName {
+        PathName::between(IpAddr::from([10, 0, 0, 7]), IpAddr::from(peer), direction)
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_was_written() {
+        assert_eq!(parse(&line(&known(14))), Some(known(14)));
+        for broken in ["", " rtt_us x", " rtt_us 1 bytes_per_s 2 lanes 70000 loss_ppm 0 cc bbr", " lanes 3"] {
+            assert_eq!(parse(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn what_no_honest_peer_says_is_neither_kept_nor_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("paths");
+        let (path, other) = (path([192, 0, 2, 1], Direction::From), path([198, 51, 100, 7], Direction::To));
+        let forged = format!("bbr\n{}{}", other.0, line(&known(8)));
+        let ones: [&dyn Fn(&mut KnownPath); 9] = [
+            &|known| known.congestion_control = forged.clone(),
+            &|known| known.congestion_control = "x".repeat(4096),
+            &|known| known.congestion_control.clear(),
+            &|known| known.capacity_bytes_per_s = 1,
+            &|known| known.capacity_bytes_per_s = u64::MAX,
+            &|known| known.rtt_min_us = 1,
+            &|known| known.rtt_min_us = u32::MAX,
+            &|known| known.lanes = 0,
+            &|known| known.random_loss_ppm = 1_000_001,
+        ];
+        for spoil in ones {
+            let mut known = known(14);
+            spoil(&mut known);
+            assert!(write(&file, &path, &known).is_err(), "{known:?}");
+            assert!(!is_sound(&known) && parse(&line(&known)).is_none(), "{known:?}");
+            assert_eq!((find_in(&file, &path), find_in(&file, &other)), (None, None), "{known:?}");
+        }
+        // Who asked for more lanes than are ever chosen finds as many as may be.
+        write(&file, &path, &known(256)).unwrap();
+        assert_eq!(find_in(&file, &path), Some(known(AUTO_LANES_MAX)));
+    }
+
+    #[test]
+    fn lines_that_are_not_ours_are_passed_over_and_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("paths");
+        let (path, other) = (path([192, 0, 2, 1], Direction::To), path([192, 0, 3, 1], Direction::To));
+        let slow = line(&KnownPath { capacity_bytes_per_s: 1, ..known(8) });
+        fs::write(&file, format!("nonsense\n{}{slow}\n{}{} more\n", path.0, path.0, line(&known(8)))).unwrap();
+        assert_eq!(find_in(&file, &path), None);
+        write(&file, &other, &known(3)).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), format!("{}{}\n", other.0, line(&known(3))));
+    }
+
+    #[test]
+    fn hosts_of_one_network_share_a_path_and_directions_do_not() {
+        assert_eq!(path([192, 0, 2, 1], Direction::To), path([192, 0, 2, 200], Direction::To));
+        assert_ne!(path([192, 0, 2, 1], Direction::To), path([192, 0, 3, 1], Direction::To));
+        assert_ne!(path([192, 0, 2, 1], Direction::To), path([192, 0, 2, 1], Direction::From));
+        assert_eq!(PathName::towards(IpAddr::from([127, 0, 0, 1]), Direction::To), None);
+    }
+
+    #[test]
+    fn the_last_word_on_a_path_counts_and_the_file_stays_small() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("deep/paths");
+        for lanes in 1..=2 {
+            write(&file, &path([192, 0, 2, 1], Direction::To), &known(lanes)).unwrap();
+        }
+        assert_eq!(read(&file).len(), 1);
+        for third in 0..=255 {
+            write(&file, &path([10, 1, third, 1], Direction::To), &known(3)).unwrap();
+        }
+        let lines = read(&file);
+        assert_eq!(lines.len(), MAX_PATHS);
+        assert!(!lines.iter().any(|line| line.contains("192.0.2.0/24")), "the one not used for longest");
+        assert!(lines[255].starts_with("to 10.1.255.0/24 via 10.0.0.0/24 rtt_us 228120"), "{}", lines[255]);
+    }
+}

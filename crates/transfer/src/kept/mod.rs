@@ -1,0 +1,7 @@
+//! What is kept between runs: keys, paths, routes; and where.
+
+pub(crate) mod known_paths;
+pub(crate) mod known_routes;
+pub(crate) mod own_files;
+pub mod planted;
+pub mod trusted_keys;

@@ -1,0 +1,369 @@
+//! The keys of a client of daemons: its own identity, and the daemons it knows, in files like ssh's.
+//!
+//! ```text
+//!   ~/.config/haul/id_ed25519     our private key (PEM), made by `haul key generate`
+//!   ~/.config/haul/known_hosts    host:port ed25519:<64 hex>        one line for each daemon, added by `haul key trust`
+//! ```
+//! A file is written under another name first, so that it is never seen half-written, and a private key never readable
+//! by others.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use haul_net::{Identity, NetError, PublicKey};
+use haul_wire::PROTOCOL_VERSION;
+use zeroize::Zeroizing;
+
+use crate::error::{Error, Fault};
+use crate::faults;
+use crate::job::SshOptions;
+use crate::kept::own_files::{self, write_whole};
+use crate::kept::planted;
+
+/// Longest key or known-hosts file that is read.
+const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// What a client proves and expects.
+pub(crate) struct ClientKeys {
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) known: KnownHosts,
+}
+
+impl ClientKeys {
+    pub(crate) fn load(options: &SshOptions) -> Result<Self, Error> {
+        let identity = options.haul_identity.clone().or_else(|| default_file("id_ed25519")).ok_or_else(no_home)?;
+        Ok(Self { identity: Arc::new(load_identity(&identity)?), known: KnownHosts::of(options)? })
+    }
+}
+
+/// A file of the user's haul directory: `$XDG_CONFIG_HOME/haul` or `~/.config/haul`.
+pub fn default_file(name: &str) -> Option<PathBuf> {
+    Some(own_files::config_directory()?.join(name))
+}
+
+fn no_home() -> Error {
+    Error::new(Fault::Authentication, "there is no home directory to look for keys in")
+        .try_this("set HOME, or name the key with --identity FILE")
+}
+
+/// Reads a private key. A key that others may read is refused, as ssh does, and so is one to which the link of
+/// somebody else leads: he may know it.
+pub fn load_identity(path: &Path) -> Result<Identity, Error> {
+    let failed = |cause: String| {
+        Error::new(Fault::Authentication, format!("cannot use the key {}", path.display())).because(cause)
+    };
+    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => failed(error.to_string()).try_this("make one with: haul key generate"),
+        _ => failed(error.to_string()),
+    })?;
+    let mode = metadata.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(failed(format!("others may read it (mode {:03o})", mode & 0o777))
+            .try_this(format!("chmod 600 {}", path.display())));
+    }
+    planted::check_links(path).map_err(|error| failed(error.to_string()))?;
+    let text = Zeroizing::new(read_text(path)?);
+    Identity::from_pem(&text).map_err(|error| failed(error.to_string()))
+}
+
+/// Makes a private key in a file that only its owner may read. One that stands there is replaced only when that is asked
+/// for: whoever knows the old one by its public half would no longer know it.
+pub fn generate_identity(path: &Path, replace: bool) -> Result<Identity, Error> {
+    let identity = Identity::generate().map_err(|error| faults::net_error(&error))?;
+    write_whole(path, identity.to_pem().as_bytes(), PRIVATE_MODE, replace).map_err(|error| {
+        let failed = Error::new(Fault::FileIo, format!("cannot make the key {}", path.display()));
+        match error.kind() {
+            io::ErrorKind::AlreadyExists => failed
+                .because("there is one already")
+                .try_this("show it with `haul key show`, or replace it with --force"),
+            _ => failed.because(error),
+        }
+    })?;
+    Ok(identity)
+}
+
+/// What became of a daemon's key in the list of known hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trusted {
+    /// It was added.
+    Added,
+    /// It stood there already.
+    Before,
+    /// It took the place of other keys of the same daemon.
+    Instead,
+}
+
+/// Adds a daemon to a list of known hosts. Another key of the same daemon is an error, unless it is to be replaced.
+pub fn trust(path: &Path, host: &str, port: u16, key: &str, replace: bool) -> Result<Trusted, Error> {
+    let key: PublicKey = key
+        .parse()
+        .map_err(|error: haul_net::BadKey| Error::new(Fault::Usage, format!("'{key}' is no key")).because(error))?;
+    let name = host_name(host, port);
+    let known = KnownHosts::load(path.to_owned())?;
+    let expected = known.expected(host, port).unwrap_or_default();
+    if expected.contains(&key) {
+        return Ok(Trusted::Before);
+    }
+    if !expected.is_empty() && !replace {
+        return Err(Error::new(Fault::Authentication, format!("the daemon {name} is known with another key"))
+            .because(format!("{} says {}", path.display(), expected[0].fingerprint()))
+            .try_this("when its operator says that it was set up anew: --replace"));
+    }
+    // A list kept elsewhere through a link stays there.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let old = if path.exists() { read_text(path)? } else { String::new() };
+    let is_other = |line: &&str| !line.split_whitespace().next().is_some_and(|word| word.eq_ignore_ascii_case(&name));
+    let mut text: String = old.lines().filter(is_other).flat_map(|line| [line, "\n"]).collect();
+    text.push_str(&format!("{name} {key}\n"));
+    write_whole(path, text.as_bytes(), LIST_MODE, true)
+        .map_err(|error| Error::new(Fault::FileIo, format!("cannot write {}", path.display())).because(error))?;
+    Ok(if expected.is_empty() { Trusted::Added } else { Trusted::Instead })
+}
+
+/// A private key is for its owner alone.
+const PRIVATE_MODE: u32 = 0o600;
+
+/// Only the owner may say who is known.
+const LIST_MODE: u32 = 0o644;
+
+fn read_text(path: &Path) -> Result<String, Error> {
+    let failed =
+        |cause: String| Error::new(Fault::Authentication, format!("cannot read {}", path.display())).because(cause);
+    let size = fs::metadata(path).map_err(|error| failed(error.to_string()))?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(failed("it is too long for a file of keys".into()));
+    }
+    fs::read_to_string(path).map_err(|error| failed(error.to_string()))
+}
+
+/// The daemons a user knows.
+pub(crate) struct KnownHosts {
+    path: PathBuf,
+    entries: Vec<(String, PublicKey)>,
+}
+
+impl KnownHosts {
+    /// The list that was named, or else the user's.
+    pub(crate) fn of(options: &SshOptions) -> Result<Self, Error> {
+        match &options.haul_known_hosts {
+            Some(named) => Self::load(named.clone()),
+            None => Self::of_user(default_file("known_hosts").ok_or_else(no_home)?),
+        }
+    }
+
+    /// The list that nobody has named is believed only where nobody else could put another (`XDG_CONFIG_HOME` may lie in `/tmp`).
+    fn of_user(path: PathBuf) -> Result<Self, Error> {
+        if path.exists() {
+            let writable = |metadata: fs::Metadata| metadata.permissions().mode() & planted::OTHERS_WRITE != 0;
+            let checked = planted::check(&path).and_then(|()| match writable(fs::metadata(&path)?) {
+                true => Err(io::Error::other("others may write it")),
+                false => Ok(()),
+            });
+            checked.map_err(|error| {
+                Error::new(Fault::Authentication, format!("cannot believe the known daemons of {}", path.display()))
+                    .because(error)
+                    .try_this("chmod go-w it and its directory, or name a list with --known-hosts FILE")
+            })?;
+        }
+        Self::load(path)
+    }
+
+    fn load(path: PathBuf) -> Result<Self, Error> {
+        if !path.exists() {
+            return Ok(Self { path, entries: Vec::new() });
+        }
+        let text = read_text(&path)?;
+        let entries = parse(&text).map_err(|line| {
+            Error::new(Fault::Authentication, format!("line {line} of {} is no known host", path.display()))
+                .try_this("a line is: host:port ed25519:<64 hex digits>")
+        })?;
+        Ok(Self { path, entries })
+    }
+
+    /// The keys that this daemon may prove; `None` when it is not known.
+    pub(crate) fn expected(&self, host: &str, port: u16) -> Option<Vec<PublicKey>> {
+        let name = host_name(host, port);
+        let entries = self.entries.iter().filter(|(n, _)| n.eq_ignore_ascii_case(&name));
+        let keys: Vec<PublicKey> = entries.map(|(_, key)| *key).collect();
+        (!keys.is_empty()).then_some(keys)
+    }
+
+    /// A failed handshake in words.
+    pub(crate) fn explain(&self, host: &str, port: u16, known: Option<&[PublicKey]>, error: &NetError) -> Error {
+        let name = host_name(host, port);
+        match (error, known) {
+            (NetError::WrongKey { got }, None) => {
+                Error::new(Fault::Authentication, format!("the daemon {name} is not known here"))
+                    .because(format!("it shows the key {}", got.fingerprint()))
+                    .try_this(format!(
+                        "compare with what `haul serve` printed there at its start; when it is the same:\n\
+                         haul key trust {name} {got}{}",
+                        self.flag()
+                    ))
+            }
+            (NetError::WrongKey { got }, Some(_)) => {
+                Error::new(Fault::Authentication, format!("the daemon {name} shows another key than before"))
+                    .because(format!(
+                        "it shows {}: somebody may be in between, or it was set up anew",
+                        got.fingerprint()
+                    ))
+                    .try_this(format!(
+                        "ask its operator; when it was set up anew:\n\
+                         haul key trust --replace {name} {got}{}",
+                        self.flag()
+                    ))
+            }
+            (NetError::KeyRefused, _) => key_refused(&name),
+            (NetError::HungUp, _) => faults::net_error(error).try_this(
+                "is it `haul serve` that listens there? It closes at once when it is full, or when many keys from here were refused: \
+                 try again in two minutes",
+            ),
+            _ => faults::net_error(error),
+        }
+    }
+
+    /// The end of a connection whose handshake succeeded here, in words.
+    pub(crate) fn explain_refusal(&self, host: &str, port: u16, error: Error) -> Error {
+        // A stream has only the words of its error to tell.
+        let cause = error.cause.as_deref();
+        if cause.is_some_and(|cause| cause == NetError::KeyRefused.to_string()) {
+            return key_refused(&host_name(host, port));
+        }
+        // Every daemon since version 2 says why it turns somebody away.
+        if !error.far && error.fault == Fault::Network && cause.is_none_or(|cause| cause == haul_net::BROKE_OFF) {
+            return Error::new(Fault::Network, format!("the daemon {} hung up without a word", host_name(host, port)))
+                .because(format!(
+                    "it has no room for us just now, was stopped at this moment, or speaks an older version of the protocol than ours, \
+                     {PROTOCOL_VERSION}"
+                ))
+                .try_this("run the same command again; if it does the same, use the same version of haul on both hosts");
+        }
+        error
+    }
+
+    /// The flag that names this list, unless it is the one that is used anyway.
+    fn flag(&self) -> String {
+        if default_file("known_hosts").is_some_and(|file| file == self.path) {
+            return String::new();
+        }
+        format!(" --known-hosts {}", self.path.display())
+    }
+}
+
+fn key_refused(name: &str) -> Error {
+    Error::new(Fault::Authentication, format!("the daemon {name} does not let our key in"))
+        .try_this("give its operator what `haul key show` prints here, for its list of authorised keys")
+}
+
+/// A daemon as known hosts call it.
+pub fn host_name(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Lines of `host:port key`; empty ones and those behind `#` do not count. The error is the number of the bad line.
+pub(crate) fn parse(text: &str) -> Result<Vec<(String, PublicKey)>, usize> {
+    let lines = text.lines().enumerate().filter(|(_, line)| {
+        let line = line.trim();
+        !line.is_empty() && !line.starts_with('#')
+    });
+    lines
+        .map(|(number, line)| {
+            let mut words = line.split_whitespace();
+            let (name, key) = (words.next().ok_or(number + 1)?, words.next().ok_or(number + 1)?);
+            Ok((name.to_owned(), key.parse().map_err(|_| number + 1)?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{lchown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn lines_of_known_hosts() {
+        let key = format!("ed25519:{}", "ab".repeat(32));
+        let text = format!("# daemons\n\ndtn1:7632 {key} comment\n[fd00::1]:7632 {key}\n");
+        let entries = parse(&text).unwrap();
+        assert_eq!(entries[0].0, "dtn1:7632");
+        let known = KnownHosts { path: PathBuf::from("known_hosts"), entries };
+        assert!(known.expected("fd00::1", 7632).is_some());
+        assert!(known.expected("dtn1", 7633).is_none());
+        assert!(known.expected("DTN1", 7632).is_some());
+        assert_eq!(parse("dtn1:7632\n"), Err(1));
+        assert_eq!(parse("\ndtn1:7632 nonsense\n"), Err(2));
+    }
+
+    #[test]
+    fn a_key_is_made_once_and_for_its_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new/dir/key");
+        let made = generate_identity(&path, false).unwrap().public();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(generate_identity(&path, false).unwrap_err().cause.as_deref(), Some("there is one already"));
+        assert_eq!(load_identity(&path).unwrap().public(), made);
+        assert_ne!(generate_identity(&path, true).unwrap().public(), made);
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        assert!(load_identity(&path).is_err());
+    }
+
+    #[test]
+    fn a_key_behind_a_link_that_somebody_else_planted_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let (key, link) = (dir.path().join("key"), dir.path().join("link"));
+        let made = generate_identity(&key, false).unwrap().public();
+        symlink(&key, &link).unwrap();
+        assert_eq!(load_identity(&link).unwrap().public(), made, "a link of our own");
+        if lchown(&link, Some(haul_sys::process::effective_user() + 1), None).is_err() {
+            return haul_sys::condition::unmet("only root gives links away");
+        }
+        let error = load_identity(&link).unwrap_err();
+        assert!(error.cause.is_some_and(|cause| cause.contains("belongs to somebody else")));
+        assert_eq!(load_identity(&key).unwrap().public(), made);
+    }
+
+    #[test]
+    fn known_daemons_are_not_believed_where_somebody_else_could_have_named_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("haul/known_hosts");
+        let load = || KnownHosts::of_user(path.clone()).map(|known| known.entries.len());
+        assert_eq!(load(), Ok(0), "there is none yet");
+        trust(&path, "dtn1", 7632, &format!("ed25519:{}", "ab".repeat(32)), false).unwrap();
+        assert_eq!(load(), Ok(1));
+        let set_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let refused = || load().is_err_and(|error| error.fault == Fault::Authentication);
+        set_mode(&path, 0o666);
+        assert!(refused());
+        set_mode(&path, 0o644);
+        set_mode(path.parent().unwrap(), 0o777);
+        assert!(refused());
+        set_mode(path.parent().unwrap(), 0o700);
+        assert_eq!(load(), Ok(1));
+        if lchown(&path, Some(haul_sys::process::effective_user() + 1), None).is_err() {
+            return haul_sys::condition::unmet("only root gives files away");
+        }
+        assert!(refused());
+    }
+
+    #[test]
+    fn a_daemon_is_trusted_once_and_replaced_only_when_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("known_hosts");
+        let (one, two) = (format!("ed25519:{}", "ab".repeat(32)), format!("ed25519:{}", "cd".repeat(32)));
+        assert_eq!(trust(&path, "dtn1", 7632, &one, false), Ok(Trusted::Added));
+        assert_eq!(trust(&path, "fd00::1", 7632, &one, false), Ok(Trusted::Added));
+        fs::write(&path, format!("# ours\n{}", fs::read_to_string(&path).unwrap().trim_end())).unwrap();
+        assert_eq!(trust(&path, "DTN1", 7632, &one, false), Ok(Trusted::Before));
+        assert_eq!(trust(&path, "dtn1", 7632, &two, false).unwrap_err().fault, Fault::Authentication);
+        assert_eq!(trust(&path, "dtn1", 7632, &two, true), Ok(Trusted::Instead));
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("# ours\n[fd00::1]:7632 {one}\ndtn1:7632 {two}\n"));
+        assert_eq!(trust(&path, "dtn2", 7632, "nonsense", false).unwrap_err().fault, Fault::Usage);
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+}

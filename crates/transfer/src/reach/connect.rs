@@ -1,0 +1,30 @@
+//! Reaches the far side of a job.
+
+use crate::error::Error;
+use crate::event::Event;
+use crate::job::{Job, Place};
+use crate::kept::known_paths::Direction;
+use crate::reach::daemon::connect_daemon;
+use crate::reach::over_ssh::connect_ssh;
+use crate::reach::remote::Remote;
+use crate::session::foreseen::Foreseen;
+use crate::session::reporter::Watch;
+
+/// Reaches the far side of a job at `place`. With the direction in which this end of the lanes will be used, they may be dialled at once.
+pub(crate) fn connect(
+    place: &Place,
+    job: &Job,
+    watch: &Watch,
+    direction: Option<Direction>,
+    foreseen: Foreseen,
+) -> Result<Remote, Error> {
+    watch.tell(&Event::Connecting { place: place.to_string() });
+    let connected = match place {
+        Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null => {
+            unreachable!("this machine is not reached, it is here")
+        }
+        Place::Ssh { .. } => connect_ssh(place, job, watch),
+        Place::Haul { host, port } => connect_daemon(place, (host, *port), job, watch, direction, &foreseen),
+    };
+    connected.map(|remote| Remote { foreseen, ..remote })
+}

@@ -1,0 +1,288 @@
+//! Reaches a daemon.
+
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::{Duration, Instant};
+
+use haul_engine::plan;
+use haul_net::{NetError, Policies, PublicKey, dial};
+
+use crate::error::{Error, Fault};
+use crate::event::Event;
+use crate::faults;
+use crate::job::{Job, Place};
+use crate::kept::known_paths::Direction;
+use crate::reach::early_lanes::Early;
+use crate::reach::lane_terms::LaneTerms;
+use crate::reach::remote::{Introduction, Remote, ciphers, net_family};
+use crate::session::channel::Events;
+use crate::session::clock::TICK;
+use crate::session::foreseen::Foreseen;
+use crate::session::reporter::Watch;
+use crate::session::{convert, host_facts, id};
+
+/// A daemon is reached within this time.
+pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Pause before a daemon that hung up is tried again; it doubles each time up to the last: 0.75 + 1.5 + 3 + 6 = 11.25 s.
+/// Strangers may stay at its door for 10 s.
+pub(crate) const KNOCK_PAUSE: Duration = Duration::from_millis(750);
+
+/// See [`KNOCK_PAUSE`].
+pub(crate) const LAST_KNOCK_PAUSE: Duration = Duration::from_secs(6);
+
+pub(crate) fn connect_daemon(
+    place: &Place,
+    (host, port): (&str, u16),
+    job: &Job,
+    watch: &Watch,
+    direction: Option<Direction>,
+    foreseen: &Foreseen,
+) -> Result<Remote, Error> {
+    let (session, events) = (id::random_id()?, Events::new());
+    let keys = crate::kept::trusted_keys::ClientKeys::load(&job.ssh)?;
+    let (name, family) = (host.to_owned(), job.carriage.family.map(net_family));
+    let addresses = watched(watch, "resolve", move || dial::resolve(&name, port, family))?
+        .map_err(|error| faults::net_error(&error).try_this("check the spelling of the host"))?;
+    let known = keys.known.expected(host, port);
+    let ciphers = ciphers(&job.carriage);
+    // A daemon of which one key is known needs no introduction before lanes are dialled.
+    let key = known.as_deref().and_then(|known| <[PublicKey; 1]>::try_from(known).ok()).map(|[key]| key);
+    let mut early = match (direction.filter(|_| !job.selection.dry_run), key, addresses.first()) {
+        (Some(direction), Some(peer_key), Some(presumed)) => {
+            let terms = LaneTerms {
+                session,
+                identity: Arc::clone(&keys.identity),
+                peer_key,
+                ciphers: ciphers.clone(),
+                carriage: convert::carriage(&job.carriage, &[]),
+                memory: Some(direction),
+                foreseen: foreseen.clone(),
+                events: events.sender(),
+                _visit: None,
+            };
+            Early::start(terms, *presumed, host_facts::cpus())
+        }
+        _ => None,
+    };
+    let mut pause = KNOCK_PAUSE;
+    let (mut stream, reached_at) = loop {
+        let candidates = addresses.clone();
+        let (dialled, after) = watched(watch, "dial", move || {
+            let start = Instant::now();
+            (dial::dial(&candidates, CONNECT_DEADLINE, &Policies::default()), start.elapsed())
+        })?;
+        let socket = dialled.map_err(|error| {
+            faults::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
+        })?;
+        Policies::default().for_words(&socket, plan::NEAR_RTT_US);
+        let reached_at = socket.peer_addr().ok();
+        early = early.zip(reached_at).and_then(|(early, address)| early.reached(address, after));
+        let (expected, identity, offered) = (known.clone(), Arc::clone(&keys.identity), ciphers.clone());
+        let expects = move |key: &PublicKey| expected.as_ref().is_some_and(|expected| expected.contains(key));
+        let shaken = watched(watch, "handshake", move || haul_net::client(socket, &identity, expects, &offered))?;
+        match shaken {
+            Ok((stream, _)) => break (stream, reached_at),
+            // A door full of strangers closes at once, and has room again when their time is over.
+            Err(NetError::HungUp) if pause <= LAST_KNOCK_PAUSE => {
+                watch.tell(&Event::Warning { text: format!("{place} has no room for us yet; trying again") });
+                rest(watch, pause)?;
+                pause *= 2;
+            }
+            Err(error) => return Err(keys.known.explain(host, port, known.as_deref(), &error)),
+        }
+    };
+    let hello = haul_wire::lane::Hello::Control.encode();
+    std::io::Write::write_all(&mut stream, &hello)
+        .and_then(|()| std::io::Write::flush(&mut stream))
+        .map_err(|error| Error::new(Fault::Network, format!("{place} does not answer")).because(error))?;
+    // A daemon judges our key after we have judged its own, so its refusal comes as the first thing it says.
+    let known = Arc::new(keys.known);
+    let mut remote = match key.filter(|_| early.is_some()) {
+        None => Remote::meet(place, stream, session, events, watch)
+            .map_err(|error| known.explain_refusal(host, port, error))?,
+        // It is far, its key has been proved, and lanes are on their way: nothing that it will say has to be waited for.
+        Some(key) => {
+            let introduction = Introduction { said: Arc::default(), known, host: host.to_owned(), port, key };
+            Remote::presume(place, stream, session, events, introduction)?
+        }
+    };
+    remote.identity = Some(keys.identity);
+    remote.reached_at = reached_at;
+    remote.early = early;
+    Ok(remote)
+}
+
+/// Does in a thread of its own what has bounds, but none that whoever interrupts should wait for. After an interruption it ends by these,
+/// and what it brings is dropped.
+pub(crate) fn watched<T: Send + 'static>(
+    watch: &Watch,
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    let (sender, brought) = sync_channel(1);
+    let started = std::thread::Builder::new().name(name.into()).spawn(move || {
+        // Nobody may wait for it any more.
+        let _ = sender.send(run());
+    });
+    let thread = started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    loop {
+        match brought.recv_timeout(TICK) {
+            Ok(brought) => return Ok(brought),
+            Err(RecvTimeoutError::Timeout) if watch.interrupted() => return Err(watch.interruption()),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => unreachable!("it sends before it ends"),
+            },
+        }
+    }
+}
+
+/// A pause that an interruption ends.
+pub(crate) fn rest(watch: &Watch, pause: Duration) -> Result<(), Error> {
+    let end = Instant::now() + pause;
+    loop {
+        if watch.interrupted() {
+            return Err(watch.interruption());
+        }
+        match end.saturating_duration_since(Instant::now()) {
+            Duration::ZERO => return Ok(()),
+            left => std::thread::sleep(left.min(TICK)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Carriage;
+    use crate::job::{Endpoint, Selection, SshOptions};
+    use crate::reach::connect::connect;
+    use crate::reach::desk::Desk;
+    use crate::session::farewell;
+    use haul_net::Stream;
+    use std::net::SocketAddr;
+    use std::sync::OnceLock;
+
+    use haul_wire::lane::Hello;
+
+    use std::sync::Arc;
+
+    /// A client of a daemon that does `deliver` with whoever comes, and what the client is told.
+    fn told_by(deliver: impl Fn(Stream) + Send + Sync + 'static) -> Error {
+        let daemon = Arc::new(haul_net::Identity::generate().unwrap());
+        let listener = haul_net::Listener::bind_to(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let (port, key) = (listener.port(), daemon.public());
+        let greeter = haul_net::KeyGreeter::for_any_key(daemon, Arc::new(move |stream, _, _| deliver(stream)));
+        let _door = haul_net::Door::open(listener, greeter, &haul_net::DoorOptions::default()).unwrap();
+        knock(port, &key, &Watch::silent())
+    }
+
+    /// What a client is told by whatever listens on `port` of this host, where a daemon with `key` is expected.
+    fn knock(port: u16, key: &PublicKey, watch: &Watch) -> Error {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, list) = (dir.path().join("key"), dir.path().join("known_hosts"));
+        crate::kept::trusted_keys::generate_identity(&own, false).unwrap();
+        let place = Place::Haul { host: "127.0.0.1".into(), port };
+        crate::kept::trusted_keys::trust(&list, "127.0.0.1", port, &key.to_string(), false).unwrap();
+        let endpoint = |place: &Place| Endpoint { place: place.clone(), path: b".".to_vec() };
+        let ssh = SshOptions { haul_identity: Some(own), haul_known_hosts: Some(list), ..SshOptions::default() };
+        let job = Job {
+            sources: vec![endpoint(&Place::Local)],
+            target: endpoint(&place),
+            selection: Selection::default(),
+            carriage: Carriage::default(),
+            ssh,
+        };
+        match connect(&place, &job, watch, None, Foreseen::default()) {
+            Ok(_) => panic!("it let us in"),
+            Err(error) => error,
+        }
+    }
+
+    /// Interrupts at a moment that the far side, or a warning, chooses.
+    #[derive(Default)]
+    struct Impatient(OnceLock<Instant>);
+
+    impl Impatient {
+        fn has_enough(&self) {
+            let _ = self.0.set(Instant::now());
+        }
+
+        /// Knocks, and is to be let go soon after that moment.
+        fn ends(self: &Arc<Self>, port: u16, key: &PublicKey) {
+            let error = knock(port, key, &Watch::new(Arc::<Self>::clone(self)));
+            assert_eq!(error.fault, Fault::Interrupted, "{error:?}");
+            let waited = self.0.get().expect("it was told").elapsed();
+            assert!(waited < Duration::from_secs(5), "it went on for {waited:?}");
+        }
+    }
+
+    impl crate::event::Observer for Impatient {
+        fn on_event(&self, event: &Event) {
+            if let Event::Warning { .. } = event {
+                self.has_enough();
+            }
+        }
+
+        fn interrupted(&self) -> bool {
+            self.0.get().is_some()
+        }
+    }
+
+    #[test]
+    fn who_interrupts_while_a_daemon_is_being_reached_does_not_wait_for_it() {
+        let key = haul_net::Identity::generate().unwrap().public();
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
+        // It accepts and does not shake hands.
+        let (listener, person) = (std::net::TcpListener::bind(loopback).unwrap(), Arc::new(Impatient::default()));
+        let port = listener.local_addr().unwrap().port();
+        let told = Arc::clone(&person);
+        let silent = std::thread::spawn(move || {
+            let came = listener.accept().unwrap();
+            told.has_enough();
+            came
+        });
+        person.ends(port, &key);
+        drop(silent.join().unwrap());
+
+        // It has no room: the warning of that comes before the pause.
+        let (listener, person) = (std::net::TcpListener::bind(loopback).unwrap(), Arc::new(Impatient::default()));
+        let port = listener.local_addr().unwrap().port();
+        let full = std::thread::spawn(move || drop(listener.accept().unwrap()));
+        person.ends(port, &key);
+        full.join().unwrap();
+
+        // It shakes hands, and says nothing.
+        let daemon = Arc::new(haul_net::Identity::generate().unwrap());
+        let (listener, person) = (haul_net::Listener::bind_to(loopback).unwrap(), Arc::new(Impatient::default()));
+        let (port, key) = (listener.port(), daemon.public());
+        let (told, kept) = (Arc::clone(&person), std::sync::Mutex::new(Vec::new()));
+        let deliver = move |stream: Stream, _, _| {
+            kept.lock().unwrap().push(stream);
+            told.has_enough();
+        };
+        let greeter = haul_net::KeyGreeter::for_any_key(daemon, Arc::new(deliver));
+        let _door = haul_net::Door::open(listener, greeter, &haul_net::DoorOptions::default()).unwrap();
+        person.ends(port, &key);
+    }
+
+    #[test]
+    fn a_daemon_of_another_version_is_named_as_such() {
+        // As one of version 1 does with a greeting that it does not know.
+        let error = told_by(|mut stream| {
+            let mut greeting = [0; 26];
+            std::io::Read::read_exact(&mut stream, &mut greeting).unwrap();
+            assert_eq!(&greeting[..8], format!("haulctl{}", haul_wire::PROTOCOL_VERSION).as_bytes());
+        });
+        assert_eq!((error.fault, error.cause.unwrap().contains("older version")), (Fault::Network, true));
+        // As one of version 3 will.
+        let error = told_by(|mut stream| {
+            assert_eq!(Desk::read_hello(&mut stream).unwrap(), Hello::Control);
+            farewell::turn_away_version(stream, haul_wire::PROTOCOL_VERSION);
+        });
+        assert_eq!((error.fault, error.far), (Fault::Protocol, true));
+        assert_eq!(error.what, "the daemon speaks another version of the protocol");
+    }
+}

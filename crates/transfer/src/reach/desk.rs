@@ -1,0 +1,345 @@
+//! Where arriving lanes find their session.
+//!
+//! A lane proves its key in the TLS handshake and then names its session. It is handed over only when that session
+//! expects lanes of that key; anybody else is let go without a word.
+//!
+//! Initiators choose the numbers of sessions, and a far host learns that of its peer. So a number that is taken is refused, and an entry goes
+//! with the ticket that was given for it and with no other.
+
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_engine::plan::NEAR_RTT_US;
+use haul_net::limits::HANDSHAKE_DEADLINE;
+use haul_net::{PublicKey, Stream, Wanted};
+use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
+
+use crate::error::{Error, Fault};
+use crate::session::channel::{EventSender, SessionEvent};
+use crate::session::clock::TICK;
+use crate::sync::lock;
+
+/// The sessions of one listener that expect lanes.
+pub struct Desk {
+    sessions: Mutex<Announced>,
+    changed: Condvar,
+    /// Initiators that are connected and have not said yet whose lanes will come.
+    awaited: AtomicUsize,
+    /// How long a lane waits for its announcement.
+    overtake: Duration,
+}
+
+impl Default for Desk {
+    fn default() -> Desk {
+        let (sessions, changed, awaited) = Default::default();
+        Desk { sessions, changed, awaited, overtake: OVERTAKE }
+    }
+}
+
+#[derive(Default)]
+struct Announced {
+    by_number: HashMap<[u8; 16], Expected>,
+    tickets: u64,
+}
+
+struct Expected {
+    /// No other entry ever has the same.
+    ticket: u64,
+    keys: Vec<PublicKey>,
+    events: EventSender,
+    wanted: Wanted,
+    /// Its lanes become clear behind their hello.
+    clear: bool,
+}
+
+/// Keys whose lanes one session takes: the initiator's, and those of hosts that it names. A copy between two hosts names one.
+const MAX_KEYS: usize = 8;
+
+/// A session whose loop does not come to it has so long to take a lane, whose connection counts at the door meanwhile: as long as anybody has
+/// to shake hands. Nobody's own session fills the door for others for longer than strangers may. Tests come there sooner.
+const HAND_OVER: Duration = if cfg!(test) { Duration::from_millis(300) } else { HANDSHAKE_DEADLINE };
+
+/// A lane may overtake the control message that announces its session.
+const OVERTAKE: Duration = Duration::from_secs(5);
+
+impl Desk {
+    /// Reads what a new connection says it is. The deadline of the handshake still holds.
+    pub fn read_hello(stream: &mut Stream) -> io::Result<Hello> {
+        let mut bytes = [0; LANE_HELLO_BYTES];
+        stream.read_exact(&mut bytes)?;
+        Hello::decode(&bytes).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "neither lane nor control"))
+    }
+
+    /// True when some session expects lanes that prove this key: the other host of a copy between two hosts is known by
+    /// nothing else. It may come before its session is announced, so while somebody could still announce one we wait, unless it is to leave
+    /// by now.
+    pub fn expects_key(&self, key: &PublicKey, is_to_leave: &dyn Fn() -> bool) -> bool {
+        let expects = |sessions: &Announced| sessions.by_number.values().any(|expected| expected.keys.contains(key));
+        let begun = Instant::now();
+        let mut sessions = lock(&self.sessions);
+        while self.awaited.load(Ordering::Relaxed) > 0
+            && !expects(&sessions)
+            && begun.elapsed() < self.overtake
+            && !is_to_leave()
+        {
+            (sessions, _) = self.changed.wait_timeout(sessions, TICK).unwrap_or_else(PoisonError::into_inner);
+        }
+        expects(&sessions)
+    }
+
+    /// Hands a lane to its session. False: nobody expects it, or takes it in time, or the door needs its place for others.
+    pub fn deliver(&self, stream: Stream, key: &PublicKey, hello: LaneHello) -> bool {
+        let begun = Instant::now();
+        let mut sessions = lock(&self.sessions);
+        while sessions.of(&hello, key).is_none() && begun.elapsed() < self.overtake && !stream.is_shut_down() {
+            (sessions, _) = self.changed.wait_timeout(sessions, TICK).unwrap_or_else(PoisonError::into_inner);
+        }
+        let Some(expected) = sessions.of(&hello, key) else {
+            return false;
+        };
+        let (events, clear) = (expected.events.clone(), expected.clear);
+        let mut applied = stream.tune(&expected.wanted, NEAR_RTT_US);
+        drop(sessions);
+        // One lane speaks for all: they are asked for the same.
+        applied.retain(|applied| hello.lane == 0 && applied.falls_short);
+        if !applied.is_empty() {
+            // The lane is worth more than what is said of it.
+            let _ = events.try_send(SessionEvent::FallsShort(applied));
+        }
+        let stream = match clear {
+            true => stream.into_clear(),
+            false => Ok(stream),
+        };
+        let Ok(stream) = stream else { return false };
+        if stream.set_deadline(None).is_err() {
+            return false;
+        }
+        events.send_within(SessionEvent::LaneUp(stream, hello.lane), HAND_OVER).is_ok()
+    }
+
+    /// While the answer lives, an initiator may still announce a session.
+    pub(crate) fn await_session(self: &Arc<Self>) -> Awaited {
+        self.awaited.fetch_add(1, Ordering::Relaxed);
+        Awaited(Arc::clone(self))
+    }
+
+    /// Lets lanes in for a session, until the answer is dropped.
+    ///
+    /// Errors: another session goes by this number, and keeps it.
+    pub(crate) fn expect(
+        self: &Arc<Self>,
+        id: [u8; 16],
+        key: PublicKey,
+        events: EventSender,
+        wanted: Wanted,
+        clear: bool,
+    ) -> Result<Expecting, Error> {
+        let mut sessions = lock(&self.sessions);
+        if sessions.by_number.contains_key(&id) {
+            return Err(Error::new(Fault::Protocol, "the number of this session is that of another one")
+                .try_this("run the same command again, which takes another number"));
+        }
+        sessions.tickets += 1;
+        let ticket = sessions.tickets;
+        sessions.by_number.insert(id, Expected { ticket, keys: vec![key], events, wanted, clear });
+        drop(sessions);
+        self.changed.notify_all();
+        Ok(Expecting { desk: Arc::clone(self), id, ticket })
+    }
+}
+
+impl Announced {
+    /// The session that this lane names, if it expects lanes of this key.
+    fn of(&self, hello: &LaneHello, key: &PublicKey) -> Option<&Expected> {
+        self.by_number.get(&hello.session).filter(|expected| expected.keys.contains(key))
+    }
+
+    /// The entry that this ticket was given for.
+    fn entry(&mut self, id: [u8; 16], ticket: u64) -> Option<&mut Expected> {
+        self.by_number.get_mut(&id).filter(|expected| expected.ticket == ticket)
+    }
+}
+
+/// See [`Desk::await_session`].
+pub(crate) struct Awaited(Arc<Desk>);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        // Under the lock, so that nobody is between its look and its wait.
+        let _sessions = lock(&self.0.sessions);
+        self.0.awaited.fetch_sub(1, Ordering::Relaxed);
+        self.0.changed.notify_all();
+    }
+}
+
+/// While it lives, lanes of the session are let in.
+pub(crate) struct Expecting {
+    desk: Arc<Desk>,
+    id: [u8; 16],
+    ticket: u64,
+}
+
+impl Expecting {
+    /// Lanes with this key are let in, too. False when there are too many already.
+    pub(crate) fn also(&self, key: PublicKey) -> bool {
+        if let Some(expected) = lock(&self.desk.sessions).entry(self.id, self.ticket) {
+            if expected.keys.len() >= MAX_KEYS {
+                return false;
+            }
+            expected.keys.push(key);
+        }
+        self.desk.changed.notify_all();
+        true
+    }
+}
+
+impl Drop for Expecting {
+    fn drop(&mut self) {
+        let mut sessions = lock(&self.desk.sessions);
+        if sessions.entry(self.id, self.ticket).is_some() {
+            sessions.by_number.remove(&self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Instant;
+
+    use haul_wire::control::Control;
+
+    use super::*;
+    use crate::session::channel::Events;
+
+    /// Longer than any of this takes on a busy machine.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    const KEY: PublicKey = PublicKey([1; 32]);
+
+    fn stays() -> bool {
+        false
+    }
+
+    #[test]
+    fn a_key_that_nobody_can_announce_is_refused_at_once() {
+        let desk = Arc::new(Desk::default());
+        let start = Instant::now();
+        assert!(!desk.expects_key(&KEY, &stays));
+        assert!(start.elapsed() < OVERTAKE);
+    }
+
+    #[test]
+    fn a_key_is_expected_as_long_as_its_session_lives() {
+        let desk = Arc::new(Desk::default());
+        let events = Events::new().sender();
+        let expecting = desk.expect([0; 16], KEY, events, Wanted::default(), false);
+        assert!(desk.expects_key(&KEY, &stays));
+        drop(expecting);
+        assert!(!desk.expects_key(&KEY, &stays));
+    }
+
+    /// A lane of a session that has such events waiting, and does not look at them. Whether it was handed over.
+    fn delivers_behind(waiting: impl Fn() -> SessionEvent) -> bool {
+        let desk = Arc::new(Desk::default());
+        let events = Events::new();
+        let _expecting = desk.expect([0; 16], KEY, events.sender(), Wanted::default(), false);
+        while events.sender().try_send(waiting()).is_ok() {}
+        let (lane, _peer) = Stream::plain_pair().unwrap();
+        let (says, delivered) = mpsc::channel();
+        std::thread::spawn(move || says.send(desk.deliver(lane, &KEY, LaneHello { session: [0; 16], lane: 0 })));
+        delivered.recv_timeout(PATIENCE).expect("it is waited for without end")
+    }
+
+    #[test]
+    fn a_session_that_takes_no_more_lanes_does_not_hold_up_the_door() {
+        assert!(!delivers_behind(|| SessionEvent::Wake));
+    }
+
+    #[test]
+    fn a_session_that_is_full_of_items_gets_its_lanes() {
+        assert!(delivers_behind(|| SessionEvent::Control(Control::EndOfManifest)));
+    }
+
+    #[test]
+    fn a_key_whose_place_at_the_door_is_for_another_waits_for_no_announcement() {
+        let desk = Arc::new(Desk { overtake: 10 * PATIENCE, ..Desk::default() });
+        let _awaited = desk.await_session();
+        let (says, answered) = mpsc::channel();
+        std::thread::spawn(move || says.send(desk.expects_key(&KEY, &|| true)));
+        assert_eq!(answered.recv_timeout(PATIENCE), Ok(false));
+    }
+
+    /// A number, and the proof of some key, are not enough: it has to be the key of that session, while it lives.
+    #[test]
+    fn a_lane_with_the_number_of_another_session_or_of_one_that_has_ended_is_let_go() {
+        let desk = Arc::new(Desk { overtake: Duration::from_millis(200), ..Desk::default() });
+        let (events_a, events_b) = (Events::new(), Events::new());
+        let (key_a, key_b) = (PublicKey([0xa; 32]), PublicKey([0xb; 32]));
+        let session_a = desk.expect([0xa; 16], key_a, events_a.sender(), Wanted::default(), false);
+        let _session_b = desk.expect([0xb; 16], key_b, events_b.sender(), Wanted::default(), false);
+        let delivers = |key: &PublicKey, session| {
+            let (lane, _peer) = Stream::plain_pair().unwrap();
+            desk.deliver(lane, key, LaneHello { session, lane: 0 })
+        };
+        let came = |events: &Events| matches!(events.next(Duration::ZERO), Some(SessionEvent::LaneUp(..)));
+        assert!(!delivers(&key_a, [0xb; 16]) && !delivers(&key_b, [0xa; 16]), "the number of the other");
+        assert!(!delivers(&key_a, [0xc; 16]), "a number of nobody");
+        assert!(!came(&events_a) && !came(&events_b));
+        assert!(delivers(&key_a, [0xa; 16]) && delivers(&key_b, [0xb; 16]));
+        assert!(came(&events_a) && came(&events_b));
+        drop(session_a);
+        assert!(!delivers(&key_a, [0xa; 16]), "it has ended");
+        assert!(!came(&events_a));
+    }
+
+    /// Whoever knows the number of a session, as the far end of a copy does, may announce it as its own.
+    #[test]
+    fn a_number_that_is_taken_is_refused_and_the_session_that_has_it_goes_on() {
+        let desk = Arc::new(Desk { overtake: Duration::from_millis(200), ..Desk::default() });
+        let (events_a, events_b) = (Events::new(), Events::new());
+        let (key_a, key_b) = (PublicKey([0xa; 32]), PublicKey([0xb; 32]));
+        let first = desk.expect([1; 16], key_a, events_a.sender(), Wanted::default(), false).unwrap();
+        let refused = desk.expect([1; 16], key_b, events_b.sender(), Wanted::default(), false).err().unwrap();
+        assert_eq!(refused.fault, Fault::Protocol, "{refused:?}");
+        let delivers = |key: &PublicKey| {
+            let (lane, _peer) = Stream::plain_pair().unwrap();
+            desk.deliver(lane, key, LaneHello { session: [1; 16], lane: 0 })
+        };
+        assert!(delivers(&key_a) && !delivers(&key_b));
+        assert!(matches!(events_a.next(Duration::ZERO), Some(SessionEvent::LaneUp(..))));
+        assert!(events_b.next(Duration::ZERO).is_none());
+        drop(first);
+        let _second = desk.expect([1; 16], key_b, events_b.sender(), Wanted::default(), false).unwrap();
+        assert!(delivers(&key_b), "it is free again");
+    }
+
+    #[test]
+    fn a_ticket_takes_away_its_own_entry_and_no_later_one_of_the_same_number() {
+        let desk = Arc::new(Desk::default());
+        let (old_key, new_key) = (PublicKey([0xa; 32]), PublicKey([0xb; 32]));
+        let expect = |key| desk.expect([1; 16], key, Events::new().sender(), Wanted::default(), false).unwrap();
+        let old = expect(old_key);
+        lock(&desk.sessions).by_number.clear();
+        let _new = expect(new_key);
+        assert!(old.also(PublicKey([0xc; 32])));
+        drop(old);
+        assert!(desk.expects_key(&new_key, &stays));
+        assert!(!desk.expects_key(&PublicKey([0xc; 32]), &stays), "it admitted a key to a session of somebody else");
+    }
+
+    #[test]
+    fn a_lane_that_overtakes_its_announcement_waits_for_it() {
+        let desk = Arc::new(Desk::default());
+        let awaited = desk.await_session();
+        let early = Arc::clone(&desk);
+        let lane = std::thread::spawn(move || early.expects_key(&KEY, &stays));
+        let events = Events::new().sender();
+        let _expecting = desk.expect([0; 16], KEY, events, Wanted::default(), false);
+        drop(awaited);
+        assert!(lane.join().unwrap());
+    }
+}

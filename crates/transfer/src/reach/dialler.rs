@@ -1,0 +1,188 @@
+//! Dials the lanes of a session.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use haul_engine::path::{QUICK_FROM_US, START_LANES_MAX};
+use haul_engine::plan;
+use haul_net::{NetError, Stream, dial};
+
+use crate::reach::lane_terms::{LaneTerms, greet, greet_padded};
+use crate::session::channel::SessionEvent;
+use crate::sync::lock;
+
+/// One way is tried this long before the next. A path of 300 ms with one lost SYN (1 s) still gets through.
+pub(crate) const WAY_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Pause before the first redial; it doubles with each.
+pub(crate) const REDIAL_PAUSE: Duration = Duration::from_millis(200);
+
+/// Lanes dialled at the same time: as many as a job begins with, in most cases. A listener bounds the handshakes it has with one host at once, at 128.
+pub(crate) const DIALLING_AT_ONCE: u16 = START_LANES_MAX;
+
+/// A lane that finds no room at the door tries again this often: 0.2 + 0.4 + 0.8 s.
+pub(crate) const MAX_KNOCKS: u32 = 3;
+
+/// When the lanes behind the first are dialled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Further {
+    /// As soon as somebody takes the connection of the first: a round trip or two sooner.
+    OnceAnswered,
+    /// Once the peer has proved its key on the first: where only a peer says who is to be dialled, and nobody else shall be flooded from here.
+    OnceProved,
+}
+
+/// Brings lanes to one peer by dialling it.
+pub(crate) struct Dialler {
+    pub(super) terms: LaneTerms,
+    candidates: Mutex<Vec<SocketAddr>>,
+    /// When each lane was last connected.
+    pub(super) connected: Arc<Mutex<HashMap<u16, Instant>>>,
+    /// Its lanes are not wanted any more.
+    pub(super) is_given_up: Arc<AtomicBool>,
+    /// A handshake failed that began with padding: something on the way may not like it.
+    padding_failed: Arc<AtomicBool>,
+}
+
+impl Dialler {
+    pub(crate) fn new(terms: LaneTerms, candidates: Vec<SocketAddr>) -> Self {
+        Self {
+            terms,
+            candidates: Mutex::new(candidates),
+            connected: Arc::default(),
+            is_given_up: Arc::default(),
+            padding_failed: Arc::default(),
+        }
+    }
+
+    /// Hands a lane over to its session, which may have ended meanwhile.
+    pub(super) fn hand_over(&self, stream: Stream, lane: u16) {
+        if !self.is_given_up.load(Ordering::Relaxed) {
+            lock(&self.connected).insert(lane, Instant::now());
+            let _ = self.terms.events.send(SessionEvent::LaneUp(stream, lane));
+        }
+    }
+
+    /// Connects one lane; returns it with its connect time in microseconds. A candidate where somebody else answers is
+    /// dropped; the one that works is remembered. `answered` hears of each that takes a connection, before it has proved who it is.
+    fn dial(
+        &self,
+        lane: u16,
+        timeout: Duration,
+        answered: &mut dyn FnMut(SocketAddr, u32),
+    ) -> Result<(Stream, u32), NetError> {
+        let end = Instant::now() + timeout;
+        let mut candidates = lock(&self.candidates).clone();
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let start = Instant::now();
+            let socket = dial::dial(&candidates, left, &self.terms.wanted().policies)?;
+            let rtt_us = micros(start.elapsed());
+            let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
+            answered(address, rtt_us);
+            let mut applied = self.terms.wanted().apply(&socket, plan::NEAR_RTT_US);
+            let pads = self.pads(rtt_us);
+            let greeted = if pads { greet_padded(socket, &self.terms, lane) } else { greet(socket, &self.terms, lane) };
+            match greeted {
+                Ok(stream) => {
+                    *lock(&self.candidates) = vec![address];
+                    // One lane speaks for all: they are asked for the same.
+                    applied.retain(|applied| lane == 0 && applied.falls_short);
+                    if !applied.is_empty() {
+                        let _ = self.terms.events.send(SessionEvent::FallsShort(applied));
+                    }
+                    return Ok((stream, rtt_us));
+                }
+                Err(error) => {
+                    self.padding_failed.fetch_or(pads, Ordering::Relaxed);
+                    candidates.retain(|candidate| *candidate != address);
+                    if candidates.is_empty() || Instant::now() >= end {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What a connection that will send much begins with beyond its words: as much as it may have under way, so that it may have twice as much
+    /// under way a round trip sooner.
+    fn pads(&self, rtt_us: u32) -> bool {
+        rtt_us >= QUICK_FROM_US && self.terms.sends_much() && !self.padding_failed.load(Ordering::Relaxed)
+    }
+
+    /// Connects the first lane and, once its connect time says how far the path is, as many more as that needs, all at once. Those
+    /// below `dialled` are on their way already. Returns the number of all and the RTT.
+    pub(crate) fn bring(
+        self: &Arc<Self>,
+        cpus: u16,
+        timeout: Duration,
+        dialled: u16,
+        further: Further,
+        told: &dyn Fn(&Stream, u16, &'static str),
+    ) -> Result<(u16, u32), NetError> {
+        let mut advice = (dialled, "");
+        let (first, rtt_us) = self.dial(0, timeout, &mut |address, rtt_us| {
+            advice = self.terms.first_lanes(address.ip(), rtt_us, cpus);
+            if further == Further::OnceAnswered {
+                // Where somebody else answers, they find that out like the first.
+                self.dial_more(dialled..advice.0, Some(address), timeout);
+            }
+        })?;
+        if further == Further::OnceProved {
+            self.dial_more(dialled..advice.0, None, timeout);
+        }
+        told(&first, advice.0, advice.1);
+        self.hand_over(first, 0);
+        Ok((advice.0.max(dialled), rtt_us))
+    }
+
+    /// Connects one lane, again when the door closes at once: it has so many handshakes with one host, and several jobs may begin together.
+    pub(super) fn dial_patiently(&self, lane: u16, timeout: Duration) -> Result<Stream, NetError> {
+        let mut tries = 0;
+        loop {
+            match self.dial(lane, timeout, &mut |_, _| {}) {
+                Err(NetError::HungUp) if tries < MAX_KNOCKS && !self.terms.events.is_over() => {
+                    // Backing off is waiting by the clock on purpose.
+                    std::thread::sleep(REDIAL_PAUSE * 2u32.pow(tries));
+                    tries += 1;
+                }
+                outcome => return outcome.map(|(stream, _)| stream),
+            }
+        }
+    }
+
+    /// Connects these lanes, some at a time, to `address` or whatever works. Without some of them the job has some lanes less.
+    pub(super) fn dial_more(self: &Arc<Self>, lanes: Range<u16>, address: Option<SocketAddr>, timeout: Duration) {
+        let dialler = match address {
+            Some(address) => Arc::new(Self {
+                terms: self.terms.clone(),
+                candidates: Mutex::new(vec![address]),
+                connected: Arc::clone(&self.connected),
+                is_given_up: Arc::clone(&self.is_given_up),
+                padding_failed: Arc::clone(&self.padding_failed),
+            }),
+            None => Arc::clone(self),
+        };
+        for first in lanes.clone().take(usize::from(DIALLING_AT_ONCE)) {
+            let (dialler, end) = (Arc::clone(&dialler), lanes.end);
+            let _ = std::thread::Builder::new().name(format!("dial-{first}")).spawn(move || {
+                for lane in (first..end).step_by(usize::from(DIALLING_AT_ONCE)) {
+                    if dialler.terms.events.is_over() {
+                        return;
+                    }
+                    if let Ok(stream) = dialler.dial_patiently(lane, timeout) {
+                        dialler.hand_over(stream, lane);
+                    }
+                }
+            });
+        }
+    }
+}
+
+pub(crate) fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,109 @@
+//! Lanes to a daemon that are dialled before it has said who it is.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use haul_engine::path::QUICK_FROM_US;
+use haul_engine::plan;
+
+use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT, micros};
+use crate::reach::lane_terms::LaneTerms;
+
+/// A peer that has not answered by then is at least so far away, and lanes to it need not wait for its answer: they come two thirds of a
+/// round trip earlier where it takes 228 ms. From here on a path that is not known begins with 32, or with 64 for a job that sends much.
+pub(crate) const FAR_AFTER: Duration = Duration::from_millis(80);
+
+/// Lanes to a daemon, on their way while its control channel is still being set up. On 1 Gbit/s x 228 ms that is three round trips, half a
+/// second in which nothing else would move. The daemon lets them wait for the session that they name.
+///
+/// A path that is remembered as a far one gets its lanes at once. Any other shows how far it is at least by how late the control channel's
+/// first answer is.
+pub(crate) struct Early {
+    outcome: Receiver<Result<Brought, String>>,
+    /// Tells the thread, as long as it has dialled nobody, where the daemon was reached, and after how many microseconds.
+    reached: SyncSender<(SocketAddr, u32)>,
+    pub(super) dialler: Arc<Dialler>,
+    presumed: SocketAddr,
+    cpus: u16,
+}
+
+pub(crate) struct Brought {
+    pub(super) dialler: Arc<Dialler>,
+    pub(super) dialled: u16,
+    /// So many of them are to carry.
+    pub(super) lanes: u16,
+    pub(super) reason: &'static str,
+    pub(super) cipher: &'static str,
+}
+
+impl Early {
+    /// For a daemon that is about to be reached at `presumed`. `None` without a thread: then the lanes follow later.
+    pub(crate) fn start(terms: LaneTerms, presumed: SocketAddr, cpus: u16) -> Option<Self> {
+        let (sender, outcome) = sync_channel(1);
+        let (reached, answer) = sync_channel(1);
+        let dialler = Arc::new(Dialler::new(terms, vec![presumed]));
+        let for_thread = Arc::clone(&dialler);
+        let started = std::thread::Builder::new().name("early-lanes".into()).spawn(move || {
+            // The session may have failed meanwhile.
+            let _ = sender.send(Self::bring(for_thread, presumed, cpus, &answer));
+        });
+        started.is_ok().then_some(Self { outcome, reached, dialler, presumed, cpus })
+    }
+
+    fn bring(
+        dialler: Arc<Dialler>,
+        presumed: SocketAddr,
+        cpus: u16,
+        answer: &Receiver<(SocketAddr, u32)>,
+    ) -> Result<Brought, String> {
+        let carriage = dialler.terms.carriage_towards(presumed.ip());
+        let rtt_us = match &carriage.path {
+            Some(known) => known.rtt_min_us,
+            None => match answer.recv_timeout(FAR_AFTER) {
+                Ok((_, rtt_us)) => rtt_us,
+                // Should it be nearer, some of them rest: handshakes are nothing beside so much data.
+                Err(RecvTimeoutError::Timeout) if dialler.terms.sends_much() => QUICK_FROM_US,
+                Err(RecvTimeoutError::Timeout) => micros(FAR_AFTER),
+                Err(RecvTimeoutError::Disconnected) => return Err("they are not needed".into()),
+            },
+        };
+        let (dialled, _) = dialler.terms.first_lanes(presumed.ip(), rtt_us, cpus);
+        dialler.dial_more(1..dialled, None, WAY_TIMEOUT);
+        let told = RefCell::new(("", 0, ""));
+        let brought = dialler.bring(cpus, WAY_TIMEOUT, dialled, Further::OnceAnswered, &|stream, lanes, reason| {
+            *told.borrow_mut() = (stream.cipher_name(), lanes, reason);
+        });
+        let (cipher, lanes, reason) = told.into_inner();
+        let (dialled, _) = brought.map_err(|error| error.to_string())?;
+        Ok(Brought { dialler, dialled, lanes, reason, cipher })
+    }
+
+    /// The daemon was reached, after so long. `None`: it is near, and its lanes can wait until it has said who it is.
+    pub(crate) fn reached(self, address: SocketAddr, after: Duration) -> Option<Self> {
+        if after < Duration::from_micros(u64::from(plan::NEAR_RTT_US)) {
+            self.give_up();
+            return None;
+        }
+        let early = if address == self.presumed {
+            self
+        } else {
+            self.give_up();
+            Self::start(self.dialler.terms.clone(), address, self.cpus)?
+        };
+        // It may not have waited for that.
+        let _ = early.reached.try_send((address, micros(after)));
+        Some(early)
+    }
+
+    fn give_up(&self) {
+        self.dialler.is_given_up.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn brought(self) -> Result<Brought, String> {
+        self.outcome.recv().unwrap_or_else(|_| Err("its thread broke".into()))
+    }
+}

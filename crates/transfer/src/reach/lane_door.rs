@@ -1,0 +1,29 @@
+//! Where lanes arrive at a side that listens.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::sync::Arc;
+
+use haul_net::{Door, DoorOptions, Identity, KeyGreeter, Listener, Stream};
+use haul_wire::lane::Hello;
+
+use crate::reach::desk::Desk;
+
+/// Listens for lanes. A host that lets nobody listen still works: it dials, or lanes run inside ssh.
+pub(crate) fn open_door(identity: &Arc<Identity>, desk: &Arc<Desk>, port_range: Option<(u16, u16)>) -> Option<Door> {
+    open_door_on(Listener::bind(port_range, None).ok()?, identity, desk)
+}
+
+/// Any free port of this host that no other host reaches.
+pub(crate) const LOOPBACK: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+
+pub(crate) fn open_door_on(listener: Listener, identity: &Arc<Identity>, desk: &Arc<Desk>) -> Option<Door> {
+    let desk = Arc::clone(desk);
+    let deliver = Arc::new(move |mut stream: Stream, key, _from: SocketAddr| {
+        if let Ok(Hello::Lane(hello)) = Desk::read_hello(&mut stream) {
+            desk.deliver(stream, &key, hello);
+        }
+    });
+    // Whoever proves a key may name a session; the desk then compares both.
+    let greeter = KeyGreeter::for_any_key(Arc::clone(identity), deliver);
+    Door::open(listener, greeter, &DoorOptions::default()).ok()
+}

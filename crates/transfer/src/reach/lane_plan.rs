@@ -1,0 +1,277 @@
+//! Connects the lanes of a session.
+//!
+//! Direct -> reversed (the far side connects to us) -> inside further ssh sessions. The first way that works is taken;
+//! the report says which. All lanes are TLS 1.3 between keys that travelled over the control channel.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use haul_engine::plan;
+use haul_net::{Identity, Stream};
+use haul_wire::control::{Carriage, Control, Dial};
+use haul_wire::limits::MAX_LANES;
+
+use crate::error::{Error, Fault};
+use crate::event::Event;
+use crate::faults;
+use crate::job::Job;
+use crate::kept::known_paths::Direction;
+use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
+use crate::reach::early_lanes::Early;
+use crate::reach::lane_terms::LaneTerms;
+use crate::reach::redial::Redialler;
+use crate::reach::remote::{self, Remote};
+use crate::reach::ssh::SshLanes;
+use crate::session::channel::{Outbox, SessionEvent};
+use crate::session::lane_threads::LaneKeeper;
+use crate::session::reporter::Watch;
+use crate::session::{convert, host_facts};
+use crate::sync::lock;
+
+/// Nothing is wrong, but it may be slower, and few would guess why.
+const THROUGH_SSH: &str = "neither host reaches a port of the other (-v says more): the data goes through ssh, which carries less. To use a range \
+                           that a firewall lets through: --port-range FIRST-LAST";
+
+/// ssh sessions opened at the same time: sshd begins to refuse at ten that are not logged in yet (MaxStartups).
+const SSH_AT_ONCE: u16 = 3;
+
+const CIPHER_REASON: &str = "what both processors do well, or asked for";
+
+/// How the lanes went, for the report.
+#[derive(Default)]
+pub(crate) struct LaneRecord {
+    pub(crate) path: Mutex<String>,
+    pub(crate) cipher: Mutex<String>,
+}
+
+/// Everything the initiator needs to get lanes to one far side.
+pub(crate) struct LanePlan {
+    pub(crate) terms: LaneTerms,
+    pub(crate) cpus: u16,
+    /// Where the far side may be reached.
+    pub(crate) candidates: Vec<SocketAddr>,
+    /// Where it may reach us, once we listen.
+    pub(crate) own_addresses: Vec<IpAddr>,
+    /// Listening here was prepared on this port.
+    pub(crate) own_port: Option<u16>,
+    /// Messages of the far side about its dialling.
+    pub(crate) answers: Receiver<Control>,
+    pub(crate) outbox: Arc<Outbox>,
+    /// Lanes inside ssh sessions, when the far side was reached over ssh.
+    pub(crate) over_ssh: Option<SshLanes>,
+    pub(crate) only_over_ssh: bool,
+    pub(crate) record: Arc<LaneRecord>,
+    pub(crate) watch: Arc<Watch>,
+    /// They may be here already.
+    pub(crate) early: Option<Early>,
+}
+
+/// Replaces lost lanes by the way that worked; until one did there is nothing to replace.
+#[derive(Clone, Default)]
+pub(crate) struct Keeper(Arc<Mutex<Option<Box<dyn LaneKeeper>>>>);
+
+impl Keeper {
+    fn set(&self, keeper: impl LaneKeeper + 'static) {
+        *lock(&self.0) = Some(Box::new(keeper));
+    }
+}
+
+impl LaneKeeper for Keeper {
+    fn lane_lost(&mut self, lane: u16) {
+        if let Some(keeper) = lock(&self.0).as_mut() {
+            keeper.lane_lost(lane);
+        }
+    }
+
+    fn want(&mut self, lanes: u16) -> bool {
+        lock(&self.0).as_mut().is_some_and(|keeper| keeper.want(lanes))
+    }
+}
+
+impl LanePlan {
+    /// Connects in a thread of its own; the session starts meanwhile.
+    pub(crate) fn start(self) -> Keeper {
+        let keeper = Keeper::default();
+        let for_thread = keeper.clone();
+        let events = self.terms.events.clone();
+        let started = std::thread::Builder::new().name("lanes".into()).spawn(move || self.connect(&for_thread));
+        if let Err(error) = started {
+            let error = Error::new(Fault::FileIo, "cannot start a thread").because(error);
+            let _ = events.try_send(SessionEvent::NoLanes(error));
+        }
+        keeper
+    }
+
+    fn connect(mut self, keeper: &Keeper) {
+        let mut reasons = Vec::new();
+        // When they did not get through, the ways are tried one after the other as ever.
+        if let Some(Ok(brought)) = self.early.take().map(Early::brought) {
+            self.tell("direct", brought.cipher, brought.lanes, brought.reason);
+            keeper.set(Redialler::new(brought.dialler, brought.dialled));
+            return;
+        }
+        if !self.only_over_ssh {
+            match self.direct(keeper) {
+                Ok(()) => return,
+                Err(why) => reasons.push(format!("direct: {why}")),
+            }
+            match self.reversed() {
+                Ok(()) => return,
+                Err(why) => reasons.push(format!("reversed: {why}")),
+            }
+        }
+        match self.inside_ssh(keeper, &reasons) {
+            Ok(()) => return,
+            Err(why) => reasons.push(format!("over ssh: {why}")),
+        }
+        let error = Error::new(Fault::Network, "no data connection between the two hosts")
+            .because(reasons.join("; "))
+            .try_this("open a port range in the firewall and name it with --port-range FIRST-LAST");
+        let _ = self.terms.events.send(SessionEvent::NoLanes(error));
+    }
+
+    fn direct(&self, keeper: &Keeper) -> Result<(), String> {
+        if self.candidates.is_empty() {
+            return Err("the far side cannot listen".into());
+        }
+        let dialler = Arc::new(Dialler::new(self.terms.clone(), self.candidates.clone()));
+        let told = |stream: &Stream, lanes: u16, reason: &'static str| {
+            self.tell("direct", stream.cipher_name(), lanes, reason)
+        };
+        let brought = dialler.bring(self.cpus, WAY_TIMEOUT, 1, Further::OnceAnswered, &told);
+        let (lanes, _) = brought.map_err(|error| error.to_string())?;
+        keeper.set(Redialler::new(dialler, lanes));
+        Ok(())
+    }
+
+    fn reversed(&self) -> Result<(), String> {
+        let port = self.own_port.ok_or("cannot listen here")?;
+        let candidates = self.own_addresses.iter().map(|ip| convert::candidate(SocketAddr::new(*ip, port))).collect();
+        let timeout_ms = u32::try_from(WAY_TIMEOUT.as_millis()).expect("seconds");
+        let lanes = self.terms.carriage.lanes.unwrap_or(0);
+        self.outbox.send(Control::Dial(Dial { candidates, lanes, timeout_ms }));
+        match self.answers.recv_timeout(WAY_TIMEOUT * 2) {
+            Ok(Control::Dialled { lanes, .. }) => {
+                let reason = "the far side cannot be reached from here, but reaches us";
+                self.tell_path("direct, reversed", reason);
+                self.tell_chose("lanes", lanes.to_string(), "chosen by the side that connects");
+                Ok(())
+            }
+            Ok(Control::DialFailed { why }) => Err(why),
+            Ok(_) | Err(_) => Err("the far side did not answer".into()),
+        }
+    }
+
+    fn inside_ssh(&self, keeper: &Keeper, reasons: &[String]) -> Result<(), String> {
+        let over_ssh = self.over_ssh.clone().ok_or("the far side was not reached over ssh")?;
+        let lanes = self.terms.carriage.lanes.unwrap_or(plan::SSH_LANES).clamp(1, MAX_LANES);
+        let first = over_ssh.connect(&self.terms, 0, false).map_err(|error| error.to_string())?;
+        let why = if self.only_over_ssh { "asked for".into() } else { reasons.join("; ") };
+        self.record_cipher(first.cipher_name());
+        self.tell_path("ssh", &why);
+        if !self.only_over_ssh {
+            self.watch.tell(&Event::Warning { text: THROUGH_SSH.into() });
+        }
+        self.tell_chose("lanes", lanes.to_string(), "each an ssh session of its own, with a window of 2 MiB");
+        let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
+        for first in 1..lanes.min(SSH_AT_ONCE + 1) {
+            let (over_ssh, terms) = (over_ssh.clone(), self.terms.clone());
+            let _ = std::thread::Builder::new().name(format!("dial-{first}")).spawn(move || {
+                for lane in (first..lanes).step_by(usize::from(SSH_AT_ONCE)) {
+                    // Nobody is asked for a password again; sshd may limit its sessions. The lanes that are up suffice.
+                    let Ok(stream) = over_ssh.connect(&terms, lane, true) else { return };
+                    let _ = terms.events.send(SessionEvent::LaneUp(stream, lane));
+                }
+            });
+        }
+        keeper.set(over_ssh.keeper(self.terms.clone()));
+        Ok(())
+    }
+
+    fn tell(&self, path: &str, cipher: &'static str, lanes: u16, reason: &str) {
+        self.record_cipher(cipher);
+        self.tell_path(path, "the far side can be reached from here");
+        self.tell_chose("lanes", lanes.to_string(), reason);
+    }
+
+    fn record_cipher(&self, name: &'static str) {
+        *lock(&self.record.cipher) = name.to_owned();
+        let clear = self.terms.carriage.clear;
+        let reason = if clear { "asked for: everybody on the way can read the data" } else { CIPHER_REASON };
+        self.tell_chose("cipher", name.to_owned(), reason);
+    }
+
+    fn tell_path(&self, path: &str, reason: &str) {
+        *lock(&self.record.path) = path.to_owned();
+        self.tell_chose("lane path", path.to_owned(), reason);
+    }
+
+    fn tell_chose(&self, what: &'static str, choice: String, reason: &str) {
+        self.watch.tell(&Event::Chose { what, choice, reason: reason.to_owned() });
+    }
+}
+
+/// What the lanes to a remote have in common.
+pub(crate) fn lane_terms(
+    remote: &Remote,
+    job: &Job,
+    session: [u8; 16],
+    identity: &Arc<Identity>,
+    carriage: &Carriage,
+    memory: Option<Direction>,
+) -> LaneTerms {
+    LaneTerms {
+        session,
+        identity: Arc::clone(identity),
+        peer_key: remote.key(),
+        ciphers: remote::agreed_ciphers(&job.carriage, &remote.hello),
+        carriage: carriage.clone(),
+        memory,
+        foreseen: remote.foreseen.clone(),
+        events: remote.events.sender(),
+        _visit: None,
+    }
+}
+
+/// How lanes to a remote are got.
+pub(crate) fn lane_plan(
+    remote: &Remote,
+    job: &Job,
+    terms: LaneTerms,
+    own_port: Option<u16>,
+    answers: std::sync::mpsc::Receiver<Control>,
+    record: &Arc<LaneRecord>,
+    watch: &Arc<Watch>,
+) -> LanePlan {
+    LanePlan {
+        terms,
+        cpus: host_facts::cpus().min(remote.hello.cpus),
+        candidates: remote.candidates(job.carriage.family),
+        own_addresses: remote.our_addresses(),
+        own_port,
+        answers,
+        outbox: Arc::clone(remote.channel.outbox()),
+        over_ssh: remote.ssh_lanes(watch),
+        only_over_ssh: job.carriage.lanes_over_ssh,
+        record: Arc::clone(record),
+        watch: Arc::clone(watch),
+        early: None,
+    }
+}
+
+/// Passes the far side's words about its dialling on to the plan; anything else has no place in a session.
+pub(crate) fn dial_answers() -> (std::sync::mpsc::Receiver<Control>, impl FnMut(Control) -> Result<(), Error>) {
+    let (sender, receiver) = sync_channel(1);
+    let answered = AtomicBool::new(false);
+    let aside = move |message: Control| match message {
+        Control::Dialled { .. } | Control::DialFailed { .. } if !answered.swap(true, Ordering::Relaxed) => {
+            // The plan may have gone on already.
+            let _ = sender.try_send(message);
+            Ok(())
+        }
+        other => Err(faults::unexpected(&other)),
+    };
+    (receiver, aside)
+}

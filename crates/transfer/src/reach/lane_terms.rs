@@ -1,0 +1,107 @@
+//! What the lanes of a session have in common, and how one greets.
+
+use std::io::Write;
+use std::net::{IpAddr, TcpStream};
+use std::sync::Arc;
+
+use haul_engine::path::QUICK_START_WORTH_BYTES;
+use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, policy};
+use haul_wire::control::Carriage;
+use haul_wire::lane::{Hello, LaneHello};
+
+use crate::kept::known_paths::{self, Direction};
+use crate::session::channel::EventSender;
+use crate::session::foreseen::Foreseen;
+use crate::session::grant::Visit;
+use crate::session::{convert, tuning};
+
+/// What the lanes of a session have in common.
+#[derive(Clone)]
+pub(crate) struct LaneTerms {
+    /// Random name of the end that lanes are dialled to.
+    pub(crate) session: [u8; 16],
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) peer_key: PublicKey,
+    pub(crate) ciphers: Vec<Cipher>,
+    /// What was asked of them, and what the initiator knows of the path.
+    pub(crate) carriage: Carriage,
+    /// The direction in which what earlier jobs found of the path shall be used: of the one to the address that is reached.
+    pub(crate) memory: Option<Direction>,
+    /// How much will be sent from here.
+    pub(crate) foreseen: Foreseen,
+    pub(crate) events: EventSender,
+    /// Counts for the session, at a far side: it does so until nobody dials any more.
+    pub(crate) _visit: Option<Arc<dyn Visit>>,
+}
+
+impl LaneTerms {
+    /// What was asked for, with what is known of the path to this address.
+    pub(super) fn carriage_towards(&self, peer: IpAddr) -> Carriage {
+        let known = self.memory.and_then(|direction| known_paths::find_towards(peer, direction));
+        Carriage { path: known.or_else(|| self.carriage.path.clone()), ..self.carriage.clone() }
+    }
+
+    pub(super) fn first_lanes(&self, peer: IpAddr, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
+        tuning::first_lanes(&self.carriage_towards(peer), &self.foreseen, rtt_us, cpus)
+    }
+
+    /// What is to be sent from here is worth a quick start.
+    pub(super) fn sends_much(&self) -> bool {
+        self.memory == Some(Direction::To) && self.foreseen.bytes() >= QUICK_START_WORTH_BYTES
+    }
+
+    /// The peer's key, and no other.
+    fn admits(&self) -> impl Fn(&PublicKey) -> bool + Send + Sync + use<> {
+        let expected = self.peer_key;
+        move |key| *key == expected
+    }
+
+    /// What every connection is tuned to.
+    pub(super) fn wanted(&self) -> policy::Wanted {
+        convert::wanted(&self.carriage)
+    }
+}
+
+/// Shakes hands and says which lane of which session this is.
+pub(crate) fn greet(
+    transport: impl Into<haul_net::Transport>,
+    terms: &LaneTerms,
+    lane: u16,
+) -> Result<Stream, NetError> {
+    let (stream, _) = haul_net::client(transport, &terms.identity, terms.admits(), &terms.ciphers)?;
+    introduce(stream, terms, lane)
+}
+
+/// [`greet`], with a first flight that fills the window.
+pub(crate) fn greet_padded(socket: TcpStream, terms: &LaneTerms, lane: u16) -> Result<Stream, NetError> {
+    let (stream, _) = haul_net::client_padded(socket, &terms.identity, terms.admits(), &terms.ciphers)?;
+    introduce(stream, terms, lane)
+}
+
+pub(crate) fn introduce(mut stream: Stream, terms: &LaneTerms, lane: u16) -> Result<Stream, NetError> {
+    let hello = Hello::Lane(LaneHello { session: terms.session, lane });
+    let said = stream.write_all(&hello.encode()).and_then(|()| stream.flush());
+    said.map_err(|cause| NetError::Io { what: "cannot greet", cause })?;
+    if terms.carriage.clear {
+        return stream.into_clear().map_err(|cause| NetError::Io { what: "cannot go on in the clear", cause });
+    }
+    Ok(stream)
+}
+
+#[cfg(test)]
+impl LaneTerms {
+    /// Of a session whose peer never shakes hands.
+    pub(crate) fn towards_nobody(events: &crate::session::channel::Events) -> Self {
+        Self {
+            session: [0; 16],
+            identity: Arc::new(Identity::generate().expect("random numbers")),
+            peer_key: PublicKey([1; 32]),
+            ciphers: haul_net::preferred_ciphers(None),
+            carriage: Carriage::default(),
+            memory: None,
+            foreseen: Foreseen::default(),
+            events: events.sender(),
+            _visit: None,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Reaches the far side of a job, and brings the lanes of its session.
+//!
+//! ```text
+//!   connect      a place -> a control channel: over ssh, or to a daemon
+//!   lane_plan    direct, reversed, inside ssh sessions: the first way that works
+//!   dialler      dials lanes             redial   dials lost lanes again      early_lanes   before the daemon has spoken
+//!   desk         where lanes wait for their session             lane_door   where they arrive
+//! ```
+
+pub(crate) mod connect;
+pub(crate) mod daemon;
+pub(crate) mod desk;
+pub(crate) mod dialler;
+pub(crate) mod early_lanes;
+pub(crate) mod lane_door;
+pub(crate) mod lane_plan;
+pub(crate) mod lane_terms;
+pub(crate) mod over_ssh;
+pub(crate) mod redial;
+pub(crate) mod remote;
+pub(crate) mod ssh;

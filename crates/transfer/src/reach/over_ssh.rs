@@ -1,0 +1,42 @@
+//! Reaches a host over ssh, and starts our own program there.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use haul_net::dial;
+
+use crate::error::Error;
+use crate::job::{Family, Job, Place};
+use crate::reach::remote::{Remote, net_family};
+use crate::reach::ssh::SshTarget;
+use crate::session::channel::Events;
+use crate::session::id;
+use crate::session::reporter::Watch;
+
+pub(crate) fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error> {
+    let target = SshTarget::of(place, &job.ssh, &job.carriage).expect("an ssh place");
+    let arguments = match job.carriage.port_range {
+        Some((first, last)) => format!("--port-range {first}-{last}"),
+        None => String::new(),
+    };
+    let resolver = resolve_meanwhile(&target.host, job.carriage.family);
+    let (stream, child) = target.start_agent(&arguments, watch)?.into_stream()?;
+    let mut remote = Remote::meet(place, stream, id::random_id()?, Events::new(), watch)?;
+    remote.resolver = resolver;
+    remote.ssh = Some(target);
+    remote.child = Some(child);
+    Ok(remote)
+}
+
+/// Asks the resolver while ssh logs in. Nobody waits for the answer: an alias of ~/.ssh/config may mean nothing to it, and a
+/// resolver that does not answer must not hold up a session that is there.
+pub(crate) fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<IpAddr>>> {
+    let (sender, receiver) = sync_channel(1);
+    let host = host.to_owned();
+    let started = std::thread::Builder::new().name("resolve".into()).spawn(move || {
+        let addresses = dial::resolve(&host, 0, family.map(net_family)).unwrap_or_default();
+        // The session may be over.
+        let _ = sender.send(addresses.iter().map(SocketAddr::ip).collect());
+    });
+    started.is_ok().then_some(receiver)
+}

@@ -1,0 +1,127 @@
+//! Dials lost lanes again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use haul_engine::path::AUTO_LANES_MAX;
+
+use crate::reach::dialler::{Dialler, REDIAL_PAUSE, WAY_TIMEOUT};
+use crate::session::lane_threads::LaneKeeper;
+use crate::sync::lock;
+
+/// A lost lane is dialled again this often before the others have to do without it.
+pub(crate) const MAX_REDIALS: u32 = 5;
+
+/// A lane that stood for so long was of use, and its losses are counted anew. Where the receiver reads a large file for minutes, kernels end the
+/// lanes that wait for it every 30 s (`USER_TIMEOUT_MS`), and a door that cannot hand them over every 10 s (`HAND_OVER`).
+pub(crate) const STOOD: Duration = Duration::from_secs(5);
+
+/// Dials a lane again when it was lost, and further lanes when they would be of use.
+pub(crate) struct Redialler {
+    dialler: Arc<Dialler>,
+    /// Lanes that were ever asked for.
+    lanes: u16,
+    losses: Arc<Mutex<Losses>>,
+}
+
+/// How often each lane was lost since it last stood.
+#[derive(Default)]
+pub(crate) struct Losses(HashMap<u16, u32>);
+
+impl Losses {
+    /// A lane was lost that had stood for so long: the pause before it is dialled again, if it is.
+    fn pause_after(&mut self, lane: u16, stood: Duration) -> Option<Duration> {
+        let losses = self.0.entry(lane).or_insert(0);
+        if stood >= STOOD {
+            *losses = 0;
+        }
+        *losses += 1;
+        (*losses <= MAX_REDIALS).then(|| REDIAL_PAUSE * 2u32.pow(*losses - 1))
+    }
+}
+
+impl Redialler {
+    /// `lanes` were dialled.
+    pub(crate) fn new(dialler: Arc<Dialler>, lanes: u16) -> Self {
+        Self { dialler, lanes, losses: Arc::default() }
+    }
+}
+
+impl LaneKeeper for Redialler {
+    fn lane_lost(&mut self, lane: u16) {
+        let connected = lock(&self.dialler.connected).remove(&lane);
+        let stood = connected.map_or(Duration::ZERO, |connected| connected.elapsed());
+        let mut pause = lock(&self.losses).pause_after(lane, stood);
+        let (dialler, losses) = (Arc::clone(&self.dialler), Arc::clone(&self.losses));
+        let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
+            while let Some(before_it) = pause {
+                // Backing off is waiting by the clock on purpose.
+                std::thread::sleep(before_it);
+                if dialler.terms.events.is_over() {
+                    return;
+                }
+                match dialler.dial_patiently(lane, WAY_TIMEOUT) {
+                    Ok(stream) => return dialler.hand_over(stream, lane),
+                    // Nobody else would hear that there is no such lane yet.
+                    Err(_) => pause = lock(&losses).pause_after(lane, Duration::ZERO),
+                }
+            }
+        });
+    }
+
+    fn want(&mut self, lanes: u16) -> bool {
+        // The peer, who may ask too, opens no more here than the user allows, or we ever would.
+        let lanes = lanes.min(self.dialler.terms.carriage.lanes.unwrap_or(AUTO_LANES_MAX));
+        if lanes > self.lanes {
+            self.dialler.dial_more(self.lanes..lanes, None, WAY_TIMEOUT);
+            self.lanes = lanes;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use crate::reach::dialler::MAX_KNOCKS;
+    use crate::reach::lane_terms::LaneTerms;
+
+    use super::*;
+    use crate::session::channel::Events;
+    use std::net::TcpListener;
+
+    /// The door has no room for a while, or the path is gone: longer than one round of knocks (1.4 s) takes.
+    #[test]
+    fn a_lost_lane_that_cannot_be_dialled_at_once_is_dialled_again() {
+        let door = TcpListener::bind("127.0.0.1:0").unwrap();
+        let events = Events::new();
+        let terms = LaneTerms::towards_nobody(&events);
+        let dialler = Arc::new(Dialler::new(terms, vec![door.local_addr().unwrap()]));
+        let (tells, told) = sync_channel(0);
+        // Each connection is closed at once.
+        std::thread::spawn(move || while tells.send(door.accept().unwrap().1).is_ok() {});
+        Redialler::new(dialler, 1).lane_lost(0);
+        for knock in 0..2 + MAX_KNOCKS {
+            assert!(told.recv_timeout(Duration::from_secs(30)).is_ok(), "knock {knock}");
+        }
+    }
+
+    #[test]
+    fn a_lane_that_stood_is_dialled_again_however_often_it_was_lost() {
+        let mut losses = Losses::default();
+        let pause = |tries: u32| Some(REDIAL_PAUSE * 2u32.pow(tries));
+        for _ in 0..100 {
+            assert_eq!(losses.pause_after(0, STOOD), pause(0));
+        }
+        // One that does not stand is given up, and no other with it.
+        for tries in 1..MAX_REDIALS {
+            assert_eq!(losses.pause_after(0, STOOD / 2), pause(tries));
+        }
+        for _ in 0..100 {
+            assert_eq!(losses.pause_after(0, STOOD / 2), None);
+        }
+        assert_eq!(losses.pause_after(1, Duration::ZERO), pause(0));
+    }
+}

@@ -1,0 +1,109 @@
+//! Lanes inside further ssh sessions, for hosts that cannot reach each other in any other way.
+
+use std::sync::Arc;
+
+use haul_net::{NetError, Stream};
+
+use crate::error::Error;
+use crate::reach::lane_terms::{LaneTerms, greet};
+use crate::session::channel::SessionEvent;
+use crate::session::lane_threads::LaneKeeper;
+use crate::session::reporter::Watch;
+
+use super::{SshTarget, kill};
+
+/// Lanes inside further ssh sessions, each relayed by the far side to its agent's port.
+#[derive(Clone)]
+pub(crate) struct SshLanes {
+    pub(crate) target: SshTarget,
+    pub(crate) port: u16,
+    pub(crate) watch: Arc<Watch>,
+}
+
+impl SshLanes {
+    /// Connects one lane. `silently`: without asking anybody for a password.
+    pub(crate) fn connect(&self, terms: &LaneTerms, lane: u16, silently: bool) -> Result<Stream, Error> {
+        let mut target = self.target.clone();
+        if silently {
+            target.options.options.push("BatchMode=yes".into());
+        }
+        let session = target.start_agent(&format!("--relay {}", self.port), &self.watch)?;
+        let child = Arc::clone(&session.child);
+        let greeted = greet(session.into_pipes()?, terms, lane);
+        greeted.map_err(|error: NetError| {
+            // The relay there may hang, and then ssh would not end by itself.
+            kill(&child);
+            crate::faults::net_error(&error)
+        })
+    }
+
+    /// Replaces a lost lane by a new session.
+    pub(crate) fn keeper(self, terms: LaneTerms) -> SshKeeper {
+        SshKeeper { lanes: self, terms, left: MAX_REPLACED }
+    }
+}
+
+/// Lost lanes that are replaced by new ssh sessions in one job.
+const MAX_REPLACED: u32 = 32;
+
+pub(crate) struct SshKeeper {
+    lanes: SshLanes,
+    terms: LaneTerms,
+    left: u32,
+}
+
+impl LaneKeeper for SshKeeper {
+    /// Each lane would be a login of its own, and sshd bounds them: those that are there have to do.
+    fn want(&mut self, _lanes: u16) -> bool {
+        true
+    }
+
+    fn lane_lost(&mut self, lane: u16) {
+        if self.left == 0 {
+            return;
+        }
+        self.left -= 1;
+        let (lanes, terms) = (self.lanes.clone(), self.terms.clone());
+        let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
+            if let Ok(stream) = lanes.connect(&terms, lane, true) {
+                let _ = terms.events.send(SessionEvent::LaneUp(stream, lane));
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use haul_wire::PROTOCOL_VERSION;
+
+    use super::*;
+    use crate::job::{self, Place, SshOptions};
+    use crate::session::channel::Events;
+
+    const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ssh/stand-ins/no-lane");
+
+    #[test]
+    fn ssh_is_not_left_behind_where_nobody_shakes_hands_for_a_lane() {
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let (user, host) = (Some(PROTOCOL_VERSION.to_string()), pid.to_str().unwrap().to_owned());
+        // A named program needs no other sent.
+        let options =
+            SshOptions { program: Some(SSH.into()), remote_program: Some("haul".into()), ..SshOptions::default() };
+        let place = Place::Ssh { user, host, port: None };
+        let target = SshTarget::of(&place, &options, &job::Carriage::default()).unwrap();
+        let events = Events::new();
+        let terms = LaneTerms::towards_nobody(&events);
+        let lanes = SshLanes { target, port: 7, watch: Arc::new(Watch::silent()) };
+        assert!(lanes.connect(&terms, 0, true).is_err());
+        let pid = std::fs::read_to_string(pid).unwrap();
+        // It was told to end: where the machine is busy it may take a moment, but no minute. What has ended has no command any more.
+        let (command, begun) = (format!("/proc/{}/cmdline", pid.trim()), Instant::now());
+        while std::fs::read(&command).is_ok_and(|command| !command.is_empty()) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it is still there");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The words of ssh: passed on, escaped, and read for what kind of failure they mean.
+
+use std::io::{self, Read, Write};
+use std::process::ChildStderr;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Fault};
+
+use super::EXIT_WAIT;
+use super::escaper::Escaper;
+use crate::sync::lock;
+
+/// What ssh and the far side print on standard error: passed on as it comes, the last of it kept to explain a failure. The
+/// far side chooses most of it, so it is escaped; also for a file, because logs are read on terminals.
+#[derive(Default)]
+pub(super) struct Words {
+    kept: Mutex<Vec<u8>>,
+    ended: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Of the words of ssh this much is kept; the reason stands in the last lines.
+const WORDS_KEPT_BYTES: usize = 4096;
+
+impl Words {
+    pub(super) fn listen(stderr: Option<ChildStderr>) -> Arc<Self> {
+        let words = Arc::new(Words::default());
+        let Some(mut stderr) = stderr else { return words };
+        let listener = Arc::clone(&words);
+        let thread = std::thread::Builder::new().name("ssh-words".into()).spawn(move || {
+            let mut block = [0; 1024];
+            let mut escaper = Escaper::default();
+            while let Ok(read @ 1..) = stderr.read(&mut block) {
+                // Nobody is left to be told where standard error is closed.
+                let _ = io::stderr().write_all(escaper.push(&block[..read]).as_bytes());
+                let mut kept = lock(&listener.kept);
+                kept.extend_from_slice(&block[..read]);
+                let surplus = kept.len().saturating_sub(WORDS_KEPT_BYTES);
+                kept.drain(..surplus);
+            }
+            let _ = io::stderr().write_all(escaper.finish().as_bytes());
+        });
+        *lock(&words.ended) = thread.ok();
+        words
+    }
+
+    /// All that was said, once ssh has ended. A background process of the user's ssh (a shared connection) may hold the pipe
+    /// open; it is not waited for.
+    pub(super) fn last(&self) -> Option<String> {
+        let end = Instant::now() + EXIT_WAIT;
+        while Instant::now() < end && lock(&self.ended).as_ref().is_some_and(|thread| !thread.is_finished()) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let kept = lock(&self.kept);
+        let text = String::from_utf8_lossy(&kept).into_owned();
+        (!text.trim().is_empty()).then_some(text)
+    }
+}
+
+/// The last line with anything on it.
+pub(super) fn last_line(text: &str) -> Option<String> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
+}
+
+/// What OpenSSH's client says, and what it means. Source: sshconnect.c, sshconnect2.c, misc.c of OpenSSH.
+const SSH_SAYS: [(&str, Fault, &str, &str); 12] = [
+    ("Could not resolve hostname", Fault::Network, "cannot find the host", "check the spelling of the host"),
+    (
+        "Connection refused",
+        Fault::Network,
+        "nothing accepts ssh there",
+        "is sshd running there, and on this port (-P)?",
+    ),
+    ("timed out", Fault::Network, "it does not answer", "is the host up, and does a firewall let ssh through?"),
+    (
+        "No route to host",
+        Fault::Network,
+        "there is no way to it",
+        "is the host up, and does a firewall let ssh through?",
+    ),
+    ("Network is unreachable", Fault::Network, "there is no way to it", "look at this host's network"),
+    ("Connection reset", Fault::Network, "it broke the connection", "is it sshd that listens on this port?"),
+    (
+        "HOST IDENTIFICATION HAS CHANGED",
+        Fault::Authentication,
+        "it shows another host key than before",
+        "somebody may be in between; ask its operator, then: ssh-keygen -R HOST",
+    ),
+    (
+        "Host key verification failed",
+        Fault::Authentication,
+        "its host key is not known here",
+        "log in once with ssh and compare the key",
+    ),
+    (
+        "No ED25519 host key is known",
+        Fault::Authentication,
+        "its host key is not known here",
+        "log in once with ssh and compare the key",
+    ),
+    ("Permission denied", Fault::Authentication, "it refuses the login", "check user name, key (-i) and ssh agent"),
+    (
+        "Too many authentication failures",
+        Fault::Authentication,
+        "it refuses the login",
+        "name the key with -i, and -o IdentitiesOnly=yes",
+    ),
+    ("Bad configuration option", Fault::Usage, "ssh does not know an option", "check -o and the ssh configuration"),
+];
+
+pub(super) fn login_failed(host: &str, said: &Option<String>) -> Error {
+    let text = said.as_deref().unwrap_or_default();
+    let known = SSH_SAYS.iter().find(|(words, ..)| text.contains(words));
+    let error = match known {
+        Some((_, fault, what, hint)) => {
+            Error::new(*fault, format!("ssh cannot log in to {host}: {what}")).try_this(hint.replace("HOST", host))
+        }
+        None => {
+            Error::new(Fault::Ssh, format!("ssh could not log in to {host}")).try_this(format!("try: ssh {host} true"))
+        }
+    };
+    match last_line(text) {
+        Some(line) => error.because(line),
+        None => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_ssh_decide_what_kind_of_failure_it_is() {
+        let check = |said: &str, fault| assert_eq!(login_failed("h", &Some(said.into())).fault, fault, "{said}");
+        check("ssh: Could not resolve hostname h: Name or service not known\r\n", Fault::Network);
+        check("ssh: connect to host h port 22: Connection refused\r\n", Fault::Network);
+        check("a@h: Permission denied (publickey).\r\n", Fault::Authentication);
+        check(
+            "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.",
+            Fault::Authentication,
+        );
+        check("something new", Fault::Ssh);
+    }
+}

@@ -1,0 +1,105 @@
+//! `haul agent`: the far side over standard input and output, started through ssh.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use haul_net::{Door, Identity, Listener, Stream};
+use haul_wire::PROTOCOL_VERSION;
+use haul_wire::banner::AGENT;
+
+use crate::error::{Error, Fault};
+use crate::faults;
+use crate::reach::desk::Desk;
+use crate::reach::lane_door::{LOOPBACK, open_door, open_door_on};
+use crate::run::serving::{self, Ports};
+use crate::session::grant::Grant;
+use crate::session::rights;
+
+/// What `haul agent` was told on its command line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentOptions {
+    /// `--port-range FIRST-LAST`
+    pub port_range: Option<(u16, u16)>,
+    /// `--relay PORT`: carry one lane between standard input/output and this local port instead of a control session.
+    pub relay_port: Option<u16>,
+}
+
+/// The far side of a session over standard input and output: what `haul agent` runs. Returns the process exit code; the
+/// initiator has been told in words already.
+pub fn agent(options: &AgentOptions) -> u8 {
+    // Run from a descriptor, it would be shown by the number of that.
+    let _ = haul_sys::process::set_name(c"haul");
+    let result = match options.relay_port {
+        Some(port) => relay(port),
+        None => serve(options),
+    };
+    u8::from(result.is_err())
+}
+
+fn serve(options: &AgentOptions) -> Result<(), Error> {
+    rights::guard_process();
+    // More files may then be open at once; with the old limit it still works.
+    let _ = haul_sys::process::raise_open_file_limit();
+    let identity = Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?);
+    let desk = Arc::new(Desk::default());
+    let door = open_door(&identity, &desk, options.port_range);
+    // Without a port that others may use, lanes inside ssh sessions still need one on this host.
+    let relay_door = if door.is_none() { Listener::bind_to(LOOPBACK).ok() } else { None };
+    let relay_door = relay_door.and_then(|listener| open_door_on(listener, &identity, &desk));
+    let open = door.as_ref().map_or(0, Door::port);
+    let ports = Ports { open, relay: relay_door.as_ref().map_or(open, Door::port) };
+    let mut output = io::stdout().lock();
+    writeln!(output, "{AGENT} {PROTOCOL_VERSION}")
+        .and_then(|()| output.flush())
+        .map_err(|error| Error::new(Fault::Protocol, "cannot write to standard output").because(error))?;
+    drop(output);
+    // Both ends are the same user's, who may send the own data as it pleases.
+    let grant = Grant { clear: true, ..Grant::default() };
+    serving::serve_control(standard_streams()?, &identity, &desk, ports, &grant, None)
+}
+
+fn standard_streams() -> Result<Stream, Error> {
+    let own = |fd: io::Result<OwnedFd>| {
+        fd.map_err(|error| Error::new(Fault::Protocol, "cannot use standard input and output").because(error))
+    };
+    let input = own(io::stdin().as_fd().try_clone_to_owned())?;
+    let output = own(io::stdout().as_fd().try_clone_to_owned())?;
+    Stream::plain_pipes(input, output, None)
+        .map_err(|error| Error::new(Fault::Protocol, "cannot use standard input and output").because(error))
+}
+
+/// Carries one lane between this ssh session and the agent that listens on a port of this host. It is TLS from end to end;
+/// nothing is seen here.
+fn relay(port: u16) -> Result<(), Error> {
+    let failed = |error: io::Error| Error::new(Fault::Network, "cannot relay a lane").because(error);
+    let socket = TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(failed)?;
+    // The reader of the lane must know where the shell's noise ends.
+    let mut output = io::stdout().lock();
+    writeln!(output, "{AGENT} {PROTOCOL_VERSION}").and_then(|()| output.flush()).map_err(failed)?;
+    drop(output);
+    let mut to_socket = socket.try_clone().map_err(failed)?;
+    std::thread::Builder::new()
+        .name("relay-in".into())
+        .spawn(move || {
+            // Whatever ended it, the agent has to see the end of this direction; the other goes on.
+            let _ = pump(&mut io::stdin().lock(), &mut to_socket);
+            let _ = to_socket.shutdown(Shutdown::Write);
+        })
+        .map_err(failed)?;
+    // When the agent is done with the lane, so is this process: the thread above may wait for its input for ever.
+    pump(&mut &socket, &mut io::stdout().lock()).map_err(failed)
+}
+
+fn pump(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    let mut buffer = vec![0; haul_wire::limits::BLOCK_BYTES];
+    loop {
+        let read = from.read(&mut buffer)?;
+        if read == 0 {
+            return to.flush();
+        }
+        to.write_all(&buffer[..read])?;
+        to.flush()?;
+    }
+}

@@ -1,0 +1,184 @@
+//! Who is where, who sends, who receives.
+
+use std::sync::Arc;
+
+use haul_net::Identity;
+use haul_store::DIRECT_FROM_BYTES;
+use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
+
+use crate::error::{Error, Fault};
+use crate::event::{Observer, Report};
+use crate::faults;
+use crate::job::{Job, Place};
+use crate::kept::known_paths::{self, Direction, PathName};
+use crate::reach::desk::Desk;
+use crate::reach::lane_plan::{LanePlan, LaneRecord, dial_answers, lane_plan, lane_terms};
+use crate::reach::remote::{Assignment, Remote};
+use crate::reach::{connect, lane_door};
+use crate::run::ends::{check_made_up, sources_here, target_here, was_hashed};
+use crate::run::here::here;
+use crate::run::relay;
+use crate::session::asked_for::AskedFor;
+use crate::session::receiver::{self, Bounds, ReceiverJob};
+use crate::session::reporter::{self, Ends, Watch};
+use crate::session::sender::early_look::EarlyLook;
+use crate::session::sender::{self, SenderJob, Sources};
+use crate::session::{convert, host_facts};
+use crate::sync::lock;
+
+/// Carries a job out. Returns when everything is verified and flushed, or with the error that ended it.
+///
+/// One bad file is not an error: it is an [`crate::Event::Failed`] and counted in the report.
+pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
+    // More files may then be open at once; with the old limit it still works.
+    let _ = haul_sys::process::raise_open_file_limit();
+    let source = &job.sources.first().ok_or_else(|| Error::new(Fault::Usage, "no source was named"))?.place;
+    // Of what was recorded it is known what it has to hash to, also where it stands at the target already.
+    let hash_kept = observer.wants_manifest() || was_hashed(job);
+    let watch = Arc::new(Watch::new(observer));
+    let target = &job.target.place;
+    check_made_up(job)?;
+    if job.carriage.clear && !source.is_here() && !target.is_here() {
+        // Should they have to run through here, neither end could prove to the other what it sent.
+        return Err(Error::new(Fault::Usage, "data connections between two other hosts are always encrypted")
+            .try_this("leave --cipher none out, or run haul on one of the two"));
+    }
+    let ends = match (source.is_here(), target.is_here()) {
+        (true, true) => here(job, &watch, hash_kept),
+        (true, false) => with_remote(job, target, Side::Sender, &watch, hash_kept),
+        (false, true) => with_remote(job, source, Side::Receiver, &watch, hash_kept),
+        (false, false) => relay::run(job, source, target, &watch, hash_kept),
+    };
+    // Ctrl-C reaches ssh as well: whatever broke by that, the person knows why.
+    let ends = ends.map_err(|error| if watch.interrupted() { faults::interrupted() } else { error })?;
+    let asked = reporter::asked(job);
+    Ok(watch.report(&ends, asked, job.selection.dry_run).expect("somebody watches"))
+}
+
+/// Which role is played here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Sender,
+    Receiver,
+}
+
+impl Side {
+    fn direction(self) -> Direction {
+        match self {
+            Side::Sender => Direction::To,
+            Side::Receiver => Direction::From,
+        }
+    }
+}
+
+/// One side here, the other at a remote place.
+fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
+    let early = early_look(job, side);
+    let foreseen = early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
+    let mut remote = connect::connect(place, job, watch, Some(side.direction()), foreseen)?;
+    let child = remote.take_child();
+    let record = Arc::new(LaneRecord::default());
+    let (here, there, later) = (host_facts::host_here(), remote.host(), remote.later.clone());
+    let result = session_with(job, remote, side, early, watch, hash_kept, &record);
+    if let Some(child) = child {
+        child.end();
+    }
+    let explained = |error| match &later {
+        Some(later) => later.explain(error),
+        None => error,
+    };
+    let (sender, receiver) = result.map_err(|error| explained(error).at(place))?;
+    let there = later.as_ref().and_then(|later| later.host(place)).unwrap_or(there);
+    let lane_path = lock(&record.path).clone();
+    let cipher = lock(&record.cipher).clone();
+    let (source, target) = if side == Side::Sender { (here, there) } else { (there, here) };
+    Ok(Ends { sender, receiver, source, target, lane_path, cipher })
+}
+
+/// Begins with what is to be sent from here, while the far side is being reached.
+fn early_look(job: &Job, side: Side) -> Option<EarlyLook> {
+    if side != Side::Sender || job.selection.dry_run {
+        return None;
+    }
+    match sources_here(job) {
+        Sources::Paths(paths) => EarlyLook::begin(&paths, &job.selection, job.carriage.clear),
+        Sources::Zeros(bytes) => Some(EarlyLook::of_bytes(bytes)),
+        Sources::Stripes { .. } => None,
+    }
+}
+
+pub(crate) fn session_with(
+    job: &Job,
+    mut remote: Remote,
+    side: Side,
+    early: Option<EarlyLook>,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+    record: &Arc<LaneRecord>,
+) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let id = remote.session;
+    let identity = match &remote.identity {
+        Some(identity) => Arc::clone(identity),
+        None => Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?),
+    };
+    let role = match side {
+        Side::Sender => Role::Receiver { target: job.target.path.clone() },
+        Side::Receiver => Role::Sender { sources: job.source_paths() },
+    };
+    let direction = side.direction();
+    let cpus = host_facts::cpus().min(remote.hello.cpus);
+    let path = remote.known_path(direction);
+    let assigned = Assignment { peer_session: id, peer_key: identity.public(), role, path, cpus };
+    remote.start(assigned, job, hash_kept, watch)?;
+    let desk = Arc::new(Desk::default());
+    let door = lane_door::open_door(&identity, &desk, job.carriage.port_range);
+    let port = door.as_ref().map(haul_net::Door::port);
+    let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
+    let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(direction));
+    let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
+    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear)?;
+    let (to_plan, mut answers) = dial_answers();
+    let later = remote.later.clone();
+    let mut aside = |message: Control| match (message, &later) {
+        (Control::AgentHello(hello), Some(later)) => later.on_hello(hello),
+        (message, _) => answers(message),
+    };
+    let mut keeper = if job.selection.dry_run {
+        crate::reach::lane_plan::Keeper::default()
+    } else {
+        let early = remote.early.take();
+        LanePlan { early, ..lane_plan(&remote, job, terms, port, to_plan, record, watch) }.start()
+    };
+    let Remote { channel, events, .. } = remote;
+    let selection = convert::selection(&job.selection, hash_kept);
+    let result = match side {
+        Side::Sender => {
+            let sources = sources_here(job);
+            let job = SenderJob {
+                sources,
+                listed: job.selection.files_from.clone(),
+                confine: None,
+                expand_globs: false,
+                remembers: true,
+                direct_from_bytes: DIRECT_FROM_BYTES,
+                early,
+                far: false,
+                selection,
+                carriage,
+            };
+            sender::run(job, events, &channel, watch, &mut keeper, &mut aside)
+        }
+        Side::Receiver => {
+            let (target, asked_for) = (target_here(job), Some(AskedFor::of(job)?));
+            let bounds = Bounds::default();
+            let job = ReceiverJob { target, confine: None, asked_for, far: false, selection, carriage, bounds };
+            receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)
+        }
+    };
+    if let (Some(peer), Ok((sender, _))) = (watch.lane_peer(), &result)
+        && let (Some(path), Some(known)) = (PathName::towards(peer, direction), &sender.path.known)
+    {
+        known_paths::keep(&path, known);
+    }
+    result
+}

@@ -1,0 +1,66 @@
+//! What the two ends of a job are, where they lie on this host.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Fault};
+use crate::files::stripes;
+use crate::job::{Endpoint, Job, Place};
+use crate::pump::SendRoute;
+use crate::session::receiver::{self, Target};
+use crate::session::sender::Sources;
+
+/// Zeros and striped recordings only come, and nowhere is only gone to.
+pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
+    let refused = |what: &str, hint: &str| Err(Error::new(Fault::Usage, what).try_this(hint));
+    if let Place::Zero { .. } = job.target.place {
+        return refused("zero: is a source, and no target", "null: takes everything; a directory named so is ./zero:");
+    }
+    if job.sources.iter().any(|source| source.place == Place::Null) {
+        return refused("null: is a target, and no source", "zero:1G is a source of zeros; a file named so is ./null:");
+    }
+    if job.sources.len() > 1 && job.sources.iter().any(|source| matches!(source.place, Place::Zero { .. })) {
+        return refused("zero: is the only source of a copy", "one file of the whole size");
+    }
+    if let Place::Stripes { .. } = job.target.place {
+        return refused("stripes: is a source, and no target", "haul record --stripe-dir makes such a recording");
+    }
+    if let Some(Endpoint { place: Place::Stripes { .. }, .. }) = job.sources.first() {
+        if job.sources.len() > 1 {
+            return refused("stripes: is the only source of a copy", "copy the recordings one after the other");
+        }
+        if job.carriage.route.is_some_and(|route| route != SendRoute::Copy) {
+            return refused("a striped recording is read and copied", "leave --route out");
+        }
+    }
+    if job.target.place == Place::Null && job.selection.delete {
+        return Err(receiver::nothing_to_delete("null:"));
+    }
+    Ok(())
+}
+
+/// Whether the source is a recording whose hash is known.
+pub(crate) fn was_hashed(job: &Job) -> bool {
+    let Some(Endpoint { place: Place::Stripes { .. }, path }) = job.sources.first() else { return false };
+    stripes::is_hashed(Path::new(OsStr::from_bytes(path)))
+}
+
+/// What a sender on this machine reads.
+pub(crate) fn sources_here(job: &Job) -> Sources {
+    match job.sources.first() {
+        Some(Endpoint { place: Place::Zero { bytes }, .. }) => Sources::Zeros(*bytes),
+        Some(Endpoint { place: Place::Stripes { directories }, path }) => {
+            Sources::Stripes { index: PathBuf::from(OsStr::from_bytes(path)), directories: directories.clone() }
+        }
+        _ => Sources::Paths(job.source_paths()),
+    }
+}
+
+/// What a receiver on this machine writes to.
+pub(crate) fn target_here(job: &Job) -> Target {
+    match job.target.place {
+        Place::Null => Target::Nowhere,
+        _ => Target::Path(job.target.path.clone()),
+    }
+}

@@ -1,0 +1,155 @@
+//! A copy on one host: both roles in one process, lanes over socket pairs.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use haul_net::Stream;
+use haul_wire::control::Control;
+
+use crate::error::{Error, Fault};
+use crate::faults;
+use crate::job::{Job, Place};
+use crate::run::ends::{sources_here, target_here};
+use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent};
+use crate::session::lane_threads::NoKeeper;
+use crate::session::receiver::{self, Bounds, ReceiverJob};
+use crate::session::reporter::{Ends, Watch};
+use crate::session::sender::early_look::EarlyLook;
+use crate::session::sender::{self, SenderJob};
+use crate::session::{convert, host_facts};
+
+/// Both sides on this machine: two roles in one process, lanes over socket pairs.
+pub(crate) fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
+    refuse_into_itself(job)?;
+    let count = haul_engine::plan::near_lanes(job.carriage.lanes, host_facts::cpus()).lanes;
+    let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
+    let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
+    here_over(job, watch, hash_kept, pairs, Bounds::default())
+}
+
+/// A directory copied into itself would find its own copy, for ever. A link that is copied as a link holds nothing; but in the place of the
+/// file to which it leads it would lead to itself, and the file would be lost: cp refuses that, too.
+pub(crate) fn refuse_into_itself(job: &Job) -> Result<(), Error> {
+    if job.target.place != Place::Local {
+        return Ok(());
+    }
+    let path_of = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    let typed_target = path_of(&job.target.path);
+    // What does not exist yet lies where its nearest existing ancestor does.
+    let ancestors = std::path::absolute(&typed_target).unwrap_or_else(|_| typed_target.clone());
+    let Some(target) = ancestors.ancestors().find_map(|path| path.canonicalize().ok()) else { return Ok(()) };
+    for source in &job.sources {
+        let typed = path_of(&source.path);
+        let Ok(path) = typed.canonicalize() else { continue };
+        let shown = haul_store::printable(&source.path);
+        let is_link = !job.selection.follow_links && typed.symlink_metadata().is_ok_and(|found| found.is_symlink());
+        if is_link {
+            let name = typed.file_name().unwrap_or_default();
+            let place = if target.is_dir() { typed_target.join(name) } else { typed_target.clone() };
+            // A link that stands there already is replaced by its like.
+            let is_file = place.symlink_metadata().is_ok_and(|found| found.is_file());
+            if is_file && place.canonicalize().is_ok_and(|place| place == path) {
+                return Err(Error::new(Fault::Usage, format!("cannot copy {shown} onto the file to which it leads"))
+                    .try_this("choose another target; -L copies what links lead to"));
+            }
+        } else if path.is_dir() && target.starts_with(&path) {
+            return Err(Error::new(Fault::Usage, format!("cannot copy {shown} into itself"))
+                .try_this("choose a target outside of the source"));
+        }
+    }
+    Ok(())
+}
+
+/// [`here`] over these lanes, each as its sending and its receiving end.
+pub(crate) fn here_over(
+    job: &Job,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+    lanes: Vec<(Stream, Stream)>,
+    bounds: Bounds,
+) -> Result<Ends, Error> {
+    here_after(None, job, watch, hash_kept, lanes, bounds)
+}
+
+/// [`here_over`], with what was hashed before.
+pub(crate) fn here_after(
+    early: Option<EarlyLook>,
+    job: &Job,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+    lanes: Vec<(Stream, Stream)>,
+    bounds: Bounds,
+) -> Result<Ends, Error> {
+    here_watched(early, job, [watch, &Arc::new(Watch::silent())], hash_kept, lanes, bounds)
+}
+
+/// [`here_after`], with one who watches the sender and one who watches the receiver.
+pub(crate) fn here_watched(
+    early: Option<EarlyLook>,
+    job: &Job,
+    [sender_watch, receiver_watch]: [&Arc<Watch>; 2],
+    hash_kept: bool,
+    lanes: Vec<(Stream, Stream)>,
+    bounds: Bounds,
+) -> Result<Ends, Error> {
+    let failed = |error: std::io::Error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error);
+    let (sender_end, receiver_end) = Stream::plain_pair().map_err(failed)?;
+    let (sender_events, receiver_events) = (Events::new(), Events::new());
+    let sender_channel = Channel::open(sender_end, sender_events.sender(), PING_EVERY).map_err(failed)?;
+    let receiver_channel = Channel::open(receiver_end, receiver_events.sender(), PING_EVERY).map_err(failed)?;
+    let (for_sender, for_receiver) = (sender_events.sender(), receiver_events.sender());
+    // The queues are read once the roles run; nobody may wait for them before.
+    std::thread::Builder::new()
+        .name("lanes".into())
+        .spawn(move || {
+            for (lane, (out, into)) in (0..).zip(lanes) {
+                // A session that failed meanwhile needs no lanes.
+                let _ = for_sender.send(SessionEvent::LaneUp(out, lane));
+                let _ = for_receiver.send(SessionEvent::LaneUp(into, lane));
+            }
+        })
+        .map_err(failed)?;
+    // On one host a number has one name.
+    let mut selection = convert::selection(&job.selection, hash_kept);
+    selection.numeric_ids = true;
+    let carriage = convert::carriage(&job.carriage, &[]);
+    let receiver_job = ReceiverJob {
+        far: false,
+        target: target_here(job),
+        confine: None,
+        asked_for: None,
+        selection: selection.clone(),
+        carriage: carriage.clone(),
+        bounds,
+    };
+    let sender_job = SenderJob {
+        far: false,
+        sources: sources_here(job),
+        listed: job.selection.files_from.clone(),
+        confine: None,
+        expand_globs: false,
+        remembers: false,
+        direct_from_bytes: bounds.past_cache_from_bytes,
+        early,
+        selection,
+        carriage,
+    };
+    let receiver_watch = Arc::clone(receiver_watch);
+    let receiver = std::thread::Builder::new()
+        .name("receiver".into())
+        .spawn(move || {
+            let mut aside = |message: Control| Err(faults::unexpected(&message));
+            receiver::run(receiver_job, receiver_events, &receiver_channel, &receiver_watch, &mut NoKeeper, &mut aside)
+        })
+        .map_err(failed)?;
+    let mut aside = |message: Control| Err(faults::unexpected(&message));
+    let sent = sender::run(sender_job, sender_events, &sender_channel, sender_watch, &mut NoKeeper, &mut aside);
+    let received = receiver.join().unwrap_or_else(|_| Err(Error::new(Fault::Protocol, "the receiving side broke")));
+    let (sender, _) = sent?;
+    let (_, receiver) = received?;
+    let (source, target) = (host_facts::host_here(), host_facts::host_here());
+    let (lane_path, cipher) = ("this machine".into(), "none (this machine)".into());
+    Ok(Ends { sender, receiver, source, target, lane_path, cipher })
+}

@@ -1,0 +1,239 @@
+//! What does the path to a host carry, both ways? Measured with the lanes, the TLS and the tuning of a copy, and without its files.
+//!
+//! ```text
+//!   initiator                                          agent
+//!      Start: role probe, so many milliseconds --->
+//!      zeros on all lanes                      ====>   counted, thrown away        flow      the lanes
+//!      ProbeSent: the path as I saw it         --->                                arrivals  what came when
+//!                                              <---    ProbeArrived                session   one end of it
+//!      counted, thrown away                    <====   zeros on all lanes
+//!                                              <---    ProbeSent
+//!      ProbeArrived                            --->
+//! ```
+//! One login and one set of lanes serve both directions; each has a tuning of its own. Nothing is written to any disk, not even
+//! what was learned of the path.
+
+mod arrivals;
+mod flow;
+#[cfg(test)]
+mod scenarios;
+mod session;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use haul_engine::attribute::{self, Limit, Phases, Shares};
+use haul_engine::remedy::{self, Asked, Facts, Host, Remedy};
+use haul_net::Identity;
+use haul_wire::control::{self as wire, Control, Role};
+use haul_wire::limits::MAX_PROBE_MS;
+use haul_wire::summary::{PathSummary, PathTime};
+
+use crate::error::{Error, Fault};
+use crate::event::{Event, Observer, Progress};
+use crate::faults;
+use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
+use crate::reach::connect;
+use crate::reach::desk::Desk;
+use crate::reach::lane_door;
+use crate::reach::lane_plan;
+use crate::reach::lane_plan::LaneRecord;
+use crate::reach::remote::{Assignment, Remote};
+use crate::session::channel::{Channel, Events};
+use crate::session::convert;
+use crate::session::foreseen::Foreseen;
+use crate::session::host_facts;
+use crate::session::lane_threads::LaneKeeper;
+use crate::session::reporter::{self, Watch};
+use session::{Measured, Measures, Side, Terms};
+
+/// Longest time for each direction.
+pub const TIME_MAX: Duration = Duration::from_millis(MAX_PROBE_MS as u64);
+
+/// A peer that says nothing for this long is taken for dead: somebody waits for the answer.
+pub const SILENCE: Duration = Duration::from_secs(15);
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The host; not this one.
+    pub place: Place,
+    /// For each direction; at most [`TIME_MAX`].
+    pub time: Duration,
+    /// How the bytes travel.
+    pub carriage: Carriage,
+    /// How the system's ssh program is called.
+    pub ssh: SshOptions,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// This machine.
+    pub here: Host,
+    /// The far one.
+    pub far: Host,
+    /// How the lanes went, as in [`crate::Report`].
+    pub lane_path: String,
+    /// TLS cipher of the lanes.
+    pub cipher: String,
+    /// Each direction was given this long.
+    pub time: Duration,
+    /// From here to the far host.
+    pub there: Way,
+    /// From the far host to here.
+    pub back: Way,
+}
+
+/// One direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Way {
+    /// Payload that arrived.
+    pub arrived_bytes: u64,
+    /// Its rate when the ramp was over: what a long copy gets.
+    pub bytes_per_s: u64,
+    /// The path as its sender saw it.
+    pub path: PathSummary,
+    /// Mean deviation of the round-trip time under load.
+    pub jitter_us: u32,
+    /// Largest packet on the path; 0: unknown.
+    pub mtu_bytes: u32,
+    /// Largest segment of TCP; 0: unknown.
+    pub segment_bytes: u32,
+    /// Where the lanes' time went, without the ramp.
+    pub time: Shares,
+    /// What limits a copy; `None` when nothing arrived.
+    pub limit: Option<Limit>,
+    /// What would help, the best first.
+    pub remedies: Vec<Remedy>,
+}
+
+/// Probes the path to a host and back.
+pub fn run(request: &Request, observer: Arc<dyn Observer>) -> Result<Found, Error> {
+    let time_ms = u32::try_from(request.time.as_millis()).ok().filter(|ms| (1..=MAX_PROBE_MS).contains(ms));
+    let Some(time_ms) = time_ms.filter(|_| !request.place.is_here()) else {
+        return Err(Error::new(Fault::Usage, "a probe needs another host and 1 ms to 60 s"));
+    };
+    let _ = haul_sys::process::raise_open_file_limit();
+    let watch = Arc::new(Watch::new(observer));
+    with_far(request, time_ms, &watch).map_err(|error| match watch.interrupted() {
+        // Ctrl-C reaches ssh as well: whatever broke by that, the person knows why.
+        true => session::again(crate::faults::interrupted()),
+        false => error,
+    })
+}
+
+fn with_far(request: &Request, time_ms: u32, watch: &Arc<Watch>) -> Result<Found, Error> {
+    let nowhere = |place: &Place| Endpoint { place: place.clone(), path: b".".to_vec() };
+    let job = Job {
+        sources: vec![nowhere(&Place::Local)],
+        target: nowhere(&request.place),
+        selection: Selection::default(),
+        carriage: request.carriage.clone(),
+        ssh: request.ssh.clone(),
+    };
+    let mut remote = connect::connect(&request.place, &job, watch, None, Foreseen::default())?;
+    let child = remote.take_child();
+    let (here, far) = (host_facts::host_here(), remote.host());
+    let record = Arc::new(LaneRecord::default());
+    let result = over_lanes(&job, remote, time_ms, watch, &record);
+    if let Some(child) = child {
+        child.end();
+    }
+    let Measures { there, back, .. } = result.map_err(|error| error.at(&request.place))?;
+    let asked = reporter::asked(&job);
+    let lane_path = crate::sync::lock(&record.path).clone();
+    let cipher = crate::sync::lock(&record.cipher).clone();
+    let (there, back) = (way(&here, &far, there, asked, &lane_path), way(&far, &here, back, asked, &lane_path));
+    Ok(Found { here, far, lane_path, cipher, time: request.time, there, back })
+}
+
+fn over_lanes(
+    job: &Job,
+    remote: Remote,
+    time_ms: u32,
+    watch: &Arc<Watch>,
+    record: &Arc<LaneRecord>,
+) -> Result<Measures, Error> {
+    let id = remote.session;
+    let identity = match &remote.identity {
+        Some(identity) => Arc::clone(identity),
+        None => Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?),
+    };
+    // What an earlier job found of the path is left aside: it shall be seen as it is.
+    let cpus = host_facts::cpus().min(remote.hello.cpus);
+    let role = Role::Probe { time_ms };
+    let assigned = Assignment { peer_session: id, peer_key: identity.public(), role, path: None, cpus };
+    remote.start(assigned, job, false, watch)?;
+    let desk = Arc::new(Desk::default());
+    let door = lane_door::open_door(&identity, &desk, job.carriage.port_range);
+    let port = door.as_ref().map(haul_net::Door::port);
+    let carriage = wire::Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
+    let lanes = lane_plan::lane_terms(&remote, job, id, &identity, &carriage, None);
+    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage), false)?;
+    let (to_plan, mut aside) = lane_plan::dial_answers();
+    let mut keeper = lane_plan::lane_plan(&remote, job, lanes, port, to_plan, record, watch).start();
+    let Remote { channel, events, .. } = remote;
+    let terms = Terms { side: Side::Initiator, time: Duration::from_millis(time_ms.into()), carriage };
+    session::run(terms, events, &channel, watch, &mut keeper, &mut aside)
+}
+
+/// The far side of a probe.
+pub(crate) fn serve(
+    time_ms: u32,
+    carriage: wire::Carriage,
+    events: Events,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    keeper: &mut dyn LaneKeeper,
+    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let terms = Terms { side: Side::Agent, time: Duration::from_millis(time_ms.into()), carriage };
+    let measures = session::run(terms, events, channel, watch, keeper, aside)?;
+    watch.tell(&Event::Progress(Progress { bytes_moved: measures.bytes_moved, ..Progress::default() }));
+    Ok(())
+}
+
+/// What one direction means.
+fn way(source: &Host, target: &Host, measured: Measured, asked: Asked, lane_path: &str) -> Way {
+    let (sent, arrived) = measured;
+    let path = sent.sender.path;
+    let time = attribute::shares(&sent.sender.time, &arrived.time, &without_ramp(path.time));
+    let phases = Phases {
+        connected_us: Some(0),
+        first_byte_us: Some(0),
+        last_byte_us: Some(arrived.elapsed_us),
+        elapsed_us: arrived.elapsed_us,
+    };
+    let limit = attribute::limit(&phases, &time).filter(|_| arrived.arrived_bytes > 0);
+    let facts = Facts {
+        source,
+        target,
+        path: &path,
+        asked,
+        lanes: path.lanes,
+        lane_path: reporter::lane_path(lane_path),
+        bytes_moved: arrived.arrived_bytes,
+        phases,
+    };
+    let mut remedies = limit.map_or_else(Vec::new, |limit| remedy::remedies(&limit, &time, &facts));
+    // What helps a job that is too short is none for a path.
+    remedies.retain(|remedy| !matches!(remedy, Remedy::OneCommand { .. }));
+    Way {
+        arrived_bytes: arrived.arrived_bytes,
+        bytes_per_s: arrived.steady_bytes_per_s,
+        jitter_us: sent.jitter_us,
+        mtu_bytes: sent.mtu_bytes,
+        segment_bytes: sent.segment_bytes,
+        time,
+        limit,
+        remedies,
+        path,
+    }
+}
+
+/// A probe is short, and a copy grows once: the ramp says nothing about the path, unless there was nothing else.
+fn without_ramp(time: PathTime) -> PathTime {
+    let rest = PathTime { ramp_us: 0, ..time };
+    if rest.total_us() > 0 { rest } else { time }
+}

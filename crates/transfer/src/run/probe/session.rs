@@ -1,0 +1,327 @@
+//! One end of a probe: sends and receives, or receives and sends, over the same lanes.
+//!
+//! The side that sends keeps the time, and the other sees to it that it is kept.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haul_net::Probe as LaneProbe;
+use haul_wire::control::{Carriage, Control, ProbeArrived, ProbeSent, SenderSummary};
+
+use crate::error::{Error, Fault};
+use crate::session::channel::{self, Channel, Events, SessionEvent};
+use crate::session::clock::{Clock, TICK};
+use crate::session::convert;
+use crate::session::failure::Failure;
+use crate::session::foreseen::Foreseen;
+use crate::session::lane_threads::{LaneKeeper, Lanes};
+use crate::session::reporter::Watch;
+use crate::session::tuning::{Endless, Tuning};
+
+use super::arrivals::Arrivals;
+use super::flow::{self, Flow};
+use crate::faults;
+use crate::session::farewell;
+
+/// After its time a sender waits this long for what is under way; then the other direction begins all the same.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// So much longer than agreed may a sender send, and an answer take: [`DRAIN`], queues of seconds, a round trip.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Most that a peer may ask us to wait for a sign of life, and for the first byte.
+const TIMEOUT_MAX_MS: u32 = 60_000;
+
+/// Between two readings of the lanes.
+const READ_EVERY: Duration = Duration::from_millis(100);
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// Sends first.
+    Initiator,
+    /// Receives first.
+    Agent,
+}
+
+/// One direction, as both ends saw it.
+pub(super) type Measured = (ProbeSent, ProbeArrived);
+
+/// The direction from the initiator, and the one to it.
+pub(super) struct Measures {
+    pub(super) there: Measured,
+    pub(super) back: Measured,
+    /// Payload both ways, as this side counted it.
+    pub(super) bytes_moved: u64,
+}
+
+/// What both ends agreed on.
+pub(super) struct Terms {
+    pub(super) side: Side,
+    pub(super) time: Duration,
+    pub(super) carriage: Carriage,
+}
+
+/// Gets messages that are not the session's own.
+pub(super) type Aside<'a> = &'a mut dyn FnMut(Control) -> Result<(), Error>;
+
+/// Runs it to its end.
+pub(super) fn run(
+    terms: Terms,
+    events: Events,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    keeper: &mut dyn LaneKeeper,
+    aside: Aside<'_>,
+) -> Result<Measures, Error> {
+    let clock = Clock::new(terms.carriage.timeout_ms.min(TIMEOUT_MAX_MS));
+    let mut end = End {
+        side: terms.side,
+        flow: Arc::default(),
+        lanes: Lanes::new(events.sender(), Arc::clone(watch)),
+        probes: Vec::new(),
+        tuning: None,
+        time: terms.time,
+        carriage: terms.carriage,
+        events,
+        channel,
+        watch,
+        clock,
+        keeper,
+        aside,
+    };
+    let result = end.both_ways();
+    let bytes_moved = end.flow.sent_bytes().saturating_add(end.flow.arrived_bytes());
+    match &result {
+        // What was queued last is written before the lanes go: the peer must not see them go first.
+        Ok(_) => channel.close(farewell::FAREWELL),
+        Err(error) => farewell::abort(channel, error),
+    }
+    end.flow.finish();
+    end.lanes.cut_all();
+    let End { events, lanes, .. } = end;
+    // Whoever still wants to report an event must not wait for a loop that is over.
+    drop(events);
+    lanes.join();
+    result.map(|(there, back)| Measures { there, back, bytes_moved })
+}
+
+struct End<'a> {
+    side: Side,
+    flow: Arc<Flow>,
+    lanes: Lanes,
+    probes: Vec<(u16, LaneProbe)>,
+    /// While this side sends.
+    tuning: Option<Tuning>,
+    time: Duration,
+    carriage: Carriage,
+    events: Events,
+    channel: &'a Channel,
+    watch: &'a Arc<Watch>,
+    clock: Clock,
+    keeper: &'a mut dyn LaneKeeper,
+    aside: Aside<'a>,
+}
+
+/// What the peer says about a direction.
+enum Word {
+    Sent(ProbeSent),
+    Arrived(ProbeArrived),
+}
+
+impl End<'_> {
+    fn both_ways(&mut self) -> Result<(Measured, Measured), Error> {
+        Ok(match self.side {
+            Side::Initiator => (self.send()?, self.receive()?),
+            Side::Agent => {
+                let there = self.receive()?;
+                (there, self.send()?)
+            }
+        })
+    }
+
+    fn send(&mut self) -> Result<Measured, Error> {
+        while self.probes.is_empty() {
+            self.silent_turn()?;
+        }
+        let mut tuning = Tuning::new(&self.carriage, Foreseen::default());
+        self.probes.iter().for_each(|(lane, probe)| tuning.lane_up(*lane, probe.clone(), None));
+        self.flow.rest(tuning.resting());
+        self.tuning = Some(tuning);
+        self.flow.send(true);
+        let (start, mut readings, mut read_at) = (Instant::now(), Readings::default(), Instant::now());
+        while start.elapsed() < self.time {
+            self.silent_turn()?;
+            self.tune();
+            if read_at.elapsed() >= READ_EVERY {
+                read_at = Instant::now();
+                self.probes.iter().for_each(|(_, probe)| readings.add(probe));
+            }
+        }
+        self.flow.send(false);
+        let path = self.tuning.take().map(|tuning| tuning.summary()).unwrap_or_default();
+        let drained_by = Instant::now() + DRAIN;
+        while Instant::now() < drained_by && self.probes.iter().any(|(_, probe)| is_under_way(probe)) {
+            self.silent_turn()?;
+        }
+        let sender = SenderSummary { time: self.flow.sending_time(), path };
+        let sent = readings.summary(sender);
+        self.channel.outbox().send(Control::ProbeSent(sent.clone()));
+        let answered_by = Instant::now() + GRACE;
+        loop {
+            match self.turn()? {
+                Some(Word::Arrived(arrived)) => return Ok((sent, arrived)),
+                Some(Word::Sent(sent)) => return Err(faults::unexpected(&Control::ProbeSent(sent))),
+                None if Instant::now() > answered_by => {
+                    return Err(again(Error::new(Fault::Timeout, "the far side does not say what arrived")));
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<Measured, Error> {
+        let (begun, mut arrivals) = (Instant::now(), Arrivals::default());
+        loop {
+            let word = self.turn()?;
+            let (now, bytes) = (Instant::now(), self.flow.arrived_bytes());
+            arrivals.note(now, bytes);
+            match word {
+                Some(Word::Sent(sent)) => {
+                    let arrived = arrivals.summary(self.time, bytes, self.flow.receiving_time());
+                    self.channel.outbox().send(Control::ProbeArrived(arrived));
+                    return Ok((sent, arrived));
+                }
+                Some(Word::Arrived(arrived)) => return Err(faults::unexpected(&Control::ProbeArrived(arrived))),
+                None => {}
+            }
+            match arrivals.elapsed(now) {
+                None if begun.elapsed() > self.clock.timeout() => {
+                    return Err(again(Error::new(Fault::Timeout, "the far side sends nothing")));
+                }
+                Some(elapsed) if elapsed > self.time + GRACE => {
+                    let limit_s = self.time.as_secs_f64();
+                    return Err(Error::broke_the_protocol(format!("it goes on sending after {limit_s} s")));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A turn in which the peer has nothing to say about a direction.
+    fn silent_turn(&mut self) -> Result<(), Error> {
+        match self.turn()? {
+            None => Ok(()),
+            Some(Word::Sent(sent)) => Err(faults::unexpected(&Control::ProbeSent(sent))),
+            Some(Word::Arrived(arrived)) => Err(faults::unexpected(&Control::ProbeArrived(arrived))),
+        }
+    }
+
+    /// One event, or a tick without any.
+    fn turn(&mut self) -> Result<Option<Word>, Error> {
+        self.clock.turn(self.watch, self.channel, &Failure::default()).map_err(again)?;
+        self.lanes.check(true, self.clock.timeout()).map_err(|error| match error.fault {
+            Fault::Timeout => again(error),
+            _ => error,
+        })?;
+        let Some(event) = self.events.next(TICK) else { return Ok(None) };
+        match event {
+            SessionEvent::Control(Control::ProbeSent(sent)) => return Ok(Some(Word::Sent(sent))),
+            SessionEvent::Control(Control::ProbeArrived(arrived)) => return Ok(Some(Word::Arrived(arrived))),
+            SessionEvent::Control(Control::WantLanes { lanes }) => {
+                // Where this side cannot bring any, those that are there have to do.
+                self.keeper.want(lanes);
+            }
+            SessionEvent::Control(Control::PathNow(path)) => self.watch.on_path(&path),
+            SessionEvent::Control(Control::Notice(notice)) => self.watch.on_notice(notice),
+            SessionEvent::Control(Control::Abort(abort)) => return Err(convert::error_of(abort)),
+            SessionEvent::Control(message) => (self.aside)(message)?,
+            SessionEvent::ControlEnded(why) => return Err(again(channel::ended(why))),
+            SessionEvent::LaneUp(stream, lane) => {
+                let probe = stream.probe();
+                if let Some(tuning) = &mut self.tuning {
+                    tuning.lane_up(lane, probe.clone(), None);
+                    self.flow.rest(tuning.resting());
+                }
+                self.probes.retain(|(other, _)| *other != lane);
+                self.probes.push((lane, probe));
+                let flow = Arc::clone(&self.flow);
+                self.lanes.start(stream, lane, move |stream| flow::carry(stream, lane, &flow))?;
+            }
+            // Lost lanes are not brought back: in a few seconds that would measure the loss, not the path.
+            SessionEvent::LaneDown(end) => {
+                if self.lanes.ended(&end) {
+                    self.probes.retain(|(other, _)| *other != end.lane);
+                    if let Some(tuning) = &mut self.tuning {
+                        tuning.lane_down(end.lane);
+                        self.flow.rest(tuning.resting());
+                    }
+                }
+            }
+            SessionEvent::FallsShort(short) => {
+                let host = if self.side == Side::Initiator { "this host" } else { "the far host" };
+                self.lanes.tell_short(&short, host, self.channel);
+            }
+            SessionEvent::NoLanes(error) => self.lanes.give_up(error),
+            SessionEvent::Wake => {}
+        }
+        Ok(None)
+    }
+
+    /// Lets the lanes follow the path, as those of a copy do.
+    fn tune(&mut self) {
+        let Some(tuning) = &mut self.tuning else { return };
+        let turn = tuning.turn(&Endless);
+        let outbox = self.channel.outbox();
+        if let Some(lanes) = turn.lanes {
+            self.flow.rest(tuning.resting());
+            if !self.keeper.want(lanes) {
+                outbox.send(Control::WantLanes { lanes });
+            }
+        }
+        for notice in turn.notices {
+            self.watch.on_notice(notice.clone());
+            outbox.send(Control::Notice(notice));
+        }
+        if let Some(path) = turn.path {
+            self.watch.on_path(&path);
+            outbox.send(Control::PathNow(path));
+        }
+    }
+}
+
+/// What the kernel tells of the lanes beyond what tuning needs.
+#[derive(Default)]
+struct Readings {
+    deviation_us: u64,
+    count: u64,
+    mtu_bytes: u32,
+    segment_bytes: u32,
+}
+
+impl Readings {
+    fn add(&mut self, probe: &LaneProbe) {
+        let Some(info) = probe.tcp_info() else { return };
+        self.deviation_us += u64::from(info.rtt_var_us);
+        self.count += 1;
+        (self.mtu_bytes, self.segment_bytes) = (info.path_mtu_bytes, info.snd_mss_bytes);
+    }
+
+    fn summary(&self, sender: SenderSummary) -> ProbeSent {
+        let jitter_us = u32::try_from(self.deviation_us.checked_div(self.count).unwrap_or(0)).unwrap_or(u32::MAX);
+        let Self { mtu_bytes, segment_bytes, .. } = *self;
+        ProbeSent { sender, jitter_us, mtu_bytes, segment_bytes }
+    }
+}
+
+/// Whether bytes of a lane have not arrived yet. Where nothing tells it, none.
+fn is_under_way(probe: &LaneProbe) -> bool {
+    let Some(info) = probe.tcp_info() else { return false };
+    let sent = info.bytes_sent.unwrap_or(0).saturating_sub(info.bytes_retrans.unwrap_or(0));
+    info.notsent_bytes.unwrap_or(0) > 0 || sent > info.bytes_acked.unwrap_or(u64::MAX)
+}
+
+/// A probe leaves nothing that could be continued.
+pub(super) fn again(error: Error) -> Error {
+    error.try_this("run the same command again: a probe leaves nothing behind on either side")
+}

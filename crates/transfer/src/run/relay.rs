@@ -1,0 +1,572 @@
+//! A copy between two other hosts: this machine passes the control messages on and keeps the tally; the data goes directly
+//! between them. With `-3`, or when neither reaches the other, the lanes run through here, too.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use haul_net::{Identity, Stream};
+use haul_wire::control::{self as wire, Control, Dial, Notice, ReceiverSummary, Role, SenderSummary};
+use haul_wire::limits::BLOCK_BYTES;
+use haul_wire::manifest::Packer;
+
+use crate::error::{Error, Fault};
+use crate::event::Event;
+use crate::faults;
+use crate::job::{Job, Place};
+use crate::reach::connect;
+use crate::reach::desk::Desk;
+use crate::reach::lane_door;
+use crate::reach::lane_plan::{Keeper, LaneRecord};
+use crate::reach::remote::{self, Assignment, Remote};
+use crate::session::asked_for::AskedFor;
+use crate::session::channel::{self, Channel, Events, SessionEvent};
+use crate::session::clock::{Clock, TICK};
+use crate::session::convert;
+use crate::session::failure::Failure;
+use crate::session::farewell;
+use crate::session::foreseen::Foreseen;
+use crate::session::host_facts;
+use crate::session::lane_threads::LaneKeeper;
+use crate::session::reporter::{Ends, Watch};
+use crate::sync::lock;
+
+/// One way between the two hosts is tried this long.
+const DIAL_TIMEOUT_MS: u32 = 3_000;
+
+/// And its answer awaited this long.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Events of both hosts on their way to the loop, each of which may take 3 MiB (`MAX_BATCH_ITEMS`); others wait at their channels.
+const MERGED_EVENTS: usize = 8;
+
+/// The sender hears so often that something is being deleted: no time limit is shorter (`--timeout` counts seconds).
+const DELETIONS_EVERY: Duration = Duration::from_millis(500);
+
+/// Runs the job.
+pub(crate) fn run(
+    job: &Job,
+    source: &Place,
+    target: &Place,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+) -> Result<Ends, Error> {
+    let reach = |place| connect::connect(place, job, watch, None, Foreseen::default());
+    let (mut sender, mut receiver) = if is_reached_last(source) && !is_reached_last(target) {
+        let receiver = reach(target)?;
+        (reach(source)?, receiver)
+    } else {
+        (reach(source)?, reach(target)?)
+    };
+    let children = [sender.take_child(), receiver.take_child()];
+    let result = relay(job, sender, receiver, watch, hash_kept);
+    for child in children.into_iter().flatten() {
+        child.end();
+    }
+    result
+}
+
+/// A daemon waits for its part no longer than a minute, and an agent as long as somebody types the password of the other host, or our program
+/// is on its way there.
+fn is_reached_last(place: &Place) -> bool {
+    matches!(place, Place::Haul { .. })
+}
+
+/// Which of the two a message came from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum From {
+    Sender,
+    Receiver,
+}
+
+fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
+    let asked_for = AskedFor::of(job)?;
+    let identity = Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?);
+    let through_here = job.carriage.through_here;
+    // A daemon knows us by the key of the login; the lanes we bring ourselves prove that one.
+    let key_for = |remote: &Remote, peer: &Remote| match (&remote.identity, through_here) {
+        (Some(ours), true) => ours.public(),
+        (None, true) => identity.public(),
+        (_, false) => peer.key(),
+    };
+    let cpus = sender.hello.cpus.min(receiver.hello.cpus);
+    let assigned =
+        |peer: &Remote, peer_key, role| Assignment { peer_session: peer.session, peer_key, role, path: None, cpus };
+    // The receiver first: it is told at once what to do, and the list that a sender is given may take longer than a daemon waits.
+    let role = Role::Receiver { target: job.target.path.clone() };
+    receiver.start(assigned(&sender, key_for(&receiver, &sender), role), job, hash_kept, watch)?;
+    let role = Role::Sender { sources: job.source_paths() };
+    sender.start(assigned(&receiver, key_for(&sender, &receiver), role), job, hash_kept, watch)?;
+    let (source, target) = (sender.place.clone(), receiver.place.clone());
+    let hosts = Ends { source: sender.host(), target: receiver.host(), ..Ends::default() };
+
+    let (merged, events) = sync_channel(MERGED_EVENTS);
+    let (to_lanes, answers) = sync_channel(4);
+    let route = Route {
+        identity,
+        through_here,
+        answers,
+        sender: Side::of(&sender, &receiver, job),
+        receiver: Side::of(&receiver, &sender, job),
+        record: Arc::new(LaneRecord::default()),
+        watch: Arc::clone(watch),
+        merged: merged.clone(),
+    };
+    let record = Arc::clone(&route.record);
+    let (sender_channel, receiver_channel) = (sender.channel.clone(), receiver.channel.clone());
+    let hub = Arc::new(Hub { sender_lanes: Mutex::new(None), receiver_lanes: Mutex::new(None) });
+    forward(From::Sender, sender.events, merged.clone())?;
+    forward(From::Receiver, receiver.events, merged)?;
+    if !job.selection.dry_run {
+        let (job, hub) = (job.clone(), Arc::clone(&hub));
+        std::thread::Builder::new()
+            .name("lanes".into())
+            .spawn(move || route.connect(&job, &hub))
+            .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    }
+    let mut relay = Relay {
+        packer: Packer::default(),
+        asked_for,
+        watch,
+        source: &source,
+        target: &target,
+        sender: sender_channel,
+        receiver: receiver_channel,
+        to_lanes,
+        ends: hosts,
+        said_bye: false,
+        told_of_deletion: None,
+    };
+    let timeout_ms = u32::try_from(job.carriage.timeout.as_millis()).unwrap_or(u32::MAX);
+    let result = relay.until_bye(&events, Clock::new(timeout_ms));
+    match &result {
+        Ok(()) => {
+            relay.sender.close(farewell::FAREWELL);
+            relay.receiver.close(farewell::FAREWELL);
+        }
+        Err(error) => {
+            farewell::abort(&relay.sender, error);
+            farewell::abort(&relay.receiver, error);
+        }
+    }
+    let mut ends = relay.ends;
+    ends.lane_path = lock(&record.path).clone();
+    ends.cipher = lock(&record.cipher).clone();
+    result.map(|()| ends)
+}
+
+/// Brings the events of one remote into the common queue, marked with where they came from.
+fn forward(from: From, events: Events, merged: SyncSender<(From, SessionEvent)>) -> Result<(), Error> {
+    std::thread::Builder::new()
+        .name("relay-events".into())
+        .spawn(move || {
+            // Ends with the channel it reads, whose last event it passes on, or when nobody listens any more.
+            loop {
+                let Some(event) = events.next(Duration::from_secs(1)) else { continue };
+                let last = matches!(event, SessionEvent::ControlEnded(_));
+                if merged.send((from, event)).is_err() || last {
+                    return;
+                }
+            }
+        })
+        .map(drop)
+        .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
+}
+
+struct Relay<'a> {
+    packer: Packer,
+    asked_for: AskedFor,
+    watch: &'a Arc<Watch>,
+    source: &'a Place,
+    target: &'a Place,
+    sender: Channel,
+    receiver: Channel,
+    to_lanes: SyncSender<(From, Control)>,
+    ends: Ends,
+    said_bye: bool,
+    /// When the sender last heard that something is being deleted.
+    told_of_deletion: Option<Instant>,
+}
+
+impl Relay<'_> {
+    fn until_bye(&mut self, events: &Receiver<(From, SessionEvent)>, mut clock: Clock) -> Result<(), Error> {
+        let failure = Failure::default();
+        while !self.said_bye {
+            for (channel, place) in [(&self.sender, self.source), (&self.receiver, self.target)] {
+                clock.check_peer(channel).map_err(|error| Error { far: true, ..error }.at(place))?;
+            }
+            clock.turn(self.watch, &self.sender, &failure)?;
+            let (from, event) = match events.recv_timeout(TICK) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return Err(channel::ended(None)),
+            };
+            match event {
+                SessionEvent::Control(message) => self.pass_on(from, message)?,
+                SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
+                SessionEvent::NoLanes(error) => return Err(error),
+                SessionEvent::LaneUp(..)
+                | SessionEvent::LaneDown(_)
+                | SessionEvent::FallsShort(_)
+                | SessionEvent::Wake => {}
+            }
+        }
+        if self.watch.all_settled() {
+            Ok(())
+        } else {
+            Err(Error::new(Fault::Protocol, "the two hosts ended with items open"))
+        }
+    }
+
+    fn pass_on(&mut self, from: From, message: Control) -> Result<(), Error> {
+        match (from, &message) {
+            (From::Sender, Control::Items(items)) => {
+                for packed in items {
+                    self.item(packed.clone())?;
+                }
+            }
+            (From::Sender, Control::Withdraw(withdraw)) => {
+                if let Some(packed) = &withdraw.retry {
+                    self.item(packed.clone())?;
+                }
+            }
+            (From::Sender, Control::EndOfManifest) => self.watch.on_end_of_manifest(),
+            (From::Receiver, Control::Receipts(receipts)) => {
+                receipts.iter().try_for_each(|receipt| self.watch.on_receipt(receipt))?;
+            }
+            (From::Receiver, Control::Outcomes(outcomes)) => {
+                outcomes.iter().try_for_each(|outcome| self.watch.on_outcome(outcome))?;
+            }
+            (From::Receiver, Control::ReadAgain { bytes }) => self.watch.on_read_again(*bytes),
+            // The sending host knows whether it sends a single file.
+            (From::Receiver, Control::Named(name)) => self.watch.on_name(name)?,
+            (From::Receiver, Control::Summary(summary)) => self.ends.receiver = ReceiverSummary::clone(summary),
+            (From::Sender, Control::Bye(summary)) => {
+                self.ends.sender = SenderSummary::clone(summary);
+                self.said_bye = true;
+            }
+            (_, Control::Notice(notice)) => {
+                self.watch.on_notice(notice.clone());
+                if from == From::Receiver && matches!(notice, Notice::Deleted { .. }) {
+                    self.tell_sender_of_deletion();
+                }
+                return Ok(());
+            }
+            (From::Sender, Control::PathNow(path)) => {
+                self.watch.on_path(path);
+                return Ok(());
+            }
+            (_, Control::Dialled { .. } | Control::DialFailed { .. }) => {
+                // The thread that asked may have gone on.
+                let _ = self.to_lanes.try_send((from, message));
+                return Ok(());
+            }
+            (_, Control::Abort(abort)) => {
+                let place = match from {
+                    From::Sender => &self.source,
+                    From::Receiver => &self.target,
+                };
+                return Err(convert::error_of(abort.clone()).at(place));
+            }
+            (
+                From::Sender,
+                Control::Begin { .. } | Control::LaneLost { .. } | Control::WantLanes { .. } | Control::DeleteNothing,
+            )
+            | (
+                From::Receiver,
+                Control::Answers(_) | Control::Again { .. } | Control::Repair { .. } | Control::LaneLost { .. },
+            ) => {}
+            (_, other) => return Err(faults::unexpected(other)),
+        }
+        let to = match from {
+            From::Sender => &self.receiver,
+            From::Receiver => &self.sender,
+        };
+        to.outbox().send(message);
+        Ok(())
+    }
+
+    /// A directory that takes long to delete is no standstill for the sender as long as it hears of it. What goes is not its business.
+    fn tell_sender_of_deletion(&mut self) {
+        if self.told_of_deletion.is_none_or(|told| told.elapsed() >= DELETIONS_EVERY) {
+            self.told_of_deletion = Some(Instant::now());
+            self.sender.outbox().send(Control::Notice(Notice::Deleted { path: Vec::new() }));
+        }
+    }
+
+    fn item(&mut self, packed: haul_wire::manifest::PackedItem) -> Result<(), Error> {
+        let item = self
+            .packer
+            .unpack(packed)
+            .map_err(|fault| Error::new(Fault::Protocol, "the sending host broke the protocol").because(fault))?;
+        self.asked_for.check(&item).map_err(|error| Error { far: true, ..error }.at(self.source))?;
+        self.watch.on_item(&item)
+    }
+}
+
+/// What is needed of one remote to get lanes to or from it.
+struct Side {
+    remote: Arc<RemoteView>,
+    candidates: Vec<SocketAddr>,
+    outbox: Arc<channel::Outbox>,
+}
+
+/// The part of a remote that outlives the split into channel and events.
+struct RemoteView {
+    /// Random name of its end, and of the one that it takes us for when lanes run through here.
+    session: [u8; 16],
+    peer_session: [u8; 16],
+    key: haul_net::PublicKey,
+    ciphers: Vec<haul_net::Cipher>,
+    identity: Option<Arc<Identity>>,
+    our_addresses: Vec<std::net::IpAddr>,
+    cpus: u16,
+    ssh: Option<(crate::reach::ssh::SshTarget, u16)>,
+}
+
+impl Side {
+    fn of(remote: &Remote, peer: &Remote, job: &Job) -> Self {
+        let view = RemoteView {
+            session: remote.session,
+            peer_session: peer.session,
+            key: remote.key(),
+            ciphers: remote::agreed_ciphers(&job.carriage, &remote.hello),
+            identity: remote.identity.clone(),
+            our_addresses: remote.our_addresses(),
+            cpus: remote.hello.cpus,
+            ssh: remote
+                .ssh
+                .clone()
+                .filter(|_| remote.hello.relay_port != 0)
+                .map(|target| (target, remote.hello.relay_port)),
+        };
+        Self {
+            remote: Arc::new(view),
+            candidates: remote.candidates(job.carriage.family),
+            outbox: Arc::clone(remote.channel.outbox()),
+        }
+    }
+
+    fn dial(&self, candidates: &[SocketAddr], lanes: u16) {
+        let candidates = candidates.iter().copied().map(convert::candidate).collect();
+        self.outbox.send(Control::Dial(Dial { candidates, lanes, timeout_ms: DIAL_TIMEOUT_MS }));
+    }
+}
+
+/// Finds the way for the lanes of a copy between two other hosts.
+struct Route {
+    identity: Arc<Identity>,
+    through_here: bool,
+    answers: Receiver<(From, Control)>,
+    sender: Side,
+    receiver: Side,
+    record: Arc<LaneRecord>,
+    watch: Arc<Watch>,
+    merged: SyncSender<(From, SessionEvent)>,
+}
+
+/// Keeps the keepers of relayed lanes alive.
+struct Hub {
+    sender_lanes: Mutex<Option<Keeper>>,
+    receiver_lanes: Mutex<Option<Keeper>>,
+}
+
+impl Route {
+    fn connect(self, job: &Job, hub: &Arc<Hub>) {
+        let asked = job.carriage.lanes.unwrap_or(0);
+        let mut reasons = Vec::new();
+        if !self.through_here && !job.carriage.lanes_over_ssh {
+            let ways = [
+                (From::Sender, &self.sender, &self.receiver, "direct"),
+                (From::Receiver, &self.receiver, &self.sender, "direct, reversed"),
+            ];
+            for (who, dials, reached, path) in ways {
+                dials.dial(&reached.candidates, asked);
+                match self.answer(who) {
+                    Ok(lanes) => {
+                        *lock(&self.record.cipher) =
+                            dials.remote.ciphers.first().map_or_else(String::new, |c| c.name().to_owned());
+                        self.tell(path, "the two hosts reach each other");
+                        self.watch.set_lanes(lanes);
+                        return;
+                    }
+                    Err(why) => reasons.push(format!("{path}: {why}")),
+                }
+            }
+        }
+        let why = if self.through_here { "asked for".to_owned() } else { reasons.join("; ") };
+        if let Err(error) = self.through_this_machine(job, hub, &why) {
+            let error = error.because(format!("{why}; through here: no way either"));
+            let _ = self.merged.send((From::Sender, SessionEvent::NoLanes(error)));
+        }
+    }
+
+    fn answer(&self, who: From) -> Result<u16, String> {
+        let end = Instant::now() + ANSWER_TIMEOUT;
+        loop {
+            match self.answers.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok((from, Control::Dialled { lanes, .. })) if from == who => return Ok(lanes),
+                Ok((from, Control::DialFailed { why })) if from == who => return Err(why),
+                Ok(_) => {}
+                Err(_) => return Err("no answer".into()),
+            }
+        }
+    }
+
+    /// Lanes to both, pairs of them joined here. Each is TLS to us: we may read what passes, as the one who started both
+    /// ends may anyway.
+    fn through_this_machine(&self, job: &Job, hub: &Arc<Hub>, why: &str) -> Result<(), Error> {
+        let out = self.lanes_to(&self.sender, job)?;
+        let into = self.lanes_to(&self.receiver, job)?;
+        *lock(&hub.sender_lanes) = Some(out.keeper.clone());
+        *lock(&hub.receiver_lanes) = Some(into.keeper.clone());
+        self.tell("through this machine", why);
+        let mut waiting = Waiting { lanes: lanes_between(job), halves: Vec::new() };
+        let mut has_joined = false;
+        // Lanes come and go while the session lasts; the thread ends with the process or with both queues.
+        loop {
+            let mut progressed = false;
+            for (is_out, side) in [(true, &out), (false, &into)] {
+                match side.events.next(TICK) {
+                    Some(SessionEvent::LaneUp(stream, lane)) => progressed |= waiting.place(lane, is_out, stream),
+                    Some(SessionEvent::NoLanes(error)) if !has_joined => return Err(error),
+                    Some(_) | None => {}
+                }
+            }
+            while let Some((lane, from, to)) = waiting.pair() {
+                self.watch.lane_up(None);
+                if !std::mem::replace(&mut has_joined, true) {
+                    *lock(&self.record.cipher) = from.cipher_name().to_owned();
+                }
+                let (mut out_keeper, mut into_keeper) = (out.keeper.clone(), into.keeper.clone());
+                let watch = Arc::clone(&self.watch);
+                let started = std::thread::Builder::new().name(format!("relay-{lane}")).spawn(move || {
+                    let carried = pump(from, to);
+                    watch.lane_down();
+                    if carried.is_err() {
+                        out_keeper.lane_lost(lane);
+                        into_keeper.lane_lost(lane);
+                    }
+                });
+                started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+            }
+            if !progressed && Arc::strong_count(hub) == 1 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn lanes_to(&self, side: &Side, job: &Job) -> Result<RelayedLanes, Error> {
+        let events = Events::new();
+        // Both sides need the same number, so it is fixed before either path is known.
+        let carriage = wire::Carriage { lanes: Some(lanes_between(job)), ..convert::carriage(&job.carriage, &[]) };
+        let view = &side.remote;
+        let identity = view.identity.as_ref().unwrap_or(&self.identity);
+        side.outbox.send(Control::Admit { key: identity.public().0 });
+        let desk = Arc::new(Desk::default());
+        let door = lane_door::open_door(identity, &desk, job.carriage.port_range);
+        let expecting = desk.expect(view.peer_session, view.key, events.sender(), convert::wanted(&carriage), false)?;
+        let terms = crate::reach::lane_terms::LaneTerms {
+            session: view.session,
+            identity: Arc::clone(identity),
+            peer_key: view.key,
+            ciphers: view.ciphers.clone(),
+            carriage,
+            memory: None,
+            foreseen: Foreseen::default(),
+            events: events.sender(),
+            _visit: None,
+        };
+        let (_to_plan, answers) = sync_channel(1);
+        let plan = crate::reach::lane_plan::LanePlan {
+            terms,
+            cpus: host_facts::cpus().min(view.cpus),
+            candidates: side.candidates.clone(),
+            own_addresses: view.our_addresses.clone(),
+            own_port: None,
+            answers,
+            outbox: Arc::clone(&side.outbox),
+            over_ssh: view.ssh.clone().map(|(target, port)| crate::reach::ssh::SshLanes {
+                target,
+                port,
+                watch: Arc::clone(&self.watch),
+            }),
+            only_over_ssh: job.carriage.lanes_over_ssh,
+            record: Arc::new(LaneRecord::default()),
+            watch: Arc::new(Watch::silent()),
+            early: None,
+        };
+        let keeper = plan.start();
+        Ok(RelayedLanes { events, keeper, _door: door, _expecting: expecting })
+    }
+
+    fn tell(&self, path: &str, reason: &str) {
+        *lock(&self.record.path) = path.to_owned();
+        let choice = path.to_owned();
+        self.watch.tell(&Event::Chose { what: "lane path", choice, reason: reason.to_owned() });
+    }
+}
+
+/// Lanes of a copy through this machine, unless asked otherwise.
+const RELAYED_LANES: u16 = 4;
+
+fn lanes_between(job: &Job) -> u16 {
+    job.carriage.lanes.unwrap_or(RELAYED_LANES)
+}
+
+struct RelayedLanes {
+    events: Events,
+    keeper: Keeper,
+    _door: Option<haul_net::Door>,
+    _expecting: crate::reach::desk::Expecting,
+}
+
+/// Lanes that are there, from the sender or to the receiver, until the one of the same number from the other host is.
+struct Waiting {
+    /// So many were asked for.
+    lanes: u16,
+    halves: Vec<(u16, Option<Stream>, Option<Stream>)>,
+}
+
+impl Waiting {
+    /// False: the host, which names its lanes itself, brings one that nobody asked for. It would wait here for ever, with its descriptor.
+    fn place(&mut self, lane: u16, is_out: bool, stream: Stream) -> bool {
+        if lane >= self.lanes {
+            return false;
+        }
+        let at = self.halves.iter().position(|(number, ..)| *number == lane).unwrap_or_else(|| {
+            self.halves.push((lane, None, None));
+            self.halves.len() - 1
+        });
+        let slot = if is_out { &mut self.halves[at].1 } else { &mut self.halves[at].2 };
+        *slot = Some(stream);
+        true
+    }
+
+    /// Two that belong together.
+    fn pair(&mut self) -> Option<(u16, Stream, Stream)> {
+        let at = self.halves.iter().position(|(_, from, to)| from.is_some() && to.is_some())?;
+        let (lane, from, to) = self.halves.swap_remove(at);
+        from.zip(to).map(|(from, to)| (lane, from, to))
+    }
+}
+
+/// Passes one lane's bytes on until its end.
+fn pump(mut from: Stream, mut to: Stream) -> io::Result<()> {
+    let mut block = vec![0; BLOCK_BYTES];
+    loop {
+        let read = from.read(&mut block)?;
+        if read == 0 {
+            return to.finish_write();
+        }
+        to.write_all(&block[..read])?;
+        if !from.has_input() {
+            to.flush()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! Holds a sender on another host to what the job asks it for: under which names, past which rules, of which kinds.
+
+use haul_store::{Extent, printable};
+use haul_wire::manifest::{Item, ItemKind};
+
+use crate::error::Error;
+use crate::job::Job;
+use crate::session::convert;
+
+/// What a job asks its sender for.
+pub(crate) struct AskedFor {
+    paths: haul_store::AskedFor,
+    hard_links: bool,
+    symlinks: bool,
+}
+
+impl AskedFor {
+    /// # Errors
+    /// [`crate::Fault::Usage`]: a filter rule cannot be understood.
+    pub(crate) fn of(job: &Job) -> Result<Self, Error> {
+        let selection = &job.selection;
+        let filter = convert::filter(selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?;
+        Ok(Self {
+            paths: haul_store::AskedFor::new(&job.source_paths(), selection.files_from.clone(), filter),
+            hard_links: selection.hard_links,
+            symlinks: !selection.follow_links,
+        })
+    }
+
+    /// Not a `.bashrc` beside the data, and no second name for one that is there.
+    ///
+    /// # Errors
+    /// [`crate::Fault::Protocol`]: this was not asked for.
+    pub(crate) fn check(&mut self, item: &Item) -> Result<(), Error> {
+        let path = item.path.as_bytes();
+        let mut covers = |path, is_dir| self.paths.extent(path, is_dir) != Extent::Nothing;
+        let covered = match &item.kind {
+            ItemKind::File { .. } => covers(path, false),
+            ItemKind::Symlink { .. } => self.symlinks && covers(path, false),
+            ItemKind::Directory | ItemKind::DirectoryEnd { complete: false } => covers(path, true),
+            // Else `--delete` would take what lies beside the paths of a list for gone.
+            ItemKind::DirectoryEnd { complete: true } => self.paths.extent(path, true) == Extent::All,
+            ItemKind::HardLink { first } => {
+                let first = first.as_bytes();
+                self.hard_links && first != path && covers(first, false) && covers(path, false)
+            }
+            // Nothing is made of these.
+            ItemKind::Skipped { .. } | ItemKind::Failed { .. } => true,
+        };
+        match covered {
+            true => Ok(()),
+            false => Err(Error::broke_the_protocol(format!("it sends {}, which was not asked for", printable(path)))),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::job::{Carriage, Endpoint, Place, Selection, SshOptions};
+
+    /// What a copy of `there:SOURCE` asks for.
+    pub(crate) fn asked_for(source: &str, change: impl FnOnce(&mut Selection)) -> AskedFor {
+        let mut selection = Selection::default();
+        change(&mut selection);
+        let place = Place::Ssh { user: None, host: "there".into(), port: None };
+        let sources = vec![Endpoint { place, path: source.into() }];
+        let target = Endpoint { place: Place::Local, path: b"to".to_vec() };
+        let job = Job { sources, target, selection, carriage: Carriage::default(), ssh: SshOptions::default() };
+        AskedFor::of(&job).unwrap()
+    }
+}

@@ -1,0 +1,330 @@
+//! Between the job as the user means it, the messages that carry it, and the store's own types: by hand, at the edge.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::SystemTime;
+
+use haul_engine::attribute::Cause;
+use haul_engine::compare::{Existing, LEFT, Rules, Standing};
+use haul_net::Wanted;
+use haul_store::{Filter, FoundEntry, Kind, Metadata, Stat, StoreError, WriteRoute};
+use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, FailureKind};
+use haul_wire::limits::MAX_TEXT_BYTES;
+use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
+use haul_wire::path::{PathFault, RelPath};
+use haul_wire::summary::{self, HeldBy, HostLimits};
+
+use crate::error::{Error, Fault};
+use crate::event::PathNow;
+use crate::files::sparse;
+use crate::job::{Carriage, Cipher, Selection};
+use crate::pump::SendRoute;
+
+pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selection {
+    let rule =
+        |rule: &crate::job::FilterRule| wire::FilterRule { include: rule.include, pattern: rule.pattern.clone() };
+    wire::Selection {
+        rules: selection.rules.iter().map(rule).collect(),
+        listed: match &selection.files_from {
+            None => wire::Listed::Nothing,
+            Some(list) if list.is_recursive() => wire::Listed::Trees,
+            Some(_) => wire::Listed::Paths,
+        },
+        follow_links: selection.follow_links,
+        owner: selection.owner,
+        group: selection.group,
+        special_bits: selection.special_bits,
+        numeric_ids: selection.numeric_ids,
+        hard_links: selection.hard_links,
+        xattrs: selection.xattrs,
+        acls: selection.acls,
+        sparse: selection.sparse,
+        delete: selection.delete,
+        checksum: selection.checksum,
+        update: selection.update,
+        ignore_existing: selection.ignore_existing,
+        dry_run: selection.dry_run,
+        inplace: selection.inplace,
+        no_resume: selection.no_resume,
+        flush: selection.flush,
+        verify_disk: selection.verify_disk,
+        trust_journal: selection.trust_journal,
+        make_target: selection.make_target,
+        hash_kept,
+        max_delete: selection.max_delete,
+    }
+}
+
+/// Rules, each with whether it includes, as the store matches them.
+///
+/// # Errors
+/// [`Fault::Usage`]: a pattern is none.
+pub(crate) fn filter<'a>(rules: impl Iterator<Item = (bool, &'a Vec<u8>)>) -> Result<Filter, Error> {
+    let rules: Vec<(bool, Vec<u8>)> = rules.map(|(include, pattern)| (include, pattern.clone())).collect();
+    Filter::new(&rules).map_err(|why| Error::new(Fault::Usage, "a filter pattern cannot be understood").because(why))
+}
+
+pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wire::Carriage {
+    wire::Carriage {
+        rate_bytes_per_s: carriage.rate_bytes_per_s,
+        ciphers: ciphers.iter().map(|cipher| cipher_number(*cipher)).collect(),
+        clear: carriage.clear,
+        compress: carriage.compress,
+        timeout_ms: u32::try_from(carriage.timeout.as_millis()).unwrap_or(u32::MAX),
+        congestion_control: carriage.congestion_control.clone(),
+        window_bytes: carriage.window_bytes,
+        lanes: carriage.lanes,
+        route: carriage.route.map(route_number),
+        write_route: carriage.write_route.map(write_route_number),
+        path: None,
+        cpus: 0,
+    }
+}
+
+/// The path as its sender told it.
+pub(crate) fn path_now(path: &summary::PathNow) -> PathNow {
+    PathNow {
+        rate_bytes_per_s: path.rate_bytes_per_s,
+        rtt_us: path.rtt_us,
+        rtt_min_us: path.rtt_min_us,
+        queueing_us: path.rtt_us.saturating_sub(path.rtt_min_us),
+        resent_ppm: path.resent_ppm,
+        lanes: path.lanes,
+        pacing_bytes_per_s: path.pacing_bytes_per_s.unwrap_or(0),
+        held_by: match path.held_by {
+            HeldBy::Unknown => None,
+            HeldBy::Ramp => Some(Cause::Ramp),
+            HeldBy::Capacity => Some(Cause::Capacity),
+            HeldBy::Contention => Some(Cause::Contention),
+            HeldBy::ReceiveWindow => Some(Cause::ReceiveWindow),
+            HeldBy::SendBuffer => Some(Cause::SendBuffer),
+            HeldBy::Loss => Some(Cause::Loss),
+            HeldBy::Jitter => Some(Cause::Jitter),
+            HeldBy::Source => Some(Cause::Work),
+        },
+    }
+}
+
+/// What every connection of a session is tuned to.
+pub(crate) fn wanted(carriage: &wire::Carriage) -> Wanted {
+    Wanted {
+        congestion_control: carriage.congestion_control.clone(),
+        window_bytes: carriage.window_bytes,
+        ..Wanted::default()
+    }
+}
+
+/// 0 for what the host does not tell.
+pub(crate) fn host_limits(limits: haul_net::host::Limits) -> HostLimits {
+    HostLimits {
+        rmem_max_bytes: limits.rmem_max_bytes.unwrap_or(0),
+        wmem_max_bytes: limits.wmem_max_bytes.unwrap_or(0),
+        tcp_rmem_max_bytes: limits.tcp_rmem_max_bytes.unwrap_or(0),
+        tcp_wmem_max_bytes: limits.tcp_wmem_max_bytes.unwrap_or(0),
+        congestion_control: limits.congestion_control.unwrap_or_default(),
+        allowed_congestion_controls: limits.allowed_congestion_controls,
+    }
+}
+
+pub(crate) fn net_cipher(cipher: Cipher) -> haul_net::Cipher {
+    match cipher {
+        Cipher::Aes128Gcm => haul_net::Cipher::Aes128Gcm,
+        Cipher::Aes256Gcm => haul_net::Cipher::Aes256Gcm,
+        Cipher::Chacha20Poly1305 => haul_net::Cipher::Chacha20Poly1305,
+    }
+}
+
+fn cipher_number(cipher: haul_net::Cipher) -> u8 {
+    match cipher {
+        haul_net::Cipher::Aes128Gcm => 1,
+        haul_net::Cipher::Aes256Gcm => 2,
+        haul_net::Cipher::Chacha20Poly1305 => 3,
+    }
+}
+
+/// The ciphers of a peer's numbers; unknown ones are left out.
+pub(crate) fn ciphers(numbers: &[u8]) -> Vec<haul_net::Cipher> {
+    let all = [haul_net::Cipher::Aes128Gcm, haul_net::Cipher::Aes256Gcm, haul_net::Cipher::Chacha20Poly1305];
+    numbers.iter().filter_map(|n| all.into_iter().find(|cipher| cipher_number(*cipher) == *n)).collect()
+}
+
+fn route_number(route: SendRoute) -> u8 {
+    match route {
+        SendRoute::Splice => 1,
+        SendRoute::Sendfile => 2,
+        SendRoute::RingSplice => 3,
+        SendRoute::Map => 4,
+        SendRoute::Copy => 5,
+        SendRoute::RingCopy => 6,
+    }
+}
+
+/// The route of a peer's number.
+pub(crate) fn route(number: u8) -> Option<SendRoute> {
+    SendRoute::ALL.into_iter().map(|(route, _)| route).find(|route| route_number(*route) == number)
+}
+
+fn write_route_number(route: WriteRoute) -> u8 {
+    match route {
+        WriteRoute::Direct => 1,
+        WriteRoute::Copy => 2,
+    }
+}
+
+/// The way of writing of a peer's number.
+pub(crate) fn write_route(number: u8) -> Option<WriteRoute> {
+    WriteRoute::ALL.into_iter().find(|route| write_route_number(*route) == number)
+}
+
+pub(crate) fn address(ip: IpAddr) -> Address {
+    match ip {
+        IpAddr::V4(v4) => Address::V4(v4.octets()),
+        IpAddr::V6(v6) => Address::V6(v6.octets()),
+    }
+}
+
+pub(crate) fn ip(address: Address) -> IpAddr {
+    match address {
+        Address::V4(octets) => IpAddr::from(octets),
+        Address::V6(octets) => IpAddr::from(octets),
+    }
+}
+
+pub(crate) fn candidate(address_and_port: SocketAddr) -> Candidate {
+    Candidate { address: address(address_and_port.ip()), port: address_and_port.port() }
+}
+
+pub(crate) fn socket_addr(candidate: &Candidate) -> SocketAddr {
+    SocketAddr::new(ip(candidate.address), candidate.port)
+}
+
+pub(crate) fn time(time: haul_store::Time) -> Time {
+    Time { s: time.s, ns: time.ns }
+}
+
+/// By the clock of this machine.
+pub(crate) fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Time { s: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), ns: since.subsec_nanos() }
+}
+
+fn store_time(time: Time) -> haul_store::Time {
+    haul_store::Time { s: time.s, ns: time.ns }
+}
+
+pub(crate) fn identity(stat: &Stat) -> Identity {
+    Identity { size: stat.size, mtime: time(stat.mtime), ctime: time(stat.id.ctime), inode: stat.id.ino }
+}
+
+pub(crate) fn item(entry: FoundEntry) -> Result<Item, PathFault> {
+    let kind = match entry.kind {
+        haul_store::EntryKind::File { further_names } => ItemKind::File {
+            identity: identity(&entry.stat),
+            sparse: sparse::is_sparse(&entry.stat),
+            blake3: None,
+            further_names: u32::try_from(further_names).unwrap_or(u32::MAX),
+        },
+        haul_store::EntryKind::Directory => ItemKind::Directory,
+        haul_store::EntryKind::Symlink { target } => ItemKind::Symlink { target },
+        haul_store::EntryKind::HardLink { first } => ItemKind::HardLink { first: RelPath::new(first)? },
+    };
+    let attributes = attributes(&entry.stat, xattrs(entry.xattrs));
+    Ok(Item { path: RelPath::new(entry.path)?, kind, attributes })
+}
+
+pub(crate) fn xattrs(found: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<Xattr> {
+    found.into_iter().map(|(name, value)| Xattr { name, value }).collect()
+}
+
+pub(crate) fn attributes(stat: &Stat, xattrs: Vec<Xattr>) -> Attributes {
+    Attributes { mode: stat.mode & 0o7777, mtime: time(stat.mtime), uid: stat.uid, gid: stat.gid, names: None, xattrs }
+}
+
+pub(crate) fn existing(stat: Option<&Stat>) -> Existing {
+    let Some(stat) = stat else { return Existing::Missing };
+    match stat.kind {
+        Kind::File => Existing::File(standing(stat)),
+        Kind::Directory => Existing::Directory(standing(stat)),
+        Kind::Symlink { .. } | Kind::Special => Existing::Other,
+    }
+}
+
+pub(crate) fn standing(stat: &Stat) -> Standing {
+    Standing { size: stat.size, mtime: time(stat.mtime), mode: stat.mode & 0o7777, uid: stat.uid, gid: stat.gid }
+}
+
+pub(crate) fn rules(selection: &wire::Selection) -> Rules {
+    Rules {
+        checksum: selection.checksum,
+        update: selection.update,
+        ignore_existing: selection.ignore_existing,
+        special_bits: selection.special_bits,
+        owner: selection.owner,
+        group: selection.group,
+        xattrs: selection.xattrs || selection.acls,
+    }
+}
+
+/// The metadata to give an entry; its owner and group are those of this host.
+pub(crate) fn metadata(attributes: &Attributes, selection: &wire::Selection) -> Metadata {
+    let xattrs = (selection.xattrs || selection.acls)
+        .then(|| attributes.xattrs.iter().map(|x| (x.name.clone(), x.value.clone())).collect());
+    Metadata {
+        mode: Some(attributes.mode),
+        mtime: Some(store_time(attributes.mtime)),
+        special_bits: selection.special_bits,
+        owner: selection.owner.then_some(attributes.uid).filter(|uid| *uid != LEFT),
+        group: selection.group.then_some(attributes.gid).filter(|gid| *gid != LEFT),
+        xattrs,
+    }
+}
+
+pub(crate) fn failure_kind(error: &StoreError) -> FailureKind {
+    if error.is_no_space() { FailureKind::Space } else { FailureKind::Io }
+}
+
+/// Text that fits the limit of the protocol.
+pub(crate) fn bounded(text: impl std::fmt::Display) -> String {
+    let mut text = text.to_string();
+    if text.len() > MAX_TEXT_BYTES {
+        let cut = (0..=MAX_TEXT_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(cut);
+    }
+    text
+}
+
+pub(crate) fn abort(error: &Error) -> Abort {
+    let fault = match error.fault {
+        Fault::Usage => AbortFault::Usage,
+        Fault::FileIo | Fault::Install | Fault::Ssh => AbortFault::FileIo,
+        Fault::Space => AbortFault::Space,
+        Fault::Protocol => AbortFault::Protocol,
+        Fault::Network => AbortFault::Network,
+        Fault::Authentication => AbortFault::Authentication,
+        Fault::Verification => AbortFault::Verification,
+        Fault::Timeout => AbortFault::Timeout,
+        Fault::Interrupted => AbortFault::Interrupted,
+        Fault::Busy => AbortFault::Busy,
+    };
+    Abort {
+        fault,
+        what: bounded(&error.what),
+        cause: error.cause.as_ref().map(bounded),
+        hint: error.hint.as_ref().map(bounded),
+    }
+}
+
+pub(crate) fn error_of(abort: Abort) -> Error {
+    let fault = match abort.fault {
+        AbortFault::Usage => Fault::Usage,
+        AbortFault::FileIo => Fault::FileIo,
+        AbortFault::Space => Fault::Space,
+        AbortFault::Protocol => Fault::Protocol,
+        AbortFault::Network => Fault::Network,
+        AbortFault::Authentication => Fault::Authentication,
+        AbortFault::Verification => Fault::Verification,
+        AbortFault::Timeout => Fault::Timeout,
+        AbortFault::Interrupted => Fault::Interrupted,
+        AbortFault::Busy => Fault::Busy,
+    };
+    Error { fault, what: abort.what, cause: abort.cause, hint: abort.hint, far: true }
+}

@@ -1,0 +1,94 @@
+//! Who waits for the disk, and since when: a disk that does not answer is not taken for a peer that brings nothing.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::sync::lock;
+use haul_wire::control::Notice;
+
+/// The storage of one side of a session.
+pub(crate) struct Storage {
+    /// As a person calls it: `source` or `target`.
+    side: &'static str,
+    /// The calls that have not come back, in any order; as many places as threads were in such calls at once.
+    calls: Mutex<Vec<Option<Instant>>>,
+    is_named: AtomicBool,
+}
+
+/// Frees its place also when the call panics.
+struct Call<'a> {
+    storage: &'a Storage,
+    place: usize,
+}
+
+impl Storage {
+    pub(crate) fn of(side: &'static str) -> Self {
+        Self { side, calls: Mutex::default(), is_named: AtomicBool::new(false) }
+    }
+
+    /// Carries out something that may wait for the disk.
+    pub(crate) fn during<T>(&self, act: impl FnOnce() -> T) -> T {
+        let _call = self.begin(Instant::now());
+        act()
+    }
+
+    /// Since when the longest call waits.
+    pub(crate) fn waits_since(&self) -> Option<Instant> {
+        lock(&self.calls).iter().flatten().min().copied()
+    }
+
+    /// What a call that has waited for half of the time limit says about a session in which nothing moves.
+    pub(crate) fn unanswered(&self, timeout: Duration) -> Option<String> {
+        let waits = self.waits_since()?.elapsed();
+        (waits > timeout / 2).then(|| self.has_not_answered_for(waits))
+    }
+
+    /// The same for whoever watches, once in a session. It is said long before either side gives up: the other side sees only that
+    /// nothing moves.
+    pub(crate) fn notice(&self, timeout: Duration) -> Option<Notice> {
+        let text = self.unanswered(timeout)?;
+        (!self.is_named.swap(true, Ordering::Relaxed)).then_some(Notice::Warning { text })
+    }
+
+    pub(crate) fn has_not_answered_for(&self, waits: Duration) -> String {
+        format!("the storage of the {} has not answered for {} s", self.side, waits.as_secs())
+    }
+
+    fn begin(&self, now: Instant) -> Call<'_> {
+        let mut calls = lock(&self.calls);
+        let place = calls.iter().position(Option::is_none).unwrap_or(calls.len());
+        if place == calls.len() {
+            calls.push(None);
+        }
+        calls[place] = Some(now);
+        Call { storage: self, place }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        lock(&self.storage.calls)[self.place] = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_longest_call_counts_and_places_are_used_again() {
+        let (storage, start) = (Storage::of("target"), Instant::now());
+        assert_eq!(storage.waits_since(), None);
+        let first = storage.begin(start);
+        let second = storage.begin(start + Duration::from_secs(1));
+        assert_eq!(storage.waits_since(), Some(start));
+        drop(first);
+        assert_eq!(storage.waits_since(), Some(start + Duration::from_secs(1)));
+        let third = storage.begin(start);
+        drop((second, third));
+        assert_eq!((storage.waits_since(), lock(&storage.calls).len()), (None, 2));
+    }
+}

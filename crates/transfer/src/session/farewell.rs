@@ -1,0 +1,41 @@
+//! How a session ends that failed: the peer is told why.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use haul_net::Stream;
+use haul_wire::control::Control;
+use haul_wire::{PROTOCOL_VERSION, codec};
+
+use crate::error::{Error, Fault};
+use crate::session::channel::{Channel, Events, PING_EVERY};
+use crate::session::{convert, farewell};
+
+/// How long the last messages may take.
+pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Tells the peer why, as far as it still listens, and ends the channel.
+pub(crate) fn abort(channel: &Channel, error: &Error) {
+    channel.outbox().send(Control::Abort(convert::abort(error)));
+    channel.close(FAREWELL);
+}
+
+/// Tells an initiator, in words, why it gets no session.
+pub fn turn_away(stream: Stream, error: &Error) {
+    let events = Events::new();
+    // Without its threads the peer is told nothing, and sees the end all the same.
+    if let Ok(channel) = Channel::open(stream, events.sender(), PING_EVERY) {
+        farewell::abort(&channel, error);
+    }
+}
+
+/// Tells an initiator that speaks another version of the protocol so, in words of its own version.
+pub fn turn_away_version(mut stream: Stream, version: u32) {
+    let error = Error::new(Fault::Protocol, "the daemon speaks another version of the protocol")
+        .because(format!("it speaks version {PROTOCOL_VERSION}, this program version {version}"))
+        .try_this("use the same version of haul on both hosts");
+    if let Ok(frame) = codec::encode_refusal(&convert::abort(&error), version) {
+        // Who does not listen any more is turned away all the same.
+        let _ = stream.write_all(&frame).and_then(|()| stream.finish_write());
+    }
+}

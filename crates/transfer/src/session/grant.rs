@@ -1,0 +1,45 @@
+//! What a peer may do at a far side, and who watches it there.
+
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+use haul_wire::control::Role;
+
+use crate::error::Error;
+use crate::event::Observer;
+
+/// What a peer may do here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// All its paths lie beneath this directory; `None`: whatever the account may.
+    pub root: Option<PathBuf>,
+    /// It may only read.
+    pub read_only: bool,
+    /// It may have data connections that are not encrypted.
+    pub clear: bool,
+    /// The account as which its files are read and written; `None`: that of the daemon.
+    pub user: Option<String>,
+}
+
+impl Grant {
+    /// A daemon binds every key to a directory; who came in by ssh has an account.
+    pub(crate) fn is_of_daemon(&self) -> bool {
+        self.root.is_some()
+    }
+}
+
+/// Watches a session at its far side: what a daemon logs, and how it ends a session. An agent has nobody to tell. It is held until the last
+/// thread has ended that works for the session, which may be after [`serve_control`] has returned.
+pub trait Visit: Observer {
+    /// The directory of its grant was opened, to work there as this user. An error ends the session.
+    fn on_root(&self, directory: BorrowedFd<'_>, uid: u32) -> Result<(), Error>;
+
+    /// The session is not kept within that directory by the kernel, for this reason. The checks of each path are.
+    fn on_unfenced(&self, why: &str);
+
+    /// The initiator said what it wants.
+    fn on_role(&self, role: &Role);
+
+    /// It lists what it wants, so many bytes so far. False: that is more than there is room for.
+    fn on_list(&self, bytes: usize) -> bool;
+}

@@ -1,0 +1,10 @@
+//! Random names of sessions.
+
+use crate::error::{Error, Fault};
+
+/// A random name for a session.
+pub(crate) fn random_id() -> Result<[u8; 16], Error> {
+    let mut id = [0; 16];
+    aws_lc_rs::rand::fill(&mut id).map_err(|_| Error::new(Fault::FileIo, "the system gives no random numbers"))?;
+    Ok(id)
+}

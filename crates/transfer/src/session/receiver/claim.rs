@@ -1,0 +1,142 @@
+//! Which lane may write a chunk: the one that brought it last.
+//!
+//! A sender that gives up a lane sends its chunk over another while the first lane's thread may still have blocks of it. Somebody on the way may
+//! hold those back for as long as he likes. They must not reach the file once the other lane has begun, and least of all once it is done: whoever
+//! takes the claim ends the one before, and waits until the write that it is in is over.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::incoming::Incoming;
+use crate::sync::lock;
+
+/// The claims on the chunks of one file; at most one for each lane.
+#[derive(Default)]
+pub(super) struct Claims(Mutex<BTreeMap<u32, Arc<Claim>>>);
+
+#[derive(Default)]
+struct Claim {
+    /// Held for reading by whoever writes: a chunk that goes past the page cache has several writers.
+    ended: RwLock<bool>,
+}
+
+impl Claim {
+    /// Ends it, once the writes that have begun are over.
+    fn end(&self) {
+        *self.ended.write().unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    fn unless_ended<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner);
+        (!*ended).then(act)
+    }
+}
+
+/// The claim of one lane on a chunk, until it is dropped.
+pub(super) struct Claimed {
+    incoming: Arc<Incoming>,
+    chunk: u32,
+    claim: Arc<Claim>,
+    /// Another lane had it.
+    took_over: bool,
+}
+
+impl Claimed {
+    /// Takes the claim, from another lane if need be.
+    pub(super) fn take(incoming: &Arc<Incoming>, chunk: u32) -> Self {
+        let claim = Arc::new(Claim::default());
+        let before = lock(&incoming.claims.0).insert(chunk, Arc::clone(&claim));
+        let took_over = before.is_some();
+        if let Some(before) = before {
+            before.end();
+        }
+        Self { incoming: Arc::clone(incoming), chunk, claim, took_over }
+    }
+
+    /// Whether the chunk is lost when this lane does not bring it: what the lane before it brings has become void, though the sender may
+    /// await its receipt. Lanes come in any order, so this may be the one that was given up.
+    pub(super) fn alone_can_bring_it(&self) -> bool {
+        self.took_over && self.claim.unless_ended(|| self.incoming.wants(self.chunk)) == Some(true)
+    }
+
+    /// Does this unless another lane has the chunk by now; none has it before this is done.
+    pub(super) fn while_held<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        self.claim.unless_ended(act)
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        let mut claims = lock(&self.incoming.claims.0);
+        if claims.get(&self.chunk).is_some_and(|claim| Arc::ptr_eq(claim, &self.claim)) {
+            claims.remove(&self.chunk);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_wire::RelPath;
+    use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
+
+    use super::*;
+
+    fn incoming() -> Arc<Incoming> {
+        let time = Time::default();
+        let identity = Identity { size: 10 << 20, mtime: time, ctime: time, inode: 1 };
+        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+        let item = Item { path: RelPath::new(b"file".to_vec()).unwrap(), kind, attributes: Attributes::default() };
+        Arc::new(Incoming::new(0, Arc::new(item), b"file".to_vec(), identity, false))
+    }
+
+    #[test]
+    fn a_lane_that_was_given_up_writes_no_more_once_another_has_its_chunk() {
+        let incoming = incoming();
+        let first = Claimed::take(&incoming, 3);
+        assert_eq!(first.while_held(|| 1), Some(1));
+        let second = Claimed::take(&incoming, 3);
+        assert_eq!(first.while_held(|| 1), None);
+        drop(first);
+        assert_eq!(second.while_held(|| 2), Some(2), "the end of the first takes nothing from the second");
+        assert_eq!(Claimed::take(&incoming, 4).while_held(|| 3), Some(3));
+        drop(second);
+        assert!(lock(&incoming.claims.0).is_empty(), "nothing is kept of lanes that are done");
+    }
+
+    #[test]
+    fn a_lane_that_took_a_chunk_and_dies_leaves_it_to_nobody() {
+        let incoming = incoming();
+        let first = Claimed::take(&incoming, 3);
+        assert!(!first.alone_can_bring_it(), "who sent it knows that its lane is gone");
+        let second = Claimed::take(&incoming, 3);
+        assert!(second.alone_can_bring_it() && !first.alone_can_bring_it());
+        let third = Claimed::take(&incoming, 3);
+        assert!(third.alone_can_bring_it() && !second.alone_can_bring_it());
+    }
+
+    #[test]
+    fn the_other_lane_waits_until_a_write_that_has_begun_is_over() {
+        let incoming = incoming();
+        let first = Claimed::take(&incoming, 0);
+        let (begun, goes_on) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let (written, taken) = (Arc::clone(&order), Arc::clone(&order));
+        let writer = std::thread::spawn(move || {
+            first.while_held(|| {
+                begun.0.send(()).unwrap();
+                goes_on.1.recv().unwrap();
+                written.lock().unwrap().push("written");
+            })
+        });
+        begun.1.recv().unwrap();
+        let other = std::thread::spawn(move || {
+            let claim = Claimed::take(&incoming, 0);
+            taken.lock().unwrap().push("taken");
+            drop(claim);
+        });
+        goes_on.0.send(()).unwrap();
+        assert_eq!(writer.join().unwrap(), Some(()));
+        other.join().unwrap();
+        assert_eq!(*order.lock().unwrap(), ["written", "taken"]);
+    }
+}

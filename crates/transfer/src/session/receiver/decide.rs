@@ -1,0 +1,619 @@
+//! Decides about each item of the manifest as it arrives: rsync's quick check, directories, links.
+
+use std::collections::HashSet;
+use std::io;
+use std::sync::Arc;
+
+use haul_engine::compare::{self, Existing, FileDecision};
+use haul_engine::journal;
+use haul_engine::plan::ChunkLayout;
+use haul_store::{Kind, Metadata, NO_DIRECTORY, Stat, StoreError, name_hash};
+use haul_wire::RelPath;
+use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
+use haul_wire::limits::MAX_NESTING_BYTES;
+use haul_wire::manifest::{Identity, Item, ItemKind};
+
+use crate::error::Error;
+use crate::session::asked_for::AskedFor;
+use crate::session::convert;
+
+use super::in_order::{DirectoryEnd, HardLink, InOrder};
+use super::incoming::{Incoming, KeptAs};
+use super::owners::Owners;
+use super::settle;
+use super::state::{Shared, Task};
+use super::twins::Twins;
+
+/// Walks along with the manifest.
+pub(super) struct Decider {
+    shared: Arc<Shared>,
+    asked_for: Option<AskedFor>,
+    /// The directories that are open, outermost first, each beneath the one before it.
+    stack: Vec<Frame>,
+    /// What their items hold in memory.
+    stack_bytes: usize,
+    twins: Twins,
+    owners: Owners,
+    loose: Loose,
+    /// Items so far that leave nothing here, or that no directory bounds.
+    idle_items: u64,
+    /// What is sent again and has to wait (see [`Decider::let_in`]).
+    held: Vec<Held>,
+}
+
+/// Most items of a job for which nothing stands here afterwards (skipped, failed, ends of nothing) or that stand in no directory of
+/// the manifest: everything else is bounded by what the disk takes, because a name comes once. Tests come there sooner.
+const MAX_IDLE_ITEMS: u64 = if cfg!(test) { 1 << 16 } else { 1 << 24 };
+
+/// Files outside all directories of the manifest: they stand in the root of the tree, which then has no end.
+#[derive(Default)]
+enum Loose {
+    #[default]
+    None,
+    /// Where it goes.
+    One(Vec<u8>),
+    Many,
+}
+
+/// The set-group-id bit of a mode.
+const SET_GROUP: u32 = 0o2000;
+
+struct Frame {
+    item: Arc<Item>,
+    /// Made in this run: nothing can stand in it yet.
+    fresh: bool,
+    /// It could not be made, or is another one's twin: whatever stands there is not this one's to change.
+    failed: bool,
+    /// Those that it has at the source could not be read, so those that stand here stay.
+    keeps_xattrs: bool,
+    names: Option<HashSet<u64>>,
+    /// The name that came last in it.
+    last_name: Vec<u8>,
+}
+
+/// A file that is sent again, and what came of it before.
+struct Held {
+    index: u64,
+    item: Arc<Item>,
+    former: Arc<Incoming>,
+}
+
+impl Decider {
+    pub(super) fn new(shared: Arc<Shared>, asked_for: Option<AskedFor>) -> Self {
+        let (stack, twins, loose) = (Vec::new(), Twins::default(), Loose::None);
+        let owners = Owners::new(&shared.job.selection);
+        Self { shared, asked_for, stack, stack_bytes: 0, twins, owners, loose, idle_items: 0, held: Vec::new() }
+    }
+
+    /// Takes the next item.
+    pub(super) fn on_item(&mut self, mut item: Item) -> Result<(), Error> {
+        if let Some(asked_for) = &mut self.asked_for {
+            asked_for.check(&item)?;
+        }
+        if matches!(item.kind, ItemKind::HardLink { .. }) && self.shared.is_renamed() {
+            return Err(Error::broke_the_protocol("it sends a second name of a single file"));
+        }
+        self.check_nesting(&item)?;
+        self.check_order(&item)?;
+        let index = self.shared.open_item(&item)?;
+        if self.shared.lets_go() {
+            self.let_go(index, item);
+            return Ok(());
+        }
+        self.localise(&mut item);
+        let item = Arc::new(item);
+        let path = self.shared.target_path(&item);
+        let fresh = self.enter_name(&item) && !self.twins.takes_names_for_one();
+        if let Err(error) = self.check_twin(&item, &path, fresh) {
+            if item.kind == ItemKind::Directory {
+                self.begin_directory(&item, &Err(error.is_twin()));
+            }
+            self.shared.fail_item(index, &error);
+            return Ok(());
+        }
+        let fresh = fresh || (self.shared.job.selection.delete && self.makes_way(&item, &path));
+        match &item.kind {
+            ItemKind::File { .. } => {
+                if self.stack.is_empty() {
+                    self.loose = match self.loose {
+                        Loose::None => Loose::One(path.clone()),
+                        Loose::One(_) | Loose::Many => Loose::Many,
+                    };
+                }
+                self.file(index, &item, path, fresh);
+            }
+            ItemKind::Directory => self.directory(index, &item, &path, fresh),
+            ItemKind::DirectoryEnd { complete } => self.directory_end(index, &item, path, *complete),
+            ItemKind::Symlink { target } => self.symlink(index, &item, &path, target, fresh),
+            ItemKind::HardLink { first } => {
+                let link = HardLink { path, first: first.clone(), mtime: item.attributes.mtime };
+                self.shared.in_order(index, InOrder::HardLink(Arc::new(link)));
+            }
+            ItemKind::Failed { .. } => {
+                // Beside the directory itself it tells that something of it could not be read: its attributes, maybe.
+                if let Some(frame) = self.stack.last_mut().filter(|frame| frame.item.path == item.path) {
+                    frame.keeps_xattrs = true;
+                }
+                self.shared.settle(index, OutcomeKind::Nothing);
+            }
+            ItemKind::Skipped { .. } => self.shared.settle(index, OutcomeKind::Nothing),
+        }
+        Ok(())
+    }
+
+    /// A file changed while it was read, and is announced as it is now, outside the order of the walk. One that is complete as it was announced
+    /// stays so: a copy that was made a moment earlier would not have seen the change either.
+    pub(super) fn on_retry(&mut self, mut item: Item, of: u64) -> Result<(), Error> {
+        if let Some(asked_for) = &mut self.asked_for {
+            asked_for.check(&item)?;
+        }
+        let ItemKind::File { identity, .. } = item.kind else {
+            return Err(Error::broke_the_protocol("it sends something else than a file again"));
+        };
+        let former = self.shared.incoming(of);
+        if former.as_ref().is_some_and(|former| former.item.path != item.path) {
+            return Err(Error::broke_the_protocol("it sends another file in the place of one that changed"));
+        }
+        let index = self.shared.open_item(&item)?;
+        self.localise(&mut item);
+        let Some(former) = former.filter(|_| self.shared.takes_place(index, of)) else {
+            self.shared.settle(index, OutcomeKind::Superseded);
+            return Ok(());
+        };
+        // First, so that a lane that gives it its name just now does not tell of a failure.
+        self.shared.settle(of, OutcomeKind::Superseded);
+        former.abandon(false, &self.shared.exposure);
+        if former.identity.inode != identity.inode {
+            self.shared.replaced(&item);
+        }
+        if self.shared.lets_go() {
+            self.let_go(index, item);
+        } else {
+            self.held.push(Held { index, item: Arc::new(item), former });
+            self.let_in();
+        }
+        Ok(())
+    }
+
+    /// Decides about files that are sent again, as soon as nobody writes what came of them before. Of a file that is written in place its
+    /// lanes may have more, and they would put it into the new one.
+    pub(super) fn let_in(&mut self) {
+        let mut held = std::mem::take(&mut self.held);
+        held.retain(|held| {
+            // Whoever writes a file has it as it was announced.
+            let is_written = held.former.inplace && Arc::strong_count(&held.former) > 1;
+            if !is_written {
+                self.file(held.index, &held.item, self.shared.target_path(&held.item), false);
+            }
+            is_written
+        });
+        self.held = held;
+    }
+
+    /// Whether a file that is sent again waits for the lanes.
+    pub(super) fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Gives the item the mode, owner and group that it is to have here.
+    fn localise(&mut self, item: &mut Item) {
+        for text in self.owners.localise(item) {
+            self.shared.notice(Notice::Warning { text: convert::bounded(text) });
+        }
+    }
+
+    /// See [`settle::make_way`]. False also where nothing of another kind stands.
+    fn makes_way(&self, item: &Item, path: &[u8]) -> bool {
+        let is_dir = match item.kind {
+            ItemKind::Directory => true,
+            ItemKind::File { .. } | ItemKind::Symlink { .. } | ItemKind::HardLink { .. } => false,
+            ItemKind::DirectoryEnd { .. } | ItemKind::Skipped { .. } | ItemKind::Failed { .. } => return false,
+        };
+        // What cannot be looked at fails by itself.
+        let standing = self.shared.tree().stat(path).ok().flatten();
+        let stays = path.is_empty() || self.shared.job.selection.ignore_existing;
+        !stays
+            && standing.is_some_and(|stat| (stat.kind == Kind::Directory) != is_dir)
+            && settle::make_way(&self.shared, path)
+    }
+
+    /// Files are sent and verified; of all else nothing is left to do.
+    fn let_go(&self, index: u64, item: Item) {
+        let shared = &self.shared;
+        let ItemKind::File { identity, .. } = item.kind else { return shared.settle(index, OutcomeKind::Nothing) };
+        if shared.job.selection.dry_run {
+            return shared.settle(index, OutcomeKind::WouldCopy);
+        }
+        let path = shared.target_path(&item);
+        shared.expect(Arc::new(Incoming::new(index, Arc::new(item), path, identity, false)));
+        shared.outbox.answer(Answer { index, wanted: Wanted::All });
+    }
+
+    /// When all is settled: what is done at the ends of directories, for files outside of them.
+    pub(super) fn end_loose(&self) {
+        let swept = match &self.loose {
+            Loose::None => false,
+            Loose::One(path) => self.shared.sweep(|tree| tree.sweep_part_of(path)),
+            Loose::Many => self.shared.sweep(|tree| tree.sweep_parts(b"")),
+        };
+        let stands = self.shared.makes_files() && !matches!(self.loose, Loose::None);
+        if swept || (stands && settle::changed_lately(&self.shared, b"")) {
+            self.shared.root_changed();
+        }
+    }
+
+    /// Directories are nested like their paths. A sender that opens one after the other and ends none would fill our memory.
+    fn check_nesting(&self, item: &Item) -> Result<(), Error> {
+        if item.kind != ItemKind::Directory {
+            return Ok(());
+        }
+        let nested = self.stack.last().is_none_or(|frame| is_beneath(&item.path, &frame.item.path));
+        if nested && self.stack_bytes + item.weight_bytes() <= MAX_NESTING_BYTES {
+            return Ok(());
+        }
+        let why =
+            if nested { "it opens more directories than agreed" } else { "it leaves a directory without its end" };
+        Err(Error::broke_the_protocol(why))
+    }
+
+    /// The names of a directory come sorted, each once, and before its end: a listing that repeats itself would never end.
+    fn check_order(&mut self, item: &Item) -> Result<(), Error> {
+        let stray_end = matches!(item.kind, ItemKind::DirectoryEnd { .. })
+            && self.stack.last().is_none_or(|frame| frame.item.path != item.path);
+        let leaves_nothing = matches!(item.kind, ItemKind::Skipped { .. } | ItemKind::Failed { .. });
+        let broken = |why| Err(Error::broke_the_protocol(why));
+        match self.stack.last_mut() {
+            _ if leaves_nothing || stray_end => self.idle_items += 1,
+            None => self.idle_items += 1,
+            Some(_) if matches!(item.kind, ItemKind::DirectoryEnd { .. }) => {}
+            Some(frame) if item.path.parent().as_ref() != Some(&frame.item.path) => {
+                return broken("it leaves a directory without its end");
+            }
+            Some(frame) if *item.path.name() <= *frame.last_name => {
+                return broken("it lists a directory out of order, or a name twice");
+            }
+            Some(frame) => frame.last_name = item.path.name().to_vec(),
+        }
+        if self.idle_items > MAX_IDLE_ITEMS {
+            return broken("it lists more that is not to be copied than agreed");
+        }
+        Ok(())
+    }
+
+    /// Notes that the source has this name. True when its directory is new, so that nothing can stand under it.
+    fn enter_name(&mut self, item: &Item) -> bool {
+        if matches!(item.kind, ItemKind::DirectoryEnd { .. }) {
+            return false;
+        }
+        let Some(frame) = self.stack.last_mut() else { return false };
+        if item.path.parent().as_ref() != Some(&frame.item.path) {
+            return false;
+        }
+        if let Some(names) = &mut frame.names {
+            names.insert(name_hash(item.path.name()));
+        }
+        frame.fresh
+    }
+
+    /// Fails when the name is that of another entry of this job at the target.
+    fn check_twin(&mut self, item: &Item, path: &[u8], fresh: bool) -> Result<(), StoreError> {
+        let makes_a_name = matches!(item.kind, ItemKind::File { .. } | ItemKind::Directory | ItemKind::Symlink { .. });
+        if !makes_a_name || path.is_empty() {
+            return Ok(());
+        }
+        let shared = Arc::clone(&self.shared);
+        // Only where it matters: each name is looked at once more.
+        let standing = if self.twins.takes_names_for_one() { self.stat(path, fresh)? } else { None };
+        self.twins.check(shared.tree(), path, standing.as_ref())
+    }
+
+    /// `made`: whether it is new, or why it is none of ours: whether it is another one's twin.
+    fn begin_directory(&mut self, item: &Arc<Item>, made: &Result<bool, bool>) {
+        let (fresh, failed) = (*made == Ok(true), made.is_err());
+        let names = self.shared.job.selection.delete.then(HashSet::new);
+        self.stack_bytes += item.weight_bytes();
+        let (item, last_name) = (Arc::clone(item), Vec::new());
+        self.stack.push(Frame { item, fresh, failed, keeps_xattrs: false, names, last_name });
+        self.twins.enter_directory(*made == Err(true));
+    }
+
+    fn file(&self, index: u64, item: &Arc<Item>, path: Vec<u8>, fresh: bool) {
+        let shared = &self.shared;
+        let ItemKind::File { identity, blake3, .. } = item.kind else {
+            return shared.settle(index, OutcomeKind::Nothing);
+        };
+        let twin = |stat: &Option<Stat>| stat.as_ref().map_or(Ok(()), |stat| shared.tree().check_twin(stat, &path));
+        let stat = match self.stat(&path, fresh).and_then(|stat| twin(&stat).map(|()| stat)) {
+            Ok(stat) => stat,
+            Err(error) => return shared.fail_item(index, &error),
+        };
+        let existing = match &stat {
+            Some(stat) if shared.is_unfinished(&path, stat) => Existing::Unfinished,
+            stat => convert::existing(stat.as_ref()),
+        };
+        let mut hash = None;
+        let mut decision = compare::file(&identity, &item.attributes, &existing, &shared.rules);
+        if decision == FileDecision::CompareContents {
+            hash = self.hash(&path, identity.size);
+            if shared.is_over() {
+                return;
+            }
+            decision = match (&existing, hash.is_some() && hash == blake3) {
+                (Existing::File(standing), true) => compare::same_data(&item.attributes, standing, &shared.rules),
+                _ => FileDecision::Send,
+            };
+        }
+        if let (FileDecision::Keep | FileDecision::Touch, Some(stat)) = (&decision, &stat) {
+            shared.tree().keep(stat, &path);
+        }
+        match decision {
+            FileDecision::Send | FileDecision::CompareContents => {
+                // What is written in place appears under all names of the file, also of one that was found right.
+                let has_other_names = stat.is_some_and(|stat| stat.nlink > 1);
+                // What was begun in place is finished there.
+                let inplace = (shared.job.selection.inplace || existing == Existing::Unfinished) && !has_other_names;
+                self.want(index, item, path, identity, inplace);
+            }
+            FileDecision::Conflict => {
+                shared.failed_item(index, settle::conflict(shared, &path));
+            }
+            FileDecision::Keep if !compare::is_as_listed(&identity, &existing) => {
+                // Before a second name of it can come to its turn. The source's hash is not that of what stays.
+                shared.stays_foreign(item, compare::has_time(&existing, item.attributes.mtime));
+                self.forget_journal(&path, identity.size);
+                shared.settle(index, KeptAs::Kept.outcome(None));
+            }
+            FileDecision::Keep => self.keep(index, item, path, identity, KeptAs::Kept, hash),
+            FileDecision::Touch => self.touch(index, item, path, identity, stat.as_ref(), hash),
+        }
+    }
+
+    /// Where a file that is not the source's may stay, one that is about to be written in place is marked: what a death leaves of it, or another
+    /// change of its source, must not stay.
+    fn mark(&self, incoming: &Incoming) -> Result<(), StoreError> {
+        let shared = &self.shared;
+        if !incoming.inplace || !shared.rules.may_keep_others() {
+            return Ok(());
+        }
+        let (identity, chunk_bytes) = (incoming.identity, incoming.layout.chunk_bytes());
+        let header = |standing: Option<_>| {
+            journal::Header { identity, chunk_bytes, part: standing.unwrap_or(journal::NOTHING) }.encode()
+        };
+        shared.tree().mark_unfinished(&incoming.path, header, shared.job.selection.flush)
+    }
+
+    /// The file is there. A manifest wants its hash as it is at the source, unless the contents were compared anyway.
+    fn keep(
+        &self,
+        index: u64,
+        item: &Arc<Item>,
+        path: Vec<u8>,
+        identity: Identity,
+        kept: KeptAs,
+        hash: Option<[u8; 32]>,
+    ) {
+        let shared = &self.shared;
+        self.forget_journal(&path, identity.size);
+        if hash.is_some() || !shared.job.selection.hash_kept || shared.job.selection.dry_run {
+            return shared.settle(index, kept.outcome(hash));
+        }
+        shared.expect(Arc::new(Incoming::kept(index, Arc::clone(item), path, identity, kept)));
+        shared.outbox.answer(Answer { index, wanted: Wanted::Hash });
+    }
+
+    /// What stands under its final name is as it shall be.
+    fn forget_journal(&self, path: &[u8], size: u64) {
+        let shared = &self.shared;
+        let may_have_journal = !ChunkLayout::of(size).is_whole() || shared.rules.may_keep_others();
+        if may_have_journal && !shared.job.selection.dry_run {
+            shared.tree().remove_left_journal(path);
+        }
+    }
+
+    fn touch(
+        &self,
+        index: u64,
+        item: &Arc<Item>,
+        path: Vec<u8>,
+        identity: Identity,
+        stat: Option<&Stat>,
+        hash: Option<[u8; 32]>,
+    ) {
+        let shared = &self.shared;
+        let set = || {
+            // What was compared may be of a run that died before it flushed: the time would say that all of it is there, also after a power
+            // cut, which leaves it with zeros.
+            let has_time = stat.is_some_and(|stat| convert::time(stat.mtime) == item.attributes.mtime);
+            if hash.is_some() && shared.job.selection.flush && !has_time {
+                shared.storage.during(|| shared.tree().flush_file(&path))?;
+            }
+            shared.tree().set_metadata(&path, &shared.metadata(item))
+        };
+        if !shared.job.selection.dry_run
+            && let Err(error) = set()
+        {
+            return shared.fail_item(index, &error);
+        }
+        // With extended attributes the metadata is always applied; that alone is nothing to tell.
+        let differs = stat.is_none_or(|stat| {
+            let rules = compare::Rules { xattrs: false, ..shared.rules };
+            compare::metadata_differs(&item.attributes, &convert::standing(stat), &rules)
+        });
+        let kept = if differs { KeptAs::Touched } else { KeptAs::Kept };
+        self.keep(index, item, path, identity, kept, hash);
+    }
+
+    /// Asks for the data that is missing.
+    fn want(&self, index: u64, item: &Arc<Item>, path: Vec<u8>, identity: Identity, inplace: bool) {
+        let shared = &self.shared;
+        let selection = &shared.job.selection;
+        if selection.dry_run {
+            return shared.settle(index, OutcomeKind::WouldCopy);
+        }
+        let mut incoming = Incoming::new(index, Arc::clone(item), path, identity, inplace);
+        let mut wanted = Wanted::All;
+        if !incoming.layout.is_whole() && !selection.no_resume {
+            match shared.tree().resume_part(&incoming.path, inplace) {
+                Ok(Some((part, journal))) => {
+                    if incoming.resume(part, &journal, shared.trusts_journal(), &|| shared.is_over()) {
+                        wanted = Wanted::Chunks(incoming.missing());
+                    } else if shared.is_over() {
+                        // Nobody knows what it is worth: that is for the next run.
+                        return;
+                    }
+                }
+                Ok(None) => {}
+                Err(error) => return shared.fail_item(index, &error),
+            }
+        }
+        if matches!(wanted, Wanted::All)
+            && let Err(error) = self.mark(&incoming)
+        {
+            return shared.fail_item(index, &error);
+        }
+        let incoming = Arc::new(incoming);
+        shared.expect(Arc::clone(&incoming));
+        let resumed = incoming.resumed(shared.verifies_disk());
+        if matches!(wanted, Wanted::Chunks(_)) && !incoming.inplace && shared.trusts_journal() {
+            shared.rereads.trust(incoming.resumed_bytes());
+        }
+        match wanted {
+            Wanted::Chunks(ranges) if ranges.is_empty() && resumed.is_none() => {
+                shared.queue(Task::Publish(Arc::clone(&incoming)));
+            }
+            wanted => shared.outbox.answer(Answer { index, wanted }),
+        }
+        if let Some(flushed) = resumed {
+            shared.rereads.queue(shared, &incoming, flushed);
+        }
+    }
+
+    fn directory(&mut self, index: u64, item: &Arc<Item>, path: &[u8], parent_fresh: bool) {
+        let shared = &self.shared;
+        let made = if shared.job.selection.dry_run {
+            self.would_make_directory(path, parent_fresh)
+        } else {
+            shared.tree().make_dir(path).inspect(|is_new| {
+                if !is_new {
+                    // What then cannot be changed in it says why.
+                    let _ = shared.tree().open_up(path);
+                }
+            })
+        };
+        self.begin_directory(item, &made.as_ref().copied().map_err(StoreError::is_twin));
+        let shared = &self.shared;
+        if made.is_ok() && !shared.job.selection.dry_run {
+            self.pass_on_group(item, path);
+        }
+        match made {
+            Ok(true) => {
+                if !path.is_empty() && !shared.job.selection.dry_run {
+                    shared.name_changed(path);
+                }
+                shared.settle(index, OutcomeKind::Made);
+            }
+            Ok(false) => shared.settle(index, OutcomeKind::Nothing),
+            Err(error) => shared.fail_item(index, &error),
+        }
+    }
+
+    /// What is made in a directory with the set-group-id bit gets its group. So the directory has both before anything is made in it, as with
+    /// rsync; the rest of its mode comes when all is in it, and what fails here fails then, with a word.
+    fn pass_on_group(&self, item: &Item, path: &[u8]) {
+        let (rules, tree) = (&self.shared.rules, self.shared.tree());
+        if !rules.special_bits && !rules.group {
+            return;
+        }
+        let Ok(Some(stat)) = tree.stat(path) else { return };
+        let bit = if rules.special_bits { item.attributes.mode & SET_GROUP } else { stat.mode & SET_GROUP };
+        let gid = item.attributes.gid;
+        let group = (bit != 0 && rules.group && ![compare::LEFT, stat.gid].contains(&gid)).then_some(gid);
+        if stat.kind == Kind::Directory && (bit != stat.mode & SET_GROUP || group.is_some()) {
+            let mode = Some((stat.mode & !SET_GROUP) | bit);
+            let _ = tree.set_metadata(path, &Metadata { mode, special_bits: true, group, ..Metadata::default() });
+        }
+    }
+
+    /// Whether a dry run finds that a directory would be made.
+    fn would_make_directory(&self, path: &[u8], parent_fresh: bool) -> Result<bool, StoreError> {
+        match self.stat(path, parent_fresh)? {
+            None => Ok(true),
+            Some(stat) if stat.kind == Kind::Directory => Ok(false),
+            Some(_) => {
+                let error = io::Error::new(io::ErrorKind::NotADirectory, NO_DIRECTORY);
+                Err(StoreError::new("make directory", path, error))
+            }
+        }
+    }
+
+    fn directory_end(&mut self, index: u64, item: &Arc<Item>, path: Vec<u8>, complete: bool) {
+        let frame = match self.stack.pop() {
+            Some(frame) if frame.item.path == item.path => frame,
+            other => {
+                // An end without its beginning closes nothing.
+                self.stack.extend(other);
+                return self.shared.settle(index, OutcomeKind::Nothing);
+            }
+        };
+        self.stack_bytes -= frame.item.weight_bytes();
+        self.twins.leave_directory();
+        if frame.failed {
+            return self.shared.settle(index, OutcomeKind::Nothing);
+        }
+        // Why it is not, the sender tells.
+        let names = frame.names.filter(|_| complete);
+        let (fresh, keeps_xattrs, unread) = (frame.fresh, frame.keeps_xattrs, frame.keeps_xattrs && !complete);
+        let end = DirectoryEnd { path, directory: Some(frame.item), fresh, keeps_xattrs, unread, names };
+        self.shared.in_order(index, InOrder::DirectoryEnd(Arc::new(end)));
+    }
+
+    fn symlink(&self, index: u64, item: &Item, path: &[u8], target: &[u8], fresh: bool) {
+        let shared = &self.shared;
+        let selection = &shared.job.selection;
+        if selection.dry_run || selection.ignore_existing {
+            let existing = match self.stat(path, fresh) {
+                Ok(existing) => existing,
+                Err(error) => return shared.fail_item(index, &error),
+            };
+            if existing.as_ref().is_some_and(|stat| stat.kind == Kind::Directory) {
+                return shared.failed_item(index, settle::conflict(shared, path));
+            }
+            let is_same = |stat: &Stat| matches!(&stat.kind, Kind::Symlink { target: now } if now == target);
+            if let Some(stat) = existing.filter(|stat| selection.ignore_existing || is_same(stat)) {
+                if !is_same(&stat) {
+                    // No further name of the source's link is made of it.
+                    shared.stays_foreign(item, true);
+                }
+                return shared.settle(index, OutcomeKind::Nothing);
+            }
+            if selection.dry_run {
+                return shared.settle(index, OutcomeKind::Made);
+            }
+        }
+        match shared.tree().make_symlink(path, target, &shared.metadata(item)) {
+            Ok(true) => {
+                shared.name_changed(path);
+                shared.settle(index, OutcomeKind::Made);
+            }
+            Ok(false) => shared.settle(index, OutcomeKind::Nothing),
+            Err(error) => shared.fail_item(index, &error),
+        }
+    }
+
+    fn stat(&self, path: &[u8], fresh: bool) -> Result<Option<Stat>, StoreError> {
+        if fresh { Ok(None) } else { self.shared.tree().stat(path) }
+    }
+
+    fn hash(&self, path: &[u8], size: u64) -> Option<[u8; 32]> {
+        let file = self.shared.tree().open_file(path).ok()?;
+        crate::files::hash::whole_file(&file, size, &|| self.shared.is_over()).ok()
+    }
+}
+
+/// Whether a path lies in the tree of a directory, and is not the directory itself.
+fn is_beneath(path: &RelPath, directory: &RelPath) -> bool {
+    if directory.is_root() {
+        return !path.is_root();
+    }
+    path.as_bytes().strip_prefix(directory.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
+}

@@ -1,0 +1,73 @@
+//! What is at risk, shared by the lanes and the settle thread: lanes wait here while too much is.
+//!
+//! A disk that takes long for a flush would else let everything pile up behind it that the network brings meanwhile, and a death would
+//! cost all of that.
+
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use crate::sync::lock;
+use haul_engine::at_risk::AtRisk;
+
+/// See [`AtRisk`].
+pub(super) struct Exposure {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    at_risk: AtRisk,
+    /// The settle thread has been told that a checkpoint is due.
+    told: bool,
+    /// The session is over: nobody waits any more.
+    over: bool,
+}
+
+impl Exposure {
+    /// So many bytes may be at risk, and what is under way when they are reached.
+    pub(super) fn new(interval_bytes: u64) -> Self {
+        let state = State { at_risk: AtRisk::new(interval_bytes), told: false, over: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Enters what happened.
+    pub(super) fn change<T>(&self, enter: impl FnOnce(&mut AtRisk) -> T) -> T {
+        let mut state = lock(&self.state);
+        let result = enter(&mut state.at_risk);
+        if !state.at_risk.is_full() {
+            self.changed.notify_all();
+        }
+        result
+    }
+
+    /// True when a checkpoint is due of which the settle thread has not been told. It is told by whoever hears this.
+    pub(super) fn becomes_due(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.at_risk.is_due() && !std::mem::replace(&mut state.told, true)
+    }
+
+    /// Whether a checkpoint is due still; when not, the settle thread has to be told of the next one.
+    pub(super) fn is_still_due(&self) -> bool {
+        let mut state = lock(&self.state);
+        state.told = state.at_risk.is_due();
+        state.told
+    }
+
+    /// Whether [`Exposure::await_room`] would wait.
+    pub(super) fn is_full(&self) -> bool {
+        let state = lock(&self.state);
+        state.at_risk.is_full() && !state.over
+    }
+
+    /// Waits until there is room for what comes next, or the session is over.
+    pub(super) fn await_room(&self) {
+        let state = lock(&self.state);
+        let waited = self.changed.wait_while(state, |state| state.at_risk.is_full() && !state.over);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Nobody waits any more.
+    pub(super) fn end(&self) {
+        lock(&self.state).over = true;
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,651 @@
+//! A file whose data is on its way.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+pub(super) use haul_engine::arriving::Progressed;
+use haul_engine::arriving::{Arriving, Loss, Resumed, Step, WasRead};
+use haul_engine::integrity::{Hash, Verified};
+use haul_engine::plan::ChunkLayout;
+use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES};
+use haul_store::{DIRECT_FROM_BYTES, Metadata, Part, StoreError, TargetTree};
+use haul_wire::control::{ChunkRange, OutcomeKind};
+use haul_wire::manifest::{Identity, Item, ItemKind};
+
+use crate::files::hash;
+
+use super::claim::Claims;
+use super::exposure::Exposure;
+use super::hollow;
+use crate::sync::lock;
+
+pub(super) struct Incoming {
+    pub(super) index: u64,
+    pub(super) item: Arc<Item>,
+    /// Where it goes, relative to the target tree.
+    pub(super) path: Vec<u8>,
+    pub(super) identity: Identity,
+    pub(super) layout: ChunkLayout,
+    pub(super) inplace: bool,
+    /// It is there already; only its hash at the source is awaited.
+    pub(super) kept: Option<KeptAs>,
+    /// `None` for a file that travels whole.
+    large: Option<Mutex<Large>>,
+    whole: Mutex<Whole>,
+    /// How often data of it did not verify.
+    spoilt: AtomicU32,
+    /// Since then its time counts.
+    opened: Instant,
+    /// Which lane writes which chunk.
+    pub(super) claims: Claims,
+}
+
+/// A file that travels whole. When its lane dies it comes once more over another, maybe before the end of the first was
+/// noticed: both then write the same bytes to the same part, and the first that verifies counts.
+#[derive(Default)]
+struct Whole {
+    part: Option<Arc<Part>>,
+    arrived: bool,
+    stale: bool,
+    /// How often the medium did not give it back.
+    lost: u8,
+}
+
+struct Large {
+    part: Option<Arc<Part>>,
+    file: Arriving,
+    /// Holes have to be punched: the part held other data before.
+    stale: bool,
+    /// Chunks that the medium did not give back, and how often; at most [`MAX_REPAIRS`] times in all.
+    lost: BTreeMap<u32, u8>,
+    /// Bytes of data that each chunk holds at least; empty before the first is known.
+    stored: Vec<u32>,
+}
+
+/// How a file that is kept counts once its hash is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum KeptAs {
+    /// Unchanged.
+    Kept,
+    /// Its metadata was brought up to date.
+    Touched,
+}
+
+impl KeptAs {
+    pub(super) fn with_hash(self, hash: Hash) -> OutcomeKind {
+        self.outcome(Some(hash))
+    }
+
+    pub(super) fn outcome(self, blake3: Option<Hash>) -> OutcomeKind {
+        match self {
+            KeptAs::Kept => OutcomeKind::Kept { blake3 },
+            KeptAs::Touched => OutcomeKind::Touched { blake3 },
+        }
+    }
+}
+
+/// What became of a file that was to get its final name.
+pub(super) enum Published {
+    /// It has it; with its BLAKE3.
+    Named(Hash),
+    /// It failed or lost a chunk since it became complete, by a checkpoint for example.
+    NotNow,
+    /// Some of it does not look as it was written, and is to be read first.
+    Doubted(Flushed),
+}
+
+/// Chunks of a part, with the hashes they must have: what a checkpoint has flushed, or what is to be read.
+pub(super) struct Flushed {
+    pub(super) part: Arc<Part>,
+    pub(super) chunks: Vec<(u32, Hash)>,
+}
+
+/// What becomes of a chunk that does not stand there as it was verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lost {
+    /// It has to come again.
+    Again,
+    /// It was lost so often that the file is given up.
+    TooOften,
+    /// It is awaited anyway, or nothing of the file is of use any more.
+    Void,
+}
+
+impl Incoming {
+    pub(super) fn new(index: u64, item: Arc<Item>, path: Vec<u8>, identity: Identity, inplace: bool) -> Self {
+        let layout = ChunkLayout::of(identity.size);
+        let file = || Mutex::new(Large::new(Arriving::new(identity, 0), None, inplace));
+        let large = (!layout.is_whole()).then(file);
+        Self {
+            index,
+            item,
+            path,
+            identity,
+            layout,
+            inplace,
+            kept: None,
+            large,
+            whole: Mutex::default(),
+            spoilt: AtomicU32::new(0),
+            opened: Instant::now(),
+            claims: Claims::default(),
+        }
+    }
+
+    /// A file that is there already.
+    pub(super) fn kept(index: u64, item: Arc<Item>, path: Vec<u8>, identity: Identity, kept: KeptAs) -> Self {
+        let layout = ChunkLayout::of(identity.size);
+        Self {
+            index,
+            item,
+            path,
+            identity,
+            layout,
+            inplace: false,
+            kept: Some(kept),
+            large: None,
+            whole: Mutex::default(),
+            spoilt: AtomicU32::new(0),
+            opened: Instant::now(),
+            claims: Claims::default(),
+        }
+    }
+
+    /// Goes on with the part of an earlier run, when its journal is about this very file. Anybody may have written to it since then. Under
+    /// its final name each chunk is read at once; else all that the journal claims is to be read before it counts, unless it is `trusted`.
+    ///
+    /// Once the session is over nothing is read any more, and what was claimed stays claimed.
+    pub(super) fn resume(&mut self, part: Part, journal: &[u8], trusted: bool, is_over: &dyn Fn() -> bool) -> bool {
+        let stands = |chunk: u32, hash: &Hash| {
+            !self.inplace || (!is_over() && hash::chunk(&part, &self.layout, chunk, is_over).as_ref() == Some(hash))
+        };
+        let (bytes, now_us) = (part.opened_stat().size, now_us(self.opened));
+        let resumed = Arriving::resume(self.identity, part.id(), bytes, journal, stands, now_us);
+        let Some(Resumed { mut file, keep_bytes }) = resumed else { return false };
+        if !self.inplace && !trusted {
+            file.read_all_again();
+        }
+        if is_over() || part.journal_keep(keep_bytes).is_err() {
+            return false;
+        }
+        self.large = Some(Mutex::new(Large::new(file, Some(Arc::new(part)), true)));
+        true
+    }
+
+    /// What has to be sent; empty when an earlier run had verified all of it.
+    pub(super) fn missing(&self) -> Vec<ChunkRange> {
+        self.large().map_or_else(Vec::new, |large| lock(large).file.missing())
+    }
+
+    /// The file that chunks are written to, made when the first arrives. `None` once the file is finished or given up: another
+    /// part would take the place of what is kept for a later run.
+    pub(super) fn part(&self, tree: &TargetTree) -> Result<Option<Arc<Part>>, StoreError> {
+        let mut large = lock(self.large().expect("only large files come in chunks"));
+        if large.file.is_dead() || large.part.is_some() {
+            return Ok(large.part.clone());
+        }
+        let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
+        if !self.sparse()
+            && let Err(error) = part.reserve(self.identity.size)
+        {
+            // It is empty and has no journal: nothing would ever use or remove it. Why it cannot be filled matters more than
+            // why it cannot be removed.
+            let _ = part.discard();
+            return Err(error);
+        }
+        large.part = Some(Arc::clone(&part));
+        Ok(Some(part))
+    }
+
+    /// The file that a whole file is written to, made by the first lane that needs it. `None` once it was given up.
+    pub(super) fn whole_part(&self, tree: &TargetTree) -> Result<Option<Arc<Part>>, StoreError> {
+        let mut whole = lock(&self.whole);
+        if whole.arrived || whole.part.is_some() {
+            return Ok(whole.part.clone());
+        }
+        let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
+        whole.part = Some(Arc::clone(&part));
+        Ok(Some(part))
+    }
+
+    /// The file that a whole file is written to, where a lane has made it.
+    pub(super) fn whole_part_made(&self) -> Option<Arc<Part>> {
+        lock(&self.whole).part.clone()
+    }
+
+    /// A whole file verified. False when it had done so before; else `receipt` is told before anybody can learn of it.
+    pub(super) fn claim_arrival(&self, receipt: impl FnOnce()) -> bool {
+        let mut whole = lock(&self.whole);
+        let first = !std::mem::replace(&mut whole.arrived, true);
+        if first {
+            receipt();
+        }
+        first
+    }
+
+    /// Whether data for this chunk is still of use.
+    pub(super) fn wants(&self, chunk: u32) -> bool {
+        match self.large() {
+            Some(large) => lock(large).file.wants(chunk),
+            None => !lock(&self.whole).arrived,
+        }
+    }
+
+    /// Whether a hole has to be made where one is received.
+    pub(super) fn is_stale(&self) -> bool {
+        match self.large() {
+            Some(large) => lock(large).stale,
+            None => lock(&self.whole).stale,
+        }
+    }
+
+    /// Data that did not verify was written. False when that happened so often that only a sender without end would go on: an
+    /// honest one gives a chunk up before.
+    pub(super) fn spoilt(&self) -> bool {
+        match self.large() {
+            Some(large) => lock(large).stale = true,
+            None => lock(&self.whole).stale = true,
+        }
+        let most = self.layout.count().saturating_mul(u32::from(MAX_TRIES));
+        self.spoilt.fetch_add(1, Ordering::Relaxed) < most
+    }
+
+    /// Enters a proof. Of what counts, `receipt` is told before another lane can complete the file, so that its outcome comes after all
+    /// receipts.
+    pub(super) fn record(
+        &self,
+        verified: Verified,
+        bytes: u64,
+        exposure: &Exposure,
+        receipt: impl FnOnce(),
+    ) -> Progressed {
+        let mut large = lock(self.large().expect("only large files come in chunks"));
+        let chunk = verified.chunk();
+        let progressed =
+            exposure.change(|at_risk| large.file.record(verified, bytes, now_us(self.opened), Some(at_risk), receipt));
+        if progressed != Progressed::Void {
+            large.stores(&self.layout, chunk, bytes);
+        }
+        progressed
+    }
+
+    /// Enters a proof of data that is let go; of what counts, `receipt` is told. Returns the file's BLAKE3 when it was the last one
+    /// missing.
+    pub(super) fn let_go(&self, verified: Verified, bytes: u64, receipt: impl FnOnce()) -> Option<Hash> {
+        let Some(large) = self.large() else {
+            return self.claim_arrival(receipt).then_some(verified.hash());
+        };
+        // Without a file there is nothing to write down for a later run, and nothing to lose.
+        let mut large = lock(large);
+        match large.file.record(verified, bytes, 0, None, receipt) {
+            Progressed::Complete => large.file.complete(),
+            Progressed::Void | Progressed::Waiting | Progressed::Checkpoint => None,
+        }
+    }
+
+    /// Data bytes that are verified and that no checkpoint has taken.
+    pub(super) fn fresh_bytes(&self) -> u64 {
+        self.large().map_or(0, |large| lock(large).file.fresh_bytes())
+    }
+
+    /// Makes what is verified safe, as far as it is not. Returns what was flushed.
+    pub(super) fn checkpoint(&self, exposure: &Exposure) -> Result<Option<Flushed>, StoreError> {
+        let Some(large) = self.large() else { return Ok(None) };
+        let (part, mut checkpoint) = {
+            let mut large = lock(large);
+            let Some(part) = large.part.clone() else { return Ok(None) };
+            let now_us = now_us(self.opened);
+            let begun = exposure.change(|at_risk| large.file.begin_checkpoint(part.id(), now_us, at_risk));
+            let Some(checkpoint) = begun else { return Ok(None) };
+            (part, checkpoint)
+        };
+        let result = loop {
+            let done = match checkpoint.next_step() {
+                None => break Ok(()),
+                Some(Step::Flush) => part.flush().map(|()| self.leave_cache(&part)),
+                Some(Step::BeginJournal(header)) => {
+                    part.journal_start(&header).map(|()| lock(large).file.journal_begun(&checkpoint))
+                }
+                Some(Step::Append(records)) => part.journal_append(&records),
+            };
+            if done.is_err() {
+                break done;
+            }
+        };
+        exposure.change(|at_risk| at_risk.end(checkpoint.bytes()));
+        // Its source changed meanwhile, for example: its part and journal are gone, and it has its outcome.
+        if result.is_err() && lock(large).file.is_dead() {
+            return Ok(None);
+        }
+        result.map(|()| Some(Flushed { part, chunks: checkpoint.chunks().to_vec() }))
+    }
+
+    /// [`Incoming::checkpoint`] for a file that is read back before it gets its name. One that is complete before its first checkpoint has
+    /// no journal, like any other that takes so little time; if the session ends before its name, it gets one then.
+    ///
+    /// Once flushed, a complete file holds nobody up: a chunk that the medium lost must find room when it comes again.
+    pub(super) fn checkpoint_to_read_back(&self, exposure: &Exposure) -> Result<Option<Flushed>, StoreError> {
+        let Some(large) = self.large() else { return Ok(None) };
+        let short = {
+            let large = lock(large);
+            large.part.clone().filter(|_| large.file.is_short()).map(|part| (part, large.file.to_be_found()))
+        };
+        let flushed = match short {
+            Some((part, chunks)) => {
+                part.flush()?;
+                (!chunks.is_empty()).then_some(Flushed { part, chunks })
+            }
+            None => self.checkpoint(exposure)?,
+        };
+        let mut large = lock(large);
+        exposure.change(|at_risk| large.file.last_flushed(at_risk));
+        Ok(flushed)
+    }
+
+    /// What an earlier run has left and has to be read: on the medium like what this run brings, or wherever it is.
+    pub(super) fn resumed(&self, on_medium: bool) -> Option<Flushed> {
+        let large = lock(self.large()?);
+        let part = large.part.clone()?;
+        let chunks = if on_medium { large.file.to_be_found() } else { large.file.to_be_read() };
+        (!chunks.is_empty()).then_some(Flushed { part, chunks })
+    }
+
+    /// Bytes that an earlier run has left, as far as its journal says.
+    pub(super) fn resumed_bytes(&self) -> u64 {
+        let Some(large) = self.large() else { return 0 };
+        let missing: u64 = lock(large)
+            .file
+            .missing()
+            .iter()
+            .flat_map(|range| range.first..range.first + range.count)
+            .filter_map(|chunk| self.layout.range(chunk))
+            .map(|(_, length)| length)
+            .sum();
+        self.identity.size.saturating_sub(missing)
+    }
+
+    /// Enters the proof that a chunk, which holds so many bytes of data, stands there as it was verified: on the medium, or wherever it is.
+    pub(super) fn was_read(
+        &self,
+        verified: Verified,
+        data_bytes: u64,
+        on_medium: bool,
+        exposure: &Exposure,
+    ) -> WasRead {
+        let mut large = lock(self.large().expect("only large files come in chunks"));
+        let chunk = verified.chunk();
+        let was_read = match on_medium {
+            true => large.file.found_on_medium(verified),
+            false => exposure.change(|at_risk| large.file.was_read(verified, at_risk)),
+        };
+        if was_read.why.is_some() {
+            large.stores(&self.layout, chunk, data_bytes);
+        }
+        was_read
+    }
+
+    /// These chunks do not stand there as they were verified: they are missing again, and the journal no longer claims them. Only for the
+    /// thread that makes the checkpoints.
+    pub(super) fn lose(&self, chunks: &[u32]) -> Result<Vec<(u32, Lost)>, StoreError> {
+        let large = self.large().expect("only large files come in chunks");
+        let (part, journal, lost) = {
+            let mut large = lock(large);
+            let Some(part) = large.part.clone() else { return Ok(Vec::new()) };
+            let lost: Vec<(u32, Lost)> =
+                chunks.iter().filter_map(|chunk| Some((*chunk, large.lose(*chunk)?))).collect();
+            (part, large.file.journal_anew(), lost)
+        };
+        if lost.is_empty() {
+            return Ok(lost);
+        }
+        if let Some((header, records)) = journal {
+            let written = part.journal_start(&header).and_then(|()| part.journal_append(&records));
+            if written.is_err() && lock(large).file.is_dead() {
+                return Ok(Vec::new());
+            }
+            written?;
+        }
+        Ok(lost)
+    }
+
+    /// The medium does not give a whole file back.
+    pub(super) fn lose_whole(&self) -> Lost {
+        let mut whole = lock(&self.whole);
+        if !whole.arrived || whole.part.is_none() {
+            return Lost::Void;
+        }
+        whole.lost = whole.lost.saturating_add(1);
+        if whole.lost >= MAX_TRIES {
+            return Lost::TooOften;
+        }
+        (whole.arrived, whole.stale) = (false, true);
+        Lost::Again
+    }
+
+    /// Whether a chunk had its receipt before the medium lost it.
+    pub(super) fn was_lost(&self, chunk: u32) -> bool {
+        match self.large() {
+            Some(large) => lock(large).lost.contains_key(&chunk),
+            None => lock(&self.whole).lost > 0,
+        }
+    }
+
+    /// Gives the complete file its final name, as long as it looks as it was written.
+    pub(super) fn publish(
+        &self,
+        metadata: &Metadata,
+        flush: bool,
+        exposure: &Exposure,
+    ) -> Result<Published, StoreError> {
+        let (part, hash) = {
+            let large = lock(self.large().expect("only large files come in chunks"));
+            let (Some(part), Some(hash)) = (large.part.clone(), large.file.complete()) else {
+                return Ok(Published::NotNow);
+            };
+            (part, hash)
+        };
+        // Before what was cut off grows again, and before a file in place has the time that says that it is finished.
+        if let Some(doubted) = self.doubted(&part, exposure)? {
+            return Ok(doubted);
+        }
+        part.set_size(self.identity.size)?;
+        part.prepare(metadata, flush)?;
+        // The flush may have taken long.
+        if !self.inplace
+            && let Some(doubted) = self.doubted(&part, exposure)?
+        {
+            return Ok(doubted);
+        }
+        part.give_name()?;
+        // A lane may queue its checkpoint only after another one has completed the file: it would begin a new journal.
+        let mut large = lock(self.large().expect("only large files come in chunks"));
+        large.part = None;
+        exposure.change(|at_risk| large.file.end(at_risk));
+        Ok(Published::Named(hash))
+    }
+
+    /// What has to be read because it does not look as it was written: somebody has cut the file, or made holes in it.
+    fn doubted(&self, part: &Arc<Part>, exposure: &Exposure) -> Result<Option<Published>, StoreError> {
+        let stored = lock(self.large().expect("only large files come in chunks")).stored.clone();
+        let hollow = hollow::chunks(part, &self.layout, &stored)?;
+        if hollow.is_empty() {
+            return Ok(None);
+        }
+        // Nothing of it may be at risk while the rest is awaited: what the lanes bring then has to find room.
+        self.checkpoint(exposure)?;
+        let mut large = lock(self.large().expect("only large files come in chunks"));
+        exposure.change(|at_risk| large.file.last_flushed(at_risk));
+        let chunks = large.file.doubt(&hollow);
+        Ok(Some(Published::Doubted(Flushed { part: Arc::clone(part), chunks })))
+    }
+
+    /// Nothing more of this file; its part is thrown away when it is of no use to a later run.
+    pub(super) fn abandon(&self, keep_part: bool, exposure: &Exposure) {
+        let part = match self.large() {
+            Some(large) => {
+                let mut large = lock(large);
+                exposure.change(|at_risk| large.file.end(at_risk));
+                large.part.take()
+            }
+            None => {
+                let mut whole = lock(&self.whole);
+                whole.arrived = true;
+                whole.part.take()
+            }
+        };
+        if let Some(part) = part
+            && !keep_part
+            && !self.inplace
+        {
+            // A part that cannot be removed is overwritten by the next run.
+            let _ = part.discard();
+        }
+    }
+
+    /// What is flushed of a large file leaves the page cache, which belongs to others.
+    fn leave_cache(&self, part: &Part) {
+        if self.identity.size >= DIRECT_FROM_BYTES {
+            part.drop_cache(0, self.identity.size);
+        }
+    }
+
+    /// How much space a file with holes takes is known only when it is there.
+    pub(super) fn sparse(&self) -> bool {
+        matches!(self.item.kind, ItemKind::File { sparse: true, .. })
+    }
+
+    fn large(&self) -> Option<&Mutex<Large>> {
+        self.large.as_ref()
+    }
+}
+
+impl Large {
+    fn new(file: Arriving, part: Option<Arc<Part>>, stale: bool) -> Self {
+        Self { part, file, stale, lost: BTreeMap::new(), stored: Vec::new() }
+    }
+
+    /// This chunk holds so many bytes of data.
+    fn stores(&mut self, layout: &ChunkLayout, chunk: u32, data_bytes: u64) {
+        if self.stored.is_empty() {
+            self.stored = vec![0; layout.count() as usize];
+        }
+        self.stored[chunk as usize] = u32::try_from(data_bytes).unwrap_or(u32::MAX);
+    }
+
+    /// `None`: it is awaited anyway, or nothing of the file is of use any more.
+    fn lose(&mut self, chunk: u32) -> Option<Lost> {
+        let loss = self.file.lose(chunk)?;
+        self.stale = true;
+        if let Some(stored) = self.stored.get_mut(chunk as usize) {
+            *stored = 0;
+        }
+        if loss == Loss::OfEarlierRun {
+            return Some(Lost::Again);
+        }
+        let times = self.lost.entry(chunk).or_default();
+        *times = times.saturating_add(1);
+        let once_too_often = *times >= MAX_TRIES;
+        let all: u32 = self.lost.values().map(|times| u32::from(*times)).sum();
+        Some(if !once_too_often && all <= MAX_REPAIRS { Lost::Again } else { Lost::TooOften })
+    }
+}
+
+/// Time since then in microseconds.
+fn now_us(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use haul_engine::integrity::{self, UnitHasher};
+    use haul_store::TargetOptions;
+    use haul_sys::intercept::{Call, Stopped, Verdict};
+    use haul_wire::RelPath;
+    use haul_wire::manifest::Attributes;
+
+    use super::*;
+    use crate::inside::bad_disk::{path_of, under};
+
+    /// A file of three chunks, all of them verified, in an empty directory.
+    fn complete() -> (tempfile::TempDir, TargetTree, Incoming, Exposure) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().as_os_str().as_encoded_bytes();
+        let (tree, _) = TargetTree::open(root, &TargetOptions::default()).unwrap();
+        let data = vec![7; 3 << 20];
+        let identity =
+            Identity { size: data.len() as u64, mtime: Default::default(), ctime: Default::default(), inode: 1 };
+        let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
+        let path = RelPath::new(b"file".to_vec()).unwrap();
+        let item = Arc::new(Item { path, kind, attributes: Attributes::default() });
+        let incoming = Incoming::new(0, item, b"file".to_vec(), identity, false);
+        let exposure = Exposure::new(u64::MAX);
+        let part = incoming.part(&tree).unwrap().unwrap();
+        part.write_at(&data, 0).unwrap();
+        for chunk in 0..incoming.layout.count() {
+            let (start, length) = incoming.layout.range(chunk).unwrap();
+            let mut hasher = UnitHasher::new(&incoming.layout, chunk);
+            hasher.update(&data[start as usize..][..length as usize]);
+            let hash = hasher.finish();
+            incoming.record(integrity::verify(chunk, hash, hash).unwrap(), length, &exposure, || ());
+        }
+        (dir, tree, incoming, exposure)
+    }
+
+    fn names(dir: &tempfile::TempDir) -> Vec<std::ffi::OsString> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_checkpoint_that_comes_after_the_end_begins_no_journal() {
+        let (dir, _, incoming, exposure) = complete();
+        let published = incoming.publish(&Metadata::default(), false, &exposure).unwrap();
+        assert!(matches!(published, Published::Named(_)));
+        // Its lane was slower than the one that brought the last chunk.
+        incoming.checkpoint(&exposure).unwrap();
+        assert_eq!(names(&dir), ["file"]);
+    }
+
+    #[test]
+    fn a_complete_file_whose_checkpoint_failed_gets_no_name_and_keeps_its_part() {
+        let (dir, tree, incoming, exposure) = complete();
+        incoming.checkpoint(&exposure).unwrap();
+        let before = names(&dir);
+        assert_eq!(before.len(), 2, "a part and its journal");
+        // What a failed checkpoint does while the final name is queued already, and another unit is on its way.
+        incoming.abandon(true, &exposure);
+        let published = incoming.publish(&Metadata::default(), false, &exposure).unwrap();
+        assert!(matches!(published, Published::NotNow));
+        assert!(incoming.part(&tree).unwrap().is_none());
+        assert_eq!(names(&dir), before);
+        let sizes: Vec<u64> = before.iter().map(|name| dir.path().join(name).metadata().unwrap().len()).collect();
+        assert!(sizes.contains(&(3 << 20)), "{sizes:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_withdrawn_during_its_first_checkpoint_leaves_no_journal_and_its_checkpoint_has_not_failed() {
+        let (dir, _, incoming, exposure) = complete();
+        let (incoming, exposure) = (Arc::new(incoming), Arc::new(exposure));
+        let root = dir.path().to_owned();
+        let mut withdrawn = false;
+        let withdraw = {
+            let (incoming, exposure) = (Arc::clone(&incoming), Arc::clone(&exposure));
+            move |_, stopped: &Stopped| {
+                // While the first flush goes on, which is that of the part.
+                if !std::mem::replace(&mut withdrawn, true) {
+                    assert!(path_of(stopped).starts_with(&root), "{stopped:?}");
+                    incoming.abandon(false, &exposure);
+                }
+                Verdict::Proceed
+            }
+        };
+        let checkpoint = move || incoming.checkpoint(&exposure).map(drop);
+        let Some((made, flushes)) = under(&[Call::Flush], withdraw, checkpoint) else { return };
+        made.unwrap();
+        assert_eq!((names(&dir), flushes), (Vec::new(), 1));
+    }
+}

@@ -1,0 +1,584 @@
+//! The side that writes.
+//!
+//! ```text
+//!   loop            items -> decide: keep, make, ask for data
+//!   lane threads    data -> temporary file, hash -> verified -> receipt
+//!   name threads    small files: one flush for many, final names
+//!   settle thread   checkpoints and final names of large files; what has to wait for its turn in the manifest:
+//!                   hard links, times of directories, deletions, parts that nobody will go on with
+//!   reread threads  what an earlier run left is read again; what the checkpoints flushed is read back from the medium (`--verify disk`)
+//! ```
+
+mod behind;
+mod claim;
+mod decide;
+mod exposure;
+mod first_names;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+mod hollow;
+mod in_order;
+mod incoming;
+mod input;
+mod lane;
+mod namers;
+mod naming;
+mod owners;
+mod reread;
+mod settle;
+mod state;
+mod twins;
+mod write_route;
+
+/// A block as a lane takes it; for the fuzz targets.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn decompress(packed: &[u8]) -> Option<Vec<u8>> {
+    lane::decompress(&mut None, packed).ok().map(<[u8]>::to_vec)
+}
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haul_store::{DIRECT_FROM_BYTES, StoreError, TargetOptions, TargetTree};
+use haul_wire::RelPath;
+use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
+use haul_wire::limits::MAX_LANES;
+use haul_wire::manifest::Packer;
+
+use crate::error::{Error, Fault};
+use crate::faults;
+use crate::session::asked_for::AskedFor;
+use crate::session::channel::{self, Channel, Events, SessionEvent};
+use crate::session::clock::{Clock, TICK};
+use crate::session::convert;
+use crate::session::failure;
+use crate::session::farewell;
+use crate::session::lane_threads::{LaneKeeper, Lanes};
+use crate::session::reporter::Watch;
+use crate::session::stalls;
+use crate::session::stalls::{MAX_IN_VAIN, Progress};
+#[cfg(test)]
+pub(crate) use behind::{BUFFERS, WRITERS};
+use decide::Decider;
+use namers::Namers;
+use settle::Settler;
+use state::Shared;
+
+/// A sender opens its sources within this time, or within the session's own limit where that is longer.
+const BEGIN_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Data of all files together that may be verified and not yet safe: what a death costs at most, besides a chunk under way on each lane.
+/// At half of it a checkpoint begins, and while the other half fills lanes go on: at 10 Gbit/s the disk has 100 ms for a flush of
+/// 128 MiB, most of which it has written by then.
+pub(crate) const CHECKPOINT_BYTES: u64 = 256 << 20;
+
+/// Where a receiver puts what arrives.
+pub(crate) enum Target {
+    /// What this path means.
+    Path(Vec<u8>),
+    /// Files are verified and let go; nothing is made.
+    Nowhere,
+}
+
+/// What a receiver has to do.
+pub(crate) struct ReceiverJob {
+    pub(crate) target: Target,
+    /// The target lies beneath this directory (a daemon's client).
+    pub(crate) confine: Option<PathBuf>,
+    /// A sender that brings anything else is refused. `None`: who chose the sender sees to that.
+    pub(crate) asked_for: Option<AskedFor>,
+    /// It runs for a peer, and gives up what lies outside of its tree.
+    pub(crate) far: bool,
+    pub(crate) selection: wire::Selection,
+    pub(crate) carriage: wire::Carriage,
+    pub(crate) bounds: Bounds,
+}
+
+/// As often as progress is told to a person.
+const READ_AGAIN_EVERY: Duration = Duration::from_millis(100);
+
+/// From where on a receiver does what; tests have smaller ones.
+#[derive(Clone, Copy)]
+pub(crate) struct Bounds {
+    /// See [`CHECKPOINT_BYTES`].
+    pub(crate) checkpoint_bytes: u64,
+    /// See [`DIRECT_FROM_BYTES`].
+    pub(crate) past_cache_from_bytes: u64,
+    /// See [`MAX_SEARCH`].
+    pub(crate) search: Duration,
+    /// See [`FLUSH_TOGETHER_FROM_FILES`].
+    pub(crate) flush_together_from_files: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            checkpoint_bytes: CHECKPOINT_BYTES,
+            past_cache_from_bytes: DIRECT_FROM_BYTES,
+            search: MAX_SEARCH,
+            flush_together_from_files: FLUSH_TOGETHER_FROM_FILES,
+        }
+    }
+}
+
+/// So many small files are worth a flush of their whole file system, which writes what others have written there, too.
+const FLUSH_TOGETHER_FROM_FILES: usize = 16;
+
+/// A sender may search through a tree in which nothing is selected for so long, and say nothing but that it is alive: some hundred million
+/// entries. One that says nothing else for longer has nothing to copy.
+const MAX_SEARCH: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Runs the session to its end. `aside` gets messages that are not the session's own.
+pub(crate) fn run(
+    job: ReceiverJob,
+    events: Events,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    keeper: &mut dyn LaneKeeper,
+    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let clock = Clock::new(job.carriage.timeout_ms);
+    let result = run_session(job, events, channel, watch, clock, keeper, aside);
+    match &result {
+        Ok(_) => channel.close(farewell::FAREWELL),
+        Err(error) => farewell::abort(channel, error),
+    }
+    result
+}
+
+fn run_session(
+    mut job: ReceiverJob,
+    events: Events,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    mut clock: Clock,
+    keeper: &mut dyn LaneKeeper,
+    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    // Between two hosts the sender may be sent a long list first, over a slow path.
+    let longest = if job.selection.listed != wire::Listed::Nothing { job.bounds.search } else { BEGIN_DEADLINE };
+    let single_file = await_begin(&events, channel, watch, &mut clock, longest, aside)?;
+    // It walks along with the manifest; all else of the job is shared.
+    let asked_for = job.asked_for.take();
+    let shared = Arc::new(open_target(job, single_file, channel, watch, &events)?);
+    // Before the threads that work on files.
+    if let Some(notice) = shared.give_up_rights() {
+        shared.notice(notice);
+    }
+    let no_thread = |error: std::io::Error| {
+        // Those that were started end.
+        shared.finish();
+        Error::new(Fault::FileIo, "cannot start a thread").because(error)
+    };
+    let settler = Settler::start(Arc::clone(&shared)).map_err(no_thread)?;
+    let namers = Namers::start(&shared).map_err(no_thread)?;
+    let progress = Progress::new(shared.job.carriage.rate_bytes_per_s, Instant::now());
+    let mut session = Session {
+        decider: Decider::new(Arc::clone(&shared), asked_for),
+        packer: Packer::default(),
+        lanes: Lanes::new(events.sender(), Arc::clone(watch)),
+        shared,
+        channel,
+        watch,
+        clock,
+        progress,
+        storage_is_lost: false,
+        attributes_told: false,
+        read_again: (0, Instant::now()),
+        looked_at: (0, Instant::now()),
+        set_group_told: false,
+        cut: None,
+        listed: Some(Instant::now()),
+    };
+    let sender = session.until_end(&events, keeper, aside);
+    if let Err(error) = &sender {
+        // Who waits for the sender to read what it was told, waits no longer.
+        session.shared.failure.set(error.clone());
+        // The sender learns of it only after the lanes were joined: they must not wait for it, nor for the disk.
+        session.lanes.cut_all();
+        session.shared.exposure.end();
+        session.shared.naming.end();
+        session.shared.behind.end();
+    }
+    drop(events);
+    session.lanes.join();
+    // Before what is not safe yet is written down.
+    session.shared.behind.join(session.storage_is_lost);
+    namers.join(&session.shared, session.storage_is_lost);
+    session.shared.finish();
+    settler.join(session.storage_is_lost);
+    session.shared.rereads.join(session.storage_is_lost);
+    let summary = session.shared.summary();
+    sender.map(|sender| (sender, summary))
+}
+
+/// The sender first opens its sources; only then is it known what the target's name means.
+fn await_begin(
+    events: &Events,
+    channel: &Channel,
+    watch: &Watch,
+    clock: &mut Clock,
+    longest: Duration,
+    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+) -> Result<bool, Error> {
+    let failure = failure::Failure::default();
+    let start = Instant::now();
+    // Lanes may be up before the session is; they are let in when it begins.
+    let mut early = Vec::new();
+    loop {
+        clock.turn(watch, channel, &failure)?;
+        if start.elapsed() > clock.timeout().max(longest) {
+            return Err(Error::new(Fault::Timeout, "the far side did not say that its sources are open")
+                .try_this("look at its storage; then run the same command again"));
+        }
+        match events.next(TICK) {
+            Some(SessionEvent::Control(Control::Begin { single_file })) => {
+                events.put_back(early);
+                return Ok(single_file);
+            }
+            Some(SessionEvent::Control(Control::Notice(notice))) => watch.on_notice(notice),
+            Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+            Some(SessionEvent::Control(message)) => aside(message)?,
+            Some(SessionEvent::ControlEnded(why)) => return Err(channel::ended(why)),
+            // One that is too many is closed here, and may be dialled again later.
+            Some(event @ (SessionEvent::LaneUp(..) | SessionEvent::FallsShort(_)))
+                if early.len() < usize::from(MAX_LANES) =>
+            {
+                early.push(event);
+            }
+            Some(SessionEvent::LaneUp(..) | SessionEvent::FallsShort(_)) => {}
+            Some(SessionEvent::NoLanes(error)) => return Err(error),
+            Some(SessionEvent::LaneDown(..) | SessionEvent::Wake) | None => {}
+        }
+    }
+}
+
+fn open_target(
+    job: ReceiverJob,
+    single_file: bool,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    events: &Events,
+) -> Result<Shared, Error> {
+    let shared = |tree, name, job| {
+        Shared::new(tree, name, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
+    };
+    let Target::Path(path) = &job.target else { return shared(None, None, job) };
+    let options = TargetOptions {
+        confine: job.confine.clone(),
+        home: std::env::var_os("HOME").map(PathBuf::from),
+        make: job.selection.make_target,
+        single_file,
+        dry_run: job.selection.dry_run,
+        xattrs: job.selection.xattrs,
+        acls: job.selection.acls,
+    };
+    let failed = |error: StoreError| faults::store_error(&error);
+    if haul_store::is_null_device(path, &options).map_err(failed)? {
+        if job.selection.delete {
+            return Err(nothing_to_delete(&haul_store::printable(path)));
+        }
+        return shared(None, None, job);
+    }
+    let (tree, rename_to) = TargetTree::open(path, &options).map_err(failed)?;
+    if let Some(name) = &rename_to {
+        // It was checked to be one.
+        let name = RelPath::new(name.clone()).map_err(|fault| Error::new(Fault::Usage, fault.to_string()))?;
+        watch.on_name(&name)?;
+        channel.outbox().send(Control::Named(name));
+    }
+    shared(Some(tree), rename_to, job)
+}
+
+/// Where nothing is kept.
+pub(crate) fn nothing_to_delete(target: &str) -> Error {
+    Error::new(Fault::Usage, format!("there is nothing to delete at {target}")).try_this("leave --delete out")
+}
+
+struct Session<'a> {
+    shared: Arc<Shared>,
+    decider: Decider,
+    packer: Packer,
+    lanes: Lanes,
+    channel: &'a Channel,
+    watch: &'a Arc<Watch>,
+    clock: Clock,
+    progress: Progress,
+    /// It is not waited for any more.
+    storage_is_lost: bool,
+    attributes_told: bool,
+    /// What was last said to be read again, and when.
+    read_again: (u64, Instant),
+    /// What had arrived when it was last looked at, and when that was.
+    looked_at: (u64, Instant),
+    /// That a set-group-id bit is missing.
+    set_group_told: bool,
+    /// Since when nothing more of the manifest is looked at: the peer does not hear us any more, and it was too long to be looked at to its end.
+    /// How the session ended stands behind it.
+    cut: Option<Instant>,
+    /// When the manifest last went on, or something of it was still to be done; `None` once it has ended.
+    listed: Option<Instant>,
+}
+
+impl Session<'_> {
+    /// A file that changed at the last moment may come once more while we say that all is done: then we say so again.
+    fn until_end(
+        &mut self,
+        events: &Events,
+        keeper: &mut dyn LaneKeeper,
+        aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+    ) -> Result<SenderSummary, Error> {
+        loop {
+            self.until_complete(events, keeper, aside)?;
+            self.summarise()?;
+            if let Some(summary) = self.until_bye(events)? {
+                return Ok(summary);
+            }
+        }
+    }
+
+    fn until_complete(
+        &mut self,
+        events: &Events,
+        keeper: &mut dyn LaneKeeper,
+        aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        while self.cut.is_some() || !self.shared.is_complete() {
+            self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            self.tell_read_again();
+            if self.cut.is_some_and(|since| since.elapsed() > self.clock.silence_limit()) {
+                return Err(channel::ended(None));
+            }
+            let begun = Instant::now();
+            self.decider.let_in();
+            self.forgive(begun.elapsed());
+            let has_work = self.shared.has_work() || self.decider.holds();
+            self.lanes.check(has_work, self.clock.timeout())?;
+            self.check_progress(has_work)?;
+            self.check_search()?;
+            let Some(event) = events.next(TICK) else { continue };
+            let begun = Instant::now();
+            match event {
+                SessionEvent::Control(Control::WantLanes { lanes }) => {
+                    // Where this side cannot bring any, those that are there have to do.
+                    keeper.want(lanes);
+                }
+                SessionEvent::Control(message) => self.on_message(message, aside)?,
+                SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
+                SessionEvent::LaneUp(stream, lane) => {
+                    let shared = Arc::clone(&self.shared);
+                    self.lanes.start(stream, lane, move |stream| lane::carry(stream, &shared))?;
+                }
+                SessionEvent::LaneDown(end) => {
+                    if self.lanes.ended(&end) && end.error.is_some() {
+                        self.channel.outbox().send(Control::LaneLost { lane: end.lane });
+                        keeper.lane_lost(end.lane);
+                    }
+                }
+                SessionEvent::FallsShort(short) => self.lanes.tell_short(&short, "the receiving host", self.channel),
+                SessionEvent::NoLanes(error) => self.lanes.give_up(error),
+                SessionEvent::Wake => {}
+            }
+            self.forgive(begun.elapsed());
+        }
+        self.shared.failure.get()
+    }
+
+    /// What this turn took nobody could use to bring a lane, or what is awaited. Short turns are as nothing, so that a peer that floods the
+    /// loop with words gains nothing by it.
+    fn forgive(&mut self, turn: Duration) {
+        if turn > TICK {
+            self.lanes.forgive(turn);
+            self.progress.forgive(turn);
+        }
+    }
+
+    /// A sender that only says that it is alive, or sends a byte now and then, is as good as dead.
+    fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
+        let timeout = self.clock.timeout();
+        let (bytes, done) = self.shared.moved();
+        // Who has to hear what became of items before more of them are settled may take a while to read it; that has its own limit.
+        let has_work = has_work && self.channel.outbox().has_room();
+        let is_stalled = self.progress.is_stalled(has_work, bytes, done, Instant::now(), timeout);
+        if self.progress.stands_for(Instant::now()) > timeout / 2
+            && let Some(notice) = self.shared.storage.notice(timeout)
+        {
+            self.shared.notice(notice);
+        }
+        if self.progress.is_in_vain(Instant::now()) {
+            let what =
+                format!("data has come for {} h, and not one chunk of it was complete", MAX_IN_VAIN.as_secs() / 3600);
+            return Err(Error::new(Fault::Network, what)
+                .because("every connection is cut before it has carried one")
+                .try_this("look at firewalls and address translation in between; --lanes 1 leaves one connection all of the path"));
+        }
+        if !is_stalled {
+            return Ok(());
+        }
+        // No byte comes while the source reads what is there already, for a manifest.
+        let hashed = timeout + stalls::time_to_store(self.shared.largest_to_hash_bytes());
+        if !self.progress.is_stalled(has_work, bytes, done, Instant::now(), hashed) {
+            return Ok(());
+        }
+        if let Some(since) = self.shared.storage.waits_since() {
+            return self.check_storage(since);
+        }
+        Err(Error::new(Fault::Timeout, format!("no data worth the name has arrived for {} s", timeout.as_secs()))
+            .because("the far side is alive, but sends next to nothing")
+            .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
+    }
+
+    /// A sender that finds nothing is as alive as one that never will. One that hashes what it finds before it lists it may need any time.
+    fn check_search(&mut self) -> Result<(), Error> {
+        let ReceiverJob { bounds, selection, .. } = &self.shared.job;
+        let Some(since) = self.listed.filter(|_| !selection.checksum) else { return Ok(()) };
+        if self.shared.has_open_items() {
+            self.listed = Some(Instant::now());
+        } else if since.elapsed() > bounds.search {
+            let what = format!("the far side has found nothing to copy for {} s", bounds.search.as_secs());
+            return Err(
+                Error::new(Fault::Timeout, what).try_this("look at its storage; then run the same command again")
+            );
+        }
+        Ok(())
+    }
+
+    /// Nothing comes while our own disk has something to do: for as long as the limit, and what a checkpoint takes on the slowest disk.
+    fn check_storage(&mut self, since: Instant) -> Result<(), Error> {
+        let bytes = self.shared.job.bounds.checkpoint_bytes.min(CHECKPOINT_BYTES);
+        if since.elapsed() <= self.clock.timeout() + stalls::time_to_store(bytes) {
+            return Ok(());
+        }
+        self.storage_is_lost = true;
+        let what = self.shared.storage.has_not_answered_for(since.elapsed());
+        Err(Error::new(Fault::Timeout, what).because("a write or flush there does not come to its end").try_this(
+            "look at that disk or file server; then run the same command again: what is verified is not sent again",
+        ))
+    }
+
+    fn on_message(
+        &mut self,
+        message: Control,
+        aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        match message {
+            // Names are told by what they do not share with the one before: behind a gap they would be others.
+            Control::Items(_) | Control::EndOfManifest | Control::Withdraw(_) if self.cut.is_some() => {}
+            Control::Items(packed) => {
+                self.listed = self.listed.map(|_| Instant::now());
+                for packed in packed {
+                    // Each may take as long as a file takes to be read.
+                    if self.shared.is_over() {
+                        self.cut = Some(Instant::now());
+                        break;
+                    }
+                    let item = self.packer.unpack(packed).map_err(Error::broke_the_protocol)?;
+                    self.decider.on_item(item)?;
+                }
+            }
+            Control::EndOfManifest => {
+                self.listed = None;
+                self.watch.on_end_of_manifest();
+                self.shared.manifest_done();
+            }
+            Control::Withdraw(withdraw) => self.on_withdraw(withdraw)?,
+            Control::DeleteNothing => self.shared.delete_nothing(),
+            Control::Notice(notice) => self.watch.on_notice(notice),
+            Control::PathNow(path) => self.watch.on_path(&path),
+            Control::Abort(abort) => return Err(convert::error_of(abort)),
+            other => aside(other)?,
+        }
+        Ok(())
+    }
+
+    fn on_withdraw(&mut self, withdraw: Withdraw) -> Result<(), Error> {
+        let Withdraw { index, why, kind, retry } = withdraw;
+        if let Some(packed) = retry {
+            let item = self.packer.unpack(packed).map_err(Error::broke_the_protocol)?;
+            return self.decider.on_retry(item, index);
+        }
+        self.shared.abandon(index);
+        self.shared.settle(index, OutcomeKind::Failed { why, kind });
+        Ok(())
+    }
+
+    fn summarise(&mut self) -> Result<(), Error> {
+        self.decider.end_loose();
+        self.shared.flush_remaining_directories()?;
+        if self.shared.makes_files() {
+            self.shared.tree().check_place().map_err(|error| {
+                faults::store_error(&error)
+                    .try_this("look for the directory where it is now; then run the same command again")
+            })?;
+        }
+        self.tell_attributes();
+        self.tell_set_group();
+        // The lanes are idle now; their time is entered when they end, so the summary is taken from what they told so far.
+        self.channel.outbox().send(Control::Summary(self.shared.summary()));
+        Ok(())
+    }
+
+    /// Says now and then how far reading what earlier runs left has come: the sender would else take us for dead.
+    fn tell_read_again(&mut self) {
+        if self.looked_at.1.elapsed() >= READ_AGAIN_EVERY {
+            let arrived_bytes = self.shared.arrived();
+            if arrived_bytes == self.looked_at.0 {
+                self.shared.rereads.hurry(&self.shared);
+            }
+            self.looked_at = (arrived_bytes, Instant::now());
+        }
+        let (bytes, _) = self.shared.rereads.of_earlier_runs();
+        if bytes > self.read_again.0 && self.read_again.1.elapsed() >= READ_AGAIN_EVERY {
+            self.read_again = (bytes, Instant::now());
+            self.watch.on_read_again(bytes);
+            self.channel.outbox().send(Control::ReadAgain { bytes });
+        }
+    }
+
+    /// Says once what the target does not hold, while the sender still hears it.
+    fn tell_attributes(&mut self) {
+        let unsupported = if self.shared.makes_files() { self.shared.tree().xattrs_unsupported() } else { None };
+        let Some(name) = unsupported.filter(|_| !std::mem::replace(&mut self.attributes_told, true)) else { return };
+        let text = format!(
+            "the file system of the target does not hold all attributes or ACLs of what was copied: {name}, for one, is left out"
+        );
+        self.shared.notice(wire::Notice::Warning { text: convert::bounded(text) });
+    }
+
+    /// Says once that the kernel left a bit out.
+    fn tell_set_group(&mut self) {
+        let lost = if self.shared.makes_files() { self.shared.tree().lost_set_group() } else { None };
+        let Some(path) = lost.filter(|_| !std::mem::replace(&mut self.set_group_told, true)) else { return };
+        let text = format!(
+            "set-group-id bits are not kept where the user at the target is not in the group of the entry: {path}, for one"
+        );
+        self.shared.notice(wire::Notice::Warning { text: convert::bounded(text) });
+    }
+
+    /// `None`: there is something to do after all.
+    fn until_bye(&mut self, events: &Events) -> Result<Option<SenderSummary>, Error> {
+        let start = Instant::now();
+        loop {
+            self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            if start.elapsed() > self.clock.timeout() {
+                // As if it had left: nobody keeps a session by never saying good-bye.
+                return Ok(Some(SenderSummary::default()));
+            }
+            match events.next(TICK) {
+                Some(SessionEvent::Control(Control::Bye(summary))) => return Ok(Some(summary)),
+                Some(SessionEvent::Control(Control::Withdraw(withdraw))) if withdraw.retry.is_some() => {
+                    self.on_withdraw(withdraw)?;
+                    return Ok(None);
+                }
+                Some(SessionEvent::LaneDown(end)) => {
+                    self.lanes.ended(&end);
+                }
+                Some(SessionEvent::Control(Control::Abort(abort))) => return Err(convert::error_of(abort)),
+                // All is verified and flushed: a sender that leaves without a word does not change that.
+                Some(SessionEvent::ControlEnded(_)) => return Ok(Some(SenderSummary::default())),
+                Some(_) | None => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The settle thread: checkpoints and final names of large files, and what has to wait for its turn in the manifest.
+//! Lanes do not wait for a flush of a large file, unless too much would pile up behind it.
+
+use std::cell::Cell;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use haul_engine::compare;
+use haul_store::{Kind, Stat, StoreError, parse_haul_name};
+use haul_wire::control::{Notice, OutcomeKind};
+use haul_wire::manifest::{Item, Time};
+
+use crate::session::convert;
+
+use super::first_names::Bar;
+use super::in_order::{DirectoryEnd, HardLink, InOrder};
+use super::incoming::{Incoming, Published};
+use super::state::{Shared, Task, parent, shown};
+
+pub(super) struct Settler(JoinHandle<()>);
+
+impl Settler {
+    pub(super) fn start(shared: Arc<Shared>) -> io::Result<Self> {
+        std::thread::Builder::new().name("settle".into()).spawn(move || run(&shared)).map(Self)
+    }
+
+    /// Waits for its end, where `is_lost` does not say that it waits for a disk that does not answer.
+    pub(super) fn join(self, is_lost: bool) {
+        if is_lost && !self.0.is_finished() {
+            return;
+        }
+        // A panic was reported by the panic hook; the session ends by its timeout.
+        let _ = self.0.join();
+    }
+}
+
+fn run(shared: &Arc<Shared>) {
+    while let Some(task) = shared.next_task() {
+        do_task(shared, task);
+    }
+    for incoming in shared.unfinished() {
+        // The session failed; what cannot be kept is sent again.
+        let _ = incoming.checkpoint(&shared.exposure);
+    }
+}
+
+pub(super) fn do_task(shared: &Arc<Shared>, task: Task) {
+    match task {
+        Task::Checkpoint(incoming) => checkpoint(shared, &incoming),
+        Task::Relieve => relieve(shared),
+        Task::Publish(incoming) => publish(shared, &incoming),
+        Task::Lost(incoming, chunk) => lose(shared, &incoming, chunk),
+        Task::InOrder(index, InOrder::HardLink(link)) => hard_link(shared, index, &link),
+        Task::InOrder(index, InOrder::DirectoryEnd(end)) => {
+            directory_end(shared, &end);
+            shared.settle(index, OutcomeKind::Nothing);
+        }
+    }
+}
+
+fn checkpoint(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
+    let reads_back = shared.verifies_disk();
+    let made = shared.storage.during(|| match reads_back {
+        true => incoming.checkpoint_to_read_back(&shared.exposure),
+        false => incoming.checkpoint(&shared.exposure),
+    });
+    match made {
+        Ok(Some(flushed)) if reads_back => shared.rereads.queue(shared, incoming, flushed),
+        Ok(_) => {}
+        Err(error) => shared.fail(incoming, &error),
+    }
+    // Who waits for it sees that it goes on.
+    shared.count_done();
+}
+
+/// Checkpoints of the files with the most to lose, until none is due.
+fn relieve(shared: &Arc<Shared>) {
+    while shared.exposure.is_still_due() {
+        let open = shared.unfinished().into_iter().filter(|incoming| incoming.fresh_bytes() > 0);
+        let most = open.max_by_key(|incoming| incoming.fresh_bytes());
+        // None: what was fresh has just become complete, or was given up, and by now no checkpoint is due.
+        if let Some(incoming) = most {
+            checkpoint(shared, &incoming);
+        }
+    }
+}
+
+/// All chunks of a file that are known by now not to stand there as they were verified.
+fn lose(shared: &Shared, incoming: &Arc<Incoming>, chunk: u32) {
+    let mut chunks = shared.more_lost(incoming);
+    chunks.push(chunk);
+    match shared.storage.during(|| incoming.lose(&chunks)) {
+        Ok(lost) => lost.into_iter().for_each(|(chunk, lost)| shared.lost(incoming, chunk, lost)),
+        Err(error) => shared.fail(incoming, &error),
+    }
+}
+
+fn publish(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
+    let metadata = shared.metadata(&incoming.item);
+    match shared.storage.during(|| incoming.publish(&metadata, shared.job.selection.flush, &shared.exposure)) {
+        Ok(Published::NotNow) => {}
+        Ok(Published::Doubted(chunks)) => shared.rereads.queue(shared, incoming, chunks),
+        Ok(Published::Named(blake3)) => {
+            shared.name_changed(&incoming.path);
+            shared.settle(incoming.index, OutcomeKind::Copied { blake3 });
+        }
+        Err(error) => shared.fail(incoming, &error),
+    }
+}
+
+fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
+    let (path, first) = (&link.path[..], link.first.as_bytes());
+    let selection = &shared.job.selection;
+    let stands = |path| shared.tree().stat(path);
+    let bar = || match shared.bars_hard_links(first) {
+        Some(Bar::UnlessItHasTheTime) => {
+            stands(first).map(|stat| stat.filter(|stat| is_foreign(shared, link, stat)).map(|_| Bar::Foreign))
+        }
+        bar => Ok(bar),
+    };
+    let is_one = |stat: &Stat| -> Result<bool, StoreError> {
+        Ok(stands(first)?.is_some_and(|first| first.is_same_inode(stat)) && bar()?.is_none())
+    };
+    if shared.rules.may_keep_others() || selection.dry_run {
+        match stands(path) {
+            Ok(Some(stat)) if stat.kind == Kind::Directory => return shared.failed_item(index, conflict(shared, path)),
+            Ok(Some(stat)) if stays(shared, path, link.mtime, &stat) => {
+                return match is_one(&stat) {
+                    Ok(true) => shared.settle(index, OutcomeKind::Nothing),
+                    // What is another file is none of the source's, and no manifest lists it.
+                    Ok(false) => shared.settle(index, OutcomeKind::Kept { blake3: None }),
+                    Err(error) => shared.fail_item(index, &error),
+                };
+            }
+            Ok(_) => {}
+            Err(error) => return shared.fail_item(index, &error),
+        }
+    }
+    let bar = match bar() {
+        Ok(bar) => bar,
+        Err(error) => return shared.fail_item(index, &error),
+    };
+    if let Some(bar) = bar {
+        let why = match bar {
+            Bar::Lost => "could not be copied, or is another file by now",
+            Bar::Foreign | Bar::UnlessItHasTheTime => "stays at the target as it is there, and is another file",
+        };
+        let why = format!("cannot make hard link {}: {}, the first name of its file, {why}", shown(path), shown(first));
+        return shared.failed_item(index, why);
+    }
+    if selection.dry_run {
+        return match stands(path).and_then(|stat| stat.map_or(Ok(false), |stat| is_one(&stat))) {
+            Ok(true) => shared.settle(index, OutcomeKind::Nothing),
+            Ok(false) => shared.settle(index, OutcomeKind::Made),
+            Err(error) => shared.fail_item(index, &error),
+        };
+    }
+    match shared.tree().make_hard_link(path, first) {
+        Ok(true) => {
+            if shared.rules.may_keep_others() {
+                // Of what was begun in place under this name.
+                shared.tree().remove_left_journal(path);
+            }
+            shared.name_changed(path);
+            shared.settle(index, OutcomeKind::Made);
+        }
+        Ok(false) => shared.settle(index, OutcomeKind::Nothing),
+        Err(error) => shared.fail_item(index, &error),
+    }
+}
+
+/// Why what is no directory fails where one stands.
+pub(super) fn conflict(shared: &Shared, path: &[u8]) -> String {
+    let selection = &shared.job.selection;
+    let why = match (selection.ignore_existing, selection.delete) {
+        (true, _) => "it is a directory, which --ignore-existing leaves as it is",
+        (false, true) => "it is a directory, and something in it stays",
+        (false, false) => "it is a directory, which only --delete replaces",
+    };
+    format!("cannot replace {}: {why}", shown(path))
+}
+
+/// Whether what stands at `path`, where the source has a file of this time, is not replaced (`--ignore-existing`, `--update`).
+fn stays(shared: &Shared, path: &[u8], mtime: Time, standing: &Stat) -> bool {
+    let is_newer = || standing.kind == Kind::File && convert::time(standing.mtime) > mtime;
+    let is_kept = shared.rules.ignore_existing || (shared.rules.update && is_newer());
+    is_kept && !shared.is_unfinished(path, standing)
+}
+
+/// Whether what stands under the first name was kept, and is another file. Those that have the time of the source's are remembered by their
+/// names. All names of a file at the source have its time, and what this job brought, or found as it shall be, has it, too.
+fn is_foreign(shared: &Shared, link: &HardLink, standing: &Stat) -> bool {
+    let has_time = compare::has_time(&convert::existing(Some(standing)), link.mtime);
+    !has_time && stays(shared, link.first.as_bytes(), link.mtime, standing)
+}
+
+fn directory_end(shared: &Shared, end: &DirectoryEnd) {
+    let dry_run = shared.job.selection.dry_run;
+    let deleted = delete(shared, end, dry_run);
+    if dry_run {
+        return;
+    }
+    let swept = !end.fresh && shared.sweep(|tree| tree.sweep_parts(&end.path));
+    let dirty = shared.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));
+    if let Some(directory) = &end.directory
+        && let Err(error) = set_directory_metadata(shared, end, directory)
+    {
+        shared.failed_aside(&end.path, &error);
+    }
+    if dirty
+        && shared.job.selection.flush
+        && let Err(error) = shared.tree().flush_dir(&end.path)
+    {
+        shared.failed_aside(&end.path, &error);
+    }
+}
+
+/// Whether the names of a directory may have changed in an earlier run that did not come to flush them: what that run brought is kept by
+/// this one, and an exit with 0 speaks for it, too. What cannot be told has changed; what is not there has failed already.
+pub(super) fn changed_lately(shared: &Shared, path: &[u8]) -> bool {
+    let stat = match shared.tree().stat(path) {
+        Ok(Some(stat)) => stat,
+        Ok(None) => return false,
+        Err(_) => return true,
+    };
+    !was_written_by_itself(stat.id.ctime.s, SystemTime::now())
+}
+
+/// Of what changed at `ctime_s`. A time ahead of our clock is the server's, or from before a clock was set back: who knows how long ago.
+fn was_written_by_itself(ctime_s: i64, now: SystemTime) -> bool {
+    let changed = Duration::from_secs(u64::try_from(ctime_s).unwrap_or(0));
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    now.checked_sub(changed).is_some_and(|ago| ago > WRITTEN_BY_ITSELF)
+}
+
+/// What nobody flushed is on the medium after so long: kernels write back after 30 s (`vm.dirty_expire_centisecs`), journals of file
+/// systems commit within 5 to 30. The rest is for clocks that differ. Without this limit a copy that finds all there would flush every
+/// directory, which takes milliseconds each.
+const WRITTEN_BY_ITSELF: Duration = Duration::from_secs(600);
+
+/// rsync's `--delete`: what the source does not have goes, unless a filter excludes it from the job. Part files of names
+/// that the source has are kept: they hold what a later run goes on with.
+fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
+    let Some(names) = end.names.as_ref().filter(|_| !shared.deletes_nothing()) else { return false };
+    let mut any = false;
+    let deletions = Deletions { shared, beyond: Cell::new(0) };
+    let mut keep = |name: &[u8], is_dir: bool| {
+        let of_part = parse_haul_name(name).is_some_and(|hash| names.contains(&hash));
+        let path = if end.path.is_empty() { name.to_vec() } else { [&end.path, &b"/"[..], name].concat() };
+        of_part || names.contains(&haul_store::name_hash(name)) || deletions.spare(&path, is_dir)
+    };
+    let mut deleted = |path: Vec<u8>| {
+        any = true;
+        deletions.tell(path);
+    };
+    let spare = |path: &[u8], is_dir: bool| deletions.spare(path, is_dir);
+    let errors = shared.tree().delete_extraneous(&end.path, &mut keep, &spare, dry_run, &mut deleted);
+    deletions.end(&end.path, errors);
+    any
+}
+
+/// With `--delete`, what stands where something of another kind has to go is deleted, too: a directory in the place of a file, or the other way
+/// round. False: it stays (a filter, `--max-delete`), and what comes fails.
+pub(super) fn make_way(shared: &Shared, path: &[u8]) -> bool {
+    let deletions = Deletions { shared, beyond: Cell::new(0) };
+    let spare = |path: &[u8], is_dir: bool| deletions.spare(path, is_dir);
+    let dry_run = shared.job.selection.dry_run;
+    let mut gone = false;
+    let mut deleted = |deleted: Vec<u8>| {
+        gone |= deleted == path;
+        deletions.tell(deleted);
+    };
+    let errors = shared.tree().delete_entry(path, &spare, dry_run, &mut deleted);
+    deletions.end(parent(path), errors);
+    shared.name_changed(path);
+    gone
+}
+
+/// What may be deleted, and what becomes of it.
+struct Deletions<'a> {
+    shared: &'a Shared,
+    /// Entries that stay because of `--max-delete`.
+    beyond: Cell<u64>,
+}
+
+impl Deletions<'_> {
+    /// Whatever a sender lists, or leaves out: what is excluded stays, and so does what is more than was allowed.
+    fn spare(&self, path: &[u8], is_dir: bool) -> bool {
+        let stays = self.shared.is_over() || self.shared.deletes_nothing();
+        if stays || !self.shared.filter.selects(path, is_dir) {
+            return true;
+        }
+        let stays = !self.shared.may_delete();
+        self.beyond.set(self.beyond.get() + u64::from(stays));
+        stays
+    }
+
+    fn tell(&self, path: Vec<u8>) {
+        self.shared.count_done();
+        self.shared.notice_in_time(Notice::Deleted { path });
+    }
+
+    fn end(&self, directory: &[u8], errors: Vec<StoreError>) {
+        for error in errors {
+            self.shared.failed_aside(&error.path.clone(), &error);
+        }
+        let beyond = self.beyond.get();
+        if beyond > 0 {
+            let most = self.shared.job.selection.max_delete.unwrap_or(u64::MAX);
+            let why =
+                format!("{beyond} more entries are to be deleted here than --max-delete {most} allows; they stay");
+            self.shared.notice_in_time(Notice::Failed { path: directory.to_vec(), why });
+        }
+    }
+}
+
+fn set_directory_metadata(shared: &Shared, end: &DirectoryEnd, directory: &Item) -> Result<(), StoreError> {
+    let path = &end.path;
+    // It was there, and what was copied into it went with it.
+    let gone = || StoreError::new("find again, during the copy,", path, io::ErrorKind::NotFound);
+    let stat = shared.tree().stat(path)?.ok_or_else(gone)?;
+    // What was there before stays as it is when the source's could not be read.
+    if !matches!(stat.kind, Kind::Directory) || (end.unread && !end.fresh) {
+        return Ok(());
+    }
+    let standing = convert::standing(&stat);
+    if compare::metadata_differs(&directory.attributes, &standing, &shared.rules) {
+        let mut metadata = shared.metadata(directory);
+        metadata.xattrs = metadata.xattrs.filter(|_| !end.keeps_xattrs);
+        if end.unread {
+            metadata.mode = metadata.mode.map(|mode| mode | OWNER_MAY_ALL);
+        }
+        shared.tree().set_metadata(path, &metadata)?;
+    }
+    Ok(())
+}
+
+/// Of a directory: its owner may list it, change it, and look into it.
+const OWNER_MAY_ALL: u32 = 0o700;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_ahead_of_the_clock_has_changed_lately() {
+        let limit = i64::try_from(WRITTEN_BY_ITSELF.as_secs()).unwrap();
+        let day = 86_400;
+        let now_s = 1_900_000_000;
+        let at = |s: i64| SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(s).unwrap());
+        for (ctime_s, now_s, long_ago) in [
+            (now_s, now_s, false),
+            (now_s - limit, now_s, false),
+            (now_s - limit - 1, now_s, true),
+            // The clock was set back by a day, the file server's is ahead, or the time is nonsense.
+            (now_s, now_s - day, false),
+            (now_s + 1, now_s, false),
+            (i64::MAX, now_s, false),
+            // Before 1970, and a clock that was never set.
+            (-day, now_s, true),
+            (now_s, 0, false),
+        ] {
+            assert_eq!(was_written_by_itself(ctime_s, at(now_s)), long_ago, "{ctime_s} at {now_s}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! How large files are written to each file system of a job: past the page cache, or through it.
+//!
+//! The file system says whether it can -> what an earlier job has measured there -> else a trial, once -> told once.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use haul_store::{Part, WriteRoute};
+use haul_wire::control::Notice;
+
+use crate::kept::known_routes::KnownRoutes;
+
+use super::state::Shared;
+use crate::sync::lock;
+
+/// File systems of one job that are remembered; a tree with more mount points writes to the others through the page cache.
+const MAX_FILE_SYSTEMS: usize = 64;
+
+pub(super) struct WriteRoutes {
+    /// What the user says.
+    asked: Option<WriteRoute>,
+    known: KnownRoutes,
+    chosen: Mutex<Vec<(Option<u64>, WriteRoute)>>,
+    refusal_said: AtomicBool,
+}
+
+impl WriteRoutes {
+    /// Before the right to open files is given up.
+    pub(super) fn new(asked: Option<WriteRoute>, far: bool) -> Self {
+        Self { asked, known: KnownRoutes::of(far), chosen: Mutex::default(), refusal_said: AtomicBool::new(false) }
+    }
+
+    /// Whether all files that come in chunks go past the page cache, be they ever so small.
+    pub(super) fn is_forced(&self) -> bool {
+        self.asked == Some(WriteRoute::Direct)
+    }
+
+    /// The file system has no direct writes, or refused one.
+    pub(super) fn refused(&self, shared: &Shared) {
+        if self.is_forced() && !self.refusal_said.swap(true, Ordering::Relaxed) {
+            let text = "--write-route direct: the file system of the target has no direct writes: it is written through the page cache";
+            shared.notice(Notice::Warning { text: text.to_owned() });
+        }
+    }
+
+    /// The route to where a part is, which can be written past the page cache. Whoever asks first measures, the others wait for it.
+    pub(super) fn choose(&self, part: &Part, shared: &Shared) -> WriteRoute {
+        let id = part.file_system_id();
+        let mut chosen = lock(&self.chosen);
+        if let Some((_, route)) = chosen.iter().find(|(known, _)| *known == id) {
+            return *route;
+        }
+        if chosen.len() >= MAX_FILE_SYSTEMS {
+            return WriteRoute::Copy;
+        }
+        let (route, reason) = match self.asked {
+            Some(route) => (route, "asked for".to_owned()),
+            None => self.find_or_measure(id, part, shared),
+        };
+        chosen.push((id, route));
+        let (what, choice) = ("write route".to_owned(), route.name().to_owned());
+        shared.notice(Notice::Chose { what, choice, reason });
+        route
+    }
+}
+
+impl WriteRoutes {
+    fn find_or_measure(&self, id: Option<u64>, part: &Part, shared: &Shared) -> (WriteRoute, String) {
+        let now = SystemTime::now();
+        if let Some(route) = id.and_then(|id| self.known.find(id, now)) {
+            return (route, "measured on this file system by an earlier job".to_owned());
+        }
+        let (route, reason) = measure(part, shared);
+        if let Some(id) = id {
+            self.known.keep(id, route, now);
+        }
+        (route, reason)
+    }
+}
+
+fn measure(part: &Part, shared: &Shared) -> (WriteRoute, String) {
+    match shared.storage.during(|| part.try_routes()) {
+        Ok(trial) => {
+            let [direct_ms, copy_ms] = [trial.direct, trial.copy].map(|took| took.as_secs_f64() * 1e3);
+            let compared = format!("a trial took {direct_ms:.1} ms past the page cache, {copy_ms:.1} ms through it");
+            (trial.choice(), compared)
+        }
+        Err(error) => (WriteRoute::Copy, error.to_string()),
+    }
+}

@@ -1,0 +1,485 @@
+//! Tells whoever watches what happens: turns the two streams of a session into events and, at the end, the report.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_engine::attribute::{self, Phases};
+use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
+use haul_engine::tally::{Tally, TallyFault, Told};
+use haul_wire::RelPath;
+use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
+use haul_wire::manifest::Item;
+use haul_wire::summary::PathNow;
+
+use crate::error::{Error, Fault};
+use crate::event::{Change, Event, ManifestLine, Observer, Progress, Report};
+use crate::files::manifest_file::RootHasher;
+use crate::job::Job;
+use crate::session::convert;
+
+/// Stands beside a session. An agent's watch is silent: nobody is there to be told.
+pub(crate) struct Watch {
+    person: Option<Person>,
+    /// The one who watches is a daemon, not the one who asked for the copy.
+    serves: bool,
+    lanes_alive: AtomicU16,
+    lanes_most: AtomicU16,
+    /// Whom the first lane reached, or who brought it.
+    lane_peer: OnceLock<IpAddr>,
+}
+
+struct Person {
+    observer: Arc<dyn Observer>,
+    started: Instant,
+    /// When the first lane stood, the first byte was verified, and the last: microseconds since the start, 0 before that.
+    connected_us: AtomicU64,
+    first_byte_us: AtomicU64,
+    last_byte_us: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    tally: Tally,
+    root: RootHasher,
+    /// What the single file is called at the target, where that is not its name at the source.
+    name: Option<RelPath>,
+    deleted: u64,
+    /// What the receiver has read of what earlier runs left.
+    bytes_read_again: u64,
+    failures: Vec<(Vec<u8>, String)>,
+    told_found_all: bool,
+    path_told: Option<Instant>,
+}
+
+/// A sender tells of the path once a second; one that does so more often is heard no more often, give or take what a queue moves it.
+const PATH_EVERY: Duration = Duration::from_millis(500);
+
+/// Failures kept for the closing lines; each was told when it happened.
+const FAILURES_KEPT: usize = 20;
+
+impl Watch {
+    pub(crate) fn silent() -> Self {
+        Self {
+            person: None,
+            serves: false,
+            lanes_alive: AtomicU16::new(0),
+            lanes_most: AtomicU16::new(0),
+            lane_peer: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
+        let person = Person {
+            observer,
+            started: Instant::now(),
+            connected_us: AtomicU64::new(0),
+            first_byte_us: AtomicU64::new(0),
+            last_byte_us: AtomicU64::new(0),
+            state: Mutex::default(),
+        };
+        Self { person: Some(person), ..Self::silent() }
+    }
+
+    pub(crate) fn serving(observer: Arc<dyn Observer>) -> Self {
+        Self { serves: true, ..Self::new(observer) }
+    }
+
+    /// What an interruption means for the one who asked for the copy.
+    pub(crate) fn interruption(&self) -> Error {
+        if self.serves {
+            return Error::new(Fault::Network, "the daemon is being stopped")
+                .try_this("run the same command again once it is back: what is verified is not sent again");
+        }
+        crate::faults::interrupted()
+    }
+
+    pub(crate) fn interrupted(&self) -> bool {
+        self.person.as_ref().is_some_and(|person| person.observer.interrupted())
+    }
+
+    pub(crate) fn on_item(&self, item: &Item) -> Result<(), Error> {
+        self.with(|_, state| state.tally.on_item(item).map_err(tally_error))
+    }
+
+    /// The single file gets this name at the target.
+    pub(crate) fn on_name(&self, name: &RelPath) -> Result<(), Error> {
+        self.with(|_, state| match state.name.replace(name.clone()) {
+            None => Ok(()),
+            Some(_) => Err(Error::broke_the_protocol("it names the file twice")),
+        })
+    }
+
+    pub(crate) fn on_end_of_manifest(&self) {
+        let _ = self.with(|_, state| {
+            state.tally.on_end_of_manifest();
+            Ok(())
+        });
+    }
+
+    pub(crate) fn on_receipt(&self, receipt: &Receipt) -> Result<(), Error> {
+        self.with(|person, state| {
+            let now_us = person.now_us();
+            let _ = person.first_byte_us.compare_exchange(0, now_us, Ordering::Relaxed, Ordering::Relaxed);
+            person.last_byte_us.store(now_us, Ordering::Relaxed);
+            state.tally.on_receipt(receipt).map_err(tally_error)
+        })
+    }
+
+    pub(crate) fn on_outcome(&self, outcome: &Outcome) -> Result<(), Error> {
+        self.with(|person, state| {
+            let State { tally, root, failures, name, .. } = state;
+            let mut tell = |told: Told| {
+                let told = named(told, name.as_ref());
+                if let Some(event) = event_of(told, root, failures, person.observer.wants_manifest()) {
+                    person.observer.on_event(&event);
+                }
+            };
+            tally.on_outcome(outcome.index, &outcome.result, &mut tell).map_err(tally_error)
+        })
+    }
+
+    pub(crate) fn on_notice(&self, notice: Notice) {
+        let _ = self.with(|person, state| {
+            let event = match notice {
+                Notice::Deleted { path } => {
+                    state.deleted += 1;
+                    Event::Deleted { path }
+                }
+                Notice::Failed { path, why } => {
+                    state.tally.on_failure_aside();
+                    keep_failure(&mut state.failures, &path, &why);
+                    Event::Failed { path, why }
+                }
+                Notice::Skipped { path, why } => {
+                    state.tally.on_skip_aside();
+                    Event::Skipped { path, why }
+                }
+                Notice::Warning { text } => Event::Warning { text },
+                Notice::Chose { what, choice, reason } => Event::Chose { what: chosen(&what), choice, reason },
+            };
+            person.observer.on_event(&event);
+            Ok(())
+        });
+    }
+
+    /// So many bytes of what earlier runs left were read so far.
+    pub(crate) fn on_read_again(&self, bytes: u64) {
+        if let Some(person) = &self.person {
+            let mut state = person.lock();
+            state.bytes_read_again = state.bytes_read_again.max(bytes);
+        }
+    }
+
+    /// The path as it is now.
+    pub(crate) fn on_path(&self, path: &PathNow) {
+        let Some(person) = &self.person else { return };
+        let now = Instant::now();
+        let mut state = person.lock();
+        if state.path_told.is_some_and(|told| now.duration_since(told) < PATH_EVERY) {
+            return;
+        }
+        state.path_told = Some(now);
+        drop(state);
+        person.observer.on_event(&Event::Path(convert::path_now(path)));
+    }
+
+    /// Something about the job itself.
+    pub(crate) fn tell(&self, event: &Event) {
+        if let Some(person) = &self.person {
+            person.observer.on_event(event);
+        }
+    }
+
+    pub(crate) fn all_settled(&self) -> bool {
+        self.person.as_ref().is_none_or(|person| person.lock().tally.all_settled())
+    }
+
+    /// A lane whose other end has proved its key stands; over TCP it leads to `peer`.
+    pub(crate) fn lane_up(&self, peer: Option<IpAddr>) {
+        if let Some(peer) = peer {
+            self.lane_peer.get_or_init(|| peer);
+        }
+        let alive = self.lanes_alive.fetch_add(1, Ordering::Relaxed) + 1;
+        self.lanes_most.fetch_max(alive, Ordering::Relaxed);
+        self.connected();
+    }
+
+    /// The address of the far side as a lane has found it.
+    pub(crate) fn lane_peer(&self) -> Option<IpAddr> {
+        self.lane_peer.get().copied()
+    }
+
+    pub(crate) fn lane_down(&self) {
+        self.lanes_alive.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// For a side through which the lanes do not run.
+    pub(crate) fn set_lanes(&self, lanes: u16) {
+        self.lanes_alive.store(lanes, Ordering::Relaxed);
+        self.lanes_most.fetch_max(lanes, Ordering::Relaxed);
+        self.connected();
+    }
+
+    fn connected(&self) {
+        if let Some(person) = &self.person {
+            let now_us = person.now_us();
+            let _ = person.connected_us.compare_exchange(0, now_us, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the running totals.
+    pub(crate) fn tell_progress(&self) {
+        let _ = self.with(|person, state| {
+            let totals = *state.tally.totals();
+            let found =
+                Event::Found { files: totals.files_found, bytes: totals.bytes_found, complete: totals.found_all };
+            if totals.found_all && !state.told_found_all {
+                state.told_found_all = true;
+                person.observer.on_event(&found);
+            }
+            person.observer.on_event(&Event::Progress(Progress {
+                files_done: totals.files_moved + totals.files_kept,
+                files_found: totals.files_found,
+                bytes_moved: totals.bytes_moved,
+                bytes_kept: totals.bytes_kept,
+                bytes_read_again: state.bytes_read_again,
+                bytes_found: totals.bytes_found,
+                found_all: totals.found_all,
+                lanes: self.lanes_alive.load(Ordering::Relaxed),
+                failed: totals.failed,
+            }));
+            Ok(())
+        });
+    }
+
+    /// The report, once the session ended well. `None` when nobody watches.
+    pub(crate) fn report(&self, ends: &Ends, asked: Asked, dry_run: bool) -> Option<Report> {
+        let person = self.person.as_ref()?;
+        let mut state = person.lock();
+        let totals = *state.tally.totals();
+        let (root_files, root_blake3) = std::mem::take(&mut state.root).finish();
+        let nothing_moved = dry_run || totals.bytes_moved == 0;
+        let phases = person.phases();
+        let (sender, receiver) = (&ends.sender, &ends.receiver);
+        let lanes = self.lanes_most.load(Ordering::Relaxed);
+        let shares = attribute::shares(&sender.time, &receiver.time, &sender.path.time);
+        let limit = attribute::limit(&phases, &shares).filter(|_| !nothing_moved);
+        let lanes = if nothing_moved { 0 } else { lanes };
+        let facts = Facts {
+            source: &ends.source,
+            target: &ends.target,
+            path: &sender.path,
+            asked,
+            lanes,
+            lane_path: lane_path(&ends.lane_path),
+            bytes_moved: totals.bytes_moved,
+            phases,
+        };
+        let since_start = |us: Option<u64>| us.map(Duration::from_micros);
+        let report = Report {
+            files_found: totals.files_found,
+            files_moved: totals.files_moved,
+            files_kept: totals.files_kept,
+            others_made: totals.others_made,
+            deleted: state.deleted,
+            failed: totals.failed,
+            vanished: totals.vanished,
+            unverified: totals.unverified,
+            skipped: totals.skipped,
+            bytes_found: totals.bytes_found,
+            bytes_moved: totals.bytes_moved,
+            bytes_again: receiver.arrived_bytes.saturating_sub(totals.bytes_moved),
+            bytes_reread: receiver.reread_bytes,
+            chunks_repaired: receiver.repaired_chunks,
+            bytes_read_again: receiver.read_again_bytes,
+            bytes_trusted: receiver.trusted_bytes,
+            bytes_kept: totals.bytes_kept,
+            elapsed: Duration::from_micros(phases.elapsed_us),
+            connected: since_start(phases.connected_us),
+            first_byte: since_start(phases.first_byte_us),
+            last_byte: since_start(phases.last_byte_us),
+            lanes,
+            lane_path: ends.lane_path.clone(),
+            cipher: ends.cipher.clone(),
+            root_blake3,
+            root_files,
+            remedies: limit.map_or_else(Vec::new, |limit| remedy::remedies(&limit, &shares, &facts)),
+            source: ends.source.clone(),
+            target: ends.target.clone(),
+            path: sender.path.clone(),
+            time: shares,
+            limit,
+            dry_run,
+            failures: std::mem::take(&mut state.failures),
+        };
+        drop(state);
+        self.tell_progress();
+        Some(report)
+    }
+
+    fn with(&self, act: impl FnOnce(&Person, &mut State) -> Result<(), Error>) -> Result<(), Error> {
+        match &self.person {
+            Some(person) => act(person, &mut person.lock()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Person {
+    /// Never 0, which stands for what has not happened.
+    fn now_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn phases(&self) -> Phases {
+        let at = |us: &AtomicU64| Some(us.load(Ordering::Relaxed)).filter(|us| *us > 0);
+        Phases {
+            connected_us: at(&self.connected_us),
+            first_byte_us: at(&self.first_byte_us),
+            last_byte_us: at(&self.last_byte_us),
+            elapsed_us: self.now_us(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is known of both ends when a session is over.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ends {
+    pub(crate) sender: SenderSummary,
+    pub(crate) receiver: ReceiverSummary,
+    pub(crate) source: Host,
+    pub(crate) target: Host,
+    pub(crate) lane_path: String,
+    pub(crate) cipher: String,
+}
+
+/// A manifest lists what is at the target. All else tells of the source.
+fn named(told: Told, name: Option<&RelPath>) -> Told {
+    match (told, name) {
+        (Told::Hashed { size, mtime, blake3, .. }, Some(name)) => {
+            Told::Hashed { path: name.clone(), size, mtime, blake3 }
+        }
+        (told, _) => told,
+    }
+}
+
+fn event_of(
+    told: Told,
+    root: &mut RootHasher,
+    failures: &mut Vec<(Vec<u8>, String)>,
+    wants_manifest: bool,
+) -> Option<Event> {
+    let bytes_of = |path: RelPath| path.as_bytes().to_vec();
+    Some(match told {
+        Told::Copied { path, bytes } => Event::Copied { path: bytes_of(path), bytes, change: Change::Data },
+        Told::Touched { path } => Event::Copied { path: bytes_of(path), bytes: 0, change: Change::Metadata },
+        Told::Made { path } => Event::Copied { path: bytes_of(path), bytes: 0, change: Change::Made },
+        Told::Skipped { path, why } => Event::Skipped { path: bytes_of(path), why },
+        Told::Failed { path, why } => {
+            let path = bytes_of(path);
+            keep_failure(failures, &path, &why);
+            Event::Failed { path, why }
+        }
+        Told::Hashed { path, size, mtime, blake3 } => {
+            root.add(path.as_bytes(), size, &blake3);
+            let line = ManifestLine { path: bytes_of(path), size, mtime_s: mtime.s, mtime_ns: mtime.ns, blake3 };
+            return wants_manifest.then_some(Event::Manifest(line));
+        }
+    })
+}
+
+fn keep_failure(failures: &mut Vec<(Vec<u8>, String)>, path: &[u8], why: &str) {
+    if failures.len() < FAILURES_KEPT {
+        failures.push((path.to_vec(), why.to_owned()));
+    }
+}
+
+fn tally_error(fault: TallyFault) -> Error {
+    let why = match fault {
+        TallyFault::Overflow => "it keeps more items open than agreed",
+        TallyFault::NotOpen => "it reports on an item that is not open",
+        TallyFault::Twice => "it settles an item twice",
+    };
+    Error::broke_the_protocol(why)
+}
+
+/// The names of choices are ours; a peer's other words are not passed on.
+fn chosen(what: &str) -> &'static str {
+    [
+        "lanes",
+        "cipher",
+        "congestion control",
+        "lane path",
+        "chunk size",
+        "route",
+        "reading",
+        "write route",
+        "encryption",
+        "verification",
+        "rights",
+        "sources",
+    ]
+    .into_iter()
+    .find(|known| *known == what)
+    .unwrap_or("other")
+}
+
+/// What bears on the speed of a job.
+pub(crate) fn asked(job: &Job) -> Asked {
+    let (carriage, selection) = (&job.carriage, &job.selection);
+    Asked {
+        rate_bytes_per_s: carriage.rate_bytes_per_s,
+        cipher: carriage.cipher.is_some(),
+        compress: carriage.compress,
+        checksum: selection.checksum,
+        no_flush: !selection.flush,
+        window_bytes: carriage.window_bytes,
+    }
+}
+
+pub(crate) fn lane_path(name: &str) -> LanePath {
+    match name {
+        "this machine" => LanePath::Here,
+        "ssh" => LanePath::Ssh,
+        "through this machine" => LanePath::ThroughHere,
+        _ => LanePath::Direct,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Counting(AtomicUsize);
+
+    impl Observer for Counting {
+        fn on_event(&self, event: &Event) {
+            self.0.fetch_add(usize::from(matches!(event, Event::Path(_))), Ordering::Relaxed);
+        }
+
+        fn interrupted(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_peer_that_talks_of_its_path_without_end_is_heard_now_and_then() {
+        let counting = Arc::new(Counting::default());
+        let observer: Arc<dyn Observer> = Arc::clone(&counting) as _;
+        let watch = Watch::new(observer);
+        let start = Instant::now();
+        (0..1000).for_each(|_| watch.on_path(&PathNow::default()));
+        let most = 1 + usize::try_from(start.elapsed().as_millis() / PATH_EVERY.as_millis()).unwrap();
+        assert!((1..=most).contains(&counting.0.load(Ordering::Relaxed)));
+    }
+}

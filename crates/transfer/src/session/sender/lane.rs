@@ -1,0 +1,543 @@
+//! Carries units over one connection.
+//!
+//! Take a unit -> read its blocks -> hash them -> send them -> send the hash -> take the next.
+//! Small files go back to back in the buffer; it is sent when it is full, or when there is nothing more to put in.
+//! While the target has not said yet what it wants, a lane of a far path sends padding once, so that its window has grown by then.
+//! A lane that fails ends; the scheduler gives its units without receipt to the others.
+
+use std::io::{self, Write};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use haul_engine::integrity::LaneTags;
+use haul_engine::schedule::Unit;
+use haul_engine::zeros;
+use haul_net::Stream;
+use haul_store::{SourceFile, StoreError};
+use haul_wire::control::FailureKind;
+use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, Trailer, UnitHeader, UnitKind};
+use haul_wire::limits::BLOCK_BYTES;
+
+use crate::files::zeros::ZEROS;
+use crate::pump::{SendError, SendFailed, SendPump};
+use crate::session::convert;
+use crate::session::stopwatch::{Stopwatch, Waiting};
+
+use super::Sources;
+use super::ahead::ReadAhead;
+use super::early_look::ChunkHasher;
+use super::state::{self, Shared, SourceItem, Units};
+
+/// Carries units until the session is finished (`Ok`) or the connection fails.
+pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Result<()> {
+    let mut lane = Lane {
+        tags: stream.tag_keys().map(|keys| LaneTags::new(keys.send)),
+        stream,
+        shared,
+        buffer: vec![0; BUFFER_BYTES].into_boxed_slice(),
+        start: 0,
+        filled: 0,
+        left: Instant::now(),
+        compressor: compressor(shared.job.carriage.compress)?,
+        pump: shared.pump(),
+        ahead: ReadAhead::new(shared, number),
+        watch: Stopwatch::start(),
+        left_bytes: shared.lane_begins(number),
+    };
+    let result = lane.run(number);
+    shared.lane_ends();
+    shared.add_time(&lane.watch.time());
+    result
+}
+
+/// Blocks are read, not mapped: 2 GB in memory, read by 256 KiB, hashed and sealed took 0.80 s on one core, and 0.84 s from a
+/// mapping (0.86 s populated ahead), which would also have to survive a file that is cut meanwhile.
+///
+/// One block being filled, one that was not yet sent, and the headers and trailers of the small files among them.
+const BUFFER_BYTES: usize = 2 * BLOCK_BYTES + 4096;
+
+/// The kernel copies a file's pages fastest to where a cache line begins: with 24 bytes beside it, reading from memory took
+/// more than half of a sender's processor time.
+const CACHE_LINE_BYTES: usize = 64;
+
+/// So little may be moved to get there; more (small files before it) is not worth it.
+const MOVED_AT_MOST_BYTES: usize = 256;
+
+/// Sent once it holds this much: with 256 KiB a write, the cost of the system call is lost in that of the data.
+const SEND_BYTES: usize = BLOCK_BYTES;
+
+/// And by then at the latest: thousands of small files, or hashes of files that are not sent, fit into the buffer, and a slow disk brings them
+/// so slowly that the far side would give us up.
+const LEAVES_EVERY: Duration = Duration::from_millis(100);
+
+/// Level 1 compresses at about 500 MB/s a core and gains most of what higher levels gain on scientific data.
+const ZSTD_LEVEL: i32 = 1;
+
+/// With less to send, padding would be a large part of what goes over the path: 64 windows of ten segments are 0.9 MB.
+const WORTH_PADDING_BYTES: u64 = 4 << 20;
+
+/// On a shorter path the round trip that padding gains is less than what it may cost: eight windows take 46 ms of 20 Mbit/s. A copy of 20 MB
+/// over 20 Mbit/s x 20 ms took 8.76 s with it, 8.68 s without, and 8.66 s with one lane.
+const WORTH_PADDING_US: u32 = 40_000;
+
+/// How often a lane that waits looks whether the far side is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// In the trailer of a hole.
+const NO_HASH: [u8; 32] = [0; 32];
+
+/// Blocks that shrink by less than a sixteenth travel as they are.
+const WORTH_COMPRESSING: usize = 16;
+
+struct Lane<'a> {
+    stream: Stream,
+    /// On a clear lane.
+    tags: Option<LaneTags>,
+    shared: &'a Arc<Shared>,
+    buffer: Box<[u8]>,
+    /// What waits to be sent stands in `buffer[start..filled]`.
+    start: usize,
+    filled: usize,
+    /// When something was last sent.
+    left: Instant,
+    compressor: Option<(zstd::bulk::Compressor<'static>, Vec<u8>)>,
+    /// Moves the blocks past the buffer, by a route that was asked for.
+    pump: Option<SendPump>,
+    /// Brings the blocks of large files that are not in the page cache.
+    ahead: ReadAhead<'a>,
+    watch: Stopwatch,
+    /// Of the unit in hand.
+    left_bytes: Arc<AtomicU64>,
+}
+
+/// Why a unit was not sent to its end.
+enum Stop {
+    /// The source: it is withdrawn, the lane goes on.
+    Source(String, FailureKind),
+    /// The connection.
+    Lane(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Stop::Lane(error)
+    }
+}
+
+impl Lane<'_> {
+    fn run(&mut self, number: u16) -> io::Result<()> {
+        let mut is_new = true;
+        loop {
+            if let Some((unit, file)) = self.ahead.next_unit() {
+                self.unit(unit, &file)?;
+                continue;
+            }
+            let units = match self.shared.take(number, Duration::ZERO) {
+                Some(units) => units,
+                None => {
+                    self.send()?;
+                    if std::mem::take(&mut is_new) {
+                        self.warm_up(number)?;
+                    }
+                    let rests = self.shared.rests(number);
+                    let Some(units) = self.await_units(number)? else {
+                        self.wound_up(number);
+                        break;
+                    };
+                    self.watch.lap(if rests { Waiting::Leave } else { Waiting::Work });
+                    units
+                }
+            };
+            is_new = false;
+            for (unit, file) in units {
+                self.unit(unit, &file)?;
+            }
+        }
+        self.append_header(UnitHeader { kind: UnitKind::End, index: 0, chunk: 0 });
+        self.send()?;
+        self.stream.finish_write()
+    }
+
+    /// Waits for the next units. `None` at the end of the session.
+    ///
+    /// A far side that has closed the lane need not have known which it was: it cannot tell when it refused the lane, and what was sent until
+    /// then fits into buffers on the way. So who waits looks whether it is still there; nothing else ever comes on a sender's lane.
+    fn await_units(&mut self, number: u16) -> io::Result<Option<Units>> {
+        loop {
+            if let Some(units) = self.shared.take(number, LOOK_EVERY) {
+                return Ok(Some(units));
+            }
+            if self.shared.is_over() {
+                return Ok(None);
+            }
+            if self.stream.has_input() {
+                return Err(io::Error::new(io::ErrorKind::ConnectionReset, "the far side has left the lane"));
+            }
+        }
+    }
+
+    /// Sends one window of padding where there will be much to send. A window doubles with each round trip in which it was used, not with
+    /// those that a lane waits: it is the growth that is gained, so padding does as well as data.
+    fn warm_up(&mut self, number: u16) -> io::Result<()> {
+        if self.shared.rests(number) || !self.shared.awaits_answers(WORTH_PADDING_BYTES) {
+            return Ok(());
+        }
+        let Some(info) = self.stream.tcp_info().filter(|info| info.rtt_us >= WORTH_PADDING_US) else { return Ok(()) };
+        let window_bytes = u64::from(info.snd_cwnd) * u64::from(info.snd_mss_bytes);
+        self.stream.pad(usize::try_from(window_bytes).unwrap_or(usize::MAX))?;
+        self.watch.lap(Waiting::Network);
+        Ok(())
+    }
+
+    /// The last wait of a lane was for no work: until the receipt of its last unit the data was under way, and then nothing was left.
+    fn wound_up(&mut self, number: u16) {
+        if let Some(at) = self.shared.last_receipt(number) {
+            self.watch.lap_until(Waiting::Network, at);
+        }
+        self.watch.lap(Waiting::Leave);
+    }
+
+    fn unit(&mut self, unit: Unit, file: &Arc<SourceItem>) -> io::Result<()> {
+        let bytes = file.layout.range(unit.chunk).map_or(0, |(_, bytes)| bytes);
+        self.left_bytes.store(bytes, Ordering::Relaxed);
+        let carried = self.carry_unit(unit, file);
+        self.left_bytes.store(0, Ordering::Relaxed);
+        self.ahead.leave(unit);
+        carried
+    }
+
+    fn carry_unit(&mut self, unit: Unit, file: &Arc<SourceItem>) -> io::Result<()> {
+        let shared = self.shared;
+        let open = match shared.storage.during(|| file.open(&shared.sources, shared.direct_from_bytes())) {
+            Ok(open) => open,
+            Err(error) => return self.withdraw(file, error.to_string(), source_failure(&error)),
+        };
+        self.watch.lap(Waiting::Storage);
+        if file.hash_only.load(Ordering::Relaxed) {
+            return self.hash_only(unit, file, &open);
+        }
+        // Zeros that were asked for travel.
+        let content = match shared.job.sources {
+            Sources::Zeros(_) => Ok(Content::Dense),
+            Sources::Paths(_) | Sources::Stripes { .. } => content(unit, file, &open),
+        };
+        let kind = match content {
+            Ok(Content::Hole) => UnitKind::Hole,
+            _ if file.layout.is_whole() => UnitKind::Whole,
+            _ => UnitKind::Chunk,
+        };
+        self.append_header(UnitHeader { kind, index: unit.index, chunk: unit.chunk });
+        let sent = content.and_then(|content| match content {
+            Content::Hole => check_unchanged(file, &open).map(|()| NO_HASH),
+            Content::Dense | Content::Mixed => {
+                self.ahead.carry(unit, file, &open);
+                self.blocks(unit, file, &open, content == Content::Mixed)
+            }
+        });
+        let trailer = match sent {
+            Ok(hash) => Trailer::Complete(hash),
+            Err(Stop::Lane(error)) => return Err(error),
+            Err(Stop::Source(why, kind)) => {
+                self.withdraw(file, why, kind)?;
+                Trailer::Void
+            }
+        };
+        self.append_block_header(BlockHeader::LAST.encode());
+        self.append_trailer(trailer);
+        self.leave()
+    }
+
+    fn hash_only(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile) -> io::Result<()> {
+        // Nothing goes to the far side meanwhile, and each block that is read is progress all the same.
+        let is_over = || {
+            self.shared.count_move();
+            self.shared.is_over()
+        };
+        let hash = crate::files::hash::whole_file(open, file.identity.size, &is_over);
+        // The target has what was listed: of a file that changed since then the hash would be another's.
+        let hash = match (check_unchanged(file, open), hash) {
+            (Ok(()), Ok(hash)) => hash,
+            (Ok(()), Err(error)) => return self.withdraw(file, error.to_string(), FailureKind::Io),
+            (Err(Stop::Source(why, kind)), _) => return self.withdraw(file, why, kind),
+            (Err(Stop::Lane(error)), _) => return Err(error),
+        };
+        self.watch.lap(Waiting::Storage);
+        self.append_header(UnitHeader { kind: UnitKind::Hash, index: unit.index, chunk: unit.chunk });
+        self.append_block_header(BlockHeader::LAST.encode());
+        self.append_trailer(Trailer::Complete(hash));
+        self.leave()
+    }
+
+    /// Sends the blocks of a unit and returns its hash. The file must be the same after the last byte as when it was listed.
+    fn blocks(&mut self, unit: Unit, file: &SourceItem, open: &SourceFile, mixed: bool) -> Result<[u8; 32], Stop> {
+        let (mut offset, length) = file.layout.range(unit.chunk).expect("the scheduler keeps to the layout");
+        let end = offset + length;
+        let mut hasher = file.hasher(unit.chunk);
+        while offset < end {
+            let size = usize::try_from((end - offset).min(BLOCK_BYTES as u64)).expect("at most a block");
+            let block = if mixed { look(open, offset, offset + size as u64)? } else { Content::Dense };
+            if block == Content::Hole {
+                hasher.update(&ZEROS[..size]);
+                self.ahead.skip(open, offset, size as u64);
+                self.append_block_header(block_header(size, Encoding::Zeros));
+            } else {
+                if self.shared.pace(size as u64) {
+                    self.watch.lap(Waiting::Rate);
+                }
+                match (open.single(), self.pump.take()) {
+                    (Some(fd), Some(pump)) => self.routed_block(pump, fd, offset, size, block, &mut hasher)?,
+                    _ => self.data_block(unit, open, offset, size, block, &mut hasher)?,
+                }
+            }
+            if self.filled - self.start >= SEND_BYTES {
+                self.send()?;
+            }
+            offset += size as u64;
+            self.left_bytes.store(end - offset, Ordering::Relaxed);
+        }
+        check_unchanged(file, open)?;
+        Ok(hasher.finish())
+    }
+
+    /// Reads one block straight into the buffer behind its header.
+    fn data_block(
+        &mut self,
+        unit: Unit,
+        open: &SourceFile,
+        offset: u64,
+        size: usize,
+        content: Content,
+        hasher: &mut ChunkHasher,
+    ) -> Result<(), Stop> {
+        self.align_next_block();
+        let at = self.filled + self.block_header_bytes();
+        let data = &mut self.buffer[at..at + size];
+        let read = self
+            .shared
+            .storage
+            .during(|| self.ahead.read(unit, open, data, offset))
+            .map_err(|error| Stop::Source(format!("cannot read at byte {offset}: {error}"), FailureKind::Io))?;
+        self.watch.lap(Waiting::Storage);
+        if read < size {
+            return Err(changed());
+        }
+        hasher.update(data);
+        let (wire_bytes, encoding) = match &mut self.compressor {
+            Some((compressor, packed)) => compress(compressor, packed, data),
+            None => (size, Encoding::Plain),
+        };
+        self.append_block_header(block_header(wire_bytes, content.of(encoding)));
+        self.filled = at + wire_bytes;
+        self.append_data_tag(encoding, wire_bytes, hasher);
+        Ok(())
+    }
+
+    /// Sends one block past the buffer. Its header has said how long it is: should the file end before, zeros stand for the rest, and the
+    /// unit is void.
+    fn routed_block(
+        &mut self,
+        mut pump: SendPump,
+        open: BorrowedFd<'_>,
+        offset: u64,
+        size: usize,
+        content: Content,
+        hasher: &mut ChunkHasher,
+    ) -> Result<(), Stop> {
+        self.append_block_header(block_header(size, content.of(Encoding::Plain)));
+        self.send()?;
+        let mut tap = |bytes: &[u8]| hasher.update(bytes);
+        let sent = pump.send(&mut self.stream, open, offset, size as u64, true, Some(&mut tap));
+        self.shared.count_move();
+        self.watch.lap(Waiting::Network);
+        if self.stream.is_sealed_in_kernel() {
+            self.shared.tell_kernel_seals();
+        }
+        if self.shared.keeps_route() {
+            self.pump = Some(pump);
+        }
+        let Err(SendFailed { sent_bytes, why }) = sent else {
+            self.append_data_tag(Encoding::Plain, size, hasher);
+            return Ok(());
+        };
+        let why = match why {
+            SendError::Lane(error) => return Err(Stop::Lane(error)),
+            SendError::Ended => changed(),
+            SendError::Source(error) => {
+                Stop::Source(format!("cannot read at byte {}: {error}", offset + sent_bytes), FailureKind::Io)
+            }
+        };
+        let missing = size - usize::try_from(sent_bytes).expect("at most a block");
+        self.append(&ZEROS[..missing]);
+        if self.tags.is_some() {
+            // No tag of what nobody read: the receiver lets go of the block, and of the unit once it hears that it is void.
+            self.append(&[0; TAG_BYTES]);
+        }
+        Err(why)
+    }
+
+    /// Moves the little that waits so far that the data of the next block begins with a cache line.
+    fn align_next_block(&mut self) {
+        let pending = self.filled - self.start;
+        if pending > MOVED_AT_MOST_BYTES {
+            return;
+        }
+        let place = pending + self.block_header_bytes();
+        let shift = self.buffer[place..].as_ptr().align_offset(CACHE_LINE_BYTES);
+        let start = if shift < CACHE_LINE_BYTES { shift } else { 0 };
+        self.buffer.copy_within(self.start..self.filled, start);
+        self.start = start;
+        self.filled = start + pending;
+    }
+
+    fn withdraw(&mut self, file: &SourceItem, why: String, kind: FailureKind) -> io::Result<()> {
+        self.shared.withdraw(file, why, kind).map_err(|error| {
+            let lane_error = state::lane_error(&error);
+            self.shared.failure.set(error);
+            lane_error
+        })
+    }
+
+    fn append_header(&mut self, header: UnitHeader) {
+        let header = header.encode();
+        self.append(&header);
+        if let Some(tag) = self.tags.as_mut().map(|tags| tags.header(&header)) {
+            self.append(tag.bytes());
+        }
+    }
+
+    fn append_block_header(&mut self, header: [u8; BLOCK_HEADER_BYTES]) {
+        self.append(&header);
+        if let Some(tag) = self.tags.as_mut().map(|tags| tags.block(&header)) {
+            self.append(tag.bytes());
+        }
+    }
+
+    /// Behind the data of a block, whose last byte was appended or sent.
+    fn append_data_tag(&mut self, encoding: Encoding, wire_bytes: usize, hasher: &ChunkHasher) {
+        let Some(tags) = &self.tags else { return };
+        let tag = match encoding {
+            Encoding::Zstd | Encoding::ZstdWithHoles => {
+                tags.packed(&self.buffer[self.filled - wire_bytes..self.filled])
+            }
+            Encoding::Plain | Encoding::PlainWithHoles | Encoding::Zeros => tags.data(&hasher.so_far()),
+        };
+        self.append(tag.bytes());
+    }
+
+    /// What stands before the data of a block.
+    fn block_header_bytes(&self) -> usize {
+        BLOCK_HEADER_BYTES + if self.tags.is_some() { TAG_BYTES } else { 0 }
+    }
+
+    fn append_trailer(&mut self, trailer: Trailer) {
+        let trailer = trailer.encode();
+        self.append(&trailer);
+        if let Some(tag) = self.tags.as_ref().map(|tags| tags.trailer(&trailer)) {
+            self.append(tag.bytes());
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) {
+        self.buffer[self.filled..self.filled + bytes.len()].copy_from_slice(bytes);
+        self.filled += bytes.len();
+    }
+
+    /// Sends what is enough for a write, or has waited for long enough.
+    fn leave(&mut self) -> io::Result<()> {
+        let is_due = self.filled - self.start >= SEND_BYTES || self.left.elapsed() >= LEAVES_EVERY;
+        if is_due { self.send() } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        self.left = Instant::now();
+        if self.filled > self.start {
+            self.stream.write_all(&self.buffer[self.start..self.filled])?;
+            self.stream.flush()?;
+            (self.start, self.filled) = (0, 0);
+            self.shared.count_move();
+            self.watch.lap(Waiting::Network);
+        }
+        Ok(())
+    }
+}
+
+fn compressor(wanted: bool) -> io::Result<Option<(zstd::bulk::Compressor<'static>, Vec<u8>)>> {
+    if !wanted {
+        return Ok(None);
+    }
+    let compressor = zstd::bulk::Compressor::new(ZSTD_LEVEL)?;
+    Ok(Some((compressor, vec![0; zstd::zstd_safe::compress_bound(BLOCK_BYTES)])))
+}
+
+/// Replaces the block by its compressed form where that is worth it.
+fn compress(compressor: &mut zstd::bulk::Compressor, packed: &mut [u8], data: &mut [u8]) -> (usize, Encoding) {
+    match compressor.compress_to_buffer(data, packed) {
+        Ok(length) if length + data.len() / WORTH_COMPRESSING < data.len() => {
+            data[..length].copy_from_slice(&packed[..length]);
+            (length, Encoding::Zstd)
+        }
+        // A block that cannot be compressed travels as it is.
+        Ok(_) | Err(_) => (data.len(), Encoding::Plain),
+    }
+}
+
+fn block_header(bytes: usize, encoding: Encoding) -> [u8; BLOCK_HEADER_BYTES] {
+    BlockHeader { bytes: u32::try_from(bytes).expect("at most a block"), encoding }.encode()
+}
+
+/// What a range of the source is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    Dense,
+    /// Data and holes.
+    Mixed,
+    Hole,
+}
+
+impl Content {
+    /// How its data travels.
+    fn of(self, encoding: Encoding) -> Encoding {
+        if self == Content::Mixed { encoding.with_holes() } else { encoding }
+    }
+}
+
+/// What a unit is: a hole only together with what lies around it, so that nobody has to compute its hash.
+fn content(unit: Unit, file: &SourceItem, open: &SourceFile) -> Result<Content, Stop> {
+    let (start, length) = file.layout.range(unit.chunk).expect("the scheduler keeps to the layout");
+    if length == 0 || !file.may_have_holes() {
+        return Ok(Content::Dense);
+    }
+    let content = look(open, start, start + length)?;
+    if content != Content::Hole {
+        return Ok(content);
+    }
+    match zeros::blocks_around(&file.layout, unit.chunk) {
+        Some((start, end)) if look(open, start, end)? == Content::Hole => Ok(Content::Hole),
+        _ => Ok(Content::Mixed),
+    }
+}
+
+fn look(open: &SourceFile, start: u64, end: u64) -> Result<Content, Stop> {
+    let data = open.next_data(start, end).map_err(|error| Stop::Source(error.to_string(), FailureKind::Io))?;
+    Ok(match data {
+        None => Content::Hole,
+        Some(data) if data == (start, end) => Content::Dense,
+        Some(_) => Content::Mixed,
+    })
+}
+
+/// What was sent of a file counts when it is still the same as when it was listed.
+fn check_unchanged(file: &SourceItem, open: &SourceFile) -> Result<(), Stop> {
+    let stat = open.stat().map_err(|error| Stop::Source(error.to_string(), FailureKind::Io))?;
+    if convert::identity(&stat) == file.identity { Ok(()) } else { Err(changed()) }
+}
+
+fn changed() -> Stop {
+    Stop::Source("it changed while it was read".into(), FailureKind::Changed)
+}
+
+fn source_failure(error: &StoreError) -> FailureKind {
+    if error.is_vanished() { FailureKind::Vanished } else { FailureKind::Io }
+}

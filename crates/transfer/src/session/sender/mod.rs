@@ -1,0 +1,460 @@
+//! The side that reads.
+//!
+//! ```text
+//!   walk thread     sources -> items -> window, control channel
+//!   loop            answers -> scheduler;  receipts, outcomes -> window, tally
+//!   lane threads    scheduler -> read, hash, send
+//! ```
+
+mod ahead;
+mod changes;
+mod deletions;
+pub(crate) mod early_look;
+mod lane;
+mod owners;
+mod read_again;
+mod state;
+mod walk;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use haul_engine::integrity::Hash;
+use haul_store::{FileList, ResolveOptions, SourceSet, StoreError};
+use haul_sys::rights::Access;
+use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
+
+use crate::error::{Error, Fault};
+use crate::faults;
+use crate::files::stripes::{self, Recording};
+use crate::pump::SendRoute;
+use crate::session::channel::{self, Channel, Events, SessionEvent};
+use crate::session::clock::Clock;
+use crate::session::convert;
+use crate::session::farewell;
+use crate::session::lane_threads;
+use crate::session::lane_threads::{LaneKeeper, Lanes};
+use crate::session::receiver::CHECKPOINT_BYTES;
+use crate::session::reporter::Watch;
+use crate::session::rights;
+use crate::session::stalls;
+use crate::session::tuning::Tuning;
+use early_look::EarlyLook;
+use state::Shared;
+
+/// What a sender reads.
+pub(crate) enum Sources {
+    /// What stands at these paths.
+    Paths(Vec<Vec<u8>>),
+    /// One file of so many zeros.
+    Zeros(u64),
+    /// A striped recording.
+    Stripes { index: PathBuf, directories: Vec<PathBuf> },
+}
+
+/// What a sender has to do.
+pub(crate) struct SenderJob {
+    pub(crate) sources: Sources,
+    /// Only these paths of the one source.
+    pub(crate) listed: Option<Arc<FileList>>,
+    /// All sources lie beneath this directory (a daemon's client).
+    pub(crate) confine: Option<PathBuf>,
+    /// Sources come from afar: wildcards are ours to expand.
+    pub(crate) expand_globs: bool,
+    /// What earlier jobs of this host found of the path shall be used.
+    pub(crate) remembers: bool,
+    /// Files of so many bytes are read past the page cache, as far as they are not in it.
+    pub(crate) direct_from_bytes: u64,
+    /// What was hashed before there were lanes.
+    pub(crate) early: Option<EarlyLook>,
+    /// It runs for a peer, and gives up what lies outside of its sources.
+    pub(crate) far: bool,
+    pub(crate) selection: wire::Selection,
+    pub(crate) carriage: wire::Carriage,
+}
+
+/// Runs the session to its end. `aside` gets messages that are not the session's own.
+pub(crate) fn run(
+    job: SenderJob,
+    events: Events,
+    channel: &Channel,
+    watch: &Arc<Watch>,
+    keeper: &mut dyn LaneKeeper,
+    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let result = Session::begin(job, &events, channel, watch).and_then(|mut session| {
+        let result = session.until_summary(&events, keeper, aside);
+        session.end(result, events)
+    });
+    match &result {
+        Ok((sender, _)) => {
+            channel.outbox().send(Control::Bye(sender.clone()));
+            channel.close(farewell::FAREWELL);
+        }
+        Err(error) => farewell::abort(channel, error),
+    }
+    result
+}
+
+struct Session<'a> {
+    shared: Arc<Shared>,
+    lanes: Lanes,
+    channel: &'a Channel,
+    watch: &'a Arc<Watch>,
+    clock: Clock,
+    tuning: Tuning,
+    /// The last count of [`Shared::moved`], and when it changed.
+    moved: (u64, Instant),
+    /// That the storage does not answer is said once.
+    route_told: bool,
+    /// What the only file has to hash to: it was hashed when it was recorded.
+    recorded: Option<Hash>,
+}
+
+impl<'a> Session<'a> {
+    fn begin(job: SenderJob, events: &Events, channel: &'a Channel, watch: &'a Arc<Watch>) -> Result<Self, Error> {
+        let Resolved { sources, recorded, missing } = resolve(&job, channel, watch)?;
+        channel.outbox().send(Control::Begin { single_file: sources.is_single_file() });
+        let clock = Clock::new(job.carriage.timeout_ms);
+        let foreseen = job.early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
+        let tuning = Tuning::new(&job.carriage, foreseen);
+        let tuning = if job.remembers { tuning.remembering() } else { tuning };
+        let search = walk::Search::new(&job.selection, job.listed.as_ref(), missing)?;
+        // Before the threads that work on files.
+        let notice = give_up_rights(&job, &sources);
+        let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
+        if let Some(notice) = notice {
+            shared.notice(notice);
+        }
+        walk::start(Arc::clone(&shared), search)
+            .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+        let lanes = Lanes::new(events.sender(), Arc::clone(watch));
+        Ok(Self {
+            shared,
+            lanes,
+            channel,
+            watch,
+            clock,
+            tuning,
+            moved: (0, Instant::now()),
+            route_told: false,
+            recorded,
+        })
+    }
+
+    fn until_summary(
+        &mut self,
+        events: &Events,
+        keeper: &mut dyn LaneKeeper,
+        aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+    ) -> Result<ReceiverSummary, Error> {
+        loop {
+            self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
+            let has_work = self.shared.has_work();
+            self.lanes.check(has_work, self.clock.timeout())?;
+            self.check_progress(has_work)?;
+            self.tune(keeper);
+            let Some(event) = events.next(self.tuning.tick()) else { continue };
+            match event {
+                SessionEvent::Control(Control::Summary(summary)) => {
+                    if self.shared.on_summary()? {
+                        return Ok(summary);
+                    }
+                }
+                SessionEvent::Control(message) => self.on_message(message, aside)?,
+                SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
+                SessionEvent::LaneUp(stream, lane) => {
+                    let shared = Arc::clone(&self.shared);
+                    self.tuning.lane_up(lane, stream.probe(), lane_threads::peer_of(&stream));
+                    self.tell_route(stream.cipher().is_some());
+                    self.shared.rest(self.tuning.resting());
+                    self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
+                }
+                SessionEvent::LaneDown(end) => {
+                    // Also of one that another has followed: what it had taken is nobody's now. Its successor's units may go twice.
+                    self.shared.lane_died(end.lane);
+                    if self.lanes.ended(&end) {
+                        self.tuning.lane_down(end.lane);
+                        self.shared.rest(self.tuning.resting());
+                        if end.error.is_some() {
+                            keeper.lane_lost(end.lane);
+                        }
+                    }
+                }
+                SessionEvent::FallsShort(short) => self.lanes.tell_short(&short, "the sending host", self.channel),
+                SessionEvent::NoLanes(error) => self.lanes.give_up(error),
+                SessionEvent::Wake => {}
+            }
+        }
+    }
+
+    /// Which way the bytes take through this host, once it is known what the lanes are.
+    fn tell_route(&mut self, encrypted: bool) {
+        if std::mem::replace(&mut self.route_told, true) {
+            return;
+        }
+        let asked = state::asked_route(&self.shared.job.carriage);
+        let (route, reason) = match (asked, encrypted) {
+            (Some(route), _) => (route, "asked for"),
+            (None, true) => (SendRoute::Copy, "every byte is read to hash it, and so it is sealed here, too"),
+            (None, false) => (SendRoute::Copy, "every byte is read to hash it: not copying it then saves nothing"),
+        };
+        let (what, choice, reason) = ("route".to_owned(), route.name().to_owned(), reason.to_owned());
+        self.shared.notice(Notice::Chose { what, choice, reason });
+    }
+
+    /// Lets the lanes follow the path. More lanes are brought by whoever dials.
+    fn tune(&mut self, keeper: &mut dyn LaneKeeper) {
+        let turn = self.tuning.turn(&*self.shared);
+        let outbox = self.channel.outbox();
+        for lane in turn.give_up {
+            // Its units go to the others, as those of any lane that dies.
+            self.lanes.cut(lane);
+        }
+        if turn.work_moves || turn.lanes.is_some() {
+            self.shared.rest(self.tuning.resting());
+        }
+        if let Some(lanes) = turn.lanes.filter(|lanes| !keeper.want(*lanes)) {
+            outbox.send(Control::WantLanes { lanes });
+        }
+        for notice in turn.notices {
+            self.watch.on_notice(notice.clone());
+            outbox.send(Control::Notice(notice));
+        }
+        if let Some(path) = turn.path {
+            self.watch.on_path(&path);
+            outbox.send(Control::PathNow(path));
+        }
+    }
+
+    /// A peer that only says that it is alive is as good as dead: progress is judged on what moves.
+    fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
+        let moved = self.shared.moved();
+        if moved != self.moved.0 || !(has_work || self.shared.awaits_word()) {
+            self.moved = (moved, Instant::now());
+            return Ok(());
+        }
+        let timeout = self.clock.timeout();
+        let waited = self.moved.1.elapsed();
+        if waited > timeout / 2
+            && let Some(notice) = self.shared.storage.notice(timeout)
+        {
+            self.shared.notice(notice);
+        }
+        if waited <= timeout {
+            return Ok(());
+        }
+        if !has_work {
+            return self.check_decisions(waited);
+        }
+        // It takes nothing while too much of what it confirmed is not safe on its disk, and lets in no lane while it reads what stands
+        // there of another file.
+        let unsafe_bytes = self.shared.confirmed_open_bytes().min(CHECKPOINT_BYTES);
+        let reads = self.decides_by_reading() && self.shared.awaits_answers(1);
+        let read_bytes = if reads { self.shared.largest_open_bytes() } else { 0 };
+        if waited <= timeout + stalls::time_to_store(unsafe_bytes.max(read_bytes)) {
+            return Ok(());
+        }
+        let error = Error::new(Fault::Timeout, format!("no data has moved for {} s", timeout.as_secs()))
+            .because("the far side is alive, but takes nothing and confirms nothing")
+            .try_this("look at its storage; then run the same command again: what is verified is not sent again");
+        Err(self.with_reason(error))
+    }
+
+    /// A stall, on whichever side it was noticed, with what the lanes of this side know about it.
+    fn with_reason(&self, error: Error) -> Error {
+        if error.fault == Fault::Timeout
+            && let Some(what) = self.shared.storage.unanswered(self.clock.timeout())
+        {
+            return Error::new(Fault::Timeout, what).because("a read there does not come to its end").try_this(
+                "look at that disk or file server; then run the same command again: what is verified is not sent again",
+            );
+        }
+        match self.tuning.swallowed().filter(|_| error.fault == Fault::Timeout) {
+            None => error,
+            Some(swallowed) if swallowed.ever => error
+                .because(format!("the far side is alive, but {swallowed}"))
+                .try_this("look at firewalls and routes in between; then run the same command again"),
+            Some(swallowed) => error.because(swallowed).try_this(
+                "set net.ipv4.tcp_mtu_probing=1 at the sending host, or a smaller MTU on its interface (ip link set DEV mtu 1280)",
+            ),
+        }
+    }
+
+    /// Nothing is to be sent, so the far side compares, flushes or deletes: all that it may take longer for is the size of a file.
+    fn check_decisions(&self, waited: Duration) -> Result<(), Error> {
+        let largest = self.shared.largest_open_bytes();
+        let bytes = if self.decides_by_reading() { largest } else { largest.min(CHECKPOINT_BYTES) };
+        if waited <= self.clock.timeout() + stalls::time_to_store(bytes) {
+            return Ok(());
+        }
+        Err(Error::new(Fault::Timeout, format!("the far side has decided nothing for {} s", waited.as_secs()))
+            .because("it is alive, but says neither what it has nor what it wants")
+            .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
+    }
+
+    /// Whether the far side may have to read a file from end to end before it says what it wants of it: to compare it, or because what an
+    /// earlier run left counts only as far as it stands there now. Of what was begun in place that holds however this run was asked for.
+    fn decides_by_reading(&self) -> bool {
+        let selection = &self.shared.job.selection;
+        let may_be_in_place = selection.inplace || selection.update || selection.ignore_existing;
+        selection.checksum || selection.verify_disk || (may_be_in_place && !selection.no_resume)
+    }
+
+    fn on_message(
+        &mut self,
+        message: Control,
+        aside: &mut dyn FnMut(Control) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        match message {
+            Control::Answers(answers) => {
+                for answer in answers {
+                    self.shared.want(answer.index, &answer.wanted)?;
+                }
+            }
+            Control::Receipts(receipts) => {
+                for receipt in receipts {
+                    self.watch.on_receipt(&receipt)?;
+                    self.shared.on_receipt(receipt.index, receipt.chunk);
+                }
+            }
+            Control::Outcomes(outcomes) => {
+                for outcome in outcomes {
+                    self.watch.on_outcome(&outcome)?;
+                    self.check_recorded(&outcome.result);
+                    let failed = matches!(outcome.result, OutcomeKind::Failed { .. });
+                    self.shared.settle(outcome.index, failed)?;
+                }
+            }
+            Control::Named(name) if self.shared.sources.is_single_file() => self.watch.on_name(&name)?,
+            Control::Again { index, chunk } => self.shared.again(index, chunk)?,
+            Control::Repair { index, chunk } => self.shared.repair(index, chunk)?,
+            Control::ReadAgain { bytes } => {
+                self.shared.on_read_again(bytes)?;
+                self.watch.on_read_again(bytes);
+            }
+            Control::LaneLost { lane } => {
+                self.lanes.cut(lane);
+                self.shared.lane_died(lane);
+            }
+            Control::Notice(notice) => {
+                // A large directory takes its time, and says what goes.
+                if self.shared.job.selection.delete && matches!(notice, Notice::Deleted { .. }) {
+                    self.shared.count_move();
+                }
+                self.watch.on_notice(notice);
+            }
+            Control::Abort(abort) => return Err(self.with_reason(convert::error_of(abort))),
+            other => aside(other)?,
+        }
+        Ok(())
+    }
+
+    /// Disks lose data, and stripes of two recordings may have come together: what was sent, and verified, need not be what was recorded.
+    fn check_recorded(&self, result: &OutcomeKind) {
+        let found = match result {
+            OutcomeKind::Copied { blake3 } => Some(*blake3),
+            // None in a dry run, which reads nothing, and where another file stays.
+            OutcomeKind::Kept { blake3 } | OutcomeKind::Touched { blake3 } => *blake3,
+            _ => None,
+        };
+        let (Some(recorded), Some(found)) = (self.recorded, found) else { return };
+        if recorded != found {
+            let hex = |hash| blake3::Hash::from_bytes(hash).to_hex();
+            let why = format!(
+                "what the stripes hold is not what was recorded: it hashes to {}, the recording to {}",
+                hex(found),
+                hex(recorded)
+            );
+            let path = self.shared.sources.name_of_single_file().to_vec();
+            self.shared.notice(Notice::Failed { path, why });
+        }
+    }
+
+    /// Lets the lanes finish, or cuts them, and collects where their time went.
+    fn end(
+        mut self,
+        result: Result<ReceiverSummary, Error>,
+        events: Events,
+    ) -> Result<(SenderSummary, ReceiverSummary), Error> {
+        self.shared.finish();
+        if result.is_err() {
+            self.lanes.cut_all();
+        }
+        // Whoever still wants to report an event must not wait for a loop that is over.
+        drop(events);
+        self.lanes.join();
+        let receiver = result?;
+        Ok((SenderSummary { time: self.shared.time(), path: self.tuning.summary() }, receiver))
+    }
+}
+
+/// Keeps a far side within its sources, unless its links are to be followed wherever they lead. What to tell of it.
+fn give_up_rights(job: &SenderJob, sources: &SourceSet) -> Option<Notice> {
+    let roots = sources.roots().filter(|_| job.far)?;
+    let trees: Vec<_> = roots.into_iter().map(|root| (root, Access::Read)).collect();
+    Some(rights::stay_within(&trees, job.selection.xattrs))
+}
+
+/// How the user's own paths on this machine are understood.
+fn resolve_options(follow_links: bool) -> ResolveOptions {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    ResolveOptions { expand_globs: false, confine: None, home, follow_links }
+}
+
+/// What a sender reads, found and open.
+struct Resolved {
+    sources: Arc<SourceSet>,
+    /// What the only file has to hash to, where that is known.
+    recorded: Option<Hash>,
+    /// Why the first of those that are not there is not.
+    missing: Option<String>,
+}
+
+impl Resolved {
+    fn all(sources: SourceSet, recorded: Option<Hash>) -> Self {
+        Self { sources: Arc::new(sources), recorded, missing: None }
+    }
+}
+
+fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Resolved, Error> {
+    let paths = match &job.sources {
+        Sources::Paths(paths) => paths,
+        Sources::Zeros(bytes) => {
+            let zeros = SourceSet::zeros(*bytes).map_err(|error| faults::store_error(&error))?;
+            return Ok(Resolved::all(zeros, None));
+        }
+        Sources::Stripes { index, directories } => {
+            let Recording { sources, blake3, warning } = stripes::open(index, directories)?;
+            if let Some(text) = warning {
+                let notice = Notice::Warning { text: convert::bounded(text) };
+                watch.on_notice(notice.clone());
+                channel.outbox().send(Control::Notice(notice));
+            }
+            return Ok(Resolved::all(sources, blake3));
+        }
+    };
+    let options = ResolveOptions {
+        expand_globs: job.expand_globs,
+        confine: job.confine.clone(),
+        ..resolve_options(job.selection.follow_links)
+    };
+    let (sources, missing) = SourceSet::resolve_lossy(paths, &options);
+    if let Some(error) = missing.iter().find(|error| error.is_out_of_files()) {
+        return Err(faults::store_error(error));
+    }
+    if sources.is_empty() {
+        return Err(match missing.first() {
+            Some(error) => faults::store_error(error),
+            None => Error::new(Fault::Usage, "no source was named"),
+        });
+    }
+    for error in &missing {
+        let notice = Notice::Failed { path: error.path.clone(), why: convert::bounded(error) };
+        watch.on_notice(notice.clone());
+        channel.outbox().send(Control::Notice(notice));
+    }
+    let missing = missing.first().map(StoreError::to_string);
+    Ok(Resolved { missing, ..Resolved::all(sources, None) })
+}

@@ -1,0 +1,665 @@
+//! What the threads of a sender share: the open items, the queue, the rate limit.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use haul_engine::pace::TokenBucket;
+use haul_engine::plan::ChunkLayout;
+use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, Unit};
+use haul_engine::sending::{Broken, Offered, Sending};
+use haul_store::{SourceFile, SourceSet};
+use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wanted, Withdraw};
+use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
+use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer, Time};
+
+use crate::error::{Error, Fault};
+use crate::files::sparse;
+use crate::pump::{Dropped, Routes, SendPump, SendRoute};
+use crate::session::channel::Outbox;
+use crate::session::convert;
+use crate::session::disk_watch::Storage;
+use crate::session::failure::Failure;
+use crate::session::reporter::Watch;
+use crate::session::stopwatch;
+use crate::session::tuning::{Ending, Work};
+
+use super::SenderJob;
+use super::ahead::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
+use super::changes::ChangesLeft;
+use super::early_look::{ChunkHasher, EarlyLook, FileHashes};
+use super::owners::Owners;
+use super::read_again::ReadAgain;
+use crate::sync::lock;
+
+/// Where the store found a file.
+#[derive(Clone, Default)]
+pub(super) struct Origin {
+    pub(super) source: u32,
+    /// Relative to the source.
+    pub(super) path: Vec<u8>,
+    /// Its inode tells when it changed.
+    pub(super) tells_changes: bool,
+}
+
+/// A file of the manifest that is still open.
+pub(super) struct SourceItem {
+    pub(super) index: u64,
+    pub(super) identity: Identity,
+    pub(super) layout: ChunkLayout,
+    pub(super) sparse: bool,
+    origin: Origin,
+    item: Item,
+    changes_left: ChangesLeft,
+    /// Only its hash is wanted.
+    pub(super) hash_only: AtomicBool,
+    /// How often a chunk of it was sent again because the target's medium had lost it.
+    repairs: AtomicU32,
+    /// Hashes of its chunks that were computed before there were lanes.
+    early: Option<Arc<FileHashes>>,
+    /// Kept open while chunks of a large file are carried.
+    file: Mutex<Option<Arc<SourceFile>>>,
+}
+
+impl SourceItem {
+    /// The open file: shared between the chunks of a large file, opened for the moment for a whole one. What the page cache does not have
+    /// of a file of at least `direct_from_bytes` is looked at.
+    pub(super) fn open(
+        &self,
+        sources: &SourceSet,
+        direct_from_bytes: Option<u64>,
+    ) -> haul_store::Result<Arc<SourceFile>> {
+        if self.layout.is_whole() {
+            return sources.open(self.origin.source, &self.origin.path).map(Arc::new);
+        }
+        let mut file = lock(&self.file);
+        if let Some(file) = &*file {
+            return Ok(Arc::clone(file));
+        }
+        let mut opened = sources.open(self.origin.source, &self.origin.path)?;
+        if let Some(from_bytes) = direct_from_bytes.filter(|_| !self.hash_only.load(Ordering::Relaxed)) {
+            opened.map_cold(self.identity.size, from_bytes);
+        }
+        opened.advise_sequential();
+        let opened = Arc::new(opened);
+        *file = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    /// Whether it is worth a look where its holes are. Space that was allocated and never written is a hole, too, and shows in no size.
+    pub(super) fn may_have_holes(&self) -> bool {
+        self.sparse || self.identity.size >= HOLES_FROM_BYTES
+    }
+
+    /// For one chunk, that is then read and sent.
+    pub(super) fn hasher(&self, chunk: u32) -> ChunkHasher {
+        ChunkHasher::new(&self.layout, chunk, self.early.as_deref())
+    }
+}
+
+impl Offered for SourceItem {
+    fn layout(&self) -> ChunkLayout {
+        self.layout
+    }
+}
+
+/// From here on a look for holes costs nothing beside the data, also over a network's file system.
+const HOLES_FROM_BYTES: u64 = 64 << 10;
+
+/// A file that changed, as it is now.
+struct Fresh {
+    item: Item,
+    changes_left: ChangesLeft,
+}
+
+struct State {
+    items: Sending<Arc<SourceItem>>,
+    packer: Packer,
+    finished: bool,
+    /// Lanes that the path does not need now.
+    resting: Vec<u16>,
+    /// When the last receipt for a unit of each lane came.
+    receipts: BTreeMap<u16, Instant>,
+}
+
+/// What a lane takes at once.
+pub(super) type Units = Vec<(Unit, Arc<SourceItem>)>;
+
+pub(super) struct Shared {
+    pub(super) sources: Arc<SourceSet>,
+    pub(super) job: SenderJob,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) watch: Arc<Watch>,
+    pub(super) failure: Failure,
+    pub(super) storage: Storage,
+    state: Mutex<State>,
+    work: Condvar,
+    room: Condvar,
+    owners: Mutex<Owners>,
+    bucket: Option<Mutex<TokenBucket>>,
+    started: Instant,
+    /// By the clock.
+    began: Time,
+    told_of_changes: AtomicBool,
+    time: Mutex<LaneTime>,
+    /// Counts writes of lanes, receipts and outcomes, and what was read again.
+    moved: AtomicU64,
+    read_again: ReadAgain,
+    /// The route that was asked for, and what is left of it. `None`: the lanes copy through their own buffers.
+    routes: Option<(SendRoute, Arc<Routes<SendRoute>>)>,
+    route_refused: AtomicBool,
+    sealing_told: AtomicBool,
+    /// Lanes that carry units.
+    lanes: AtomicU32,
+    /// Bytes that each of them has taken, and not given to its connection.
+    left: Mutex<BTreeMap<u16, Arc<AtomicU64>>>,
+    /// Buffers for reading ahead that no lane has.
+    blocks_left: AtomicUsize,
+    /// How large files are read, as far as that was told.
+    reading_told: Mutex<Vec<String>>,
+}
+
+/// Whole files that a lane takes at once, so that the lock is not taken for each.
+const UNITS_AT_ONCE: usize = 16;
+
+impl Shared {
+    pub(super) fn new(sources: Arc<SourceSet>, job: SenderJob, outbox: Arc<Outbox>, watch: Arc<Watch>) -> Self {
+        let bucket = job.carriage.rate_bytes_per_s.map(|rate| Mutex::new(TokenBucket::new(rate, 0)));
+        // The lanes' own way to copy sends many small files at once.
+        let asked = asked_route(&job.carriage).filter(|route| *route != SendRoute::Copy);
+        let routes = asked.map(|route| (route, Arc::new(Routes::new(&[route], SendRoute::Copy))));
+        let owners = Mutex::new(Owners::new(&job.selection));
+        let state = State {
+            items: Sending::default(),
+            packer: Packer::default(),
+            finished: false,
+            resting: Vec::new(),
+            receipts: BTreeMap::new(),
+        };
+        Self {
+            read_again: ReadAgain::default(),
+            sources,
+            job,
+            outbox,
+            watch,
+            failure: Failure::default(),
+            storage: Storage::of("source"),
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            owners,
+            bucket,
+            started: Instant::now(),
+            began: convert::now(),
+            told_of_changes: AtomicBool::new(false),
+            time: Mutex::default(),
+            moved: AtomicU64::new(0),
+            routes,
+            route_refused: AtomicBool::new(false),
+            sealing_told: AtomicBool::new(false),
+            lanes: AtomicU32::new(0),
+            left: Mutex::default(),
+            blocks_left: AtomicUsize::new(BLOCKS_AHEAD_OF_ALL),
+            reading_told: Mutex::default(),
+        }
+    }
+
+    /// What moves the blocks of one lane, where that is not the lane itself.
+    pub(super) fn pump(&self) -> Option<SendPump> {
+        let (_, routes) = self.routes.as_ref()?;
+        (routes.current() != SendRoute::Copy).then(|| SendPump::new(Arc::clone(routes), BLOCK_BYTES))
+    }
+
+    /// Whether the route that was asked for is still in use. When it was refused that is said, once.
+    pub(super) fn keeps_route(&self) -> bool {
+        let Some((asked, routes)) = &self.routes else { return false };
+        if routes.current() == *asked {
+            return true;
+        }
+        if !self.route_refused.swap(true, Ordering::Relaxed) {
+            for dropped in routes.dropped() {
+                let Dropped { route, instead, why } = dropped;
+                let text = format!("the route {route} cannot be used ({why}): {instead} is used instead");
+                self.notice(Notice::Warning { text: convert::bounded(text) });
+            }
+        }
+        false
+    }
+
+    /// A lane is sealed by the kernel from now on. That is said, once.
+    pub(super) fn tell_kernel_seals(&self) {
+        if !self.sealing_told.swap(true, Ordering::Relaxed) {
+            let (what, choice) = ("encryption".to_owned(), "by the kernel".to_owned());
+            let reason = "the route hands on pages of the file, which only the kernel can seal".to_owned();
+            self.notice(Notice::Chose { what, choice, reason });
+        }
+    }
+
+    /// Tells whoever watches, here and at the other end.
+    pub(super) fn notice(&self, notice: Notice) {
+        self.watch.on_notice(notice.clone());
+        self.outbox.send(Control::Notice(notice));
+    }
+
+    /// The target has read so much of what earlier runs left.
+    pub(super) fn on_read_again(&self, bytes: u64) -> Result<(), Error> {
+        if self.read_again.told(bytes).map_err(broken)? {
+            self.count_move();
+        }
+        Ok(())
+    }
+
+    /// Something moved: a lane wrote, a receipt or an outcome came.
+    pub(super) fn count_move(&self) {
+        self.moved.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often something moved.
+    pub(super) fn moved(&self) -> u64 {
+        self.moved.load(Ordering::Relaxed)
+    }
+
+    /// Enters the next item of the manifest, as soon as the window has room. False when the session is over.
+    pub(super) fn push(&self, item: Item, origin: Origin) -> Result<bool, Error> {
+        let weight = item.weight_bytes() + origin.path.len();
+        let state = self.lock();
+        let mut state = self
+            .room
+            .wait_while(state, |state| !state.finished && !state.items.has_room(weight))
+            .unwrap_or_else(PoisonError::into_inner);
+        if state.finished {
+            return Ok(false);
+        }
+        self.watch.on_item(&item)?;
+        let weight_on_wire = item.weight_bytes();
+        let early = self.job.early.as_ref();
+        let packed = state.packer.pack(&self.as_told(&item, &origin));
+        let file = source_item(&item, state.items.next_index(), origin, early, ChangesLeft::AT_FIRST);
+        self.read_again.offer(&item);
+        state.items.push(file, weight);
+        self.outbox.item(packed, weight_on_wire);
+        Ok(true)
+    }
+
+    /// The item as the target hears of it. What may have changed unseen until now did so now: so no later run goes on with what this one leaves,
+    /// whose beginning could be of another version.
+    fn as_told<'a>(&self, item: &'a Item, origin: &Origin) -> Cow<'a, Item> {
+        if origin.tells_changes || !matches!(item.kind, ItemKind::File { .. }) {
+            return Cow::Borrowed(item);
+        }
+        let mut told = item.clone();
+        if let ItemKind::File { identity, .. } = &mut told.kind {
+            identity.ctime = self.began;
+            if identity.size > MIN_CHUNK_BYTES && !self.told_of_changes.swap(true, Ordering::Relaxed) {
+                let (what, choice) = ("resume".to_owned(), "from the beginning of a file".to_owned());
+                let reason = "the file system of the source may not tell when a file changed".to_owned();
+                self.notice(Notice::Chose { what, choice, reason });
+            }
+        }
+        Cow::Owned(told)
+    }
+
+    /// The walk is over.
+    pub(super) fn walk_done(&self) {
+        let mut state = self.lock();
+        state.items.walk_done();
+        self.watch.on_end_of_manifest();
+        self.outbox.send(Control::EndOfManifest);
+    }
+
+    /// The target said what it wants of a file.
+    pub(super) fn want(&self, index: u64, wanted: &Wanted) -> Result<(), Error> {
+        let mut state = self.lock();
+        let file = state.items.want(index, wanted).map_err(broken)?;
+        file.hash_only.store(matches!(wanted, Wanted::Hash), Ordering::Relaxed);
+        // It was decided, maybe after long reading; each is asked for once.
+        self.count_move();
+        self.work.notify_all();
+        Ok(())
+    }
+
+    /// A chunk is verified at the target.
+    pub(super) fn on_receipt(&self, index: u64, chunk: u32) {
+        self.count_move();
+        let mut state = self.lock();
+        if let Some(lane) = state.items.on_receipt(Unit { index, chunk }) {
+            state.receipts.insert(lane, Instant::now());
+        }
+    }
+
+    /// A chunk did not verify.
+    pub(super) fn again(&self, index: u64, chunk: u32) -> Result<(), Error> {
+        let mut state = self.lock();
+        if let Ok(Some(file)) = state.items.open_file(index)
+            && let Some(early) = &file.early
+        {
+            early.doubt();
+        }
+        match state.items.again(Unit { index, chunk }) {
+            Retry::Queued => self.work.notify_all(),
+            Retry::GiveUp => {
+                let why = format!("chunk {chunk} did not verify in {MAX_TRIES} tries");
+                let withdraw = Withdraw { index, why, kind: FailureKind::Unverified, retry: None };
+                self.outbox.send(Control::Withdraw(withdraw));
+            }
+            // The file failed or the lane died meanwhile.
+            Retry::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// A chunk does not stand at the target as it was verified, though it had its receipt or was not asked for. A target may say so of each
+    /// chunk once, because an earlier run may have left all of them, and of some again, but not without end: an honest one gives the file
+    /// up before.
+    pub(super) fn repair(&self, index: u64, chunk: u32) -> Result<(), Error> {
+        let mut state = self.lock();
+        // It was withdrawn meanwhile.
+        let Some(file) = state.items.open_file(index).map_err(broken)? else { return Ok(()) };
+        let count = file.layout.count();
+        if chunk >= count || file.hash_only.load(Ordering::Relaxed) {
+            return Err(broken(Broken("it wants chunks again that do not exist")));
+        }
+        let most = MAX_REPAIRS.min(count.saturating_mul(u32::from(MAX_TRIES))).saturating_add(count);
+        if file.repairs.fetch_add(1, Ordering::Relaxed) >= most {
+            return Err(broken(Broken("it wants chunks again without end")));
+        }
+        state.items.repair(Unit { index, chunk });
+        self.work.notify_all();
+        Ok(())
+    }
+
+    /// An item has its outcome.
+    pub(super) fn settle(&self, index: u64, failed: bool) -> Result<(), Error> {
+        self.count_move();
+        let mut state = self.lock();
+        if state.items.settle(index, failed).map_err(broken)? > 0 {
+            self.room.notify_all();
+        }
+        Ok(())
+    }
+
+    /// A lane died; its units go to the others.
+    pub(super) fn lane_died(&self, lane: u16) {
+        if self.lock().items.lane_died(lane) {
+            self.work.notify_all();
+        }
+    }
+
+    /// Units for a lane; waits so long for them. `None`: nothing by then, or (when it is over) never again.
+    pub(super) fn take(&self, lane: u16, wait: Duration) -> Option<Units> {
+        let has_none = |state: &State| !state.finished && (state.items.is_drained() || state.resting.contains(&lane));
+        let mut state = self.lock();
+        if !wait.is_zero() {
+            let waited = self.work.wait_timeout_while(state, wait, |state| has_none(state));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        if state.finished || state.resting.contains(&lane) {
+            return None;
+        }
+        let units = state.items.take(lane, UNITS_AT_ONCE);
+        (!units.is_empty()).then_some(units)
+    }
+
+    /// One more chunk of this file for a lane that still carries one; `None` when the other lanes are to have what is left.
+    pub(super) fn take_ahead(&self, lane: u16, index: u64) -> Option<(Unit, Arc<SourceItem>)> {
+        let lanes = self.lanes.load(Ordering::Relaxed);
+        let left = lanes.saturating_mul(u32::try_from(UNITS_AHEAD).expect("a few"));
+        let mut state = self.lock();
+        if state.finished || state.resting.contains(&lane) {
+            return None;
+        }
+        state.items.take_ahead(lane, index, left)
+    }
+
+    /// A lane begins to carry. Returns where it keeps how many bytes it has taken, and not given to its connection.
+    pub(super) fn lane_begins(&self, number: u16) -> Arc<AtomicU64> {
+        if let Some(early) = &self.job.early {
+            early.stop();
+        }
+        self.lanes.fetch_add(1, Ordering::Relaxed);
+        let left = Arc::new(AtomicU64::new(0));
+        lock(&self.left).insert(number, Arc::clone(&left));
+        left
+    }
+
+    /// A lane carries no more.
+    pub(super) fn lane_ends(&self) {
+        self.lanes.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// From which size on it is looked at what the page cache has of a file. `None` with a route that was asked for: it reads in its own way.
+    pub(super) fn direct_from_bytes(&self) -> Option<u64> {
+        self.job.carriage.route.is_none().then_some(self.job.direct_from_bytes)
+    }
+
+    /// Buffers for a lane to read ahead with: so many, or what is left of them.
+    pub(super) fn lease_blocks(&self, wanted: usize) -> usize {
+        let take = |left: usize| Some(left.saturating_sub(wanted));
+        let left = self.blocks_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        left.unwrap_or_else(|left| left).min(wanted)
+    }
+
+    /// They are free again.
+    pub(super) fn return_blocks(&self, blocks: usize) {
+        self.blocks_left.fetch_add(blocks, Ordering::Relaxed);
+    }
+
+    /// How large files are read, and why: each way is told once.
+    pub(super) fn tell_reading(&self, choice: &str, reason: &str) {
+        let mut told = lock(&self.reading_told);
+        if told.iter().any(|known| known == choice) {
+            return;
+        }
+        told.push(choice.to_owned());
+        let (what, choice) = ("reading".to_owned(), choice.to_owned());
+        self.notice(Notice::Chose { what, choice, reason: convert::bounded(reason) });
+    }
+
+    /// These lanes get no units until further notice; all others do.
+    pub(super) fn rest(&self, lanes: Vec<u16>) {
+        let mut state = self.lock();
+        if state.resting != lanes {
+            state.resting = lanes;
+            self.work.notify_all();
+        }
+    }
+
+    /// Whether a lane was told to rest.
+    pub(super) fn rests(&self, lane: u16) -> bool {
+        self.lock().resting.contains(&lane)
+    }
+
+    /// When the last receipt for a unit of this lane came.
+    pub(super) fn last_receipt(&self, lane: u16) -> Option<Instant> {
+        self.lock().receipts.get(&lane).copied()
+    }
+
+    /// A wanted file cannot be sent as announced. When it changed, its new state takes the next place in the manifest,
+    /// as often as [`ChangesLeft`] says.
+    pub(super) fn withdraw(&self, file: &SourceItem, why: String, kind: FailureKind) -> Result<(), Error> {
+        let fresh = (kind == FailureKind::Changed).then(|| self.fresh_item(file)).flatten();
+        let mut state = self.lock();
+        // Otherwise withdrawn already by another lane, or settled.
+        if !state.items.withdraw(file.index) {
+            return Ok(());
+        }
+        let retry = match fresh {
+            Some(Fresh { item, changes_left }) => {
+                self.watch.on_item(&item)?;
+                let packed = state.packer.pack(&self.as_told(&item, &file.origin));
+                let weight = item.weight_bytes();
+                let index = state.items.next_index();
+                let retry = source_item(&item, index, file.origin.clone(), None, changes_left);
+                self.read_again.offer(&item);
+                state.items.push_retry(retry, weight);
+                Some(packed)
+            }
+            None => None,
+        };
+        let why = convert::bounded(why);
+        self.outbox.send(Control::Withdraw(Withdraw { index: file.index, why, kind, retry }));
+        Ok(())
+    }
+
+    /// The file as it is now; `None` when it is gone or cannot be read, or has changed too often.
+    fn fresh_item(&self, file: &SourceItem) -> Option<Fresh> {
+        let open = self.sources.open(file.origin.source, &file.origin.path).ok()?;
+        let stat = open.stat().ok()?;
+        let changes_left = file.changes_left.after(&file.identity, &convert::identity(&stat))?;
+        let ItemKind::File { blake3, further_names, .. } = &file.item.kind else { return None };
+        let kind = ItemKind::File {
+            identity: convert::identity(&stat),
+            sparse: sparse::is_sparse(&stat),
+            // Its contents are new; a content comparison has nothing to go by.
+            blake3: blake3.map(|_| [0; 32]),
+            further_names: *further_names,
+        };
+        let selection = &self.job.selection;
+        // After the times: should they change in between, it has changed once more.
+        let xattrs = open.attributes(selection.xattrs, selection.acls).ok()?;
+        let mut attributes = convert::attributes(&stat, convert::xattrs(xattrs));
+        self.name_owners(&mut attributes, false);
+        Some(Fresh { item: Item { path: file.item.path.clone(), kind, attributes }, changes_left })
+    }
+
+    /// Tells the names of owner and group, where they are wanted: with the first of the walk's entries that has them (`once`), and with what
+    /// comes beside the walk each time.
+    pub(super) fn name_owners(&self, attributes: &mut Attributes, once: bool) {
+        lock(&self.owners).name(attributes, once);
+    }
+
+    /// Waits as long as the rate limit says.
+    pub(super) fn pace(&self, bytes: u64) -> bool {
+        let Some(bucket) = &self.bucket else { return false };
+        let now_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
+        let wait_us = lock(bucket).take(bytes, now_us);
+        if wait_us > 0 {
+            // The rate limit is the one place where a lane sleeps by the clock.
+            std::thread::sleep(Duration::from_micros(wait_us));
+        }
+        wait_us > 0
+    }
+
+    /// Whether data is wanted that has no receipt.
+    pub(super) fn has_work(&self) -> bool {
+        self.lock().items.has_work()
+    }
+
+    /// Whether the target has something to say: what becomes of an item, or that all is flushed.
+    pub(super) fn awaits_word(&self) -> bool {
+        self.lock().items.awaits_word()
+    }
+
+    /// Whether the target has yet to say what it wants of files of so many bytes in all.
+    pub(super) fn awaits_answers(&self, least_bytes: u64) -> bool {
+        self.lock().items.awaits_answers(least_bytes)
+    }
+
+    /// Bytes of the largest file whose outcome is awaited.
+    pub(super) fn largest_open_bytes(&self) -> u64 {
+        self.lock().items.largest_open_bytes()
+    }
+
+    /// Bytes that the target confirmed of files whose outcome is awaited: it may have to flush them.
+    pub(super) fn confirmed_open_bytes(&self) -> u64 {
+        self.lock().items.confirmed_open_bytes()
+    }
+
+    /// The target said that all is flushed; false: of what it knew by then.
+    pub(super) fn on_summary(&self) -> Result<bool, Error> {
+        let told = self.lock().items.on_summary();
+        told.map_err(|Broken(_)| Error::new(Fault::Protocol, "the far side ended with items open"))
+    }
+
+    /// Whether the session is over for the lanes.
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().finished
+    }
+
+    /// Ends the lanes and the walk.
+    pub(super) fn finish(&self) {
+        self.lock().finished = true;
+        self.work.notify_all();
+        self.room.notify_all();
+    }
+
+    pub(super) fn add_time(&self, lane: &LaneTime) {
+        stopwatch::add(&mut lock(&self.time), lane);
+    }
+
+    pub(super) fn time(&self) -> LaneTime {
+        *lock(&self.time)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+}
+
+/// So many units are counted at a sample; where more wait, the job goes on for long: of 1 MiB each they last 9 s at 1 Gbit/s.
+const UNITS_COUNTED: usize = 1024;
+
+impl Work for Shared {
+    fn waiting_bytes(&self) -> u64 {
+        let items = &self.lock().items;
+        if items.is_drained() {
+            return 0;
+        }
+        // One that has to go again may have gone from the window: something waits all the same.
+        items.last_units(UNITS_COUNTED).map_or(u64::MAX, |units| units.iter().sum::<u64>().max(1))
+    }
+
+    fn unit_bytes(&self) -> u64 {
+        let units = self.lock().items.last_units(UNITS_COUNTED).unwrap_or_default();
+        let largest = units.iter().copied().max().unwrap_or(0);
+        // A chunk goes alone, small files go together.
+        if largest >= MIN_CHUNK_BYTES { largest } else { units.iter().take(UNITS_AT_ONCE).sum() }
+    }
+
+    fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending> {
+        let waiting_bytes = self.lock().items.last_units(carrying)?;
+        let left = lock(&self.left);
+        let of = |lane: &u16| left.get(lane).map_or(0, |left| left.load(Ordering::Relaxed));
+        Some(Ending { left_bytes: lanes.iter().map(of).collect(), waiting_bytes })
+    }
+}
+
+/// The route that was asked for. What is compressed can only be copied.
+pub(super) fn asked_route(carriage: &Carriage) -> Option<SendRoute> {
+    carriage.route.and_then(convert::route).filter(|_| !carriage.compress)
+}
+
+fn source_item(
+    item: &Item,
+    index: u64,
+    origin: Origin,
+    early: Option<&EarlyLook>,
+    changes_left: ChangesLeft,
+) -> Option<Arc<SourceItem>> {
+    let ItemKind::File { identity, sparse, .. } = &item.kind else { return None };
+    Some(Arc::new(SourceItem {
+        index,
+        identity: *identity,
+        layout: ChunkLayout::of(identity.size),
+        sparse: *sparse,
+        origin,
+        item: item.clone(),
+        changes_left,
+        hash_only: AtomicBool::new(false),
+        repairs: AtomicU32::new(0),
+        early: early.and_then(|early| early.of(identity)),
+        file: Mutex::new(None),
+    }))
+}
+
+fn broken(Broken(why): Broken) -> Error {
+    Error::broke_the_protocol(why)
+}
+
+/// The error of a lane when the session itself failed.
+pub(super) fn lane_error(error: &Error) -> io::Error {
+    io::Error::other(error.to_string())
+}

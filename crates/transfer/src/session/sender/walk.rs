@@ -1,0 +1,152 @@
+//! The walk thread: what the store finds becomes the manifest.
+
+use std::io;
+use std::sync::Arc;
+
+use haul_store::{FileList, Found, FoundEntry, WalkOptions, printable};
+use haul_wire::control::{self as wire, Notice};
+use haul_wire::manifest::{Attributes, Item, ItemKind};
+use haul_wire::path::RelPath;
+
+use crate::error::Error;
+use crate::session::convert;
+
+use super::deletions::Deletions;
+use super::state::{Origin, Shared};
+
+/// What the walk thread is told.
+pub(super) struct Search {
+    pub(super) options: WalkOptions,
+    /// As above, to list directories ahead.
+    pub(super) ahead: WalkOptions,
+    /// Why a source is not there.
+    pub(super) missing: Option<String>,
+}
+
+impl Search {
+    pub(super) fn new(
+        selection: &wire::Selection,
+        listed: Option<&Arc<FileList>>,
+        missing: Option<String>,
+    ) -> Result<Self, Error> {
+        let ahead =
+            WalkOptions { hard_links: false, xattrs: false, acls: false, ..options(selection, listed.cloned())? };
+        Ok(Self { options: options(selection, listed.cloned())?, ahead, missing })
+    }
+}
+
+pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>) -> Result<WalkOptions, Error> {
+    Ok(WalkOptions {
+        filter: convert::filter(selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?,
+        files_from: listed,
+        hard_links: selection.hard_links,
+        xattrs: selection.xattrs,
+        acls: selection.acls,
+        listing_only: false,
+    })
+}
+
+pub(super) fn start(shared: Arc<Shared>, search: Search) -> io::Result<()> {
+    std::thread::Builder::new().name("walk".into()).spawn(move || {
+        if let Err(error) = walk(&shared, search) {
+            shared.failure.set(error);
+        }
+    })?;
+    Ok(())
+}
+
+fn walk(shared: &Shared, search: Search) -> Result<(), Error> {
+    let checksum = shared.job.selection.checksum;
+    let mut deletions = Deletions::new(shared, search.missing);
+    deletions.look_ahead(&shared.sources, search.ahead);
+    let mut walk = shared.sources.walk(search.options);
+    for found in walk.by_ref() {
+        let mut origin = Origin::default();
+        let item = match found {
+            Found::Entry(entry) => {
+                let (source, path) = (entry.source, entry.source_path.clone());
+                origin = Origin { source, path, tells_changes: entry.tells_changes };
+                entry_item(shared, entry, checksum)
+            }
+            Found::DirEnd { path, complete } => {
+                aside(shared, path, ItemKind::DirectoryEnd { complete }, Attributes::default())
+            }
+            Found::Skipped { path, why } => {
+                let kind = ItemKind::Skipped { why: convert::bounded(why) };
+                aside(shared, path, kind, Attributes::default())
+            }
+            Found::Failed { path, error, hides } => {
+                deletions.on_failure(&path, &error, hides);
+                let kind = ItemKind::Failed { why: convert::bounded(&error), vanished: error.is_vanished() };
+                aside(shared, path, kind, Attributes::default())
+            }
+        };
+        if let Some(item) = item
+            && !shared.push(item, origin)?
+        {
+            return Ok(());
+        }
+    }
+    deletions.end();
+    tell_duplicates(shared, walk.duplicates());
+    shared.walk_done();
+    Ok(())
+}
+
+fn tell_duplicates(shared: &Shared, count: u64) {
+    if count > 0 {
+        let (what, choice) = ("sources".to_owned(), "the first that has a name".to_owned());
+        let s = if count == 1 { "y has its name" } else { "ies have their names" };
+        let reason = format!("{count} entr{s} from an earlier source");
+        shared.notice(Notice::Chose { what, choice, reason });
+    }
+}
+
+fn entry_item(shared: &Shared, entry: FoundEntry, checksum: bool) -> Option<Item> {
+    let (source, source_path, path) = (entry.source, entry.source_path.clone(), entry.path.clone());
+    let mut item = match convert::item(entry) {
+        Ok(item) => item,
+        Err(fault) => {
+            tell_failed(shared, path, fault.to_string());
+            return None;
+        }
+    };
+    if shared.job.selection.dry_run
+        && let ItemKind::File { further_names, .. } = &mut item.kind
+    {
+        // None is made, so that none is as its first one.
+        *further_names = 0;
+    }
+    shared.name_owners(&mut item.attributes, true);
+    if checksum && let ItemKind::File { identity, blake3, .. } = &mut item.kind {
+        match hash_source(shared, source, &source_path, identity.size) {
+            Ok(hash) => *blake3 = Some(hash),
+            Err(why) => {
+                let kind = ItemKind::Failed { why: convert::bounded(why), vanished: false };
+                return aside(shared, path, kind, Attributes::default());
+            }
+        }
+    }
+    Some(item)
+}
+
+/// An item without data. What happens at a path that cannot be sent (too long) is told beside the manifest.
+fn aside(shared: &Shared, path: Vec<u8>, kind: ItemKind, attributes: Attributes) -> Option<Item> {
+    match RelPath::new(path.clone()) {
+        Ok(path) => Some(Item { path, kind, attributes }),
+        Err(fault) => {
+            tell_failed(shared, path, fault.to_string());
+            None
+        }
+    }
+}
+
+fn tell_failed(shared: &Shared, path: Vec<u8>, why: String) {
+    shared.notice(Notice::Failed { path, why });
+}
+
+fn hash_source(shared: &Shared, source: u32, path: &[u8], size: u64) -> Result<[u8; 32], String> {
+    let file = shared.sources.open(source, path).map_err(|error| error.to_string())?;
+    crate::files::hash::whole_file(&file, size, &|| shared.is_over())
+        .map_err(|error| format!("cannot read {}: {error}", printable(path)))
+}

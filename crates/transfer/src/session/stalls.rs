@@ -1,0 +1,125 @@
+//! When a peer or a disk is too slow to wait for.
+
+use std::time::{Duration, Instant};
+
+/// A disk is read and flushed at least so fast: what a side may take to compare or flush a file besides the usual limit. A
+/// checkpoint's 256 MiB are four minutes.
+pub(crate) const LEAST_STORAGE_BYTES_PER_S: u64 = 1 << 20;
+
+/// What the slowest disk takes for so many bytes.
+pub(crate) fn time_to_store(bytes: u64) -> Duration {
+    Duration::from_secs(bytes / LEAST_STORAGE_BYTES_PER_S)
+}
+
+/// Judges a sending peer by the payload that arrives: signs of life alone keep nobody.
+pub(crate) struct Progress {
+    least_bytes_per_s: u64,
+    bytes: u64,
+    done: u64,
+    since: Instant,
+    /// When something was finished, or there was nothing to do.
+    done_at: Instant,
+}
+
+/// Less than this is no progress: a thousandth of the slowest path that anybody moves data over. With the usual limit of 60 s
+/// a peer has to bring 60 KiB in a minute, or to finish something.
+pub(crate) const LEAST_BYTES_PER_S: u64 = 1 << 10;
+
+/// Data that comes for so long without one chunk that is complete will never be a file: every connection is cut before. A chunk of a file of
+/// 1 TiB (16 MiB) on each of 64 lanes gets through in that time where all of them together carry 12 kB/s.
+pub(crate) const MAX_IN_VAIN: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl Progress {
+    /// With a rate limit, half of that is enough.
+    pub(crate) fn new(rate_bytes_per_s: Option<u64>, now: Instant) -> Self {
+        let least_bytes_per_s = rate_bytes_per_s.map_or(LEAST_BYTES_PER_S, |rate| LEAST_BYTES_PER_S.min(rate / 2));
+        Self { least_bytes_per_s, bytes: 0, done: 0, since: now, done_at: now }
+    }
+
+    /// For so long it was our own loop that nothing could come through.
+    pub(crate) fn forgive(&mut self, busy: Duration) {
+        self.since += busy;
+        self.done_at += busy;
+    }
+
+    /// True once there has been work for `timeout`, too few bytes came and nothing was finished. `bytes` and `done` count from
+    /// the start of the session.
+    pub(crate) fn is_stalled(
+        &mut self,
+        has_work: bool,
+        bytes: u64,
+        done: u64,
+        now: Instant,
+        timeout: Duration,
+    ) -> bool {
+        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+        let least = self.least_bytes_per_s.saturating_mul(timeout_ms) / 1000;
+        if done != self.done || !has_work {
+            self.done_at = now;
+        }
+        let moves = bytes.saturating_sub(self.bytes) >= least.max(1) || done != self.done;
+        if moves || !has_work {
+            (self.bytes, self.done, self.since) = (bytes, done, now);
+            return false;
+        }
+        self.stands_for(now) > timeout
+    }
+
+    /// How long nothing worth the name had come when `is_stalled` was last asked.
+    pub(crate) fn stands_for(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.since)
+    }
+
+    /// Whether bytes come and come, and nothing is ever finished with them; as of when `is_stalled` was last asked.
+    pub(crate) fn is_in_vain(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.done_at) > MAX_IN_VAIN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_that_never_becomes_a_chunk_is_in_vain() {
+        let start = Instant::now();
+        let (day, hour, tick) = (MAX_IN_VAIN, Duration::from_secs(3600), Duration::from_millis(1));
+        let mut progress = Progress::new(None, start);
+        let mut bytes = 0;
+        let mut comes = |progress: &mut Progress, has_work, done, at: Duration| {
+            bytes += 1 << 30;
+            assert!(!progress.is_stalled(has_work, bytes, done, start + at, hour));
+            progress.is_in_vain(start + at)
+        };
+        assert!(!comes(&mut progress, true, 1, hour));
+        assert!(!comes(&mut progress, true, 1, day + hour));
+        assert!(comes(&mut progress, true, 1, day + hour + tick));
+        assert!(!comes(&mut progress, true, 2, day + 2 * hour), "a chunk was complete");
+        assert!(!comes(&mut progress, false, 2, 2 * day), "nothing was to be done");
+        progress.forgive(hour);
+        assert!(!comes(&mut progress, true, 2, 3 * day + hour));
+        assert!(comes(&mut progress, true, 2, 3 * day + hour + tick));
+    }
+
+    #[test]
+    fn a_byte_now_and_then_is_no_progress() {
+        let start = Instant::now();
+        let at = |s: u64| start + Duration::from_secs(s);
+        const TIMEOUT: Duration = Duration::from_secs(60);
+        let mut progress = Progress::new(None, start);
+        assert!((1..=60).all(|s| !progress.is_stalled(true, s, 0, at(s), TIMEOUT)));
+        assert!(progress.is_stalled(true, 61, 0, at(61), TIMEOUT));
+        // Something finished, enough bytes, or nothing to wait for: each starts the time anew.
+        for (has_work, bytes, done) in [(true, 61, 1), (true, 61 + (60 << 10), 1), (false, 61 + (60 << 10), 1)] {
+            let mut progress = Progress { bytes: 61, ..Progress::new(None, start) };
+            assert!(!progress.is_stalled(has_work, bytes, done, at(61), TIMEOUT));
+            assert!(progress.is_stalled(true, bytes, done, at(122), TIMEOUT));
+        }
+        let mut progress = Progress::new(None, start);
+        progress.forgive(Duration::from_secs(300));
+        assert!(!progress.is_stalled(true, 0, 0, at(360), TIMEOUT), "what our own loop took is not the peer's");
+        assert!(progress.is_stalled(true, 0, 0, at(361), TIMEOUT));
+        let mut slow = Progress::new(Some(100), start);
+        assert!(!slow.is_stalled(true, 3_000, 0, at(61), TIMEOUT), "half of what the rate limit allows");
+    }
+}

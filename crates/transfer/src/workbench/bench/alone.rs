@@ -1,0 +1,48 @@
+//! The limits beside which a result stands: the disk without a network, and memory without a kernel.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::Disk;
+use crate::error::Error;
+use crate::faults::disk_error;
+
+/// Writes and reads below a directory past the page cache, with several blocks on their way: at most so many bytes and so long each
+/// way, and a quarter of the free room.
+pub fn disk(directory: &Path, bytes: u64, time: Duration) -> Result<Disk, Error> {
+    haul_store::disk_rate_within(directory, bytes, time).map_err(|error| disk_error("measure", directory, error))
+}
+
+/// Copies from memory to memory, larger than any cache, with this many threads: bytes copied in a second, all threads.
+pub fn memory(threads: u16, time: Duration) -> u64 {
+    let threads = threads.max(1);
+    let bytes = MEMORY_BYTES / usize::from(threads);
+    let rates = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(move || copies(bytes, time))).collect();
+        let ended = workers.into_iter().map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        ended.sum::<f64>()
+    });
+    rates as u64
+}
+
+fn copies(bytes: usize, time: Duration) -> f64 {
+    // Both are written before the clock starts: the first touch of a page is dear.
+    let from = vec![0xa5u8; bytes];
+    let mut to = vec![0x5au8; bytes];
+    let start = Instant::now();
+    let mut copied = 0u64;
+    while start.elapsed() < time {
+        for (from, to) in from.chunks(BLOCK_BYTES).zip(to.chunks_mut(BLOCK_BYTES)) {
+            to.copy_from_slice(from);
+            std::hint::black_box(&to);
+        }
+        copied += bytes as u64;
+    }
+    copied as f64 / start.elapsed().as_secs_f64().max(1e-6)
+}
+
+/// All threads together, each way: above the last-level caches of large servers (some hundred MiB).
+const MEMORY_BYTES: usize = 512 << 20;
+
+/// As the lanes do it.
+const BLOCK_BYTES: usize = 256 << 10;

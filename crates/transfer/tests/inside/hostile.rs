@@ -1,0 +1,246 @@
+//! Peers that do not keep the protocol, in one process and in milliseconds. One end is real; what the other says is chosen here,
+//! message by message and byte by byte.
+
+#[cfg(test)]
+mod hosts;
+#[cfg(test)]
+mod initiators;
+#[cfg(test)]
+mod receivers;
+#[cfg(test)]
+mod senders;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use haul_engine::integrity::UnitHasher;
+use haul_engine::plan::ChunkLayout;
+use haul_net::{ReadHalf, Stream, WriteHalf};
+use haul_wire::RelPath;
+use haul_wire::codec;
+use haul_wire::control::{self as wire, Control, OutcomeKind};
+use haul_wire::lane::{BlockHeader, Encoding, Trailer, UnitHeader, UnitKind};
+use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer};
+
+use crate::error::{Error, Fault};
+use crate::event::{Event, Observer};
+use crate::faults;
+use crate::session::channel::PING_EVERY;
+use crate::session::channel::{Channel, Events, SessionEvent, read_message};
+use crate::session::reporter::Watch;
+
+/// Longer than any of these sessions takes on a busy machine; what hangs ends here.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The time limit of sessions whose peer is to be found useless.
+const SHORT_MS: u32 = 300;
+
+/// Somebody watches, so that totals are kept, and is told nothing.
+struct Deaf;
+
+impl Observer for Deaf {
+    fn on_event(&self, _: &Event) {}
+
+    fn interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// The end that keeps no rules, and the real one that it faces.
+struct Peer {
+    control: WriteHalf,
+    heard: Receiver<Option<Control>>,
+    lane: Stream,
+    end: JoinHandle<Result<(), Error>>,
+    /// What a receiver asked for so far, and what became of items.
+    asked_for: RefCell<BTreeSet<u64>>,
+    outcomes: RefCell<BTreeMap<u64, OutcomeKind>>,
+}
+
+impl Peer {
+    /// Faces what `real` runs over its channel and one lane, which lies among the events.
+    fn facing(real: impl FnOnce(Events, &Channel, &Arc<Watch>) -> Result<(), Error> + Send + 'static) -> Self {
+        let (ours, theirs) = Stream::plain_pair().unwrap();
+        let (lane, their_lane) = Stream::plain_pair().unwrap();
+        let end = std::thread::spawn(move || {
+            let events = Events::new();
+            let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();
+            assert!(events.sender().try_send(SessionEvent::LaneUp(their_lane, 0)).is_ok());
+            real(events, &channel, &Arc::new(Watch::new(Arc::new(Deaf))))
+        });
+        let (input, control) = ours.split();
+        Self::new(control, heard(input), lane, end)
+    }
+
+    fn new(
+        control: WriteHalf,
+        heard: Receiver<Option<Control>>,
+        lane: Stream,
+        end: JoinHandle<Result<(), Error>>,
+    ) -> Self {
+        Self { control, heard, lane, end, asked_for: RefCell::default(), outcomes: RefCell::default() }
+    }
+
+    /// Says something. That the other end is gone already is seen by how it ended.
+    fn says(&mut self, message: &Control) {
+        self.says_bytes(&frame(message));
+    }
+
+    fn says_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.control.write_all(bytes).and_then(|()| self.control.flush());
+    }
+
+    /// Waits for the first message that `wanted` accepts.
+    fn hears<T>(&self, mut wanted: impl FnMut(Control) -> Option<T>) -> T {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.heard.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(Some(message)) => {
+                    self.note(&message);
+                    if let Some(found) = wanted(message) {
+                        return found;
+                    }
+                }
+                Ok(None) | Err(RecvTimeoutError::Disconnected) => panic!("the other end went away"),
+                Err(RecvTimeoutError::Timeout) => panic!("it never came"),
+            }
+        }
+    }
+
+    fn note(&self, message: &Control) {
+        match message {
+            Control::Answers(answers) => self.asked_for.borrow_mut().extend(answers.iter().map(|answer| answer.index)),
+            Control::Outcomes(outcomes) => {
+                let outcomes = outcomes.iter().map(|outcome| (outcome.index, outcome.result.clone()));
+                self.outcomes.borrow_mut().extend(outcomes);
+            }
+            _ => {}
+        }
+    }
+
+    /// Waits until data of this item is wanted.
+    fn is_asked_for(&self, index: u64) {
+        while !self.asked_for.borrow().contains(&index) {
+            self.hears(|message| matches!(message, Control::Answers(_)).then_some(()));
+        }
+    }
+
+    /// Waits for what becomes of this item.
+    fn outcome_of(&self, index: u64) -> OutcomeKind {
+        loop {
+            if let Some(result) = self.outcomes.borrow().get(&index) {
+                return result.clone();
+            }
+            self.hears(|message| matches!(message, Control::Outcomes(_)).then_some(()));
+        }
+    }
+
+    /// Sends bytes on the lane.
+    fn sends(&mut self, bytes: &[u8]) {
+        let _ = self.lane.write_all(bytes).and_then(|()| self.lane.flush());
+    }
+
+    /// Says again and again that it is alive, and nothing else, until the other end has enough.
+    fn only_lives(mut self, mut besides: impl FnMut(&mut Self)) -> Result<(), Error> {
+        let end = Instant::now() + PATIENCE;
+        while !self.end.is_finished() && Instant::now() < end {
+            self.says(&Control::Ping);
+            besides(&mut self);
+            // Ends early when the other end does.
+            let _ = self.heard.recv_timeout(Duration::from_millis(20));
+        }
+        assert!(self.end.is_finished(), "it waits for ever");
+        self.end.join().unwrap()
+    }
+
+    /// How the other end ended, without another word from here.
+    fn ended(self) -> Result<(), Error> {
+        let end = Instant::now() + PATIENCE;
+        while !self.end.is_finished() && Instant::now() < end {
+            let _ = self.heard.recv_timeout(Duration::from_millis(20));
+        }
+        assert!(self.end.is_finished(), "it goes on");
+        self.end.join().unwrap()
+    }
+
+    /// It ended because the protocol was broken, for this reason.
+    #[track_caller]
+    fn broke_the_protocol(self, why: &str) {
+        let error = self.ended().unwrap_err();
+        assert_eq!(error.fault, Fault::Protocol, "{error:?}");
+        assert!(error.cause.as_deref().unwrap_or_default().contains(why), "{error:?}");
+    }
+}
+
+/// What the other end says from now on; `None` is the last.
+fn heard(mut input: ReadHalf) -> Receiver<Option<Control>> {
+    let (sender, heard) = channel();
+    std::thread::spawn(move || {
+        let mut buffer = Vec::new();
+        while let Ok(Some(message)) = read_message(&mut input, &mut buffer) {
+            let _ = sender.send(Some(message));
+        }
+        let _ = sender.send(None);
+    });
+    heard
+}
+
+fn frame(message: &Control) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    codec::encode(message, &mut bytes).unwrap();
+    bytes
+}
+
+/// Messages that belong to another phase, or to nobody.
+fn aside(message: Control) -> Result<(), Error> {
+    Err(faults::unexpected(&message))
+}
+
+fn carriage(timeout_ms: u32) -> wire::Carriage {
+    wire::Carriage { timeout_ms, ..wire::Carriage::default() }
+}
+
+fn item(path: &str, kind: ItemKind) -> Item {
+    let attributes = Attributes { mode: 0o644, ..Attributes::default() };
+    Item { path: RelPath::new(path.as_bytes().to_vec()).unwrap(), kind, attributes }
+}
+
+fn file(path: &str, size: u64) -> Item {
+    let identity = Identity { size, mtime: Default::default(), ctime: Default::default(), inode: 1 };
+    item(path, ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 })
+}
+
+fn sparse(path: &str, size: u64) -> Item {
+    let mut item = file(path, size);
+    if let ItemKind::File { sparse, .. } = &mut item.kind {
+        *sparse = true;
+    }
+    item
+}
+
+/// A unit with its true hash, in blocks as an honest sender makes them.
+fn unit(kind: UnitKind, index: u64, chunk: u32, size: u64, data: &[u8]) -> Vec<u8> {
+    let mut hasher = UnitHasher::new(&ChunkLayout::of(size), chunk);
+    hasher.update(data);
+    let blocks: Vec<(Encoding, &[u8])> =
+        data.chunks(haul_wire::limits::BLOCK_BYTES).map(|block| (Encoding::Plain, block)).collect();
+    unit_of(UnitHeader { kind, index, chunk }, &blocks, Trailer::Complete(hasher.finish()))
+}
+
+/// A unit of any parts.
+fn unit_of(header: UnitHeader, blocks: &[(Encoding, &[u8])], trailer: Trailer) -> Vec<u8> {
+    let mut bytes = header.encode().to_vec();
+    for (encoding, block) in blocks {
+        let header = BlockHeader { bytes: u32::try_from(block.len()).unwrap(), encoding: *encoding };
+        bytes.extend(header.encode());
+        bytes.extend_from_slice(block);
+    }
+    bytes.extend(BlockHeader::LAST.encode());
+    bytes.extend(trailer.encode());
+    bytes
+}
