@@ -243,7 +243,8 @@ fn dies_at_its_operation() {
 fn run_and_kill(bench: &Bench, way: Way, killed: Killed, at: usize) -> bool {
     let directory = bench.root();
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "kill_sweep::dies_at_its_operation", "--ignored", "--nocapture", "-q"]);
+    let (_, module) = module_path!().split_once("::").unwrap();
+    child.args(["--exact", &format!("{module}::dies_at_its_operation"), "--ignored", "--nocapture", "-q"]);
     child.env("HAUL_SWEEP_DIR", directory).env("HAUL_SWEEP_AT", at.to_string()).env_remove("CI");
     child.stdout(std::process::Stdio::null());
     if way == Way::Direct {

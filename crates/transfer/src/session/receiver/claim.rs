@@ -4,33 +4,11 @@
 //! hold those back for as long as he likes. They must not reach the file once the other lane has begun, and least of all once it is done: whoever
 //! takes the claim ends the one before, and waits until the write that it is in is over.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
+use super::claims::Claim;
 use super::incoming::Incoming;
 use crate::sync::lock;
-
-/// The claims on the chunks of one file; at most one for each lane.
-#[derive(Default)]
-pub(super) struct Claims(Mutex<BTreeMap<u32, Arc<Claim>>>);
-
-#[derive(Default)]
-struct Claim {
-    /// Held for reading by whoever writes: a chunk that goes past the page cache has several writers.
-    ended: RwLock<bool>,
-}
-
-impl Claim {
-    /// Ends it, once the writes that have begun are over.
-    fn end(&self) {
-        *self.ended.write().unwrap_or_else(PoisonError::into_inner) = true;
-    }
-
-    fn unless_ended<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
-        let ended = self.ended.read().unwrap_or_else(PoisonError::into_inner);
-        (!*ended).then(act)
-    }
-}
 
 /// The claim of one lane on a chunk, until it is dropped.
 pub(super) struct Claimed {
@@ -80,6 +58,7 @@ mod tests {
     use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
 
     use super::*;
+    use std::sync::Mutex;
 
     fn incoming() -> Arc<Incoming> {
         let time = Time::default();

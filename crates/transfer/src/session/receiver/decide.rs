@@ -20,6 +20,7 @@ use crate::session::convert;
 use super::in_order::{DirectoryEnd, HardLink, InOrder};
 use super::incoming::{Incoming, KeptAs};
 use super::owners::Owners;
+use super::reread;
 use super::settle;
 use super::state::{Shared, Task};
 use super::twins::Twins;
@@ -484,7 +485,7 @@ impl Decider {
             wanted => shared.outbox.answer(Answer { index, wanted }),
         }
         if let Some(flushed) = resumed {
-            shared.rereads.queue(shared, &incoming, flushed);
+            reread::queue(shared, &incoming, flushed);
         }
     }
 

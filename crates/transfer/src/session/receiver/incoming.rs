@@ -16,7 +16,7 @@ use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::files::hash;
 
-use super::claim::Claims;
+use super::claims::Claims;
 use super::exposure::Exposure;
 use super::hollow;
 use crate::sync::lock;

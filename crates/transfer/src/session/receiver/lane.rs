@@ -25,6 +25,7 @@ use super::incoming::Incoming;
 use super::input::Input;
 use super::naming::Nameless;
 use super::state::Shared;
+use super::writers;
 
 /// Takes units until the sender ends the lane (`Ok`), or the connection fails.
 pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
@@ -355,7 +356,9 @@ impl Lane<'_> {
                 let written_bytes = arrival.written_bytes;
                 self.shared.deliver_chunk(&incoming, &arrival.claim, verified, receipt, written_bytes);
             }
-            Sink::Behind(chunk) => chunk.verified(verified, receipt, arrival.written_bytes, self.shared),
+            Sink::Behind(chunk) => {
+                writers::deliver(self.shared, &chunk, chunk.verified(verified, receipt, arrival.written_bytes))
+            }
             Sink::Whole(part) => {
                 let incoming = arrival.incoming;
                 let part = match part {
@@ -521,7 +524,7 @@ impl Arrival {
         }
         self.written_bytes += data.len() as u64;
         if let Sink::Behind(chunk) = &self.sink {
-            match shared.behind.write(chunk, data, self.offset, shared) {
+            match writers::write(shared, chunk, data, self.offset) {
                 Ok(true) => {}
                 // The session is over.
                 Ok(false) => self.sink = Sink::Nowhere,

@@ -11,9 +11,11 @@
 
 mod behind;
 mod claim;
+mod claims;
 mod decide;
 mod exposure;
 mod first_names;
+mod flushing;
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
 mod hollow;
@@ -25,10 +27,12 @@ mod namers;
 mod naming;
 mod owners;
 mod reread;
+mod rereads;
 mod settle;
 mod state;
 mod twins;
 mod write_route;
+mod writers;
 
 /// A block as a lane takes it; for the fuzz targets.
 #[cfg(feature = "fuzzing")]
@@ -59,11 +63,13 @@ use crate::session::reporter::Watch;
 use crate::session::stalls;
 use crate::session::stalls::{MAX_IN_VAIN, Progress};
 #[cfg(test)]
-pub(crate) use behind::{BUFFERS, WRITERS};
+pub(crate) use behind::BUFFERS;
 use decide::Decider;
 use namers::Namers;
 use settle::Settler;
 use state::Shared;
+#[cfg(test)]
+pub(crate) use writers::WRITERS;
 
 /// A sender opens its sources within this time, or within the session's own limit where that is longer.
 const BEGIN_DEADLINE: Duration = Duration::from_secs(60);
@@ -524,7 +530,7 @@ impl Session<'_> {
         if self.looked_at.1.elapsed() >= READ_AGAIN_EVERY {
             let arrived_bytes = self.shared.arrived();
             if arrived_bytes == self.looked_at.0 {
-                self.shared.rereads.hurry(&self.shared);
+                reread::hurry(&self.shared);
             }
             self.looked_at = (arrived_bytes, Instant::now());
         }

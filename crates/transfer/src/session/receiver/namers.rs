@@ -7,16 +7,14 @@
 //! each file is flushed by itself: each descriptor knows of its own lost data.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use haul_engine::flush_choice::{FlushChooser, FlushWay};
+use haul_engine::flush_choice::FlushWay;
 use haul_engine::integrity::Rereading;
 use haul_store::{Part, StoreError};
 use haul_sys::direct::AlignedBuffer;
-use haul_sys::file_system::DirtyPages;
 use haul_wire::control::{Notice, OutcomeKind};
 
 use super::naming::{Nameless, Naming};
@@ -52,49 +50,6 @@ impl Namers {
         for thread in self.0.into_iter().filter(|thread| !is_lost || thread.is_finished()) {
             // A panic was reported by the panic hook; the session ends by its timeout.
             let _ = thread.join();
-        }
-    }
-}
-
-/// How batches are flushed.
-pub(super) struct Flushing {
-    /// Whoever waits for a batch: one at a time, so that batches grow.
-    turn: Mutex<()>,
-    chooser: Mutex<FlushChooser>,
-    dirty: Option<DirtyPages>,
-    said: [AtomicBool; 2],
-}
-
-impl Flushing {
-    /// Batches of fewer files are flushed each file by itself.
-    pub(super) fn new(together_from_files: usize) -> Self {
-        let chooser = Mutex::new(FlushChooser::new(together_from_files));
-        Self { turn: Mutex::default(), chooser, dirty: DirtyPages::open(), said: Default::default() }
-    }
-
-    fn choose(&self, batch: &Batch<'_>) -> FlushWay {
-        let sharing = batch.sharing().count();
-        let dirty_bytes = self.dirty.as_ref().and_then(DirtyPages::bytes);
-        lock(&self.chooser).choose(sharing, dirty_bytes)
-    }
-
-    /// Enters what a batch took, and says once which way it was, and once why it is not together.
-    fn took(&self, way: FlushWay, files: usize, took: Duration, shared: &Shared) {
-        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let is_slow = {
-            let mut chooser = lock(&self.chooser);
-            chooser.took(way, files, us);
-            chooser.is_slow_together()
-        };
-        if way == FlushWay::Each {
-            return;
-        }
-        let (choice, reason) = match is_slow {
-            true => ("one for each", format!("one for all of {files} took {} ms, maybe for others\' data", us / 1000)),
-            false => ("one for many", format!("{files} files took {:.1} ms", took.as_secs_f64() * 1e3)),
-        };
-        if !self.said[usize::from(is_slow)].swap(true, Ordering::Relaxed) {
-            shared.notice(Notice::Chose { what: "flush of small files".to_owned(), choice: choice.to_owned(), reason });
         }
     }
 }
@@ -150,9 +105,11 @@ fn next_flushed(shared: &Shared) -> Option<Batch<'_>> {
     let turn = lock(&flushing.turn);
     let mut batch = Batch::of(naming.next()?, naming);
     let begun = Instant::now();
-    if shared.job.selection.flush && flushing.choose(&batch) == FlushWay::Together && flush_together(shared, &mut batch)
+    if shared.job.selection.flush
+        && flushing.choose(batch.sharing().count()) == FlushWay::Together
+        && flush_together(shared, &mut batch)
     {
-        flushing.took(FlushWay::Together, batch.files, begun.elapsed(), shared);
+        tell(shared, flushing.took(FlushWay::Together, batch.files, begun.elapsed()));
         naming.rest_after(begun.elapsed());
         return Some(batch);
     }
@@ -164,9 +121,13 @@ fn next_flushed(shared: &Shared) -> Option<Batch<'_>> {
     let begun = Instant::now();
     flush_each(shared, &mut batch, |_| false);
     if shared.job.selection.flush {
-        flushing.took(FlushWay::Each, batch.files, begun.elapsed(), shared);
+        tell(shared, flushing.took(FlushWay::Each, batch.files, begun.elapsed()));
     }
     Some(batch)
+}
+
+fn tell(shared: &Shared, notice: Option<Notice>) {
+    notice.into_iter().for_each(|notice| shared.notice(notice));
 }
 
 /// One flush for all that can share it. False where that is not possible, or has failed.

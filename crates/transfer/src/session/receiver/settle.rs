@@ -17,6 +17,7 @@ use crate::session::convert;
 use super::first_names::Bar;
 use super::in_order::{DirectoryEnd, HardLink, InOrder};
 use super::incoming::{Incoming, Published};
+use super::reread;
 use super::state::{Shared, Task, parent, shown};
 
 pub(super) struct Settler(JoinHandle<()>);
@@ -67,7 +68,7 @@ fn checkpoint(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
         false => incoming.checkpoint(&shared.exposure),
     });
     match made {
-        Ok(Some(flushed)) if reads_back => shared.rereads.queue(shared, incoming, flushed),
+        Ok(Some(flushed)) if reads_back => reread::queue(shared, incoming, flushed),
         Ok(_) => {}
         Err(error) => shared.fail(incoming, &error),
     }
@@ -101,7 +102,7 @@ fn publish(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
     let metadata = shared.metadata(&incoming.item);
     match shared.storage.during(|| incoming.publish(&metadata, shared.job.selection.flush, &shared.exposure)) {
         Ok(Published::NotNow) => {}
-        Ok(Published::Doubted(chunks)) => shared.rereads.queue(shared, incoming, chunks),
+        Ok(Published::Doubted(chunks)) => reread::queue(shared, incoming, chunks),
         Ok(Published::Named(blake3)) => {
             shared.name_changed(&incoming.path);
             shared.settle(incoming.index, OutcomeKind::Copied { blake3 });

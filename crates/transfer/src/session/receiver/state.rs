@@ -30,11 +30,11 @@ use super::behind::Behind;
 use super::claim::Claimed;
 use super::exposure::Exposure;
 use super::first_names::{Bar, FirstNames};
+use super::flushing::Flushing;
 use super::in_order::InOrder;
 use super::incoming::{Incoming, Lost, Progressed};
-use super::namers::Flushing;
 use super::naming::Naming;
-use super::reread::Rereads;
+use super::rereads::Rereads;
 use super::write_route::WriteRoutes;
 use crate::sync::lock;
 
@@ -272,10 +272,10 @@ impl Shared {
             return Ok(false);
         }
         if !part.goes_past_cache() {
-            self.write_routes.refused(self);
+            self.write_routes.refused().into_iter().for_each(|notice| self.notice(notice));
             return Ok(false);
         }
-        if self.write_routes.choose(part, self) == WriteRoute::Copy {
+        if self.write_routes.choose(part, &self.storage, |notice| self.notice(notice)) == WriteRoute::Copy {
             return Ok(false);
         }
         // What is there already has room, or is a hole that may stay one.

@@ -11,7 +11,7 @@ use haul_wire::control::Notice;
 
 use crate::kept::known_routes::KnownRoutes;
 
-use super::state::Shared;
+use crate::session::disk_watch::Storage;
 use crate::sync::lock;
 
 /// File systems of one job that are remembered; a tree with more mount points writes to the others through the page cache.
@@ -36,16 +36,18 @@ impl WriteRoutes {
         self.asked == Some(WriteRoute::Direct)
     }
 
-    /// The file system has no direct writes, or refused one.
-    pub(super) fn refused(&self, shared: &Shared) {
+    /// The file system has no direct writes, or refused one. Returns what to tell of it.
+    pub(super) fn refused(&self) -> Option<Notice> {
         if self.is_forced() && !self.refusal_said.swap(true, Ordering::Relaxed) {
             let text = "--write-route direct: the file system of the target has no direct writes: it is written through the page cache";
-            shared.notice(Notice::Warning { text: text.to_owned() });
+            return Some(Notice::Warning { text: text.to_owned() });
         }
+        None
     }
 
-    /// The route to where a part is, which can be written past the page cache. Whoever asks first measures, the others wait for it.
-    pub(super) fn choose(&self, part: &Part, shared: &Shared) -> WriteRoute {
+    /// The route to where a part is, which can be written past the page cache. The first thread that asks measures, and
+    /// the others wait for the result. `tell` hears of it once.
+    pub(super) fn choose(&self, part: &Part, storage: &Storage, tell: impl FnOnce(Notice)) -> WriteRoute {
         let id = part.file_system_id();
         let mut chosen = lock(&self.chosen);
         if let Some((_, route)) = chosen.iter().find(|(known, _)| *known == id) {
@@ -56,22 +58,22 @@ impl WriteRoutes {
         }
         let (route, reason) = match self.asked {
             Some(route) => (route, "asked for".to_owned()),
-            None => self.find_or_measure(id, part, shared),
+            None => self.find_or_measure(id, part, storage),
         };
         chosen.push((id, route));
         let (what, choice) = ("write route".to_owned(), route.name().to_owned());
-        shared.notice(Notice::Chose { what, choice, reason });
+        tell(Notice::Chose { what, choice, reason });
         route
     }
 }
 
 impl WriteRoutes {
-    fn find_or_measure(&self, id: Option<u64>, part: &Part, shared: &Shared) -> (WriteRoute, String) {
+    fn find_or_measure(&self, id: Option<u64>, part: &Part, storage: &Storage) -> (WriteRoute, String) {
         let now = SystemTime::now();
         if let Some(route) = id.and_then(|id| self.known.find(id, now)) {
             return (route, "measured on this file system by an earlier job".to_owned());
         }
-        let (route, reason) = measure(part, shared);
+        let (route, reason) = measure(part, storage);
         if let Some(id) = id {
             self.known.keep(id, route, now);
         }
@@ -79,8 +81,8 @@ impl WriteRoutes {
     }
 }
 
-fn measure(part: &Part, shared: &Shared) -> (WriteRoute, String) {
-    match shared.storage.during(|| part.try_routes()) {
+fn measure(part: &Part, storage: &Storage) -> (WriteRoute, String) {
+    match storage.during(|| part.try_routes()) {
         Ok(trial) => {
             let [direct_ms, copy_ms] = [trial.direct, trial.copy].map(|took| took.as_secs_f64() * 1e3);
             let compared = format!("a trial took {direct_ms:.1} ms past the page cache, {copy_ms:.1} ms through it");

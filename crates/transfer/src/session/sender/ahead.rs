@@ -16,17 +16,11 @@ use haul_sys::direct::DirectSource;
 use haul_sys::uring::ReadRing;
 use haul_wire::limits::BLOCK_BYTES;
 
+use super::limits::UNITS_AHEAD;
 use super::state::{Shared, SourceItem};
 
 /// The buffers of one lane. 256 KiB x 8 = 2 MiB: with two lanes a disk has up to 16 requests, and reads as fast as with more.
 const BLOCKS_AHEAD: usize = 8;
-
-/// The buffers of all lanes of a session together: 32 MiB, all that 16 lanes ask for. A lane that finds none left has one all the same: with
-/// 256 lanes, 92 MiB. So many lanes have the disk busy without reading ahead.
-pub(super) const BLOCKS_AHEAD_OF_ALL: usize = 128;
-
-/// Chunks that a lane has at once, the one that it sends among them: with the smallest, of four blocks each, one more than has room.
-pub(super) const UNITS_AHEAD: usize = 4;
 
 pub(super) struct ReadAhead<'a> {
     shared: &'a Shared,

@@ -23,7 +23,7 @@ use haul_store::{EntryKind, Found, SourceFile, SourceSet, Walk};
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::Identity;
 
-use super::walk;
+use super::walk_options;
 use crate::files::sparse;
 use crate::job::Selection;
 use crate::session::convert;
@@ -120,7 +120,8 @@ impl Work {
     fn run(&self, paths: &[Vec<u8>], selection: &Selection) {
         // What is missing, or cannot be understood, is told by the session.
         let (sources, _) = SourceSet::resolve_lossy(paths, &super::resolve_options(selection.follow_links));
-        let Ok(options) = walk::options(&convert::selection(selection, false), selection.files_from.clone()) else {
+        let Ok(options) = walk_options::options(&convert::selection(selection, false), selection.files_from.clone())
+        else {
             return;
         };
         let sources = Arc::new(sources);

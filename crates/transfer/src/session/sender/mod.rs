@@ -11,10 +11,12 @@ mod changes;
 mod deletions;
 pub(crate) mod early_look;
 mod lane;
+mod limits;
 mod owners;
 mod read_again;
 mod state;
 mod walk;
+mod walk_options;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -28,9 +28,9 @@ use crate::session::stopwatch;
 use crate::session::tuning::{Ending, Work};
 
 use super::SenderJob;
-use super::ahead::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
 use super::changes::ChangesLeft;
 use super::early_look::{ChunkHasher, EarlyLook, FileHashes};
+use super::limits::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
 use super::owners::Owners;
 use super::read_again::ReadAgain;
 use crate::sync::lock;

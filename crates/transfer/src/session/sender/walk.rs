@@ -13,6 +13,7 @@ use crate::session::convert;
 
 use super::deletions::Deletions;
 use super::state::{Origin, Shared};
+use super::walk_options::options;
 
 /// What the walk thread is told.
 pub(super) struct Search {
@@ -33,17 +34,6 @@ impl Search {
             WalkOptions { hard_links: false, xattrs: false, acls: false, ..options(selection, listed.cloned())? };
         Ok(Self { options: options(selection, listed.cloned())?, ahead, missing })
     }
-}
-
-pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>) -> Result<WalkOptions, Error> {
-    Ok(WalkOptions {
-        filter: convert::filter(selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?,
-        files_from: listed,
-        hard_links: selection.hard_links,
-        xattrs: selection.xattrs,
-        acls: selection.acls,
-        listing_only: false,
-    })
 }
 
 pub(super) fn start(shared: Arc<Shared>, search: Search) -> io::Result<()> {

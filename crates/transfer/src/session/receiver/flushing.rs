@@ -1,0 +1,53 @@
+//! How batches of small files are flushed: together, or each file by itself.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use haul_engine::flush_choice::{FlushChooser, FlushWay};
+use haul_sys::file_system::DirtyPages;
+use haul_wire::control::Notice;
+
+use crate::sync::lock;
+
+/// How batches are flushed.
+pub(super) struct Flushing {
+    /// Whoever waits for a batch: one at a time, so that batches grow.
+    pub(super) turn: Mutex<()>,
+    chooser: Mutex<FlushChooser>,
+    dirty: Option<DirtyPages>,
+    said: [AtomicBool; 2],
+}
+
+impl Flushing {
+    /// Batches of fewer files are flushed each file by itself.
+    pub(super) fn new(together_from_files: usize) -> Self {
+        let chooser = Mutex::new(FlushChooser::new(together_from_files));
+        Self { turn: Mutex::default(), chooser, dirty: DirtyPages::open(), said: Default::default() }
+    }
+
+    /// The way to flush a batch, in which so many files can share a flush.
+    pub(super) fn choose(&self, sharing: usize) -> FlushWay {
+        let dirty_bytes = self.dirty.as_ref().and_then(DirtyPages::bytes);
+        lock(&self.chooser).choose(sharing, dirty_bytes)
+    }
+
+    /// Enters the time that a batch took. Returns what to tell: once which way it was, and once why it is not together.
+    pub(super) fn took(&self, way: FlushWay, files: usize, took: Duration) -> Option<Notice> {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let is_slow = {
+            let mut chooser = lock(&self.chooser);
+            chooser.took(way, files, us);
+            chooser.is_slow_together()
+        };
+        if way == FlushWay::Each {
+            return None;
+        }
+        let (choice, reason) = match is_slow {
+            true => ("one for each", format!("one for all of {files} took {} ms, maybe for others\' data", us / 1000)),
+            false => ("one for many", format!("{files} files took {:.1} ms", took.as_secs_f64() * 1e3)),
+        };
+        let is_new = !self.said[usize::from(is_slow)].swap(true, Ordering::Relaxed);
+        is_new.then(|| Notice::Chose { what: "flush of small files".to_owned(), choice: choice.to_owned(), reason })
+    }
+}

@@ -1,0 +1,21 @@
+//! What a selection means for a walk.
+
+use std::sync::Arc;
+
+use haul_store::{FileList, WalkOptions};
+use haul_wire::control as wire;
+
+use crate::error::Error;
+use crate::session::convert;
+
+/// The walk that a selection asks for.
+pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>) -> Result<WalkOptions, Error> {
+    Ok(WalkOptions {
+        filter: convert::filter(selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?,
+        files_from: listed,
+        hard_links: selection.hard_links,
+        xattrs: selection.xattrs,
+        acls: selection.acls,
+        listing_only: false,
+    })
+}
