@@ -32,6 +32,7 @@ mod parents;
 mod part;
 mod pattern;
 mod placed;
+pub mod recording;
 mod resolve;
 pub mod scratch;
 mod source;

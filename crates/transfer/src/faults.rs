@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use haul_net::NetError;
 use haul_store::StoreError;
+use haul_store::recording::RecordingError;
 use haul_wire::control::Control;
 
 use crate::error::{Error, Fault};
@@ -40,7 +41,7 @@ pub(crate) fn net_error(error: &NetError) -> Error {
     Error::new(fault, error.to_string())
 }
 
-pub(crate) fn disk_error(act: &str, path: &Path, error: io::Error) -> Error {
+pub(crate) fn disk_error(act: &str, path: &Path, error: &io::Error) -> Error {
     let fault = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::Space,
         _ => Fault::FileIo,
@@ -62,4 +63,18 @@ pub(crate) fn store_error(error: &StoreError) -> Error {
         return plain.try_this("name the directory above them, with --files-from, or raise the limit (ulimit -n)");
     }
     plain
+}
+
+/// A recording that cannot be read ends the job.
+pub(crate) fn recording_error(error: &RecordingError) -> Error {
+    match error {
+        RecordingError::Unreadable { path, source } => disk_error("read", path, source),
+        RecordingError::NoIndex { why, .. } => Error::new(Fault::Usage, error.to_string())
+            .because(why)
+            .try_this("stripes:FILE.stripes is what haul record --stripe-dir has left beside FILE"),
+        RecordingError::NoDirectories { recorded_to } => Error::new(Fault::Usage, error.to_string())
+            .because(format!("its index says that it was recorded to {recorded_to}"))
+            .try_this("--stripe-dir DIR for each of them, in any order"),
+        RecordingError::Store(error) => store_error(error),
+    }
 }

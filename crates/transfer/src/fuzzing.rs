@@ -6,7 +6,7 @@ use std::path::Path;
 
 use haul_wire::limits::BLOCK_BYTES;
 
-use crate::files::stripes::Index;
+use haul_store::recording::Index;
 use crate::kept::{known_paths, known_routes, trusted_keys};
 use crate::session::{channel, receiver};
 

@@ -3,6 +3,5 @@
 pub(crate) mod hash;
 pub mod manifest_file;
 pub(crate) mod sparse;
-pub(crate) mod stripes;
 pub mod verify;
 pub(crate) mod zeros;

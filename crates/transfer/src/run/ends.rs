@@ -4,8 +4,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use haul_store::recording;
+
 use crate::error::{Error, Fault};
-use crate::files::stripes;
 use crate::job::{Endpoint, Job, Place};
 use crate::pump::SendRoute;
 use crate::session::receiver::{self, Target};
@@ -43,7 +44,7 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
 /// Whether the source is a recording whose hash is known.
 pub(crate) fn was_hashed(job: &Job) -> bool {
     let Some(Endpoint { place: Place::Stripes { .. }, path }) = job.sources.first() else { return false };
-    stripes::is_hashed(Path::new(OsStr::from_bytes(path)))
+    recording::is_hashed(Path::new(OsStr::from_bytes(path)))
 }
 
 /// What a sender on this machine reads.

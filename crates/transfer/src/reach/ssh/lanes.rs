@@ -82,7 +82,7 @@ mod tests {
     use crate::job::{self, Place, SshOptions};
     use crate::session::channel::Events;
 
-    const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/ssh/stand-ins/no-lane");
+    const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand-ins/no-lane");
 
     #[test]
     fn ssh_is_not_left_behind_where_nobody_shakes_hands_for_a_lane() {

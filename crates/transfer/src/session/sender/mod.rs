@@ -23,13 +23,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_engine::integrity::Hash;
+use haul_store::recording::{self, Recording};
 use haul_store::{FileList, ResolveOptions, SourceSet, StoreError};
 use haul_sys::rights::Access;
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
 
 use crate::error::{Error, Fault};
 use crate::faults;
-use crate::files::stripes::{self, Recording};
+
 use crate::pump::SendRoute;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::Clock;
@@ -428,7 +429,7 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Resolved
             return Ok(Resolved::all(zeros, None));
         }
         Sources::Stripes { index, directories } => {
-            let Recording { sources, blake3, warning } = stripes::open(index, directories)?;
+            let Recording { sources, blake3, warning } = recording::open(index, directories).map_err(|error| faults::recording_error(&error))?;
             if let Some(text) = warning {
                 let notice = Notice::Warning { text: convert::bounded(text) };
                 watch.on_notice(notice.clone());

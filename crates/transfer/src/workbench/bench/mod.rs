@@ -273,7 +273,7 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Found, Error> {
     let flush = match (&request.sink, plan.target.as_file()) {
         (Sink::Directory(directory), Some(file)) => {
             let start = Instant::now();
-            file.sync_data().map_err(|error| faults::disk_error("flush the file below", directory, error))?;
+            file.sync_data().map_err(|error| faults::disk_error("flush the file below", directory, &error))?;
             Some(start.elapsed())
         }
         _ => None,

@@ -129,7 +129,7 @@ fn source(request: &Request) -> Result<(File, u64), Error> {
             Ok((file, request.size_bytes))
         }
         Source::File(path) => {
-            let told = |error| disk_error("read", path, error);
+            let told = |error| disk_error("read", path, &error);
             let file = File::open(path).map_err(told)?;
             let stat = file.metadata().map_err(told)?;
             if !stat.is_file() {
@@ -158,7 +158,7 @@ fn target(request: &Request, bytes: u64) -> Result<Target, Error> {
                 file::reserve(file.as_fd(), bytes)?;
                 Ok(file)
             });
-            Ok(Target::file(made.map_err(|error| disk_error("make a file below", directory, error))?))
+            Ok(Target::file(made.map_err(|error| disk_error("make a file below", directory, &error))?))
         }
     }
 }

@@ -28,13 +28,14 @@ use std::sync::mpsc::sync_channel;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use haul_store::recording::{self, STRIPES_MAX};
 use haul_store::stripe_bytes;
 use haul_sys::file;
 use haul_sys::poll::{self, Interest};
 
 use crate::error::{Error, Fault};
 use crate::faults::disk_error;
-use crate::files::stripes::{self, STRIPES_MAX};
+
 use crate::workbench::bench::Interval;
 use flushed::Flushed;
 use ring::Filling;
@@ -122,7 +123,7 @@ pub const BUFFERS_MAX: usize = 1024;
 pub const BUFFER_BYTES_UNIT: usize = 64 << 10;
 
 /// The largest buffer: no disk gains from more than a few MiB.
-pub const BUFFER_BYTES_MAX: usize = stripes::BLOCK_BYTES_MAX as usize;
+pub const BUFFER_BYTES_MAX: usize = recording::BLOCK_BYTES_MAX as usize;
 
 /// All buffers together: 27 s of 300 MB/s.
 pub const RING_BYTES_MAX: usize = 8 << 30;
@@ -226,13 +227,13 @@ impl Targets {
         let made = File::options().read(true).write(true).create_new(true).open(&path);
         let file = made.map_err(|error| {
             let hint = "a recording takes the place of nothing: name a file that is not there";
-            disk_error("make", &path, error).try_this(hint)
+            disk_error("make", &path, &error).try_this(hint)
         })?;
         let reserved = file::reserve(file.as_fd(), reserve_bytes);
         self.files.push((path.clone(), file));
-        reserved.map(drop).map_err(|error| disk_error("reserve room for", &path, error))?;
+        reserved.map(drop).map_err(|error| disk_error("reserve room for", &path, &error))?;
         // Now, while nothing is lost with it: what is flushed later is of no use under a name that a power cut takes.
-        haul_sys::file::flush_directory_of(&path).map_err(|error| disk_error("flush the directory of", &path, error))
+        haul_sys::file::flush_directory_of(&path).map_err(|error| disk_error("flush the directory of", &path, &error))
     }
 
     /// They are empty: of use to nobody.
@@ -254,7 +255,7 @@ impl Targets {
             let length = flushed.bytes.max(*written);
             if let Err(error) = file.set_len(length) {
                 let hint = "what was recorded is there; what was reserved beyond it takes room";
-                faults.push(disk_error("set the length of", path, error).try_this(hint));
+                faults.push(disk_error("set the length of", path, &error).try_this(hint));
             }
             // Whether it failed is known to who asks for doubts.
             let _ = flushed.flush(length, || file.sync_all());
@@ -298,7 +299,7 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
     let result = std::thread::scope(|scope| {
         let (files, progress) = (&targets.files, &progress);
         let writers = writing.into_iter().zip(files).map(|(writing, (path, file))| {
-            start(scope, "write", move || writing.run(file).map_err(|error| disk_error("write", path, error)))
+            start(scope, "write", move || writing.run(file).map_err(|error| disk_error("write", path, &error)))
         });
         let writers: Result<Vec<_>, Error> = writers.collect();
         let (ends, ended) = sync_channel(0);

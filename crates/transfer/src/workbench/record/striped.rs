@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use haul_store::recording::{self, Doubtful, Index, is_name};
 use haul_engine::integrity::Hash;
 
 use super::flushed::Flushed;
 use super::{Request, Watcher};
 use crate::error::{Error, Fault};
 use crate::faults::disk_error;
-use crate::files::stripes::{self, Doubtful, Index, is_name};
+
 
 /// A power cut costs so much of a recording, and what its flush takes. Tests come there sooner.
 const FLUSH_EVERY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(2) };
@@ -27,7 +28,7 @@ pub(super) struct Striping {
 impl Striping {
     /// Writes the index first: whatever is recorded can be found from then on.
     pub(super) fn begin(request: &Request) -> Result<Self, Error> {
-        let path = stripes::index_path(&request.path);
+        let path = recording::index_path(&request.path);
         let name = request.path.file_name().and_then(|name| name.to_str()).filter(|name| is_name(name));
         let name = name.ok_or_else(|| {
             Error::new(Fault::Usage, format!("cannot stripe a recording named {}", request.path.display()))
@@ -38,10 +39,10 @@ impl Striping {
         if let Some(taken) = [&path, &request.path].into_iter().find(|path| taken(path)) {
             let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
             let hint = "a recording takes the place of nothing: name a file that is not there";
-            return Err(disk_error("make", taken, error).try_this(hint));
+            return Err(disk_error("make", taken, &error).try_this(hint));
         }
         let index = Index::new(name.to_owned(), request.buffer_bytes as u64, &request.stripe_directories);
-        index.write(&path).map_err(|error| disk_error("write", &path, error))?;
+        index.write(&path).map_err(|error| disk_error("write", &path, &error))?;
         Ok(Self { path, index })
     }
 
@@ -73,7 +74,7 @@ impl Striping {
                 if let Some(error) = flushed.flush(written, || file.sync_data()) {
                     let why = format!("{error}; what was written to it from byte {} on may be lost", flushed.bytes);
                     let hint = "the recording goes on; look at that disk";
-                    watcher.on_warning(&disk_error("flush", path, error).because(why).try_this(hint));
+                    watcher.on_warning(&disk_error("flush", path, &error).because(why).try_this(hint));
                 }
             }
             let before = index.clone();
@@ -87,7 +88,7 @@ impl Striping {
                 index = before;
                 if !failed_before {
                     let hint = "the recording goes on, and this is tried again; look at that disk";
-                    watcher.on_warning(&disk_error("write", &self.path, error).try_this(hint));
+                    watcher.on_warning(&disk_error("write", &self.path, &error).try_this(hint));
                 }
             }
         }
@@ -106,7 +107,7 @@ impl Striping {
         }
         result.map_err(|error| {
             let hint = format!("nothing of the stripes is lost by it; enter into that file: {}", self.index.entries());
-            disk_error("write", &self.path, error).try_this(hint)
+            disk_error("write", &self.path, &error).try_this(hint)
         })
     }
 

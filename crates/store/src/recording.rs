@@ -13,14 +13,12 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use haul_engine::integrity::Hash;
-use haul_store::{SourceSet, Striped};
 use haul_sys::whole_file::{self, Mode};
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Fault};
-use crate::faults;
-use crate::faults::disk_error;
+use crate::error::StoreError;
+use crate::source::SourceSet;
+use crate::striped::Striped;
 
 /// Most directories of one recording.
 pub const STRIPES_MAX: usize = 64;
@@ -34,43 +32,80 @@ const INDEX_BYTES_MAX: u64 = 2 << 20;
 /// No file of Linux is larger (off_t).
 const BYTES_MAX: u64 = i64::MAX as u64;
 
+/// The longest file name of Linux (NAME_MAX).
+const NAME_BYTES_MAX: usize = 255;
+
 const FORMAT: &str = "haul-stripes";
 const VERSION: u32 = 1;
 
+/// A BLAKE3 hash.
+type Hash = [u8; 32];
+
+/// Why a recording cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// The index cannot be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// The index.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is no index of a recording.
+    #[error("cannot use {} as the index of a recording", path.display())]
+    NoIndex {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// The reader named no directory.
+    #[error("a striped recording needs the directories that it stands in")]
+    NoDirectories {
+        /// The directories that the index names.
+        recorded_to: String,
+    },
+    /// The stripes cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The index of one recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Index {
+pub struct Index {
     format: String,
     version: u32,
     /// What the recording is called as one file.
-    pub(crate) name: String,
+    pub name: String,
     /// Bytes of it; until it is complete those that were flushed.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// The recording came to its end.
-    pub(crate) complete: bool,
+    pub complete: bool,
     /// As `b3sum` prints it; of what is not complete nobody knows it.
     blake3: Option<String>,
-    pub(crate) block_bytes: u64,
+    pub block_bytes: u64,
     /// Where the stripes were recorded to, in order. For people: readers name the directories themselves.
     directories: Vec<String>,
     /// Where a flush failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) doubtful: Vec<Doubtful>,
+    pub doubtful: Vec<Doubtful>,
 }
 
 /// What may be lost of a stripe, though it was flushed later.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Doubtful {
+pub struct Doubtful {
     /// Its number.
-    pub(crate) stripe: usize,
+    pub stripe: usize,
     /// From here on.
-    pub(crate) from_byte: u64,
+    pub from_byte: u64,
 }
 
 impl Index {
     /// Of a recording that begins.
-    pub(crate) fn new(name: String, block_bytes: u64, directories: &[PathBuf]) -> Self {
+    pub fn new(name: String, block_bytes: u64, directories: &[PathBuf]) -> Self {
         let directories = directories.iter().map(|directory| directory.display().to_string()).collect();
         Self {
             format: FORMAT.to_owned(),
@@ -86,46 +121,42 @@ impl Index {
     }
 
     /// The recording has come to its end.
-    pub(crate) fn end(&mut self, bytes: u64, blake3: Hash) {
+    pub fn end(&mut self, bytes: u64, blake3: Hash) {
         (self.bytes, self.complete) = (bytes, true);
         self.blake3 = Some(blake3::Hash::from_bytes(blake3).to_string());
     }
 
     /// What [`Index::end`] and those before it have entered, as it stands in the file.
-    pub(crate) fn entries(&self) -> String {
+    pub fn entries(&self) -> String {
         let hash = self.blake3.as_deref().map_or_else(|| "null".to_owned(), |hex| format!("\"{hex}\""));
         format!("\"bytes\": {}, \"complete\": {}, \"blake3\": {hash}", self.bytes, self.complete)
     }
 
     /// Names of the stripes, in order.
-    pub(crate) fn stripe_names(&self) -> Vec<String> {
+    pub fn stripe_names(&self) -> Vec<String> {
         (0..self.directories.len()).map(|number| stripe_name(&self.name, number)).collect()
     }
 
     /// Puts it in the place of what stood at `path`: whoever reads finds the one or the other, also after a power cut.
-    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+    pub fn write(&self, path: &Path) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self).map_err(io::Error::from)?;
         text.push(b'\n');
         whole_file::write(path, &text, Mode::AsBefore)
     }
 
-    fn read(path: &Path) -> Result<Self, Error> {
-        let unusable = |why: &str| {
-            Error::new(Fault::Usage, format!("cannot use {} as the index of a recording", path.display()))
-                .because(why)
-                .try_this("stripes:FILE.stripes is what haul record --stripe-dir has left beside FILE")
-        };
+    fn read(path: &Path) -> Result<Self, RecordingError> {
+        let no_index = |why: String| RecordingError::NoIndex { path: path.to_owned(), why };
         let mut text = Vec::new();
         let read = File::open(path).and_then(|file| file.take(INDEX_BYTES_MAX + 1).read_to_end(&mut text));
-        read.map_err(|error| disk_error("read", path, error))?;
+        read.map_err(|source| RecordingError::Unreadable { path: path.to_owned(), source })?;
         if text.len() as u64 > INDEX_BYTES_MAX {
-            return Err(unusable("it is larger than any index"));
+            return Err(no_index("it is larger than any index".to_owned()));
         }
-        Self::parse(&text).map_err(|why| unusable(&why))
+        Self::parse(&text).map_err(no_index)
     }
 
     /// The error is the reason, for the user.
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, String> {
+    pub fn parse(text: &[u8]) -> Result<Self, String> {
         let index: Index = serde_json::from_slice(text).map_err(|error| error.to_string())?;
         index.check()?;
         Ok(index)
@@ -159,30 +190,28 @@ impl Index {
 }
 
 /// A recording that is to be sent.
-pub(crate) struct Recording {
-    pub(crate) sources: SourceSet,
+pub struct Recording {
+    pub sources: SourceSet,
     /// What all of it has to hash to, where that is known.
-    pub(crate) blake3: Option<Hash>,
+    pub blake3: Option<Hash>,
     /// Said when it is not complete.
-    pub(crate) warning: Option<String>,
+    pub warning: Option<String>,
 }
 
 /// Whether the index at `path` says what the recording hashes to. One that cannot be read does not; [`open`] says why.
-pub(crate) fn is_hashed(path: &Path) -> bool {
+pub fn is_hashed(path: &Path) -> bool {
     Index::read(path).is_ok_and(|index| index.blake3.is_some())
 }
 
 /// Opens the recording of the index `path` whose stripes stand in the directories.
-pub(crate) fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, Error> {
+pub fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, RecordingError> {
     let index = Index::read(path)?;
     if directories.is_empty() {
-        return Err(Error::new(Fault::Usage, "a striped recording needs the directories that it stands in")
-            .because(format!("its index says that it was recorded to {}", index.directories.join(", ")))
-            .try_this("--stripe-dir DIR for each of them, in any order"));
+        return Err(RecordingError::NoDirectories { recorded_to: index.directories.join(", ") });
     }
-    let found = Striped::find(directories, &index.stripe_names(), index.block_bytes, index.bytes, index.complete);
-    let sources = found.and_then(|striped| SourceSet::striped(striped, &index.name));
-    let sources = sources.map_err(|error| faults::store_error(&error))?;
+    let striped =
+        Striped::find(directories, &index.stripe_names(), index.block_bytes, index.bytes, index.complete)?;
+    let sources = SourceSet::striped(striped, &index.name)?;
     let warning = (!index.complete).then(|| {
         let bytes = index.bytes;
         let name = &index.name;
@@ -201,15 +230,15 @@ pub(crate) fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, Er
 }
 
 /// The index beside a recording.
-pub(crate) fn index_path(recording: &Path) -> PathBuf {
+pub fn index_path(recording: &Path) -> PathBuf {
     let mut path = recording.as_os_str().to_owned();
     path.push(".stripes");
     path.into()
 }
 
 /// The name of a recording that has room for the number of a stripe behind it.
-pub(crate) fn is_name(name: &str) -> bool {
-    let fits = !name.is_empty() && stripe_name(name, STRIPES_MAX).len() <= haul_wire::limits::MAX_NAME_BYTES;
+pub fn is_name(name: &str) -> bool {
+    let fits = !name.is_empty() && stripe_name(name, STRIPES_MAX).len() <= NAME_BYTES_MAX;
     fits && name != "." && name != ".." && !name.contains(['/', '\0'])
 }
 
@@ -244,7 +273,7 @@ mod tests {
         let refused = |what: &str, text: &[u8]| {
             std::fs::write(&path, text).unwrap();
             let error = open(&path, &[dir.path().to_owned()]).err().unwrap_or_else(|| panic!("{what}"));
-            assert!(error.fault == Fault::Usage && error.hint.is_some(), "{what}: {error:?}");
+            assert!(matches!(error, RecordingError::NoIndex { .. }), "{what}: {error:?}");
         };
         refused("nothing", b"");
         refused("what is none", b"{}");
@@ -275,7 +304,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("scan.stripes");
         index().write(&path).unwrap();
-        let error = open(&path, &[]).err().unwrap();
-        assert!(error.cause.is_some_and(|cause| cause.contains("/a, /b")) && error.hint.is_some());
+        let Err(RecordingError::NoDirectories { recorded_to }) = open(&path, &[]) else { panic!("it was opened") };
+        assert_eq!(recorded_to, "/a, /b");
     }
 }
