@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use haul_engine::journal;
+use haul_job::ManifestLine;
 use haul_net::Identity;
-use haul_transfer::ManifestLine;
 use haul_transfer::manifest_file;
 use haul_wire::RelPath;
 use haul_wire::codec;

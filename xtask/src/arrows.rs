@@ -2,11 +2,11 @@
 //!
 //! ````text
 //! ```arrows
-//! transfer -> engine net store sys wire
+//! transfer -> engine net store sys wire (workbench)
 //! wire ->
 //! ```
 //! ````
-//! Names are those of the directories; dependencies of tests count, too.
+//! Names are those of the directories. A name in parentheses: only tests may use that crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -46,10 +46,15 @@ fn drawn(metadata: &Value) -> Arrows {
     for package in packages {
         let of_workspace = |dependency: &&Value| dependency["path"].is_string();
         let dependencies = package["dependencies"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let names = dependencies.iter().filter(of_workspace).map(|dependency| short(&dependency["name"]));
+        let names = dependencies.iter().filter(of_workspace).map(arrow_to);
         arrows.insert(short(&package["name"]), names.collect());
     }
     arrows
+}
+
+fn arrow_to(dependency: &Value) -> String {
+    let name = short(&dependency["name"]);
+    if dependency["kind"] == "dev" { format!("({name})") } else { name }
 }
 
 fn compare(allowed: &Arrows, drawn: &Arrows) -> Vec<String> {
@@ -59,7 +64,8 @@ fn compare(allowed: &Arrows, drawn: &Arrows) -> Vec<String> {
             findings.push(format!("ARCHITECTURE.md: the arrows do not mention the crate {from}"));
             continue;
         };
-        for to in targets.difference(allowed) {
+        let is_allowed_in_product = |to: &str| allowed.contains(to.trim_matches(['(', ')']));
+        for to in targets.difference(allowed).filter(|to| !(to.starts_with('(') && is_allowed_in_product(to))) {
             findings.push(format!("crate {from} uses {to}, an arrow that ARCHITECTURE.md does not list"));
         }
     }
@@ -116,9 +122,17 @@ mod tests {
     }
 
     #[test]
+    fn what_only_tests_may_use_the_product_may_not() {
+        let allowed = parse("```arrows\nnet -> sys (wire)\n```\n").expect("it has a block");
+        assert_eq!(compare(&allowed, &arrows(&[("net", &["sys", "(sys)", "(wire)"])])), [""; 0]);
+        assert_eq!(compare(&allowed, &arrows(&[("net", &["sys", "wire"])])).len(), 1);
+        assert_eq!(compare(&allowed, &arrows(&[("net", &["sys", "(store)"])])).len(), 1);
+    }
+
+    #[test]
     fn dependencies_of_the_workspace_are_told_from_others() {
         let metadata = serde_json::json!({"packages": [{"name": "haul-net", "dependencies": [
-            {"name": "haul-sys", "path": "/x"}, {"name": "libc"}]}]});
-        assert_eq!(drawn(&metadata), arrows(&[("net", &["sys"])]));
+            {"name": "haul-sys", "path": "/x"}, {"name": "haul-wire", "path": "/y", "kind": "dev"}, {"name": "libc"}]}]});
+        assert_eq!(drawn(&metadata), arrows(&[("net", &["sys", "(wire)"])]));
     }
 }

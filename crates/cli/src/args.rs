@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
-use haul_transfer::job::WriteRoute;
-use haul_transfer::pump::SendRoute;
+use haul_job::job::WriteRoute;
+use haul_pump::SendRoute;
 
 use crate::bench::flags::{Bench, send_route, write_route};
 use crate::rate;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory as _;
-use haul_transfer::{Cause, Error, Event, Fault, Job, Observer, Report};
+use haul_job::{Cause, Error, Event, Fault, Job, Observer, Report};
 
 use crate::args::{Cp, Filter, Typed};
 use crate::json::{self, JsonLines};

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use haul_transfer::Error;
+use haul_job::Error;
 
 use crate::json::JsonLines;
 use crate::{failure, output};

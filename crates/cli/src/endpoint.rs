@@ -13,7 +13,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use haul_transfer::{Endpoint, Error, Fault, Place};
+use haul_job::{Endpoint, Error, Fault, Place};
 
 use crate::printable::printable;
 use crate::rate;

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use haul_transfer::{Error, Fault, Report};
+use haul_job::{Error, Fault, Report};
 
 use crate::printable::printable_lines;
 

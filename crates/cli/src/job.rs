@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use haul_transfer::job::{DEFAULT_TIMEOUT, FileList, FileListBuilder, ListFault};
-use haul_transfer::{Carriage, Endpoint, Error, Family, Fault, FilterRule, Job, Place, Selection, SshOptions};
+use haul_job::job::{DEFAULT_TIMEOUT, FileList, FileListBuilder, ListFault};
+use haul_job::{Carriage, Endpoint, Error, Family, Fault, FilterRule, Job, Place, Selection, SshOptions};
 
 use crate::args::{CipherName, Connections, Cp, Filter, Reach, VerifyWhere};
 use crate::endpoint;

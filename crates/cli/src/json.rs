@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_transfer::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
+use haul_job::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
 use serde::{Deserialize, Serialize};
 
 use crate::endpoint;
@@ -491,7 +491,7 @@ pub const SCHEMA: u32 = 2;
 mod tests {
     use std::sync::Arc;
 
-    use haul_transfer::{Carriage, Endpoint, Fault, PathNow, Place, Progress, Remedy, Selection, SshOptions};
+    use haul_job::{Carriage, Endpoint, Fault, PathNow, Place, Progress, Remedy, Selection, SshOptions};
 
     use super::*;
     use crate::report::tests::report;

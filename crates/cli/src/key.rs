@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use haul_job::{Error, Fault, Place};
 use haul_transfer::trusted_keys::{self, Trusted};
-use haul_transfer::{Error, Fault, Place};
 
 use crate::args::{Key, KeyAction, Trust};
 use crate::printable::printable;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use haul_job::{Buffer, Cause, End, Host, Limit, Remedy, Report, Shares};
 use haul_transfer::probe::{Found, Way};
-use haul_transfer::{Buffer, Cause, End, Host, Limit, Remedy, Report, Shares};
 
 use crate::figures::{bits, bytes, counted, duration, latency, parts, percent, rate};
 use crate::printable::printable;
@@ -233,7 +233,7 @@ fn carrying(capacity_bytes_per_s: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use haul_transfer::Limit;
+    use haul_job::Limit;
 
     use super::*;
     use crate::report::tests::report;
@@ -283,7 +283,7 @@ mod tests {
             Remedy::DirectPath,
             Remedy::LookAtPath,
         ];
-        let told = super::remedies(&haul_transfer::Report { remedies, ..report() });
+        let told = super::remedies(&haul_job::Report { remedies, ..report() });
         let text: String = told
             .iter()
             .map(|remedy| match &remedy.command {
@@ -302,10 +302,10 @@ mod tests {
             .chain(others)
             .map(|cause| {
                 let limit = Some(Limit { cause, share: 0.5 });
-                format!("{}: {}\n", cause.name(), limited_by(&haul_transfer::Report { limit, ..report() }).unwrap())
+                format!("{}: {}\n", cause.name(), limited_by(&haul_job::Report { limit, ..report() }).unwrap())
             })
             .collect();
         insta::assert_snapshot!(words.concat());
-        assert_eq!(limited_by(&haul_transfer::Report { limit: None, ..report() }), None);
+        assert_eq!(limited_by(&haul_job::Report { limit: None, ..report() }), None);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haul_transfer::{PathNow, Progress};
+use haul_job::{PathNow, Progress};
 
 use crate::figures::{bytes, counted, latency, parts, rate};
 
@@ -67,7 +67,7 @@ const LINE_EVERY: Duration = Duration::from_millis(950);
 
 #[cfg(test)]
 mod tests {
-    use haul_transfer::Cause;
+    use haul_job::Cause;
 
     use super::*;
 

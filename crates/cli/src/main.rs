@@ -63,7 +63,7 @@ fn run() -> ExitCode {
             // Help and version are a success. All other errors of clap are usage errors: 1 for us, 2 for clap.
             if error.use_stderr() {
                 let _ = printed;
-                ExitCode::from(failure::of_fault(haul_transfer::Fault::Usage).code)
+                ExitCode::from(failure::of_fault(haul_job::Fault::Usage).code)
             } else {
                 output::note(printed);
                 ExitCode::SUCCESS

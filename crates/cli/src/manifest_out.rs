@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use haul_job::{Error, Fault, ManifestLine};
 use haul_transfer::manifest_file::Writer;
 use haul_transfer::whole_file::{InTheWay, Mode, WholeFile};
-use haul_transfer::{Error, Fault, ManifestLine};
 
 use crate::output::Out;
 use crate::printable::printable;

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
-use haul_transfer::{Error, Fault};
+use haul_job::{Error, Fault};
 
 use crate::failure;
 

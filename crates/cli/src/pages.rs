@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use clap::CommandFactory as _;
 use clap_mangen::Man;
-use haul_transfer::{Error, Fault, whole_file};
+use haul_job::{Error, Fault};
+use haul_transfer::whole_file;
 
 use crate::args::Typed;
 use crate::printable::printable;

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_transfer::{Change, Event, Progress};
+use haul_job::{Change, Event, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::figures::{bytes, clock, count, counted, rate};

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use haul_transfer::Cipher;
+use haul_job::Cipher;
 
 /// Data connections.
 #[derive(Clone, Debug, Args)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use haul_transfer::{Remedy, Report};
+use haul_job::{Remedy, Report};
 
 use crate::failure;
 use crate::figures::{bytes, count, counted, duration, rate};
@@ -172,7 +172,7 @@ fn files(n: u64) -> String {
 pub mod tests {
     use std::time::Duration;
 
-    use haul_transfer::{Cause, Host, HostLimits, Limit, PathSummary, Shares};
+    use haul_job::{Cause, Host, HostLimits, Limit, PathSummary, Shares};
 
     use super::*;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use haul_daemon::Options;
-use haul_transfer::{Error, Fault};
+use haul_job::{Error, Fault};
 
 use crate::args::Serve;
 use crate::endpoint::HAUL_PORT;

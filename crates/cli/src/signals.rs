@@ -13,7 +13,7 @@ use crate::failure;
 pub fn watch() -> Arc<AtomicBool> {
     let asked = Arc::new(AtomicBool::new(false));
     let ignored = ignored_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
-    let code = failure::of_fault(haul_transfer::Fault::Interrupted).code;
+    let code = failure::of_fault(haul_job::Fault::Interrupted).code;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // nohup, and `&` in a shell script, start programs with ignored signals.
         if ignored & (1 << (signal - 1)) != 0 {

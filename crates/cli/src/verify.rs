@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use haul_job::{Fault, Progress};
 use haul_transfer::verify::{Finding, VerifyOptions, VerifyProgress, VerifyReport, VerifyWatcher, verify};
-use haul_transfer::{Fault, Progress};
 
 use crate::args::Verify;
 use crate::figures::{bytes, counted, duration};

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use haul_transfer::{Error, Fault};
+use haul_job::{Error, Fault};
 use serde::Serialize;
 
 use crate::args::Why;
@@ -334,7 +334,7 @@ const BAR_WIDTH: f64 = 50.0;
 
 #[cfg(test)]
 mod tests {
-    use haul_transfer::{Buffer, Cause, End, Limit, Remedy, Report};
+    use haul_job::{Buffer, Cause, End, Limit, Remedy, Report};
 
     use super::*;
     use crate::kept::SoFar;

@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use haul_job::{Error, Fault};
 use haul_net::{
     Door, DoorOptions, Identity, KeyGreeter, Listener, NetError, Policies, PolicyTable, PublicKey, ShutdownHandle,
     Stream, Wanted,
 };
-use haul_transfer::{Desk, Error, Fault, Grant, Visit, trusted_keys};
+use haul_transfer::{Desk, Grant, Visit, trusted_keys};
 use haul_wire::lane::Hello;
 
 use crate::authority::{self, Authority};

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use haul_job::{Error, Event, Fault, Observer};
 use haul_net::{PublicKey, ShutdownHandle};
-use haul_transfer::{Error, Event, Fault, Grant, Observer, Visit};
+use haul_transfer::{Grant, Visit};
 use haul_wire::control::Role;
 
 use crate::limits::{MAX_LISTED_BYTES_OF_ALL, MAX_LISTED_BYTES_PER_KEY, MAX_SESSIONS, MAX_SESSIONS_PER_KEY};

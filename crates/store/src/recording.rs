@@ -85,6 +85,7 @@ pub struct Index {
     pub complete: bool,
     /// As `b3sum` prints it; of what is not complete nobody knows it.
     blake3: Option<String>,
+    /// Bytes of each block but the last.
     pub block_bytes: u64,
     /// Where the stripes were recorded to, in order. For people: readers name the directories themselves.
     directories: Vec<String>,
@@ -191,6 +192,7 @@ impl Index {
 
 /// A recording that is to be sent.
 pub struct Recording {
+    /// The recording as one file.
     pub sources: SourceSet,
     /// What all of it has to hash to, where that is known.
     pub blake3: Option<Hash>,
@@ -209,8 +211,7 @@ pub fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, Recording
     if directories.is_empty() {
         return Err(RecordingError::NoDirectories { recorded_to: index.directories.join(", ") });
     }
-    let striped =
-        Striped::find(directories, &index.stripe_names(), index.block_bytes, index.bytes, index.complete)?;
+    let striped = Striped::find(directories, &index.stripe_names(), index.block_bytes, index.bytes, index.complete)?;
     let sources = SourceSet::striped(striped, &index.name)?;
     let warning = (!index.complete).then(|| {
         let bytes = index.bytes;

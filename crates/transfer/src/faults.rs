@@ -1,7 +1,5 @@
 //! Errors that several rooms raise.
 
-use std::io;
-use std::path::Path;
 use std::time::Duration;
 
 use haul_net::NetError;
@@ -9,7 +7,7 @@ use haul_store::StoreError;
 use haul_store::recording::RecordingError;
 use haul_wire::control::Control;
 
-use crate::error::{Error, Fault};
+use haul_job::{Error, Fault};
 
 /// The person said stop.
 pub(crate) fn interrupted() -> Error {
@@ -41,14 +39,6 @@ pub(crate) fn net_error(error: &NetError) -> Error {
     Error::new(fault, error.to_string())
 }
 
-pub(crate) fn disk_error(act: &str, path: &Path, error: &io::Error) -> Error {
-    let fault = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::Space,
-        _ => Fault::FileIo,
-    };
-    Error::new(fault, format!("cannot {act} {}", path.display())).because(error)
-}
-
 /// A store error that ends the job.
 pub(crate) fn store_error(error: &StoreError) -> Error {
     if error.is_no_space() {
@@ -68,7 +58,7 @@ pub(crate) fn store_error(error: &StoreError) -> Error {
 /// A recording that cannot be read ends the job.
 pub(crate) fn recording_error(error: &RecordingError) -> Error {
     match error {
-        RecordingError::Unreadable { path, source } => disk_error("read", path, source),
+        RecordingError::Unreadable { path, source } => Error::of_disk("read", path, source),
         RecordingError::NoIndex { why, .. } => Error::new(Fault::Usage, error.to_string())
             .because(why)
             .try_this("stripes:FILE.stripes is what haul record --stripe-dir has left beside FILE"),

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use haul_wire::limits::BLOCK_BYTES;
 
-use haul_store::recording::Index;
 use crate::kept::{known_paths, known_routes, trusted_keys};
 use crate::session::{channel, receiver};
+use haul_store::recording::Index;
 
 /// A control channel, message after message.
 pub fn control_channel(mut bytes: &[u8]) {

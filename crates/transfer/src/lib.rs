@@ -6,14 +6,11 @@
 //!   session   the control channel, the lanes, the two roles
 //!   files     hashes, manifests, verification
 //!   kept      keys, known paths and routes, between runs
-//!   pump      how the bytes of a file cross this host: sendfile, splice, io_uring, direct, copy
 //! ```
 //! Arrows run from each room to those below it.
 
 #![forbid(unsafe_code)]
 
-pub mod error;
-pub mod event;
 mod faults;
 mod files;
 #[cfg(feature = "fuzzing")]
@@ -21,28 +18,19 @@ pub mod fuzzing;
 #[cfg(test)]
 #[path = "../tests/inside/mod.rs"]
 mod inside;
-pub mod job;
 mod kept;
-pub mod pump;
 mod reach;
 mod run;
 mod session;
 mod sync;
-mod workbench;
 
-pub use error::{Error, Fault};
-pub use event::{Change, Event, ManifestLine, Observer, PathNow, Progress, Report};
 pub use files::{manifest_file, verify};
-pub use haul_engine::attribute::{Cause, Limit, Shares};
 pub use haul_engine::plan::NEAR_RTT_US;
-pub use haul_engine::remedy::{Buffer, End, Host, Remedy};
 pub use haul_store::{drives_terminal, open_root};
 pub use haul_sys::account::named as account_named;
 pub use haul_sys::process::{effective_user, is_root, raise_open_file_limit};
 pub use haul_sys::whole_file;
 pub use haul_wire::PROTOCOL_VERSION;
-pub use haul_wire::summary::{HostLimits, PathSummary};
-pub use job::{Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions};
 pub use kept::own_files::state_directory;
 pub use kept::{planted, trusted_keys};
 pub use reach::desk::Desk;
@@ -53,4 +41,3 @@ pub use run::serving::{Ports, serve_control};
 pub use session::farewell::{turn_away, turn_away_version};
 pub use session::grant::{Grant, Visit};
 pub use session::rights::{guard_process, hide_memory};
-pub use workbench::{bench, record, tune};

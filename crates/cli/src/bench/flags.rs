@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use haul_transfer::bench::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, LANES_MAX};
-use haul_transfer::job::WriteRoute;
-use haul_transfer::pump::{ReceiveRoute, SendRoute};
+use haul_job::job::WriteRoute;
+use haul_pump::{ReceiveRoute, SendRoute};
+use haul_workbench::bench::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, LANES_MAX};
 
 use crate::rate;
 use crate::reach::{CipherName, whole};

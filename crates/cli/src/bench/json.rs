@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use haul_transfer::bench::{Disk, Found, Offset, Request, Side};
+use haul_workbench::bench::{Disk, Found, Offset, Request, Side};
 use serde::Serialize;
 
 use super::names::{self, by_whom, cipher};

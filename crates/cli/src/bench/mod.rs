@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use haul_transfer::bench::{self, Amount, Interval, Offset, Request, Sink, Source, Watcher};
-use haul_transfer::pump::SendRoute;
-use haul_transfer::{Error, Fault};
+use haul_job::{Error, Fault};
+use haul_pump::SendRoute;
+use haul_workbench::bench::{self, Amount, Interval, Offset, Request, Sink, Source, Watcher};
 
 use crate::{ending, failure, output, signals};
 use flags::{Bench, WhichOffset};
@@ -134,8 +134,8 @@ const ALONE_BYTES: u64 = 1 << 30;
 mod tests {
     use std::ffi::OsString;
 
-    use haul_transfer::bench::{Found, Side, Usage};
-    use haul_transfer::pump::{Dropped, ReceiveRoute};
+    use haul_pump::{Dropped, ReceiveRoute};
+    use haul_workbench::bench::{Found, Side, Usage};
 
     use super::*;
     use crate::args::{Command, Typed};

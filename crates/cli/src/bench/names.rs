@@ -2,8 +2,8 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 
-use haul_transfer::Cipher;
-use haul_transfer::bench::{Request, Sink, Source};
+use haul_job::Cipher;
+use haul_workbench::bench::{Request, Sink, Source};
 
 use crate::printable::printable;
 

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use haul_transfer::bench::{Amount, Disk, Found, Interval, Offset, Request, Side};
+use haul_workbench::bench::{Amount, Disk, Found, Interval, Offset, Request, Side};
 
 use super::names;
 use crate::figures::{bits, bytes, counted, duration, rate};

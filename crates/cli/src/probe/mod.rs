@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use haul_job::{Carriage, Error, Event, Fault, Observer, PathNow, Place};
 use haul_transfer::probe::{self, Request, SILENCE};
-use haul_transfer::{Carriage, Error, Event, Fault, Observer, PathNow, Place};
 
 use crate::args::Probe;
 use crate::figures::{bits, bytes, latency};
@@ -105,8 +105,8 @@ pub mod tests {
     use std::ffi::OsString;
 
     use clap::CommandFactory as _;
+    use haul_job::{Buffer, Cause, End, Host, HostLimits, Limit, PathSummary, Remedy, SshOptions};
     use haul_transfer::probe::{Found, Way};
-    use haul_transfer::{Buffer, Cause, End, Host, HostLimits, Limit, PathSummary, Remedy, SshOptions};
 
     use super::*;
     use crate::args::{Command, Typed};
@@ -161,7 +161,7 @@ pub mod tests {
             lanes: Some(8),
             congestion_control: Some("bbr".into()),
             port_range: Some((5, 7)),
-            family: Some(haul_transfer::Family::V6),
+            family: Some(haul_job::Family::V6),
             timeout: SILENCE,
             ..Carriage::default()
         };

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use haul_transfer::Cause;
+use haul_job::Cause;
 use haul_transfer::probe::{Found, Way};
 
 use crate::figures::{bits, bytes, duration, latency, parts, percent};
@@ -117,7 +117,7 @@ const TERABYTE: u64 = 1_000_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use haul_transfer::PathSummary;
+    use haul_job::PathSummary;
 
     use super::*;
     use crate::probe::tests::found;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
-use haul_transfer::record::{BUFFER_BYTES_MAX, BUFFER_BYTES_UNIT, BUFFERS_MAX};
+use haul_workbench::record::{BUFFER_BYTES_MAX, BUFFER_BYTES_UNIT, BUFFERS_MAX};
 
 use crate::bench::flags::interval;
 use crate::rate;

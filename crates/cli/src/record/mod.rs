@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use haul_transfer::bench::Interval;
-use haul_transfer::record::{self, Input, Recorded, Request, Watcher};
-use haul_transfer::{Error, Fault};
+use haul_job::{Error, Fault};
+use haul_workbench::bench::Interval;
+use haul_workbench::record::{self, Input, Recorded, Request, Watcher};
 use serde::Serialize;
 
 use crate::bench::text;

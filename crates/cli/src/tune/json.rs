@@ -1,6 +1,6 @@
 //! The advice for a program: one object. `docs/json.md` is the promise; a test pins it.
 
-use haul_transfer::tune::{Finding, LANES, Matters, Reach, Remedy, Step};
+use haul_workbench::tune::{Finding, LANES, Matters, Reach, Remedy, Step};
 use serde::Serialize;
 
 use super::{RateFrom, Seen};
@@ -133,7 +133,7 @@ fn step(step: &Step) -> StepObject<'_> {
 
 #[cfg(test)]
 mod tests {
-    use haul_transfer::tune::{Host, Wanted, advise};
+    use haul_workbench::tune::{Host, Wanted, advise};
     use serde_json::Value;
 
     use super::*;

@@ -5,8 +5,8 @@ mod text;
 
 use std::process::ExitCode;
 
-use haul_transfer::tune::{self, Advice, Host, Roots, Step, Wanted};
-use haul_transfer::{Error, Fault};
+use haul_job::{Error, Fault};
+use haul_workbench::tune::{self, Advice, Host, Roots, Step, Wanted};
 
 use crate::args::{Tune, TuneFormat};
 use crate::{ending, output};

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use haul_transfer::tune::{Finding, LANES, Matters, Remedy, Step, rate_text, rtt_text, size_text};
+use haul_workbench::tune::{Finding, LANES, Matters, Remedy, Step, rate_text, rtt_text, size_text};
 
 use super::{RateFrom, Seen};
 use crate::printable::printable;
@@ -204,14 +204,14 @@ const WIDTH: usize = 100;
 
 #[cfg(test)]
 mod tests {
-    use haul_transfer::tune::{Host, Interface, Wanted, advise};
+    use haul_workbench::tune::{Host, Interface, Wanted, advise};
 
     use super::*;
 
     fn seen(settings: &[(&str, &str)]) -> Seen {
         let mut host = Host { page_bytes: 4096, memory_bytes: Some(16 << 30), ..Host::default() };
         for (name, value) in settings {
-            let setting = haul_transfer::tune::Setting { value: (*value).to_owned(), writable: true };
+            let setting = haul_workbench::tune::Setting { value: (*value).to_owned(), writable: true };
             host.settings.insert((*name).to_owned(), setting);
         }
         host.interfaces = vec![Interface { name: "eth0".into(), mtu_bytes: Some(1500), ..Interface::default() }];

@@ -15,7 +15,7 @@
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read, Write};
 
-use crate::event::ManifestLine;
+use haul_job::ManifestLine;
 
 /// Writes a manifest: header, lines, closing line.
 pub struct Writer<W: Write> {

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use haul_store::{Kind, TargetOptions, TargetTree};
 
-use crate::error::{Error, Fault};
-use crate::event::ManifestLine;
 use crate::files::hash::{self, Found};
 use crate::files::manifest_file::{ReadError, Reader, Trailer, escape};
+use haul_job::ManifestLine;
+use haul_job::{Error, Fault};
 
 /// What to check.
 #[derive(Clone, Debug)]

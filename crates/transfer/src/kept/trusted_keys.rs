@@ -17,11 +17,11 @@ use haul_net::{Identity, NetError, PublicKey};
 use haul_wire::PROTOCOL_VERSION;
 use zeroize::Zeroizing;
 
-use crate::error::{Error, Fault};
 use crate::faults;
-use crate::job::SshOptions;
 use crate::kept::own_files::{self, write_whole};
 use crate::kept::planted;
+use haul_job::SshOptions;
+use haul_job::{Error, Fault};
 
 /// Longest key or known-hosts file that is read.
 const MAX_FILE_BYTES: u64 = 4 << 20;

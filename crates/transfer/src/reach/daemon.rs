@@ -7,10 +7,7 @@ use std::time::{Duration, Instant};
 use haul_engine::plan;
 use haul_net::{NetError, Policies, PublicKey, dial};
 
-use crate::error::{Error, Fault};
-use crate::event::Event;
 use crate::faults;
-use crate::job::{Job, Place};
 use crate::kept::known_paths::Direction;
 use crate::reach::early_lanes::Early;
 use crate::reach::lane_terms::LaneTerms;
@@ -20,6 +17,9 @@ use crate::session::clock::TICK;
 use crate::session::foreseen::Foreseen;
 use crate::session::reporter::Watch;
 use crate::session::{convert, host_facts, id};
+use haul_job::Event;
+use haul_job::{Error, Fault};
+use haul_job::{Job, Place};
 
 /// A daemon is reached within this time.
 pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
@@ -156,11 +156,11 @@ pub(crate) fn rest(watch: &Watch, pause: Duration) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::Carriage;
-    use crate::job::{Endpoint, Selection, SshOptions};
     use crate::reach::connect::connect;
     use crate::reach::desk::Desk;
     use crate::session::farewell;
+    use haul_job::Carriage;
+    use haul_job::{Endpoint, Selection, SshOptions};
     use haul_net::Stream;
     use std::net::SocketAddr;
     use std::sync::OnceLock;
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    impl crate::event::Observer for Impatient {
+    impl haul_job::Observer for Impatient {
         fn on_event(&self, event: &Event) {
             if let Event::Warning { .. } = event {
                 self.has_enough();

@@ -17,10 +17,10 @@ use haul_net::limits::HANDSHAKE_DEADLINE;
 use haul_net::{PublicKey, Stream, Wanted};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 
-use crate::error::{Error, Fault};
 use crate::session::channel::{EventSender, SessionEvent};
 use crate::session::clock::TICK;
 use crate::sync::lock;
+use haul_job::{Error, Fault};
 
 /// The sessions of one listener that expect lanes.
 pub struct Desk {

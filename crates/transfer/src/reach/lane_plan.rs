@@ -13,10 +13,7 @@ use haul_net::{Identity, Stream};
 use haul_wire::control::{Carriage, Control, Dial};
 use haul_wire::limits::MAX_LANES;
 
-use crate::error::{Error, Fault};
-use crate::event::Event;
 use crate::faults;
-use crate::job::Job;
 use crate::kept::known_paths::Direction;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
 use crate::reach::early_lanes::Early;
@@ -29,6 +26,9 @@ use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::Watch;
 use crate::session::{convert, host_facts};
 use crate::sync::lock;
+use haul_job::Event;
+use haul_job::Job;
+use haul_job::{Error, Fault};
 
 /// Nothing is wrong, but it may be slower, and few would guess why.
 const THROUGH_SSH: &str = "neither host reaches a port of the other (-v says more): the data goes through ssh, which carries less. To use a range \

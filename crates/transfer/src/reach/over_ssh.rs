@@ -5,13 +5,13 @@ use std::sync::mpsc::{Receiver, sync_channel};
 
 use haul_net::dial;
 
-use crate::error::Error;
-use crate::job::{Family, Job, Place};
 use crate::reach::remote::{Remote, net_family};
 use crate::reach::ssh::SshTarget;
 use crate::session::channel::Events;
 use crate::session::id;
 use crate::session::reporter::Watch;
+use haul_job::Error;
+use haul_job::{Family, Job, Place};
 
 pub(crate) fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error> {
     let target = SshTarget::of(place, &job.ssh, &job.carriage).expect("an ssh place");

@@ -13,8 +13,6 @@ use haul_wire::control::{self, AgentHello, Control, Role, Start};
 use haul_wire::limits::{MAX_CONTROL_FRAME_BYTES, MAX_LISTED_BYTES, MAX_SPEC_ITEMS};
 use haul_wire::summary::{HostLimits, KnownPath};
 
-use crate::error::{Error, Fault};
-use crate::job::{Carriage, Family, Job, Place};
 use crate::kept::known_paths::{self, Direction};
 use crate::kept::trusted_keys::KnownHosts;
 use crate::reach::early_lanes::Early;
@@ -24,6 +22,8 @@ use crate::session::clock::{self, TICK};
 use crate::session::foreseen::Foreseen;
 use crate::session::reporter::Watch;
 use crate::session::{convert, host_facts};
+use haul_job::{Carriage, Family, Job, Place};
+use haul_job::{Error, Fault};
 
 /// After its banner the agent says who it is within this time.
 const HELLO_DEADLINE: Duration = Duration::from_secs(20);
@@ -310,7 +310,7 @@ pub(crate) fn agreed_ciphers(carriage: &Carriage, peer: &AgentHello) -> Vec<haul
 }
 
 pub(super) fn ciphers(carriage: &Carriage) -> Vec<haul_net::Cipher> {
-    haul_net::preferred_ciphers(carriage.cipher.map(convert::net_cipher))
+    haul_net::preferred_ciphers(carriage.cipher.map(Into::into))
 }
 
 pub(crate) fn net_family(family: Family) -> dial::Family {
@@ -330,7 +330,7 @@ mod tests {
     use haul_wire::summary::HostLimits;
 
     use super::*;
-    use crate::job::SshOptions;
+    use haul_job::SshOptions;
     use std::sync::mpsc::sync_channel;
 
     /// An agent reached over ssh that claims to be there, when the resolver here says so and so.

@@ -9,13 +9,13 @@ use haul_net::{Door, Identity, Listener, Stream};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::AGENT;
 
-use crate::error::{Error, Fault};
 use crate::faults;
 use crate::reach::desk::Desk;
 use crate::reach::lane_door::{LOOPBACK, open_door, open_door_on};
 use crate::run::serving::{self, Ports};
 use crate::session::grant::Grant;
 use crate::session::rights;
+use haul_job::{Error, Fault};
 
 /// What `haul agent` was told on its command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

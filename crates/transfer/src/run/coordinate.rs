@@ -6,10 +6,7 @@ use haul_net::Identity;
 use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
 
-use crate::error::{Error, Fault};
-use crate::event::{Observer, Report};
 use crate::faults;
-use crate::job::{Job, Place};
 use crate::kept::known_paths::{self, Direction, PathName};
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{LanePlan, LaneRecord, dial_answers, lane_plan, lane_terms};
@@ -25,10 +22,13 @@ use crate::session::sender::early_look::EarlyLook;
 use crate::session::sender::{self, SenderJob, Sources};
 use crate::session::{convert, host_facts};
 use crate::sync::lock;
+use haul_job::{Error, Fault};
+use haul_job::{Job, Place};
+use haul_job::{Observer, Report};
 
 /// Carries a job out. Returns when everything is verified and flushed, or with the error that ended it.
 ///
-/// One bad file is not an error: it is an [`crate::Event::Failed`] and counted in the report.
+/// One bad file is not an error: it is an [`haul_job::Event::Failed`] and counted in the report.
 pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
     // More files may then be open at once; with the old limit it still works.
     let _ = haul_sys::process::raise_open_file_limit();

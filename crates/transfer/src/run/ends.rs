@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use haul_store::recording;
 
-use crate::error::{Error, Fault};
-use crate::job::{Endpoint, Job, Place};
-use crate::pump::SendRoute;
 use crate::session::receiver::{self, Target};
 use crate::session::sender::Sources;
+use haul_job::{Endpoint, Job, Place};
+use haul_job::{Error, Fault};
+use haul_pump::SendRoute;
 
 /// Zeros and striped recordings only come, and nowhere is only gone to.
 pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use haul_net::Stream;
 use haul_wire::control::Control;
 
-use crate::error::{Error, Fault};
 use crate::faults;
-use crate::job::{Job, Place};
 use crate::run::ends::{sources_here, target_here};
 use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::lane_threads::NoKeeper;
@@ -19,6 +17,8 @@ use crate::session::reporter::{Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
 use crate::session::sender::{self, SenderJob};
 use crate::session::{convert, host_facts};
+use haul_job::{Error, Fault};
+use haul_job::{Job, Place};
 
 /// Both sides on this machine: two roles in one process, lanes over socket pairs.
 pub(crate) fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {

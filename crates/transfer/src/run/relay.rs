@@ -12,10 +12,7 @@ use haul_wire::control::{self as wire, Control, Dial, Notice, ReceiverSummary, R
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::Packer;
 
-use crate::error::{Error, Fault};
-use crate::event::Event;
 use crate::faults;
-use crate::job::{Job, Place};
 use crate::reach::connect;
 use crate::reach::desk::Desk;
 use crate::reach::lane_door;
@@ -32,6 +29,9 @@ use crate::session::host_facts;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::{Ends, Watch};
 use crate::sync::lock;
+use haul_job::Event;
+use haul_job::{Error, Fault};
+use haul_job::{Job, Place};
 
 /// One way between the two hosts is tried this long.
 const DIAL_TIMEOUT_MS: u32 = 3_000;
@@ -569,4 +569,5 @@ fn pump(mut from: Stream, mut to: Stream) -> io::Result<()> {
 }
 
 #[cfg(test)]
+#[path = "../../tests/inside/relay.rs"]
 mod tests;

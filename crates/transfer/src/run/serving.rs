@@ -10,7 +10,6 @@ use haul_store::{FileList, FileListBuilder, printable};
 use haul_wire::control::{self as wire, AgentHello, Control, Dial, Role, Start};
 use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES, MAX_LISTED_BYTES};
 
-use crate::error::{Error, Fault};
 use crate::faults;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
@@ -18,7 +17,7 @@ use crate::reach::redial::Redialler;
 use crate::run::probe;
 use crate::session::channel::{self, Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::clock::{START_DEADLINE, TICK};
-use crate::session::farewell::{self};
+use crate::session::farewell;
 use crate::session::foreseen::Foreseen;
 use crate::session::grant::{Grant, Visit};
 use crate::session::host_facts::cpus;
@@ -29,6 +28,7 @@ use crate::session::sender::{self, SenderJob, Sources};
 use crate::session::stalls::Progress;
 use crate::session::{convert, rights, tuning};
 use crate::sync::lock;
+use haul_job::{Error, Fault};
 
 pub use crate::reach::desk::Desk;
 

@@ -3,9 +3,9 @@
 use haul_store::{Extent, printable};
 use haul_wire::manifest::{Item, ItemKind};
 
-use crate::error::Error;
-use crate::job::Job;
 use crate::session::convert;
+use haul_job::Error;
+use haul_job::Job;
 
 /// What a job asks its sender for.
 pub(crate) struct AskedFor {
@@ -16,7 +16,7 @@ pub(crate) struct AskedFor {
 
 impl AskedFor {
     /// # Errors
-    /// [`crate::Fault::Usage`]: a filter rule cannot be understood.
+    /// [`haul_job::Fault::Usage`]: a filter rule cannot be understood.
     pub(crate) fn of(job: &Job) -> Result<Self, Error> {
         let selection = &job.selection;
         let filter = convert::filter(selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?;
@@ -30,7 +30,7 @@ impl AskedFor {
     /// Not a `.bashrc` beside the data, and no second name for one that is there.
     ///
     /// # Errors
-    /// [`crate::Fault::Protocol`]: this was not asked for.
+    /// [`haul_job::Fault::Protocol`]: this was not asked for.
     pub(crate) fn check(&mut self, item: &Item) -> Result<(), Error> {
         let path = item.path.as_bytes();
         let mut covers = |path, is_dir| self.paths.extent(path, is_dir) != Extent::Nothing;
@@ -57,7 +57,7 @@ impl AskedFor {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::job::{Carriage, Endpoint, Place, Selection, SshOptions};
+    use haul_job::{Carriage, Endpoint, Place, Selection, SshOptions};
 
     /// What a copy of `there:SOURCE` asks for.
     pub(crate) fn asked_for(source: &str, change: impl FnOnce(&mut Selection)) -> AskedFor {

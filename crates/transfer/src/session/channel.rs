@@ -14,8 +14,8 @@ use haul_wire::control::{Answer, Control, Outcome, OutcomeKind, Receipt, Wanted}
 use haul_wire::limits::BATCH_BYTES;
 use haul_wire::manifest::PackedItem;
 
-use crate::error::{Error, Fault};
 use crate::session::weight;
+use haul_job::{Error, Fault};
 
 /// How often either side says that it is alive.
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(1);

@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
 use crate::faults::silent;
 use crate::session::channel::{Channel, PING_EVERY};
 use crate::session::failure::Failure;
 use crate::session::reporter::Watch;
+use haul_job::Error;
 
 /// How often a session looks at its clock.
 pub(crate) const TICK: Duration = Duration::from_millis(50);

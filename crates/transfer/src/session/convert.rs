@@ -13,15 +13,14 @@ use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
 use haul_wire::path::{PathFault, RelPath};
 use haul_wire::summary::{self, HeldBy, HostLimits};
 
-use crate::error::{Error, Fault};
-use crate::event::PathNow;
 use crate::files::sparse;
-use crate::job::{Carriage, Cipher, Selection};
-use crate::pump::SendRoute;
+use haul_job::PathNow;
+use haul_job::{Carriage, Selection};
+use haul_job::{Error, Fault};
+use haul_pump::SendRoute;
 
 pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selection {
-    let rule =
-        |rule: &crate::job::FilterRule| wire::FilterRule { include: rule.include, pattern: rule.pattern.clone() };
+    let rule = |rule: &haul_job::FilterRule| wire::FilterRule { include: rule.include, pattern: rule.pattern.clone() };
     wire::Selection {
         rules: selection.rules.iter().map(rule).collect(),
         listed: match &selection.files_from {
@@ -122,14 +121,6 @@ pub(crate) fn host_limits(limits: haul_net::host::Limits) -> HostLimits {
         tcp_wmem_max_bytes: limits.tcp_wmem_max_bytes.unwrap_or(0),
         congestion_control: limits.congestion_control.unwrap_or_default(),
         allowed_congestion_controls: limits.allowed_congestion_controls,
-    }
-}
-
-pub(crate) fn net_cipher(cipher: Cipher) -> haul_net::Cipher {
-    match cipher {
-        Cipher::Aes128Gcm => haul_net::Cipher::Aes128Gcm,
-        Cipher::Aes256Gcm => haul_net::Cipher::Aes256Gcm,
-        Cipher::Chacha20Poly1305 => haul_net::Cipher::Chacha20Poly1305,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use crate::error::Error;
 use crate::sync::lock;
+use haul_job::Error;
 
 /// The first failure of any thread of a session; its loop sees it at the next tick.
 #[derive(Default)]

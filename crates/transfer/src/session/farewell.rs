@@ -7,9 +7,9 @@ use haul_net::Stream;
 use haul_wire::control::Control;
 use haul_wire::{PROTOCOL_VERSION, codec};
 
-use crate::error::{Error, Fault};
 use crate::session::channel::{Channel, Events, PING_EVERY};
 use crate::session::{convert, farewell};
+use haul_job::{Error, Fault};
 
 /// How long the last messages may take.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);

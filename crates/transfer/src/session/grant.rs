@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use haul_wire::control::Role;
 
-use crate::error::Error;
-use crate::event::Observer;
+use haul_job::Error;
+use haul_job::Observer;
 
 /// What a peer may do here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -17,5 +17,5 @@ pub(crate) fn cpus() -> u16 {
 /// This machine, for the report.
 pub(crate) fn host_here() -> Host {
     let limits = convert::host_limits(haul_net::host::limits());
-    Host { place: crate::job::Place::Local.to_string(), cpus: cpus(), limits }
+    Host { place: haul_job::job::Place::Local.to_string(), cpus: cpus(), limits }
 }

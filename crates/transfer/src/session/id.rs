@@ -1,6 +1,6 @@
 //! Random names of sessions.
 
-use crate::error::{Error, Fault};
+use haul_job::{Error, Fault};
 
 /// A random name for a session.
 pub(crate) fn random_id() -> Result<[u8; 16], Error> {

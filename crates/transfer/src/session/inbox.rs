@@ -11,9 +11,9 @@ use haul_net::{Applied, Stream};
 use haul_wire::control::Control;
 use haul_wire::limits::MAX_LANES;
 
-use crate::error::Error;
 use crate::session::weight;
 use crate::sync::lock;
+use haul_job::Error;
 
 /// What can happen to a session.
 pub(crate) enum SessionEvent {

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use haul_net::{Applied, ShutdownHandle, Stream};
 use haul_wire::control::{Control, Notice};
 
-use crate::error::{Error, Fault};
 use crate::session::channel::{Channel, EventSender, LaneEnd, SessionEvent};
 use crate::session::farewell::FAREWELL;
 use crate::session::reporter::Watch;
 use crate::sync::lock;
+use haul_job::{Error, Fault};
 
 /// Brings lanes back that were lost: the side that dials does, the other waits.
 pub(crate) trait LaneKeeper: Send {
@@ -241,9 +241,9 @@ pub(crate) fn peer_of(stream: &Stream) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Event, Observer};
     use crate::session::channel::Events;
     use crate::session::channel::PING_EVERY;
+    use haul_job::{Event, Observer};
 
     struct Deaf;
 

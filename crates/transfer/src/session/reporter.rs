@@ -13,11 +13,11 @@ use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummar
 use haul_wire::manifest::Item;
 use haul_wire::summary::PathNow;
 
-use crate::error::{Error, Fault};
-use crate::event::{Change, Event, ManifestLine, Observer, Progress, Report};
 use crate::files::manifest_file::RootHasher;
-use crate::job::Job;
 use crate::session::convert;
+use haul_job::Job;
+use haul_job::{Change, Event, ManifestLine, Observer, Progress, Report};
+use haul_job::{Error, Fault};
 
 /// Stands beside a session. An agent's watch is silent: nobody is there to be told.
 pub(crate) struct Watch {

@@ -15,10 +15,10 @@ use haul_sys::account;
 use haul_sys::rights::{self, Access, Fence};
 use haul_wire::control::Notice;
 
-use crate::error::{Error, Fault};
 use crate::session::convert;
 use crate::session::grant::{Grant, Visit};
 use crate::session::host_facts;
+use haul_job::{Error, Fault};
 
 /// For a process that works for others, before it starts a thread. Best effort: a copy does not fail for want of it.
 pub fn guard_process() {

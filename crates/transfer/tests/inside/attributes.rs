@@ -10,10 +10,10 @@ use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use rustix::fs::XattrFlags;
 
-use crate::event::Report;
 use crate::inside::bad_disk::{EIO, path_of, under};
 use crate::inside::scenarios::{Bench, Witness, run_here, run_watched, warnings};
 use crate::session::receiver::CHECKPOINT_BYTES;
+use haul_job::Report;
 
 const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 const ENODATA: i32 = rustix::io::Errno::NODATA.raw_os_error();

@@ -16,11 +16,11 @@ use haul_store::WriteRoute;
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 
-use crate::event::Report;
 use crate::inside::past_cache::{disk, is_direct};
 use crate::inside::scenarios::{Bench, files, is_part, run_here};
-use crate::job::Job;
-use crate::{Error, Fault};
+use haul_job::Job;
+use haul_job::Report;
+use haul_job::{Error, Fault};
 
 /// What changes a target.
 pub(crate) const WRITING: [Call; 11] = [

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 
-use crate::event::{Event, Report};
 use crate::inside::bad_disk::{
     CHECKPOINT_BYTES, EIO, ENOSPC, LANES, fill, goes_on, is_part_of, job_of, nothing_is_wrong,
 };
 use crate::inside::bad_disk::{path_of, under};
 use crate::inside::scenarios::{Bench, Witness, run_here, run_watched};
-use crate::job::Job;
+use haul_job::Job;
+use haul_job::{Event, Report};
 
 const MIB: u64 = 1 << 20;
 const LARGE_BYTES: u64 = 5_000_000;

@@ -13,11 +13,11 @@ use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, XattrFlags};
 
-use crate::event::Report;
 use crate::inside::bad_disk::{EIO, path_of, under};
 use crate::inside::scenarios::{Bench, Witness, files, run_here, run_watched, warnings};
-use crate::job::FilterRule;
 use crate::session::receiver::CHECKPOINT_BYTES;
+use haul_job::FilterRule;
+use haul_job::Report;
 
 const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 const ENOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();
@@ -459,7 +459,7 @@ fn what_is_called_like_an_unfinished_file_is_no_success_unless_a_rule_leaves_it_
     let report = crate::inside::scenarios::run_here(&job, 1, crate::session::receiver::CHECKPOINT_BYTES).unwrap();
     assert_eq!((report.failed, report.files_moved), (2, 1), "{report:?}");
     assert!(report.failures.iter().all(|(_, why)| why.contains("like an unfinished file") && why.contains("rename")));
-    job.selection.rules = vec![crate::job::FilterRule { include: false, pattern: b".haul-*".to_vec() }];
+    job.selection.rules = vec![haul_job::FilterRule { include: false, pattern: b".haul-*".to_vec() }];
     let report = crate::inside::scenarios::run_here(&job, 1, crate::session::receiver::CHECKPOINT_BYTES).unwrap();
     assert_eq!((report.failed, report.files_kept), (0, 1), "{report:?}");
 }

@@ -14,13 +14,13 @@ use haul_sys::intercept::{Call, Stopped, Verdict};
 use haul_wire::limits::BLOCK_BYTES;
 use proptest::prelude::*;
 
-use crate::event::{Event, Observer, Report};
 use crate::inside::bad_disk::{path_of, under};
 use crate::inside::scenarios::{Bench, files, run_here};
-use crate::job::{Job, Selection};
 use crate::run::here;
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
+use haul_job::{Event, Observer, Report};
+use haul_job::{Job, Selection};
 
 /// What somebody does to a file.
 #[derive(Clone, Copy, Debug)]

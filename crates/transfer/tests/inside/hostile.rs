@@ -27,12 +27,12 @@ use haul_wire::control::{self as wire, Control, OutcomeKind};
 use haul_wire::lane::{BlockHeader, Encoding, Trailer, UnitHeader, UnitKind};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer};
 
-use crate::error::{Error, Fault};
-use crate::event::{Event, Observer};
 use crate::faults;
 use crate::session::channel::PING_EVERY;
 use crate::session::channel::{Channel, Events, SessionEvent, read_message};
 use crate::session::reporter::Watch;
+use haul_job::{Error, Fault};
+use haul_job::{Event, Observer};
 
 /// Longer than any of these sessions takes on a busy machine; what hangs ends here.
 const PATIENCE: Duration = Duration::from_secs(30);

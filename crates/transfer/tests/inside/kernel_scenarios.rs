@@ -6,9 +6,9 @@ use std::thread::{self, JoinHandle};
 
 use haul_net::{Cipher, Identity, Stream};
 
-use crate::event::Event;
 use crate::inside::scenarios::{Bench, copied_by, warnings};
-use crate::pump::SendRoute;
+use haul_job::Event;
+use haul_pump::SendRoute;
 
 /// Whether it does here. Where it was promised (`make guest`) it must.
 pub(crate) fn kernel_seals() -> bool {

@@ -22,7 +22,6 @@ use crate::faults;
 use crate::inside::bad_disk::{path_of, under};
 use crate::inside::past_cache::disk;
 use crate::inside::scenarios::{Bench, files, is_part, run_here};
-use crate::job::Job;
 use crate::session::channel::PING_EVERY;
 use crate::session::channel::{Channel, Events, SessionEvent};
 use crate::session::convert;
@@ -30,6 +29,7 @@ use crate::session::lane_threads::NoKeeper;
 use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::session::reporter::Watch;
 use crate::session::sender::{self, SenderJob, Sources};
+use haul_job::Job;
 
 /// Everything that a side asks of a disk.
 const OPERATIONS: [Call; 12] = [
@@ -120,7 +120,12 @@ fn job_of(bench: &Bench, way: Way) -> Job {
 }
 
 /// Runs one side over connections that are there.
-fn run_side(killed_side: Killed, job: &Job, control: UnixStream, lanes: Vec<UnixStream>) -> Result<(), crate::Error> {
+fn run_side(
+    killed_side: Killed,
+    job: &Job,
+    control: UnixStream,
+    lanes: Vec<UnixStream>,
+) -> Result<(), haul_job::Error> {
     let events = Events::new();
     let channel = Channel::open(Stream::plain(control), events.sender(), PING_EVERY).unwrap();
     for (number, lane) in (0..).zip(lanes) {

@@ -18,13 +18,13 @@ use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_sys::{file, medium};
 use proptest::prelude::*;
 
-use crate::Error;
-use crate::event::{Event, Observer, Report};
 use crate::inside::scenarios::{Bench, Witness, files};
-use crate::job::Job;
 use crate::run::here;
 use crate::session::receiver::Bounds;
 use crate::session::reporter::Watch;
+use haul_job::Error;
+use haul_job::Job;
+use haul_job::{Event, Observer, Report};
 
 /// Large enough for two stretches, and not a multiple of anything.
 const FILE_BYTES: usize = (24 << 20) + 1_234;
@@ -203,7 +203,7 @@ fn small_files_and_routes_that_were_asked_for_are_read_as_ever() {
         assert!(make_cold(&bench, 0));
         std::fs::remove_dir_all(bench.to()).unwrap();
         let mut job = job(&bench);
-        job.carriage.route = Some(crate::pump::SendRoute::Copy);
+        job.carriage.route = Some(haul_pump::SendRoute::Copy);
         let (_, events) = copy(&job, 2, FROM_BYTES);
         stays_cached(&bench, &events)
     });

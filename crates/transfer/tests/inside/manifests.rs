@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use haul_net::Stream;
 
-use crate::event::{Event, ManifestLine, Observer, Report};
 use crate::files::manifest_file::Writer;
 use crate::files::verify::{Finding, VerifyOptions, VerifyProgress, VerifyWatcher, verify};
 use crate::inside::scenarios::Bench;
-use crate::job::Job;
 use crate::run::here;
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
+use haul_job::Job;
+use haul_job::{Event, ManifestLine, Observer, Report};
 
 /// Which side the one who wants the manifest sees.
 #[derive(Clone, Copy, Debug)]

@@ -16,6 +16,7 @@ pub(crate) mod left_behind;
 pub(crate) mod manifests;
 pub(crate) mod many;
 pub(crate) mod past_cache;
+pub(crate) mod record;
 pub(crate) mod scenarios;
 pub(crate) mod second_names;
 pub(crate) mod several_sources;

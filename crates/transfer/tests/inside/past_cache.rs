@@ -12,12 +12,12 @@ use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use haul_sys::{direct, medium};
 
-use crate::Fault;
-use crate::event::Event;
 use crate::inside::bad_disk::{EDQUOT, EIO, ENOSPC, path_of, under};
 use crate::inside::scenarios::{Bench, Witness, files, is_part, run_here, run_watched};
-use crate::job::Job;
 use crate::session::receiver::Bounds;
+use haul_job::Event;
+use haul_job::Fault;
+use haul_job::Job;
 
 const LANES: u16 = 3;
 

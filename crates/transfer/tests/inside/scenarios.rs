@@ -14,14 +14,14 @@ use std::time::Duration;
 use haul_net::{Identity, Stream};
 use proptest::prelude::*;
 
-use crate::event::{Event, Observer, Report};
-use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
-use crate::pump::SendRoute;
 use crate::run::here;
 use crate::session::receiver::{Bounds, CHECKPOINT_BYTES};
 use crate::session::reporter::Watch;
 use crate::session::sender::early_look::EarlyLook;
-use crate::{Error, Fault};
+use haul_job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
+use haul_job::{Error, Fault};
+use haul_job::{Event, Observer, Report};
+use haul_pump::SendRoute;
 
 /// A directory that goes with the test, with a source tree in it.
 pub(crate) struct Bench {

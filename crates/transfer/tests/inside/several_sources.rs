@@ -4,12 +4,12 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::Fault;
-use crate::event::{Event, Report};
 use crate::inside::scenarios::{Bench, Witness, files, run_here, run_watched, warnings};
-use crate::job::{Endpoint, Job, Place};
 use crate::run::coordinate;
 use crate::session::receiver::CHECKPOINT_BYTES;
+use haul_job::Fault;
+use haul_job::{Endpoint, Job, Place};
+use haul_job::{Event, Report};
 
 /// The sources, relative to the directory of the test, as they are typed.
 fn job(bench: &Bench, sources: &[&str]) -> Job {

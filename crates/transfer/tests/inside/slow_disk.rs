@@ -11,11 +11,11 @@ use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_wire::limits::MIN_CHUNK_BYTES;
 
-use crate::event::{Event, Report};
 use crate::inside::bad_disk::path_of;
 use crate::inside::scenarios::{Bench, Witness, run_watched};
-use crate::job::Job;
-use crate::{Error, Fault};
+use haul_job::Job;
+use haul_job::{Error, Fault};
+use haul_job::{Event, Report};
 
 const LANES: u16 = 2;
 

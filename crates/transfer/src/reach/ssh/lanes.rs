@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use haul_net::{NetError, Stream};
 
-use crate::error::Error;
 use crate::reach::lane_terms::{LaneTerms, greet};
 use crate::session::channel::SessionEvent;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::Watch;
+use haul_job::Error;
 
 use super::{SshTarget, kill};
 
@@ -79,8 +79,8 @@ mod tests {
     use haul_wire::PROTOCOL_VERSION;
 
     use super::*;
-    use crate::job::{self, Place, SshOptions};
     use crate::session::channel::Events;
+    use haul_job::{Place, SshOptions, job};
 
     const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand-ins/no-lane");
 

@@ -24,12 +24,12 @@ use haul_sys::poll::{self, Interest};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::{Banner, BannerScanner};
 
-use crate::error::{Error, Fault};
-use crate::event::Event;
-use crate::job::{Carriage, Family, Place, SshOptions};
 use crate::session::convert;
 use crate::session::reporter::Watch;
 use crate::session::stalls::Progress;
+use haul_job::Event;
+use haul_job::{Carriage, Family, Place, SshOptions};
+use haul_job::{Error, Fault};
 
 use crate::faults;
 use crate::sync::lock;

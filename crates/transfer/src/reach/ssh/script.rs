@@ -3,7 +3,7 @@
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::{FAIL, NEED, NOTE};
 
-use crate::error::{Error, Fault};
+use haul_job::{Error, Fault};
 
 /// Our own program, to be copied to a far side.
 pub(super) struct Program {
@@ -47,6 +47,7 @@ pub(super) fn quoted(word: &str) -> String {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/inside/ssh_script.rs"]
 mod scenarios;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Fault};
+use haul_job::{Error, Fault};
 
 use super::EXIT_WAIT;
 use super::escaper::Escaper;

@@ -16,6 +16,7 @@
 mod arrivals;
 mod flow;
 #[cfg(test)]
+#[path = "../../../tests/inside/probe.rs"]
 mod scenarios;
 mod session;
 
@@ -29,10 +30,7 @@ use haul_wire::control::{self as wire, Control, Role};
 use haul_wire::limits::MAX_PROBE_MS;
 use haul_wire::summary::{PathSummary, PathTime};
 
-use crate::error::{Error, Fault};
-use crate::event::{Event, Observer, Progress};
 use crate::faults;
-use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 use crate::reach::connect;
 use crate::reach::desk::Desk;
 use crate::reach::lane_door;
@@ -45,6 +43,9 @@ use crate::session::foreseen::Foreseen;
 use crate::session::host_facts;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::{self, Watch};
+use haul_job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
+use haul_job::{Error, Fault};
+use haul_job::{Event, Observer, Progress};
 use session::{Measured, Measures, Side, Terms};
 
 /// Longest time for each direction.
@@ -73,7 +74,7 @@ pub struct Found {
     pub here: Host,
     /// The far one.
     pub far: Host,
-    /// How the lanes went, as in [`crate::Report`].
+    /// How the lanes went, as in [`haul_job::Report`].
     pub lane_path: String,
     /// TLS cipher of the lanes.
     pub cipher: String,

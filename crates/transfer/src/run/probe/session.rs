@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use haul_net::Probe as LaneProbe;
 use haul_wire::control::{Carriage, Control, ProbeArrived, ProbeSent, SenderSummary};
 
-use crate::error::{Error, Fault};
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
 use crate::session::convert;
@@ -17,6 +16,7 @@ use crate::session::foreseen::Foreseen;
 use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::reporter::Watch;
 use crate::session::tuning::{Endless, Tuning};
+use haul_job::{Error, Fault};
 
 use super::arrivals::Arrivals;
 use super::flow::{self, Flow};

@@ -13,9 +13,9 @@ use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
 use haul_wire::limits::MAX_NESTING_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
-use crate::error::Error;
 use crate::session::asked_for::AskedFor;
 use crate::session::convert;
+use haul_job::Error;
 
 use super::in_order::{DirectoryEnd, HardLink, InOrder};
 use super::incoming::{Incoming, KeptAs};

@@ -50,7 +50,6 @@ use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, Se
 use haul_wire::limits::MAX_LANES;
 use haul_wire::manifest::Packer;
 
-use crate::error::{Error, Fault};
 use crate::faults;
 use crate::session::asked_for::AskedFor;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
@@ -65,6 +64,7 @@ use crate::session::stalls::{MAX_IN_VAIN, Progress};
 #[cfg(test)]
 pub(crate) use behind::BUFFERS;
 use decide::Decider;
+use haul_job::{Error, Fault};
 use namers::Namers;
 use settle::Settler;
 use state::Shared;

@@ -20,8 +20,8 @@ use haul_store::DIRECT_FROM_BYTES;
 use haul_sys::direct::AlignedBuffer;
 use haul_sys::medium::Medium;
 
-use crate::error::{Error, Fault};
 use crate::files::zeros::ZEROS;
+use haul_job::{Error, Fault};
 
 use super::incoming::{Flushed, Incoming};
 use super::rereads::Reread;

@@ -14,7 +14,6 @@ use haul_sys::rights::Access;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
 use haul_wire::manifest::Item;
 
-use crate::error::{Error, Fault};
 use crate::faults;
 use crate::session::channel::{EventSender, Outbox, SessionEvent};
 use crate::session::clock::Clock;
@@ -24,6 +23,7 @@ use crate::session::failure::Failure;
 use crate::session::reporter::Watch;
 use crate::session::rights;
 use crate::session::stopwatch;
+use haul_job::{Error, Fault};
 
 use super::ReceiverJob;
 use super::behind::Behind;

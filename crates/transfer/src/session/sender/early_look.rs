@@ -25,10 +25,10 @@ use haul_wire::manifest::Identity;
 
 use super::walk_options;
 use crate::files::sparse;
-use crate::job::Selection;
 use crate::session::convert;
 use crate::session::foreseen::Foreseen;
 use crate::sync::lock;
+use haul_job::Selection;
 
 /// More threads would hash faster than memory is read.
 const MAX_THREADS: usize = 4;

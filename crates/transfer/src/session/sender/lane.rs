@@ -21,9 +21,9 @@ use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, Trai
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::files::zeros::ZEROS;
-use crate::pump::{SendError, SendFailed, SendPump};
 use crate::session::convert;
 use crate::session::stopwatch::{Stopwatch, Waiting};
+use haul_pump::{SendError, SendFailed, SendPump};
 
 use super::Sources;
 use super::ahead::ReadAhead;

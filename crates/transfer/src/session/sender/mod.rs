@@ -28,10 +28,9 @@ use haul_store::{FileList, ResolveOptions, SourceSet, StoreError};
 use haul_sys::rights::Access;
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
 
-use crate::error::{Error, Fault};
 use crate::faults;
+use haul_job::{Error, Fault};
 
-use crate::pump::SendRoute;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::Clock;
 use crate::session::convert;
@@ -44,6 +43,7 @@ use crate::session::rights;
 use crate::session::stalls;
 use crate::session::tuning::Tuning;
 use early_look::EarlyLook;
+use haul_pump::SendRoute;
 use state::Shared;
 
 /// What a sender reads.
@@ -429,7 +429,8 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Resolved
             return Ok(Resolved::all(zeros, None));
         }
         Sources::Stripes { index, directories } => {
-            let Recording { sources, blake3, warning } = recording::open(index, directories).map_err(|error| faults::recording_error(&error))?;
+            let Recording { sources, blake3, warning } =
+                recording::open(index, directories).map_err(|error| faults::recording_error(&error))?;
             if let Some(text) = warning {
                 let notice = Notice::Warning { text: convert::bounded(text) };
                 watch.on_notice(notice.clone());

@@ -16,9 +16,7 @@ use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wante
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer, Time};
 
-use crate::error::{Error, Fault};
 use crate::files::sparse;
-use crate::pump::{Dropped, Routes, SendPump, SendRoute};
 use crate::session::channel::Outbox;
 use crate::session::convert;
 use crate::session::disk_watch::Storage;
@@ -26,6 +24,8 @@ use crate::session::failure::Failure;
 use crate::session::reporter::Watch;
 use crate::session::stopwatch;
 use crate::session::tuning::{Ending, Work};
+use haul_job::{Error, Fault};
+use haul_pump::{Dropped, Routes, SendPump, SendRoute};
 
 use super::SenderJob;
 use super::changes::ChangesLeft;

@@ -8,8 +8,8 @@ use haul_wire::control::{self as wire, Notice};
 use haul_wire::manifest::{Attributes, Item, ItemKind};
 use haul_wire::path::RelPath;
 
-use crate::error::Error;
 use crate::session::convert;
+use haul_job::Error;
 
 use super::deletions::Deletions;
 use super::state::{Origin, Shared};

@@ -4,9 +4,9 @@ use haul_wire::control::AgentHello;
 use haul_wire::summary::HostLimits;
 
 use super::*;
-use crate::job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 use crate::reach::remote::Remote;
 use crate::run::coordinate::{self, Side};
+use haul_job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 
 /// The far side of `haul cp there:data to`, as it is asked.
 fn host() -> (Peer, tempfile::TempDir) {

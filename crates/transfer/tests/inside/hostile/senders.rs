@@ -10,10 +10,10 @@ use haul_wire::limits::{BLOCK_BYTES, MAX_BATCH_ITEMS, MAX_OPEN_ITEMS, MAX_XATTR_
 use haul_wire::manifest::Xattr;
 
 use super::*;
-use crate::job::{FilterRule, Selection};
 use crate::session::asked_for::tests::asked_for;
 use crate::session::lane_threads::NoKeeper;
 use crate::session::receiver::{self, ReceiverJob};
+use haul_job::{FilterRule, Selection};
 
 #[cfg(test)]
 mod busy;

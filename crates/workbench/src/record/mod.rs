@@ -14,8 +14,6 @@
 
 mod flushed;
 mod ring;
-#[cfg(test)]
-mod scenarios;
 mod striped;
 
 use std::fs::File;
@@ -33,10 +31,9 @@ use haul_store::stripe_bytes;
 use haul_sys::file;
 use haul_sys::poll::{self, Interest};
 
-use crate::error::{Error, Fault};
-use crate::faults::disk_error;
+use haul_job::{Error, Fault};
 
-use crate::workbench::bench::Interval;
+use crate::bench::Interval;
 use flushed::Flushed;
 use ring::Filling;
 use striped::Striping;
@@ -227,13 +224,14 @@ impl Targets {
         let made = File::options().read(true).write(true).create_new(true).open(&path);
         let file = made.map_err(|error| {
             let hint = "a recording takes the place of nothing: name a file that is not there";
-            disk_error("make", &path, &error).try_this(hint)
+            Error::of_disk("make", &path, &error).try_this(hint)
         })?;
         let reserved = file::reserve(file.as_fd(), reserve_bytes);
         self.files.push((path.clone(), file));
-        reserved.map(drop).map_err(|error| disk_error("reserve room for", &path, &error))?;
+        reserved.map(drop).map_err(|error| Error::of_disk("reserve room for", &path, &error))?;
         // Now, while nothing is lost with it: what is flushed later is of no use under a name that a power cut takes.
-        haul_sys::file::flush_directory_of(&path).map_err(|error| disk_error("flush the directory of", &path, &error))
+        haul_sys::file::flush_directory_of(&path)
+            .map_err(|error| Error::of_disk("flush the directory of", &path, &error))
     }
 
     /// They are empty: of use to nobody.
@@ -255,7 +253,7 @@ impl Targets {
             let length = flushed.bytes.max(*written);
             if let Err(error) = file.set_len(length) {
                 let hint = "what was recorded is there; what was reserved beyond it takes room";
-                faults.push(disk_error("set the length of", path, &error).try_this(hint));
+                faults.push(Error::of_disk("set the length of", path, &error).try_this(hint));
             }
             // Whether it failed is known to who asks for doubts.
             let _ = flushed.flush(length, || file.sync_all());
@@ -299,7 +297,7 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
     let result = std::thread::scope(|scope| {
         let (files, progress) = (&targets.files, &progress);
         let writers = writing.into_iter().zip(files).map(|(writing, (path, file))| {
-            start(scope, "write", move || writing.run(file).map_err(|error| disk_error("write", path, &error)))
+            start(scope, "write", move || writing.run(file).map_err(|error| Error::of_disk("write", path, &error)))
         });
         let writers: Result<Vec<_>, Error> = writers.collect();
         let (ends, ended) = sync_channel(0);

@@ -10,8 +10,8 @@ use haul_sys::usage::{self, Usage};
 
 use super::prepare::Plan;
 use super::{Ended, Offset, Received, Request, Shared};
-use crate::error::{Error, Fault};
-use crate::pump::{ReceiveError, ReceivePump, SendError, SendPump, Tap};
+use haul_job::{Error, Fault};
+use haul_pump::{ReceiveError, ReceivePump, SendError, SendPump, Tap};
 
 /// What a sending thread works on.
 pub(super) struct Sending<'a> {

@@ -1,5 +1,8 @@
 //! Why a whole job ended early. One bad file is not an error of the job but an [`crate::Event::Failed`].
 
+use std::io;
+use std::path::Path;
+
 /// An error that ended the job: what failed, on what, why, what to try.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
@@ -52,8 +55,17 @@ impl Error {
     }
 
     /// The peer said or sent what nobody may.
-    pub(crate) fn broke_the_protocol(why: impl std::fmt::Display) -> Self {
+    pub fn broke_the_protocol(why: impl std::fmt::Display) -> Self {
         Self::new(Fault::Protocol, "the far side broke the protocol").because(why)
+    }
+
+    /// What a disk or a file system refused: no space left is a fault of its own.
+    pub fn of_disk(act: &str, path: &Path, error: &io::Error) -> Self {
+        let fault = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::Space,
+            _ => Fault::FileIo,
+        };
+        Self::new(fault, format!("cannot {act} {}", path.display())).because(error)
     }
 
     /// Adds why.

@@ -15,7 +15,7 @@ pub use haul_net::host::kept::{Step, saved_file, start_file};
 use haul_net::host::{devices, processors, settings};
 use haul_sys::process;
 
-use crate::error::{Error, Fault};
+use haul_job::{Error, Fault};
 
 /// Reads this host; with a directory also measures its disk, which takes some seconds and up to 1 GiB of its room.
 pub fn look(roots: &Roots, disk: Option<&Path>) -> Result<Host, Error> {

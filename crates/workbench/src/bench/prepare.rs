@@ -12,10 +12,8 @@ use haul_store::scratch;
 use haul_sys::file;
 
 use super::{Amount, CHUNK_BYTES, Ends, LANE_BYTES_MIN, Offset, Request, Sink, Source};
-use crate::error::{Error, Fault};
-use crate::faults::disk_error;
-use crate::pump::{ReceiveRoute, Routes, SendRoute, Target};
-use crate::session::convert;
+use haul_job::{Error, Fault};
+use haul_pump::{ReceiveRoute, Routes, SendRoute, Target};
 
 /// What all lanes share.
 pub(super) struct Plan {
@@ -129,7 +127,7 @@ fn source(request: &Request) -> Result<(File, u64), Error> {
             Ok((file, request.size_bytes))
         }
         Source::File(path) => {
-            let told = |error| disk_error("read", path, &error);
+            let told = |error| Error::of_disk("read", path, &error);
             let file = File::open(path).map_err(told)?;
             let stat = file.metadata().map_err(told)?;
             if !stat.is_file() {
@@ -158,7 +156,7 @@ fn target(request: &Request, bytes: u64) -> Result<Target, Error> {
                 file::reserve(file.as_fd(), bytes)?;
                 Ok(file)
             });
-            Ok(Target::file(made.map_err(|error| disk_error("make a file below", directory, &error))?))
+            Ok(Target::file(made.map_err(|error| Error::of_disk("make a file below", directory, &error))?))
         }
     }
 }
@@ -221,7 +219,7 @@ pub(super) fn connect(request: &Request) -> Result<Vec<Ends>, Error> {
         }
         let (near, far) = match request.cipher {
             None => (Stream::plain_tcp(near), Stream::plain_tcp(far)),
-            Some(cipher) => encrypted(near, far, convert::net_cipher(cipher)).map_err(|error| network(&error))?,
+            Some(cipher) => encrypted(near, far, cipher.into()).map_err(|error| network(&error))?,
         };
         lanes.push(if request.reverse { (far, near) } else { (near, far) });
     }

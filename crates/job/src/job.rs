@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::pump::SendRoute;
+use haul_pump::SendRoute;
 
 pub use haul_store::{FileList, FileListBuilder, ListFault, WriteRoute};
 
@@ -189,6 +189,16 @@ pub enum Cipher {
     Aes256Gcm,
     /// TLS_CHACHA20_POLY1305_SHA256
     Chacha20Poly1305,
+}
+
+impl From<Cipher> for haul_net::Cipher {
+    fn from(cipher: Cipher) -> Self {
+        match cipher {
+            Cipher::Aes128Gcm => Self::Aes128Gcm,
+            Cipher::Aes256Gcm => Self::Aes256Gcm,
+            Cipher::Chacha20Poly1305 => Self::Chacha20Poly1305,
+        }
+    }
 }
 
 /// How the system's ssh program is called, and what runs at the far side.

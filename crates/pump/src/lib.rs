@@ -9,9 +9,12 @@
 //! only `copy` can. Whoever wants to see the bytes (to hash them) gives a tap: it is shown each block, from the page cache, in pieces that
 //! stay in the processor's own cache between the two looks at them.
 
+#![forbid(unsafe_code)]
+
 mod receive;
 mod route;
 #[cfg(test)]
+#[path = "../tests/inside/scenarios.rs"]
 mod scenarios;
 mod send;
 

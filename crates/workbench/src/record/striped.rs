@@ -7,14 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use haul_store::recording::{self, Doubtful, Index, is_name};
 use haul_engine::integrity::Hash;
+use haul_store::recording::{self, Doubtful, Index, is_name};
 
 use super::flushed::Flushed;
 use super::{Request, Watcher};
-use crate::error::{Error, Fault};
-use crate::faults::disk_error;
-
+use haul_job::{Error, Fault};
 
 /// A power cut costs so much of a recording, and what its flush takes. Tests come there sooner.
 const FLUSH_EVERY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(2) };
@@ -39,10 +37,10 @@ impl Striping {
         if let Some(taken) = [&path, &request.path].into_iter().find(|path| taken(path)) {
             let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
             let hint = "a recording takes the place of nothing: name a file that is not there";
-            return Err(disk_error("make", taken, &error).try_this(hint));
+            return Err(Error::of_disk("make", taken, &error).try_this(hint));
         }
         let index = Index::new(name.to_owned(), request.buffer_bytes as u64, &request.stripe_directories);
-        index.write(&path).map_err(|error| disk_error("write", &path, &error))?;
+        index.write(&path).map_err(|error| Error::of_disk("write", &path, &error))?;
         Ok(Self { path, index })
     }
 
@@ -74,11 +72,11 @@ impl Striping {
                 if let Some(error) = flushed.flush(written, || file.sync_data()) {
                     let why = format!("{error}; what was written to it from byte {} on may be lost", flushed.bytes);
                     let hint = "the recording goes on; look at that disk";
-                    watcher.on_warning(&disk_error("flush", path, &error).because(why).try_this(hint));
+                    watcher.on_warning(&Error::of_disk("flush", path, &error).because(why).try_this(hint));
                 }
             }
             let before = index.clone();
-            index.covers(&flushed);
+            cover(&mut index, &flushed);
             if index == before {
                 continue;
             }
@@ -88,7 +86,7 @@ impl Striping {
                 index = before;
                 if !failed_before {
                     let hint = "the recording goes on, and this is tried again; look at that disk";
-                    watcher.on_warning(&disk_error("write", &self.path, &error).try_this(hint));
+                    watcher.on_warning(&Error::of_disk("write", &self.path, &error).try_this(hint));
                 }
             }
         }
@@ -97,7 +95,7 @@ impl Striping {
 
     /// The recording is over: so it is entered. `whole`: all of it, and what it hashes to, where every stripe has its part.
     pub(super) fn end(&mut self, flushed: &[Flushed], whole: Option<(u64, Hash)>) -> Result<(), Error> {
-        self.index.covers(flushed);
+        cover(&mut self.index, flushed);
         if let Some((bytes, blake3)) = whole {
             self.index.end(bytes, blake3);
         }
@@ -107,7 +105,7 @@ impl Striping {
         }
         result.map_err(|error| {
             let hint = format!("nothing of the stripes is lost by it; enter into that file: {}", self.index.entries());
-            disk_error("write", &self.path, &error).try_this(hint)
+            Error::of_disk("write", &self.path, &error).try_this(hint)
         })
     }
 
@@ -130,14 +128,12 @@ impl Striping {
 /// One error of a disk need not be its last word. Each time is another file, at another place.
 const INDEX_TRIES: u32 = 3;
 
-impl Index {
-    /// Enters what of the stripes was flushed.
-    fn covers(&mut self, flushed: &[Flushed]) {
-        self.bytes = without_gap(flushed.iter().map(|flushed| flushed.bytes), self.block_bytes);
-        let doubtful =
-            |(stripe, flushed): (usize, &Flushed)| Some(Doubtful { stripe, from_byte: flushed.doubtful_from()? });
-        self.doubtful = flushed.iter().enumerate().filter_map(doubtful).collect();
-    }
+/// Enters what of the stripes was flushed.
+fn cover(index: &mut Index, flushed: &[Flushed]) {
+    index.bytes = without_gap(flushed.iter().map(|flushed| flushed.bytes), index.block_bytes);
+    let doubtful =
+        |(stripe, flushed): (usize, &Flushed)| Some(Doubtful { stripe, from_byte: flushed.doubtful_from()? });
+    index.doubtful = flushed.iter().enumerate().filter_map(doubtful).collect();
 }
 
 /// Bytes from the beginning on of which no block is missing, when the stripes have so many bytes each.

@@ -11,6 +11,7 @@ mod alone;
 mod lane;
 mod prepare;
 #[cfg(test)]
+#[path = "../../tests/inside/bench.rs"]
 mod scenarios;
 
 use std::path::PathBuf;
@@ -23,11 +24,10 @@ use haul_net::Stream;
 use haul_store::DiskRate;
 pub use haul_sys::usage::Usage;
 
-use crate::error::{Error, Fault};
-use crate::faults;
-use crate::job::Cipher;
-use crate::pump::{Dropped, ReceiveRoute, SendRoute};
 pub use alone::{disk, memory};
+use haul_job::Cipher;
+use haul_job::{Error, Fault};
+use haul_pump::{Dropped, ReceiveRoute, SendRoute};
 use lane::{Receiving, Sending};
 
 /// What the disk alone does.
@@ -273,7 +273,7 @@ pub fn run(request: &Request, watcher: &dyn Watcher) -> Result<Found, Error> {
     let flush = match (&request.sink, plan.target.as_file()) {
         (Sink::Directory(directory), Some(file)) => {
             let start = Instant::now();
-            file.sync_data().map_err(|error| faults::disk_error("flush the file below", directory, &error))?;
+            file.sync_data().map_err(|error| Error::of_disk("flush the file below", directory, &error))?;
             Some(start.elapsed())
         }
         _ => None,

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
-use crate::error::{Error, Fault};
+use haul_job::{Error, Fault};
 
 /// What is known of one file.
 #[derive(Debug, Default)]

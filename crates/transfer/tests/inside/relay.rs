@@ -6,11 +6,11 @@ use haul_wire::limits::MAX_BATCH_ITEMS;
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
 
 use super::*;
-use crate::event::Observer;
 use crate::inside::manifests::Lister;
 use crate::session::asked_for::tests::asked_for;
 use crate::session::channel;
 use crate::session::farewell;
+use haul_job::Observer;
 
 /// A relay that nobody watches between the near ends of two channels, with the far ends of them.
 fn check(act: impl FnOnce(&mut Relay<'_>, Stream, Stream)) {

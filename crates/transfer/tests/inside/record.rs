@@ -8,11 +8,16 @@ use std::sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering};
 
 use haul_sys::intercept::{Call, Stopped, Verdict};
 
-use super::*;
-use crate::event::{Event, Report};
 use crate::inside::bad_disk::{EIO, ENOSPC, path_of, under};
 use crate::inside::scenarios::{self, Bench, Witness};
-use crate::job::{Endpoint, Place, Selection};
+use haul_job::{Endpoint, Place, Selection};
+use haul_job::{Error, Fault};
+use haul_job::{Event, Report};
+use haul_workbench::bench::Interval;
+use haul_workbench::record::*;
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Default)]
 struct Onlooker {

@@ -4,13 +4,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::Disk;
-use crate::error::Error;
-use crate::faults::disk_error;
+use haul_job::Error;
 
 /// Writes and reads below a directory past the page cache, with several blocks on their way: at most so many bytes and so long each
 /// way, and a quarter of the free room.
 pub fn disk(directory: &Path, bytes: u64, time: Duration) -> Result<Disk, Error> {
-    haul_store::disk_rate_within(directory, bytes, time).map_err(|error| disk_error("measure", directory, &error))
+    haul_store::disk_rate_within(directory, bytes, time).map_err(|error| Error::of_disk("measure", directory, &error))
 }
 
 /// Copies from memory to memory, larger than any cache, with this many threads: bytes copied in a second, all threads.

@@ -1,0 +1,19 @@
+//! What is to be done, what happens, and what went wrong: the words that every front end shares with the program's inside.
+//!
+//! ```text
+//!   job     one copy job, free of flags      event   what happens while it runs, and the report
+//!   error   why a whole job ended early
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod event;
+pub mod job;
+
+pub use error::{Error, Fault};
+pub use event::{Change, Event, ManifestLine, Observer, PathNow, Progress, Report};
+pub use haul_engine::attribute::{Cause, Limit, Shares};
+pub use haul_engine::remedy::{Buffer, End, Host, Remedy};
+pub use haul_wire::summary::{HostLimits, PathSummary};
+pub use job::{Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions};
