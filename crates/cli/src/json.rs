@@ -315,7 +315,9 @@ fn of_event(event: &Event) -> Option<Line> {
     Some(match event {
         Event::Connecting { place } => Line::Connecting { place: place.clone() },
         Event::Installing { place, bytes } => Line::Installing { place: place.clone(), bytes: *bytes },
-        Event::Chose { what, choice, reason } => Line::Chose { what, choice: choice.clone(), reason: reason.clone() },
+        Event::Chose { what, choice, reason } => {
+            Line::Chose { what: what.name(), choice: choice.clone(), reason: reason.clone() }
+        }
         Event::Found { files, bytes, complete } => Line::Found { files: *files, bytes: *bytes, complete: *complete },
         Event::Progress(p) => Line::Progress {
             files_done: p.files_done,
@@ -384,7 +386,7 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         last_byte_s: r.last_byte.map(seconds),
         rate_bytes_per_s: (r.bytes_moved as f64 / r.elapsed.as_secs_f64().max(1e-9)) as u64,
         lanes: r.lanes,
-        lane_path: r.lane_path.clone(),
+        lane_path: r.lane_path.map_or_else(String::new, |path| path.name().to_owned()),
         cipher: r.cipher.clone(),
         root_blake3: hex(&r.root_blake3),
         root_files: r.root_files,
@@ -495,6 +497,7 @@ mod tests {
 
     use super::*;
     use crate::report::tests::report;
+    use haul_job::Subject;
 
     /// Keeps what was written, so that tests can read it.
     #[derive(Clone, Default)]
@@ -541,7 +544,7 @@ mod tests {
         let events = [
             Event::Connecting { place: "me@host-b".into() },
             Event::Installing { place: "me@host-b".into(), bytes: 12_000_000 },
-            Event::Chose { what: "lanes", choice: "4".into(), reason: "2 cores at the slower end".into() },
+            Event::Chose { what: Subject::Lanes, choice: "4".into(), reason: "2 cores at the slower end".into() },
             Event::Found { files: 3, bytes: 4096, complete: true },
             Event::Progress(Progress {
                 files_done: 1,

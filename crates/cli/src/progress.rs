@@ -120,7 +120,7 @@ impl Screen {
                 self.below(&format!("connecting to {}", printable(place)), false);
             }
             Event::Chose { what, choice, reason } => {
-                self.below(&format!("{what}: {} ({})", printable(choice), printable(reason)), false);
+                self.below(&format!("{}: {} ({})", what.name(), printable(choice), printable(reason)), false);
             }
             Event::Copied { path, change, .. } => self.name(self.verb(*change), path),
             Event::Deleted { path } => {

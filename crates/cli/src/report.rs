@@ -153,8 +153,8 @@ fn of_earlier_runs(report: &Report) -> Vec<String> {
 
 fn lanes(report: &Report) -> String {
     let mut text = counted(report.lanes.into(), "lane", "lanes");
-    if !report.lane_path.is_empty() {
-        let _ = write!(text, " {}", printable(&report.lane_path));
+    if let Some(path) = report.lane_path {
+        let _ = write!(text, " {}", path.name());
     }
     if report.cipher.contains("clear") {
         text.push_str(" in the clear");
@@ -175,6 +175,7 @@ pub mod tests {
     use haul_job::{Cause, Host, HostLimits, Limit, PathSummary, Shares};
 
     use super::*;
+    use haul_job::LanePath;
 
     /// A full success over the network, the base of the tests.
     pub fn report() -> Report {
@@ -201,7 +202,7 @@ pub mod tests {
             first_byte: Some(Duration::from_millis(310)),
             last_byte: Some(Duration::from_millis(12_200)),
             lanes: 4,
-            lane_path: "direct".to_owned(),
+            lane_path: Some(LanePath::Direct),
             cipher: "AES-128-GCM".to_owned(),
             root_blake3: [0x1a; 32],
             root_files: 1_234,
@@ -293,7 +294,7 @@ pub mod tests {
             files_kept: 0,
             bytes_kept: 3 << 30,
             lanes: 1,
-            lane_path: "this machine".to_owned(),
+            lane_path: Some(LanePath::Here),
             cipher: "none (this machine)".to_owned(),
             limit: Some(Limit { cause: Cause::TargetStorage, share: 0.5 }),
             ..report()

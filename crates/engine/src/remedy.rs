@@ -61,10 +61,25 @@ pub enum LanePath {
     Here,
     /// Connections of their own between the hosts.
     Direct,
+    /// Connections of their own; the far side made them.
+    Reversed,
     /// Inside ssh sessions.
     Ssh,
     /// Through the machine that started a copy between two others.
     ThroughHere,
+}
+
+impl LanePath {
+    /// The name that a report has for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Here => "this machine",
+            Self::Direct => "direct",
+            Self::Reversed => "direct, reversed",
+            Self::Ssh => "ssh",
+            Self::ThroughHere => "through this machine",
+        }
+    }
 }
 
 /// An end of the transfer.
@@ -238,7 +253,7 @@ fn against(cause: Cause, share: f64, facts: &Facts) -> Vec<Remedy> {
         Cause::Network => match facts.lane_path {
             LanePath::Ssh => [Remedy::OpenPort].into(),
             LanePath::ThroughHere => [Remedy::DirectPath].into(),
-            LanePath::Direct => [Remedy::LookAtPath].into(),
+            LanePath::Direct | LanePath::Reversed => [Remedy::LookAtPath].into(),
             LanePath::Here => Vec::new(),
         },
         Cause::RateLimit => {

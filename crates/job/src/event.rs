@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use haul_engine::attribute::{Cause, Limit, Shares};
-use haul_engine::remedy::{Host, Remedy};
+use haul_engine::remedy::{Host, LanePath, Remedy};
 use haul_wire::summary::PathSummary;
 
 /// One thing that happened. Paths are relative to the target, any bytes.
@@ -23,8 +23,8 @@ pub enum Event {
     },
     /// An automatic choice with its reason: route of the lanes, number of lanes, cipher, congestion control, chunk size.
     Chose {
-        /// What was chosen about: `lanes`, `cipher`, `congestion control`, `lane path`, `route`.
-        what: &'static str,
+        /// What was chosen about.
+        what: Subject,
         /// The choice.
         choice: String,
         /// Why.
@@ -199,7 +199,7 @@ pub struct Report {
     /// Lanes used at most.
     pub lanes: u16,
     /// How the lanes went: `direct`, `direct, reversed`, `ssh`, `this machine`.
-    pub lane_path: String,
+    pub lane_path: Option<LanePath>,
     /// TLS cipher of the lanes, or `none (this machine)`.
     pub cipher: String,
     /// BLAKE3 over the lines `<hex blake3>  <size> <path>\n` of all files in manifest order whose hash is known.
@@ -237,5 +237,86 @@ pub trait Observer: Send + Sync {
     /// Asked often; true ends the job at the next safe point with [`crate::Fault::Interrupted`].
     fn interrupted(&self) -> bool {
         false
+    }
+}
+
+/// What an automatic choice is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Subject {
+    /// The number of lanes.
+    Lanes,
+    /// The cipher of the lanes.
+    Cipher,
+    /// The congestion control of the lanes.
+    CongestionControl,
+    /// How the lanes run between the hosts.
+    LanePath,
+    /// The program that runs at the far side.
+    Program,
+    /// How bytes go from a file into a connection.
+    Route,
+    /// How large files are read.
+    Reading,
+    /// How large files are written.
+    WriteRoute,
+    /// Who encrypts: this program or the kernel.
+    Encryption,
+    /// How the medium is read back.
+    Verification,
+    /// What a far side may still do.
+    Rights,
+    /// Which of several sources with the same name.
+    Sources,
+    /// Where a file goes on.
+    Resume,
+    /// How small files are flushed.
+    SmallFileFlush,
+    /// Something that this version does not know.
+    Other,
+}
+
+impl Subject {
+    const ALL: [Self; 15] = [
+        Self::Lanes,
+        Self::Cipher,
+        Self::CongestionControl,
+        Self::LanePath,
+        Self::Program,
+        Self::Route,
+        Self::Reading,
+        Self::WriteRoute,
+        Self::Encryption,
+        Self::Verification,
+        Self::Rights,
+        Self::Sources,
+        Self::Resume,
+        Self::SmallFileFlush,
+        Self::Other,
+    ];
+
+    /// Its name, in the protocol and for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lanes => "lanes",
+            Self::Cipher => "cipher",
+            Self::CongestionControl => "congestion control",
+            Self::LanePath => "lane path",
+            Self::Program => "program",
+            Self::Route => "route",
+            Self::Reading => "reading",
+            Self::WriteRoute => "write route",
+            Self::Encryption => "encryption",
+            Self::Verification => "verification",
+            Self::Rights => "rights",
+            Self::Sources => "sources",
+            Self::Resume => "resume",
+            Self::SmallFileFlush => "flush of small files",
+            Self::Other => "other",
+        }
+    }
+
+    /// The subject of this name. The words of a peer are passed on only if we know them.
+    pub fn named(name: &str) -> Self {
+        Self::ALL.into_iter().find(|subject| subject.name() == name).unwrap_or(Self::Other)
     }
 }

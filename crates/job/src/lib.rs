@@ -12,8 +12,8 @@ pub mod event;
 pub mod job;
 
 pub use error::{Error, Fault};
-pub use event::{Change, Event, ManifestLine, Observer, PathNow, Progress, Report};
+pub use event::{Change, Event, ManifestLine, Observer, PathNow, Progress, Report, Subject};
 pub use haul_engine::attribute::{Cause, Limit, Shares};
-pub use haul_engine::remedy::{Buffer, End, Host, Remedy};
+pub use haul_engine::remedy::{Buffer, End, Host, LanePath, Remedy};
 pub use haul_wire::summary::{HostLimits, PathSummary};
 pub use job::{Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions};

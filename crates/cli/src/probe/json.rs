@@ -15,7 +15,7 @@ pub fn object(found: &Found) -> String {
         schema: SCHEMA,
         version: env!("CARGO_PKG_VERSION"),
         seconds_each_way: seconds(found.time),
-        lane_path: &found.lane_path,
+        lane_path: found.lane_path.name(),
         cipher: &found.cipher,
         there: way(&found.there, Case::there(found)),
         back: way(&found.back, Case::back(found)),

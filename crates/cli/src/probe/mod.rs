@@ -110,6 +110,7 @@ pub mod tests {
 
     use super::*;
     use crate::args::{Command, Typed};
+    use haul_job::LanePath;
 
     fn typed(line: &[&str]) -> Result<Request, String> {
         let args = ["haul", "probe"].iter().chain(line).map(OsString::from);
@@ -232,7 +233,7 @@ pub mod tests {
         Found {
             here: host("this machine"),
             far: host("host-b"),
-            lane_path: "direct".into(),
+            lane_path: LanePath::Direct,
             cipher: "AES-128-GCM".into(),
             time: Duration::from_secs(5),
             there,

@@ -15,7 +15,7 @@ use crate::why::{HOST_WIDTH, paragraph, row, side_by_side};
 /// All of it.
 pub fn table(found: &Found) -> String {
     let far = printable(&found.far.place);
-    let named = [&found.lane_path, &found.cipher].map(printable);
+    let named = [found.lane_path.name().to_owned(), printable(&found.cipher)];
     let named: Vec<&str> = named.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
     let mut text = format!("{far}: {} each way, {}\n\n", duration(found.time), named.join(", "));
     path(&mut text, found);
@@ -121,6 +121,7 @@ mod tests {
 
     use super::*;
     use crate::probe::tests::found;
+    use haul_job::LanePath;
 
     #[test]
     fn a_probe_in_full() {
@@ -136,7 +137,7 @@ mod tests {
             (way.limit, way.remedies) = (None, Vec::new());
             (way.bytes_per_s, way.arrived_bytes) = (0, 0);
         }
-        found.lane_path = "ssh".into();
+        found.lane_path = LanePath::Ssh;
         let text = table(&found);
         assert!(text.contains("unknown                   unknown\n") && text.contains("for ever"), "{text}");
         assert_eq!(tune(&found), None);

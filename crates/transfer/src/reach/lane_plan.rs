@@ -3,6 +3,8 @@
 //! Direct -> reversed (the far side connects to us) -> inside further ssh sessions. The first way that works is taken;
 //! the report says which. All lanes are TLS 1.3 between keys that travelled over the control channel.
 
+use haul_job::LanePath;
+use haul_job::Subject;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -42,7 +44,8 @@ const CIPHER_REASON: &str = "what both processors do well, or asked for";
 /// How the lanes went, for the report.
 #[derive(Default)]
 pub(crate) struct LaneRecord {
-    pub(crate) path: Mutex<String>,
+    /// None: no lane stands yet.
+    pub(crate) path: Mutex<Option<LanePath>>,
     pub(crate) cipher: Mutex<String>,
 }
 
@@ -108,7 +111,7 @@ impl LanePlan {
         let mut reasons = Vec::new();
         // When they did not get through, the ways are tried one after the other as ever.
         if let Some(Ok(brought)) = self.early.take().map(Early::brought) {
-            self.tell("direct", brought.cipher, brought.lanes, brought.reason);
+            self.tell(LanePath::Direct, brought.cipher, brought.lanes, brought.reason);
             keeper.set(Redialler::new(brought.dialler, brought.dialled));
             return;
         }
@@ -138,7 +141,7 @@ impl LanePlan {
         }
         let dialler = Arc::new(Dialler::new(self.terms.clone(), self.candidates.clone()));
         let told = |stream: &Stream, lanes: u16, reason: &'static str| {
-            self.tell("direct", stream.cipher_name(), lanes, reason)
+            self.tell(LanePath::Direct, stream.cipher_name(), lanes, reason)
         };
         let brought = dialler.bring(self.cpus, WAY_TIMEOUT, 1, Further::OnceAnswered, &told);
         let (lanes, _) = brought.map_err(|error| error.to_string())?;
@@ -155,8 +158,8 @@ impl LanePlan {
         match self.answers.recv_timeout(WAY_TIMEOUT * 2) {
             Ok(Control::Dialled { lanes, .. }) => {
                 let reason = "the far side cannot be reached from here, but reaches us";
-                self.tell_path("direct, reversed", reason);
-                self.tell_chose("lanes", lanes.to_string(), "chosen by the side that connects");
+                self.tell_path(LanePath::Reversed, reason);
+                self.tell_chose(Subject::Lanes, lanes.to_string(), "chosen by the side that connects");
                 Ok(())
             }
             Ok(Control::DialFailed { why }) => Err(why),
@@ -170,11 +173,11 @@ impl LanePlan {
         let first = over_ssh.connect(&self.terms, 0, false).map_err(|error| error.to_string())?;
         let why = if self.only_over_ssh { "asked for".into() } else { reasons.join("; ") };
         self.record_cipher(first.cipher_name());
-        self.tell_path("ssh", &why);
+        self.tell_path(LanePath::Ssh, &why);
         if !self.only_over_ssh {
             self.watch.tell(&Event::Warning { text: THROUGH_SSH.into() });
         }
-        self.tell_chose("lanes", lanes.to_string(), "each an ssh session of its own, with a window of 2 MiB");
+        self.tell_chose(Subject::Lanes, lanes.to_string(), "each an ssh session of its own, with a window of 2 MiB");
         let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
         for first in 1..lanes.min(SSH_AT_ONCE + 1) {
             let (over_ssh, terms) = (over_ssh.clone(), self.terms.clone());
@@ -190,25 +193,25 @@ impl LanePlan {
         Ok(())
     }
 
-    fn tell(&self, path: &str, cipher: &'static str, lanes: u16, reason: &str) {
+    fn tell(&self, path: LanePath, cipher: &'static str, lanes: u16, reason: &str) {
         self.record_cipher(cipher);
         self.tell_path(path, "the far side can be reached from here");
-        self.tell_chose("lanes", lanes.to_string(), reason);
+        self.tell_chose(Subject::Lanes, lanes.to_string(), reason);
     }
 
     fn record_cipher(&self, name: &'static str) {
         *lock(&self.record.cipher) = name.to_owned();
         let clear = self.terms.carriage.clear;
         let reason = if clear { "asked for: everybody on the way can read the data" } else { CIPHER_REASON };
-        self.tell_chose("cipher", name.to_owned(), reason);
+        self.tell_chose(Subject::Cipher, name.to_owned(), reason);
     }
 
-    fn tell_path(&self, path: &str, reason: &str) {
-        *lock(&self.record.path) = path.to_owned();
-        self.tell_chose("lane path", path.to_owned(), reason);
+    fn tell_path(&self, path: LanePath, reason: &str) {
+        *lock(&self.record.path) = Some(path);
+        self.tell_chose(Subject::LanePath, path.name().to_owned(), reason);
     }
 
-    fn tell_chose(&self, what: &'static str, choice: String, reason: &str) {
+    fn tell_chose(&self, what: Subject, choice: String, reason: &str) {
         self.watch.tell(&Event::Chose { what, choice, reason: reason.to_owned() });
     }
 }

@@ -89,7 +89,7 @@ fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_ke
     };
     let (sender, receiver) = result.map_err(|error| explained(error).at(place))?;
     let there = later.as_ref().and_then(|later| later.host(place)).unwrap_or(there);
-    let lane_path = lock(&record.path).clone();
+    let lane_path = *lock(&record.path);
     let cipher = lock(&record.cipher).clone();
     let (source, target) = if side == Side::Sender { (here, there) } else { (there, here) };
     Ok(Ends { sender, receiver, source, target, lane_path, cipher })

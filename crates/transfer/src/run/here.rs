@@ -1,5 +1,6 @@
 //! A copy on one host: both roles in one process, lanes over socket pairs.
 
+use haul_job::LanePath;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -150,6 +151,6 @@ pub(crate) fn here_watched(
     let (sender, _) = sent?;
     let (_, receiver) = received?;
     let (source, target) = (host_facts::host_here(), host_facts::host_here());
-    let (lane_path, cipher) = ("this machine".into(), "none (this machine)".into());
+    let (lane_path, cipher) = (Some(LanePath::Here), "none (this machine)".into());
     Ok(Ends { sender, receiver, source, target, lane_path, cipher })
 }

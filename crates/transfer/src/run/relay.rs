@@ -1,6 +1,8 @@
 //! A copy between two other hosts: this machine passes the control messages on and keeps the tally; the data goes directly
 //! between them. With `-3`, or when neither reaches the other, the lanes run through here, too.
 
+use haul_job::LanePath;
+use haul_job::Subject;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -152,7 +154,7 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
         }
     }
     let mut ends = relay.ends;
-    ends.lane_path = lock(&record.path).clone();
+    ends.lane_path = *lock(&record.path);
     ends.cipher = lock(&record.cipher).clone();
     result.map(|()| ends)
 }
@@ -379,8 +381,8 @@ impl Route {
         let mut reasons = Vec::new();
         if !self.through_here && !job.carriage.lanes_over_ssh {
             let ways = [
-                (From::Sender, &self.sender, &self.receiver, "direct"),
-                (From::Receiver, &self.receiver, &self.sender, "direct, reversed"),
+                (From::Sender, &self.sender, &self.receiver, LanePath::Direct),
+                (From::Receiver, &self.receiver, &self.sender, LanePath::Reversed),
             ];
             for (who, dials, reached, path) in ways {
                 dials.dial(&reached.candidates, asked);
@@ -392,7 +394,7 @@ impl Route {
                         self.watch.set_lanes(lanes);
                         return;
                     }
-                    Err(why) => reasons.push(format!("{path}: {why}")),
+                    Err(why) => reasons.push(format!("{}: {why}", path.name())),
                 }
             }
         }
@@ -422,7 +424,7 @@ impl Route {
         let into = self.lanes_to(&self.receiver, job)?;
         *lock(&hub.sender_lanes) = Some(out.keeper.clone());
         *lock(&hub.receiver_lanes) = Some(into.keeper.clone());
-        self.tell("through this machine", why);
+        self.tell(LanePath::ThroughHere, why);
         let mut waiting = Waiting { lanes: lanes_between(job), halves: Vec::new() };
         let mut has_joined = false;
         // Lanes come and go while the session lasts; the thread ends with the process or with both queues.
@@ -502,10 +504,10 @@ impl Route {
         Ok(RelayedLanes { events, keeper, _door: door, _expecting: expecting })
     }
 
-    fn tell(&self, path: &str, reason: &str) {
-        *lock(&self.record.path) = path.to_owned();
-        let choice = path.to_owned();
-        self.watch.tell(&Event::Chose { what: "lane path", choice, reason: reason.to_owned() });
+    fn tell(&self, path: LanePath, reason: &str) {
+        *lock(&self.record.path) = Some(path);
+        let choice = path.name().to_owned();
+        self.watch.tell(&Event::Chose { what: Subject::LanePath, choice, reason: reason.to_owned() });
     }
 }
 

@@ -1,5 +1,7 @@
 //! Between the job as the user means it, the messages that carry it, and the store's own types: by hand, at the edge.
 
+use haul_job::Subject;
+use haul_wire::control::Notice;
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
@@ -318,4 +320,9 @@ pub(crate) fn error_of(abort: Abort) -> Error {
         AbortFault::Busy => Fault::Busy,
     };
     Error { fault, what: abort.what, cause: abort.cause, hint: abort.hint, far: true }
+}
+
+/// The notice of an automatic choice.
+pub(crate) fn chose(what: Subject, choice: impl Into<String>, reason: impl Into<String>) -> Notice {
+    Notice::Chose { what: what.name().to_owned(), choice: choice.into(), reason: reason.into() }
 }

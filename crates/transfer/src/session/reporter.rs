@@ -1,5 +1,6 @@
 //! Tells whoever watches what happens: turns the two streams of a session into events and, at the end, the report.
 
+use haul_job::Subject;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -158,7 +159,7 @@ impl Watch {
                     Event::Skipped { path, why }
                 }
                 Notice::Warning { text } => Event::Warning { text },
-                Notice::Chose { what, choice, reason } => Event::Chose { what: chosen(&what), choice, reason },
+                Notice::Chose { what, choice, reason } => Event::Chose { what: Subject::named(&what), choice, reason },
             };
             person.observer.on_event(&event);
             Ok(())
@@ -274,7 +275,7 @@ impl Watch {
             path: &sender.path,
             asked,
             lanes,
-            lane_path: lane_path(&ends.lane_path),
+            lane_path: ends.lane_path.unwrap_or(LanePath::Direct),
             bytes_moved: totals.bytes_moved,
             phases,
         };
@@ -302,7 +303,7 @@ impl Watch {
             first_byte: since_start(phases.first_byte_us),
             last_byte: since_start(phases.last_byte_us),
             lanes,
-            lane_path: ends.lane_path.clone(),
+            lane_path: ends.lane_path,
             cipher: ends.cipher.clone(),
             root_blake3,
             root_files,
@@ -356,7 +357,8 @@ pub(crate) struct Ends {
     pub(crate) receiver: ReceiverSummary,
     pub(crate) source: Host,
     pub(crate) target: Host,
-    pub(crate) lane_path: String,
+    /// None: no lane stood.
+    pub(crate) lane_path: Option<LanePath>,
     pub(crate) cipher: String,
 }
 
@@ -410,27 +412,6 @@ fn tally_error(fault: TallyFault) -> Error {
     Error::broke_the_protocol(why)
 }
 
-/// The names of choices are ours; a peer's other words are not passed on.
-fn chosen(what: &str) -> &'static str {
-    [
-        "lanes",
-        "cipher",
-        "congestion control",
-        "lane path",
-        "chunk size",
-        "route",
-        "reading",
-        "write route",
-        "encryption",
-        "verification",
-        "rights",
-        "sources",
-    ]
-    .into_iter()
-    .find(|known| *known == what)
-    .unwrap_or("other")
-}
-
 /// What bears on the speed of a job.
 pub(crate) fn asked(job: &Job) -> Asked {
     let (carriage, selection) = (&job.carriage, &job.selection);
@@ -441,15 +422,6 @@ pub(crate) fn asked(job: &Job) -> Asked {
         checksum: selection.checksum,
         no_flush: !selection.flush,
         window_bytes: carriage.window_bytes,
-    }
-}
-
-pub(crate) fn lane_path(name: &str) -> LanePath {
-    match name {
-        "this machine" => LanePath::Here,
-        "ssh" => LanePath::Ssh,
-        "through this machine" => LanePath::ThroughHere,
-        _ => LanePath::Direct,
     }
 }
 
@@ -481,5 +453,31 @@ mod tests {
         (0..1000).for_each(|_| watch.on_path(&PathNow::default()));
         let most = 1 + usize::try_from(start.elapsed().as_millis() / PATH_EVERY.as_millis()).unwrap();
         assert!((1..=most).contains(&counting.0.load(Ordering::Relaxed)));
+    }
+
+    /// Keeps the subjects of choices.
+    #[derive(Default)]
+    struct Hearing(Mutex<Vec<Subject>>);
+
+    impl Observer for Hearing {
+        fn on_event(&self, event: &Event) {
+            if let Event::Chose { what, .. } = event {
+                self.0.lock().unwrap().push(*what);
+            }
+        }
+
+        fn interrupted(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn where_a_file_goes_on_is_told_by_its_name_and_a_strangers_word_is_not_passed_on() {
+        let hearing = Arc::new(Hearing::default());
+        let watch = Watch::new(Arc::clone(&hearing) as Arc<dyn Observer>);
+        watch.on_notice(convert::chose(Subject::Resume, "from the beginning of a file", "it changed"));
+        let (choice, reason) = (String::new(), String::new());
+        watch.on_notice(Notice::Chose { what: "\u{1b}[2J".to_owned(), choice, reason });
+        assert_eq!(*hearing.0.lock().unwrap(), [Subject::Resume, Subject::Other]);
     }
 }

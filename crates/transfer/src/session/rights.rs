@@ -9,6 +9,7 @@
 //! All of it holds for the thread of the session and the threads that it starts: lanes, walk, settle. What a kernel does not have is left
 //! out and told; only acting as the user must not fail.
 
+use haul_job::Subject;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use haul_sys::account;
@@ -90,5 +91,5 @@ pub(crate) fn stay_within(trees: &[(BorrowedFd<'_>, Access)], attributes: bool) 
         Ok(_) => ("nothing outside of the tree, as far as this kernel goes", "an older Landlock".to_owned()),
         Err(why) => ("those of the account", why),
     };
-    Notice::Chose { what: "rights".to_owned(), choice: choice.to_owned(), reason }
+    convert::chose(Subject::Rights, choice, reason)
 }

@@ -3,6 +3,8 @@
 //! Runs at the turns of the session's loop, ten times a second: a reading of a lane is one system call. What to do is decided in
 //! `haul_engine::path`; here it is done, and what the kernel refused is told once.
 
+use crate::session::convert;
+use haul_job::Subject;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -388,12 +390,12 @@ impl Tuning {
         };
         if let Some(lanes) = changed(|advice| advice.lanes.to_string()) {
             turn.lanes = Some(advice.lanes);
-            turn.notices.push(chose("lanes", lanes, advice.reasons.lanes));
+            turn.notices.push(convert::chose(Subject::Lanes, lanes, advice.reasons.lanes));
         }
         let name =
             changed(|advice| advice.congestion_control.clone().unwrap_or_default()).filter(|name| !name.is_empty());
         if let Some(name) = name {
-            turn.notices.push(chose("congestion control", name, advice.reasons.congestion_control));
+            turn.notices.push(convert::chose(Subject::CongestionControl, name, advice.reasons.congestion_control));
         }
         if let Some(error) = refused.filter(|_| !self.was_refused) {
             self.was_refused = true;
@@ -498,10 +500,6 @@ fn known_path(remembered: Remembered) -> KnownPath {
 fn remembered(known: &KnownPath) -> Remembered {
     let KnownPath { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control } = known.clone();
     Remembered { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control }
-}
-
-fn chose(what: &str, choice: String, reason: &str) -> Notice {
-    Notice::Chose { what: what.to_owned(), choice, reason: reason.to_owned() }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Bytes change in the file itself, after it was flushed and in the moment before it is read back: what a medium does that rots, or a
 //! controller that writes to the wrong place.
 
+use haul_job::Subject;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -159,7 +160,7 @@ fn a_file_system_without_direct_reads_is_read_after_its_cache_was_emptied() {
         }
         assert_eq!((report.failed, report.chunks_repaired), (0, 1), "{refused_at:?}: {:?}", report.failures);
         bench.assert_equal();
-        let chosen = |event: &Event| matches!(event, Event::Chose { what: "verification", choice, .. } if choice.contains("emptied"));
+        let chosen = |event: &Event| matches!(event, Event::Chose { what: Subject::Verification, choice, .. } if choice.contains("emptied"));
         assert!(events.iter().any(chosen), "{events:?}");
     }
 }

@@ -1,5 +1,6 @@
 //! Whole jobs over lanes that the kernel seals, one of them harmed on its way. `make guest` runs them in a kernel that has TLS.
 
+use haul_job::Subject;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
@@ -75,7 +76,7 @@ fn in_kernel_tls_every_route_copies_the_same_tree_although_a_bit_is_flipped() {
         let told = warnings(&events);
         let sealed = events
             .iter()
-            .any(|event| matches!(event, Event::Chose { what: "encryption", choice, .. } if choice == "by the kernel"));
+            .any(|event| matches!(event, Event::Chose { what: Subject::Encryption, choice, .. } if choice == "by the kernel"));
         match route {
             SendRoute::RingSplice | SendRoute::RingCopy => {
                 eprintln!("{name}: sealed by the kernel: {sealed}; {told:?}")

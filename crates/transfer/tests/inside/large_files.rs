@@ -1,6 +1,7 @@
 //! Whole jobs with files that are large to them: what is not in the page cache is read past it and leaves nothing there, in whatever way that
 //! can be done; what is in it is read from there.
 
+use haul_job::Subject;
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -104,7 +105,7 @@ fn run(job: &Job, lanes: u16, from_bytes: u64, observer: Arc<dyn Observer>) -> R
 fn readings(events: &[Event]) -> Vec<&str> {
     fn choice(event: &Event) -> Option<&str> {
         match event {
-            Event::Chose { what: "reading", choice, .. } => Some(choice),
+            Event::Chose { what: Subject::Reading, choice, .. } => Some(choice),
             _ => None,
         }
     }

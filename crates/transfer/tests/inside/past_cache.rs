@@ -1,5 +1,6 @@
 //! Large files on a disk: they go past the page cache, on whatever disk, and whatever happens to it.
 
+use haul_job::Subject;
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -65,7 +66,8 @@ fn a_large_file_arrives_equal_and_leaves_the_page_cache_to_others() {
     let cached = cached_bytes(&bench.to().join("large"));
     assert!(cached <= 1 << 20, "{cached} bytes of {SIZE}");
     bench.assert_equal();
-    let chose = |event: &Event| matches!(event, Event::Chose { what: "write route", choice, .. } if choice == "direct");
+    let chose =
+        |event: &Event| matches!(event, Event::Chose { what: Subject::WriteRoute, choice, .. } if choice == "direct");
     assert_eq!(witness.events().iter().filter(|event| chose(event)).count(), 1, "told once");
 }
 

@@ -119,7 +119,7 @@ fn both_ends_agree_on_what_moved_each_way() {
     assert!(here.bytes_moved >= here.there.1.arrived_bytes + here.back.1.arrived_bytes);
     let host = Host::default();
     for measured in [here.there, here.back] {
-        let way = way(&host, &host, measured, Asked::default(), "direct");
+        let way = way(&host, &host, measured, Asked::default(), LanePath::Direct);
         assert!(way.bytes_per_s > 1_000_000 && way.arrived_bytes > 1_000_000, "{way:?}");
         assert!(way.path.rtt_min_us > 0 && way.mtu_bytes > way.segment_bytes && way.segment_bytes > 500, "{way:?}");
         assert!(way.limit.is_some(), "{way:?}");

@@ -3,6 +3,7 @@
 //! Both roles run as they do between machines; only the lanes are socket pairs, with something in between that cuts or
 //! changes what passes. The lanes are clear here, so that a changed byte reaches the hashes instead of failing in TLS.
 
+use haul_job::Subject;
 use std::io::{Read, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
@@ -302,7 +303,10 @@ fn every_route_copies_the_same_tree_and_finds_the_flipped_bit() {
         bench.assert_equal();
         assert_eq!((report.files_moved, report.failed, report.unverified), (201, 0, 0), "{name}");
         let reason = "asked for".to_owned();
-        assert!(events.contains(&Event::Chose { what: "route", choice: name.into(), reason }), "{name}: {events:?}");
+        assert!(
+            events.contains(&Event::Chose { what: Subject::Route, choice: name.into(), reason }),
+            "{name}: {events:?}"
+        );
         if !warnings(&events).is_empty() {
             eprintln!("{name} is refused here: {:?}", warnings(&events));
         }

@@ -1,5 +1,6 @@
 //! Jobs with several sources that meet at the target, and what `--delete` makes of them.
 
+use haul_job::Subject;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
@@ -111,7 +112,7 @@ fn the_first_source_of_a_name_counts_in_every_run_and_the_next_run_moves_nothing
         let report = run_watched(&job(&bench, &sources), 4, CHECKPOINT_BYTES, &witness).unwrap();
         assert_eq!((report.files_moved, report.failed, report.skipped), (200, 0, 0), "{:?}", report.failures);
         let told = |event: &Event| {
-            matches!(event, Event::Chose { what: "sources", reason, .. }
+            matches!(event, Event::Chose { what: Subject::Sources, reason, .. }
                 if reason == "200 entries have their names from an earlier source")
         };
         assert!(witness.events().iter().any(told));

@@ -12,6 +12,7 @@ mod lanes;
 mod script;
 mod words;
 
+use haul_job::Subject;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -172,7 +173,7 @@ impl SshTarget {
                 Banner::Note { choice, reason } => {
                     notes += 1;
                     let (choice, reason) = (convert::bounded(choice), convert::bounded(reason));
-                    watch.tell(&Event::Chose { what: "program", choice, reason });
+                    watch.tell(&Event::Chose { what: Subject::Program, choice, reason });
                 }
                 Banner::Need { .. } if sent.is_some() => {
                     return Err(Error::new(Fault::Protocol, format!("{} asks for our program again", self.host))

@@ -20,6 +20,7 @@ mod flow;
 mod scenarios;
 mod session;
 
+use haul_job::LanePath;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +76,7 @@ pub struct Found {
     /// The far one.
     pub far: Host,
     /// How the lanes went, as in [`haul_job::Report`].
-    pub lane_path: String,
+    pub lane_path: LanePath,
     /// TLS cipher of the lanes.
     pub cipher: String,
     /// Each direction was given this long.
@@ -143,9 +144,9 @@ fn with_far(request: &Request, time_ms: u32, watch: &Arc<Watch>) -> Result<Found
     }
     let Measures { there, back, .. } = result.map_err(|error| error.at(&request.place))?;
     let asked = reporter::asked(&job);
-    let lane_path = crate::sync::lock(&record.path).clone();
+    let lane_path = crate::sync::lock(&record.path).unwrap_or(LanePath::Direct);
     let cipher = crate::sync::lock(&record.cipher).clone();
-    let (there, back) = (way(&here, &far, there, asked, &lane_path), way(&far, &here, back, asked, &lane_path));
+    let (there, back) = (way(&here, &far, there, asked, lane_path), way(&far, &here, back, asked, lane_path));
     Ok(Found { here, far, lane_path, cipher, time: request.time, there, back })
 }
 
@@ -196,7 +197,7 @@ pub(crate) fn serve(
 }
 
 /// What one direction means.
-fn way(source: &Host, target: &Host, measured: Measured, asked: Asked, lane_path: &str) -> Way {
+fn way(source: &Host, target: &Host, measured: Measured, asked: Asked, lane_path: LanePath) -> Way {
     let (sent, arrived) = measured;
     let path = sent.sender.path;
     let time = attribute::shares(&sent.sender.time, &arrived.time, &without_ramp(path.time));
@@ -213,7 +214,7 @@ fn way(source: &Host, target: &Host, measured: Measured, asked: Asked, lane_path
         path: &path,
         asked,
         lanes: path.lanes,
-        lane_path: reporter::lane_path(lane_path),
+        lane_path,
         bytes_moved: arrived.arrived_bytes,
         phases,
     };

@@ -1,5 +1,7 @@
 //! How batches of small files are flushed: together, or each file by itself.
 
+use crate::session::convert;
+use haul_job::Subject;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -48,6 +50,6 @@ impl Flushing {
             false => ("one for many", format!("{files} files took {:.1} ms", took.as_secs_f64() * 1e3)),
         };
         let is_new = !self.said[usize::from(is_slow)].swap(true, Ordering::Relaxed);
-        is_new.then(|| Notice::Chose { what: "flush of small files".to_owned(), choice: choice.to_owned(), reason })
+        is_new.then(|| convert::chose(Subject::SmallFileFlush, choice, reason))
     }
 }

@@ -1,5 +1,7 @@
 //! What is to be read again, what came of it, and what was said of it (`reread.rs` reads).
 
+use crate::session::convert;
+use haul_job::Subject;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -152,8 +154,8 @@ impl Rereads {
                 Way::Dropped => ("reads after the page cache was emptied", "the file system has no direct reads"),
                 Way::Memory => ("reads from memory", "the target has no medium"),
             };
-            let (what, choice, reason) = ("verification".to_owned(), choice.to_owned(), reason.to_owned());
-            told.push(Notice::Chose { what, choice, reason });
+            let (what, choice, reason) = (Subject::Verification, choice.to_owned(), reason.to_owned());
+            told.push(convert::chose(what, choice, reason));
             if way == Way::Memory {
                 let text =
                     "--verify disk: the target lies in memory (tmpfs), where there is no medium to read back from";

@@ -2,6 +2,8 @@
 //!
 //! The file system says whether it can -> what an earlier job has measured there -> else a trial, once -> told once.
 
+use crate::session::convert;
+use haul_job::Subject;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
@@ -61,8 +63,8 @@ impl WriteRoutes {
             None => self.find_or_measure(id, part, storage),
         };
         chosen.push((id, route));
-        let (what, choice) = ("write route".to_owned(), route.name().to_owned());
-        tell(Notice::Chose { what, choice, reason });
+        let (what, choice) = (Subject::WriteRoute, route.name().to_owned());
+        tell(convert::chose(what, choice, reason));
         route
     }
 }

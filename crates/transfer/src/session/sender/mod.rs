@@ -18,6 +18,7 @@ mod state;
 mod walk;
 mod walk_options;
 
+use haul_job::Subject;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -203,8 +204,8 @@ impl<'a> Session<'a> {
             (None, true) => (SendRoute::Copy, "every byte is read to hash it, and so it is sealed here, too"),
             (None, false) => (SendRoute::Copy, "every byte is read to hash it: not copying it then saves nothing"),
         };
-        let (what, choice, reason) = ("route".to_owned(), route.name().to_owned(), reason.to_owned());
-        self.shared.notice(Notice::Chose { what, choice, reason });
+        let (what, choice, reason) = (Subject::Route, route.name().to_owned(), reason.to_owned());
+        self.shared.notice(convert::chose(what, choice, reason));
     }
 
     /// Lets the lanes follow the path. More lanes are brought by whoever dials.

@@ -1,5 +1,6 @@
 //! What the threads of a sender share: the open items, the queue, the rate limit.
 
+use haul_job::Subject;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
@@ -232,9 +233,9 @@ impl Shared {
     /// A lane is sealed by the kernel from now on. That is said, once.
     pub(super) fn tell_kernel_seals(&self) {
         if !self.sealing_told.swap(true, Ordering::Relaxed) {
-            let (what, choice) = ("encryption".to_owned(), "by the kernel".to_owned());
+            let (what, choice) = (Subject::Encryption, "by the kernel".to_owned());
             let reason = "the route hands on pages of the file, which only the kernel can seal".to_owned();
-            self.notice(Notice::Chose { what, choice, reason });
+            self.notice(convert::chose(what, choice, reason));
         }
     }
 
@@ -294,9 +295,9 @@ impl Shared {
         if let ItemKind::File { identity, .. } = &mut told.kind {
             identity.ctime = self.began;
             if identity.size > MIN_CHUNK_BYTES && !self.told_of_changes.swap(true, Ordering::Relaxed) {
-                let (what, choice) = ("resume".to_owned(), "from the beginning of a file".to_owned());
+                let (what, choice) = (Subject::Resume, "from the beginning of a file".to_owned());
                 let reason = "the file system of the source may not tell when a file changed".to_owned();
-                self.notice(Notice::Chose { what, choice, reason });
+                self.notice(convert::chose(what, choice, reason));
             }
         }
         Cow::Owned(told)
@@ -454,8 +455,8 @@ impl Shared {
             return;
         }
         told.push(choice.to_owned());
-        let (what, choice) = ("reading".to_owned(), choice.to_owned());
-        self.notice(Notice::Chose { what, choice, reason: convert::bounded(reason) });
+        let (what, choice) = (Subject::Reading, choice.to_owned());
+        self.notice(convert::chose(what, choice, convert::bounded(reason)));
     }
 
     /// These lanes get no units until further notice; all others do.

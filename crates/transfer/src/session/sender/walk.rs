@@ -1,5 +1,6 @@
 //! The walk thread: what the store finds becomes the manifest.
 
+use haul_job::Subject;
 use std::io;
 use std::sync::Arc;
 
@@ -85,10 +86,10 @@ fn walk(shared: &Shared, search: Search) -> Result<(), Error> {
 
 fn tell_duplicates(shared: &Shared, count: u64) {
     if count > 0 {
-        let (what, choice) = ("sources".to_owned(), "the first that has a name".to_owned());
+        let (what, choice) = (Subject::Sources, "the first that has a name".to_owned());
         let s = if count == 1 { "y has its name" } else { "ies have their names" };
         let reason = format!("{count} entr{s} from an earlier source");
-        shared.notice(Notice::Chose { what, choice, reason });
+        shared.notice(convert::chose(what, choice, reason));
     }
 }
 
