@@ -13,10 +13,10 @@ use haul_job::{Cause, Error, Event, Fault, Job, Observer, Report};
 use crate::args::{Cp, Filter, Typed};
 use crate::json::{self, JsonLines};
 use crate::kept::{self, Kept, SoFar};
-use crate::manifest_out::ManifestOut;
+use crate::manifest_out::{self, ManifestOut};
 use crate::progress::{Manner, Screen, Show};
 use crate::speaker::{Speaker, Word};
-use crate::{endpoint, failure, job, manifest_out, output, report, signals};
+use crate::{endpoint, failure, job, output, report, signals};
 
 /// Carries the copy out.
 pub fn run(typed: &Cp, filters: &[Filter]) -> ExitCode {

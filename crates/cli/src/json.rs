@@ -9,10 +9,7 @@ use std::time::{Duration, Instant};
 use haul_job::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint;
-use crate::failure;
-use crate::json_text;
-use crate::limit;
+use crate::{endpoint, failure, json_text, limit};
 
 /// Writes each event as a line.
 pub struct JsonLines {
@@ -493,11 +490,10 @@ pub const SCHEMA: u32 = 2;
 mod tests {
     use std::sync::Arc;
 
-    use haul_job::{Carriage, Endpoint, Fault, PathNow, Place, Progress, Remedy, Selection, SshOptions};
+    use haul_job::{Carriage, Endpoint, Fault, PathNow, Place, Progress, Remedy, Selection, SshOptions, Subject};
 
     use super::*;
     use crate::report::tests::report;
-    use haul_job::Subject;
 
     /// Keeps what was written, so that tests can read it.
     #[derive(Clone, Default)]

@@ -172,10 +172,9 @@ fn files(n: u64) -> String {
 pub mod tests {
     use std::time::Duration;
 
-    use haul_job::{Cause, Host, HostLimits, Limit, PathSummary, Shares};
+    use haul_job::{Cause, Host, HostLimits, LanePath, Limit, PathSummary, Shares};
 
     use super::*;
-    use haul_job::LanePath;
 
     /// A full success over the network, the base of the tests.
     pub fn report() -> Report {

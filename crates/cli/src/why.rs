@@ -12,11 +12,11 @@ use serde::Serialize;
 
 use crate::args::Why;
 use crate::figures::{bits, bytes, count, counted, duration, latency, parts, percent, rate};
-use crate::json::{HostLine, Named, ReportLine};
+use crate::json::{self, HostLine, Named, ReportLine};
 use crate::json_text::line;
 use crate::kept::{self, Kept};
 use crate::printable::printable;
-use crate::{failure, json, output};
+use crate::{failure, output};
 
 /// Shows one report, or the list of them.
 pub fn run(typed: &Why) -> ExitCode {

@@ -7,10 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 use haul_net::{Next, Stream};
 use haul_sys::direct::DirectFile;
-use haul_sys::discard;
-use haul_sys::file;
 use haul_sys::splice::Pipe;
 use haul_sys::uring::WriteRing;
+use haul_sys::{discard, file};
 
 use super::route::is_refusal;
 use super::{ReceiveRoute, Routes, TAP_BYTES, Tap};

@@ -5,11 +5,10 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use haul_net::{KeyUsedUp, Stream};
-use haul_sys::file;
 use haul_sys::mapping::Mapping;
-use haul_sys::sendfile;
 use haul_sys::splice::Pipe;
 use haul_sys::uring::{SendRing, SpliceRing};
+use haul_sys::{file, sendfile};
 
 use super::route::is_refusal;
 use super::{Routes, SendRoute, TAP_BYTES, Tap};

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use haul_job::{Error, Fault};
 use haul_net::NetError;
 use haul_store::StoreError;
 use haul_store::recording::RecordingError;
 use haul_wire::control::Control;
-
-use haul_job::{Error, Fault};
 
 /// The person said stop.
 pub(crate) fn interrupted() -> Error {

@@ -4,11 +4,11 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use haul_store::recording::Index;
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::kept::{known_paths, known_routes, trusted_keys};
 use crate::session::{channel, receiver};
-use haul_store::recording::Index;
 
 /// A control channel, message after message.
 pub fn control_channel(mut bytes: &[u8]) {

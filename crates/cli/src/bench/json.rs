@@ -6,10 +6,11 @@ use std::path::Path;
 use haul_workbench::bench::{Disk, Found, Offset, Request, Side};
 use serde::Serialize;
 
-use super::names::{self, by_whom, cipher};
 use crate::json::{SCHEMA, seconds};
 use crate::json_text::line;
 use crate::printable::printable;
+
+use super::names::{self, by_whom, cipher};
 
 /// A run, as a line.
 pub fn object(request: &Request, found: &Found) -> String {

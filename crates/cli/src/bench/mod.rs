@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use flags::{Bench, WhichOffset};
 use haul_job::{Error, Fault};
 use haul_pump::SendRoute;
 use haul_workbench::bench::{self, Amount, Interval, Offset, Request, Sink, Source, Watcher};
 
 use crate::{ending, failure, output, signals};
-use flags::{Bench, WhichOffset};
 
 /// Measures, and prints the result.
 pub fn run(typed: &Bench) -> ExitCode {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use haul_workbench::bench::{Amount, Disk, Found, Interval, Offset, Request, Side};
 
-use super::names;
 use crate::figures::{bits, bytes, counted, duration, rate};
 use crate::printable::printable;
+
+use super::names;
 
 /// The title: what will be measured.
 pub fn heading(request: &Request) -> String {

@@ -3,10 +3,11 @@
 use haul_transfer::probe::{Found, Way};
 use serde::Serialize;
 
-use super::text;
 use crate::json::{HostLine, PathLine, RemedyLine, SCHEMA, TimeLine, of_host, of_path, of_shares, seconds, share};
 use crate::json_text;
 use crate::limit::{self, Case};
+
+use super::text;
 
 /// As a line.
 pub fn object(found: &Found) -> String {

@@ -105,12 +105,11 @@ pub mod tests {
     use std::ffi::OsString;
 
     use clap::CommandFactory as _;
-    use haul_job::{Buffer, Cause, End, Host, HostLimits, Limit, PathSummary, Remedy, SshOptions};
+    use haul_job::{Buffer, Cause, End, Host, HostLimits, LanePath, Limit, PathSummary, Remedy, SshOptions};
     use haul_transfer::probe::{Found, Way};
 
     use super::*;
     use crate::args::{Command, Typed};
-    use haul_job::LanePath;
 
     fn typed(line: &[&str]) -> Result<Request, String> {
         let args = ["haul", "probe"].iter().chain(line).map(OsString::from);

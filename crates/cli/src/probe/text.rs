@@ -117,11 +117,10 @@ const TERABYTE: u64 = 1_000_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use haul_job::PathSummary;
+    use haul_job::{LanePath, PathSummary};
 
     use super::*;
     use crate::probe::tests::found;
-    use haul_job::LanePath;
 
     #[test]
     fn a_probe_in_full() {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use flags::Record;
 use haul_job::{Error, Fault};
 use haul_workbench::bench::Interval;
 use haul_workbench::record::{self, Input, Recorded, Request, Watcher};
@@ -22,7 +23,6 @@ use crate::json::{SCHEMA, hex, seconds};
 use crate::printable::printable;
 use crate::speaker::{Speaker, Word};
 use crate::{ending, failure, json_text, output, signals};
-use flags::Record;
 
 /// Records, and prints the result.
 pub fn run(typed: &Record) -> ExitCode {

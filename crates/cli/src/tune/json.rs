@@ -3,9 +3,10 @@
 use haul_workbench::tune::{Finding, LANES, Matters, Reach, Remedy, Step};
 use serde::Serialize;
 
-use super::{RateFrom, Seen};
 use crate::json::SCHEMA;
 use crate::json_text;
+
+use super::{RateFrom, Seen};
 
 /// As a line.
 pub fn object(seen: Option<&Seen>, steps: &[Step]) -> String {

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 
 use haul_workbench::tune::{Finding, LANES, Matters, Remedy, Step, rate_text, rtt_text, size_text};
 
-use super::{RateFrom, Seen};
 use crate::printable::printable;
+
+use super::{RateFrom, Seen};
 
 /// A table: setting, value now, value advised. Below each row its reason. The most important rows come first.
 pub fn table(seen: &Seen) -> String {

@@ -16,12 +16,11 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use haul_job::{Error, Fault, ManifestLine};
 use haul_store::{Kind, TargetOptions, TargetTree};
 
 use crate::files::hash::{self, Found};
 use crate::files::manifest_file::{ReadError, Reader, Trailer, escape};
-use haul_job::ManifestLine;
-use haul_job::{Error, Fault};
 
 /// What to check.
 #[derive(Clone, Debug)]

@@ -1,9 +1,8 @@
 //! Whether somebody else may have put another file in the place of one of haul's own: by a link, or in a directory that is his, too.
 
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{self, Component, Path, PathBuf};
+use std::{fs, io};
 
 use haul_sys::process;
 

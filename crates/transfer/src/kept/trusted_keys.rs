@@ -7,12 +7,12 @@
 //! A file is written under another name first, so that it is never seen half-written, and a private key never readable
 //! by others.
 
-use std::fs;
-use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
+use haul_job::{Error, Fault, SshOptions};
 use haul_net::{Identity, NetError, PublicKey};
 use haul_wire::PROTOCOL_VERSION;
 use zeroize::Zeroizing;
@@ -20,8 +20,6 @@ use zeroize::Zeroizing;
 use crate::faults;
 use crate::kept::own_files::{self, write_whole};
 use crate::kept::planted;
-use haul_job::SshOptions;
-use haul_job::{Error, Fault};
 
 /// Longest key or known-hosts file that is read.
 const MAX_FILE_BYTES: u64 = 4 << 20;

@@ -1,14 +1,13 @@
 //! Reaches the far side of a job.
 
+use haul_job::{Error, Event, Job, Place};
+
 use crate::kept::known_paths::Direction;
 use crate::reach::daemon::connect_daemon;
 use crate::reach::over_ssh::connect_ssh;
 use crate::reach::remote::Remote;
 use crate::session::foreseen::Foreseen;
 use crate::session::reporter::Watch;
-use haul_job::Error;
-use haul_job::Event;
-use haul_job::{Job, Place};
 
 /// Reaches the far side of a job at `place`. With the direction in which this end of the lanes will be used, they may be dialled at once.
 pub(crate) fn connect(

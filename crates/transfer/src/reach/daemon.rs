@@ -5,31 +5,30 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use haul_engine::plan;
+use haul_job::{Error, Event, Fault, Job, Place};
 use haul_net::{NetError, Policies, PublicKey, dial};
 
 use crate::faults;
 use crate::kept::known_paths::Direction;
 use crate::reach::early_lanes::Early;
+use crate::reach::far_end::Introduction;
 use crate::reach::lane_terms::LaneTerms;
-use crate::reach::remote::{Introduction, Remote, ciphers, net_family};
+use crate::reach::remote::{Remote, ciphers, net_family};
 use crate::session::channel::Events;
 use crate::session::clock::TICK;
 use crate::session::foreseen::Foreseen;
 use crate::session::reporter::Watch;
 use crate::session::{convert, host_facts, id};
-use haul_job::Event;
-use haul_job::{Error, Fault};
-use haul_job::{Job, Place};
 
 /// A daemon is reached within this time.
-pub(crate) const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Pause before a daemon that hung up is tried again; it doubles each time up to the last: 0.75 + 1.5 + 3 + 6 = 11.25 s.
 /// Strangers may stay at its door for 10 s.
-pub(crate) const KNOCK_PAUSE: Duration = Duration::from_millis(750);
+const KNOCK_PAUSE: Duration = Duration::from_millis(750);
 
 /// See [`KNOCK_PAUSE`].
-pub(crate) const LAST_KNOCK_PAUSE: Duration = Duration::from_secs(6);
+const LAST_KNOCK_PAUSE: Duration = Duration::from_secs(6);
 
 pub(crate) fn connect_daemon(
     place: &Place,
@@ -103,7 +102,7 @@ pub(crate) fn connect_daemon(
             .map_err(|error| known.explain_refusal(host, port, error))?,
         // It is far, its key has been proved, and lanes are on their way: nothing that it will say has to be waited for.
         Some(key) => {
-            let introduction = Introduction { said: Arc::default(), known, host: host.to_owned(), port, key };
+            let introduction = Introduction::new(known, host, port, key);
             Remote::presume(place, stream, session, events, introduction)?
         }
     };
@@ -155,19 +154,17 @@ pub(crate) fn rest(watch: &Watch, pause: Duration) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::sync::{Arc, OnceLock};
+
+    use haul_job::{Carriage, Endpoint, Selection, SshOptions};
+    use haul_net::Stream;
+    use haul_wire::lane::Hello;
+
     use super::*;
     use crate::reach::connect::connect;
     use crate::reach::desk::Desk;
     use crate::session::farewell;
-    use haul_job::Carriage;
-    use haul_job::{Endpoint, Selection, SshOptions};
-    use haul_net::Stream;
-    use std::net::SocketAddr;
-    use std::sync::OnceLock;
-
-    use haul_wire::lane::Hello;
-
-    use std::sync::Arc;
 
     /// A client of a daemon that does `deliver` with whoever comes, and what the client is told.
     fn told_by(deliver: impl Fn(Stream) + Send + Sync + 'static) -> Error {

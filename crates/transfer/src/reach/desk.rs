@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_engine::plan::NEAR_RTT_US;
+use haul_job::{Error, Fault};
 use haul_net::limits::HANDSHAKE_DEADLINE;
 use haul_net::{PublicKey, Stream, Wanted};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
@@ -20,7 +21,6 @@ use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 use crate::session::channel::{EventSender, SessionEvent};
 use crate::session::clock::TICK;
 use crate::sync::lock;
-use haul_job::{Error, Fault};
 
 /// The sessions of one listener that expect lanes.
 pub struct Desk {

@@ -22,7 +22,7 @@ pub(crate) const WAY_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) const REDIAL_PAUSE: Duration = Duration::from_millis(200);
 
 /// Lanes dialled at the same time: as many as a job begins with, in most cases. A listener bounds the handshakes it has with one host at once, at 128.
-pub(crate) const DIALLING_AT_ONCE: u16 = START_LANES_MAX;
+const DIALLING_AT_ONCE: u16 = START_LANES_MAX;
 
 /// A lane that finds no room at the door tries again this often: 0.2 + 0.4 + 0.8 s.
 pub(crate) const MAX_KNOCKS: u32 = 3;

@@ -15,7 +15,7 @@ use crate::reach::lane_terms::LaneTerms;
 
 /// A peer that has not answered by then is at least so far away, and lanes to it need not wait for its answer: they come two thirds of a
 /// round trip earlier where it takes 228 ms. From here on a path that is not known begins with 32, or with 64 for a job that sends much.
-pub(crate) const FAR_AFTER: Duration = Duration::from_millis(80);
+const FAR_AFTER: Duration = Duration::from_millis(80);
 
 /// Lanes to a daemon, on their way while its control channel is still being set up. On 1 Gbit/s x 228 ms that is three round trips, half a
 /// second in which nothing else would move. The daemon lets them wait for the session that they name.
@@ -31,7 +31,7 @@ pub(crate) struct Early {
     cpus: u16,
 }
 
-pub(crate) struct Brought {
+pub(super) struct Brought {
     pub(super) dialler: Arc<Dialler>,
     pub(super) dialled: u16,
     /// So many of them are to carry.

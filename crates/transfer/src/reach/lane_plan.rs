@@ -3,14 +3,13 @@
 //! Direct -> reversed (the far side connects to us) -> inside further ssh sessions. The first way that works is taken;
 //! the report says which. All lanes are TLS 1.3 between keys that travelled over the control channel.
 
-use haul_job::LanePath;
-use haul_job::Subject;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 
 use haul_engine::plan;
+use haul_job::{Error, Event, Fault, Job, LanePath, Subject};
 use haul_net::{Identity, Stream};
 use haul_wire::control::{Carriage, Control, Dial};
 use haul_wire::limits::MAX_LANES;
@@ -28,9 +27,6 @@ use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::Watch;
 use crate::session::{convert, host_facts};
 use crate::sync::lock;
-use haul_job::Event;
-use haul_job::Job;
-use haul_job::{Error, Fault};
 
 /// Nothing is wrong, but it may be slower, and few would guess why.
 const THROUGH_SSH: &str = "neither host reaches a port of the other (-v says more): the data goes through ssh, which carries less. To use a range \
@@ -229,7 +225,7 @@ pub(crate) fn lane_terms(
         session,
         identity: Arc::clone(identity),
         peer_key: remote.key(),
-        ciphers: remote::agreed_ciphers(&job.carriage, &remote.hello),
+        ciphers: remote::agreed_ciphers(&job.carriage, &remote.far_end),
         carriage: carriage.clone(),
         memory,
         foreseen: remote.foreseen.clone(),
@@ -250,7 +246,7 @@ pub(crate) fn lane_plan(
 ) -> LanePlan {
     LanePlan {
         terms,
-        cpus: host_facts::cpus().min(remote.hello.cpus),
+        cpus: host_facts::cpus().min(remote.far_end.cpus()),
         candidates: remote.candidates(job.carriage.family),
         own_addresses: remote.our_addresses(),
         own_port,

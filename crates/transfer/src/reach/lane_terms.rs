@@ -78,7 +78,7 @@ pub(crate) fn greet_padded(socket: TcpStream, terms: &LaneTerms, lane: u16) -> R
     introduce(stream, terms, lane)
 }
 
-pub(crate) fn introduce(mut stream: Stream, terms: &LaneTerms, lane: u16) -> Result<Stream, NetError> {
+fn introduce(mut stream: Stream, terms: &LaneTerms, lane: u16) -> Result<Stream, NetError> {
     let hello = Hello::Lane(LaneHello { session: terms.session, lane });
     let said = stream.write_all(&hello.encode()).and_then(|()| stream.flush());
     said.map_err(|cause| NetError::Io { what: "cannot greet", cause })?;

@@ -12,6 +12,7 @@ pub(crate) mod daemon;
 pub(crate) mod desk;
 pub(crate) mod dialler;
 pub(crate) mod early_lanes;
+pub(crate) mod far_end;
 pub(crate) mod lane_door;
 pub(crate) mod lane_plan;
 pub(crate) mod lane_terms;

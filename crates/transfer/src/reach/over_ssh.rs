@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, sync_channel};
 
+use haul_job::{Error, Family, Job, Place};
 use haul_net::dial;
 
 use crate::reach::remote::{Remote, net_family};
@@ -10,8 +11,6 @@ use crate::reach::ssh::SshTarget;
 use crate::session::channel::Events;
 use crate::session::id;
 use crate::session::reporter::Watch;
-use haul_job::Error;
-use haul_job::{Family, Job, Place};
 
 pub(crate) fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error> {
     let target = SshTarget::of(place, &job.ssh, &job.carriage).expect("an ssh place");
@@ -30,7 +29,7 @@ pub(crate) fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Rem
 
 /// Asks the resolver while ssh logs in. Nobody waits for the answer: an alias of ~/.ssh/config may mean nothing to it, and a
 /// resolver that does not answer must not hold up a session that is there.
-pub(crate) fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<IpAddr>>> {
+fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<IpAddr>>> {
     let (sender, receiver) = sync_channel(1);
     let host = host.to_owned();
     let started = std::thread::Builder::new().name("resolve".into()).spawn(move || {

@@ -11,11 +11,11 @@ use crate::session::lane_threads::LaneKeeper;
 use crate::sync::lock;
 
 /// A lost lane is dialled again this often before the others have to do without it.
-pub(crate) const MAX_REDIALS: u32 = 5;
+const MAX_REDIALS: u32 = 5;
 
 /// A lane that stood for so long was of use, and its losses are counted anew. Where the receiver reads a large file for minutes, kernels end the
 /// lanes that wait for it every 30 s (`USER_TIMEOUT_MS`), and a door that cannot hand them over every 10 s (`HAND_OVER`).
-pub(crate) const STOOD: Duration = Duration::from_secs(5);
+const STOOD: Duration = Duration::from_secs(5);
 
 /// Dials a lane again when it was lost, and further lanes when they would be of use.
 pub(crate) struct Redialler {
@@ -27,7 +27,7 @@ pub(crate) struct Redialler {
 
 /// How often each lane was lost since it last stood.
 #[derive(Default)]
-pub(crate) struct Losses(HashMap<u16, u32>);
+struct Losses(HashMap<u16, u32>);
 
 impl Losses {
     /// A lane was lost that had stood for so long: the pause before it is dialled again, if it is.
@@ -83,14 +83,13 @@ impl LaneKeeper for Redialler {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
     use std::sync::mpsc::sync_channel;
 
+    use super::*;
     use crate::reach::dialler::MAX_KNOCKS;
     use crate::reach::lane_terms::LaneTerms;
-
-    use super::*;
     use crate::session::channel::Events;
-    use std::net::TcpListener;
 
     /// The door has no room for a while, or the path is gone: longer than one round of knocks (1.4 s) takes.
     #[test]

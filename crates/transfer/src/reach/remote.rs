@@ -3,37 +3,33 @@
 use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use haul_engine::remedy::Host;
+use haul_job::{Carriage, Error, Family, Fault, Job, Place};
 use haul_net::{PublicKey, Stream, dial};
 use haul_wire::codec;
 use haul_wire::control::{self, AgentHello, Control, Role, Start};
 use haul_wire::limits::{MAX_CONTROL_FRAME_BYTES, MAX_LISTED_BYTES, MAX_SPEC_ITEMS};
-use haul_wire::summary::{HostLimits, KnownPath};
+use haul_wire::summary::KnownPath;
 
 use crate::kept::known_paths::{self, Direction};
-use crate::kept::trusted_keys::KnownHosts;
 use crate::reach::early_lanes::Early;
+use crate::reach::far_end::{FarEnd, Introduction};
 use crate::reach::ssh::{SshChild, SshLanes, SshTarget};
 use crate::session::channel::{self, Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::clock::{self, TICK};
+use crate::session::convert;
 use crate::session::foreseen::Foreseen;
 use crate::session::reporter::Watch;
-use crate::session::{convert, host_facts};
-use haul_job::{Carriage, Family, Job, Place};
-use haul_job::{Error, Fault};
 
 /// After its banner the agent says who it is within this time.
 const HELLO_DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Remote {
     pub(crate) place: Place,
-    /// What it said about itself; of a daemon that is still about to, what is known of it without that.
-    pub(crate) hello: AgentHello,
-    /// Where what it says later will be kept.
-    pub(crate) later: Option<Introduction>,
+    /// What is known of it.
+    pub(crate) far_end: FarEnd,
     pub(crate) channel: Channel,
     pub(crate) events: Events,
     pub(crate) ssh: Option<SshTarget>,
@@ -52,44 +48,6 @@ pub(crate) struct Remote {
     pub(super) resolved: OnceCell<Vec<IpAddr>>,
 }
 
-/// What a daemon says about itself, while the session with it has begun already: its first words take a round trip.
-#[derive(Clone)]
-pub(crate) struct Introduction {
-    pub(super) said: Arc<OnceLock<AgentHello>>,
-    pub(super) known: Arc<KnownHosts>,
-    pub(super) host: String,
-    pub(super) port: u16,
-    /// That it has proved.
-    pub(super) key: PublicKey,
-}
-
-impl Introduction {
-    /// It says it, once.
-    pub(crate) fn on_hello(&self, hello: AgentHello) -> Result<(), Error> {
-        if hello.key != self.key.0 {
-            return Err(Error::new(Fault::Protocol, "the daemon names another key than it has proved"));
-        }
-        self.said.set(hello).map_err(|hello| crate::faults::unexpected(&Control::AgentHello(hello)))
-    }
-
-    /// How the daemon is called in the report.
-    pub(crate) fn host(&self, place: &Place) -> Option<Host> {
-        self.said.get().map(|hello| host_of(place, hello))
-    }
-
-    /// An error of the session, which may be a refusal as long as it has said nothing.
-    pub(crate) fn explain(&self, error: Error) -> Error {
-        match self.said.get() {
-            Some(_) => error,
-            None => self.known.explain_refusal(&self.host, self.port, error),
-        }
-    }
-}
-
-fn host_of(place: &Place, hello: &AgentHello) -> Host {
-    Host { place: place.to_string(), cpus: hello.cpus, limits: hello.limits.clone() }
-}
-
 /// What a far side is to do, and what the initiator knows of the two ends of the session and one end alone does not.
 pub(crate) struct Assignment {
     pub(crate) peer_session: [u8; 16],
@@ -105,7 +63,7 @@ impl Remote {
         let channel = Channel::open(to, events.sender(), PING_EVERY)
             .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
         let hello = await_hello(&events, place, watch)?;
-        Ok(Self::of(place, hello, channel, id, events))
+        Ok(Self::of(place, FarEnd::Said(hello), channel, id, events))
     }
 
     /// A daemon that has not said yet who it is.
@@ -118,27 +76,13 @@ impl Remote {
     ) -> Result<Self, Error> {
         let channel = Channel::open(stream, events.sender(), PING_EVERY)
             .map_err(|error| Error::new(Fault::FileIo, "cannot open the control channel").because(error))?;
-        let hello = AgentHello {
-            version: String::new(),
-            key: later.key.0,
-            port: later.port,
-            relay_port: 0,
-            addresses: Vec::new(),
-            ssh_server: None,
-            ssh_client: None,
-            // It looks itself whether it has fewer.
-            cpus: host_facts::cpus(),
-            limits: HostLimits::default(),
-            fast_aes: true,
-        };
-        Ok(Self { later: Some(later), ..Self::of(place, hello, channel, session, events) })
+        Ok(Self::of(place, FarEnd::Presumed(later), channel, session, events))
     }
 
-    fn of(place: &Place, hello: AgentHello, channel: Channel, session: [u8; 16], events: Events) -> Self {
+    fn of(place: &Place, far_end: FarEnd, channel: Channel, session: [u8; 16], events: Events) -> Self {
         Self {
             place: place.clone(),
-            hello,
-            later: None,
+            far_end,
             channel,
             events,
             ssh: None,
@@ -154,12 +98,12 @@ impl Remote {
     }
 
     pub(crate) fn key(&self) -> PublicKey {
-        PublicKey(self.hello.key)
+        self.far_end.key()
     }
 
-    /// What it said about itself, for the report.
+    /// Its host, for the report.
     pub(crate) fn host(&self) -> Host {
-        host_of(&self.place, &self.hello)
+        self.far_end.host(&self.place)
     }
 
     /// Gives it its role, and a sender the list of what is wanted, where there is one: returns when most of that has been taken.
@@ -175,7 +119,7 @@ impl Remote {
             return Err(Error::new(Fault::Usage, what).try_this("copy directories whole, or in several parts"));
         }
         let selection = convert::selection(&job.selection, hash_kept);
-        let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.hello));
+        let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.far_end));
         let carriage = control::Carriage { path, cpus, ..carriage };
         let start = Start { session: self.session, peer_session, peer_key: peer_key.0, role, selection, carriage };
         let start = Control::Start(start);
@@ -208,7 +152,8 @@ impl Remote {
         if let Some(address) = self.reached_at {
             return Some(address.ip().to_canonical());
         }
-        let (resolved, said) = (self.resolved(), self.hello.ssh_server.map(|said| convert::ip(said).to_canonical()));
+        let said = self.far_end.said().and_then(|hello| hello.ssh_server);
+        let (resolved, said) = (self.resolved(), said.map(|said| convert::ip(said).to_canonical()));
         said.filter(|said| resolved.contains(said)).or_else(|| resolved.first().copied())
     }
 
@@ -228,15 +173,17 @@ impl Remote {
 
     /// Where its lanes may be reached, best first: where ssh reached it, what its name means here, its own addresses.
     pub(crate) fn candidates(&self, family: Option<Family>) -> Vec<SocketAddr> {
-        if self.hello.port == 0 {
+        if self.far_end.port() == 0 {
             return Vec::new();
         }
         if let Some(address) = self.reached_at {
             return vec![address];
         }
-        let mut addresses: Vec<IpAddr> = self.hello.ssh_server.map(convert::ip).into_iter().collect();
+        let said = self.far_end.said();
+        let seen = said.and_then(|hello| hello.ssh_server);
+        let mut addresses: Vec<IpAddr> = seen.map(convert::ip).into_iter().collect();
         addresses.extend(self.resolved());
-        addresses.extend(self.hello.addresses.iter().copied().map(convert::ip));
+        addresses.extend(said.into_iter().flat_map(|hello| &hello.addresses).copied().map(convert::ip));
         let fits = |ip: &IpAddr| match family {
             Some(Family::V4) => ip.is_ipv4(),
             Some(Family::V6) => ip.is_ipv6(),
@@ -244,7 +191,7 @@ impl Remote {
         };
         let mut candidates: Vec<SocketAddr> = Vec::new();
         for ip in addresses.into_iter().map(|ip| ip.to_canonical()).filter(fits) {
-            let candidate = SocketAddr::new(ip, self.hello.port);
+            let candidate = SocketAddr::new(ip, self.far_end.port());
             if !candidates.contains(&candidate) {
                 candidates.push(candidate);
             }
@@ -254,7 +201,8 @@ impl Remote {
 
     /// The address under which it saw us, then our own.
     pub(crate) fn our_addresses(&self) -> Vec<IpAddr> {
-        let seen = self.hello.ssh_client.map(convert::ip).map(|ip| ip.to_canonical());
+        let seen = self.far_end.said().and_then(|hello| hello.ssh_client);
+        let seen = seen.map(|seen| convert::ip(seen).to_canonical());
         let mut addresses: Vec<IpAddr> = seen.into_iter().collect();
         for ip in dial::local_addresses() {
             if !addresses.contains(&ip) {
@@ -267,8 +215,8 @@ impl Remote {
 
     /// Lanes inside further ssh sessions, when it was reached over ssh.
     pub(crate) fn ssh_lanes(&self, watch: &std::sync::Arc<Watch>) -> Option<SshLanes> {
-        let target = self.ssh.clone().filter(|_| self.hello.relay_port != 0)?;
-        Some(SshLanes { target, port: self.hello.relay_port, watch: std::sync::Arc::clone(watch) })
+        let (target, port) = self.ssh.clone().zip(self.far_end.relay_port())?;
+        Some(SshLanes { target, port, watch: std::sync::Arc::clone(watch) })
     }
 
     /// Takes the process that has to be ended when the session is over.
@@ -297,10 +245,11 @@ fn await_hello(events: &Events, place: &Place, watch: &Watch) -> Result<AgentHel
     }
 }
 
-/// The cipher asked for, or those that both processors do well.
-pub(crate) fn agreed_ciphers(carriage: &Carriage, peer: &AgentHello) -> Vec<haul_net::Cipher> {
+/// The cipher asked for, or those that both processors do well. Of a peer that has not spoken nothing is presumed: our own
+/// order holds, and it chooses.
+pub(crate) fn agreed_ciphers(carriage: &Carriage, peer: &FarEnd) -> Vec<haul_net::Cipher> {
     let ours = ciphers(carriage);
-    if carriage.cipher.is_none() && !peer.fast_aes {
+    if carriage.cipher.is_none() && peer.said().is_some_and(|hello| !hello.fast_aes) {
         let (mut last, mut first): (Vec<_>, Vec<_>) =
             ours.into_iter().partition(|cipher| *cipher != haul_net::Cipher::Chacha20Poly1305);
         first.append(&mut last);
@@ -324,14 +273,14 @@ pub(crate) fn net_family(family: Family) -> dial::Family {
 mod tests {
     use std::io::Write as _;
     use std::sync::Arc;
+    use std::sync::mpsc::sync_channel;
 
+    use haul_job::SshOptions;
     use haul_wire::codec;
-
     use haul_wire::summary::HostLimits;
 
     use super::*;
-    use haul_job::SshOptions;
-    use std::sync::mpsc::sync_channel;
+    use crate::kept::trusted_keys::KnownHosts;
 
     /// An agent reached over ssh that claims to be there, when the resolver here says so and so.
     fn reached(claimed: [u8; 4], resolved: Option<&[[u8; 4]]>) -> Remote {
@@ -368,22 +317,37 @@ mod tests {
         let key = PublicKey([1; 32]);
         let ssh = SshOptions { haul_known_hosts: Some("/nowhere".into()), ..SshOptions::default() };
         let known = Arc::new(KnownHosts::of(&ssh).unwrap());
-        let later = Introduction { said: Arc::default(), known, host: "dtn".into(), port: 7, key };
-        let remote = Remote::presume(&place, near, [0; 16], Events::new(), later.clone()).unwrap();
-        assert_eq!((remote.key(), remote.hello.port), (key, 7));
+        let later = Introduction::new(known, "dtn", 7, key);
+        let remote = Remote::presume(&place, near, [0; 16], Events::new(), later).unwrap();
+        let far_end = remote.far_end.clone();
+        assert_eq!((remote.key(), far_end.port(), far_end.said()), (key, 7, None));
+        // Nothing is invented of it: neither a host, nor a port for ssh sessions, nor a fast cipher.
+        assert_eq!((far_end.host(&place).cpus, far_end.relay_port()), (0, None));
         remote.channel.outbox().send(Control::EndOfManifest);
         // It has not said a word.
         let mut frame = [0; 4];
         std::io::Read::read_exact(&mut far, &mut frame).unwrap();
         // Until it does, an end is a refusal.
         let ended = || channel::ended(None);
-        let refusal = later.explain(ended());
+        let refusal = far_end.explain(ended());
         assert!(refusal.fault == Fault::Network && refusal.what.contains("hung up without a word"), "{refusal:?}");
-        let said = |key| AgentHello { key, cpus: 77, ..remote.hello.clone() };
-        assert_eq!(later.on_hello(said([2; 32])).unwrap_err().fault, Fault::Protocol);
-        later.on_hello(said(key.0)).unwrap();
-        assert_eq!((later.explain(ended()), later.host(&place).unwrap().cpus), (ended(), 77));
-        assert!(later.on_hello(said(key.0)).is_err(), "once is enough");
+        let hello = AgentHello {
+            version: "0".into(),
+            key: key.0,
+            port: 7,
+            relay_port: 0,
+            addresses: Vec::new(),
+            ssh_server: None,
+            ssh_client: None,
+            cpus: 1,
+            fast_aes: false,
+            limits: HostLimits::default(),
+        };
+        let said = |key| AgentHello { key, cpus: 77, ..hello.clone() };
+        assert_eq!(far_end.on_hello(said([2; 32])).unwrap_err().fault, Fault::Protocol);
+        far_end.on_hello(said(key.0)).unwrap();
+        assert_eq!((far_end.explain(ended()), far_end.host(&place).cpus), (ended(), 77));
+        assert!(far_end.on_hello(said(key.0)).is_err(), "once is enough");
     }
 
     #[test]

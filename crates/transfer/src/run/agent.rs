@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use haul_job::{Error, Fault};
 use haul_net::{Door, Identity, Listener, Stream};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::AGENT;
@@ -15,7 +16,6 @@ use crate::reach::lane_door::{LOOPBACK, open_door, open_door_on};
 use crate::run::serving::{self, Ports};
 use crate::session::grant::Grant;
 use crate::session::rights;
-use haul_job::{Error, Fault};
 
 /// What `haul agent` was told on its command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

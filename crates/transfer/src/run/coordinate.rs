@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use haul_job::{Error, Fault, Job, Observer, Place, Report};
 use haul_net::Identity;
 use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
@@ -22,9 +23,6 @@ use crate::session::sender::early_look::EarlyLook;
 use crate::session::sender::{self, SenderJob, Sources};
 use crate::session::{convert, host_facts};
 use crate::sync::lock;
-use haul_job::{Error, Fault};
-use haul_job::{Job, Place};
-use haul_job::{Observer, Report};
 
 /// Carries a job out. Returns when everything is verified and flushed, or with the error that ended it.
 ///
@@ -78,17 +76,13 @@ fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_ke
     let mut remote = connect::connect(place, job, watch, Some(side.direction()), foreseen)?;
     let child = remote.take_child();
     let record = Arc::new(LaneRecord::default());
-    let (here, there, later) = (host_facts::host_here(), remote.host(), remote.later.clone());
+    let far_end = remote.far_end.clone();
     let result = session_with(job, remote, side, early, watch, hash_kept, &record);
     if let Some(child) = child {
         child.end();
     }
-    let explained = |error| match &later {
-        Some(later) => later.explain(error),
-        None => error,
-    };
-    let (sender, receiver) = result.map_err(|error| explained(error).at(place))?;
-    let there = later.as_ref().and_then(|later| later.host(place)).unwrap_or(there);
+    let (sender, receiver) = result.map_err(|error| far_end.explain(error).at(place))?;
+    let (here, there) = (host_facts::host_here(), far_end.host(place));
     let lane_path = *lock(&record.path);
     let cipher = lock(&record.cipher).clone();
     let (source, target) = if side == Side::Sender { (here, there) } else { (there, here) };
@@ -126,7 +120,7 @@ pub(crate) fn session_with(
         Side::Receiver => Role::Sender { sources: job.source_paths() },
     };
     let direction = side.direction();
-    let cpus = host_facts::cpus().min(remote.hello.cpus);
+    let cpus = host_facts::cpus().min(remote.far_end.cpus());
     let path = remote.known_path(direction);
     let assigned = Assignment { peer_session: id, peer_key: identity.public(), role, path, cpus };
     remote.start(assigned, job, hash_kept, watch)?;
@@ -138,10 +132,10 @@ pub(crate) fn session_with(
     let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
     let _expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear)?;
     let (to_plan, mut answers) = dial_answers();
-    let later = remote.later.clone();
-    let mut aside = |message: Control| match (message, &later) {
-        (Control::AgentHello(hello), Some(later)) => later.on_hello(hello),
-        (message, _) => answers(message),
+    let far_end = remote.far_end.clone();
+    let mut aside = |message: Control| match message {
+        Control::AgentHello(hello) => far_end.on_hello(hello),
+        message => answers(message),
     };
     let mut keeper = if job.selection.dry_run {
         crate::reach::lane_plan::Keeper::default()

@@ -4,13 +4,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use haul_job::{Endpoint, Error, Fault, Job, Place};
+use haul_pump::SendRoute;
 use haul_store::recording;
 
 use crate::session::receiver::{self, Target};
 use crate::session::sender::Sources;
-use haul_job::{Endpoint, Job, Place};
-use haul_job::{Error, Fault};
-use haul_pump::SendRoute;
 
 /// Zeros and striped recordings only come, and nowhere is only gone to.
 pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {

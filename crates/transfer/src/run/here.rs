@@ -1,11 +1,11 @@
 //! A copy on one host: both roles in one process, lanes over socket pairs.
 
-use haul_job::LanePath;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use haul_job::{Error, Fault, Job, LanePath, Place};
 use haul_net::Stream;
 use haul_wire::control::Control;
 
@@ -18,8 +18,6 @@ use crate::session::reporter::{Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
 use crate::session::sender::{self, SenderJob};
 use crate::session::{convert, host_facts};
-use haul_job::{Error, Fault};
-use haul_job::{Job, Place};
 
 /// Both sides on this machine: two roles in one process, lanes over socket pairs.
 pub(crate) fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
@@ -32,7 +30,7 @@ pub(crate) fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<End
 
 /// A directory copied into itself would find its own copy, for ever. A link that is copied as a link holds nothing; but in the place of the
 /// file to which it leads it would lead to itself, and the file would be lost: cp refuses that, too.
-pub(crate) fn refuse_into_itself(job: &Job) -> Result<(), Error> {
+fn refuse_into_itself(job: &Job) -> Result<(), Error> {
     if job.target.place != Place::Local {
         return Ok(());
     }

@@ -1,39 +1,32 @@
 //! A copy between two other hosts: this machine passes the control messages on and keeps the tally; the data goes directly
 //! between them. With `-3`, or when neither reaches the other, the lanes run through here, too.
 
-use haul_job::LanePath;
-use haul_job::Subject;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use haul_job::{Error, Event, Fault, Job, LanePath, Place, Subject};
 use haul_net::{Identity, Stream};
 use haul_wire::control::{self as wire, Control, Dial, Notice, ReceiverSummary, Role, SenderSummary};
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::Packer;
 
 use crate::faults;
-use crate::reach::connect;
 use crate::reach::desk::Desk;
-use crate::reach::lane_door;
 use crate::reach::lane_plan::{Keeper, LaneRecord};
 use crate::reach::remote::{self, Assignment, Remote};
+use crate::reach::{connect, lane_door};
 use crate::session::asked_for::AskedFor;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
-use crate::session::convert;
 use crate::session::failure::Failure;
-use crate::session::farewell;
 use crate::session::foreseen::Foreseen;
-use crate::session::host_facts;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::{Ends, Watch};
+use crate::session::{convert, farewell, host_facts};
 use crate::sync::lock;
-use haul_job::Event;
-use haul_job::{Error, Fault};
-use haul_job::{Job, Place};
 
 /// One way between the two hosts is tried this long.
 const DIAL_TIMEOUT_MS: u32 = 3_000;
@@ -93,7 +86,7 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
         (None, true) => identity.public(),
         (_, false) => peer.key(),
     };
-    let cpus = sender.hello.cpus.min(receiver.hello.cpus);
+    let cpus = sender.far_end.cpus().min(receiver.far_end.cpus());
     let assigned =
         |peer: &Remote, peer_key, role| Assignment { peer_session: peer.session, peer_key, role, path: None, cpus };
     // The receiver first: it is told at once what to do, and the list that a sender is given may take longer than a daemon waits.
@@ -334,15 +327,11 @@ impl Side {
             session: remote.session,
             peer_session: peer.session,
             key: remote.key(),
-            ciphers: remote::agreed_ciphers(&job.carriage, &remote.hello),
+            ciphers: remote::agreed_ciphers(&job.carriage, &remote.far_end),
             identity: remote.identity.clone(),
             our_addresses: remote.our_addresses(),
-            cpus: remote.hello.cpus,
-            ssh: remote
-                .ssh
-                .clone()
-                .filter(|_| remote.hello.relay_port != 0)
-                .map(|target| (target, remote.hello.relay_port)),
+            cpus: remote.far_end.cpus(),
+            ssh: remote.ssh.clone().zip(remote.far_end.relay_port()),
         };
         Self {
             remote: Arc::new(view),

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haul_engine::remedy::Asked;
+use haul_job::{Error, Fault};
 use haul_net::{Identity, PublicKey, Stream, dial};
 use haul_store::{FileList, FileListBuilder, printable};
 use haul_wire::control::{self as wire, AgentHello, Control, Dial, Role, Start};
@@ -17,7 +18,6 @@ use crate::reach::redial::Redialler;
 use crate::run::probe;
 use crate::session::channel::{self, Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::clock::{START_DEADLINE, TICK};
-use crate::session::farewell;
 use crate::session::foreseen::Foreseen;
 use crate::session::grant::{Grant, Visit};
 use crate::session::host_facts::cpus;
@@ -26,9 +26,8 @@ use crate::session::receiver::{self, ReceiverJob, Target};
 use crate::session::reporter::{Ends, Watch};
 use crate::session::sender::{self, SenderJob, Sources};
 use crate::session::stalls::Progress;
-use crate::session::{convert, rights, tuning};
+use crate::session::{convert, farewell, rights, tuning};
 use crate::sync::lock;
-use haul_job::{Error, Fault};
 
 pub use crate::reach::desk::Desk;
 

@@ -1,11 +1,10 @@
 //! Holds a sender on another host to what the job asks it for: under which names, past which rules, of which kinds.
 
+use haul_job::{Error, Job};
 use haul_store::{Extent, printable};
 use haul_wire::manifest::{Item, ItemKind};
 
 use crate::session::convert;
-use haul_job::Error;
-use haul_job::Job;
 
 /// What a job asks its sender for.
 pub(crate) struct AskedFor {
@@ -56,8 +55,9 @@ impl AskedFor {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
     use haul_job::{Carriage, Endpoint, Place, Selection, SshOptions};
+
+    use super::*;
 
     /// What a copy of `there:SOURCE` asks for.
     pub(crate) fn asked_for(source: &str, change: impl FnOnce(&mut Selection)) -> AskedFor {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_job::{Error, Fault};
 use haul_net::{ShutdownHandle, Stream};
 use haul_wire::codec::{self, LENGTH_BYTES};
 use haul_wire::control::{Answer, Control, Outcome, OutcomeKind, Receipt, Wanted};
@@ -15,7 +16,6 @@ use haul_wire::limits::BATCH_BYTES;
 use haul_wire::manifest::PackedItem;
 
 use crate::session::weight;
-use haul_job::{Error, Fault};
 
 /// How often either side says that it is alive.
 pub(crate) const PING_EVERY: Duration = Duration::from_secs(1);

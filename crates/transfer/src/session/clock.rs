@@ -2,17 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use haul_job::Error;
+
 use crate::faults::silent;
 use crate::session::channel::{Channel, PING_EVERY};
 use crate::session::failure::Failure;
 use crate::session::reporter::Watch;
-use haul_job::Error;
 
 /// How often a session looks at its clock.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
 
 /// How often the running totals are told.
-pub(crate) const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// What the loop of a session does at every turn besides its events.
 pub(crate) struct Clock {

@@ -1,25 +1,21 @@
 //! Between the job as the user means it, the messages that carry it, and the store's own types: by hand, at the edge.
 
-use haul_job::Subject;
-use haul_wire::control::Notice;
 use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use haul_engine::attribute::Cause;
 use haul_engine::compare::{Existing, LEFT, Rules, Standing};
+use haul_job::{Carriage, Error, Fault, PathNow, Selection, Subject};
 use haul_net::Wanted;
+use haul_pump::SendRoute;
 use haul_store::{Filter, FoundEntry, Kind, Metadata, Stat, StoreError, WriteRoute};
-use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, FailureKind};
+use haul_wire::control::{self as wire, Abort, AbortFault, Address, Candidate, FailureKind, Notice};
 use haul_wire::limits::MAX_TEXT_BYTES;
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
 use haul_wire::path::{PathFault, RelPath};
 use haul_wire::summary::{self, HeldBy, HostLimits};
 
 use crate::files::sparse;
-use haul_job::PathNow;
-use haul_job::{Carriage, Selection};
-use haul_job::{Error, Fault};
-use haul_pump::SendRoute;
 
 pub(crate) fn selection(selection: &Selection, hash_kept: bool) -> wire::Selection {
     let rule = |rule: &haul_job::FilterRule| wire::FilterRule { include: rule.include, pattern: rule.pattern.clone() };

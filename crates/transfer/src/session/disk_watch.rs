@@ -4,8 +4,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::sync::lock;
 use haul_wire::control::Notice;
+
+use crate::sync::lock;
 
 /// The storage of one side of a session.
 pub(crate) struct Storage {

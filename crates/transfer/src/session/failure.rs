@@ -2,8 +2,9 @@
 
 use std::sync::Mutex;
 
-use crate::sync::lock;
 use haul_job::Error;
+
+use crate::sync::lock;
 
 /// The first failure of any thread of a session; its loop sees it at the next tick.
 #[derive(Default)]

@@ -3,13 +3,13 @@
 use std::io::Write as _;
 use std::time::Duration;
 
+use haul_job::{Error, Fault};
 use haul_net::Stream;
 use haul_wire::control::Control;
 use haul_wire::{PROTOCOL_VERSION, codec};
 
 use crate::session::channel::{Channel, Events, PING_EVERY};
 use crate::session::{convert, farewell};
-use haul_job::{Error, Fault};
 
 /// How long the last messages may take.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);

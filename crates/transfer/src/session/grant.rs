@@ -3,10 +3,8 @@
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
+use haul_job::{Error, Observer};
 use haul_wire::control::Role;
-
-use haul_job::Error;
-use haul_job::Observer;
 
 /// What a peer may do here.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,13 +7,13 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use haul_job::Error;
 use haul_net::{Applied, Stream};
 use haul_wire::control::Control;
 use haul_wire::limits::MAX_LANES;
 
 use crate::session::weight;
 use crate::sync::lock;
-use haul_job::Error;
 
 /// What can happen to a session.
 pub(crate) enum SessionEvent {

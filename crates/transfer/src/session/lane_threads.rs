@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use haul_job::{Error, Fault};
 use haul_net::{Applied, ShutdownHandle, Stream};
 use haul_wire::control::{Control, Notice};
 
@@ -14,7 +15,6 @@ use crate::session::channel::{Channel, EventSender, LaneEnd, SessionEvent};
 use crate::session::farewell::FAREWELL;
 use crate::session::reporter::Watch;
 use crate::sync::lock;
-use haul_job::{Error, Fault};
 
 /// Brings lanes back that were lost: the side that dials does, the other waits.
 pub(crate) trait LaneKeeper: Send {
@@ -44,7 +44,7 @@ pub(crate) struct Running {
 }
 
 /// A lane that carries data.
-pub(crate) struct Alive {
+struct Alive {
     lane: u16,
     serial: u64,
     shutdown: ShutdownHandle,
@@ -52,7 +52,7 @@ pub(crate) struct Alive {
 
 /// So many lanes of a session may break the protocol. A line that changes bytes does that to a lane without TLS now and then; a peer
 /// that brings them without end is no peer.
-pub(crate) const MAX_BROKEN_LANES: usize = 16;
+const MAX_BROKEN_LANES: usize = 16;
 
 /// The lanes of one side, each with its thread.
 pub(crate) struct Lanes {
@@ -240,10 +240,10 @@ pub(crate) fn peer_of(stream: &Stream) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::session::channel::Events;
-    use crate::session::channel::PING_EVERY;
     use haul_job::{Event, Observer};
+
+    use super::*;
+    use crate::session::channel::{Events, PING_EVERY};
 
     struct Deaf;
 

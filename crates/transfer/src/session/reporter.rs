@@ -1,6 +1,5 @@
 //! Tells whoever watches what happens: turns the two streams of a session into events and, at the end, the report.
 
-use haul_job::Subject;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -9,6 +8,7 @@ use std::time::{Duration, Instant};
 use haul_engine::attribute::{self, Phases};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
+use haul_job::{Change, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Report, Subject};
 use haul_wire::RelPath;
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::manifest::Item;
@@ -16,9 +16,6 @@ use haul_wire::summary::PathNow;
 
 use crate::files::manifest_file::RootHasher;
 use crate::session::convert;
-use haul_job::Job;
-use haul_job::{Change, Event, ManifestLine, Observer, Progress, Report};
-use haul_job::{Error, Fault};
 
 /// Stands beside a session. An agent's watch is silent: nobody is there to be told.
 pub(crate) struct Watch {

@@ -9,17 +9,15 @@
 //! All of it holds for the thread of the session and the threads that it starts: lanes, walk, settle. What a kernel does not have is left
 //! out and told; only acting as the user must not fail.
 
-use haul_job::Subject;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use haul_job::{Error, Fault, Subject};
 use haul_sys::account;
 use haul_sys::rights::{self, Access, Fence};
 use haul_wire::control::Notice;
 
-use crate::session::convert;
 use crate::session::grant::{Grant, Visit};
-use crate::session::host_facts;
-use haul_job::{Error, Fault};
+use crate::session::{convert, host_facts};
 
 /// For a process that works for others, before it starts a thread. Best effort: a copy does not fail for want of it.
 pub fn guard_process() {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// A disk is read and flushed at least so fast: what a side may take to compare or flush a file besides the usual limit. A
 /// checkpoint's 256 MiB are four minutes.
-pub(crate) const LEAST_STORAGE_BYTES_PER_S: u64 = 1 << 20;
+const LEAST_STORAGE_BYTES_PER_S: u64 = 1 << 20;
 
 /// What the slowest disk takes for so many bytes.
 pub(crate) fn time_to_store(bytes: u64) -> Duration {
@@ -23,7 +23,7 @@ pub(crate) struct Progress {
 
 /// Less than this is no progress: a thousandth of the slowest path that anybody moves data over. With the usual limit of 60 s
 /// a peer has to bring 60 KiB in a minute, or to finish something.
-pub(crate) const LEAST_BYTES_PER_S: u64 = 1 << 10;
+const LEAST_BYTES_PER_S: u64 = 1 << 10;
 
 /// Data that comes for so long without one chunk that is complete will never be a file: every connection is cut before. A chunk of a file of
 /// 1 TiB (16 MiB) on each of 64 lanes gets through in that time where all of them together carry 12 kB/s.

@@ -3,8 +3,6 @@
 //! Runs at the turns of the session's loop, ten times a second: a reading of a lane is one system call. What to do is decided in
 //! `haul_engine::path`; here it is done, and what the kernel refused is told once.
 
-use crate::session::convert;
-use haul_job::Subject;
 use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -13,6 +11,7 @@ use haul_engine::path::{
     Advice, LaneReading, Limit, Phase, Remembered, Sample, Tuner, Wishes, better_given_up, bound_per_lane,
     bounds_at_end, too_slow_for_more,
 };
+use haul_job::Subject;
 use haul_net::{Probe, host};
 use haul_wire::control::{Carriage, Notice};
 use haul_wire::summary::{HeldBy, KnownPath, PathNow, PathSummary};
@@ -20,7 +19,7 @@ use haul_wire::summary::{HeldBy, KnownPath, PathNow, PathSummary};
 use crate::kept::known_paths::{self, Direction};
 use crate::session::clock::TICK;
 use crate::session::foreseen::Foreseen;
-use crate::session::host_facts;
+use crate::session::{convert, host_facts};
 
 /// Between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);

@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use haul_job::Report;
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use rustix::fs::XattrFlags;
@@ -13,7 +14,6 @@ use rustix::fs::XattrFlags;
 use crate::inside::bad_disk::{EIO, path_of, under};
 use crate::inside::scenarios::{Bench, Witness, run_here, run_watched, warnings};
 use crate::session::receiver::CHECKPOINT_BYTES;
-use haul_job::Report;
 
 const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 const ENODATA: i32 = rustix::io::Errno::NODATA.raw_os_error();

@@ -12,15 +12,13 @@ use std::time::{Duration, Instant};
 
 use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
+use haul_job::{Error, Fault, Job, Report};
 use haul_store::WriteRoute;
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 
 use crate::inside::past_cache::{disk, is_direct};
 use crate::inside::scenarios::{Bench, files, is_part, run_here};
-use haul_job::Job;
-use haul_job::Report;
-use haul_job::{Error, Fault};
 
 /// What changes a target.
 pub(crate) const WRITING: [Call; 11] = [

@@ -3,22 +3,19 @@
 //! Bytes change in the file itself, after it was flushed and in the moment before it is read back: what a medium does that rots, or a
 //! controller that writes to the wrong place.
 
-use haul_job::Subject;
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use haul_job::{Event, Job, Report, Subject};
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 
 use crate::inside::bad_disk::{
-    CHECKPOINT_BYTES, EIO, ENOSPC, LANES, fill, goes_on, is_part_of, job_of, nothing_is_wrong,
+    CHECKPOINT_BYTES, EIO, ENOSPC, LANES, fill, goes_on, is_part_of, job_of, nothing_is_wrong, path_of, under,
 };
-use crate::inside::bad_disk::{path_of, under};
 use crate::inside::scenarios::{Bench, Witness, run_here, run_watched};
-use haul_job::Job;
-use haul_job::{Event, Report};
 
 const MIB: u64 = 1 << 20;
 const LARGE_BYTES: u64 = 5_000_000;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use haul_job::{FilterRule, Report};
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use rustix::fs::{CWD, FileType, Mode, RenameFlags, XattrFlags};
@@ -16,8 +17,6 @@ use rustix::fs::{CWD, FileType, Mode, RenameFlags, XattrFlags};
 use crate::inside::bad_disk::{EIO, path_of, under};
 use crate::inside::scenarios::{Bench, Witness, files, run_here, run_watched, warnings};
 use crate::session::receiver::CHECKPOINT_BYTES;
-use haul_job::FilterRule;
-use haul_job::Report;
 
 const EACCES: i32 = rustix::io::Errno::ACCESS.raw_os_error();
 const ENOENT: i32 = rustix::io::Errno::NOENT.raw_os_error();

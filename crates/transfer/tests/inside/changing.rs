@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use haul_job::{Event, Job, Observer, Report, Selection};
 use haul_net::Stream;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use haul_wire::limits::BLOCK_BYTES;
@@ -19,8 +20,6 @@ use crate::inside::scenarios::{Bench, files, run_here};
 use crate::run::here;
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
-use haul_job::{Event, Observer, Report};
-use haul_job::{Job, Selection};
 
 /// What somebody does to a file.
 #[derive(Clone, Copy, Debug)]

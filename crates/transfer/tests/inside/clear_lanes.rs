@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use haul_job::{Carriage, Endpoint, Event, Job, Observer, Place, Report, Selection, SshOptions};
 use haul_net::{Cipher, Identity, Stream};
+use haul_pump::SendRoute;
 use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, TAG_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 
@@ -15,9 +17,6 @@ use crate::run::here;
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
 use crate::session::sender::early_look::EarlyLook;
-use haul_job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
-use haul_job::{Event, Observer, Report};
-use haul_pump::SendRoute;
 
 /// Stands between the two ends of a lane.
 #[derive(Clone, Default)]

@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
+use haul_job::{Fault, Job};
 use haul_store::journal_name;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use proptest::prelude::*;
@@ -18,8 +19,6 @@ use proptest::prelude::*;
 use crate::inside::bad_disk::{EIO, ENOSPC, WRITING, fill, path_of, under};
 use crate::inside::changing::{Change, SIZES, any_change, change, choose, name};
 use crate::inside::scenarios::{Bench, files, run_here};
-use haul_job::Fault;
-use haul_job::Job;
 
 /// So small that the large files come to some checkpoints.
 const CHECKPOINT_BYTES: u64 = 1 << 20;

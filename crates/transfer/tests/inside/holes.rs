@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use haul_job::{Error, Report};
 use haul_store::part_name;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 use haul_wire::limits::BLOCK_BYTES;
@@ -13,8 +14,6 @@ use haul_wire::limits::BLOCK_BYTES;
 use crate::inside::bad_disk::{CHECKPOINT_BYTES as SOON_BYTES, ENOSPC, LANES, path_of, under};
 use crate::inside::scenarios::{Bench, run_here};
 use crate::session::receiver::CHECKPOINT_BYTES;
-use haul_job::Error;
-use haul_job::Report;
 
 /// What stands at the target under the name of a file with holes: nothing, or other bytes, so many more or less than the file has.
 const STANDING: [Option<i64>; 4] = [None, Some(0), Some(-100_000), Some(100_000)];

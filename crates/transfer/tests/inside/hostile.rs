@@ -20,19 +20,16 @@ use std::time::{Duration, Instant};
 
 use haul_engine::integrity::UnitHasher;
 use haul_engine::plan::ChunkLayout;
+use haul_job::{Error, Event, Fault, Observer};
 use haul_net::{ReadHalf, Stream, WriteHalf};
-use haul_wire::RelPath;
-use haul_wire::codec;
 use haul_wire::control::{self as wire, Control, OutcomeKind};
 use haul_wire::lane::{BlockHeader, Encoding, Trailer, UnitHeader, UnitKind};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer};
+use haul_wire::{RelPath, codec};
 
 use crate::faults;
-use crate::session::channel::PING_EVERY;
-use crate::session::channel::{Channel, Events, SessionEvent, read_message};
+use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent, read_message};
 use crate::session::reporter::Watch;
-use haul_job::{Error, Fault};
-use haul_job::{Event, Observer};
 
 /// Longer than any of these sessions takes on a busy machine; what hangs ends here.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,15 +1,14 @@
 //! Whole jobs over lanes that the kernel seals, one of them harmed on its way. `make guest` runs them in a kernel that has TLS.
 
-use haul_job::Subject;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread::{self, JoinHandle};
 
+use haul_job::{Event, Subject};
 use haul_net::{Cipher, Identity, Stream};
+use haul_pump::SendRoute;
 
 use crate::inside::scenarios::{Bench, copied_by, warnings};
-use haul_job::Event;
-use haul_pump::SendRoute;
 
 /// Whether it does here. Where it was promised (`make guest`) it must.
 pub(crate) fn kernel_seals() -> bool {

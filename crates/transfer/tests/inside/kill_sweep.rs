@@ -13,6 +13,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use haul_engine::journal;
+use haul_job::Job;
 use haul_net::Stream;
 use haul_store::WriteRoute;
 use haul_sys::intercept::{Call, Stopped, Verdict};
@@ -22,14 +23,12 @@ use crate::faults;
 use crate::inside::bad_disk::{path_of, under};
 use crate::inside::past_cache::disk;
 use crate::inside::scenarios::{Bench, files, is_part, run_here};
-use crate::session::channel::PING_EVERY;
-use crate::session::channel::{Channel, Events, SessionEvent};
+use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::convert;
 use crate::session::lane_threads::NoKeeper;
 use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::session::reporter::Watch;
 use crate::session::sender::{self, SenderJob, Sources};
-use haul_job::Job;
 
 /// Everything that a side asks of a disk.
 const OPERATIONS: [Call; 12] = [

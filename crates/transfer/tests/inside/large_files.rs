@@ -1,7 +1,6 @@
 //! Whole jobs with files that are large to them: what is not in the page cache is read past it and leaves nothing there, in whatever way that
 //! can be done; what is in it is read from there.
 
-use haul_job::Subject;
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -11,6 +10,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use haul_job::{Error, Event, Job, Observer, Report, Subject};
 use haul_net::Stream;
 use haul_store::WriteRoute;
 use haul_sys::cached::CacheProbe;
@@ -23,9 +23,6 @@ use crate::inside::scenarios::{Bench, Witness, files};
 use crate::run::here;
 use crate::session::receiver::Bounds;
 use crate::session::reporter::Watch;
-use haul_job::Error;
-use haul_job::Job;
-use haul_job::{Event, Observer, Report};
 
 /// Large enough for two stretches, and not a multiple of anything.
 const FILE_BYTES: usize = (24 << 20) + 1_234;

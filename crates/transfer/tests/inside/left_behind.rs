@@ -7,15 +7,13 @@ use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use haul_job::{Error, Fault, Job, Report};
 use haul_store::part_name;
 use haul_sys::file;
 use haul_sys::intercept::{Call, Stopped, Verdict};
 
 use crate::inside::bad_disk::{CHECKPOINT_BYTES, ENOSPC, LANES, fill, goes_on, is_part_of, job_of, path_of, under};
 use crate::inside::scenarios::{Bench, run_here};
-use haul_job::Job;
-use haul_job::Report;
-use haul_job::{Error, Fault};
 
 const MIB: u64 = 1 << 20;
 const LARGE_BYTES: u64 = 5_000_000;

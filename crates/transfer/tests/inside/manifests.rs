@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
+use haul_job::{Event, Job, ManifestLine, Observer, Report};
 use haul_net::Stream;
 
 use crate::files::manifest_file::Writer;
@@ -11,8 +12,6 @@ use crate::inside::scenarios::Bench;
 use crate::run::here;
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
-use haul_job::Job;
-use haul_job::{Event, ManifestLine, Observer, Report};
 
 /// Which side the one who wants the manifest sees.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,5 @@
 //! Large files on a disk: they go past the page cache, on whatever disk, and whatever happens to it.
 
-use haul_job::Subject;
 use std::fs::File;
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -8,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use haul_engine::journal::HEADER_BYTES;
+use haul_job::{Event, Fault, Job, Subject};
 use haul_store::WriteRoute;
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict};
@@ -16,9 +16,6 @@ use haul_sys::{direct, medium};
 use crate::inside::bad_disk::{EDQUOT, EIO, ENOSPC, path_of, under};
 use crate::inside::scenarios::{Bench, Witness, files, is_part, run_here, run_watched};
 use crate::session::receiver::Bounds;
-use haul_job::Event;
-use haul_job::Fault;
-use haul_job::Job;
 
 const LANES: u16 = 3;
 

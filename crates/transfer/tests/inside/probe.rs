@@ -8,10 +8,10 @@ use std::thread::JoinHandle;
 use haul_net::Stream;
 use haul_wire::control::{Notice, ProbeArrived, ProbeSent};
 
-use super::*;
-use crate::session::channel::PING_EVERY;
-use crate::session::channel::SessionEvent;
+use crate::session::channel::{PING_EVERY, SessionEvent};
 use crate::session::lane_threads::NoKeeper;
+
+use super::*;
 
 const TIME: Duration = Duration::from_millis(600);
 

@@ -1,23 +1,21 @@
 //! Streams that come over loopback, and what is recorded of them.
 
 use std::io::Write as _;
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use haul_job::{Endpoint, Error, Event, Fault, Place, Report, Selection};
 use haul_sys::intercept::{Call, Stopped, Verdict};
+use haul_workbench::bench::Interval;
+use haul_workbench::record::*;
 
 use crate::inside::bad_disk::{EIO, ENOSPC, path_of, under};
 use crate::inside::scenarios::{self, Bench, Witness};
-use haul_job::{Endpoint, Place, Selection};
-use haul_job::{Error, Fault};
-use haul_job::{Event, Report};
-use haul_workbench::bench::Interval;
-use haul_workbench::record::*;
-use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
-use std::time::Duration;
 
 #[derive(Default)]
 struct Onlooker {

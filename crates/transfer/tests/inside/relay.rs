@@ -1,16 +1,16 @@
 //! What the machine in between does with what both hosts say.
 
+use haul_job::Observer;
 use haul_wire::RelPath;
 use haul_wire::control::{Outcome, OutcomeKind, Receipt};
 use haul_wire::limits::MAX_BATCH_ITEMS;
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
 
-use super::*;
 use crate::inside::manifests::Lister;
 use crate::session::asked_for::tests::asked_for;
-use crate::session::channel;
-use crate::session::farewell;
-use haul_job::Observer;
+use crate::session::{channel, farewell};
+
+use super::*;
 
 /// A relay that nobody watches between the near ends of two channels, with the far ends of them.
 fn check(act: impl FnOnce(&mut Relay<'_>, Stream, Stream)) {

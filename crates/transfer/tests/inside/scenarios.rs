@@ -3,7 +3,6 @@
 //! Both roles run as they do between machines; only the lanes are socket pairs, with something in between that cuts or
 //! changes what passes. The lanes are clear here, so that a changed byte reaches the hashes instead of failing in TLS.
 
-use haul_job::Subject;
 use std::io::{Read, Write};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
@@ -12,17 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use haul_job::{Carriage, Endpoint, Error, Event, Fault, Job, Observer, Place, Report, Selection, SshOptions, Subject};
 use haul_net::{Identity, Stream};
+use haul_pump::SendRoute;
 use proptest::prelude::*;
 
 use crate::run::here;
 use crate::session::receiver::{Bounds, CHECKPOINT_BYTES};
 use crate::session::reporter::Watch;
 use crate::session::sender::early_look::EarlyLook;
-use haul_job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
-use haul_job::{Error, Fault};
-use haul_job::{Event, Observer, Report};
-use haul_pump::SendRoute;
 
 /// A directory that goes with the test, with a source tree in it.
 pub(crate) struct Bench {

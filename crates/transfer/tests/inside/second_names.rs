@@ -4,10 +4,10 @@ use std::fs::{File, FileTimes};
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, SystemTime};
 
+use haul_job::{Report, Selection};
+
 use crate::inside::scenarios::{Bench, run_here};
 use crate::session::receiver::CHECKPOINT_BYTES;
-use haul_job::Report;
-use haul_job::Selection;
 
 /// When something was changed last, the earliest first.
 #[derive(Clone, Copy)]

@@ -1,16 +1,14 @@
 //! Jobs with several sources that meet at the target, and what `--delete` makes of them.
 
-use haul_job::Subject;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
+use haul_job::{Endpoint, Event, Fault, Job, Place, Report, Subject};
+
 use crate::inside::scenarios::{Bench, Witness, files, run_here, run_watched, warnings};
 use crate::run::coordinate;
 use crate::session::receiver::CHECKPOINT_BYTES;
-use haul_job::Fault;
-use haul_job::{Endpoint, Job, Place};
-use haul_job::{Event, Report};
 
 /// The sources, relative to the directory of the test, as they are typed.
 fn job(bench: &Bench, sources: &[&str]) -> Job {

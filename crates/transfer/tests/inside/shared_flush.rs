@@ -3,6 +3,7 @@
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
+use haul_job::{Error, Fault, Job, Report};
 use haul_sys::condition::unmet;
 use haul_sys::file_system;
 use haul_sys::intercept::{Call, Stopped, Verdict};
@@ -10,9 +11,6 @@ use haul_sys::intercept::{Call, Stopped, Verdict};
 use crate::inside::bad_disk::{EIO, ENOSPC, LANES, goes_on, is_part_of, nothing_is_wrong, path_of, under};
 use crate::inside::scenarios::{Bench, files, run_here};
 use crate::session::receiver::Bounds;
-use haul_job::Job;
-use haul_job::Report;
-use haul_job::{Error, Fault};
 
 /// In two directories, from nothing to 8 KiB.
 const FILES: usize = 120;

@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
+use haul_job::{Error, Event, Fault, Job, Report};
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_wire::limits::MIN_CHUNK_BYTES;
 
 use crate::inside::bad_disk::path_of;
 use crate::inside::scenarios::{Bench, Witness, run_watched};
-use haul_job::Job;
-use haul_job::{Error, Fault};
-use haul_job::{Event, Report};
 
 const LANES: u16 = 2;
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::Disk;
 use haul_job::Error;
+
+use super::Disk;
 
 /// Writes and reads below a directory past the page cache, with several blocks on their way: at most so many bytes and so long each
 /// way, and a quarter of the free room.

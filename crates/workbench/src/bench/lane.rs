@@ -4,14 +4,14 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::Ordering;
 
+use haul_job::{Error, Fault};
 use haul_net::Stream;
+use haul_pump::{ReceiveError, ReceivePump, SendError, SendPump, Tap};
 use haul_sys::affinity;
 use haul_sys::usage::{self, Usage};
 
 use super::prepare::Plan;
 use super::{Ended, Offset, Received, Request, Shared};
-use haul_job::{Error, Fault};
-use haul_pump::{ReceiveError, ReceivePump, SendError, SendPump, Tap};
 
 /// What a sending thread works on.
 pub(super) struct Sending<'a> {

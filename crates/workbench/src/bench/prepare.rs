@@ -7,13 +7,13 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use haul_engine::plan::NEAR_RTT_US;
+use haul_job::{Error, Fault};
 use haul_net::{Identity, Stream, Wanted, tls};
+use haul_pump::{ReceiveRoute, Routes, SendRoute, Target};
 use haul_store::scratch;
 use haul_sys::file;
 
 use super::{Amount, CHUNK_BYTES, Ends, LANE_BYTES_MIN, Offset, Request, Sink, Source};
-use haul_job::{Error, Fault};
-use haul_pump::{ReceiveRoute, Routes, SendRoute, Target};
 
 /// What all lanes share.
 pub(super) struct Plan {

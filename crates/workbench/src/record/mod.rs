@@ -26,17 +26,16 @@ use std::sync::mpsc::sync_channel;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use flushed::Flushed;
+use haul_job::{Error, Fault};
 use haul_store::recording::{self, STRIPES_MAX};
 use haul_store::stripe_bytes;
 use haul_sys::file;
 use haul_sys::poll::{self, Interest};
-
-use haul_job::{Error, Fault};
-
-use crate::bench::Interval;
-use flushed::Flushed;
 use ring::Filling;
 use striped::Striping;
+
+use crate::bench::Interval;
 
 /// What is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use haul_engine::integrity::Hash;
+use haul_job::{Error, Fault};
 use haul_store::recording::{self, Doubtful, Index, is_name};
 
 use super::flushed::Flushed;
 use super::{Request, Watcher};
-use haul_job::{Error, Fault};
 
 /// A power cut costs so much of a recording, and what its flush takes. Tests come there sooner.
 const FLUSH_EVERY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(2) };

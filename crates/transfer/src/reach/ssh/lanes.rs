@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use haul_job::Error;
 use haul_net::{NetError, Stream};
 
 use crate::reach::lane_terms::{LaneTerms, greet};
 use crate::session::channel::SessionEvent;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::Watch;
-use haul_job::Error;
 
 use super::{SshTarget, kill};
 
@@ -76,11 +76,11 @@ impl LaneKeeper for SshKeeper {
 mod tests {
     use std::time::{Duration, Instant};
 
+    use haul_job::{Place, SshOptions, job};
     use haul_wire::PROTOCOL_VERSION;
 
     use super::*;
     use crate::session::channel::Events;
-    use haul_job::{Place, SshOptions, job};
 
     const SSH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand-ins/no-lane");
 

@@ -12,7 +12,6 @@ mod lanes;
 mod script;
 mod words;
 
-use haul_job::Subject;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,19 +19,16 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use haul_job::{Carriage, Error, Event, Family, Fault, Place, SshOptions, Subject};
 use haul_net::{Pipes, Stream};
 use haul_sys::poll::{self, Interest};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::{Banner, BannerScanner};
 
+use crate::faults;
 use crate::session::convert;
 use crate::session::reporter::Watch;
 use crate::session::stalls::Progress;
-use haul_job::Event;
-use haul_job::{Carriage, Family, Place, SshOptions};
-use haul_job::{Error, Fault};
-
-use crate::faults;
 use crate::sync::lock;
 pub(crate) use lanes::SshLanes;
 use script::{Program, quoted, runs_on, start_script};

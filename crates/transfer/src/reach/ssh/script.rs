@@ -1,9 +1,8 @@
 //! What is said to the login shell of a far side: run our program, or take it.
 
+use haul_job::{Error, Fault};
 use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::{FAIL, NEED, NOTE};
-
-use haul_job::{Error, Fault};
 
 /// Our own program, to be copied to a far side.
 pub(super) struct Program {

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use haul_job::{Error, Fault};
 
+use crate::sync::lock;
+
 use super::EXIT_WAIT;
 use super::escaper::Escaper;
-use crate::sync::lock;
 
 /// What ssh and the far side print on standard error: passed on as it comes, the last of it kept to explain a failure. The
 /// far side chooses most of it, so it is escaped; also for a file, because logs are read on terminals.

@@ -20,34 +20,30 @@ mod flow;
 mod scenarios;
 mod session;
 
-use haul_job::LanePath;
 use std::sync::Arc;
 use std::time::Duration;
 
 use haul_engine::attribute::{self, Limit, Phases, Shares};
 use haul_engine::remedy::{self, Asked, Facts, Host, Remedy};
+use haul_job::{
+    Carriage, Endpoint, Error, Event, Fault, Job, LanePath, Observer, Place, Progress, Selection, SshOptions,
+};
 use haul_net::Identity;
 use haul_wire::control::{self as wire, Control, Role};
 use haul_wire::limits::MAX_PROBE_MS;
 use haul_wire::summary::{PathSummary, PathTime};
+use session::{Measured, Measures, Side, Terms};
 
 use crate::faults;
-use crate::reach::connect;
 use crate::reach::desk::Desk;
-use crate::reach::lane_door;
-use crate::reach::lane_plan;
-use crate::reach::lane_plan::LaneRecord;
+use crate::reach::lane_plan::{self, LaneRecord};
 use crate::reach::remote::{Assignment, Remote};
+use crate::reach::{connect, lane_door};
 use crate::session::channel::{Channel, Events};
-use crate::session::convert;
 use crate::session::foreseen::Foreseen;
-use crate::session::host_facts;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::{self, Watch};
-use haul_job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
-use haul_job::{Error, Fault};
-use haul_job::{Event, Observer, Progress};
-use session::{Measured, Measures, Side, Terms};
+use crate::session::{convert, host_facts};
 
 /// Longest time for each direction.
 pub const TIME_MAX: Duration = Duration::from_millis(MAX_PROBE_MS as u64);
@@ -163,7 +159,7 @@ fn over_lanes(
         None => Arc::new(Identity::generate().map_err(|error| faults::net_error(&error))?),
     };
     // What an earlier job found of the path is left aside: it shall be seen as it is.
-    let cpus = host_facts::cpus().min(remote.hello.cpus);
+    let cpus = host_facts::cpus().min(remote.far_end.cpus());
     let role = Role::Probe { time_ms };
     let assigned = Assignment { peer_session: id, peer_key: identity.public(), role, path: None, cpus };
     remote.start(assigned, job, false, watch)?;

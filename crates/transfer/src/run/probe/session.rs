@@ -5,23 +5,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use haul_job::{Error, Fault};
 use haul_net::Probe as LaneProbe;
 use haul_wire::control::{Carriage, Control, ProbeArrived, ProbeSent, SenderSummary};
 
+use crate::faults;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
-use crate::session::convert;
 use crate::session::failure::Failure;
 use crate::session::foreseen::Foreseen;
 use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::reporter::Watch;
 use crate::session::tuning::{Endless, Tuning};
-use haul_job::{Error, Fault};
+use crate::session::{convert, farewell};
 
 use super::arrivals::Arrivals;
 use super::flow::{self, Flow};
-use crate::faults;
-use crate::session::farewell;
 
 /// After its time a sender waits this long for what is under way; then the other direction begins all the same.
 const DRAIN: Duration = Duration::from_secs(2);

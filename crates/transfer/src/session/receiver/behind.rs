@@ -14,9 +14,10 @@ use haul_sys::direct::AlignedBuffer;
 use haul_wire::control::Receipt;
 use haul_wire::limits::BLOCK_BYTES;
 
+use crate::sync::lock;
+
 use super::claim::Claimed;
 use super::incoming::Incoming;
-use crate::sync::lock;
 
 /// Blocks that are filled or written at once: 64 x 256 KiB = 16 MiB. A disk of 2 GB/s has work for 8 ms, longer than a scheduler's turn.
 pub(crate) const BUFFERS: usize = 64;

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
+use crate::sync::lock;
+
 use super::claims::Claim;
 use super::incoming::Incoming;
-use crate::sync::lock;
 
 /// The claim of one lane on a chunk, until it is dropped.
 pub(super) struct Claimed {
@@ -54,11 +55,12 @@ impl Drop for Claimed {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use haul_wire::RelPath;
     use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time};
 
     use super::*;
-    use std::sync::Mutex;
 
     fn incoming() -> Arc<Incoming> {
         let time = Time::default();

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use haul_engine::compare::{self, Existing, FileDecision};
 use haul_engine::journal;
 use haul_engine::plan::ChunkLayout;
+use haul_job::Error;
 use haul_store::{Kind, Metadata, NO_DIRECTORY, Stat, StoreError, name_hash};
 use haul_wire::RelPath;
 use haul_wire::control::{Answer, Notice, OutcomeKind, Wanted};
@@ -15,15 +16,13 @@ use haul_wire::manifest::{Identity, Item, ItemKind};
 
 use crate::session::asked_for::AskedFor;
 use crate::session::convert;
-use haul_job::Error;
 
 use super::in_order::{DirectoryEnd, HardLink, InOrder};
 use super::incoming::{Incoming, KeptAs};
 use super::owners::Owners;
-use super::reread;
-use super::settle;
 use super::state::{Shared, Task};
 use super::twins::Twins;
+use super::{reread, settle};
 
 /// Walks along with the manifest.
 pub(super) struct Decider {

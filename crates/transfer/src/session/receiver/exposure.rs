@@ -5,8 +5,9 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use crate::sync::lock;
 use haul_engine::at_risk::AtRisk;
+
+use crate::sync::lock;
 
 /// See [`AtRisk`].
 pub(super) struct Exposure {

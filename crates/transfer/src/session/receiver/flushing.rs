@@ -1,15 +1,15 @@
 //! How batches of small files are flushed: together, or each file by itself.
 
-use crate::session::convert;
-use haul_job::Subject;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use haul_engine::flush_choice::{FlushChooser, FlushWay};
+use haul_job::Subject;
 use haul_sys::file_system::DirtyPages;
 use haul_wire::control::Notice;
 
+use crate::session::convert;
 use crate::sync::lock;
 
 /// How batches are flushed.

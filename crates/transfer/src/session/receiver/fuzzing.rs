@@ -13,8 +13,9 @@ use haul_wire::RelPath;
 use haul_wire::lane::{BlockHeader, Encoding, Trailer, UnitHeader, UnitKind};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
 
-use super::*;
 use crate::files::zeros::ZEROS;
+
+use super::*;
 
 /// What a peer does, in the order in which it does it. The first two bytes choose what kind of job it is, then each step is one byte of
 /// what, two of length (big-endian), and so many bytes:

@@ -19,13 +19,12 @@ use haul_wire::limits::BLOCK_BYTES;
 use crate::files::zeros::{self, ZEROS};
 use crate::session::stopwatch::{Stopwatch, Waiting};
 
-use super::behind;
 use super::claim::Claimed;
 use super::incoming::Incoming;
 use super::input::Input;
 use super::naming::Nameless;
 use super::state::Shared;
-use super::writers;
+use super::{behind, writers};
 
 /// Takes units until the sender ends the lane (`Ok`), or the connection fails.
 pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {

@@ -54,13 +54,10 @@ use crate::faults;
 use crate::session::asked_for::AskedFor;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
-use crate::session::convert;
-use crate::session::failure;
-use crate::session::farewell;
 use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::reporter::Watch;
-use crate::session::stalls;
-use crate::session::stalls::{MAX_IN_VAIN, Progress};
+use crate::session::stalls::{self, MAX_IN_VAIN, Progress};
+use crate::session::{convert, failure, farewell};
 #[cfg(test)]
 pub(crate) use behind::BUFFERS;
 use decide::Decider;

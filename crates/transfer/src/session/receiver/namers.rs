@@ -17,10 +17,11 @@ use haul_store::{Part, StoreError};
 use haul_sys::direct::AlignedBuffer;
 use haul_wire::control::{Notice, OutcomeKind};
 
+use crate::sync::lock;
+
 use super::naming::{Nameless, Naming};
 use super::reread::{self, READ_BYTES};
 use super::state::Shared;
-use crate::sync::lock;
 
 /// They wait for the disk more than they work. Where each file is flushed by itself, so many flush at once: on a file server each flush is a
 /// round trip.

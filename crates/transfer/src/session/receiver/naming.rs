@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use haul_engine::integrity::Hash;
 use haul_store::Part;
 
-use super::incoming::Incoming;
 use crate::sync::lock;
+
+use super::incoming::Incoming;
 
 /// A whole file that is verified and has no name yet.
 pub(super) struct Nameless {
@@ -236,10 +237,11 @@ impl Naming {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::session::receiver::state::tests::over;
     use haul_wire::RelPath;
     use haul_wire::manifest::{Attributes, Identity, Item, ItemKind};
+
+    use super::*;
+    use crate::session::receiver::state::tests::over;
 
     fn nameless(shared: &crate::session::receiver::state::Shared, number: u64, size: u64) -> Nameless {
         let identity = Identity { size, mtime: Default::default(), ctime: Default::default(), inode: number };

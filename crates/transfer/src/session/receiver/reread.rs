@@ -16,12 +16,12 @@ use std::sync::Arc;
 use haul_engine::integrity::{Mismatch, Rereading, Verified};
 use haul_engine::ledger::Unread;
 use haul_engine::plan::ChunkLayout;
+use haul_job::{Error, Fault};
 use haul_store::DIRECT_FROM_BYTES;
 use haul_sys::direct::AlignedBuffer;
 use haul_sys::medium::Medium;
 
 use crate::files::zeros::ZEROS;
-use haul_job::{Error, Fault};
 
 use super::incoming::{Flushed, Incoming};
 use super::rereads::Reread;

@@ -1,17 +1,17 @@
 //! What is to be read again, what came of it, and what was said of it (`reread.rs` reads).
 
-use crate::session::convert;
-use haul_job::Subject;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use haul_engine::integrity::Hash;
+use haul_job::Subject;
 use haul_store::Part;
 use haul_sys::medium::Way;
 use haul_wire::control::Notice;
 
+use crate::session::convert;
 use crate::sync::lock;
 
 use super::incoming::Incoming;

@@ -9,6 +9,7 @@ use haul_engine::integrity::Verified;
 use haul_engine::journal;
 use haul_engine::receiving::Receiving;
 use haul_engine::window::Overflow;
+use haul_job::{Error, Fault};
 use haul_store::{Filter, Kind, Metadata, Part, Stat, StoreError, TargetTree, WriteRoute, printable};
 use haul_sys::rights::Access;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
@@ -17,13 +18,11 @@ use haul_wire::manifest::Item;
 use crate::faults;
 use crate::session::channel::{EventSender, Outbox, SessionEvent};
 use crate::session::clock::Clock;
-use crate::session::convert;
 use crate::session::disk_watch::Storage;
 use crate::session::failure::Failure;
 use crate::session::reporter::Watch;
-use crate::session::rights;
-use crate::session::stopwatch;
-use haul_job::{Error, Fault};
+use crate::session::{convert, rights, stopwatch};
+use crate::sync::lock;
 
 use super::ReceiverJob;
 use super::behind::Behind;
@@ -36,7 +35,6 @@ use super::incoming::{Incoming, Lost, Progressed};
 use super::naming::Naming;
 use super::rereads::Rereads;
 use super::write_route::WriteRoutes;
-use crate::sync::lock;
 
 /// Work for the settle thread.
 pub(super) enum Task {

@@ -2,17 +2,16 @@
 //!
 //! The file system says whether it can -> what an earlier job has measured there -> else a trial, once -> told once.
 
-use crate::session::convert;
-use haul_job::Subject;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
+use haul_job::Subject;
 use haul_store::{Part, WriteRoute};
 use haul_wire::control::Notice;
 
 use crate::kept::known_routes::KnownRoutes;
-
+use crate::session::convert;
 use crate::session::disk_watch::Storage;
 use crate::sync::lock;
 

@@ -68,6 +68,7 @@ pub(super) fn deliver(shared: &Shared, chunk: &Chunk, ended: Option<End>) {
 
 #[cfg(test)]
 mod tests {
+    use haul_store::Part;
     use haul_wire::RelPath;
     use haul_wire::manifest::{Attributes, Identity, Item, ItemKind};
 
@@ -76,7 +77,6 @@ mod tests {
     use super::super::incoming::Incoming;
     use super::super::state::tests::over;
     use super::*;
-    use haul_store::Part;
 
     /// A file of three chunks and its part.
     fn incoming(shared: &Shared) -> (Arc<Incoming>, Arc<Part>) {

@@ -19,16 +19,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use haul_engine::integrity::{Hash, UnitHasher};
 use haul_engine::plan::ChunkLayout;
+use haul_job::Selection;
 use haul_store::{EntryKind, Found, SourceFile, SourceSet, Walk};
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::Identity;
 
-use super::walk_options;
 use crate::files::sparse;
 use crate::session::convert;
 use crate::session::foreseen::Foreseen;
 use crate::sync::lock;
-use haul_job::Selection;
+
+use super::walk_options;
 
 /// More threads would hash faster than memory is read.
 const MAX_THREADS: usize = 4;

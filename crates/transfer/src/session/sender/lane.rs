@@ -15,6 +15,7 @@ use haul_engine::integrity::LaneTags;
 use haul_engine::schedule::Unit;
 use haul_engine::zeros;
 use haul_net::Stream;
+use haul_pump::{SendError, SendFailed, SendPump};
 use haul_store::{SourceFile, StoreError};
 use haul_wire::control::FailureKind;
 use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, Trailer, UnitHeader, UnitKind};
@@ -23,7 +24,6 @@ use haul_wire::limits::BLOCK_BYTES;
 use crate::files::zeros::ZEROS;
 use crate::session::convert;
 use crate::session::stopwatch::{Stopwatch, Waiting};
-use haul_pump::{SendError, SendFailed, SendPump};
 
 use super::Sources;
 use super::ahead::ReadAhead;

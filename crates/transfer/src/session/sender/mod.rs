@@ -18,34 +18,28 @@ mod state;
 mod walk;
 mod walk_options;
 
-use haul_job::Subject;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use early_look::EarlyLook;
 use haul_engine::integrity::Hash;
+use haul_job::{Error, Fault, Subject};
+use haul_pump::SendRoute;
 use haul_store::recording::{self, Recording};
 use haul_store::{FileList, ResolveOptions, SourceSet, StoreError};
 use haul_sys::rights::Access;
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
+use state::Shared;
 
 use crate::faults;
-use haul_job::{Error, Fault};
-
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::Clock;
-use crate::session::convert;
-use crate::session::farewell;
-use crate::session::lane_threads;
-use crate::session::lane_threads::{LaneKeeper, Lanes};
+use crate::session::lane_threads::{self, LaneKeeper, Lanes};
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
-use crate::session::rights;
-use crate::session::stalls;
 use crate::session::tuning::Tuning;
-use early_look::EarlyLook;
-use haul_pump::SendRoute;
-use state::Shared;
+use crate::session::{convert, farewell, rights, stalls};
 
 /// What a sender reads.
 pub(crate) enum Sources {

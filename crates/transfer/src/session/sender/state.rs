@@ -1,6 +1,5 @@
 //! What the threads of a sender share: the open items, the queue, the rate limit.
 
-use haul_job::Subject;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
@@ -12,6 +11,8 @@ use haul_engine::pace::TokenBucket;
 use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, Unit};
 use haul_engine::sending::{Broken, Offered, Sending};
+use haul_job::{Error, Fault, Subject};
+use haul_pump::{Dropped, Routes, SendPump, SendRoute};
 use haul_store::{SourceFile, SourceSet};
 use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wanted, Withdraw};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
@@ -19,14 +20,12 @@ use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer, Time};
 
 use crate::files::sparse;
 use crate::session::channel::Outbox;
-use crate::session::convert;
 use crate::session::disk_watch::Storage;
 use crate::session::failure::Failure;
 use crate::session::reporter::Watch;
-use crate::session::stopwatch;
 use crate::session::tuning::{Ending, Work};
-use haul_job::{Error, Fault};
-use haul_pump::{Dropped, Routes, SendPump, SendRoute};
+use crate::session::{convert, stopwatch};
+use crate::sync::lock;
 
 use super::SenderJob;
 use super::changes::ChangesLeft;
@@ -34,7 +33,6 @@ use super::early_look::{ChunkHasher, EarlyLook, FileHashes};
 use super::limits::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
 use super::owners::Owners;
 use super::read_again::ReadAgain;
-use crate::sync::lock;
 
 /// Where the store found a file.
 #[derive(Clone, Default)]

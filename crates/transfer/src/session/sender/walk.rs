@@ -1,16 +1,15 @@
 //! The walk thread: what the store finds becomes the manifest.
 
-use haul_job::Subject;
 use std::io;
 use std::sync::Arc;
 
+use haul_job::{Error, Subject};
 use haul_store::{FileList, Found, FoundEntry, WalkOptions, printable};
 use haul_wire::control::{self as wire, Notice};
 use haul_wire::manifest::{Attributes, Item, ItemKind};
 use haul_wire::path::RelPath;
 
 use crate::session::convert;
-use haul_job::Error;
 
 use super::deletions::Deletions;
 use super::state::{Origin, Shared};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use haul_job::Error;
 use haul_store::{FileList, WalkOptions};
 use haul_wire::control as wire;
 
 use crate::session::convert;
-use haul_job::Error;
 
 /// The walk that a selection asks for.
 pub(super) fn options(selection: &wire::Selection, listed: Option<Arc<FileList>>) -> Result<WalkOptions, Error> {

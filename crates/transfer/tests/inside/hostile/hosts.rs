@@ -1,12 +1,13 @@
 //! Who copies from a host, and a host that sends something else.
 
+use haul_job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 use haul_wire::control::AgentHello;
 use haul_wire::summary::HostLimits;
 
-use super::*;
 use crate::reach::remote::Remote;
 use crate::run::coordinate::{self, Side};
-use haul_job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
+
+use super::*;
 
 /// The far side of `haul cp there:data to`, as it is asked.
 fn host() -> (Peer, tempfile::TempDir) {

@@ -8,10 +8,11 @@ use haul_store::MAX_LISTED_PATH_BYTES;
 use haul_wire::control::{Address, Candidate, Dial, Role, Start};
 use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
 
-use super::*;
 use crate::reach::desk::Desk;
 use crate::run::serving::{self, Ports};
 use crate::session::grant::Grant;
+
+use super::*;
 
 #[cfg(test)]
 mod after_the_end;

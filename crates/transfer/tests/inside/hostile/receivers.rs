@@ -6,10 +6,11 @@ use haul_wire::control::{Answer, ChunkRange, FailureKind, Outcome, Receipt, Rece
 use haul_wire::lane::{BLOCK_HEADER_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 
-use super::*;
 use crate::session::channel::EventSender;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::sender::{self, SenderJob};
+
+use super::*;
 
 /// Indexes of the items of [`Source`]: the directory comes first.
 const DIRECTORY: u64 = 0;

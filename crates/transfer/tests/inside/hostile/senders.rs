@@ -3,17 +3,18 @@
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::PathBuf;
 
+use haul_job::{FilterRule, Selection};
 use haul_store::FileList;
 use haul_wire::control::{Answer, FailureKind, Notice, ReceiverSummary, SenderSummary, Wanted};
 use haul_wire::lane::UNIT_HEADER_BYTES;
 use haul_wire::limits::{BLOCK_BYTES, MAX_BATCH_ITEMS, MAX_OPEN_ITEMS, MAX_XATTR_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::Xattr;
 
-use super::*;
 use crate::session::asked_for::tests::asked_for;
 use crate::session::lane_threads::NoKeeper;
 use crate::session::receiver::{self, ReceiverJob};
-use haul_job::{FilterRule, Selection};
+
+use super::*;
 
 #[cfg(test)]
 mod busy;

@@ -10,9 +10,10 @@ use haul_sys::intercept::{Call, Verdict, Watcher, watch_this_thread};
 use haul_wire::control::{Abort, AbortFault};
 use haul_wire::limits::BLOCK_BYTES;
 
-use super::*;
 use crate::inside::bad_disk::path_of;
 use crate::session::grant::Visit;
+
+use super::*;
 
 /// Counts for a session as long as somebody holds it.
 struct Guest;

@@ -9,8 +9,9 @@ use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::summary::PathNow;
 
-use super::*;
 use crate::inside::bad_disk::path_of;
+
+use super::*;
 
 /// Longer than a receiver with [`SHORT_MS`] waits for a silent peer, which is three pings.
 const BUSY: Duration = Duration::from_secs(4);
