@@ -43,8 +43,6 @@ const BANS: &[Ban] = &[
             // The rate limit waits for nothing but time.
             "crates/transfer/src/session/sender/state.rs",
             // Pauses before dialling again, so that a host in trouble is not flooded.
-            "crates/transfer/src/reach/dialler.rs",
-            "crates/transfer/src/reach/redial.rs",
             "crates/transfer/src/reach/daemon.rs",
             // An address comes into use without a word.
             "crates/lab/src/address.rs",

@@ -2,8 +2,9 @@
 //! for a peer.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use haul_sys::poll::{self, Interest};
@@ -55,9 +56,36 @@ pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<Sock
     Ok(in_turn(wanted))
 }
 
+/// Ends dials of other threads.
+#[derive(Debug)]
+pub struct Cancel {
+    /// Readable after the end.
+    watched: UnixStream,
+    end: UnixStream,
+}
+
+impl Cancel {
+    /// Nothing is cancelled yet.
+    pub fn new() -> io::Result<Cancel> {
+        UnixStream::pair().map(|(watched, end)| Cancel { watched, end })
+    }
+
+    /// Dials with this handle end at once with an error, now and later.
+    pub fn cancel(&self) {
+        // Fails only when it was done before.
+        drop(self.end.shutdown(Shutdown::Both));
+    }
+}
+
 /// Connects to the first candidate that answers (RFC 8305). The next candidate is tried after 150 ms, or at once when
 /// one fails; the earlier attempts go on. Slower connections are closed. Each begins with the policy of its network.
-pub fn dial(candidates: &[SocketAddr], timeout: Duration, policies: &Policies) -> Result<TcpStream, NetError> {
+/// `cancel` ends it early.
+pub fn dial(
+    candidates: &[SocketAddr],
+    timeout: Duration,
+    policies: &Policies,
+    cancel: Option<&Cancel>,
+) -> Result<TcpStream, NetError> {
     let candidates = &candidates[..candidates.len().min(limits::MAX_DIAL_CANDIDATES)];
     let end = Instant::now() + timeout;
     let mut failed: Vec<Attempt> = Vec::new();
@@ -95,8 +123,12 @@ pub fn dial(candidates: &[SocketAddr], timeout: Duration, policies: &Policies) -
             return Err(NetError::Unreachable { attempts: failed });
         }
         let wake = if more { next_start.min(end) } else { end };
-        let watched: Vec<_> = pending.iter().map(|(_, socket)| (socket.as_fd(), Interest::Write)).collect();
+        let mut watched: Vec<_> = pending.iter().map(|(_, socket)| (socket.as_fd(), Interest::Write)).collect();
+        watched.extend(cancel.map(|cancel| (cancel.watched.as_fd(), Interest::Read)));
         let ready = poll::wait(&watched, Some(wake.saturating_duration_since(now))).map_err(wait_error)?;
+        if cancel.is_some() && ready.last() == Some(&true) {
+            return Err(wait_error(io::Error::new(io::ErrorKind::Interrupted, "it is not wanted any more")));
+        }
         for at in (0..pending.len()).rev().filter(|at| ready[*at]) {
             let (address, socket) = pending.swap_remove(at);
             match finish(socket) {
@@ -214,7 +246,7 @@ mod tests {
                 continue;
             };
             let address = listener.local_addr().unwrap();
-            let stream = dial(&[address], TIMEOUT, &Policies::default()).unwrap();
+            let stream = dial(&[address], TIMEOUT, &Policies::default(), None).unwrap();
             assert_eq!(stream.peer_addr().unwrap(), address);
             assert!(stream.nodelay().unwrap());
         }
@@ -226,7 +258,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let live = listener.local_addr().unwrap();
         let begin = Instant::now();
-        let stream = dial(&[dead, live], TIMEOUT, &Policies::default()).unwrap();
+        let stream = dial(&[dead, live], TIMEOUT, &Policies::default(), None).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), live);
         assert!(begin.elapsed() < TIMEOUT / 2);
     }
@@ -235,11 +267,11 @@ mod tests {
     fn the_error_lists_each_address_with_its_reason() {
         let (_keep, one) = refusing();
         let (_keep, two) = refusing();
-        let error = dial(&[one, two], TIMEOUT, &Policies::default()).unwrap_err();
+        let error = dial(&[one, two], TIMEOUT, &Policies::default(), None).unwrap_err();
         let text = error.to_string();
         assert!(text.contains(&format!("{one}: Connection refused")), "{text}");
         assert!(text.contains(&format!("{two}: Connection refused")), "{text}");
-        assert!(dial(&[], TIMEOUT, &Policies::default()).unwrap_err().to_string().contains("no address"));
+        assert!(dial(&[], TIMEOUT, &Policies::default(), None).unwrap_err().to_string().contains("no address"));
     }
 
     /// A port that answers nothing. Its listener never accepts, and its queue is full.
@@ -250,7 +282,7 @@ mod tests {
         let address = socket.local_addr().unwrap().as_socket().unwrap();
         let mut held = Vec::new();
         for _ in 0..3 {
-            match dial(&[address], Duration::from_millis(200), &Policies::default()) {
+            match dial(&[address], Duration::from_millis(200), &Policies::default(), None) {
                 Ok(stream) => held.push(stream),
                 Err(error) => {
                     assert!(error.to_string().contains("no answer within"), "{error}");
@@ -262,10 +294,24 @@ mod tests {
     }
 
     #[test]
+    fn a_dial_that_is_not_wanted_any_more_ends_at_once() {
+        let (_keep, _held, silent) = silent();
+        let cancel = Cancel::new().unwrap();
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            let dials = scope.spawn(|| dial(&[silent], Duration::from_secs(3600), &Policies::default(), Some(&cancel)));
+            cancel.cancel();
+            assert!(dials.join().unwrap().is_err());
+        });
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        assert!(dial(&[silent], Duration::from_secs(3600), &Policies::default(), Some(&cancel)).is_err());
+    }
+
+    #[test]
     fn silence_ends_with_the_timeout() {
         let (_keep, _held, silent) = silent();
         let begin = Instant::now();
-        assert!(dial(&[silent], Duration::from_millis(300), &Policies::default()).is_err());
+        assert!(dial(&[silent], Duration::from_millis(300), &Policies::default(), None).is_err());
         assert!(begin.elapsed() >= Duration::from_millis(300));
     }
 
@@ -281,7 +327,7 @@ mod tests {
         let took: Vec<Duration> = (0..TRIES)
             .map(|_| {
                 let begin = Instant::now();
-                assert_eq!(dial(&[silent, live], LONG, &Policies::default()).unwrap().peer_addr().unwrap(), live);
+                assert_eq!(dial(&[silent, live], LONG, &Policies::default(), None).unwrap().peer_addr().unwrap(), live);
                 begin.elapsed()
             })
             .collect();

@@ -102,7 +102,8 @@ mod tests {
     fn a_connection_begins_without_timers_and_far_ones_get_what_the_host_chose() {
         let chosen = crate::host::limits().congestion_control.unwrap();
         let listener = Listener::bind(None, None).unwrap();
-        let near = dial(&[SocketAddr::from(([127, 0, 0, 1], listener.port()))], TIMEOUT, &Policies::default()).unwrap();
+        let near =
+            dial(&[SocketAddr::from(([127, 0, 0, 1], listener.port()))], TIMEOUT, &Policies::default(), None).unwrap();
         let (far, _) = listener.socket.accept().unwrap();
         let used = |stream| haul_sys::socket::congestion_control(stream).unwrap();
         for stream in [&near, &far] {
@@ -121,7 +122,7 @@ mod tests {
                 unmet("this host has no IPv6");
                 continue;
             }
-            dial(&[SocketAddr::new(ip, listener.port())], TIMEOUT, &Policies::default()).unwrap();
+            dial(&[SocketAddr::new(ip, listener.port())], TIMEOUT, &Policies::default(), None).unwrap();
         }
     }
 

@@ -296,7 +296,7 @@ mod tests {
         let says = Mutex::new(says);
         let policies = Policies::new(table([("127.0.0.0/8", marked(46)), ("127.0.2.0/24", impossible)]))
             .telling(move |granted| says.lock().unwrap().send(granted.clone()).unwrap());
-        let dialled = |ip: [u8; 4]| dial(&[(ip, port).into()], Duration::from_secs(5), &policies).unwrap();
+        let dialled = |ip: [u8; 4]| dial(&[(ip, port).into()], Duration::from_secs(5), &policies, None).unwrap();
         let (near, other) = (dialled([127, 0, 0, 1]), dialled([127, 0, 2, 1]));
         assert_eq!((mark_of(&near), mark_of(&other)), (46, 1));
         let (first, second) = (heard.try_recv().unwrap(), heard.try_recv().unwrap());

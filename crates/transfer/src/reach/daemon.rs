@@ -10,6 +10,7 @@ use haul_net::{NetError, Policies, PublicKey, dial};
 
 use crate::faults;
 use crate::kept::known_paths::Direction;
+use crate::reach::crew::{Crew, Lead};
 use crate::reach::early_lanes::Early;
 use crate::reach::far_end::Introduction;
 use crate::reach::lane_terms::LaneTerms;
@@ -38,10 +39,12 @@ pub(crate) fn connect_daemon(
     direction: Option<Direction>,
     foreseen: &Foreseen,
 ) -> Result<Remote, Error> {
+    // Dropped after the events, for which its threads may wait.
+    let lead = Lead::new();
     let (session, events) = (id::random_id()?, Events::new());
     let keys = crate::kept::trusted_keys::ClientKeys::load(&job.ssh)?;
     let (name, family) = (host.to_owned(), job.carriage.family.map(net_family));
-    let addresses = watched(watch, "resolve", move || dial::resolve(&name, port, family))?
+    let addresses = watched(watch, None, "resolve", move || dial::resolve(&name, port, family))?
         .map_err(|error| faults::net_error(&error).try_this("check the spelling of the host"))?;
     let known = keys.known.expected(host, port);
     let ciphers = ciphers(&job.carriage);
@@ -58,6 +61,7 @@ pub(crate) fn connect_daemon(
                 memory: Some(direction),
                 foreseen: foreseen.clone(),
                 events: events.sender(),
+                crew: lead.crew(),
                 _visit: None,
             };
             Early::start(terms, *presumed, host_facts::cpus())
@@ -66,10 +70,10 @@ pub(crate) fn connect_daemon(
     };
     let mut pause = KNOCK_PAUSE;
     let (mut stream, reached_at) = loop {
-        let candidates = addresses.clone();
-        let (dialled, after) = watched(watch, "dial", move || {
+        let (candidates, crew) = (addresses.clone(), lead.crew());
+        let (dialled, after) = watched(watch, Some(&lead.crew()), "dial", move || {
             let start = Instant::now();
-            (dial::dial(&candidates, CONNECT_DEADLINE, &Policies::default()), start.elapsed())
+            (dial::dial(&candidates, CONNECT_DEADLINE, &Policies::default(), crew.cancel()), start.elapsed())
         })?;
         let socket = dialled.map_err(|error| {
             faults::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))
@@ -79,7 +83,12 @@ pub(crate) fn connect_daemon(
         early = early.zip(reached_at).and_then(|(early, address)| early.reached(address, after));
         let (expected, identity, offered) = (known.clone(), Arc::clone(&keys.identity), ciphers.clone());
         let expects = move |key: &PublicKey| expected.as_ref().is_some_and(|expected| expected.contains(key));
-        let shaken = watched(watch, "handshake", move || haul_net::client(socket, &identity, expects, &offered))?;
+        let crew = lead.crew();
+        let shake = move || {
+            let _watched = crew.watches(&socket);
+            haul_net::client(socket, &identity, expects, &offered)
+        };
+        let shaken = watched(watch, Some(&lead.crew()), "shake hands", shake)?;
         match shaken {
             Ok((stream, _)) => break (stream, reached_at),
             // A door full of strangers closes at once, and has room again when their time is over.
@@ -109,31 +118,37 @@ pub(crate) fn connect_daemon(
     remote.identity = Some(keys.identity);
     remote.reached_at = reached_at;
     remote.early = early;
+    remote.lead = lead;
     Ok(remote)
 }
 
-/// Does in a thread of its own what has bounds, but none that whoever interrupts should wait for. After an interruption it ends by these,
-/// and what it brings is dropped.
-pub(crate) fn watched<T: Send + 'static>(
+/// Runs in a thread of its own what takes long, so that an interruption ends the wait at once. A thread of the crew then
+/// ends with the session. One without a crew ends by its own bounds: nothing interrupts the system's resolver.
+fn watched<T: Send + 'static>(
     watch: &Watch,
+    crew: Option<&Crew>,
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Error> {
     let (sender, brought) = sync_channel(1);
-    let started = std::thread::Builder::new().name(name.into()).spawn(move || {
+    let run = move || {
         // Nobody may wait for it any more.
         let _ = sender.send(run());
-    });
-    let thread = started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
+    };
+    let started = match crew {
+        Some(crew) => crew.start(name.to_owned(), run),
+        None => std::thread::Builder::new().name(name.to_owned()).spawn(run).map(drop),
+    };
+    started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))?;
     loop {
         match brought.recv_timeout(TICK) {
             Ok(brought) => return Ok(brought),
             Err(RecvTimeoutError::Timeout) if watch.interrupted() => return Err(watch.interruption()),
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => match thread.join() {
-                Err(panic) => std::panic::resume_unwind(panic),
-                Ok(()) => unreachable!("it sends before it ends"),
-            },
+            // The panic hook has told why.
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::new(Fault::Network, format!("the thread broke that was to {name}")));
+            }
         }
     }
 }

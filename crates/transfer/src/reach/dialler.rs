@@ -80,11 +80,12 @@ impl Dialler {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let start = Instant::now();
-            let socket = dial::dial(&candidates, left, &self.terms.wanted().policies)?;
+            let socket = dial::dial(&candidates, left, &self.terms.wanted().policies, self.terms.crew.cancel())?;
             let rtt_us = micros(start.elapsed());
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);
             let mut applied = self.terms.wanted().apply(&socket, plan::NEAR_RTT_US);
+            let _watched = self.terms.crew.watches(&socket);
             let pads = self.pads(rtt_us);
             let greeted = if pads { greet_padded(socket, &self.terms, lane) } else { greet(socket, &self.terms, lane) };
             match greeted {
@@ -146,8 +147,7 @@ impl Dialler {
         loop {
             match self.dial(lane, timeout, &mut |_, _| {}) {
                 Err(NetError::HungUp) if tries < MAX_KNOCKS && !self.terms.events.is_over() => {
-                    // Backing off is waiting by the clock on purpose.
-                    std::thread::sleep(REDIAL_PAUSE * 2u32.pow(tries));
+                    self.terms.crew.pause(REDIAL_PAUSE * 2u32.pow(tries));
                     tries += 1;
                 }
                 outcome => return outcome.map(|(stream, _)| stream),
@@ -169,7 +169,7 @@ impl Dialler {
         };
         for first in lanes.clone().take(usize::from(DIALLING_AT_ONCE)) {
             let (dialler, end) = (Arc::clone(&dialler), lanes.end);
-            let _ = std::thread::Builder::new().name(format!("dial-{first}")).spawn(move || {
+            let _ = self.terms.crew.start(format!("dial-{first}"), move || {
                 for lane in (first..end).step_by(usize::from(DIALLING_AT_ONCE)) {
                     if dialler.terms.events.is_over() {
                         return;

@@ -47,7 +47,7 @@ impl Early {
         let (reached, answer) = sync_channel(1);
         let dialler = Arc::new(Dialler::new(terms, vec![presumed]));
         let for_thread = Arc::clone(&dialler);
-        let started = std::thread::Builder::new().name("early-lanes".into()).spawn(move || {
+        let started = dialler.terms.crew.start("early-lanes".into(), move || {
             // The session may have failed meanwhile.
             let _ = sender.send(Self::bring(for_thread, presumed, cpus, &answer));
         });

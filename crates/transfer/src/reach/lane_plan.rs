@@ -95,7 +95,8 @@ impl LanePlan {
         let keeper = Keeper::default();
         let for_thread = keeper.clone();
         let events = self.terms.events.clone();
-        let started = std::thread::Builder::new().name("lanes".into()).spawn(move || self.connect(&for_thread));
+        let crew = self.terms.crew.clone();
+        let started = crew.start("lanes".into(), move || self.connect(&for_thread));
         if let Err(error) = started {
             let error = Error::new(Fault::FileIo, "cannot start a thread").because(error);
             let _ = events.try_send(SessionEvent::NoLanes(error));
@@ -177,7 +178,7 @@ impl LanePlan {
         let _ = self.terms.events.send(SessionEvent::LaneUp(first, 0));
         for first in 1..lanes.min(SSH_AT_ONCE + 1) {
             let (over_ssh, terms) = (over_ssh.clone(), self.terms.clone());
-            let _ = std::thread::Builder::new().name(format!("dial-{first}")).spawn(move || {
+            let _ = self.terms.crew.start(format!("dial-{first}"), move || {
                 for lane in (first..lanes).step_by(usize::from(SSH_AT_ONCE)) {
                     // Nobody is asked for a password again; sshd may limit its sessions. The lanes that are up suffice.
                     let Ok(stream) = over_ssh.connect(&terms, lane, true) else { return };
@@ -230,6 +231,7 @@ pub(crate) fn lane_terms(
         memory,
         foreseen: remote.foreseen.clone(),
         events: remote.events.sender(),
+        crew: remote.lead.crew(),
         _visit: None,
     }
 }

@@ -10,6 +10,7 @@ use haul_wire::control::Carriage;
 use haul_wire::lane::{Hello, LaneHello};
 
 use crate::kept::known_paths::{self, Direction};
+use crate::reach::crew::Crew;
 use crate::session::channel::EventSender;
 use crate::session::foreseen::Foreseen;
 use crate::session::grant::Visit;
@@ -30,6 +31,8 @@ pub(crate) struct LaneTerms {
     /// How much will be sent from here.
     pub(crate) foreseen: Foreseen,
     pub(crate) events: EventSender,
+    /// Its threads bring the lanes.
+    pub(crate) crew: Crew,
     /// Counts for the session, at a far side: it does so until nobody dials any more.
     pub(crate) _visit: Option<Arc<dyn Visit>>,
 }
@@ -91,7 +94,7 @@ fn introduce(mut stream: Stream, terms: &LaneTerms, lane: u16) -> Result<Stream,
 #[cfg(test)]
 impl LaneTerms {
     /// Of a session whose peer never shakes hands.
-    pub(crate) fn towards_nobody(events: &crate::session::channel::Events) -> Self {
+    pub(crate) fn towards_nobody(events: &crate::session::channel::Events, crew: Crew) -> Self {
         Self {
             session: [0; 16],
             identity: Arc::new(Identity::generate().expect("random numbers")),
@@ -101,6 +104,7 @@ impl LaneTerms {
             memory: None,
             foreseen: Foreseen::default(),
             events: events.sender(),
+            crew,
             _visit: None,
         }
     }

@@ -8,6 +8,7 @@
 //! ```
 
 pub(crate) mod connect;
+pub(crate) mod crew;
 pub(crate) mod daemon;
 pub(crate) mod desk;
 pub(crate) mod dialler;

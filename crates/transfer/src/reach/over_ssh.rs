@@ -19,7 +19,7 @@ pub(crate) fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Rem
         None => String::new(),
     };
     let resolver = resolve_meanwhile(&target.host, job.carriage.family);
-    let (stream, child) = target.start_agent(&arguments, watch)?.into_stream()?;
+    let (stream, child) = target.start_agent(&arguments, watch, None)?.into_stream()?;
     let mut remote = Remote::meet(place, stream, id::random_id()?, Events::new(), watch)?;
     remote.resolver = resolver;
     remote.ssh = Some(target);

@@ -54,11 +54,10 @@ impl LaneKeeper for Redialler {
         let stood = connected.map_or(Duration::ZERO, |connected| connected.elapsed());
         let mut pause = lock(&self.losses).pause_after(lane, stood);
         let (dialler, losses) = (Arc::clone(&self.dialler), Arc::clone(&self.losses));
-        let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
+        let crew = self.dialler.terms.crew.clone();
+        let _ = crew.clone().start(format!("redial-{lane}"), move || {
             while let Some(before_it) = pause {
-                // Backing off is waiting by the clock on purpose.
-                std::thread::sleep(before_it);
-                if dialler.terms.events.is_over() {
+                if !crew.pause(before_it) || dialler.terms.events.is_over() {
                     return;
                 }
                 match dialler.dial_patiently(lane, WAY_TIMEOUT) {
@@ -87,6 +86,7 @@ mod tests {
     use std::sync::mpsc::sync_channel;
 
     use super::*;
+    use crate::reach::crew::Lead;
     use crate::reach::dialler::MAX_KNOCKS;
     use crate::reach::lane_terms::LaneTerms;
     use crate::session::channel::Events;
@@ -96,7 +96,8 @@ mod tests {
     fn a_lost_lane_that_cannot_be_dialled_at_once_is_dialled_again() {
         let door = TcpListener::bind("127.0.0.1:0").unwrap();
         let events = Events::new();
-        let terms = LaneTerms::towards_nobody(&events);
+        let lead = Lead::new();
+        let terms = LaneTerms::towards_nobody(&events, lead.crew());
         let dialler = Arc::new(Dialler::new(terms, vec![door.local_addr().unwrap()]));
         let (tells, told) = sync_channel(0);
         // Each connection is closed at once.
@@ -122,5 +123,19 @@ mod tests {
             assert_eq!(losses.pause_after(0, STOOD / 2), None);
         }
         assert_eq!(losses.pause_after(1, Duration::ZERO), pause(0));
+    }
+
+    /// Somebody takes the connections and never shakes hands.
+    #[test]
+    fn a_session_that_is_over_leaves_no_thread_that_dials() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let events = Events::new();
+        let lead = Lead::new();
+        let terms = LaneTerms::towards_nobody(&events, lead.crew());
+        let dialler = Arc::new(Dialler::new(terms, vec![silent.local_addr().unwrap()]));
+        dialler.dial_more(0..3, None, WAY_TIMEOUT);
+        let _connections: Vec<_> = (0..3).map(|_| silent.accept().unwrap()).collect();
+        drop(lead);
+        assert_eq!(Arc::strong_count(&dialler), 1, "a thread still has it");
     }
 }

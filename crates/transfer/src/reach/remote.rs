@@ -14,6 +14,7 @@ use haul_wire::limits::{MAX_CONTROL_FRAME_BYTES, MAX_LISTED_BYTES, MAX_SPEC_ITEM
 use haul_wire::summary::KnownPath;
 
 use crate::kept::known_paths::{self, Direction};
+use crate::reach::crew::Lead;
 use crate::reach::early_lanes::Early;
 use crate::reach::far_end::{FarEnd, Introduction};
 use crate::reach::ssh::{SshChild, SshLanes, SshTarget};
@@ -41,6 +42,8 @@ pub(crate) struct Remote {
     pub(crate) foreseen: Foreseen,
     /// Lanes that are on their way already.
     pub(crate) early: Option<Early>,
+    /// Ends the threads that bring its lanes.
+    pub(crate) lead: Lead,
     pub(super) child: Option<SshChild>,
     pub(super) reached_at: Option<SocketAddr>,
     /// What its name means to the resolver here will be told here, and is then kept beside it.
@@ -90,6 +93,7 @@ impl Remote {
             session,
             foreseen: Foreseen::default(),
             early: None,
+            lead: Lead::new(),
             child: None,
             reached_at: None,
             resolver: None,

@@ -14,6 +14,7 @@ use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::Packer;
 
 use crate::faults;
+use crate::reach::crew::Lead;
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{Keeper, LaneRecord};
 use crate::reach::remote::{self, Assignment, Remote};
@@ -453,7 +454,7 @@ impl Route {
         let events = Events::new();
         // Both sides need the same number, so it is fixed before either path is known.
         let carriage = wire::Carriage { lanes: Some(lanes_between(job)), ..convert::carriage(&job.carriage, &[]) };
-        let view = &side.remote;
+        let (view, lead) = (&side.remote, Lead::new());
         let identity = view.identity.as_ref().unwrap_or(&self.identity);
         side.outbox.send(Control::Admit { key: identity.public().0 });
         let desk = Arc::new(Desk::default());
@@ -468,6 +469,7 @@ impl Route {
             memory: None,
             foreseen: Foreseen::default(),
             events: events.sender(),
+            crew: lead.crew(),
             _visit: None,
         };
         let (_to_plan, answers) = sync_channel(1);
@@ -490,7 +492,7 @@ impl Route {
             early: None,
         };
         let keeper = plan.start();
-        Ok(RelayedLanes { events, keeper, _door: door, _expecting: expecting })
+        Ok(RelayedLanes { events, keeper, _door: door, _expecting: expecting, _lead: lead })
     }
 
     fn tell(&self, path: LanePath, reason: &str) {
@@ -512,6 +514,8 @@ struct RelayedLanes {
     keeper: Keeper,
     _door: Option<haul_net::Door>,
     _expecting: crate::reach::desk::Expecting,
+    /// After the events, for which its threads may wait.
+    _lead: Lead,
 }
 
 /// Lanes that are there, from the sender or to the receiver, until the one of the same number from the other host is.

@@ -12,6 +12,7 @@ use haul_wire::control::{self as wire, AgentHello, Control, Dial, Role, Start};
 use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES, MAX_LISTED_BYTES};
 
 use crate::faults;
+use crate::reach::crew::Lead;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
 use crate::reach::redial::Redialler;
@@ -109,6 +110,7 @@ pub fn serve_control(
         return Err(error);
     }
     let ciphers = convert::ciphers(&start.carriage.ciphers);
+    let lead = Lead::new();
     let terms = LaneTerms {
         session: start.peer_session,
         identity: Arc::clone(identity),
@@ -119,6 +121,7 @@ pub fn serve_control(
         memory: None,
         foreseen: Foreseen::default(),
         events: events.sender(),
+        crew: lead.crew(),
         _visit: visit.clone(),
     };
     let (wanted, clear) = (convert::wanted(&terms.carriage), terms.carriage.clear);
@@ -135,11 +138,11 @@ pub fn serve_control(
         Control::Dial(request) if dials < MAX_DIALS => {
             dials += 1;
             let (terms, outbox, redialler) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&redialler));
-            let started = std::thread::Builder::new().name("dial".into()).spawn(move || {
+            let started = lead.crew().start("dial".into(), move || {
                 let answer = answer_dial(&terms, &request, &redialler, of_daemon);
                 outbox.send(answer);
             });
-            started.map(drop).map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
+            started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
         }
         Control::Admit { key } if expecting.also(PublicKey(key)) => Ok(()),
         other => Err(faults::unexpected(&other)),

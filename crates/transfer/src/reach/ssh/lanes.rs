@@ -27,8 +27,10 @@ impl SshLanes {
         if silently {
             target.options.options.push("BatchMode=yes".into());
         }
-        let session = target.start_agent(&format!("--relay {}", self.port), &self.watch)?;
+        let session = target.start_agent(&format!("--relay {}", self.port), &self.watch, Some(&terms.crew))?;
         let child = Arc::clone(&session.child);
+        let held = Arc::clone(&child);
+        let _watched = terms.crew.on_end(move || kill(&held));
         let greeted = greet(session.into_pipes()?, terms, lane);
         greeted.map_err(|error: NetError| {
             // The relay there may hang, and then ssh would not end by itself.
@@ -64,7 +66,7 @@ impl LaneKeeper for SshKeeper {
         }
         self.left -= 1;
         let (lanes, terms) = (self.lanes.clone(), self.terms.clone());
-        let _ = std::thread::Builder::new().name(format!("redial-{lane}")).spawn(move || {
+        let _ = self.terms.crew.start(format!("redial-{lane}"), move || {
             if let Ok(stream) = lanes.connect(&terms, lane, true) {
                 let _ = terms.events.send(SessionEvent::LaneUp(stream, lane));
             }
@@ -95,7 +97,8 @@ mod tests {
         let place = Place::Ssh { user, host, port: None };
         let target = SshTarget::of(&place, &options, &job::Carriage::default()).unwrap();
         let events = Events::new();
-        let terms = LaneTerms::towards_nobody(&events);
+        let lead = crate::reach::crew::Lead::new();
+        let terms = LaneTerms::towards_nobody(&events, lead.crew());
         let lanes = SshLanes { target, port: 7, watch: Arc::new(Watch::silent()) };
         assert!(lanes.connect(&terms, 0, true).is_err());
         let pid = std::fs::read_to_string(pid).unwrap();

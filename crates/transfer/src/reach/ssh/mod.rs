@@ -26,6 +26,7 @@ use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::{Banner, BannerScanner};
 
 use crate::faults;
+use crate::reach::crew::Crew;
 use crate::session::convert;
 use crate::session::reporter::Watch;
 use crate::session::stalls::Progress;
@@ -129,12 +130,16 @@ impl SshTarget {
     }
 
     /// Starts the far side's agent. `arguments` follow `haul agent`.
-    pub(crate) fn start_agent(&self, arguments: &str, watch: &Watch) -> Result<SshSession, Error> {
+    ///
+    /// `crew`: the session of a lane; when it is over, so is the wait for the agent.
+    pub(crate) fn start_agent(&self, arguments: &str, watch: &Watch, crew: Option<&Crew>) -> Result<SshSession, Error> {
         let script = match &self.options.remote_program {
             Some(program) => format!("exec {} agent {arguments}", quoted(program)),
             None => start_script(arguments),
         };
         let mut session = self.spawn(&script)?;
+        let child = Arc::clone(&session.child);
+        let _watched = crew.map(|crew| crew.on_end(move || kill(&child)));
         let ours = match self.options.remote_program {
             Some(_) => None,
             None => {
