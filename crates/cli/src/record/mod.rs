@@ -14,7 +14,7 @@ use std::time::Duration;
 use flags::Record;
 use haul_job::{Error, Fault};
 use haul_workbench::bench::Interval;
-use haul_workbench::record::{self, Input, Recorded, Request, Watcher};
+use haul_workbench::record::{self, FLUSH_EVERY, Input, Recorded, Request, Watcher};
 use serde::Serialize;
 
 use crate::bench::text;
@@ -57,6 +57,7 @@ fn request(typed: &Record) -> Request {
         buffers: typed.buffers.into(),
         buffer_bytes: typed.length,
         interval: Duration::from_secs_f64(typed.interval),
+        flush_every: FLUSH_EVERY,
     }
 }
 

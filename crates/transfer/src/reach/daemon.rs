@@ -62,7 +62,6 @@ pub(crate) fn connect_daemon(
                 foreseen: foreseen.clone(),
                 events: events.sender(),
                 crew: lead.crew(),
-                _visit: None,
             };
             Early::start(terms, *presumed, host_facts::cpus())
         }

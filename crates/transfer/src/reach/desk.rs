@@ -30,12 +30,14 @@ pub struct Desk {
     awaited: AtomicUsize,
     /// How long a lane waits for its announcement.
     overtake: Duration,
+    /// How long a lane waits for its session to take it.
+    hand_over: Duration,
 }
 
 impl Default for Desk {
     fn default() -> Desk {
         let (sessions, changed, awaited) = Default::default();
-        Desk { sessions, changed, awaited, overtake: OVERTAKE }
+        Desk { sessions, changed, awaited, overtake: OVERTAKE, hand_over: HAND_OVER }
     }
 }
 
@@ -59,8 +61,8 @@ struct Expected {
 const MAX_KEYS: usize = 8;
 
 /// A session whose loop does not come to it has so long to take a lane, whose connection counts at the door meanwhile: as long as anybody has
-/// to shake hands. Nobody's own session fills the door for others for longer than strangers may. Tests come there sooner.
-const HAND_OVER: Duration = if cfg!(test) { Duration::from_millis(300) } else { HANDSHAKE_DEADLINE };
+/// to shake hands. Nobody's own session fills the door for others for longer than strangers may.
+const HAND_OVER: Duration = HANDSHAKE_DEADLINE;
 
 /// A lane may overtake the control message that announces its session.
 const OVERTAKE: Duration = Duration::from_secs(5);
@@ -117,7 +119,7 @@ impl Desk {
         if stream.set_deadline(None).is_err() {
             return false;
         }
-        events.send_within(SessionEvent::LaneUp(stream, hello.lane), HAND_OVER).is_ok()
+        events.send_within(SessionEvent::LaneUp(stream, hello.lane), self.hand_over).is_ok()
     }
 
     /// While the answer lives, an initiator may still announce a session.
@@ -244,7 +246,7 @@ mod tests {
 
     /// A lane of a session that has such events waiting, and does not look at them. Whether it was handed over.
     fn delivers_behind(waiting: impl Fn() -> SessionEvent) -> bool {
-        let desk = Arc::new(Desk::default());
+        let desk = Arc::new(Desk { hand_over: Duration::from_millis(300), ..Desk::default() });
         let events = Events::new();
         let _expecting = desk.expect([0; 16], KEY, events.sender(), Wanted::default(), false);
         while events.sender().try_send(waiting()).is_ok() {}

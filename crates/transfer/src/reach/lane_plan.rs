@@ -232,7 +232,6 @@ pub(crate) fn lane_terms(
         foreseen: remote.foreseen.clone(),
         events: remote.events.sender(),
         crew: remote.lead.crew(),
-        _visit: None,
     }
 }
 

@@ -13,7 +13,6 @@ use crate::kept::known_paths::{self, Direction};
 use crate::reach::crew::Crew;
 use crate::session::channel::EventSender;
 use crate::session::foreseen::Foreseen;
-use crate::session::grant::Visit;
 use crate::session::{convert, tuning};
 
 /// What the lanes of a session have in common.
@@ -33,8 +32,6 @@ pub(crate) struct LaneTerms {
     pub(crate) events: EventSender,
     /// Its threads bring the lanes.
     pub(crate) crew: Crew,
-    /// Counts for the session, at a far side: it does so until nobody dials any more.
-    pub(crate) _visit: Option<Arc<dyn Visit>>,
 }
 
 impl LaneTerms {
@@ -105,7 +102,6 @@ impl LaneTerms {
             foreseen: Foreseen::default(),
             events: events.sender(),
             crew,
-            _visit: None,
         }
     }
 }

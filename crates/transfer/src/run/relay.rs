@@ -470,7 +470,6 @@ impl Route {
             foreseen: Foreseen::default(),
             events: events.sender(),
             crew: lead.crew(),
-            _visit: None,
         };
         let (_to_plan, answers) = sync_channel(1);
         let plan = crate::reach::lane_plan::LanePlan {

@@ -122,7 +122,6 @@ pub fn serve_control(
         foreseen: Foreseen::default(),
         events: events.sender(),
         crew: lead.crew(),
-        _visit: visit.clone(),
     };
     let (wanted, clear) = (convert::wanted(&terms.carriage), terms.carriage.clear);
     let expecting = desk

@@ -204,8 +204,8 @@ pub(crate) struct Outbox {
 
 /// What may gather for a peer that does not read: twice what an honest one leaves. That is 4 MiB of failures and notices, which wait from
 /// there on ([`ROOM_BYTES`]), and a window of items or answers: 16 Ki of 176 bytes are 2.8 MiB, and 4 MiB for what they name
-/// (`MAX_OPEN_ITEM_BYTES`). Tests come there sooner.
-const MAX_QUEUED_BYTES: usize = if cfg!(test) { 8 << 20 } else { 16 << 20 };
+/// (`MAX_OPEN_ITEM_BYTES`).
+const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// What leaves the queue at once, and is held a second time while it is encoded and written.
 const MAX_TAKEN_BYTES: usize = 1 << 20;

@@ -45,8 +45,8 @@ pub(crate) struct LaneEnd {
 /// What the messages of the peer that wait may take in memory; a flooding peer then waits in its own socket. An honest one is read
 /// on however long the loop hashes a file: a window of 16 Ki items takes 176 bytes each and 4 MiB for what they name (`MAX_OPEN_ITEM_BYTES`),
 /// 6.8 MiB, and beside it comes a word about the path each second. Where nobody read for 30 s with the socket full, the kernel of the peer would end the connection
-/// (`USER_TIMEOUT_MS`). Tests come there sooner.
-const MAX_WAITING_BYTES: usize = if cfg!(test) { 64 << 10 } else { 8 << 20 };
+/// (`USER_TIMEOUT_MS`).
+const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// Events of other kinds that wait: all lanes of a session may come while its loop has long to do.
 const MAX_WAITING_OTHERS: usize = MAX_LANES as usize;
@@ -65,8 +65,9 @@ pub(crate) struct EventSender(Arc<Queue>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotTaken;
 
-#[derive(Default)]
 struct Queue {
+    /// What the messages that wait may take in memory.
+    max_bytes: usize,
     state: Mutex<State>,
     filled: Condvar,
     taken: Condvar,
@@ -82,10 +83,10 @@ struct State {
 }
 
 impl State {
-    fn has_room(&self, weight: Option<usize>) -> bool {
+    fn has_room(&self, weight: Option<usize>, max_bytes: usize) -> bool {
         match weight {
             // One that is larger than all that may wait has to come through, too.
-            Some(bytes) => self.message_bytes == 0 || self.message_bytes + bytes <= MAX_WAITING_BYTES,
+            Some(bytes) => self.message_bytes == 0 || self.message_bytes + bytes <= max_bytes,
             None => self.others < MAX_WAITING_OTHERS,
         }
     }
@@ -116,7 +117,13 @@ impl Queue {
 
 impl Events {
     pub(crate) fn new() -> Self {
-        Self { queue: Arc::default(), put_back: RefCell::default() }
+        Self::with(MAX_WAITING_BYTES)
+    }
+
+    /// Messages that wait take at most so many bytes, or are a single one.
+    pub(crate) fn with(max_bytes: usize) -> Self {
+        let (state, filled, taken) = Default::default();
+        Self { queue: Arc::new(Queue { max_bytes, state, filled, taken }), put_back: RefCell::default() }
     }
 
     pub(crate) fn sender(&self) -> EventSender {
@@ -191,7 +198,7 @@ impl EventSender {
         let mut state = queue.lock();
         let mut waits = Some(waits);
         let start = Instant::now();
-        while !state.is_over && !state.has_room(weight) {
+        while !state.is_over && !state.has_room(weight, self.0.max_bytes) {
             if let Some(waits) = waits.take() {
                 waits();
             }
@@ -221,15 +228,18 @@ mod tests {
         SessionEvent::Control(Control::Again { index: 1, chunk: 1 })
     }
 
+    /// Enough for hundreds of messages.
+    const WAITING_BYTES: usize = 64 << 10;
+
     #[test]
     fn messages_and_lanes_do_not_take_each_others_room() {
-        let events = Events::new();
+        let events = Events::with(WAITING_BYTES);
         let sender = events.sender();
         let mut messages = 0;
         while sender.try_send(message()).is_ok() {
             messages += 1;
         }
-        assert!(messages * weight::memory_bytes(&Control::Ping) <= MAX_WAITING_BYTES && messages > 100, "{messages}");
+        assert!(messages * weight::memory_bytes(&Control::Ping) <= WAITING_BYTES && messages > 100, "{messages}");
         (0..MAX_WAITING_OTHERS).for_each(|_| sender.try_send(SessionEvent::Wake).unwrap());
         assert_eq!(sender.try_send(SessionEvent::Wake), Err(NotTaken));
         // Room for a message comes back with a message.
@@ -243,8 +253,8 @@ mod tests {
 
     #[test]
     fn a_message_that_is_larger_than_all_room_comes_through() {
-        let events = Events::new();
-        let why = "w".repeat(2 * MAX_WAITING_BYTES);
+        let events = Events::with(WAITING_BYTES);
+        let why = "w".repeat(2 * WAITING_BYTES);
         let large = || SessionEvent::Control(Control::DialFailed { why: why.clone() });
         events.sender().try_send(large()).unwrap();
         assert_eq!(events.sender().try_send(message()), Err(NotTaken));

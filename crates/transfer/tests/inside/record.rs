@@ -59,6 +59,7 @@ fn request(directory: &std::path::Path) -> Request {
         buffers: 4,
         buffer_bytes: 128 << 10,
         interval: Duration::from_millis(100),
+        flush_every: Duration::from_millis(20),
     }
 }
 

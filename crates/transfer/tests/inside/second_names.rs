@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use haul_job::{Report, Selection};
 
 use crate::inside::scenarios::{Bench, run_here};
-use crate::session::receiver::CHECKPOINT_BYTES;
+use crate::session::receiver::{Bounds, CHECKPOINT_BYTES};
 
 /// When something was changed last, the earliest first.
 #[derive(Clone, Copy)]
@@ -48,7 +48,9 @@ fn run(bench: &Bench, choose: impl FnOnce(&mut Selection)) -> Report {
     let mut job = bench.job();
     job.selection.hard_links = true;
     choose(&mut job.selection);
-    run_here(&job, 2, CHECKPOINT_BYTES).unwrap()
+    // 40 others stay in one of the tests.
+    let bounds = Bounds { foreign_names: 20, ..Bounds::from(CHECKPOINT_BYTES) };
+    run_here(&job, 2, bounds).unwrap()
 }
 
 fn update(selection: &mut Selection) {

@@ -56,7 +56,12 @@ pub struct Request {
     pub buffer_bytes: usize,
     /// Between two readings.
     pub interval: Duration,
+    /// How often stripes are flushed: a power cut costs so much of a striped recording, and the time of a flush.
+    pub flush_every: Duration,
 }
+
+/// [`Request::flush_every`], unless somebody says otherwise.
+pub const FLUSH_EVERY: Duration = Duration::from_secs(2);
 
 /// Where a stream comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -300,10 +305,10 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
         });
         let writers: Result<Vec<_>, Error> = writers.collect();
         let (ends, ended) = sync_channel(0);
-        let flusher = targets
-            .striped
-            .as_ref()
-            .map(|striping| start(scope, "flush", move || striping.keep_index(files, progress, &ended, watcher)));
+        let flusher = targets.striped.as_ref().map(|striping| {
+            let keep = move || striping.keep_index(files, progress, &ended, watcher, request.flush_every);
+            start(scope, "flush", keep)
+        });
         let (writers, flusher) = match writers.and_then(|writers| Ok((writers, flusher.transpose()?))) {
             Ok(started) => started,
             Err(error) => {

@@ -14,9 +14,6 @@ use haul_store::recording::{self, Doubtful, Index, is_name};
 use super::flushed::Flushed;
 use super::{Request, Watcher};
 
-/// A power cut costs so much of a recording, and what its flush takes. Tests come there sooner.
-const FLUSH_EVERY: Duration = if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(2) };
-
 /// The index of a recording that goes on.
 pub(super) struct Striping {
     path: PathBuf,
@@ -59,11 +56,12 @@ impl Striping {
         written: &[Arc<AtomicU64>],
         ended: &Receiver<()>,
         watcher: &dyn Watcher,
+        flush_every: Duration,
     ) -> Vec<Flushed> {
         let mut flushed: Vec<Flushed> = files.iter().map(|_| Flushed::default()).collect();
         let mut index = self.index.clone();
         let mut fails = false;
-        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(FLUSH_EVERY) {
+        while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(flush_every) {
             for ((flushed, written), (path, file)) in flushed.iter_mut().zip(written).zip(files) {
                 let written = written.load(Ordering::Acquire);
                 if written == flushed.bytes {

@@ -41,10 +41,6 @@ pub(super) struct Decider {
     held: Vec<Held>,
 }
 
-/// Most items of a job for which nothing stands here afterwards (skipped, failed, ends of nothing) or that stand in no directory of
-/// the manifest: everything else is bounded by what the disk takes, because a name comes once. Tests come there sooner.
-const MAX_IDLE_ITEMS: u64 = if cfg!(test) { 1 << 16 } else { 1 << 24 };
-
 /// Files outside all directories of the manifest: they stand in the root of the tree, which then has no end.
 #[derive(Default)]
 enum Loose {
@@ -274,7 +270,7 @@ impl Decider {
             }
             Some(frame) => frame.last_name = item.path.name().to_vec(),
         }
-        if self.idle_items > MAX_IDLE_ITEMS {
+        if self.idle_items > self.shared.job.bounds.idle_items {
             return broken("it lists more that is not to be copied than agreed");
         }
         Ok(())

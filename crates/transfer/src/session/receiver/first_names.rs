@@ -11,9 +11,6 @@ use haul_wire::manifest::{Item, ItemKind};
 /// Files of a job that are remembered because they failed or were replaced: they take about 16 MiB. After more of them no hard link is made.
 const MAX_BARRED: usize = 1 << 20;
 
-/// Files that are remembered because another one stays at the target: as many again. Tests come there sooner.
-const MAX_FOREIGN: usize = if cfg!(test) { 20 } else { 1 << 20 };
-
 /// Why a file gets no further name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bar {
@@ -33,6 +30,8 @@ pub(super) struct FirstNames {
     barred: HashSet<u64>,
     /// What stays at the target under these names is not the source's.
     foreign: HashSet<u64>,
+    /// Most of them.
+    max_foreign: usize,
     /// There are more that failed or were replaced than are remembered.
     forgets: bool,
     /// There are more foreign ones, all of which have another time than the source's.
@@ -40,6 +39,11 @@ pub(super) struct FirstNames {
 }
 
 impl FirstNames {
+    /// Remembers so many files because another one stays at the target under their name.
+    pub(super) fn new(max_foreign: usize) -> Self {
+        Self { max_foreign, ..Self::default() }
+    }
+
     /// This item is open now.
     pub(super) fn open(&mut self, index: u64, item: &Item) {
         let name = name_hash(item.path.as_bytes());
@@ -69,7 +73,7 @@ impl FirstNames {
     /// see later that it is another one.
     pub(super) fn stays_foreign(&mut self, item: &Item, has_time: bool) {
         let name = name_hash(item.path.as_bytes());
-        if self.foreign.len() < MAX_FOREIGN {
+        if self.foreign.len() < self.max_foreign {
             self.foreign.insert(name);
         } else if has_time {
             self.bar(name);

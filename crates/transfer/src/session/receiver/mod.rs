@@ -101,7 +101,7 @@ pub(crate) struct ReceiverJob {
 /// As often as progress is told to a person.
 const READ_AGAIN_EVERY: Duration = Duration::from_millis(100);
 
-/// From where on a receiver does what; tests have smaller ones.
+/// The limits of a receiver.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds {
     /// See [`CHECKPOINT_BYTES`].
@@ -112,6 +112,10 @@ pub(crate) struct Bounds {
     pub(crate) search: Duration,
     /// See [`FLUSH_TOGETHER_FROM_FILES`].
     pub(crate) flush_together_from_files: usize,
+    /// Most items of a job that make nothing here, or stand in no directory of the manifest.
+    pub(crate) idle_items: u64,
+    /// See [`FirstNames`](first_names::FirstNames).
+    pub(crate) foreign_names: usize,
 }
 
 impl Default for Bounds {
@@ -121,9 +125,18 @@ impl Default for Bounds {
             past_cache_from_bytes: DIRECT_FROM_BYTES,
             search: MAX_SEARCH,
             flush_together_from_files: FLUSH_TOGETHER_FROM_FILES,
+            idle_items: MAX_IDLE_ITEMS,
+            foreign_names: MAX_FOREIGN,
         }
     }
 }
+
+/// Most items of a job for which nothing stands here afterwards (skipped, failed, ends of nothing), or that stand in no
+/// directory of the manifest. Everything else is bounded by what the disk takes, because a name comes once.
+const MAX_IDLE_ITEMS: u64 = 1 << 24;
+
+/// Files that are remembered because another one stays at the target under their name: 16 MiB.
+const MAX_FOREIGN: usize = 1 << 20;
 
 /// So many small files are worth a flush of their whole file system, which writes what others have written there, too.
 const FLUSH_TOGETHER_FROM_FILES: usize = 16;

@@ -99,7 +99,7 @@ impl Shared {
         let filter = convert::filter(job.selection.rules.iter().map(|rule| (rule.include, &rule.pattern)))?;
         let state = State {
             items: Receiving::default(),
-            first_names: job.selection.hard_links.then(FirstNames::default),
+            first_names: job.selection.hard_links.then(|| FirstNames::new(job.bounds.foreign_names)),
             tasks: VecDeque::new(),
             dirty: HashSet::new(),
             finished: false,

@@ -622,7 +622,7 @@ fn a_listing_that_repeats_itself_ends_the_session() {
     // What leaves nothing on the disk is bounded by number.
     let end = || item("d", ItemKind::DirectoryEnd { complete: true });
     for endless in [item("f", ItemKind::Skipped { why: String::new() }), link("l"), end()] {
-        let mut target = Target::open();
+        let mut target = Target::of(|job| job.bounds.idle_items = 1 << 16);
         for _ in 0..34 {
             target.announces(&vec![endless.clone(); 2_000]);
         }
