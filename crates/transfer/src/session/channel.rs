@@ -600,7 +600,7 @@ mod tests {
     fn a_peer_is_not_silent_while_nobody_listens_to_it() {
         const BUSY: Duration = Duration::from_millis(500);
         let (ours, mut theirs) = Stream::plain_pair().unwrap();
-        let events = Events::new();
+        let events = Events::with(64 << 10);
         let channel = Channel::open(ours, events.sender(), LONG).unwrap();
         let mut flood = Vec::new();
         codec::encode(&Control::EndOfManifest, &mut flood).unwrap();
