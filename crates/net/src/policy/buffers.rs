@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use haul_sys::socket;
 
 use super::Applied;
-use super::distance::NetworkClass;
+use super::distance::Distance;
 use crate::host;
 
 /// The kernel's own tuning lets a send buffer grow to `tcp_wmem`. A buffer that is asked for may have twice
@@ -17,7 +17,7 @@ use crate::host;
 pub(super) fn apply_buffers(
     stream: &TcpStream,
     window_bytes: Option<u64>,
-    class: Option<NetworkClass>,
+    class: Option<Distance>,
     limits: &host::Limits,
 ) -> Vec<Applied> {
     if let Some(window_bytes) = window_bytes {
@@ -44,7 +44,7 @@ pub(super) fn apply_buffers(
     let (Some(asked_max), Some(grown_max)) = (limits.wmem_max_bytes, limits.tcp_wmem_max_bytes) else {
         return Vec::new();
     };
-    if class != Some(NetworkClass::Far) || asked_max.saturating_mul(2) <= grown_max {
+    if class != Some(Distance::Far) || asked_max.saturating_mul(2) <= grown_max {
         return Vec::new();
     }
     let granted = socket::set_send_buffer_bytes(stream, usize::try_from(asked_max).unwrap_or(usize::MAX))
@@ -152,9 +152,9 @@ mod tests {
             tcp_wmem_max_bytes: Some(tcp_wmem_max),
             ..host::Limits::default()
         };
-        let far = Some(NetworkClass::Far);
+        let far = Some(Distance::Far);
         assert_eq!(apply_buffers(&stream, None, far, &limits(212_992, 4 << 20)), []);
-        assert_eq!(apply_buffers(&stream, None, Some(NetworkClass::Near), &limits(4 << 20, 4 << 20)), []);
+        assert_eq!(apply_buffers(&stream, None, Some(Distance::Near), &limits(4 << 20, 4 << 20)), []);
         assert_eq!(apply_buffers(&stream, None, far, &limits(4 << 20, 4 << 20))[0].what, "send buffer");
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use haul_sys::socket;
 
 use super::buffers::apply_buffers;
-use super::distance::{Measured, NetworkClass};
+use super::distance::{Measured, Distance};
 use super::{
     Applied, CongestionControl, Granted, Keepalive, Layer, NoDelay, Pacing, Policy, PolicyTable, Source, UnsentMax,
     UserTimeout, apply, apply_layers,
@@ -123,7 +123,7 @@ impl fmt::Debug for Policies {
 }
 
 /// Haul's own choice, on a path of this class.
-fn of_haul(class: Option<NetworkClass>) -> Policy {
+fn of_haul(class: Option<Distance>) -> Policy {
     let always = Policy {
         no_delay: Some(NoDelay(true)),
         user_timeout: Some(UserTimeout(Duration::from_millis(limits::USER_TIMEOUT_MS.into()))),
@@ -131,12 +131,12 @@ fn of_haul(class: Option<NetworkClass>) -> Policy {
         ..Policy::default()
     };
     match class {
-        Some(NetworkClass::Far) => Policy {
+        Some(Distance::Far) => Policy {
             pacing: Some(Pacing { bytes_per_s: PACED_BYTES_PER_S }),
             unsent_max: Some(UnsentMax { bytes: limits::UNSENT_BYTES_MAX }),
             ..always
         },
-        Some(NetworkClass::Near) | None => always,
+        Some(Distance::Near) | None => always,
     }
 }
 
@@ -150,7 +150,7 @@ const PACED_BYTES_PER_S: u64 = 12_500_000_000;
 fn by_distance(distance: &Measured, stream: &TcpStream) -> (Policy, Option<String>) {
     let Ok(now) = socket::congestion_control(stream) else { return (Policy::default(), None) };
     let host = hosts_choice(&now);
-    let is_near = distance.class == Some(NetworkClass::Near);
+    let is_near = distance.class == Some(Distance::Near);
     let (choice, why) = match distance.rtt_us {
         // Over loopback, bbr without the fq queue paces by timers and costs 3 to 8 times the CPU.
         Some(rtt_us) if is_near && host == PACED_BY_TIMERS => (
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn near_ends_where_it_is_told_to() {
-        assert_eq!(NetworkClass::of_rtt(NEAR_RTT_US - 1, NEAR_RTT_US), NetworkClass::Near);
-        assert_eq!(NetworkClass::of_rtt(NEAR_RTT_US, NEAR_RTT_US), NetworkClass::Far);
+        assert_eq!(Distance::of_rtt(NEAR_RTT_US - 1, NEAR_RTT_US), Distance::Near);
+        assert_eq!(Distance::of_rtt(NEAR_RTT_US, NEAR_RTT_US), Distance::Far);
     }
 
     fn table(rows: [(&str, Policy); 2]) -> PolicyTable {

@@ -6,30 +6,30 @@ use haul_sys::tcp_info;
 
 /// How far the peer is, which decides the policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NetworkClass {
+pub enum Distance {
     /// In the same building. Loss is rare, and timers cost much.
     Near,
     /// Over a long path. The host's choice of congestion control stands.
     Far,
 }
 
-impl NetworkClass {
+impl Distance {
     /// The class of a path with this round-trip time. Times below `near_rtt_us` are near.
-    pub fn of_rtt(rtt_us: u32, near_rtt_us: u32) -> NetworkClass {
-        if rtt_us < near_rtt_us { NetworkClass::Near } else { NetworkClass::Far }
+    pub fn of_rtt(rtt_us: u32, near_rtt_us: u32) -> Distance {
+        if rtt_us < near_rtt_us { Distance::Near } else { Distance::Far }
     }
 }
 
 /// The distance to the peer, as the kernel knows it.
 pub(super) struct Measured {
     pub(super) rtt_us: Option<u32>,
-    pub(super) class: Option<NetworkClass>,
+    pub(super) class: Option<Distance>,
 }
 
 impl Measured {
     pub(super) fn of(stream: &TcpStream, near_rtt_us: u32) -> Measured {
         let info = tcp_info::tcp_info(stream).ok();
         let rtt_us = info.map(|info| info.rtt_min_us.unwrap_or(info.rtt_us)).filter(|rtt_us| *rtt_us > 0);
-        Measured { rtt_us, class: rtt_us.map(|rtt_us| NetworkClass::of_rtt(rtt_us, near_rtt_us)) }
+        Measured { rtt_us, class: rtt_us.map(|rtt_us| Distance::of_rtt(rtt_us, near_rtt_us)) }
     }
 }

@@ -19,7 +19,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 pub(crate) use connection::prepare;
 pub use connection::{Policies, Wanted};
-pub use distance::NetworkClass;
+pub use distance::Distance;
 pub use options::*;
 pub use prefix::{BadPrefix, BadRow, Prefix, PrefixTable};
 
