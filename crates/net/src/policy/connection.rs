@@ -15,7 +15,7 @@ use std::time::Duration;
 use haul_sys::socket;
 
 use super::buffers::apply_buffers;
-use super::distance::{Measured, Distance};
+use super::distance::{Distance, Measured};
 use super::{
     Applied, CongestionControl, Granted, Keepalive, Layer, NoDelay, Pacing, Policy, PolicyTable, Source, UnsentMax,
     UserTimeout, apply, apply_layers,
