@@ -11,8 +11,7 @@ use zeroize::Zeroizing;
 use crate::plan::ChunkLayout;
 use crate::zeros;
 
-/// A BLAKE3 hash or chaining value.
-pub type Hash = [u8; 32];
+pub use crate::hash::Hash;
 
 /// Stands in a ledger and a journal for the hash of a chunk that is a hole: with its neighbours it makes a block that the table of [`zeros`] has.
 /// No data hashes to it, but by a chance of 2^-256.

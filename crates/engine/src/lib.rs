@@ -34,6 +34,7 @@ pub mod attribute;
 pub mod compare;
 pub mod flush_choice;
 pub mod front_to_back;
+mod hash;
 pub mod integrity;
 pub mod journal;
 pub mod ledger;

@@ -8,7 +8,7 @@
 
 use blake3::hazmat::{self, HasherExt, Mode};
 
-use crate::integrity::Hash;
+use crate::hash::Hash;
 use crate::plan::ChunkLayout;
 
 /// What the table has a value for.
