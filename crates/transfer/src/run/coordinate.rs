@@ -21,6 +21,7 @@ use crate::session::receiver::{self, Bounds, ReceiverJob};
 use crate::session::reporter::{self, Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
 use crate::session::sender::{self, SenderJob, Sources};
+use crate::session::wiring::Wiring;
 use crate::session::{convert, host_facts};
 use crate::sync::lock;
 
@@ -160,13 +161,13 @@ pub(crate) fn session_with(
                 selection,
                 carriage,
             };
-            sender::run(job, events, &channel, watch, &mut keeper, &mut aside)
+            sender::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }
         Side::Receiver => {
             let (target, asked_for) = (target_here(job), Some(AskedFor::of(job)?));
             let bounds = Bounds::default();
             let job = ReceiverJob { target, confine: None, asked_for, far: false, selection, carriage, bounds };
-            receiver::run(job, events, &channel, watch, &mut keeper, &mut aside)
+            receiver::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }
     };
     if let (Some(peer), Ok((sender, _))) = (watch.lane_peer(), &result)

@@ -17,6 +17,7 @@ use crate::session::receiver::{self, Bounds, ReceiverJob};
 use crate::session::reporter::{Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
 use crate::session::sender::{self, SenderJob};
+use crate::session::wiring::Wiring;
 use crate::session::{convert, host_facts};
 
 /// Both sides on this machine: two roles in one process, lanes over socket pairs.
@@ -140,11 +141,29 @@ pub(crate) fn here_watched(
         .name("receiver".into())
         .spawn(move || {
             let mut aside = |message: Control| Err(faults::unexpected(&message));
-            receiver::run(receiver_job, receiver_events, &receiver_channel, &receiver_watch, &mut NoKeeper, &mut aside)
+            receiver::run(
+                receiver_job,
+                Wiring {
+                    events: receiver_events,
+                    channel: &receiver_channel,
+                    watch: &receiver_watch,
+                    keeper: &mut NoKeeper,
+                    aside: &mut aside,
+                },
+            )
         })
         .map_err(failed)?;
     let mut aside = |message: Control| Err(faults::unexpected(&message));
-    let sent = sender::run(sender_job, sender_events, &sender_channel, sender_watch, &mut NoKeeper, &mut aside);
+    let sent = sender::run(
+        sender_job,
+        Wiring {
+            events: sender_events,
+            channel: &sender_channel,
+            watch: sender_watch,
+            keeper: &mut NoKeeper,
+            aside: &mut aside,
+        },
+    );
     let received = receiver.join().unwrap_or_else(|_| Err(Error::new(Fault::Protocol, "the receiving side broke")));
     let (sender, _) = sent?;
     let (_, receiver) = received?;

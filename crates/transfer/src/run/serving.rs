@@ -27,6 +27,7 @@ use crate::session::receiver::{self, ReceiverJob, Target};
 use crate::session::reporter::{Ends, Watch};
 use crate::session::sender::{self, SenderJob, Sources};
 use crate::session::stalls::Progress;
+use crate::session::wiring::Wiring;
 use crate::session::{convert, farewell, rights, tuning};
 use crate::sync::lock;
 
@@ -146,7 +147,9 @@ pub fn serve_control(
         Control::Admit { key } if expecting.also(PublicKey(key)) => Ok(()),
         other => Err(faults::unexpected(&other)),
     };
-    run_role(start, grant, events, &channel, visit, &mut keeper, &mut aside)
+    let watch = Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
+    let wiring = Wiring { events, channel: &channel, watch: &watch, keeper: &mut keeper, aside: &mut aside };
+    run_role(start, grant, visit.as_deref(), wiring)
 }
 
 /// What an initiator asks for, as far as it may.
@@ -225,22 +228,14 @@ fn await_list(
     Ok(Some(Arc::new(list.finish(selection.listed == wire::Listed::Trees))))
 }
 
-fn run_role(
-    start: Start,
-    grant: &Grant,
-    events: Events,
-    channel: &Channel,
-    visit: Option<Arc<dyn Visit>>,
-    keeper: &mut dyn LaneKeeper,
-    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
-) -> Result<(), Error> {
+fn run_role(start: Start, grant: &Grant, visit: Option<&dyn Visit>, wiring: Wiring<'_>) -> Result<(), Error> {
     let Start { role, selection, carriage, .. } = start;
-    let watch = &Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
+    let (channel, watch) = (wiring.channel, wiring.watch);
     let result = match role {
         Role::Sender { sources } => {
             let confine = grant.root.clone();
             let sources = Sources::Paths(sources);
-            let listed = await_list(&selection, &events, visit.as_deref(), START_DEADLINE)
+            let listed = await_list(&selection, &wiring.events, visit, START_DEADLINE)
                 .inspect_err(|error| farewell::abort(channel, error))?;
             let (expand_globs, remembers, far) = (true, false, true);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
@@ -256,7 +251,7 @@ fn run_role(
                 selection,
                 carriage,
             };
-            sender::run(job, events, channel, watch, keeper, aside)
+            sender::run(job, wiring)
         }
         Role::Receiver { .. } if grant.read_only => {
             let error = Error::new(Fault::Authentication, "the daemon lets this key only read")
@@ -267,14 +262,14 @@ fn run_role(
         // A key that may only read may probe both ways, too: what it sends goes nowhere, and its time is bounded.
         Role::Probe { time_ms } => {
             rights::stay_within(&[], false);
-            return probe::serve(time_ms, carriage, events, channel, watch, keeper, aside);
+            return probe::serve(time_ms, carriage, wiring);
         }
         Role::Receiver { target } => {
             let (target, confine) = (Target::Path(target), grant.root.clone());
             let bounds = receiver::Bounds::default();
             let (asked_for, far) = (None, true);
             let job = ReceiverJob { target, confine, asked_for, far, selection, carriage, bounds };
-            receiver::run(job, events, channel, watch, keeper, aside)
+            receiver::run(job, wiring)
         }
     };
     match result {

@@ -30,3 +30,4 @@ pub(crate) mod stalls;
 pub(crate) mod stopwatch;
 pub(crate) mod tuning;
 pub(crate) mod weight;
+pub(crate) mod wiring;

@@ -29,6 +29,7 @@ use crate::session::lane_threads::NoKeeper;
 use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::session::reporter::Watch;
 use crate::session::sender::{self, SenderJob, Sources};
+use crate::session::wiring::Wiring;
 
 /// Everything that a side asks of a disk.
 const OPERATIONS: [Call; 12] = [
@@ -151,14 +152,22 @@ fn run_side(
                 selection,
                 carriage,
             };
-            sender::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)
+            sender::run(
+                job,
+                Wiring { events, channel: &channel, watch: &watch, keeper: &mut NoKeeper, aside: &mut aside },
+            )
+            .map(drop)
         }
         Killed::Receiver | Killed::Both => {
             let target = Target::Path(job.target.path.clone());
             let (confine, asked_for) = (None, None);
             let bounds = Bounds { checkpoint_bytes: CHECKPOINT_BYTES, ..Bounds::default() };
             let job = ReceiverJob { target, confine, asked_for, far: false, selection, carriage, bounds };
-            receiver::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)
+            receiver::run(
+                job,
+                Wiring { events, channel: &channel, watch: &watch, keeper: &mut NoKeeper, aside: &mut aside },
+            )
+            .map(drop)
         }
     }
 }

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use haul_net::Stream;
-use haul_wire::control::{Notice, ProbeArrived, ProbeSent};
+use haul_wire::control::{Control, Notice, ProbeArrived, ProbeSent};
 
-use crate::session::channel::{PING_EVERY, SessionEvent};
+use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::lane_threads::NoKeeper;
+use crate::session::wiring::Wiring;
 
 use super::*;
 
@@ -55,7 +56,16 @@ impl Bench {
             let carriage = wire::Carriage { timeout_ms: 3_000, ..wire::Carriage::default() };
             let mut aside = |message: Control| Err(crate::faults::unexpected(&message));
             let terms = Terms { side, time: TIME, carriage };
-            session::run(terms, self.events, &self.channel, &watch, &mut NoKeeper, &mut aside)
+            session::run(
+                terms,
+                Wiring {
+                    events: self.events,
+                    channel: &self.channel,
+                    watch: &watch,
+                    keeper: &mut NoKeeper,
+                    aside: &mut aside,
+                },
+            )
         })
     }
 }

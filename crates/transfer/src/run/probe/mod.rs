@@ -29,7 +29,7 @@ use haul_job::{
     Carriage, Endpoint, Error, Event, Fault, Job, LanePath, Observer, Place, Progress, Selection, SshOptions,
 };
 use haul_net::Identity;
-use haul_wire::control::{self as wire, Control, Role};
+use haul_wire::control::{self as wire, Role};
 use haul_wire::limits::MAX_PROBE_MS;
 use haul_wire::summary::{PathSummary, PathTime};
 use session::{Measured, Measures, Side, Terms};
@@ -39,10 +39,9 @@ use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{self, LaneRecord};
 use crate::reach::remote::{Assignment, Remote};
 use crate::reach::{connect, lane_door};
-use crate::session::channel::{Channel, Events};
 use crate::session::foreseen::Foreseen;
-use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::{self, Watch};
+use crate::session::wiring::Wiring;
 use crate::session::{convert, host_facts};
 
 /// Longest time for each direction.
@@ -173,21 +172,14 @@ fn over_lanes(
     let mut keeper = lane_plan::lane_plan(&remote, job, lanes, port, to_plan, record, watch).start();
     let Remote { channel, events, .. } = remote;
     let terms = Terms { side: Side::Initiator, time: Duration::from_millis(time_ms.into()), carriage };
-    session::run(terms, events, &channel, watch, &mut keeper, &mut aside)
+    session::run(terms, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
 }
 
 /// The far side of a probe.
-pub(crate) fn serve(
-    time_ms: u32,
-    carriage: wire::Carriage,
-    events: Events,
-    channel: &Channel,
-    watch: &Arc<Watch>,
-    keeper: &mut dyn LaneKeeper,
-    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
-) -> Result<(), Error> {
+pub(crate) fn serve(time_ms: u32, carriage: wire::Carriage, wiring: Wiring<'_>) -> Result<(), Error> {
+    let watch = wiring.watch;
     let terms = Terms { side: Side::Agent, time: Duration::from_millis(time_ms.into()), carriage };
-    let measures = session::run(terms, events, channel, watch, keeper, aside)?;
+    let measures = session::run(terms, wiring)?;
     watch.tell(&Event::Progress(Progress { bytes_moved: measures.bytes_moved, ..Progress::default() }));
     Ok(())
 }

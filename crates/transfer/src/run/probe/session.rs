@@ -17,6 +17,7 @@ use crate::session::foreseen::Foreseen;
 use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::reporter::Watch;
 use crate::session::tuning::{Endless, Tuning};
+use crate::session::wiring::Wiring;
 use crate::session::{convert, farewell};
 
 use super::arrivals::Arrivals;
@@ -65,14 +66,8 @@ pub(super) struct Terms {
 pub(super) type Aside<'a> = &'a mut dyn FnMut(Control) -> Result<(), Error>;
 
 /// Runs it to its end.
-pub(super) fn run(
-    terms: Terms,
-    events: Events,
-    channel: &Channel,
-    watch: &Arc<Watch>,
-    keeper: &mut dyn LaneKeeper,
-    aside: Aside<'_>,
-) -> Result<Measures, Error> {
+pub(super) fn run(terms: Terms, wiring: Wiring<'_>) -> Result<Measures, Error> {
+    let Wiring { events, channel, watch, keeper, aside } = wiring;
     let clock = Clock::new(terms.carriage.timeout_ms.min(TIMEOUT_MAX_MS));
     let mut end = End {
         side: terms.side,

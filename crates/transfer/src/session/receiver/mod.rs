@@ -57,6 +57,7 @@ use crate::session::clock::{Clock, TICK};
 use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::reporter::Watch;
 use crate::session::stalls::{self, MAX_IN_VAIN, Progress};
+use crate::session::wiring::Wiring;
 use crate::session::{convert, failure, farewell};
 #[cfg(test)]
 pub(crate) use behind::BUFFERS;
@@ -145,17 +146,11 @@ const FLUSH_TOGETHER_FROM_FILES: usize = 16;
 /// entries. One that says nothing else for longer has nothing to copy.
 const MAX_SEARCH: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Runs the session to its end. `aside` gets messages that are not the session's own.
-pub(crate) fn run(
-    job: ReceiverJob,
-    events: Events,
-    channel: &Channel,
-    watch: &Arc<Watch>,
-    keeper: &mut dyn LaneKeeper,
-    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
-) -> Result<(SenderSummary, ReceiverSummary), Error> {
+/// Runs the session to its end.
+pub(crate) fn run(job: ReceiverJob, wiring: Wiring<'_>) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let clock = Clock::new(job.carriage.timeout_ms);
-    let result = run_session(job, events, channel, watch, clock, keeper, aside);
+    let channel = wiring.channel;
+    let result = run_session(job, wiring, clock);
     match &result {
         Ok(_) => channel.close(farewell::FAREWELL),
         Err(error) => farewell::abort(channel, error),
@@ -165,13 +160,10 @@ pub(crate) fn run(
 
 fn run_session(
     mut job: ReceiverJob,
-    events: Events,
-    channel: &Channel,
-    watch: &Arc<Watch>,
+    wiring: Wiring<'_>,
     mut clock: Clock,
-    keeper: &mut dyn LaneKeeper,
-    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let Wiring { events, channel, watch, keeper, aside } = wiring;
     // Between two hosts the sender may be sent a long list first, over a slow path.
     let longest = if job.selection.listed != wire::Listed::Nothing { job.bounds.search } else { BEGIN_DEADLINE };
     let single_file = await_begin(&events, channel, watch, &mut clock, longest, aside)?;

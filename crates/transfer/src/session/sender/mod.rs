@@ -39,6 +39,7 @@ use crate::session::lane_threads::{self, LaneKeeper, Lanes};
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
 use crate::session::tuning::Tuning;
+use crate::session::wiring::Wiring;
 use crate::session::{convert, farewell, rights, stalls};
 
 /// What a sender reads.
@@ -72,15 +73,9 @@ pub(crate) struct SenderJob {
     pub(crate) carriage: wire::Carriage,
 }
 
-/// Runs the session to its end. `aside` gets messages that are not the session's own.
-pub(crate) fn run(
-    job: SenderJob,
-    events: Events,
-    channel: &Channel,
-    watch: &Arc<Watch>,
-    keeper: &mut dyn LaneKeeper,
-    aside: &mut dyn FnMut(Control) -> Result<(), Error>,
-) -> Result<(SenderSummary, ReceiverSummary), Error> {
+/// Runs the session to its end.
+pub(crate) fn run(job: SenderJob, wiring: Wiring<'_>) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let Wiring { events, channel, watch, keeper, aside } = wiring;
     let result = Session::begin(job, &events, channel, watch).and_then(|mut session| {
         let result = session.until_summary(&events, keeper, aside);
         session.end(result, events)

@@ -9,6 +9,7 @@ use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 use crate::session::channel::EventSender;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::sender::{self, SenderJob};
+use crate::session::wiring::Wiring;
 
 use super::*;
 
@@ -82,7 +83,7 @@ impl Source {
         };
         let peer = Peer::facing(move |events, channel, watch| {
             let mut keeper = Spare { lane: spare, events: events.sender() };
-            sender::run(job, events, channel, watch, &mut keeper, &mut aside).map(drop)
+            sender::run(job, Wiring { events, channel, watch, keeper: &mut keeper, aside: &mut aside }).map(drop)
         });
         peer.hears(|message| matches!(message, Control::EndOfManifest).then_some(()));
         Self { dir, peer }

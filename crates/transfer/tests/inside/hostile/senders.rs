@@ -13,6 +13,7 @@ use haul_wire::manifest::Xattr;
 use crate::session::asked_for::tests::asked_for;
 use crate::session::lane_threads::NoKeeper;
 use crate::session::receiver::{self, ReceiverJob};
+use crate::session::wiring::Wiring;
 
 use super::*;
 
@@ -59,7 +60,7 @@ impl Target {
         };
         change(&mut job);
         let peer = Peer::facing(move |events, channel, watch| {
-            receiver::run(job, events, channel, watch, &mut NoKeeper, &mut aside).map(drop)
+            receiver::run(job, Wiring { events, channel, watch, keeper: &mut NoKeeper, aside: &mut aside }).map(drop)
         });
         Self { dir, peer, packer: Packer::default() }
     }
@@ -445,7 +446,17 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
             };
             let events = Events::new();
             let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();
-            receiver::run(job, events, &channel, &Arc::new(Watch::silent()), &mut NoKeeper, &mut aside).map(drop)
+            receiver::run(
+                job,
+                Wiring {
+                    events,
+                    channel: &channel,
+                    watch: &Arc::new(Watch::silent()),
+                    keeper: &mut NoKeeper,
+                    aside: &mut aside,
+                },
+            )
+            .map(drop)
         });
         (ours, end)
     };

@@ -10,6 +10,7 @@ use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::summary::PathNow;
 
 use crate::inside::bad_disk::path_of;
+use crate::session::wiring::Wiring;
 
 use super::*;
 
@@ -59,7 +60,11 @@ impl Reading {
                 bounds: receiver::Bounds::default(),
             };
             let watch = Arc::new(Watch::new(Arc::new(person)));
-            receiver::run(job, events, &channel, &watch, &mut NoKeeper, &mut aside).map(drop)
+            receiver::run(
+                job,
+                Wiring { events, channel: &channel, watch: &watch, keeper: &mut NoKeeper, aside: &mut aside },
+            )
+            .map(drop)
         });
         let watcher = match watcher.recv().unwrap() {
             Ok(watcher) => watcher,
@@ -239,7 +244,17 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
         };
         let events = Events::new();
         let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();
-        receiver::run(job, events, &channel, &Arc::new(Watch::silent()), &mut NoKeeper, &mut aside).map(drop)
+        receiver::run(
+            job,
+            Wiring {
+                events,
+                channel: &channel,
+                watch: &Arc::new(Watch::silent()),
+                keeper: &mut NoKeeper,
+                aside: &mut aside,
+            },
+        )
+        .map(drop)
     });
     let replaced = Packer::default().pack(&file(&"n".repeat(250), 1));
     let say = |control: &mut Stream, message: &Control| {
