@@ -5,11 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use haul_sys::beneath::{self, Links};
 use rustix::fs::{AtFlags, Mode, OFlags};
-use rustix::io::Errno;
 
 use crate::attributes::{self, Attribute, Namespaces, Place};
-use crate::error::refusal;
+use crate::error::{is_missing, refusal};
 use crate::files_from::Extent;
+use crate::found::{EntryKind, FoundEntry};
 use crate::meta::{Kind, Stat};
 use crate::source::{SourceLinks, SourceSet};
 
@@ -80,6 +80,19 @@ impl At<'_> {
         }
     }
 
+    /// The entry as the walk yields it: a file without other names and without attributes, unless the caller knows more.
+    pub(crate) fn entry(&self, path: &[u8], stat: Stat) -> FoundEntry {
+        FoundEntry {
+            source: self.source,
+            path: path.to_vec(),
+            source_path: self.source_path.to_vec(),
+            stat,
+            tells_changes: true,
+            kind: EntryKind::File { further_names: 0 },
+            xattrs: Vec::new(),
+        }
+    }
+
     fn root(&self) -> BorrowedFd<'_> {
         self.set.source(self.source).root.as_fd()
     }
@@ -101,10 +114,6 @@ pub(crate) fn open_by_path(set: &SourceSet, source: u32, source_path: &[u8], ext
             Ok(rustix::io::retry_on_intr(|| rustix::fs::openat(root, source_path, flags, Mode::empty()))?)
         }
     }
-}
-
-pub(crate) fn is_missing(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
 }
 
 /// Where nobody asks what is in a directory, going through it is enough: that needs no right to read it.

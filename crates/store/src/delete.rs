@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::{StoreError, refusal};
+use crate::error::{StoreError, is_missing, refusal};
 use crate::limits::MAX_DEPTH;
 use crate::listing::{Hint, Names};
 use crate::meta::{self, Kind, Stat};
@@ -138,7 +138,7 @@ impl Deletion<'_> {
     fn open(&mut self, path: &[u8]) -> Option<OwnedFd> {
         match self.tree.open_dir(path) {
             Ok(dir) => return Some(dir),
-            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
+            Err(error) if is_missing(&error) => {}
             Err(error) => self.errors.push(StoreError::new("read directory", path, error)),
         }
         None

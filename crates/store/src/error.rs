@@ -87,6 +87,11 @@ pub(crate) fn refusal(kind: io::ErrorKind, why: &'static str) -> io::Error {
     io::Error::new(kind, why)
 }
 
+/// There is no such entry.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
+}
+
 /// A name as it may safely appear on a terminal or in a log: one line, no control characters, no direction marks,
 /// nothing that is not text. A name is escaped so that two different names never print alike.
 pub fn printable(path: &[u8]) -> String {

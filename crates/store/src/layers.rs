@@ -12,11 +12,11 @@ use rustix::io::Errno;
 
 use crate::at;
 use crate::files_from::{Extent, FileList, Range};
+use crate::found::Found;
 use crate::limits::MAX_OPEN_DIRS;
 use crate::listing::{Hint, Names};
 use crate::meta::Stat;
 use crate::source::{Source, SourceSet};
-use crate::walk::Found;
 
 /// A directory of one source that is to be walked.
 pub(crate) struct Directory {

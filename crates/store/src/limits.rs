@@ -36,14 +36,14 @@ pub const MAX_PATTERN_BYTES: usize = 4096;
 /// Rules of a filter: each is tried on every entry.
 pub const MAX_FILTER_RULES: usize = 10_000;
 
-/// Sources of a job, wildcards expanded, and paths that one wildcard matches on the way: each takes about half a kilobyte. Tests come there sooner.
-pub const MAX_SOURCES: usize = if cfg!(test) { 100 } else { 1_000_000 };
+/// Sources of a job, wildcards expanded, and paths that one wildcard matches on the way: each takes about half a kilobyte.
+pub const MAX_SOURCES: usize = 1_000_000;
 
 /// Those of a job that is confined to a directory, at a daemon with many jobs: 64 Ki x half a kilobyte = 32 MiB.
-pub const MAX_SOURCES_CONFINED: usize = if cfg!(test) { 50 } else { 64 << 10 };
+pub const MAX_SOURCES_CONFINED: usize = 64 << 10;
 
 /// Names that the wildcards of one job are compared with: two directories of the largest kind, which take some seconds each.
-pub const MAX_NAMES_LISTED: usize = if cfg!(test) { 2_100 } else { 8_000_000 };
+pub const MAX_NAMES_LISTED: usize = 8_000_000;
 
 /// A journal that is read back: a million records of 64 bytes, and a file has at most 65,536 chunks.
 pub const MAX_JOURNAL_BYTES: u64 = 64 << 20;

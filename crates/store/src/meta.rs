@@ -17,6 +17,9 @@ pub struct Time {
     pub ns: u32,
 }
 
+/// The unit of `st_blocks` (stat(2)), whatever the file system's own blocks are.
+pub(crate) const STAT_BLOCK_BYTES: u64 = 512;
+
 /// Which file this is, and which version of it: `ctime` changes with every change of content or metadata.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileId {

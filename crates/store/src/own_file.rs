@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::error::refusal;
 use crate::limits::MAX_PART_ATTEMPTS;
 use crate::meta::{Kind, Stat};
+use crate::regular_file;
 
 /// Opens `name` for writing, empty unless `keep_content`, locked, and surely a regular file of ours with no other name.
 pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user: u32) -> io::Result<(OwnedFd, Stat)> {
@@ -49,9 +50,7 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
         };
         let stat = Stat::of_fd(&fd)?;
         if keep_content {
-            if stat.kind != Kind::File {
-                return Err(refusal(io::ErrorKind::InvalidInput, "it is not a regular file"));
-            }
+            regular_file::check(&stat)?;
             lock(&fd)?;
             return Ok((fd, stat));
         }

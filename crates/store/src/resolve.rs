@@ -8,18 +8,16 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::OFlags;
-use rustix::io::Errno;
 
-use crate::at::is_missing;
-use crate::error::{Context, Result, StoreError, refusal};
+use crate::error::{Context, Result, StoreError, is_missing, refusal};
 use crate::glob;
+use crate::held::Held;
 use crate::limits::{MAX_NAMES_LISTED, MAX_SOURCES, MAX_SOURCES_CONFINED};
 use crate::meta::{Kind, Stat};
 use crate::pattern::has_wildcard;
-use crate::source::{Alone, Source, SourceSet};
+use crate::source::{Alone, Reach, Source, SourceSet};
 use crate::typed::{Typed, means_contents, parent_and_name};
 
 /// How typed source paths are understood.
@@ -33,6 +31,25 @@ pub struct ResolveOptions {
     pub home: Option<PathBuf>,
     /// Copy what symbolic links point at instead of the links. Holds for the walk and for opening files too.
     pub follow_links: bool,
+    /// How many sources a job may have.
+    pub limits: SourceLimits,
+}
+
+/// How many sources a job may have, and how much its wildcards may make it look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SourceLimits {
+    /// See [`MAX_SOURCES`].
+    pub sources: usize,
+    /// See [`MAX_SOURCES_CONFINED`].
+    pub sources_confined: usize,
+    /// See [`MAX_NAMES_LISTED`]. It holds for a job that is confined to a directory.
+    pub names_listed: usize,
+}
+
+impl Default for SourceLimits {
+    fn default() -> Self {
+        Self { sources: MAX_SOURCES, sources_confined: MAX_SOURCES_CONFINED, names_listed: MAX_NAMES_LISTED }
+    }
 }
 
 impl SourceSet {
@@ -47,9 +64,10 @@ impl SourceSet {
 
     /// Resolves what can be resolved and reports the rest.
     pub fn resolve_lossy(paths: &[Vec<u8>], options: &ResolveOptions) -> (SourceSet, Vec<StoreError>) {
+        let reach = Reach::of(options.follow_links, options.confine.is_some());
         let typed = match Typed::new(options.confine.as_deref(), options.home.as_deref()) {
             Ok(typed) => typed,
-            Err(error) => return (SourceSet::new(Vec::new(), false, options), vec![error]),
+            Err(error) => return (SourceSet::new(Vec::new(), false, reach), vec![error]),
         };
         let mut resolver = Resolver {
             typed,
@@ -59,7 +77,7 @@ impl SourceSet {
             parent: None,
             held: Held::default(),
             // Who has an account may make it work as long as it likes.
-            names_left: if options.confine.is_some() { MAX_NAMES_LISTED } else { usize::MAX },
+            names_left: if options.confine.is_some() { options.limits.names_listed } else { usize::MAX },
         };
         let mut errors = Vec::new();
         for path in paths {
@@ -67,7 +85,7 @@ impl SourceSet {
                 errors.push(error);
             }
         }
-        (SourceSet::new(resolver.found, paths.len() == 1, options).holding(resolver.held), errors)
+        (SourceSet::new(resolver.found, paths.len() == 1, reach).holding(resolver.held), errors)
     }
 }
 
@@ -82,40 +100,6 @@ struct Resolver<'a> {
     held: Held,
     /// Names that wildcards may still be compared with.
     names_left: usize,
-}
-
-/// Directories that one job holds open, counted for the whole process: a daemon has many jobs.
-#[derive(Debug)]
-pub(crate) struct Held {
-    directories: u64,
-    by_all: &'static AtomicU64,
-}
-
-impl Default for Held {
-    fn default() -> Held {
-        Held { directories: 0, by_all: &HELD_BY_ALL }
-    }
-}
-
-static HELD_BY_ALL: AtomicU64 = AtomicU64::new(0);
-
-impl Held {
-    /// Half of the files that may be open at once are for the rest of the job; of what others hold already there is nothing to be had.
-    fn one_more(&mut self, may_be_open: u64) -> io::Result<()> {
-        let of_others = self.by_all.load(Ordering::Relaxed).saturating_sub(self.directories);
-        if self.directories >= may_be_open.saturating_sub(of_others) / 2 {
-            return Err(Errno::MFILE.into());
-        }
-        self.directories += 1;
-        self.by_all.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.by_all.fetch_sub(self.directories, Ordering::Relaxed);
-    }
 }
 
 impl Resolver<'_> {
@@ -190,7 +174,8 @@ impl Resolver<'_> {
     }
 
     fn max_sources(&self) -> usize {
-        if self.options.confine.is_some() { MAX_SOURCES_CONFINED } else { MAX_SOURCES }
+        let SourceLimits { sources, sources_confined, .. } = self.options.limits;
+        if self.options.confine.is_some() { sources_confined } else { sources }
     }
 
     /// The same source twice (a wildcard and a name, say) is taken once. Directories of one name are one at the target, and a directory comes
@@ -227,6 +212,8 @@ mod tests {
 
     use super::*;
 
+    const FEW: SourceLimits = SourceLimits { sources: 100, sources_confined: 50, names_listed: 2_100 };
+
     #[test]
     fn wildcards_are_not_tried_without_end() {
         let dir = tempfile::tempdir().unwrap();
@@ -235,25 +222,25 @@ mod tests {
         }
         let resolve = |times: usize, pattern: &str| {
             let confine = Some(dir.path().canonicalize().unwrap());
-            let options = ResolveOptions { expand_globs: true, confine, ..ResolveOptions::default() };
+            let options = ResolveOptions { expand_globs: true, confine, limits: FEW, ..ResolveOptions::default() };
             SourceSet::resolve_lossy(&vec![pattern.as_bytes().to_vec(); times], &options)
         };
-        let (sources, errors) = resolve(MAX_NAMES_LISTED / 21, "f*");
+        let (sources, errors) = resolve(FEW.names_listed / 21, "f*");
         assert_eq!((sources.sources.len(), errors.len()), (20, 0));
-        let (_, errors) = resolve(MAX_NAMES_LISTED / 21 + 7, "f*");
+        let (_, errors) = resolve(FEW.names_listed / 21 + 7, "f*");
         assert_eq!(errors.len(), 7);
         assert!(errors[0].to_string().ends_with("name the directories that hold them"), "{}", errors[0]);
-        let (_, errors) = resolve(MAX_NAMES_LISTED / 21 + 7, "nothing*");
+        let (_, errors) = resolve(FEW.names_listed / 21 + 7, "nothing*");
         assert_eq!(
             errors.iter().filter(|error| error.to_string().contains("nothing matches")).count(),
-            MAX_NAMES_LISTED / 21
+            FEW.names_listed / 21
         );
     }
 
     #[test]
     fn a_wildcard_that_matches_too_much_is_given_up_while_it_is_listed() {
         let dir = tempfile::tempdir().unwrap();
-        for number in 0..MAX_NAMES_LISTED {
+        for number in 0..FEW.names_listed {
             let parent = dir.path().join(format!("d{}", number / 100));
             std::fs::create_dir_all(&parent).unwrap();
             std::fs::write(parent.join(format!("f{}", number % 100)), "").unwrap();
@@ -261,6 +248,7 @@ mod tests {
         let options = ResolveOptions {
             expand_globs: true,
             confine: Some(dir.path().canonicalize().unwrap()),
+            limits: FEW,
             ..ResolveOptions::default()
         };
         // What the first names could not be listed in full, and still less held.
@@ -272,29 +260,16 @@ mod tests {
     }
 
     #[test]
-    fn what_one_job_holds_open_another_cannot() {
-        static BY_ALL: AtomicU64 = AtomicU64::new(0);
-        let held = || Held { directories: 0, by_all: &BY_ALL };
-        let as_many_as_it_may = |held: &mut Held| (0..1000).take_while(|_| held.one_more(1000).is_ok()).count();
-        let (mut first, mut second) = (held(), held());
-        assert_eq!((as_many_as_it_may(&mut first), as_many_as_it_may(&mut second)), (500, 250));
-        drop(first);
-        assert_eq!(as_many_as_it_may(&mut second), 250, "what one lets go another may have");
-        drop(second);
-        assert_eq!(BY_ALL.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
     fn sources_have_an_end_whatever_wildcards_match() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).as_os_str().as_bytes().to_vec();
-        for number in 0..=MAX_SOURCES {
+        for number in 0..=FEW.sources {
             let parent = dir.path().join(format!("d{}", number % 2));
             std::fs::create_dir_all(parent.join(format!("s{number:03}"))).unwrap();
         }
-        let options = ResolveOptions { expand_globs: true, ..ResolveOptions::default() };
+        let options = ResolveOptions { expand_globs: true, limits: FEW, ..ResolveOptions::default() };
         let resolve = |paths: &[Vec<u8>]| SourceSet::resolve(paths, &options);
-        assert_eq!(resolve(&[path("d0/*"), path("d0/s00*")]).unwrap().sources.len(), MAX_SOURCES / 2 + 1);
+        assert_eq!(resolve(&[path("d0/*"), path("d0/s00*")]).unwrap().sources.len(), FEW.sources / 2 + 1);
         let error = resolve(&[path("d0/*"), path("d1/*")]).unwrap_err();
         assert!(error.to_string().ends_with("name the directories that hold them"), "{error}");
     }

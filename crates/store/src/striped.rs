@@ -11,8 +11,8 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 
 use crate::error::{Context, Result, StoreError, refusal};
-use crate::meta::{Kind, Stat, Time};
-use crate::source::{BLOCK_BYTES as STAT_BLOCK_BYTES, FILE_FLAGS};
+use crate::meta::{STAT_BLOCK_BYTES, Stat, Time};
+use crate::regular_file::{self, READ_FLAGS};
 
 /// The stripes of one file, open for reading.
 #[derive(Debug)]
@@ -136,15 +136,13 @@ fn find(directories: &[PathBuf], name: &str) -> Result<(Vec<u8>, OwnedFd)> {
 }
 
 fn open(path: &Path) -> io::Result<OwnedFd> {
-    let opened = rustix::io::retry_on_intr(|| rustix::fs::open(path, FILE_FLAGS, Mode::empty()));
+    let opened = rustix::io::retry_on_intr(|| rustix::fs::open(path, READ_FLAGS, Mode::empty()));
     let stripe = match opened {
         Err(Errno::LOOP) => return Err(refusal(io::ErrorKind::InvalidInput, "it is a symbolic link")),
         opened => opened?,
     };
-    match Stat::of_fd(&stripe)?.kind {
-        Kind::File => Ok(stripe),
-        _ => Err(refusal(io::ErrorKind::InvalidInput, "it is not a regular file")),
-    }
+    regular_file::check(&Stat::of_fd(&stripe)?)?;
+    Ok(stripe)
 }
 
 #[cfg(test)]

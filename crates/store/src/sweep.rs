@@ -14,7 +14,7 @@ use crate::listing::{Hint, Names};
 use crate::meta::Stat;
 use crate::name::{journal_name, journal_of_part, part_name, split};
 use crate::own_file::{WRITE_FLAGS, is_own, is_still_there};
-use crate::source::FILE_FLAGS;
+use crate::regular_file::READ_FLAGS;
 use crate::tree::TargetTree;
 
 impl TargetTree {
@@ -47,7 +47,7 @@ impl TargetTree {
             return;
         }
         // The lock of a part goes with it to its final name; in place, the file itself is the part.
-        let open = || rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty());
+        let open = || rustix::fs::openat(&dir, name, READ_FLAGS, Mode::empty());
         let unused = rustix::io::retry_on_intr(open).is_ok_and(|file| file::try_lock_surely(file.as_fd()));
         if unused && matches!(Stat::of_name(dir.as_fd(), &part), Err(Errno::NOENT)) {
             // One that cannot be removed is in nobody's way.

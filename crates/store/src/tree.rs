@@ -14,13 +14,14 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::attributes::Namespaces;
-use crate::error::{Context, Result, StoreError, printable, refusal};
+use crate::error::{Context, Result, StoreError, is_missing, printable, refusal};
 use crate::kernel_files::KernelFiles;
 use crate::meta::{self, Kind, Metadata, Stat};
 use crate::name::{check_new_path, check_path, part_name, split};
 use crate::parents::Parents;
 use crate::placed::{Placed, TWIN};
-use crate::source::{FILE_FLAGS, SourceFile};
+use crate::regular_file::READ_FLAGS;
+use crate::source_file::SourceFile;
 use crate::typed::{Typed, means_contents, parent_and_name};
 
 /// How a typed target path is understood, and what is kept.
@@ -126,7 +127,7 @@ impl TargetTree {
         let into_directory = means_contents(&expanded) || !options.single_file;
         let exists = match typed.open(&expanded, ROOT_FLAGS) {
             Ok(root) => return Ok((tree(Some(root), &expanded), None)),
-            Err(error) => error.raw_os_error() != Some(Errno::NOENT.raw_os_error()),
+            Err(error) => !is_missing(&error),
         };
         if exists && into_directory {
             // Open once more for the reason: not a directory, not permitted, a loop of links.
@@ -214,7 +215,7 @@ impl TargetTree {
         });
         match looked {
             Ok(stat) => Ok(Some(stat)),
-            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => Ok(None),
+            Err(error) if is_missing(&error) => Ok(None),
             Err(error) => Err(StoreError::new("look at", path, error)),
         }
     }
@@ -343,7 +344,7 @@ impl TargetTree {
             }
             // A file that may not be read can still be changed by its owner, through a path descriptor.
             let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, flags, Mode::empty()));
-            let opened = match open(FILE_FLAGS) {
+            let opened = match open(READ_FLAGS) {
                 Err(Errno::ACCESS) => open(OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC),
                 opened => opened,
             }?;
@@ -378,7 +379,7 @@ impl TargetTree {
     pub fn flush_file(&self, path: &[u8]) -> Result<()> {
         let flushed = check_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
-            let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty()))?;
+            let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, READ_FLAGS, Mode::empty()))?;
             file::flush_data(opened.as_fd())
         });
         flushed.context("flush", path)
@@ -388,7 +389,7 @@ impl TargetTree {
     pub fn open_file(&self, path: &[u8]) -> Result<SourceFile> {
         let opened = check_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
-            let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, FILE_FLAGS, Mode::empty()))?;
+            let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, READ_FLAGS, Mode::empty()))?;
             SourceFile::new(self.settings.kernel_files.checked(opened)?)
         });
         opened.context("open", path)
@@ -464,7 +465,7 @@ fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Resu
         Ok(root) => return Ok(Some(root)),
         Err(error) => error,
     };
-    if missing.raw_os_error() != Some(Errno::NOENT.raw_os_error()) {
+    if !is_missing(&missing) {
         return Err(missing);
     }
     if options.dry_run {
@@ -481,7 +482,7 @@ fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Resu
             continue;
         }
         match typed.open(prefix, ROOT_FLAGS) {
-            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => {}
+            Err(error) if is_missing(&error) => {}
             opened => {
                 opened?;
                 continue;

@@ -12,20 +12,21 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Once};
 
-use haul_sys::beneath::{self, Links};
 use haul_sys::medium;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
-use crate::at::{self, At, is_missing};
-use crate::attributes::{self, Attribute, Namespaces, Place};
-use crate::error::{StoreError, refusal};
+use crate::at::{self, At};
+use crate::attributes::{self, Namespaces, Place};
+use crate::error::{StoreError, is_missing, refusal};
 use crate::files_from::{Extent, FileList, Range};
 use crate::filter::Filter;
+use crate::found::{EntryKind, Found, FoundEntry, Hidden};
+use crate::hard_links::{HardLinks, Name};
 use crate::layers::{Directory, Frame, Layer, Stack, Wanted, source_path};
 use crate::limits::{MAX_DEPTH, MAX_HARD_LINK_GROUPS};
 use crate::listing::{Hint, Names};
-use crate::meta::{Kind, Stat, Time};
+use crate::meta::{Kind, Stat};
 use crate::name::{join, parse_haul_name};
 use crate::source::{Source, SourceLinks, SourceSet};
 
@@ -46,88 +47,6 @@ pub struct WalkOptions {
     pub listing_only: bool,
 }
 
-/// One step of a walk.
-#[derive(Debug)]
-pub enum Found {
-    /// Something to copy.
-    Entry(FoundEntry),
-    /// All beneath this directory has been yielded.
-    DirEnd {
-        /// The directory, relative to the target; empty for the root.
-        path: Vec<u8>,
-        /// All names in it were seen, of every source that has it, so others at the target are extraneous.
-        complete: bool,
-    },
-    /// Something that is not copied, or not fully, and why: "is a FIFO".
-    Skipped {
-        /// Relative to the target.
-        path: Vec<u8>,
-        /// Continues a sentence that begins with the path.
-        why: String,
-    },
-    /// Something that could not be looked at. Behind the entry of a directory, with its path: its names or attributes could not be read.
-    Failed {
-        /// Relative to the target.
-        path: Vec<u8>,
-        /// Why.
-        error: StoreError,
-        /// What may be missing for it.
-        hides: Hidden,
-    },
-}
-
-/// What a walk may not have found because of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hidden {
-    /// Nothing that is there.
-    Nothing,
-    /// A name of the same directory, which changed while it was listed.
-    Sibling,
-    /// Nobody knows what: a file that was moved there, a whole tree.
-    Anything,
-}
-
-/// Something to copy.
-#[derive(Debug, Clone)]
-pub struct FoundEntry {
-    /// Number of the source, for [`SourceSet::open`].
-    pub source: u32,
-    /// Relative to the target: never begins with `/`, no empty, `.` or `..` component. Empty for the root itself.
-    pub path: Vec<u8>,
-    /// Relative to the source, for [`SourceSet::open`].
-    pub source_path: Vec<u8>,
-    /// What the file system said.
-    pub stat: Stat,
-    /// Its inode tells when it changed, also where somebody set back the time of its content. Files only.
-    pub tells_changes: bool,
-    /// What to make at the target.
-    pub kind: EntryKind,
-    /// Extended attributes and ACLs as asked for, sorted by name.
-    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
-}
-
-/// What to make at the target.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum EntryKind {
-    /// A regular file.
-    File {
-        /// Names that it has beside this one, where they are asked for: those that are found come as [`EntryKind::HardLink`].
-        further_names: u64,
-    },
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Symlink {
-        /// Where it points, byte for byte.
-        target: Vec<u8>,
-    },
-    /// Another name of a file or symbolic link that was yielded before.
-    HardLink {
-        /// Target-relative path of the first name.
-        first: Vec<u8>,
-    },
-}
-
 /// An iterator over everything in a [`SourceSet`].
 pub struct Walk {
     set: Arc<SourceSet>,
@@ -135,6 +54,8 @@ pub struct Walk {
     list: Option<Arc<FileList>>,
     namespaces: Namespaces,
     hard_links: Option<HardLinks>,
+    /// It was said that files are copied apart from their hard links.
+    told_forgotten: bool,
     listing_only: bool,
     /// Of each file system that was met, by its device number, whether it keeps times of changes.
     change_times: HashMap<u64, bool>,
@@ -146,42 +67,6 @@ pub struct Walk {
     /// Found, but not yet taken.
     pending: VecDeque<Found>,
     duplicates: u64,
-}
-
-/// First names of files that have several.
-#[derive(Default)]
-struct HardLinks {
-    /// By device and inode number.
-    groups: HashMap<(u64, u64), Group>,
-    told_full: bool,
-}
-
-/// A file of which not all names have been seen.
-struct Group {
-    first: Vec<u8>,
-    names_left: u64,
-    /// Where the first name stands: in which source, and under which path where that is not its path at the target.
-    source: u32,
-    source_path: Option<Vec<u8>>,
-    /// A file that is deleted gives its inode number to the next one that is made. What has another size or time than the first name had may be
-    /// that, or the same file, which grows.
-    size: u64,
-    mtime: Time,
-}
-
-impl Group {
-    fn has(&self, stat: &Stat, set: &SourceSet) -> bool {
-        (self.size, self.mtime) == (stat.size, stat.mtime) || self.is_still(stat, set)
-    }
-
-    /// Whether the first name is one of this file now.
-    fn is_still(&self, stat: &Stat, set: &SourceSet) -> bool {
-        let root = set.source(self.source).root.as_fd();
-        let path = self.source_path.as_deref().unwrap_or(&self.first);
-        beneath::open(root, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty(), Links::Refused)
-            .and_then(Stat::of_fd)
-            .is_ok_and(|now| now.is_same_inode(stat))
-    }
 }
 
 impl Iterator for Walk {
@@ -204,8 +89,15 @@ impl Iterator for Walk {
     }
 }
 
+impl SourceSet {
+    /// Walks all sources as one tree, depth first and sorted.
+    pub fn walk(self: &Arc<Self>, options: WalkOptions) -> Walk {
+        Walk::new(self.clone(), options)
+    }
+}
+
 impl Walk {
-    pub(crate) fn new(set: Arc<SourceSet>, options: WalkOptions) -> Walk {
+    fn new(set: Arc<SourceSet>, options: WalkOptions) -> Walk {
         // A failure leaves the usual limit, and a walk that exceeds it says so.
         RAISE_LIMIT.call_once(|| drop(haul_sys::process::raise_open_file_limit()));
         let mut walk = Walk {
@@ -214,6 +106,7 @@ impl Walk {
             list: None,
             namespaces: Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() },
             hard_links: options.hard_links.then(HardLinks::default),
+            told_forgotten: false,
             listing_only: options.listing_only,
             change_times: HashMap::new(),
             has_begun: false,
@@ -445,16 +338,16 @@ impl Walk {
             Kind::Symlink { .. } => match rustix::fs::readlinkat(at.dir, at.name, Vec::new()) {
                 Ok(target) => {
                     // Links have names, too.
-                    let kind = match self.file_or_link(at.source, &path, at.source_path, &stat) {
+                    let kind = match self.file_or_link(at, &path, &stat) {
                         EntryKind::File { .. } => EntryKind::Symlink { target: target.into_bytes() },
                         further => further,
                     };
-                    self.found(at, path, stat, kind, Vec::new(), true);
+                    self.found(FoundEntry { kind, ..at.entry(&path, stat) });
                 }
                 Err(error) => self.fail("read link", path, error.into()),
             },
             Kind::File => {
-                let kind = self.file_or_link(at.source, &path, at.source_path, &stat);
+                let kind = self.file_or_link(at, &path, &stat);
                 let xattrs = match kind {
                     EntryKind::File { .. } if self.namespaces.any() => at.attributes(&self.namespaces),
                     _ => Ok(Vec::new()),
@@ -462,7 +355,7 @@ impl Walk {
                 match xattrs {
                     Ok(xattrs) => {
                         let tells_changes = self.tells_changes(at, &stat);
-                        self.found(at, path, stat, kind, xattrs, tells_changes);
+                        self.found(FoundEntry { kind, xattrs, tells_changes, ..at.entry(&path, stat) });
                     }
                     // Without them it would be another file, and the target would lose its own.
                     Err(error) => self.fail(READ_ATTRIBUTES, path, error),
@@ -578,30 +471,15 @@ impl Walk {
         if self.path.is_empty() { &set.source(source).typed } else { &self.path }
     }
 
-    fn file_or_link(&mut self, source: u32, path: &[u8], source_path: &[u8], stat: &Stat) -> EntryKind {
+    /// A file, or another name of one that the walk yielded before.
+    fn file_or_link(&mut self, at: At<'_>, path: &[u8], stat: &Stat) -> EntryKind {
         let Some(links) = &mut self.hard_links else { return EntryKind::File { further_names: 0 } };
-        if stat.nlink < 2 {
-            return EntryKind::File { further_names: 0 };
+        match links.note(at, path, stat) {
+            Name::First { further_names } => return EntryKind::File { further_names },
+            Name::Further { first } => return EntryKind::HardLink { first },
+            Name::Forgotten => {}
         }
-        let key = (stat.id.dev, stat.id.ino);
-        if let Some(group) = links.groups.get_mut(&key).filter(|group| group.has(stat, &self.set)) {
-            let first = group.first.clone();
-            group.names_left -= 1;
-            // All names seen: the group is closed, so memory holds only groups that are still open.
-            if group.names_left == 0 {
-                links.groups.remove(&key);
-            }
-            return EntryKind::HardLink { first };
-        }
-        if links.groups.len() < MAX_HARD_LINK_GROUPS || links.groups.contains_key(&key) {
-            let (first, names_left) = (path.to_vec(), stat.nlink - 1);
-            let source_path = (source_path != path).then(|| source_path.to_vec());
-            let group = Group { first, names_left, source, source_path, size: stat.size, mtime: stat.mtime };
-            links.groups.insert(key, group);
-            return EntryKind::File { further_names: names_left };
-        }
-        if !links.told_full {
-            links.told_full = true;
+        if !std::mem::replace(&mut self.told_forgotten, true) {
             let why = format!(
                 "and further files are copied apart from their hard links: more than {MAX_HARD_LINK_GROUPS} groups"
             );
@@ -624,18 +502,8 @@ impl Walk {
         kept
     }
 
-    fn found(
-        &mut self,
-        at: At<'_>,
-        path: Vec<u8>,
-        stat: Stat,
-        kind: EntryKind,
-        xattrs: Vec<Attribute>,
-        tells_changes: bool,
-    ) {
+    fn found(&mut self, entry: FoundEntry) {
         self.announce();
-        let (source, source_path) = (at.source, at.source_path.to_vec());
-        let entry = FoundEntry { source, path, source_path, stat, tells_changes, kind, xattrs };
         self.pending.push_back(Found::Entry(entry));
     }
 
@@ -658,42 +526,3 @@ const CALLED_LIKE_A_PART: &str = "it is called like an unfinished file of haul; 
 const LISTED_BEYOND_LINK: &str = "it is a symbolic link, and the list names what lies beyond it; -L follows links";
 
 static RAISE_LIMIT: Once = Once::new();
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::meta::FileId;
-
-    /// Each has two more names.
-    const FIRST: EntryKind = EntryKind::File { further_names: 2 };
-
-    fn stat(ino: u64, size: u64, mtime: Time) -> Stat {
-        let id = FileId { dev: 1, ino, ctime: Time::default() };
-        Stat { kind: Kind::File, mode: 0o644, size, blocks: 8, mtime, id, nlink: 3, uid: 0, gid: 0 }
-    }
-
-    #[test]
-    fn a_new_file_with_the_inode_number_of_a_deleted_one_is_no_name_of_it() {
-        let sources = Arc::new(SourceSet::zeros(1).unwrap());
-        let mut walk = sources.walk(WalkOptions { hard_links: true, ..WalkOptions::default() });
-        let mut kind = |path: &str, stat: &Stat| walk.file_or_link(0, path.as_bytes(), path.as_bytes(), stat);
-        let link = |first: &str| EntryKind::HardLink { first: first.as_bytes().to_vec() };
-        let time = |s, ns| Time { s, ns };
-        let (first, other) = (stat(7, 100, time(5, 5)), stat(8, 100, time(5, 5)));
-        assert_eq!(kind("a", &first), FIRST);
-        assert_eq!(kind("b", &first), link("a"));
-        assert_eq!(kind("c", &other), FIRST);
-        // Each is a file of its own, and the first name of what has the same number after it.
-        for (name, second_name, new) in [
-            ("d", "e", stat(7, 99, time(5, 5))),
-            ("f", "g", stat(7, 99, time(6, 5))),
-            ("h", "i", stat(7, 99, time(6, 6))),
-            ("j", "k", stat(7, 0, time(7, 0))),
-        ] {
-            assert_eq!(kind(name, &new), FIRST, "{name}");
-            assert_eq!(kind(second_name, &new), link(name));
-        }
-        assert_eq!((kind("l", &other), kind("m", &other)), (link("c"), link("c")));
-        assert_eq!(kind("n", &other), FIRST, "all names of the former were seen");
-    }
-}

@@ -86,7 +86,7 @@ proptest! {
         let typed = if list.is_some() { vec![String::new()] } else { typed };
         let typed: Vec<Vec<u8>> = typed.iter().map(|source| [&top, source.as_bytes()].concat()).collect();
         let confine = confined.then(|| dir.path().to_owned());
-        let options = ResolveOptions { expand_globs: true, confine, home: None, follow_links };
+        let options = ResolveOptions { expand_globs: true, confine, follow_links, ..ResolveOptions::default() };
         let (set, _) = SourceSet::resolve_lossy(&typed, &options);
         let list = list.map(|paths| {
             let list = FileList::of(paths.iter().map(|(path, slash)| format!("{path}{slash}"))).unwrap();

@@ -393,7 +393,7 @@ fn give_up_rights(job: &SenderJob, sources: &SourceSet) -> Option<Notice> {
 /// How the user's own paths on this machine are understood.
 fn resolve_options(follow_links: bool) -> ResolveOptions {
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    ResolveOptions { expand_globs: false, confine: None, home, follow_links }
+    ResolveOptions { home, follow_links, ..ResolveOptions::default() }
 }
 
 /// What a sender reads, found and open.

@@ -4,47 +4,42 @@
 //! has been flushed -> set metadata, flush, rename over the final name, remove the journal. A crash at any point leaves
 //! the final name as it was or complete, and a part that can be resumed.
 
+mod commit;
+mod flush;
+mod journal;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_sys::direct::DirectFile;
 use haul_sys::file;
 use haul_sys::medium::Medium;
-use rustix::fs::{Mode, OFlags, RenameFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::{Context, Result, StoreError, refusal};
+use crate::error::{Context, Result, StoreError, is_missing, refusal};
 use crate::limits::{MAX_JOURNAL_BYTES, ZERO_BUFFER_BYTES};
-use crate::meta::{self, Metadata, Stat};
+use crate::meta::{STAT_BLOCK_BYTES, Stat};
 use crate::name::{check_new_path, journal_name, part_name, split};
 use crate::own_file::{begin_journal, is_still_there, lock, open_journal, open_new, open_own, unlink_if_there};
-use crate::placed::TWIN;
 use crate::tree::{Settings, TargetTree};
 use crate::trial::{self, Trial};
 
 /// A file being written, locked against other processes. Shared by threads.
 #[derive(Debug)]
 pub struct Part {
-    pub(crate) fd: OwnedFd,
+    file: PartFile,
     /// See [`Part::opened_number`].
-    pub(crate) number: u64,
-    parent: Arc<OwnedFd>,
+    number: u64,
     settings: Arc<Settings>,
-    /// For messages; its last component is the final name.
-    pub(crate) path: Vec<u8>,
-    /// What the content is called now: the temporary name, or the final one when written in place.
-    current_name: Vec<u8>,
-    pub(crate) inplace: bool,
-    /// Inode and mode when it was opened.
-    opened: Stat,
     journal: Mutex<Option<OwnedFd>>,
     has_journal: AtomicBool,
     /// Its temporary name may be that of another part by now. Held while names change, before the journal.
     discarded: Mutex<bool>,
     /// The first failed flush, as its error number. After it the kernel may report success for data that is lost.
-    pub(crate) flush_error: AtomicI32,
+    flush_error: AtomicI32,
     /// Opened when first asked for; none where the file system has no direct I/O.
     direct: OnceLock<Option<DirectFile>>,
     allocated: Mutex<bool>,
@@ -58,6 +53,20 @@ pub struct Part {
     hole_bytes: OnceLock<usize>,
 }
 
+/// The open file of a part, and where it stands.
+#[derive(Debug)]
+struct PartFile {
+    fd: OwnedFd,
+    /// Inode and mode when it was opened.
+    opened: Stat,
+    parent: Arc<OwnedFd>,
+    /// For messages; its last component is the final name.
+    path: Vec<u8>,
+    /// What the content is called now: the temporary name, or the final one when written in place.
+    current_name: Vec<u8>,
+    inplace: bool,
+}
+
 impl TargetTree {
     /// An empty part for `path`, locked. One left behind is emptied and used again, unless another process holds it.
     ///
@@ -69,15 +78,16 @@ impl TargetTree {
                 let current_name = if inplace { name.to_vec() } else { part_name(name) };
                 let (fd, opened) = open_new(dir, &current_name, inplace, self.settings.user)?;
                 self.settings.kernel_files.check(&fd)?;
+                let file = PartFile { fd, opened, parent: dir.clone(), path: path.to_vec(), current_name, inplace };
                 if inplace {
-                    self.settings.check_placed(&opened, path)?;
+                    self.settings.check_placed(&file.opened, path)?;
                     let has_journal = Stat::of_name(dir.as_fd(), &journal_name(name)).is_ok();
-                    let part = self.part(fd, opened, dir, path, current_name, inplace, None);
+                    let part = Part::new(self, file, None);
                     part.has_journal.store(has_journal, Ordering::Release);
                     return Ok(part);
                 }
                 let had_journal = unlink_if_there(dir, &journal_name(name))?;
-                let part = self.part(fd, opened, dir, path, current_name, inplace, None);
+                let part = Part::new(self, file, None);
                 // Of an earlier part: it describes content that this one does not have. On file systems that flush a file without the
                 // names that changed before (btrfs), a power cut could bring it back beside new data.
                 if had_journal {
@@ -149,53 +159,38 @@ impl TargetTree {
             let mut bytes = vec![0; journal_stat.size as usize];
             let len = file::read_full_at(journal.as_fd(), &mut bytes, 0)?;
             bytes.truncate(len);
-            Ok(Some((self.part(fd, opened, &dir, path, current_name, inplace, Some(journal)), bytes)))
+            let file = PartFile { fd, opened, parent: dir, path: path.to_vec(), current_name, inplace };
+            Ok(Some((Part::new(self, file, Some(journal)), bytes)))
         });
         match resumed {
-            Err(error) if error.raw_os_error() == Some(Errno::NOENT.raw_os_error()) => Ok(None),
+            Err(error) if is_missing(&error) => Ok(None),
             resumed => resumed.context("resume", path),
         }
     }
+}
 
-    #[allow(clippy::too_many_arguments)]
-    fn part(
-        &self,
-        fd: OwnedFd,
-        opened: Stat,
-        parent: &Arc<OwnedFd>,
-        path: &[u8],
-        current_name: Vec<u8>,
-        inplace: bool,
-        journal: Option<OwnedFd>,
-    ) -> Part {
-        let size = AtomicU64::new(opened.size);
+impl Part {
+    fn new(tree: &TargetTree, file: PartFile, journal: Option<OwnedFd>) -> Part {
         Part {
-            fd,
             number: OPENED.fetch_add(1, Ordering::SeqCst),
-            parent: parent.clone(),
-            settings: self.settings.clone(),
-            path: path.to_vec(),
-            current_name,
-            inplace,
-            opened,
+            settings: tree.settings.clone(),
             has_journal: AtomicBool::new(journal.is_some()),
             journal: Mutex::new(journal),
             discarded: Mutex::new(false),
             flush_error: AtomicI32::new(0),
             direct: OnceLock::new(),
             allocated: Mutex::new(false),
-            size,
+            size: AtomicU64::new(file.opened.size),
             extended: Mutex::new(false),
             known_data: Mutex::new((0, 0)),
             hole_bytes: OnceLock::new(),
+            file,
         }
     }
-}
 
-impl Part {
     /// Writes all of `data` at `offset`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
-        file::write_all_at(self.fd.as_fd(), data, offset).context("write", &self.path)?;
+        file::write_all_at(self.file.fd.as_fd(), data, offset).context("write", &self.file.path)?;
         self.reaches(offset + data.len() as u64);
         Ok(())
     }
@@ -214,7 +209,7 @@ impl Part {
     pub fn write_past_cache(&self, data: &[u8], offset: u64) -> Result<()> {
         match self.direct() {
             Some(direct) if offset.is_multiple_of(direct.alignment_bytes() as u64) => {
-                direct.write_all_at(data, offset).context("write", &self.path)?;
+                direct.write_all_at(data, offset).context("write", &self.file.path)?;
                 self.reaches(offset + data.len() as u64);
                 Ok(())
             }
@@ -223,40 +218,40 @@ impl Part {
     }
 
     fn direct(&self) -> Option<&DirectFile> {
-        let open = || DirectFile::new(self.reopen_direct(OFlags::WRONLY)?, self.fd.try_clone().ok()?);
+        let open = || DirectFile::new(self.reopen_direct(OFlags::WRONLY)?, self.file.fd.try_clone().ok()?);
         self.direct.get_or_init(open).as_ref()
     }
 
     /// Opens the content once more, past the page cache: the flag belongs to the open file. Under the name may be another file by now.
     fn reopen_direct(&self, access: OFlags) -> Option<OwnedFd> {
         let flags = access | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let open = || rustix::fs::openat(&self.parent, &self.current_name, flags, Mode::empty());
+        let open = || rustix::fs::openat(&self.file.parent, &self.file.current_name, flags, Mode::empty());
         let direct = rustix::io::retry_on_intr(open).ok()?;
-        Stat::of_fd(&direct).is_ok_and(|now| now.is_same_inode(&self.opened)).then_some(direct)
+        Stat::of_fd(&direct).is_ok_and(|now| now.is_same_inode(&self.file.opened)).then_some(direct)
     }
 
     /// Reads back what was written; fewer bytes mean the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        file::read_full_at(self.fd.as_fd(), buffer, offset).context("read back", &self.path)
+        file::read_full_at(self.file.fd.as_fd(), buffer, offset).context("read back", &self.file.path)
     }
 
     /// Makes a range read as zeros without allocating it. Beyond the end there is nothing to do: the file grows by a
     /// hole.
     pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
-        let punched = file::punch(self.fd.as_fd(), offset, len).and_then(|done| match done {
+        let punched = file::punch(self.file.fd.as_fd(), offset, len).and_then(|done| match done {
             true => Ok(()),
             false => self.write_zeros(offset, len),
         });
-        punched.context("make a hole in", &self.path)
+        punched.context("make a hole in", &self.file.path)
     }
 
     fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
-        let end = offset.saturating_add(len).min(Stat::of_fd(&self.fd)?.size);
+        let end = offset.saturating_add(len).min(Stat::of_fd(&self.file.fd)?.size);
         let zeros = vec![0; ZERO_BUFFER_BYTES];
         let mut at = offset;
         while at < end {
             let step = (end - at).min(ZERO_BUFFER_BYTES as u64);
-            file::write_all_at(self.fd.as_fd(), &zeros[..step as usize], at)?;
+            file::write_all_at(self.file.fd.as_fd(), &zeros[..step as usize], at)?;
             at += step;
         }
         Ok(())
@@ -264,20 +259,20 @@ impl Part {
 
     /// Cuts or extends (by a hole) the file.
     pub fn set_size(&self, size: u64) -> Result<()> {
-        file::set_size(self.fd.as_fd(), size).context("set the size of", &self.path)?;
+        file::set_size(self.file.fd.as_fd(), size).context("set the size of", &self.file.path)?;
         self.size.store(size, Ordering::Relaxed);
         Ok(())
     }
 
     /// The size that it has.
     pub fn size(&self) -> Result<u64> {
-        file::size(self.fd.as_fd()).context("look at", &self.path)
+        file::size(self.file.fd.as_fd()).context("look at", &self.file.path)
     }
 
     /// The next range that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left. File systems that cannot tell
     /// report everything as data.
     pub fn next_data(&self, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
-        file::next_data(self.fd.as_fd(), offset, end).context("look for holes in", &self.path)
+        file::next_data(self.file.fd.as_fd(), offset, end).context("look for holes in", &self.file.path)
     }
 
     /// Bytes of a range that are data, and no hole.
@@ -301,19 +296,19 @@ impl Part {
 
     /// Has the kernel begin to read a range, without waiting.
     pub fn will_need(&self, offset: u64, len: u64) {
-        file::will_need(self.fd.as_fd(), offset, len);
+        file::will_need(self.file.fd.as_fd(), offset, len);
     }
 
     /// Fails early with `ENOSPC` when the file system clearly has no room for `size` bytes of data in this file.
     /// Nothing is allocated, so holes stay holes; pass the bytes that will really be stored.
     pub fn reserve(&self, size: u64) -> Result<()> {
-        let Ok(space) = rustix::fs::fstatvfs(&self.fd) else { return Ok(()) };
-        let allocated = Stat::of_fd(&self.fd).map_or(0, |stat| stat.blocks.saturating_mul(BLOCK_BYTES));
+        let Ok(space) = rustix::fs::fstatvfs(&self.file.fd) else { return Ok(()) };
+        let allocated = Stat::of_fd(&self.file.fd).map_or(0, |stat| stat.blocks.saturating_mul(STAT_BLOCK_BYTES));
         let blocks = if self.settings.user == 0 { space.f_bfree } else { space.f_bavail };
         let free = blocks.saturating_mul(space.f_frsize);
         // Some file systems do not tell their size.
         if space.f_blocks > 0 && size.saturating_sub(allocated) > free {
-            return Err(StoreError::new("find room for", &self.path, Errno::NOSPC));
+            return Err(StoreError::new("find room for", &self.file.path, Errno::NOSPC));
         }
         Ok(())
     }
@@ -323,8 +318,9 @@ impl Part {
     pub fn allocate(&self, size: u64) -> Result<()> {
         let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
         if !*allocated {
-            let done = file::reserve(self.fd.as_fd(), size).and_then(|_| file::set_size(self.fd.as_fd(), size));
-            done.context("find room for", &self.path)?;
+            let done =
+                file::reserve(self.file.fd.as_fd(), size).and_then(|_| file::set_size(self.file.fd.as_fd(), size));
+            done.context("find room for", &self.file.path)?;
             self.size.store(size, Ordering::Relaxed);
             *allocated = true;
         }
@@ -340,11 +336,11 @@ impl Part {
     pub fn extend(&self, size: u64) -> Result<()> {
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         if !*extended {
-            let extend = || match Stat::of_fd(&self.fd)?.size < size {
-                true => file::set_size(self.fd.as_fd(), size),
+            let extend = || match Stat::of_fd(&self.file.fd)?.size < size {
+                true => file::set_size(self.file.fd.as_fd(), size),
                 false => Ok(()),
             };
-            extend().context("set the size of", &self.path)?;
+            extend().context("set the size of", &self.file.path)?;
             self.reaches(size);
             *extended = true;
         }
@@ -354,252 +350,58 @@ impl Part {
     /// The least aligned range of zeros that can be a hole here: a block of the file system, and never more than 4 KiB. Network file systems
     /// name far more as their block.
     pub fn hole_bytes(&self) -> usize {
-        let told = || rustix::fs::fstatvfs(&self.fd).map_or(MAX_HOLE_GRAIN_BYTES, |told| told.f_frsize);
+        let told = || rustix::fs::fstatvfs(&self.file.fd).map_or(MAX_HOLE_GRAIN_BYTES, |told| told.f_frsize);
         let grain = || told().clamp(MIN_HOLE_GRAIN_BYTES, MAX_HOLE_GRAIN_BYTES).next_power_of_two();
         *self.hole_bytes.get_or_init(|| usize::try_from(grain()).expect("4 KiB at most"))
     }
 
     /// Which file system it is on, also after a restart; `None` where that cannot be told.
     pub fn file_system_id(&self) -> Option<u64> {
-        rustix::fs::fstatvfs(&self.fd).ok().map(|told| told.f_fsid).filter(|id| *id != 0)
+        rustix::fs::fstatvfs(&self.file.fd).ok().map(|told| told.f_fsid).filter(|id| *id != 0)
     }
 
     /// Measures which way of writing is quicker in its directory.
     pub fn try_routes(&self) -> Result<Trial> {
-        trial::try_in(self.parent.as_fd()).context("try ways to write beside", &self.path)
+        trial::try_in(self.file.parent.as_fd()).context("try ways to write beside", &self.file.path)
     }
 
     /// Asks the kernel to begin writing a range to the medium. Only a hint; errors show at the flush.
     pub fn start_writeback(&self, offset: u64, len: u64) {
-        file::start_writeback(self.fd.as_fd(), offset, len);
+        file::start_writeback(self.file.fd.as_fd(), offset, len);
     }
 
     /// Drops clean pages of a range from the cache, so that reading back comes from the medium.
     pub fn drop_cache(&self, offset: u64, len: u64) {
-        file::drop_cache(self.fd.as_fd(), offset, len);
+        file::drop_cache(self.file.fd.as_fd(), offset, len);
     }
 
     /// Opens the content once more, to read back what the medium holds of it: past the page cache, where the file system lets us.
     pub fn medium(&self) -> Result<Medium> {
         // Whatever stands in the way, the open descriptor can be read.
         let direct = self.reopen_direct(OFlags::RDONLY);
-        let plain = self.fd.as_fd().try_clone_to_owned();
-        plain.and_then(|plain| Medium::new(plain, direct)).context("read back", &self.path)
+        let plain = self.file.fd.as_fd().try_clone_to_owned();
+        plain.and_then(|plain| Medium::new(plain, direct)).context("read back", &self.file.path)
     }
 
     /// Device and inode, which the journal remembers.
     pub fn id(&self) -> (u64, u64) {
-        (self.opened.id.dev, self.opened.id.ino)
+        (self.file.opened.id.dev, self.file.opened.id.ino)
     }
 
     /// What the file was when it was opened.
     pub fn opened_stat(&self) -> &Stat {
-        &self.opened
+        &self.file.opened
     }
 
     /// The descriptor, open for reading and writing, for routes that move bytes inside the kernel.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-
-    /// Begins a journal that holds only `header`, and makes it and the part findable after a crash. Fails when the part was discarded
-    /// meanwhile: it would be that of nothing, or of another part.
-    pub fn journal_start(&self, header: &[u8]) -> Result<()> {
-        self.start_journal(header).context("start the journal of", &self.path)
-    }
-
-    fn start_journal(&self, header: &[u8]) -> io::Result<()> {
-        let discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
-        if *discarded {
-            return Err(given_up());
-        }
-        let mut journal = self.journal();
-        let fd = match &mut *journal {
-            Some(fd) => fd,
-            none => none.insert(open_journal(&self.parent, &self.journal_name(), self.settings.user)?),
-        };
-        self.has_journal.store(true, Ordering::Release);
-        begin_journal(fd, header)?;
-        // Who gives the part up meanwhile removes the journal after the flush.
-        drop(discarded);
-        file::flush_data(fd.as_fd())?;
-        self.flush_parent()
-    }
-
-    /// Appends a record and waits until it is on the medium.
-    pub fn journal_append(&self, record: &[u8]) -> Result<()> {
-        let journal = self.journal();
-        let appended = || -> io::Result<()> {
-            let fd = journal.as_ref().ok_or_else(|| refusal(io::ErrorKind::NotFound, "it has no journal"))?;
-            let end = Stat::of_fd(fd)?.size;
-            if end.saturating_add(record.len() as u64) > MAX_JOURNAL_BYTES {
-                return Err(Errno::FBIG.into());
-            }
-            file::write_all_at(fd.as_fd(), record, end)?;
-            file::flush_data(fd.as_fd())
-        };
-        appended().context("append to the journal of", &self.path)
-    }
-
-    /// Keeps only the first bytes of a resumed journal, and waits until the rest is gone from the medium: a torn record at its end would
-    /// hide all that follow, and what it claims wrongly could pass for true once the part has grown.
-    pub fn journal_keep(&self, len: u64) -> Result<()> {
-        let journal = self.journal();
-        let Some(fd) = journal.as_ref() else { return Ok(()) };
-        let cut = || -> io::Result<()> {
-            if Stat::of_fd(fd)?.size != len {
-                file::set_size(fd.as_fd(), len)?;
-                file::flush_data(fd.as_fd())?;
-            }
-            Ok(())
-        };
-        cut().context("cut the journal of", &self.path)
-    }
-
-    /// Finishes the file: metadata, flush if asked, rename over the final name, removal of the journal. The directory
-    /// is not flushed, see [`TargetTree::flush_dir`]. Without a mode in `meta` the user's umask decides, in place the
-    /// mode stays.
-    pub fn commit(&self, meta: &Metadata, flush: bool) -> Result<()> {
-        self.prepare(meta, flush)?;
-        self.give_name()
-    }
-
-    /// The first half of [`Part::commit`]: everything but the name.
-    pub fn prepare(&self, meta: &Metadata, flush: bool) -> Result<()> {
-        self.set_metadata(meta, flush)?;
-        self.finish_flush(flush)
-    }
-
-    /// Everything but the last flush and the name.
-    pub fn set_metadata(&self, meta: &Metadata, flush: bool) -> Result<()> {
-        let default_mode = (!self.inplace).then_some(0o666 & !self.settings.umask);
-        let meta = Metadata { mode: meta.mode.or(default_mode), ..meta.clone() };
-        // In place its size and time are all that tells the finished file from one that was begun: after a power cut they must not be there
-        // without the data.
-        if self.inplace && flush {
-            self.flush()?;
-        }
-        // Writing has changed the time, so only the mode of what was seen at the start still holds.
-        let now = Stat { mtime: TIME_UNKNOWN, ..self.opened.clone() };
-        let applied = meta::apply(self.fd.as_fd(), &now, &meta, &self.settings.namespaces);
-        self.settings.note_applied(applied.context("set metadata of", &self.path)?, &self.path);
-        Ok(())
-    }
-
-    /// The second half of [`Part::commit`]: the final name. Fails when the part was discarded meanwhile: its temporary name may be that of
-    /// another one.
-    pub fn give_name(&self) -> Result<()> {
-        let discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
-        if *discarded {
-            return Err(StoreError::new("rename to", &self.path, given_up()));
-        }
-        if !self.inplace {
-            self.check_before_rename().and_then(|()| self.rename()).context("rename to", &self.path)?;
-            self.check_after_rename().context("rename to", &self.path)?;
-        }
-        self.remove_journal().context("remove the journal of", &self.path)
-    }
-
-    /// Under the temporary name must be the file that was written, as long as it was written. Who may write into the directory could have put
-    /// anything there.
-    fn check_before_rename(&self) -> io::Result<()> {
-        let standing = match Stat::of_name(self.parent.as_fd(), &self.current_name) {
-            Err(Errno::NOENT) => return Err(refusal(io::ErrorKind::NotFound, REMOVED)),
-            standing => standing?,
-        };
-        if !standing.is_same_inode(&self.opened) {
-            return Err(refusal(io::ErrorKind::InvalidData, REPLACED));
-        }
-        if standing.size != self.size.load(Ordering::Relaxed) {
-            return Err(refusal(io::ErrorKind::InvalidData, RESIZED));
-        }
-        Ok(())
-    }
-
-    /// Between the look and the rename there is a moment.
-    fn check_after_rename(&self) -> io::Result<()> {
-        match is_still_there(&self.parent, split(&self.path).1, &self.opened) {
-            true => Ok(()),
-            false => Err(refusal(io::ErrorKind::InvalidData, OTHER_UNDER_NAME)),
-        }
-    }
-
-    /// Over the final name, unless another entry of this job stands there: its name and ours are one on this file system.
-    fn rename(&self) -> io::Result<()> {
-        self.settings.placed().note(&self.opened, &self.path);
-        let renamed = self.rename_noted();
-        if renamed.is_err() {
-            self.settings.placed().forget(&self.opened, &self.path);
-        }
-        renamed
-    }
-
-    fn rename_noted(&self) -> io::Result<()> {
-        let name = split(&self.path).1;
-        // A name that is free cannot be another's: two that come at once are told apart here.
-        let free = RenameFlags::NOREPLACE;
-        match rustix::fs::renameat_with(&self.parent, &self.current_name, &self.parent, name, free) {
-            Ok(()) => return Ok(()),
-            // Not every file system has such a call.
-            Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
-            Err(error) => return Err(error.into()),
-        }
-        // Nobody else of this job gives a name between the look and the rename.
-        let mut placed = self.settings.placed();
-        let standing = Stat::of_name(self.parent.as_fd(), name).ok();
-        if standing.as_ref().is_some_and(|standing| placed.is_twin(standing, &self.path)) {
-            return Err(refusal(io::ErrorKind::AlreadyExists, TWIN));
-        }
-        rustix::fs::renameat(&self.parent, &self.current_name, &self.parent, name)?;
-        // Its inode is free now.
-        if let Some(standing) = standing {
-            placed.forget(&standing, &self.path);
-        }
-        Ok(())
-    }
-
-    /// Gives the file up: removes part and journal. A file written in place stays as it is, and so does the journal that tells that it is not
-    /// finished.
-    pub fn discard(&self) -> Result<()> {
-        let mut discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
-        *discarded = true;
-        if self.inplace {
-            return Ok(());
-        }
-        let journal = self.remove_journal();
-        // Only if the name is still ours: after a commit it may be somebody else's.
-        if is_still_there(&self.parent, &self.current_name, &self.opened) {
-            unlink_if_there(&self.parent, &self.current_name).context("discard", &self.path)?;
-        }
-        journal.context("remove the journal of", &self.path)
-    }
-
-    fn remove_journal(&self) -> io::Result<()> {
-        if !self.has_journal.swap(false, Ordering::AcqRel) {
-            return Ok(());
-        }
-        *self.journal() = None;
-        unlink_if_there(&self.parent, &self.journal_name()).map(drop)
-    }
-
-    fn journal_name(&self) -> Vec<u8> {
-        journal_name(split(&self.path).1)
-    }
-
-    fn journal(&self) -> MutexGuard<'_, Option<OwnedFd>> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+        self.file.fd.as_fd()
     }
 
     fn flush_parent(&self) -> io::Result<()> {
-        file::flush_directory(self.parent.as_fd())
+        file::flush_directory(self.file.parent.as_fd())
     }
 }
-
-const REMOVED: &str = "its temporary file is gone: somebody else has removed it";
-const REPLACED: &str = "somebody else has put another file in the place of its temporary file";
-const RESIZED: &str = "somebody else has cut or extended its temporary file";
-const OTHER_UNDER_NAME: &str =
-    "somebody else has put another file there, which nobody has verified; look at it before it is used";
 
 /// Parts of this process so far.
 static OPENED: AtomicU64 = AtomicU64::new(0);
@@ -613,9 +415,3 @@ const MAX_HOLE_GRAIN_BYTES: u64 = 4096;
 
 /// The smallest block that Linux file systems have.
 const MIN_HOLE_GRAIN_BYTES: u64 = 512;
-
-/// Unit of `st_blocks`, whatever the file system's own blocks are.
-const BLOCK_BYTES: u64 = 512;
-
-/// No valid time has so many nanoseconds.
-const TIME_UNKNOWN: crate::Time = crate::Time { s: 0, ns: u32::MAX };

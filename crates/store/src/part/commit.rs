@@ -1,0 +1,145 @@
+//! How a part ends: with its metadata and its final name, or discarded.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
+
+use super::{Part, given_up};
+use crate::error::{Context, Result, StoreError, refusal};
+use crate::meta::{self, Metadata, Stat, Time};
+use crate::name::split;
+use crate::own_file::{is_still_there, unlink_if_there};
+use crate::placed::TWIN;
+
+impl Part {
+    /// Finishes the file: metadata, flush if asked, rename over the final name, removal of the journal. The directory
+    /// is not flushed, see [`TargetTree::flush_dir`]. Without a mode in `meta` the user's umask decides, in place the
+    /// mode stays.
+    pub fn commit(&self, meta: &Metadata, flush: bool) -> Result<()> {
+        self.prepare(meta, flush)?;
+        self.give_name()
+    }
+
+    /// The first half of [`Part::commit`]: everything but the name.
+    pub fn prepare(&self, meta: &Metadata, flush: bool) -> Result<()> {
+        self.set_metadata(meta, flush)?;
+        self.finish_flush(flush)
+    }
+
+    /// Everything but the last flush and the name.
+    pub fn set_metadata(&self, meta: &Metadata, flush: bool) -> Result<()> {
+        let default_mode = (!self.file.inplace).then_some(0o666 & !self.settings.umask);
+        let meta = Metadata { mode: meta.mode.or(default_mode), ..meta.clone() };
+        // In place its size and time are all that tells the finished file from one that was begun: after a power cut they must not be there
+        // without the data.
+        if self.file.inplace && flush {
+            self.flush()?;
+        }
+        // Writing has changed the time, so only the mode of what was seen at the start still holds.
+        let now = Stat { mtime: TIME_UNKNOWN, ..self.file.opened.clone() };
+        let applied = meta::apply(self.file.fd.as_fd(), &now, &meta, &self.settings.namespaces);
+        self.settings.note_applied(applied.context("set metadata of", &self.file.path)?, &self.file.path);
+        Ok(())
+    }
+
+    /// The second half of [`Part::commit`]: the final name. Fails when the part was discarded meanwhile: its temporary name may be that of
+    /// another one.
+    pub fn give_name(&self) -> Result<()> {
+        let discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
+        if *discarded {
+            return Err(StoreError::new("rename to", &self.file.path, given_up()));
+        }
+        if !self.file.inplace {
+            self.check_before_rename().and_then(|()| self.rename()).context("rename to", &self.file.path)?;
+            self.check_after_rename().context("rename to", &self.file.path)?;
+        }
+        self.remove_journal().context("remove the journal of", &self.file.path)
+    }
+
+    /// Under the temporary name must be the file that was written, as long as it was written. Who may write into the directory could have put
+    /// anything there.
+    fn check_before_rename(&self) -> io::Result<()> {
+        let standing = match Stat::of_name(self.file.parent.as_fd(), &self.file.current_name) {
+            Err(Errno::NOENT) => return Err(refusal(io::ErrorKind::NotFound, REMOVED)),
+            standing => standing?,
+        };
+        if !standing.is_same_inode(&self.file.opened) {
+            return Err(refusal(io::ErrorKind::InvalidData, REPLACED));
+        }
+        if standing.size != self.size.load(Ordering::Relaxed) {
+            return Err(refusal(io::ErrorKind::InvalidData, RESIZED));
+        }
+        Ok(())
+    }
+
+    /// Between the look and the rename there is a moment.
+    fn check_after_rename(&self) -> io::Result<()> {
+        match is_still_there(&self.file.parent, split(&self.file.path).1, &self.file.opened) {
+            true => Ok(()),
+            false => Err(refusal(io::ErrorKind::InvalidData, OTHER_UNDER_NAME)),
+        }
+    }
+
+    /// Over the final name, unless another entry of this job stands there: its name and ours are one on this file system.
+    fn rename(&self) -> io::Result<()> {
+        self.settings.placed().note(&self.file.opened, &self.file.path);
+        let renamed = self.rename_noted();
+        if renamed.is_err() {
+            self.settings.placed().forget(&self.file.opened, &self.file.path);
+        }
+        renamed
+    }
+
+    fn rename_noted(&self) -> io::Result<()> {
+        let name = split(&self.file.path).1;
+        // A name that is free cannot be another's: two that come at once are told apart here.
+        let free = RenameFlags::NOREPLACE;
+        match rustix::fs::renameat_with(&self.file.parent, &self.file.current_name, &self.file.parent, name, free) {
+            Ok(()) => return Ok(()),
+            // Not every file system has such a call.
+            Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // Nobody else of this job gives a name between the look and the rename.
+        let mut placed = self.settings.placed();
+        let standing = Stat::of_name(self.file.parent.as_fd(), name).ok();
+        if standing.as_ref().is_some_and(|standing| placed.is_twin(standing, &self.file.path)) {
+            return Err(refusal(io::ErrorKind::AlreadyExists, TWIN));
+        }
+        rustix::fs::renameat(&self.file.parent, &self.file.current_name, &self.file.parent, name)?;
+        // Its inode is free now.
+        if let Some(standing) = standing {
+            placed.forget(&standing, &self.file.path);
+        }
+        Ok(())
+    }
+
+    /// Gives the file up: removes part and journal. A file written in place stays as it is, and so does the journal that tells that it is not
+    /// finished.
+    pub fn discard(&self) -> Result<()> {
+        let mut discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
+        *discarded = true;
+        if self.file.inplace {
+            return Ok(());
+        }
+        let journal = self.remove_journal();
+        // Only if the name is still ours: after a commit it may be somebody else's.
+        if is_still_there(&self.file.parent, &self.file.current_name, &self.file.opened) {
+            unlink_if_there(&self.file.parent, &self.file.current_name).context("discard", &self.file.path)?;
+        }
+        journal.context("remove the journal of", &self.file.path)
+    }
+}
+
+const REMOVED: &str = "its temporary file is gone: somebody else has removed it";
+const REPLACED: &str = "somebody else has put another file in the place of its temporary file";
+const RESIZED: &str = "somebody else has cut or extended its temporary file";
+const OTHER_UNDER_NAME: &str =
+    "somebody else has put another file there, which nobody has verified; look at it before it is used";
+
+/// No valid time has so many nanoseconds.
+const TIME_UNKNOWN: Time = Time { s: 0, ns: u32::MAX };
