@@ -9,6 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory as _;
 use haul_job::{Cause, Error, Event, Fault, Job, Observer, Report};
+use haul_transfer::Surroundings;
 
 use crate::args::{Cp, Filter, Typed};
 use crate::json::{self, JsonLines};
@@ -65,7 +66,7 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
         failed(Error::new(Fault::FileIo, what).because(error))
     })?;
     let watcher = Arc::new(Watcher { view: Arc::clone(&view), speaker, manifest, so_far, interrupted });
-    let ended = haul_transfer::run(&job, Arc::clone(&watcher) as Arc<dyn Observer>);
+    let ended = haul_transfer::run(&job, &Surroundings::of_process(), Arc::clone(&watcher) as Arc<dyn Observer>);
     // Kept files are written first: a reader of our output may pause for long.
     let listed = match (&ended, &watcher.manifest) {
         (Ok(_), Some(manifest)) => manifest.finish(),

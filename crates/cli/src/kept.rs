@@ -53,7 +53,7 @@ pub struct SoFar {
 
 /// The directory of the reports; `None` for a user without a home directory.
 pub fn directory() -> Option<PathBuf> {
-    haul_transfer::state_directory()
+    haul_transfer::Surroundings::of_process().state
 }
 
 /// Writes the report. Its name has the time `now` since 1970 and the process `id`.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use haul_job::{Error, Fault, Place};
+use haul_transfer::Surroundings;
 use haul_transfer::trusted_keys::{self, Trusted};
 
 use crate::args::{Key, KeyAction, Trust};
@@ -85,7 +86,7 @@ fn owner() -> String {
 }
 
 fn key_file(typed: Option<PathBuf>, name: &str) -> Result<PathBuf, Error> {
-    typed.or_else(|| trusted_keys::default_file(name)).ok_or_else(|| {
+    typed.or_else(|| Surroundings::of_process().config_file(name)).ok_or_else(|| {
         Error::new(Fault::Usage, "there is no home directory for keys").try_this("set HOME, or name the file")
     })
 }

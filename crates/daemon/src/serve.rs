@@ -19,7 +19,7 @@ use haul_net::{
     Door, DoorOptions, Identity, KeyGreeter, Listener, NetError, Policies, PolicyTable, PublicKey, ShutdownHandle,
     Stream, Wanted,
 };
-use haul_transfer::{Desk, Grant, Visit, trusted_keys};
+use haul_transfer::{Desk, Grant, Surroundings, Visit, trusted_keys};
 use haul_wire::lane::Hello;
 
 use crate::authority::{self, Authority};
@@ -71,6 +71,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         identity,
         identity_file,
         authority,
+        surroundings: Surroundings::of_process(),
         desk: Arc::default(),
         sessions: Arc::default(),
         log: Arc::clone(&log),
@@ -93,6 +94,8 @@ struct House {
     identity: Arc<Identity>,
     identity_file: PathBuf,
     authority: Authority,
+    /// Of the account that the daemon runs as.
+    surroundings: Surroundings,
     desk: Arc<Desk>,
     sessions: Arc<Sessions>,
     log: Arc<Log>,
@@ -193,7 +196,8 @@ impl House {
         let clerk = Arc::new(place.clerk(who.clone(), grant.clone(), own, Arc::clone(&self.log)));
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
         let ports = haul_transfer::Ports { open: self.port, relay: 0 };
-        let result = haul_transfer::serve_control(stream, &self.identity, &self.desk, ports, grant, visit);
+        let result =
+            haul_transfer::serve_control(stream, &self.identity, &self.desk, ports, grant, &self.surroundings, visit);
         let how = format!("{} in {:.1} s", clerk.totals(), start.elapsed().as_secs_f64());
         match result {
             Ok(()) => self.log.tell_of(&key, &format!("session {number}: {who} ended well: {how}"), false),
@@ -234,7 +238,7 @@ fn end(door: &Door, house: &House) {
 }
 
 fn identity_file(options: &Options) -> Result<PathBuf, Error> {
-    options.identity.clone().or_else(|| trusted_keys::default_file("host_ed25519")).ok_or_else(no_home)
+    options.identity.clone().or_else(|| Surroundings::of_process().config_file("host_ed25519")).ok_or_else(no_home)
 }
 
 fn own_identity(path: &Path, log: &Log) -> Result<Arc<Identity>, Error> {
@@ -251,7 +255,11 @@ fn own_identity(path: &Path, log: &Log) -> Result<Arc<Identity>, Error> {
 }
 
 fn list_file(options: &Options) -> Result<PathBuf, Error> {
-    options.authorized_keys.clone().or_else(|| trusted_keys::default_file("authorized_keys")).ok_or_else(no_home)
+    options
+        .authorized_keys
+        .clone()
+        .or_else(|| Surroundings::of_process().config_file("authorized_keys"))
+        .ok_or_else(no_home)
 }
 
 /// The daemon refuses to start with a list that has a bad line, or that others may write. A missing list may come

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use haul_job::{Carriage, Error, Event, Fault, Observer, PathNow, Place};
+use haul_transfer::Surroundings;
 use haul_transfer::probe::{self, Request, SILENCE};
 
 use crate::args::Probe;
@@ -28,7 +29,7 @@ pub fn run(typed: &Probe) -> ExitCode {
         tells_progress: !typed.quiet && !typed.json && std::io::stderr().is_terminal(),
         quiet: typed.quiet,
     };
-    match request(typed).and_then(|request| probe::run(&request, Arc::new(person))) {
+    match request(typed).and_then(|request| probe::run(&request, &Surroundings::of_process(), Arc::new(person))) {
         Ok(found) => {
             let said = if typed.json { json::object(&found) } else { text::table(&found) };
             output::say(said);

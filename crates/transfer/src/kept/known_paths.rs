@@ -23,6 +23,7 @@ use haul_net::dial;
 use haul_wire::summary::KnownPath;
 
 use crate::kept::own_files;
+use crate::kept::surroundings::Surroundings;
 
 /// Paths that are kept; the one not used for longest goes first.
 const MAX_PATHS: usize = 256;
@@ -77,20 +78,26 @@ impl PathName {
     }
 }
 
-/// What is known of a path.
-pub(crate) fn find(path: &PathName) -> Option<KnownPath> {
-    find_in(&file()?, path)
-}
+/// The paths that a user's jobs have found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownPaths(Option<PathBuf>);
 
-/// What is known of the path to a peer; nothing about one that is here.
-pub(crate) fn find_towards(peer: IpAddr, direction: Direction) -> Option<KnownPath> {
-    find(&PathName::towards(peer, direction)?)
-}
+impl KnownPaths {
+    /// Those of this user.
+    pub(crate) fn of(surroundings: &Surroundings) -> Self {
+        Self(surroundings.state.as_ref().map(|directory| directory.join("paths")))
+    }
 
-/// Keeps what a job found. A host that does not let us only forgets.
-pub(crate) fn keep(path: &PathName, known: &KnownPath) {
-    if let Some(file) = file() {
-        let _ = write(&file, path, known);
+    /// What is known of the path to a peer; nothing about one that is here.
+    pub(crate) fn towards(&self, peer: IpAddr, direction: Direction) -> Option<KnownPath> {
+        find_in(self.0.as_ref()?, &PathName::towards(peer, direction)?)
+    }
+
+    /// Keeps what a job found. A host that does not let us only forgets.
+    pub(crate) fn keep(&self, path: &PathName, known: &KnownPath) {
+        if let Some(file) = &self.0 {
+            let _ = write(file, path, known);
+        }
     }
 }
 
@@ -105,10 +112,6 @@ pub(crate) fn is_sound(known: &KnownPath) -> bool {
 
 fn find_in(file: &Path, path: &PathName) -> Option<KnownPath> {
     read(file).iter().rev().find_map(|line| parse(line.strip_prefix(path.0.as_str())?))
-}
-
-fn file() -> Option<PathBuf> {
-    Some(own_files::state_directory()?.join("paths"))
 }
 
 /// The lines that can be ours.

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use haul_store::WriteRoute;
 use haul_sys::file;
 
-use crate::kept::own_files;
+use crate::kept::surroundings::Surroundings;
 
 /// File systems that are kept; the one measured longest ago goes first.
 const MAX_FILE_SYSTEMS: usize = 64;
@@ -29,23 +29,27 @@ const MAX_FILE_BYTES: u64 = 4 << 10;
 /// Disks are replaced, kernels too.
 const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The open file; none for a user without a home.
+/// The file, opened when it is needed; none for a user without a home.
 #[derive(Default)]
-pub(crate) struct KnownRoutes(OnceLock<Option<File>>);
+pub(crate) struct KnownRoutes {
+    state: Option<PathBuf>,
+    file: OnceLock<Option<File>>,
+}
 
 impl KnownRoutes {
     /// What this user's jobs have found. A far side opens the file now, and makes none; others when they need it.
-    pub(crate) fn of(far: bool) -> Self {
+    pub(crate) fn of(surroundings: &Surroundings, far: bool) -> Self {
+        let state = surroundings.state.clone();
         if !far {
-            return Self::default();
+            return Self { state, file: OnceLock::new() };
         }
-        let open = |directory: PathBuf| open_in(&directory, false);
-        Self(OnceLock::from(own_files::state_directory().and_then(open)))
+        let file = state.as_ref().and_then(|directory| open_in(directory, false));
+        Self { state, file: OnceLock::from(file) }
     }
 
     fn file(&self) -> Option<&File> {
-        let open = || own_files::state_directory().and_then(|directory| open_in(&directory, true));
-        self.0.get_or_init(open).as_ref()
+        let open = || self.state.as_ref().and_then(|directory| open_in(directory, true));
+        self.file.get_or_init(open).as_ref()
     }
 
     /// What was found of a file system lately.
@@ -127,7 +131,7 @@ mod tests {
     use super::*;
 
     fn opened(dir: &tempfile::TempDir) -> KnownRoutes {
-        KnownRoutes(OnceLock::from(open_in(&dir.path().join("new/haul"), true)))
+        KnownRoutes { state: None, file: OnceLock::from(open_in(&dir.path().join("new/haul"), true)) }
     }
 
     fn at(seconds: u64) -> SystemTime {
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn without_a_home_nothing_is_kept_and_nothing_fails() {
-        let known = KnownRoutes(OnceLock::from(None));
+        let known = KnownRoutes::of(&Surroundings::default(), false);
         known.keep(1, WriteRoute::Direct, at(1));
         assert_eq!(known.find(1, at(1)), None);
     }

@@ -4,4 +4,5 @@ pub(crate) mod known_paths;
 pub(crate) mod known_routes;
 pub(crate) mod own_files;
 pub mod planted;
+pub(crate) mod surroundings;
 pub mod trusted_keys;

@@ -1,15 +1,10 @@
-//! The files that haul keeps for its user: where they are, and how one is written.
-//!
-//! ```text
-//!   $XDG_CONFIG_HOME/haul or ~/.config/haul        keys, known daemons
-//!   $XDG_STATE_HOME/haul  or ~/.local/state/haul   known paths, last reports
-//! ```
+//! How a file that haul keeps for its user is written.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use haul_sys::whole_file::{Mode, WholeFile};
@@ -20,24 +15,6 @@ const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 
 /// Leftovers that are removed at once.
 const MAX_LEFTOVERS: usize = 64;
-
-/// What haul is told: keys and lists. `None` for a user without a home.
-pub(crate) fn config_directory() -> Option<PathBuf> {
-    directory("XDG_CONFIG_HOME", ".config", &|name| std::env::var_os(name))
-}
-
-/// What haul remembers: last reports, known paths. `None` for a user without a home.
-pub fn state_directory() -> Option<PathBuf> {
-    directory("XDG_STATE_HOME", ".local/state", &|name| std::env::var_os(name))
-}
-
-/// A relative path is to be ignored, says the XDG Base Directory Specification; a relative or empty `HOME` would mean wherever the
-/// program happens to run.
-fn directory(variable: &str, at_home: &str, environment: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let absolute = |name: &str| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(at_home)))?;
-    Some(base.join("haul"))
-}
 
 /// Writes a file whole or not at all, with the directories above it: under another name in the same directory, flushed, then under its own.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -> io::Result<()> {
@@ -74,21 +51,6 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-
-    #[test]
-    fn a_home_that_is_no_absolute_path_is_none() {
-        let state = |state: Option<&str>, home: Option<&str>| {
-            directory("XDG_STATE_HOME", ".local/state", &|name| {
-                if name == "HOME" { home } else { state }.map(OsString::from)
-            })
-        };
-        assert_eq!(state(Some("/s"), Some("/h")), Some("/s/haul".into()));
-        assert_eq!(state(Some("s"), Some("/h")), Some("/h/.local/state/haul".into()));
-        assert_eq!(state(None, Some("/h")), Some("/h/.local/state/haul".into()));
-        for home in [None, Some(""), Some("."), Some("h")] {
-            assert_eq!(state(Some(""), home), None, "{home:?}");
-        }
-    }
 
     #[test]
     fn a_link_at_the_temporary_name_is_not_followed() {

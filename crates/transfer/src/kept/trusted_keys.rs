@@ -18,8 +18,9 @@ use haul_wire::PROTOCOL_VERSION;
 use zeroize::Zeroizing;
 
 use crate::faults;
-use crate::kept::own_files::{self, write_whole};
+use crate::kept::own_files::write_whole;
 use crate::kept::planted;
+use crate::kept::surroundings::Surroundings;
 
 /// Longest key or known-hosts file that is read.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -31,15 +32,11 @@ pub(crate) struct ClientKeys {
 }
 
 impl ClientKeys {
-    pub(crate) fn load(options: &SshOptions) -> Result<Self, Error> {
-        let identity = options.haul_identity.clone().or_else(|| default_file("id_ed25519")).ok_or_else(no_home)?;
-        Ok(Self { identity: Arc::new(load_identity(&identity)?), known: KnownHosts::of(options)? })
+    pub(crate) fn load(options: &SshOptions, surroundings: &Surroundings) -> Result<Self, Error> {
+        let own = || surroundings.config_file("id_ed25519");
+        let identity = options.haul_identity.clone().or_else(own).ok_or_else(no_home)?;
+        Ok(Self { identity: Arc::new(load_identity(&identity)?), known: KnownHosts::of(options, surroundings)? })
     }
-}
-
-/// A file of the user's haul directory: `$XDG_CONFIG_HOME/haul` or `~/.config/haul`.
-pub fn default_file(name: &str) -> Option<PathBuf> {
-    Some(own_files::config_directory()?.join(name))
 }
 
 fn no_home() -> Error {
@@ -140,15 +137,18 @@ fn read_text(path: &Path) -> Result<String, Error> {
 /// The daemons a user knows.
 pub(crate) struct KnownHosts {
     path: PathBuf,
+    /// Somebody named the list.
+    is_named: bool,
     entries: Vec<(String, PublicKey)>,
 }
 
 impl KnownHosts {
     /// The list that was named, or else the user's.
-    pub(crate) fn of(options: &SshOptions) -> Result<Self, Error> {
+    pub(crate) fn of(options: &SshOptions, surroundings: &Surroundings) -> Result<Self, Error> {
+        let own = surroundings.config_file("known_hosts");
         match &options.haul_known_hosts {
-            Some(named) => Self::load(named.clone()),
-            None => Self::of_user(default_file("known_hosts").ok_or_else(no_home)?),
+            Some(named) => Ok(Self { is_named: Some(named) != own.as_ref(), ..Self::load(named.clone())? }),
+            None => Self::of_user(own.ok_or_else(no_home)?),
         }
     }
 
@@ -171,14 +171,14 @@ impl KnownHosts {
 
     fn load(path: PathBuf) -> Result<Self, Error> {
         if !path.exists() {
-            return Ok(Self { path, entries: Vec::new() });
+            return Ok(Self { path, is_named: false, entries: Vec::new() });
         }
         let text = read_text(&path)?;
         let entries = parse(&text).map_err(|line| {
             Error::new(Fault::Authentication, format!("line {line} of {} is no known host", path.display()))
                 .try_this("a line is: host:port ed25519:<64 hex digits>")
         })?;
-        Ok(Self { path, entries })
+        Ok(Self { path, is_named: false, entries })
     }
 
     /// The keys that this daemon may prove; `None` when it is not known.
@@ -244,7 +244,7 @@ impl KnownHosts {
 
     /// The flag that names this list, unless it is the one that is used anyway.
     fn flag(&self) -> String {
-        if default_file("known_hosts").is_some_and(|file| file == self.path) {
+        if !self.is_named {
             return String::new();
         }
         format!(" --known-hosts {}", self.path.display())
@@ -288,7 +288,7 @@ mod tests {
         let text = format!("# daemons\n\ndtn1:7632 {key} comment\n[fd00::1]:7632 {key}\n");
         let entries = parse(&text).unwrap();
         assert_eq!(entries[0].0, "dtn1:7632");
-        let known = KnownHosts { path: PathBuf::from("known_hosts"), entries };
+        let known = KnownHosts { path: PathBuf::from("known_hosts"), is_named: true, entries };
         assert!(known.expected("fd00::1", 7632).is_some());
         assert!(known.expected("dtn1", 7633).is_none());
         assert!(known.expected("DTN1", 7632).is_some());

@@ -3,6 +3,7 @@
 use haul_job::{Error, Event, Job, Place};
 
 use crate::kept::known_paths::Direction;
+use crate::kept::surroundings::Surroundings;
 use crate::reach::daemon::connect_daemon;
 use crate::reach::over_ssh::connect_ssh;
 use crate::reach::remote::Remote;
@@ -13,6 +14,7 @@ use crate::session::reporter::Watch;
 pub(crate) fn connect(
     place: &Place,
     job: &Job,
+    surroundings: &Surroundings,
     watch: &Watch,
     direction: Option<Direction>,
     foreseen: Foreseen,
@@ -23,7 +25,9 @@ pub(crate) fn connect(
             unreachable!("this machine is not reached, it is here")
         }
         Place::Ssh { .. } => connect_ssh(place, job, watch),
-        Place::Haul { host, port } => connect_daemon(place, (host, *port), job, watch, direction, &foreseen),
+        Place::Haul { host, port } => {
+            connect_daemon(place, (host, *port), job, surroundings, watch, direction, &foreseen)
+        }
     };
     connected.map(|remote| Remote { foreseen, ..remote })
 }

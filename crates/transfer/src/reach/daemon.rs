@@ -9,11 +9,12 @@ use haul_job::{Error, Event, Fault, Job, Place};
 use haul_net::{NetError, Policies, PublicKey, dial};
 
 use crate::faults;
-use crate::kept::known_paths::Direction;
+use crate::kept::known_paths::{Direction, KnownPaths};
+use crate::kept::surroundings::Surroundings;
 use crate::reach::crew::{Crew, Lead};
 use crate::reach::early_lanes::Early;
 use crate::reach::far_end::Introduction;
-use crate::reach::lane_terms::LaneTerms;
+use crate::reach::lane_terms::{LaneTerms, Memory};
 use crate::reach::remote::{Remote, ciphers, net_family};
 use crate::session::channel::Events;
 use crate::session::clock::TICK;
@@ -35,6 +36,7 @@ pub(crate) fn connect_daemon(
     place: &Place,
     (host, port): (&str, u16),
     job: &Job,
+    surroundings: &Surroundings,
     watch: &Watch,
     direction: Option<Direction>,
     foreseen: &Foreseen,
@@ -42,7 +44,7 @@ pub(crate) fn connect_daemon(
     // Dropped after the events, for which its threads may wait.
     let lead = Lead::new();
     let (session, events) = (id::random_id()?, Events::new());
-    let keys = crate::kept::trusted_keys::ClientKeys::load(&job.ssh)?;
+    let keys = crate::kept::trusted_keys::ClientKeys::load(&job.ssh, surroundings)?;
     let (name, family) = (host.to_owned(), job.carriage.family.map(net_family));
     let addresses = watched(watch, None, "resolve", move || dial::resolve(&name, port, family))?
         .map_err(|error| faults::net_error(&error).try_this("check the spelling of the host"))?;
@@ -58,7 +60,7 @@ pub(crate) fn connect_daemon(
                 peer_key,
                 ciphers: ciphers.clone(),
                 carriage: convert::carriage(&job.carriage, &[]),
-                memory: Some(direction),
+                memory: Some(Memory { paths: KnownPaths::of(surroundings), direction }),
                 foreseen: foreseen.clone(),
                 events: events.sender(),
                 crew: lead.crew(),
@@ -206,7 +208,7 @@ mod tests {
             carriage: Carriage::default(),
             ssh,
         };
-        match connect(&place, &job, watch, None, Foreseen::default()) {
+        match connect(&place, &job, &Surroundings::default(), watch, None, Foreseen::default()) {
             Ok(_) => panic!("it let us in"),
             Err(error) => error,
         }

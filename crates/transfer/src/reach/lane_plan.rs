@@ -15,10 +15,9 @@ use haul_wire::control::{Carriage, Control, Dial};
 use haul_wire::limits::MAX_LANES;
 
 use crate::faults;
-use crate::kept::known_paths::Direction;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
 use crate::reach::early_lanes::Early;
-use crate::reach::lane_terms::LaneTerms;
+use crate::reach::lane_terms::{LaneTerms, Memory};
 use crate::reach::redial::Redialler;
 use crate::reach::remote::{self, Remote};
 use crate::reach::ssh::SshLanes;
@@ -220,7 +219,7 @@ pub(crate) fn lane_terms(
     session: [u8; 16],
     identity: &Arc<Identity>,
     carriage: &Carriage,
-    memory: Option<Direction>,
+    memory: Option<Memory>,
 ) -> LaneTerms {
     LaneTerms {
         session,

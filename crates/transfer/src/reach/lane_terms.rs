@@ -9,11 +9,18 @@ use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, policy};
 use haul_wire::control::Carriage;
 use haul_wire::lane::{Hello, LaneHello};
 
-use crate::kept::known_paths::{self, Direction};
+use crate::kept::known_paths::{Direction, KnownPaths};
 use crate::reach::crew::Crew;
 use crate::session::channel::EventSender;
 use crate::session::foreseen::Foreseen;
 use crate::session::{convert, tuning};
+
+/// What earlier jobs found, and the direction in which it is used.
+#[derive(Clone)]
+pub(crate) struct Memory {
+    pub(crate) paths: KnownPaths,
+    pub(crate) direction: Direction,
+}
 
 /// What the lanes of a session have in common.
 #[derive(Clone)]
@@ -26,7 +33,7 @@ pub(crate) struct LaneTerms {
     /// What was asked of them, and what the initiator knows of the path.
     pub(crate) carriage: Carriage,
     /// The direction in which what earlier jobs found of the path shall be used: of the one to the address that is reached.
-    pub(crate) memory: Option<Direction>,
+    pub(crate) memory: Option<Memory>,
     /// How much will be sent from here.
     pub(crate) foreseen: Foreseen,
     pub(crate) events: EventSender,
@@ -37,7 +44,7 @@ pub(crate) struct LaneTerms {
 impl LaneTerms {
     /// What was asked for, with what is known of the path to this address.
     pub(super) fn carriage_towards(&self, peer: IpAddr) -> Carriage {
-        let known = self.memory.and_then(|direction| known_paths::find_towards(peer, direction));
+        let known = self.memory.as_ref().and_then(|memory| memory.paths.towards(peer, memory.direction));
         Carriage { path: known.or_else(|| self.carriage.path.clone()), ..self.carriage.clone() }
     }
 
@@ -47,7 +54,8 @@ impl LaneTerms {
 
     /// What is to be sent from here is worth a quick start.
     pub(super) fn sends_much(&self) -> bool {
-        self.memory == Some(Direction::To) && self.foreseen.bytes() >= QUICK_START_WORTH_BYTES
+        self.memory.as_ref().is_some_and(|memory| memory.direction == Direction::To)
+            && self.foreseen.bytes() >= QUICK_START_WORTH_BYTES
     }
 
     /// The peer's key, and no other.

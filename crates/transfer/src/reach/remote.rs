@@ -13,7 +13,7 @@ use haul_wire::control::{self, AgentHello, Control, Role, Start};
 use haul_wire::limits::{MAX_CONTROL_FRAME_BYTES, MAX_LISTED_BYTES, MAX_SPEC_ITEMS};
 use haul_wire::summary::KnownPath;
 
-use crate::kept::known_paths::{self, Direction};
+use crate::kept::known_paths::{Direction, KnownPaths};
 use crate::reach::crew::Lead;
 use crate::reach::early_lanes::Early;
 use crate::reach::far_end::{FarEnd, Introduction};
@@ -171,8 +171,8 @@ impl Remote {
     }
 
     /// What earlier jobs found of the path to it, before any lane has reached it.
-    pub(crate) fn known_path(&self, direction: Direction) -> Option<KnownPath> {
-        known_paths::find_towards(self.address()?, direction)
+    pub(crate) fn known_path(&self, paths: &KnownPaths, direction: Direction) -> Option<KnownPath> {
+        paths.towards(self.address()?, direction)
     }
 
     /// Where its lanes may be reached, best first: where ssh reached it, what its name means here, its own addresses.
@@ -284,6 +284,7 @@ mod tests {
     use haul_wire::summary::HostLimits;
 
     use super::*;
+    use crate::kept::surroundings::Surroundings;
     use crate::kept::trusted_keys::KnownHosts;
 
     /// An agent reached over ssh that claims to be there, when the resolver here says so and so.
@@ -320,7 +321,7 @@ mod tests {
         let place = Place::Haul { host: "dtn".into(), port: 7 };
         let key = PublicKey([1; 32]);
         let ssh = SshOptions { haul_known_hosts: Some("/nowhere".into()), ..SshOptions::default() };
-        let known = Arc::new(KnownHosts::of(&ssh).unwrap());
+        let known = Arc::new(KnownHosts::of(&ssh, &Surroundings::default()).unwrap());
         let later = Introduction::new(known, "dtn", 7, key);
         let remote = Remote::presume(&place, near, [0; 16], Events::new(), later).unwrap();
         let far_end = remote.far_end.clone();

@@ -11,6 +11,7 @@ use haul_wire::PROTOCOL_VERSION;
 use haul_wire::banner::AGENT;
 
 use crate::faults;
+use crate::kept::surroundings::Surroundings;
 use crate::reach::desk::Desk;
 use crate::reach::lane_door::{LOOPBACK, open_door, open_door_on};
 use crate::run::serving::{self, Ports};
@@ -57,7 +58,7 @@ fn serve(options: &AgentOptions) -> Result<(), Error> {
     drop(output);
     // Both ends are the same user's, who may send the own data as it pleases.
     let grant = Grant { clear: true, ..Grant::default() };
-    serving::serve_control(standard_streams()?, &identity, &desk, ports, &grant, None)
+    serving::serve_control(standard_streams()?, &identity, &desk, ports, &grant, &Surroundings::of_process(), None)
 }
 
 fn standard_streams() -> Result<Stream, Error> {

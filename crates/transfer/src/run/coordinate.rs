@@ -8,13 +8,16 @@ use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
 
 use crate::faults;
-use crate::kept::known_paths::{self, Direction, PathName};
+use crate::kept::known_paths::{Direction, KnownPaths, PathName};
+use crate::kept::surroundings::Surroundings;
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{LanePlan, LaneRecord, dial_answers, lane_plan, lane_terms};
+use crate::reach::lane_terms::Memory;
 use crate::reach::remote::{Assignment, Remote};
 use crate::reach::{connect, lane_door};
 use crate::run::ends::{check_made_up, sources_here, target_here, was_hashed};
 use crate::run::here::here;
+use crate::run::order::Order;
 use crate::run::relay;
 use crate::session::asked_for::AskedFor;
 use crate::session::receiver::{self, Bounds, ReceiverJob};
@@ -28,7 +31,7 @@ use crate::sync::lock;
 /// Carries a job out. Returns when everything is verified and flushed, or with the error that ended it.
 ///
 /// One bad file is not an error: it is an [`haul_job::Event::Failed`] and counted in the report.
-pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
+pub fn run(job: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer>) -> Result<Report, Error> {
     // More files may then be open at once; with the old limit it still works.
     let _ = haul_sys::process::raise_open_file_limit();
     let source = &job.sources.first().ok_or_else(|| Error::new(Fault::Usage, "no source was named"))?.place;
@@ -42,11 +45,12 @@ pub fn run(job: &Job, observer: Arc<dyn Observer>) -> Result<Report, Error> {
         return Err(Error::new(Fault::Usage, "data connections between two other hosts are always encrypted")
             .try_this("leave --cipher none out, or run haul on one of the two"));
     }
+    let order = Order { job, surroundings, watch: &watch, hash_kept };
     let ends = match (source.is_here(), target.is_here()) {
-        (true, true) => here(job, &watch, hash_kept),
-        (true, false) => with_remote(job, target, Side::Sender, &watch, hash_kept),
-        (false, true) => with_remote(job, source, Side::Receiver, &watch, hash_kept),
-        (false, false) => relay::run(job, source, target, &watch, hash_kept),
+        (true, true) => here(order),
+        (true, false) => with_remote(order, target, Side::Sender),
+        (false, true) => with_remote(order, source, Side::Receiver),
+        (false, false) => relay::run(order, source, target),
     };
     // Ctrl-C reaches ssh as well: whatever broke by that, the person knows why.
     let ends = ends.map_err(|error| if watch.interrupted() { faults::interrupted() } else { error })?;
@@ -71,14 +75,15 @@ impl Side {
 }
 
 /// One side here, the other at a remote place.
-fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
-    let early = early_look(job, side);
+fn with_remote(order: Order<'_>, place: &Place, side: Side) -> Result<Ends, Error> {
+    let Order { job, surroundings, watch, .. } = order;
+    let early = early_look(job, surroundings, side);
     let foreseen = early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
-    let mut remote = connect::connect(place, job, watch, Some(side.direction()), foreseen)?;
+    let mut remote = connect::connect(place, job, surroundings, watch, Some(side.direction()), foreseen)?;
     let child = remote.take_child();
     let record = Arc::new(LaneRecord::default());
     let far_end = remote.far_end.clone();
-    let result = session_with(job, remote, side, early, watch, hash_kept, &record);
+    let result = session_with(order, remote, side, early, &record);
     if let Some(child) = child {
         child.end();
     }
@@ -91,26 +96,28 @@ fn with_remote(job: &Job, place: &Place, side: Side, watch: &Arc<Watch>, hash_ke
 }
 
 /// Begins with what is to be sent from here, while the far side is being reached.
-fn early_look(job: &Job, side: Side) -> Option<EarlyLook> {
+fn early_look(job: &Job, surroundings: &Surroundings, side: Side) -> Option<EarlyLook> {
     if side != Side::Sender || job.selection.dry_run {
         return None;
     }
     match sources_here(job) {
-        Sources::Paths(paths) => EarlyLook::begin(&paths, &job.selection, job.carriage.clear),
+        Sources::Paths(paths) => {
+            EarlyLook::begin(&paths, surroundings.home.clone(), &job.selection, job.carriage.clear)
+        }
         Sources::Zeros(bytes) => Some(EarlyLook::of_bytes(bytes)),
         Sources::Stripes { .. } => None,
     }
 }
 
+/// A session with a remote: one role here, the other there.
 pub(crate) fn session_with(
-    job: &Job,
+    order: Order<'_>,
     mut remote: Remote,
     side: Side,
     early: Option<EarlyLook>,
-    watch: &Arc<Watch>,
-    hash_kept: bool,
     record: &Arc<LaneRecord>,
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
+    let Order { job, surroundings, watch, hash_kept } = order;
     let id = remote.session;
     let identity = match &remote.identity {
         Some(identity) => Arc::clone(identity),
@@ -120,16 +127,16 @@ pub(crate) fn session_with(
         Side::Sender => Role::Receiver { target: job.target.path.clone() },
         Side::Receiver => Role::Sender { sources: job.source_paths() },
     };
-    let direction = side.direction();
+    let (direction, paths) = (side.direction(), KnownPaths::of(surroundings));
     let cpus = host_facts::cpus().min(remote.far_end.cpus());
-    let path = remote.known_path(direction);
+    let path = remote.known_path(&paths, direction);
     let assigned = Assignment { peer_session: id, peer_key: identity.public(), role, path, cpus };
     remote.start(assigned, job, hash_kept, watch)?;
     let desk = Arc::new(Desk::default());
     let door = lane_door::open_door(&identity, &desk, job.carriage.port_range);
     let port = door.as_ref().map(haul_net::Door::port);
     let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
-    let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(direction));
+    let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(Memory { paths: paths.clone(), direction }));
     let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
     let _expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear)?;
     let (to_plan, mut answers) = dial_answers();
@@ -154,7 +161,8 @@ pub(crate) fn session_with(
                 listed: job.selection.files_from.clone(),
                 confine: None,
                 expand_globs: false,
-                remembers: true,
+                remembers: Some(paths.clone()),
+                home: surroundings.home.clone(),
                 direct_from_bytes: DIRECT_FROM_BYTES,
                 early,
                 far: false,
@@ -166,14 +174,23 @@ pub(crate) fn session_with(
         Side::Receiver => {
             let (target, asked_for) = (target_here(job), Some(AskedFor::of(job)?));
             let bounds = Bounds::default();
-            let job = ReceiverJob { target, confine: None, asked_for, far: false, selection, carriage, bounds };
+            let job = ReceiverJob {
+                target,
+                confine: None,
+                asked_for,
+                far: false,
+                selection,
+                carriage,
+                bounds,
+                surroundings: surroundings.clone(),
+            };
             receiver::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }
     };
     if let (Some(peer), Ok((sender, _))) = (watch.lane_peer(), &result)
         && let (Some(path), Some(known)) = (PathName::towards(peer, direction), &sender.path.known)
     {
-        known_paths::keep(&path, known);
+        paths.keep(&path, known);
     }
     result
 }

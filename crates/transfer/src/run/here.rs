@@ -10,7 +10,9 @@ use haul_net::Stream;
 use haul_wire::control::Control;
 
 use crate::faults;
+use crate::kept::surroundings::Surroundings;
 use crate::run::ends::{sources_here, target_here};
+use crate::run::order::Order;
 use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::lane_threads::NoKeeper;
 use crate::session::receiver::{self, Bounds, ReceiverJob};
@@ -21,12 +23,13 @@ use crate::session::wiring::Wiring;
 use crate::session::{convert, host_facts};
 
 /// Both sides on this machine: two roles in one process, lanes over socket pairs.
-pub(crate) fn here(job: &Job, watch: &Arc<Watch>, hash_kept: bool) -> Result<Ends, Error> {
+pub(crate) fn here(order: Order<'_>) -> Result<Ends, Error> {
+    let Order { job, surroundings, watch, hash_kept } = order;
     refuse_into_itself(job)?;
     let count = haul_engine::plan::near_lanes(job.carriage.lanes, host_facts::cpus()).lanes;
     let pairs: std::io::Result<Vec<_>> = (0..count).map(|_| Stream::plain_pair()).collect();
     let pairs = pairs.map_err(|error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error))?;
-    here_over(job, watch, hash_kept, pairs, Bounds::default())
+    here_watched(None, job, surroundings, [watch, &Arc::new(Watch::silent())], hash_kept, pairs, Bounds::default())
 }
 
 /// A directory copied into itself would find its own copy, for ever. A link that is copied as a link holds nothing; but in the place of the
@@ -62,33 +65,12 @@ fn refuse_into_itself(job: &Job) -> Result<(), Error> {
     Ok(())
 }
 
-/// [`here`] over these lanes, each as its sending and its receiving end.
-pub(crate) fn here_over(
-    job: &Job,
-    watch: &Arc<Watch>,
-    hash_kept: bool,
-    lanes: Vec<(Stream, Stream)>,
-    bounds: Bounds,
-) -> Result<Ends, Error> {
-    here_after(None, job, watch, hash_kept, lanes, bounds)
-}
-
-/// [`here_over`], with what was hashed before.
-pub(crate) fn here_after(
-    early: Option<EarlyLook>,
-    job: &Job,
-    watch: &Arc<Watch>,
-    hash_kept: bool,
-    lanes: Vec<(Stream, Stream)>,
-    bounds: Bounds,
-) -> Result<Ends, Error> {
-    here_watched(early, job, [watch, &Arc::new(Watch::silent())], hash_kept, lanes, bounds)
-}
-
-/// [`here_after`], with one who watches the sender and one who watches the receiver.
+/// [`here`] over these lanes, each as its sending and its receiving end, with what was hashed before. One watches the
+/// sender, and one the receiver.
 pub(crate) fn here_watched(
     early: Option<EarlyLook>,
     job: &Job,
+    surroundings: &Surroundings,
     [sender_watch, receiver_watch]: [&Arc<Watch>; 2],
     hash_kept: bool,
     lanes: Vec<(Stream, Stream)>,
@@ -123,6 +105,7 @@ pub(crate) fn here_watched(
         selection: selection.clone(),
         carriage: carriage.clone(),
         bounds,
+        surroundings: surroundings.clone(),
     };
     let sender_job = SenderJob {
         far: false,
@@ -130,7 +113,8 @@ pub(crate) fn here_watched(
         listed: job.selection.files_from.clone(),
         confine: None,
         expand_globs: false,
-        remembers: false,
+        remembers: None,
+        home: surroundings.home.clone(),
         direct_from_bytes: bounds.past_cache_from_bytes,
         early,
         selection,

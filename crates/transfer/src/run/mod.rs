@@ -12,6 +12,7 @@ pub(crate) mod agent;
 pub(crate) mod coordinate;
 pub(crate) mod ends;
 pub(crate) mod here;
+pub(crate) mod order;
 pub mod probe;
 pub(crate) mod relay;
 pub(crate) mod serving;

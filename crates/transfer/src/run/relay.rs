@@ -19,6 +19,7 @@ use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{Keeper, LaneRecord};
 use crate::reach::remote::{self, Assignment, Remote};
 use crate::reach::{connect, lane_door};
+use crate::run::order::Order;
 use crate::session::asked_for::AskedFor;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
@@ -42,14 +43,9 @@ const MERGED_EVENTS: usize = 8;
 const DELETIONS_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs the job.
-pub(crate) fn run(
-    job: &Job,
-    source: &Place,
-    target: &Place,
-    watch: &Arc<Watch>,
-    hash_kept: bool,
-) -> Result<Ends, Error> {
-    let reach = |place| connect::connect(place, job, watch, None, Foreseen::default());
+pub(crate) fn run(order: Order<'_>, source: &Place, target: &Place) -> Result<Ends, Error> {
+    let Order { job, surroundings, watch, hash_kept } = order;
+    let reach = |place| connect::connect(place, job, surroundings, watch, None, Foreseen::default());
     let (mut sender, mut receiver) = if is_reached_last(source) && !is_reached_last(target) {
         let receiver = reach(target)?;
         (reach(source)?, receiver)

@@ -12,6 +12,7 @@ use haul_wire::control::{self as wire, AgentHello, Control, Dial, Role, Start};
 use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES, MAX_LISTED_BYTES};
 
 use crate::faults;
+use crate::kept::surroundings::Surroundings;
 use crate::reach::crew::Lead;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
@@ -57,9 +58,9 @@ pub struct Ports {
 }
 
 /// What the far side says about itself.
-pub(crate) fn hello(identity: &Identity, ports: Ports, grant: &Grant) -> AgentHello {
+pub(crate) fn hello(identity: &Identity, ports: Ports, grant: &Grant, surroundings: &Surroundings) -> AgentHello {
     // In a daemon that was started from an ssh session it would be the operator's, and no business of a peer.
-    let ssh = std::env::var("SSH_CONNECTION").ok().filter(|_| !grant.is_of_daemon()).unwrap_or_default();
+    let ssh = surroundings.ssh_connection.as_deref().filter(|_| !grant.is_of_daemon()).unwrap_or_default();
     let mut words = ssh.split(' ');
     let ssh_client = words.next().and_then(|word| word.parse().ok()).map(convert::address);
     let ssh_server = words.nth(1).and_then(|word| word.parse().ok()).map(convert::address);
@@ -85,6 +86,7 @@ pub fn serve_control(
     desk: &Arc<Desk>,
     ports: Ports,
     grant: &Grant,
+    surroundings: &Surroundings,
     visit: Option<Arc<dyn Visit>>,
 ) -> Result<(), Error> {
     let awaited = desk.await_session();
@@ -93,7 +95,7 @@ pub fn serve_control(
     let events = Events::new();
     let channel = Channel::open(stream, events.sender(), PING_EVERY)
         .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;
-    channel.outbox().send(Control::AgentHello(hello(identity, ports, grant)));
+    channel.outbox().send(Control::AgentHello(hello(identity, ports, grant, surroundings)));
     let start = match entered.and_then(|()| await_start(&events, &channel, grant.is_of_daemon())) {
         Ok(start) => bounded(start),
         Err(error) => {
@@ -149,7 +151,7 @@ pub fn serve_control(
     };
     let watch = Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
     let wiring = Wiring { events, channel: &channel, watch: &watch, keeper: &mut keeper, aside: &mut aside };
-    run_role(start, grant, visit.as_deref(), wiring)
+    run_role(start, grant, surroundings, visit.as_deref(), wiring)
 }
 
 /// What an initiator asks for, as far as it may.
@@ -228,7 +230,13 @@ fn await_list(
     Ok(Some(Arc::new(list.finish(selection.listed == wire::Listed::Trees))))
 }
 
-fn run_role(start: Start, grant: &Grant, visit: Option<&dyn Visit>, wiring: Wiring<'_>) -> Result<(), Error> {
+fn run_role(
+    start: Start,
+    grant: &Grant,
+    surroundings: &Surroundings,
+    visit: Option<&dyn Visit>,
+    wiring: Wiring<'_>,
+) -> Result<(), Error> {
     let Start { role, selection, carriage, .. } = start;
     let (channel, watch) = (wiring.channel, wiring.watch);
     let result = match role {
@@ -237,7 +245,7 @@ fn run_role(start: Start, grant: &Grant, visit: Option<&dyn Visit>, wiring: Wiri
             let sources = Sources::Paths(sources);
             let listed = await_list(&selection, &wiring.events, visit, START_DEADLINE)
                 .inspect_err(|error| farewell::abort(channel, error))?;
-            let (expand_globs, remembers, far) = (true, false, true);
+            let (expand_globs, remembers, far) = (true, None, true);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {
                 sources,
@@ -245,6 +253,7 @@ fn run_role(start: Start, grant: &Grant, visit: Option<&dyn Visit>, wiring: Wiri
                 confine,
                 expand_globs,
                 remembers,
+                home: surroundings.home.clone(),
                 direct_from_bytes,
                 far,
                 early: None,
@@ -268,7 +277,16 @@ fn run_role(start: Start, grant: &Grant, visit: Option<&dyn Visit>, wiring: Wiri
             let (target, confine) = (Target::Path(target), grant.root.clone());
             let bounds = receiver::Bounds::default();
             let (asked_for, far) = (None, true);
-            let job = ReceiverJob { target, confine, asked_for, far, selection, carriage, bounds };
+            let job = ReceiverJob {
+                target,
+                confine,
+                asked_for,
+                far,
+                selection,
+                carriage,
+                bounds,
+                surroundings: surroundings.clone(),
+            };
             receiver::run(job, wiring)
         }
     };

@@ -16,7 +16,7 @@ use haul_net::{Probe, host};
 use haul_wire::control::{Carriage, Notice};
 use haul_wire::summary::{HeldBy, KnownPath, PathNow, PathSummary};
 
-use crate::kept::known_paths::{self, Direction};
+use crate::kept::known_paths::{self, Direction, KnownPaths};
 use crate::session::clock::TICK;
 use crate::session::foreseen::Foreseen;
 use crate::session::{convert, host_facts};
@@ -41,7 +41,7 @@ pub(crate) struct Tuning {
     /// Processors of the smaller host.
     cpus: u16,
     /// What earlier jobs found of the path is looked up with the first lane, which says where it leads.
-    remembers: bool,
+    remembers: Option<KnownPaths>,
     /// From the first lane on that runs over TCP.
     tuner: Option<Tuner>,
     lanes: Vec<Lane>,
@@ -173,7 +173,7 @@ impl Tuning {
             wishes: wishes(carriage),
             foreseen,
             cpus: cpus_of_smaller(carriage),
-            remembers: false,
+            remembers: None,
             tuner: None,
             lanes: Vec::new(),
             advice: None,
@@ -192,8 +192,8 @@ impl Tuning {
     }
 
     /// With what earlier jobs of this host found of the path to whom the first lane leads.
-    pub(crate) fn remembering(self) -> Self {
-        Self { remembers: true, ..self }
+    pub(crate) fn remembering(self, paths: KnownPaths) -> Self {
+        Self { remembers: Some(paths), ..self }
     }
 
     /// A lane to `peer` is there; from now on it is sampled.
@@ -203,8 +203,8 @@ impl Tuning {
         if self.tuner.is_none() {
             self.wishes.foreseen_bytes = self.foreseen.bytes();
         }
-        if self.remembers && self.tuner.is_none() {
-            let known = peer.and_then(|peer| known_paths::find_towards(peer, Direction::To));
+        if let (Some(paths), None) = (&self.remembers, &self.tuner) {
+            let known = peer.and_then(|peer| paths.towards(peer, Direction::To));
             self.wishes.remembered = known.as_ref().map(remembered);
         }
         let wishes = &self.wishes;

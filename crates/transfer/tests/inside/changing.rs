@@ -16,8 +16,7 @@ use haul_wire::limits::BLOCK_BYTES;
 use proptest::prelude::*;
 
 use crate::inside::bad_disk::{path_of, under};
-use crate::inside::scenarios::{Bench, files, run_here};
-use crate::run::here;
+use crate::inside::scenarios::{self, Bench, files, run_here};
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
 
@@ -288,7 +287,7 @@ fn run(bench: &Bench, job: &Job, lanes: u16) -> Report {
     let lister = Arc::<Lister>::default();
     let watch = Arc::new(Watch::new(Arc::clone(&lister) as Arc<dyn Observer>));
     let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
-    let ends = here::here_over(job, &watch, true, lanes, 2_000_000.into()).unwrap();
+    let ends = scenarios::here_over(job, &watch, true, lanes, 2_000_000.into()).unwrap();
     let found: HashMap<PathBuf, String> = files(&bench.to()).into_iter().collect();
     for (path, content) in lister.0.lock().unwrap().iter() {
         assert_eq!(Some(content), found.get(path), "{path:?}");

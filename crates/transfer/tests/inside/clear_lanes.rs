@@ -13,7 +13,7 @@ use haul_pump::SendRoute;
 use haul_wire::lane::{BLOCK_HEADER_BYTES, BlockHeader, TAG_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 
-use crate::run::here;
+use crate::inside::scenarios;
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
 use crate::session::sender::early_look::EarlyLook;
@@ -145,7 +145,7 @@ fn copied(directory: &Path, lanes: Vec<(Stream, Stream)>) -> (PathBuf, Report, u
 
 fn copied_by(job: &Job, directory: &Path, lanes: Vec<(Stream, Stream)>) -> (PathBuf, Report, u64) {
     let watch = Arc::new(Watch::new(Arc::new(Quiet)));
-    let ends = here::here_over(job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
+    let ends = scenarios::here_over(job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
     (directory.join("copy"), report, ends.receiver.arrived_bytes)
 }
@@ -260,7 +260,7 @@ fn left_in_place(forgery: Forgery, bytes: usize, adjust: fn(&mut Job), content: 
     adjust(&mut job);
     let watch = Arc::new(Watch::new(Arc::new(Quiet)));
     let lanes = vec![OnTheWay::forging(bytes, forgery).lane(true)];
-    here::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).expect_err("the only lane is gone");
+    scenarios::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).expect_err("the only lane is gone");
     std::fs::read(dir.path().join("copy")).unwrap()
 }
 
@@ -351,7 +351,7 @@ fn hashes_from_before_the_lanes_prove_each_block_until_one_does_not_match() {
         let early = EarlyLook::complete(&[job.sources[0].path.clone()], true);
         let watch = Arc::new(Watch::new(Arc::new(Quiet)));
         let (lanes, bounds) = (vec![OnTheWay::default().lane(true)], CHECKPOINT_BYTES.into());
-        let ends = here::here_after(Some(falsify(early)), &job, &watch, false, lanes, bounds).unwrap();
+        let ends = scenarios::here_after(Some(falsify(early)), &job, &watch, false, lanes, bounds).unwrap();
         assert!(std::fs::read(dir.path().join("copy")).unwrap() == content());
         watch.report(&ends, Default::default(), false).unwrap().bytes_again
     };

@@ -23,6 +23,7 @@ use crate::faults;
 use crate::inside::bad_disk::{path_of, under};
 use crate::inside::past_cache::disk;
 use crate::inside::scenarios::{Bench, files, is_part, run_here};
+use crate::kept::surroundings::Surroundings;
 use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::convert;
 use crate::session::lane_threads::NoKeeper;
@@ -138,7 +139,7 @@ fn run_side(
     match killed_side {
         Killed::Sender => {
             let sources = Sources::Paths(job.source_paths());
-            let (confine, expand_globs, remembers) = (None, false, false);
+            let (confine, expand_globs, remembers) = (None, false, None);
             let direct_from_bytes = haul_store::DIRECT_FROM_BYTES;
             let job = SenderJob {
                 sources,
@@ -146,6 +147,7 @@ fn run_side(
                 confine,
                 expand_globs,
                 remembers,
+                home: None,
                 direct_from_bytes,
                 early: None,
                 far: false,
@@ -162,7 +164,16 @@ fn run_side(
             let target = Target::Path(job.target.path.clone());
             let (confine, asked_for) = (None, None);
             let bounds = Bounds { checkpoint_bytes: CHECKPOINT_BYTES, ..Bounds::default() };
-            let job = ReceiverJob { target, confine, asked_for, far: false, selection, carriage, bounds };
+            let job = ReceiverJob {
+                target,
+                confine,
+                asked_for,
+                far: false,
+                selection,
+                carriage,
+                bounds,
+                surroundings: Surroundings::default(),
+            };
             receiver::run(
                 job,
                 Wiring { events, channel: &channel, watch: &watch, keeper: &mut NoKeeper, aside: &mut aside },

@@ -19,8 +19,7 @@ use haul_sys::intercept::{Call, Stopped, Verdict, Watcher, watch_this_thread};
 use haul_sys::{file, medium};
 use proptest::prelude::*;
 
-use crate::inside::scenarios::{Bench, Witness, files};
-use crate::run::here;
+use crate::inside::scenarios::{self, Bench, Witness, files};
 use crate::session::receiver::Bounds;
 use crate::session::reporter::Watch;
 
@@ -94,7 +93,7 @@ fn run(job: &Job, lanes: u16, from_bytes: u64, observer: Arc<dyn Observer>) -> R
     let watch = Arc::new(Watch::new(observer));
     let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
     let bounds = Bounds { past_cache_from_bytes: from_bytes, ..Bounds::default() };
-    let ends = here::here_over(job, &watch, false, lanes, bounds)?;
+    let ends = scenarios::here_over(job, &watch, false, lanes, bounds)?;
     Ok(watch.report(&ends, Default::default(), false).unwrap())
 }
 

@@ -9,6 +9,7 @@ use haul_net::Stream;
 use crate::files::manifest_file::Writer;
 use crate::files::verify::{Finding, VerifyOptions, VerifyProgress, VerifyWatcher, verify};
 use crate::inside::scenarios::Bench;
+use crate::kept::surroundings::Surroundings;
 use crate::run::here;
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
@@ -59,7 +60,8 @@ fn checked(bench: &Bench, job: &Job, way: Way) -> (Report, Vec<String>, Vec<(Str
         Way::Pull => [&silent, &watch],
     };
     let lanes = (0..2).map(|_| Stream::plain_pair().unwrap()).collect();
-    let ends = here::here_watched(None, job, watches, true, lanes, CHECKPOINT_BYTES.into()).unwrap();
+    let ends =
+        here::here_watched(None, job, &Surroundings::default(), watches, true, lanes, CHECKPOINT_BYTES.into()).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
 
     let manifest = bench.root().join("manifest");

@@ -16,6 +16,7 @@ use haul_workbench::record::*;
 
 use crate::inside::bad_disk::{EIO, ENOSPC, path_of, under};
 use crate::inside::scenarios::{self, Bench, Witness};
+use crate::kept::surroundings::Surroundings;
 
 #[derive(Default)]
 struct Onlooker {
@@ -250,7 +251,7 @@ impl Disks {
         let path = index.as_os_str().as_encoded_bytes().to_vec();
         job.sources = vec![Endpoint { place: Place::Stripes { directories }, path }];
         let witness = Arc::new(Witness::default());
-        let report = crate::run(&job, witness.clone());
+        let report = crate::run(&job, &Surroundings::default(), witness.clone());
         let said = witness.events.lock().unwrap().iter().filter_map(said).collect::<Vec<_>>().join("\n");
         (report, said, std::fs::read(bench.to().join("stream")).ok())
     }

@@ -16,9 +16,10 @@ use haul_net::{Identity, Stream};
 use haul_pump::SendRoute;
 use proptest::prelude::*;
 
+use crate::kept::surroundings::Surroundings;
 use crate::run::here;
 use crate::session::receiver::{Bounds, CHECKPOINT_BYTES};
-use crate::session::reporter::Watch;
+use crate::session::reporter::{Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
 
 /// A directory that goes with the test, with a source tree in it.
@@ -143,7 +144,7 @@ impl Bench {
     fn copy_over(&self, lanes: &[Lane]) -> Result<Report, Error> {
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = lanes.iter().map(|lane| lane.pair()).collect();
-        let ends = here::here_over(&self.job(), &watch, false, lanes, CHECKPOINT_BYTES.into())?;
+        let ends = here_over(&self.job(), &watch, false, lanes, CHECKPOINT_BYTES.into())?;
         Ok(watch.report(&ends, Default::default(), false).unwrap())
     }
 
@@ -164,6 +165,37 @@ impl From<u64> for Bounds {
     }
 }
 
+/// A copy on this host over these lanes, each as its sending and its receiving end.
+pub(crate) fn here_over(
+    job: &Job,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+    lanes: Vec<(Stream, Stream)>,
+    bounds: Bounds,
+) -> Result<Ends, Error> {
+    here_after(None, job, watch, hash_kept, lanes, bounds)
+}
+
+/// [`here_over`], with what was hashed before.
+pub(crate) fn here_after(
+    early: Option<EarlyLook>,
+    job: &Job,
+    watch: &Arc<Watch>,
+    hash_kept: bool,
+    lanes: Vec<(Stream, Stream)>,
+    bounds: Bounds,
+) -> Result<Ends, Error> {
+    here::here_watched(
+        early,
+        job,
+        &Surroundings::default(),
+        [watch, &Arc::new(Watch::silent())],
+        hash_kept,
+        lanes,
+        bounds,
+    )
+}
+
 /// Both sides in this process.
 pub(crate) fn run_here(job: &Job, lanes: u16, bounds: impl Into<Bounds>) -> Result<Report, Error> {
     run_watched(job, lanes, bounds, &Arc::default())
@@ -178,7 +210,7 @@ pub(crate) fn run_watched(
 ) -> Result<Report, Error> {
     let watch = Arc::new(Watch::new(Arc::clone(witness) as Arc<dyn Observer>));
     let lanes = (0..lanes).map(|_| Stream::plain_pair().unwrap()).collect();
-    let ends = here::here_over(job, &watch, false, lanes, bounds.into())?;
+    let ends = here_over(job, &watch, false, lanes, bounds.into())?;
     Ok(watch.report(&ends, Default::default(), false).unwrap())
 }
 
@@ -260,7 +292,7 @@ fn run(source: Endpoint, target: Endpoint, change: impl FnOnce(&mut Job)) -> Res
         ssh: SshOptions::default(),
     };
     change(&mut job);
-    crate::run(&job, Arc::new(Witness::default()))
+    crate::run(&job, &Surroundings::default(), Arc::new(Witness::default()))
 }
 
 fn made_up(place: Place) -> Endpoint {
@@ -275,7 +307,7 @@ pub(crate) fn copied_by(route: SendRoute, bench: &Bench, lanes: Vec<(Stream, Str
     job.carriage.route = Some(route);
     let witness = Arc::new(Witness::default());
     let watch = Arc::new(Watch::new(Arc::clone(&witness) as Arc<dyn Observer>));
-    let ends = here::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
+    let ends = here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
     let events = witness.events.lock().unwrap().clone();
     (report, events)
@@ -371,7 +403,7 @@ fn zeros_go_nowhere_and_a_bit_that_flips_is_still_found() {
     };
     let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
     let lanes = vec![Lane::Flip(300_000).pair(), Lane::Good.pair()];
-    let ends = here::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
+    let ends = here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
     let report = watch.report(&ends, Default::default(), false).unwrap();
     assert_eq!((report.files_moved, report.failed, report.bytes_moved), (1, 0, ZEROS));
     assert!(ends.receiver.arrived_bytes > ZEROS, "the spoilt chunk came twice");
@@ -415,7 +447,7 @@ fn without_any_lane_left_the_job_ends_in_time_and_says_so() {
     job.carriage.timeout = Duration::from_millis(300);
     let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
     let lanes = vec![Lane::Cut(1_000_000).pair()];
-    let error = here::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap_err();
+    let error = here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap_err();
     assert_eq!(error.fault, Fault::Timeout, "{error:?}");
     let unfinished = files(&bench.to()).into_iter().filter(|(path, _)| path.ends_with("large"));
     assert_eq!(unfinished.count(), 0, "nothing half-written under a final name");
@@ -428,18 +460,18 @@ fn an_interrupted_job_goes_on_where_it_was() {
     let mut job = bench.job();
     job.carriage.rate_bytes_per_s = Some(60_000_000);
     let witness = Arc::new(Witness { interrupt_at_bytes: Some(40_000_000), ..Witness::default() });
-    let error = crate::run(&job, witness).unwrap_err();
+    let error = crate::run(&job, &Surroundings::default(), witness).unwrap_err();
     assert_eq!(error.fault, Fault::Interrupted);
     assert!(!bench.to().join("large").exists());
 
     job.carriage.rate_bytes_per_s = None;
-    let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    let report = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     bench.assert_equal();
     // All that was verified when it was interrupted is in the journal.
     assert!(report.bytes_kept >= 36_000_000, "kept {}", report.bytes_kept);
     assert_eq!(report.bytes_kept + report.bytes_moved, 90_000_000);
 
-    let again = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    let again = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     assert_eq!((again.bytes_moved, again.files_kept), (0, 1));
 }
 
@@ -461,9 +493,9 @@ fn a_file_with_holes_has_the_hash_of_its_bytes_also_when_its_copy_was_interrupte
     let mut job = bench.job();
     job.carriage.rate_bytes_per_s = Some(20_000_000);
     let witness = Arc::new(Witness { interrupt_at_bytes: Some(25_000_000), ..Witness::default() });
-    assert_eq!(crate::run(&job, witness).unwrap_err().fault, Fault::Interrupted);
+    assert_eq!(crate::run(&job, &Surroundings::default(), witness).unwrap_err().fault, Fault::Interrupted);
     job.carriage.rate_bytes_per_s = None;
-    let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    let report = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     bench.assert_equal();
     assert_eq!(report.root_blake3, *blake3::hash(line.as_bytes()).as_bytes());
     assert!(report.bytes_moved < 20_000_000, "{} bytes: the first half was there", report.bytes_moved);
@@ -477,7 +509,7 @@ fn hashes_from_before_the_lanes_are_believed_until_one_does_not_match() {
         let _ = std::fs::remove_dir_all(bench.to());
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = vec![Stream::plain_pair().unwrap()];
-        let ends = here::here_after(Some(early), &bench.job(), &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
+        let ends = here_after(Some(early), &bench.job(), &watch, false, lanes, CHECKPOINT_BYTES.into()).unwrap();
         bench.assert_equal();
         watch.report(&ends, Default::default(), false).unwrap().bytes_again
     };
@@ -493,7 +525,7 @@ fn a_source_that_changed_meanwhile_is_not_mixed_with_old_chunks() {
     let mut job = bench.job();
     job.carriage.rate_bytes_per_s = Some(60_000_000);
     let witness = Arc::new(Witness { interrupt_at_bytes: Some(40_000_000), ..Witness::default() });
-    crate::run(&job, witness).unwrap_err();
+    crate::run(&job, &Surroundings::default(), witness).unwrap_err();
 
     // Same size, other contents, and a modification time that somebody set back.
     let path = bench.from().join("large");
@@ -501,7 +533,7 @@ fn a_source_that_changed_meanwhile_is_not_mixed_with_old_chunks() {
     std::fs::write(&path, vec![7; 90_000_000]).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
     job.carriage.rate_bytes_per_s = None;
-    let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    let report = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     bench.assert_equal();
     assert_eq!(report.bytes_kept, 0);
 }
@@ -540,7 +572,7 @@ fn a_source_that_changes_while_it_is_read_is_sent_once_more_as_it_is_then() {
             }
             change(&path);
         });
-        let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+        let report = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
         changer.join().unwrap();
         assert_eq!((report.failed, report.files_moved), (0, 2), "it {what}: {:?}", report.failures);
         bench.assert_equal();
@@ -552,7 +584,7 @@ fn a_source_that_changes_while_it_is_read_is_sent_once_more_as_it_is_then() {
 #[test]
 fn a_part_beside_its_finished_file_goes_with_the_next_run() {
     let bench = Bench::with_tree();
-    let run = |job: &Job| crate::run(job, Arc::new(Witness::default())).unwrap();
+    let run = |job: &Job| crate::run(job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     let mut job = bench.job();
     run(&job);
     let plant = |directory: &str, name: &str| {
@@ -594,7 +626,7 @@ fn a_dry_run_changes_nothing_and_says_what_would_be_done() {
     let bench = Bench::with_tree();
     let mut job = bench.job();
     job.selection.dry_run = true;
-    let report = crate::run(&job, Arc::new(Witness::default())).unwrap();
+    let report = crate::run(&job, &Surroundings::default(), Arc::new(Witness::default())).unwrap();
     assert!(!bench.to().exists());
     assert_eq!(report.files_moved, 201);
 }
@@ -618,7 +650,7 @@ proptest! {
         let at = if compress { at / 3 } else { at };
         let watch = Arc::new(Watch::new(Arc::new(Witness::default())));
         let lanes = vec![Lane::Flip(at).pair(), Lane::Good.pair()];
-        match here::here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()) {
+        match here_over(&job, &watch, false, lanes, CHECKPOINT_BYTES.into()) {
             Ok(_) => bench.assert_equal(),
             Err(error) => {
                 prop_assert_eq!(error.fault, Fault::Timeout, "{:?}", error);

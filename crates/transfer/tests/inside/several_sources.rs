@@ -7,6 +7,7 @@ use std::sync::Arc;
 use haul_job::{Endpoint, Event, Fault, Job, Place, Report, Subject};
 
 use crate::inside::scenarios::{Bench, Witness, files, run_here, run_watched, warnings};
+use crate::kept::surroundings::Surroundings;
 use crate::run::coordinate;
 use crate::session::receiver::CHECKPOINT_BYTES;
 
@@ -160,7 +161,7 @@ fn a_link_is_copied_into_the_directory_to_which_it_leads_and_not_onto_its_file()
         let mut job = job(&bench, &[source]);
         job.target.path = bench.root().join(target).into_os_string().into_encoded_bytes();
         job.selection.follow_links = follow_links;
-        coordinate::run(&job, Arc::<Witness>::default())
+        coordinate::run(&job, &Surroundings::default(), Arc::<Witness>::default())
     };
     assert_eq!(copy("to-d", "d", false).unwrap().failed, 0);
     assert_eq!(std::fs::read_link(bench.root().join("d/to-d")).unwrap(), Path::new("d"));

@@ -35,6 +35,7 @@ use haul_wire::summary::{PathSummary, PathTime};
 use session::{Measured, Measures, Side, Terms};
 
 use crate::faults;
+use crate::kept::surroundings::Surroundings;
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{self, LaneRecord};
 use crate::reach::remote::{Assignment, Remote};
@@ -106,21 +107,21 @@ pub struct Way {
 }
 
 /// Probes the path to a host and back.
-pub fn run(request: &Request, observer: Arc<dyn Observer>) -> Result<Found, Error> {
+pub fn run(request: &Request, surroundings: &Surroundings, observer: Arc<dyn Observer>) -> Result<Found, Error> {
     let time_ms = u32::try_from(request.time.as_millis()).ok().filter(|ms| (1..=MAX_PROBE_MS).contains(ms));
     let Some(time_ms) = time_ms.filter(|_| !request.place.is_here()) else {
         return Err(Error::new(Fault::Usage, "a probe needs another host and 1 ms to 60 s"));
     };
     let _ = haul_sys::process::raise_open_file_limit();
     let watch = Arc::new(Watch::new(observer));
-    with_far(request, time_ms, &watch).map_err(|error| match watch.interrupted() {
+    with_far(request, surroundings, time_ms, &watch).map_err(|error| match watch.interrupted() {
         // Ctrl-C reaches ssh as well: whatever broke by that, the person knows why.
         true => session::again(crate::faults::interrupted()),
         false => error,
     })
 }
 
-fn with_far(request: &Request, time_ms: u32, watch: &Arc<Watch>) -> Result<Found, Error> {
+fn with_far(request: &Request, surroundings: &Surroundings, time_ms: u32, watch: &Arc<Watch>) -> Result<Found, Error> {
     let nowhere = |place: &Place| Endpoint { place: place.clone(), path: b".".to_vec() };
     let job = Job {
         sources: vec![nowhere(&Place::Local)],
@@ -129,7 +130,7 @@ fn with_far(request: &Request, time_ms: u32, watch: &Arc<Watch>) -> Result<Found
         carriage: request.carriage.clone(),
         ssh: request.ssh.clone(),
     };
-    let mut remote = connect::connect(&request.place, &job, watch, None, Foreseen::default())?;
+    let mut remote = connect::connect(&request.place, &job, surroundings, watch, None, Foreseen::default())?;
     let child = remote.take_child();
     let (here, far) = (host_facts::host_here(), remote.host());
     let record = Arc::new(LaneRecord::default());

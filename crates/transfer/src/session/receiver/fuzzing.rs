@@ -14,6 +14,7 @@ use haul_wire::lane::{BlockHeader, Encoding, Trailer, UnitHeader, UnitKind};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Time, Xattr};
 
 use crate::files::zeros::ZEROS;
+use crate::kept::surroundings::Surroundings;
 
 use super::*;
 
@@ -95,6 +96,7 @@ impl Peer {
             selection,
             carriage: wire::Carriage::default(),
             bounds: Bounds::default(),
+            surroundings: Surroundings::default(),
         };
         let events = Events::new();
         let (outbox, watch) = (Arc::default(), Arc::new(Watch::silent()));

@@ -51,6 +51,7 @@ use haul_wire::limits::MAX_LANES;
 use haul_wire::manifest::Packer;
 
 use crate::faults;
+use crate::kept::surroundings::Surroundings;
 use crate::session::asked_for::AskedFor;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
@@ -97,6 +98,8 @@ pub(crate) struct ReceiverJob {
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
     pub(crate) bounds: Bounds,
+    /// Where its user keeps things.
+    pub(crate) surroundings: Surroundings,
 }
 
 /// As often as progress is told to a person.
@@ -275,7 +278,7 @@ fn open_target(
     let Target::Path(path) = &job.target else { return shared(None, None, job) };
     let options = TargetOptions {
         confine: job.confine.clone(),
-        home: std::env::var_os("HOME").map(PathBuf::from),
+        home: job.surroundings.home.clone(),
         make: job.selection.make_target,
         single_file,
         dry_run: job.selection.dry_run,

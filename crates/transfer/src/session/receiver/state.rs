@@ -16,6 +16,7 @@ use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, Outcom
 use haul_wire::manifest::Item;
 
 use crate::faults;
+use crate::kept::known_routes::KnownRoutes;
 use crate::session::channel::{EventSender, Outbox, SessionEvent};
 use crate::session::clock::Clock;
 use crate::session::disk_watch::Storage;
@@ -112,7 +113,10 @@ impl Shared {
             naming: Naming::new(haul_sys::process::open_file_limit().unwrap_or(u64::MAX)),
             flushing: Flushing::new(job.bounds.flush_together_from_files),
             behind: Behind::default(),
-            write_routes: WriteRoutes::new(job.carriage.write_route.and_then(convert::write_route), job.far),
+            write_routes: WriteRoutes::new(
+                job.carriage.write_route.and_then(convert::write_route),
+                KnownRoutes::of(&job.surroundings, job.far),
+            ),
             job,
             filter,
             failure: Failure::default(),
@@ -614,6 +618,7 @@ pub(super) mod tests {
 
     use super::super::Bounds;
     use super::*;
+    use crate::kept::surroundings::Surroundings;
     use crate::session::receiver::Target;
 
     /// What a receiver into this directory shares; nobody hears its events.
@@ -628,6 +633,7 @@ pub(super) mod tests {
             selection: Selection::default(),
             carriage: Carriage::default(),
             bounds: Bounds { checkpoint_bytes: 1, ..Bounds::default() },
+            surroundings: Surroundings::default(),
         };
         let events = crate::session::channel::Events::new().sender();
         Shared::new(Some(tree), None, job, Arc::default(), Arc::new(Watch::silent()), events).unwrap()

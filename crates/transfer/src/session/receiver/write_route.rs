@@ -28,8 +28,8 @@ pub(super) struct WriteRoutes {
 
 impl WriteRoutes {
     /// Before the right to open files is given up.
-    pub(super) fn new(asked: Option<WriteRoute>, far: bool) -> Self {
-        Self { asked, known: KnownRoutes::of(far), chosen: Mutex::default(), refusal_said: AtomicBool::new(false) }
+    pub(super) fn new(asked: Option<WriteRoute>, known: KnownRoutes) -> Self {
+        Self { asked, known, chosen: Mutex::default(), refusal_said: AtomicBool::new(false) }
     }
 
     /// Whether all files that come in chunks go past the page cache, be they ever so small.

@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -73,13 +74,18 @@ struct ChunkHashes {
 
 impl EarlyLook {
     /// Begins with the first of these paths, as the session will. `None` where no thread is to be had.
-    pub(crate) fn begin(paths: &[Vec<u8>], selection: &Selection, clear_lanes: bool) -> Option<Self> {
+    pub(crate) fn begin(
+        paths: &[Vec<u8>],
+        home: Option<PathBuf>,
+        selection: &Selection,
+        clear_lanes: bool,
+    ) -> Option<Self> {
         let (early, paths, selection) = (Self::that_tags(clear_lanes), paths.to_vec(), selection.clone());
         let work = Arc::clone(&early.0);
         let begun = std::thread::Builder::new().name("early look".into()).spawn(move || {
             // Refused, it would still do its work.
             let _ = haul_sys::affinity::set_niceness(LEAST_URGENT);
-            work.run(&paths, &selection);
+            work.run(&paths, home, &selection);
         });
         begun.is_ok().then_some(early)
     }
@@ -118,9 +124,9 @@ impl Drop for EarlyLook {
 }
 
 impl Work {
-    fn run(&self, paths: &[Vec<u8>], selection: &Selection) {
+    fn run(&self, paths: &[Vec<u8>], home: Option<PathBuf>, selection: &Selection) {
         // What is missing, or cannot be understood, is told by the session.
-        let (sources, _) = SourceSet::resolve_lossy(paths, &super::resolve_options(selection.follow_links));
+        let (sources, _) = SourceSet::resolve_lossy(paths, &super::resolve_options(home, selection.follow_links));
         let Ok(options) = walk_options::options(&convert::selection(selection, false), selection.files_from.clone())
         else {
             return;
@@ -293,7 +299,7 @@ impl EarlyLook {
     /// All that can be hashed of these paths is.
     pub(crate) fn complete(paths: &[Vec<u8>], clear_lanes: bool) -> Self {
         let early = Self::that_tags(clear_lanes);
-        early.0.run(paths, &Selection::default());
+        early.0.run(paths, None, &Selection::default());
         early
     }
 
@@ -330,7 +336,7 @@ mod tests {
 
     fn identity(bench: &Bench, name: &str) -> Identity {
         let path = bench.from().join(name).into_os_string().into_encoded_bytes();
-        let sources = SourceSet::resolve(&[path], &super::super::resolve_options(false)).unwrap();
+        let sources = SourceSet::resolve(&[path], &super::super::resolve_options(None, false)).unwrap();
         let file = sources.open(0, sources.name_of_single_file()).unwrap();
         convert::identity(&file.stat().unwrap())
     }
@@ -364,7 +370,7 @@ mod tests {
         let (bench, paths) = source();
         let early = EarlyLook::default();
         early.stop();
-        early.0.run(&paths, &Selection::default());
+        early.0.run(&paths, None, &Selection::default());
         assert!(early.of(&identity(&bench, "d/large")).is_none());
     }
 }

@@ -33,6 +33,7 @@ use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSum
 use state::Shared;
 
 use crate::faults;
+use crate::kept::known_paths::KnownPaths;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::Clock;
 use crate::session::lane_threads::{self, LaneKeeper, Lanes};
@@ -62,7 +63,9 @@ pub(crate) struct SenderJob {
     /// Sources come from afar: wildcards are ours to expand.
     pub(crate) expand_globs: bool,
     /// What earlier jobs of this host found of the path shall be used.
-    pub(crate) remembers: bool,
+    pub(crate) remembers: Option<KnownPaths>,
+    /// What `~` means in a path.
+    pub(crate) home: Option<PathBuf>,
     /// Files of so many bytes are read past the page cache, as far as they are not in it.
     pub(crate) direct_from_bytes: u64,
     /// What was hashed before there were lanes.
@@ -112,7 +115,10 @@ impl<'a> Session<'a> {
         let clock = Clock::new(job.carriage.timeout_ms);
         let foreseen = job.early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
         let tuning = Tuning::new(&job.carriage, foreseen);
-        let tuning = if job.remembers { tuning.remembering() } else { tuning };
+        let tuning = match &job.remembers {
+            Some(paths) => tuning.remembering(paths.clone()),
+            None => tuning,
+        };
         let search = walk::Search::new(&job.selection, job.listed.as_ref(), missing)?;
         // Before the threads that work on files.
         let notice = give_up_rights(&job, &sources);
@@ -391,8 +397,7 @@ fn give_up_rights(job: &SenderJob, sources: &SourceSet) -> Option<Notice> {
 }
 
 /// How the user's own paths on this machine are understood.
-fn resolve_options(follow_links: bool) -> ResolveOptions {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
+fn resolve_options(home: Option<PathBuf>, follow_links: bool) -> ResolveOptions {
     ResolveOptions { home, follow_links, ..ResolveOptions::default() }
 }
 
@@ -432,7 +437,7 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Resolved
     let options = ResolveOptions {
         expand_globs: job.expand_globs,
         confine: job.confine.clone(),
-        ..resolve_options(job.selection.follow_links)
+        ..resolve_options(job.home.clone(), job.selection.follow_links)
     };
     let (sources, missing) = SourceSet::resolve_lossy(paths, &options);
     if let Some(error) = missing.iter().find(|error| error.is_out_of_files()) {

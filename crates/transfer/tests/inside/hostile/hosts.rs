@@ -4,8 +4,10 @@ use haul_job::{Carriage, Endpoint, Job, Place, Selection, SshOptions};
 use haul_wire::control::AgentHello;
 use haul_wire::summary::HostLimits;
 
+use crate::kept::surroundings::Surroundings;
 use crate::reach::remote::Remote;
 use crate::run::coordinate::{self, Side};
+use crate::run::order::Order;
 
 use super::*;
 
@@ -26,7 +28,8 @@ fn host() -> (Peer, tempfile::TempDir) {
     let end = std::thread::spawn(move || {
         let watch = Arc::new(Watch::silent());
         let remote = Remote::meet(&place, theirs, [3; 16], Events::new(), &watch)?;
-        coordinate::session_with(&job, remote, Side::Receiver, None, &watch, false, &Arc::default()).map(drop)
+        let order = Order { job: &job, surroundings: &Surroundings::default(), watch: &watch, hash_kept: false };
+        coordinate::session_with(order, remote, Side::Receiver, None, &Arc::default()).map(drop)
     });
     let (input, control) = ours.split();
     let mut peer = Peer::new(control, heard(input), lane, end);

@@ -8,6 +8,7 @@ use haul_store::MAX_LISTED_PATH_BYTES;
 use haul_wire::control::{Address, Candidate, Dial, Role, Start};
 use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
 
+use crate::kept::surroundings::Surroundings;
 use crate::reach::desk::Desk;
 use crate::run::serving::{self, Ports};
 use crate::session::grant::Grant;
@@ -35,7 +36,15 @@ fn far_side_as(role: Role, carriage: wire::Carriage, selection: wire::Selection)
     let end = std::thread::spawn(move || {
         let identity = Arc::new(Identity::generate().unwrap());
         let grant = Grant { root: Some(dir.path().to_owned()), read_only: false, ..Grant::default() };
-        serving::serve_control(theirs, &identity, &Arc::new(Desk::default()), Ports::default(), &grant, None)
+        serving::serve_control(
+            theirs,
+            &identity,
+            &Arc::new(Desk::default()),
+            Ports::default(),
+            &grant,
+            &Surroundings::default(),
+            None,
+        )
     });
     let (input, control) = ours.split();
     let mut peer = Peer::new(control, heard(input), lane, end);

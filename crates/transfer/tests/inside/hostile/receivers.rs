@@ -71,7 +71,8 @@ impl Source {
         path.push(b'/');
         let job = SenderJob {
             far: false,
-            remembers: false,
+            remembers: None,
+            home: None,
             direct_from_bytes: haul_store::DIRECT_FROM_BYTES,
             early: None,
             sources: sender::Sources::Paths(vec![path]),

@@ -10,6 +10,7 @@ use haul_wire::lane::UNIT_HEADER_BYTES;
 use haul_wire::limits::{BLOCK_BYTES, MAX_BATCH_ITEMS, MAX_OPEN_ITEMS, MAX_XATTR_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::Xattr;
 
+use crate::kept::surroundings::Surroundings;
 use crate::session::asked_for::tests::asked_for;
 use crate::session::lane_threads::NoKeeper;
 use crate::session::receiver::{self, ReceiverJob};
@@ -57,6 +58,7 @@ impl Target {
             selection: wire::Selection { flush: true, make_target: true, ..wire::Selection::default() },
             carriage: carriage(20_000),
             bounds: receiver::Bounds::default(),
+            surroundings: Surroundings::default(),
         };
         change(&mut job);
         let peer = Peer::facing(move |events, channel, watch| {
@@ -443,6 +445,7 @@ fn a_sender_that_never_listens_is_not_written_for_without_end() {
                 selection: wire::Selection { make_target: true, ..wire::Selection::default() },
                 carriage: carriage(SHORT_MS),
                 bounds: receiver::Bounds::default(),
+                surroundings: Surroundings::default(),
             };
             let events = Events::new();
             let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();

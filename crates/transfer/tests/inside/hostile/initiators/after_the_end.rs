@@ -10,6 +10,7 @@ use haul_wire::control::{Abort, AbortFault};
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::inside::bad_disk::path_of;
+use crate::kept::surroundings::Surroundings;
 use crate::session::grant::Visit;
 
 use super::*;
@@ -51,7 +52,15 @@ fn far_side_of(
     let end = std::thread::spawn(move || {
         sender.send(watch_this_thread(calls)).unwrap();
         let identity = Arc::new(Identity::generate().unwrap());
-        serving::serve_control(theirs, &identity, &Arc::default(), Ports::default(), &grant, Some(guest))
+        serving::serve_control(
+            theirs,
+            &identity,
+            &Arc::default(),
+            Ports::default(),
+            &grant,
+            &Surroundings::default(),
+            Some(guest),
+        )
     });
     let (input, control) = ours.split();
     let mut peer = Peer::new(control, heard(input), lane, end);

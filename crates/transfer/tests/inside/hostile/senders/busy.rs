@@ -10,6 +10,7 @@ use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::summary::PathNow;
 
 use crate::inside::bad_disk::path_of;
+use crate::kept::surroundings::Surroundings;
 use crate::session::wiring::Wiring;
 
 use super::*;
@@ -58,6 +59,7 @@ impl Reading {
                 selection,
                 carriage: carriage(SHORT_MS),
                 bounds: receiver::Bounds::default(),
+                surroundings: Surroundings::default(),
             };
             let watch = Arc::new(Watch::new(Arc::new(person)));
             receiver::run(
@@ -241,6 +243,7 @@ fn a_sender_that_never_listens_does_not_hold_a_receiver_that_makes_way() {
             selection: wire::Selection { delete: true, ..wire::Selection::default() },
             carriage: carriage(SHORT_MS),
             bounds: receiver::Bounds::default(),
+            surroundings: Surroundings::default(),
         };
         let events = Events::new();
         let channel = Channel::open(theirs, events.sender(), PING_EVERY).unwrap();

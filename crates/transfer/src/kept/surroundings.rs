@@ -1,0 +1,73 @@
+//! What a program finds around it: where its user keeps things. A front end decides it; nothing else asks the environment.
+//!
+//! ```text
+//!   $XDG_CONFIG_HOME/haul or ~/.config/haul        keys, known daemons
+//!   $XDG_STATE_HOME/haul  or ~/.local/state/haul   known paths and routes, last reports
+//! ```
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Where the user of a program keeps things. None: nowhere, as for a user without a home.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// What `~` means in a path.
+    pub home: Option<PathBuf>,
+    /// What haul is told: keys and lists.
+    pub config: Option<PathBuf>,
+    /// What haul remembers: last reports, known paths and routes.
+    pub state: Option<PathBuf>,
+    /// The ssh session that the process was started from, as sshd tells it: address and port of both ends.
+    pub ssh_connection: Option<String>,
+}
+
+impl Surroundings {
+    /// As the environment of this process says (XDG Base Directory Specification).
+    pub fn of_process() -> Self {
+        Self::of(&|name| std::env::var_os(name))
+    }
+
+    /// A relative path is to be ignored, says the specification. A relative or empty `HOME` would mean wherever the
+    /// program happens to run.
+    fn of(environment: &dyn Fn(&str) -> Option<OsString>) -> Self {
+        let absolute = |name: &str| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let directory = |variable: &str, at_home: &str| {
+            let base = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(at_home)))?;
+            Some(base.join("haul"))
+        };
+        Self {
+            home: environment("HOME").map(PathBuf::from),
+            config: directory("XDG_CONFIG_HOME", ".config"),
+            state: directory("XDG_STATE_HOME", ".local/state"),
+            ssh_connection: environment("SSH_CONNECTION").and_then(|words| words.into_string().ok()),
+        }
+    }
+
+    /// A file of the user's configuration of haul.
+    pub fn config_file(&self, name: &str) -> Option<PathBuf> {
+        Some(self.config.as_ref()?.join(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_home_that_is_no_absolute_path_is_none() {
+        let state = |state: Option<&str>, home: Option<&str>| {
+            let environment = |name: &str| match name {
+                "HOME" => home.map(OsString::from),
+                "XDG_STATE_HOME" => state.map(OsString::from),
+                _ => None,
+            };
+            Surroundings::of(&environment).state
+        };
+        assert_eq!(state(Some("/s"), Some("/h")), Some("/s/haul".into()));
+        assert_eq!(state(Some("s"), Some("/h")), Some("/h/.local/state/haul".into()));
+        assert_eq!(state(None, Some("/h")), Some("/h/.local/state/haul".into()));
+        for home in [None, Some(""), Some("."), Some("h")] {
+            assert_eq!(state(Some(""), home), None, "{home:?}");
+        }
+    }
+}
