@@ -1,16 +1,16 @@
-//! What earlier jobs found of the paths of this host, so that the next one begins where the last one ended.
+//! What earlier jobs found of the paths of this host. The next job begins where the last one ended.
 //!
 //! ```text
 //!   ~/.local/state/haul/paths      one line for each path, the one used last at the end:
 //!   to 10.99.1.0/24 via 10.99.1.0/24 rtt_us 228120 bytes_per_s 117500000 lanes 14 loss_ppm 0 cc cubic
 //! ```
-//! A path is a direction, the peer's network and ours: hosts of one network share the way to it. It is advice and nothing more: a file
-//! that is missing or that nobody can read means that nothing is known.
+//! A path is a direction, the peer's network, and our network: hosts of one network share the way to it. The file is advice.
+//! Without it, nothing is known.
 //!
-//! The peer's network is that of an address which a lane reached, or which we looked up ourselves: never one that the far side claims,
-//! or it could ask for what is known of others, and speak for them. On a pull the far side says what it found, and it may say
-//! anything: what no honest peer would say is not kept, and a line that cannot be one of ours is not read and goes with the next
-//! writing.
+//! The peer's network comes from an address that a lane reached, or that we looked up ourselves. An address that the far side
+//! claims is never used: the far side could ask for facts about other networks, and write facts about them. On a pull the far
+//! side says what it found, and may lie. Values that no honest peer would send are dropped. A line in the file that we cannot
+//! have written is ignored, and goes with the next write.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -25,15 +25,15 @@ use haul_wire::summary::KnownPath;
 use crate::kept::own_files;
 use crate::kept::surroundings::Surroundings;
 
-/// Paths that are kept; the one not used for longest goes first.
+/// Paths that are kept. The path that was not used for the longest time goes first.
 const MAX_PATHS: usize = 256;
 
 /// Longest file that is read. A line has two networks of at most 22 bytes, five numbers of at most 20 digits and a name of at most 15:
 /// 256 lines of 250 bytes are 62 KiB.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The next job begins with lanes bound to this rate and looks for more once it is reached, so it must be one that is reached soon, and
-/// never one that stops a copy: 1 Mbit/s. Nothing has to be known of a path that carries less.
+/// The next job begins with lanes bound to the known rate, and looks for more once it is reached. A lower bound of 1 Mbit/s is
+/// reached soon, and never stops a copy. Slower paths need no memory.
 const CAPACITY_BYTES_PER_S_MIN: u64 = 125_000;
 
 /// 1 Tbit/s, ten times the fastest port of a host.
@@ -45,7 +45,7 @@ const RTT_US_MIN: u32 = NEAR_RTT_US;
 /// 10 s. By way of the Moon it is 2.6 s.
 const RTT_US_MAX: u32 = 10_000_000;
 
-/// Hosts of one such network share their way to it: what providers announce at the least (RFC 4632; /48 is a site, RFC 6177).
+/// Hosts of one such network share their way to it: the longest prefix that providers announce (RFC 4632; /48 is a site, RFC 6177).
 const V4_PREFIX_BITS: u32 = 24;
 /// See [`V4_PREFIX_BITS`].
 const V6_PREFIX_BITS: u32 = 48;

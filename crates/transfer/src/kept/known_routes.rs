@@ -1,12 +1,12 @@
-//! What was measured of the ways to write to the file systems of this host, so that it is not measured at every job.
+//! The measured ways to write to the file systems of this host. So not every job measures again.
 //!
 //! ```text
 //!   ~/.local/state/haul/write-routes     one line for each file system:
 //!   4f2a91c07d3e5b18 direct 1795298048   the file system's id (statvfs(3)), the way, when it was measured
 //! ```
-//! A far side gives up the right to open files before it knows whether it needs this one: it opens it before, where a job that was begun on its
-//! host has made it, and writes in place. It leaves no file behind that was not there. It is advice and nothing more: a file that is
-//! missing, torn or not ours means that it is measured again.
+//! A far side gives up the right to open files early. So it opens this file before that, if a job of its own host has made it,
+//! and writes in place. A far side makes no new file. The file is advice: if it is missing, torn or not ours, the next job
+//! measures again.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::os::fd::AsFd as _;

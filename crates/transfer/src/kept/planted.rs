@@ -1,4 +1,4 @@
-//! Whether somebody else may have put another file in the place of one of haul's own: by a link, or in a directory that is his, too.
+//! Whether somebody else may have replaced one of haul's own files: by a link, or because others may write its directory.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{self, Component, Path, PathBuf};
@@ -6,8 +6,8 @@ use std::{fs, io};
 
 use haul_sys::process;
 
-/// Nobody but us and root can put another file under this name or lead it elsewhere, as far as the directories tell that hold it and the links
-/// to it. Those above them are not looked at.
+/// Fails if somebody other than us and root can put another file under this name, or lead it elsewhere. It looks at the
+/// directories of the file and of the links to it, and not at the directories above them.
 pub fn check(file: &Path) -> io::Result<()> {
     let us = process::effective_user();
     check_owners(file, &[us, 0])?;
@@ -21,8 +21,8 @@ pub fn check(file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for a file that its owner alone can read, and no matter the directories: no link leads to it of which another one is the owner.
-/// Root may be told to read anybody's.
+/// [`check`] for a file that its owner alone can read, whatever the directories: every link to it must have the same owner.
+/// Root may be told to read the file of any user.
 pub(crate) fn check_links(file: &Path) -> io::Result<()> {
     let us = process::effective_user();
     let owner = if us == 0 { fs::metadata(file)?.uid() } else { us };

@@ -1,6 +1,10 @@
-//! Files that get no further names, though they have some at the source. A hard link to one that failed would give what stood there before
-//! another name, and call it copied; one to a file that was replaced while it was read would have the new one's data, which it never had; and one
-//! to a file that stays at the target (`--update`, `--ignore-existing`) would have what it never had at the source.
+//! Files that get no further names, though they have some at the source.
+//!
+//! ```text
+//!   the first name failed                              a link would show what stood there before, and call it copied
+//!   the file was replaced while it was read            a link would show the data of the new file
+//!   another file stays (--update, --ignore-existing)   a link would show data that the source never had under this name
+//! ```
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +12,7 @@ use haul_store::name_hash;
 use haul_wire::control::OutcomeKind;
 use haul_wire::manifest::{Item, ItemKind};
 
-/// Files of a job that are remembered because they failed or were replaced: they take about 16 MiB. After more of them no hard link is made.
+/// Files that are remembered because they failed or were replaced: about 16 MiB. After more of them no hard link is made.
 const MAX_BARRED: usize = 1 << 20;
 
 /// Why a file gets no further name.

@@ -1,13 +1,15 @@
-//! Reads again what stands at the target, before it counts: what an earlier run left, because anybody may have written to it since; what
-//! does not look as it was written; and what this run wrote, where that was asked for (`--verify disk`).
+//! Reads chunks at the target again before they count:
+//! - chunks that an earlier run left, because anybody may have written to them since;
+//! - chunks with less data than was written;
+//! - with `--verify disk`, chunks that this run wrote.
 //!
 //! ```text
 //!   resumed:    journal -> chunks ----------> read, hash -> right: entered; after the last one the final name is queued
 //!   checkpoint: flush -> chunks (medium) --->             -> wrong: it is missing again, and the sender sends it again
 //! ```
-//! Threads of their own do it, while lanes bring what follows. Where the medium is not asked for they give way to all others, so that the
-//! copy goes on at once and waits only at its end, for a disk that is slower than the network. Whole files are read back by the lane that
-//! brought them, between their flush and their name.
+//! Threads of their own read, while lanes bring further chunks. Without `--verify disk` these threads have the lowest priority:
+//! the copy goes on at once, and waits only at its end, if the disk is slower than the network. Whole files are read back
+//! between their flush and their name (`namers.rs`).
 
 use std::io;
 use std::num::NonZero;

@@ -1,9 +1,10 @@
-//! Names of the source that are one at the target, however far apart they come. What was placed last the tree remembers itself
-//! (`store/placed.rs`); this is for a file system that takes different spellings for one, once that is known: upper and lower case, or the
-//! ways to write an accent.
+//! Names of the source that are one name at the target, however far apart they come.
 //!
-//! Whether it does is seen at the first entry that can be spelled otherwise and stands there: it is looked for under the other spelling. Until
-//! then, and where it does, the names of the directories that are open are kept: 8 bytes each, as with `--delete`.
+//! Some file systems take different spellings for one name: upper and lower case, or the ways to write an accent. The tree
+//! remembers the names that were placed last (`store/placed.rs`). This module finds twins that are further apart.
+//!
+//! The first entry with another spelling tells: once it stands, it is looked for under that spelling. Until then, and on such a
+//! file system, the names of the open directories are kept: 8 bytes each, as with `--delete`.
 
 use std::collections::HashSet;
 
@@ -12,30 +13,30 @@ use haul_wire::limits::MAX_OPEN_ITEMS;
 
 use super::state::parent;
 
-/// What is looked for may not stand yet: it is looked for again after so many items.
+/// The candidate may not stand yet. It is looked for again after so many items.
 const LOOK_EVERY: u64 = 256;
 
-/// So often; then it has its outcome, and another one has to do: 64 x 256 are as many items as may be open at once.
+/// Looks at one candidate. Then another candidate is taken: 64 x 256 items are as many as may be open at once.
 const LOOKS_MAX: u64 = MAX_OPEN_ITEMS as u64 / LOOK_EVERY;
 
-/// Names that are kept until it is known: 16 MiB. Where they do not tell, what was placed last has to do.
+/// Names that are kept until the answer is known: 16 MiB. After that, only names that were placed last are compared.
 const NAMES_MAX: u64 = 1 << 20;
 
 pub(super) struct Twins {
     folds: [Question; 2],
     items: u64,
-    /// Kept while it is not known what they are for.
+    /// Names that are kept while no question has its answer.
     names: u64,
-    /// As the manifest nests them. The outermost is that of entries which were named as sources themselves.
+    /// As the manifest nests them. The outermost one has the sources themselves.
     directories: Vec<Directory>,
 }
 
-/// Whether such names are one there.
+/// Whether names that differ in this way are one name at the target.
 struct Question {
     fold: Fold,
     /// `None`: not known yet.
     answer: Option<bool>,
-    /// What is looked at to know it, and how often it was.
+    /// The entry that is looked for, and the number of looks.
     candidate: Option<(Vec<u8>, u64)>,
 }
 
