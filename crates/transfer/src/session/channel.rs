@@ -189,11 +189,11 @@ fn write_messages(mut output: impl Write, outbox: &Outbox, ping_every: Duration)
 }
 
 /// Messages on their way to the peer. Runs of the same kind are sent as one batch; the order among all is kept.
-/// What comes in numbers is gathered: it leaves some time after what left before, or with something that cannot wait, because
-/// inside ssh each message wakes four processes.
+/// Frequent messages are gathered for a short time, or until an urgent message leaves: inside ssh each message wakes four
+/// processes.
 ///
-/// Bounded by what it carries (items by the window, answers, receipts and outcomes by the items), as long as the peer reads what is
-/// said to it. One that does not is found by what gathers: see [`MAX_QUEUED_BYTES`].
+/// While the peer reads, the queue is bounded by its contents: items by the window; answers, receipts and outcomes by the
+/// items. A peer that does not read is found by the size of the queue: see [`MAX_QUEUED_BYTES`].
 #[derive(Default)]
 pub(crate) struct Outbox {
     state: Mutex<OutboxState>,
@@ -202,9 +202,9 @@ pub(crate) struct Outbox {
     drained: Condvar,
 }
 
-/// What may gather for a peer that does not read: twice what an honest one leaves. That is 4 MiB of failures and notices, which wait from
-/// there on ([`ROOM_BYTES`]), and a window of items or answers: 16 Ki of 176 bytes are 2.8 MiB, and 4 MiB for what they name
-/// (`MAX_OPEN_ITEM_BYTES`).
+/// Most bytes that may gather for a peer that does not read: twice as many as for an honest peer. An honest peer leaves 4 MiB
+/// of failures and notices ([`ROOM_BYTES`]), and a window of items or answers: 16 Ki of 176 bytes are 2.8 MiB, and their names
+/// take 4 MiB (`MAX_OPEN_ITEM_BYTES`).
 const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// What leaves the queue at once, and is held a second time while it is encoded and written.
@@ -213,8 +213,8 @@ const MAX_TAKEN_BYTES: usize = 1 << 20;
 /// Who waits for room looks this often whether the session is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Whoever waits for room sees that the peer reads by pieces of this size: one that reads next to nothing takes a minute for it, at the
-/// kilobyte a second below which a session is no progress.
+/// A thread that waits for room sees in pieces of this size that the peer reads. At the slowest rate that counts as progress,
+/// a kilobyte a second, a peer takes a minute for one piece.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// Who can wait goes on when less than this is queued.
@@ -480,8 +480,8 @@ impl Outbox {
     }
 }
 
-/// Items, answers and outcomes leave this long after what left before: far below what anybody notices, and a tree of small
-/// files then needs a hundredth of the messages (20,000 files of 16 KiB took a sixth more time with one message each).
+/// Items, answers and outcomes leave this long after the message before them. Nobody notices it, and a tree of small files
+/// needs a hundredth of the messages. With one message each, 20,000 files of 16 KiB took a sixth more time.
 const SPACING: Duration = Duration::from_millis(2);
 
 /// Receipts leave this long after what left before. Nobody waits for them: the sender shows progress by them and forgets what
@@ -619,7 +619,7 @@ mod tests {
         let heard = std::iter::from_fn(|| events.next(LONG)).take(10_000).count();
         assert_eq!(heard, 10_000);
         let _peer = talks.join().unwrap();
-        // What it did not say meanwhile is not held against it, and from here on it is.
+        // Its silence counts from here on only.
         while channel.silence() == Duration::ZERO {
             assert!(listening.elapsed() < LONG, "it is never silent");
             std::thread::sleep(Duration::from_millis(5));

@@ -60,7 +60,7 @@ struct Frame {
     fresh: bool,
     /// It could not be made, or is another one's twin: whatever stands there is not this one's to change.
     failed: bool,
-    /// Those that it has at the source could not be read, so those that stand here stay.
+    /// The attributes at the source could not be read: those at the target stay.
     keeps_xattrs: bool,
     names: Option<HashSet<u64>>,
     /// The name that came last in it.
@@ -171,8 +171,8 @@ impl Decider {
         Ok(())
     }
 
-    /// Decides about files that are sent again, as soon as nobody writes what came of them before. Of a file that is written in place its
-    /// lanes may have more, and they would put it into the new one.
+    /// Decides about files that are sent again, once no lane writes their earlier data. A lane that still had blocks of a file
+    /// written in place would put them into the new version.
     pub(super) fn let_in(&mut self) {
         let mut held = std::mem::take(&mut self.held);
         held.retain(|held| {
@@ -364,8 +364,8 @@ impl Decider {
         }
     }
 
-    /// Where a file that is not the source's may stay, one that is about to be written in place is marked: what a death leaves of it, or another
-    /// change of its source, must not stay.
+    /// Marks a file that is about to be written in place, where a file that is not the source's may stay. After a death, or another
+    /// change of the source, the unfinished file must not stay.
     fn mark(&self, incoming: &Incoming) -> Result<(), StoreError> {
         let shared = &self.shared;
         if !incoming.inplace || !shared.rules.may_keep_others() {
@@ -417,8 +417,8 @@ impl Decider {
     ) {
         let shared = &self.shared;
         let set = || {
-            // What was compared may be of a run that died before it flushed: the time would say that all of it is there, also after a power
-            // cut, which leaves it with zeros.
+            // The file may come from a run that died before it flushed. With the source's time it would look complete, even when a
+            // power cut has left zeros in it.
             let has_time = stat.is_some_and(|stat| convert::time(stat.mtime) == item.attributes.mtime);
             if hash.is_some() && shared.job.selection.flush && !has_time {
                 shared.storage.during(|| shared.tree().flush_file(&path))?;
@@ -513,8 +513,8 @@ impl Decider {
         }
     }
 
-    /// What is made in a directory with the set-group-id bit gets its group. So the directory has both before anything is made in it, as with
-    /// rsync; the rest of its mode comes when all is in it, and what fails here fails then, with a word.
+    /// Entries that are made in a directory with the set-group-id bit get the group of the directory. So the directory gets the bit
+    /// and its group first, as with rsync. It gets the rest of its mode at its end; a failure here shows there, with a message.
     fn pass_on_group(&self, item: &Item, path: &[u8]) {
         let (rules, tree) = (&self.shared.rules, self.shared.tree());
         if !rules.special_bits && !rules.group {

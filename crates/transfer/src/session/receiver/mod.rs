@@ -73,9 +73,9 @@ pub(crate) use writers::WRITERS;
 /// A sender opens its sources within this time, or within the session's own limit where that is longer.
 const BEGIN_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Data of all files together that may be verified and not yet safe: what a death costs at most, besides a chunk under way on each lane.
-/// At half of it a checkpoint begins, and while the other half fills lanes go on: at 10 Gbit/s the disk has 100 ms for a flush of
-/// 128 MiB, most of which it has written by then.
+/// Verified data of all files together that may not be safe yet. A death costs at most that, and a chunk under way on each
+/// lane. At half of it a checkpoint begins, and lanes fill the other half meanwhile: at 10 Gbit/s the disk has 100 ms for a
+/// flush of 128 MiB. It has written most of them by then.
 pub(crate) const CHECKPOINT_BYTES: u64 = 256 << 20;
 
 /// Where a receiver puts what arrives.
@@ -135,8 +135,8 @@ impl Default for Bounds {
     }
 }
 
-/// Most items of a job for which nothing stands here afterwards (skipped, failed, ends of nothing), or that stand in no
-/// directory of the manifest. Everything else is bounded by what the disk takes, because a name comes once.
+/// Most items of a job that leave nothing here (skipped, failed, ends of nothing), or that stand in no directory of the
+/// manifest. The disk bounds all other items, because a name comes once.
 const MAX_IDLE_ITEMS: u64 = 1 << 24;
 
 /// Files that are remembered because another one stays at the target under their name: 16 MiB.
@@ -145,8 +145,8 @@ const MAX_FOREIGN: usize = 1 << 20;
 /// So many small files are worth a flush of their whole file system, which writes what others have written there, too.
 const FLUSH_TOGETHER_FROM_FILES: usize = 16;
 
-/// A sender may search through a tree in which nothing is selected for so long, and say nothing but that it is alive: some hundred million
-/// entries. One that says nothing else for longer has nothing to copy.
+/// A sender may search this long through a tree in which nothing is selected: some hundred million entries. It only says that
+/// it is alive meanwhile. After that it counts as a sender that has nothing to copy.
 const MAX_SEARCH: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs the session to its end.
@@ -325,8 +325,8 @@ struct Session<'a> {
     looked_at: (u64, Instant),
     /// That a set-group-id bit is missing.
     set_group_told: bool,
-    /// Since when nothing more of the manifest is looked at: the peer does not hear us any more, and it was too long to be looked at to its end.
-    /// How the session ended stands behind it.
+    /// Since when no further items are looked at: the peer has gone, and its manifest was too long to finish. The event that ended
+    /// the session comes after the items.
     cut: Option<Instant>,
     /// When the manifest last went on, or something of it was still to be done; `None` once it has ended.
     listed: Option<Instant>,
@@ -409,7 +409,7 @@ impl Session<'_> {
     fn check_progress(&mut self, has_work: bool) -> Result<(), Error> {
         let timeout = self.clock.timeout();
         let (bytes, done) = self.shared.moved();
-        // Who has to hear what became of items before more of them are settled may take a while to read it; that has its own limit.
+        // The sender may take a while to read outcomes before more items are settled. That has a limit of its own.
         let has_work = has_work && self.channel.outbox().has_room();
         let is_stalled = self.progress.is_stalled(has_work, bytes, done, Instant::now(), timeout);
         if self.progress.stands_for(Instant::now()) > timeout / 2
@@ -440,7 +440,8 @@ impl Session<'_> {
             .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
     }
 
-    /// A sender that finds nothing is as alive as one that never will. One that hashes what it finds before it lists it may need any time.
+    /// A sender that finds nothing may search for a long time. A sender that hashes each file before it lists it may need any
+    /// time.
     fn check_search(&mut self) -> Result<(), Error> {
         let ReceiverJob { bounds, selection, .. } = &self.shared.job;
         let Some(since) = self.listed.filter(|_| !selection.checksum) else { return Ok(()) };

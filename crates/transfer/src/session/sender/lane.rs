@@ -2,7 +2,7 @@
 //!
 //! Take a unit -> read its blocks -> hash them -> send them -> send the hash -> take the next.
 //! Small files go back to back in the buffer; it is sent when it is full, or when there is nothing more to put in.
-//! While the target has not said yet what it wants, a lane of a far path sends padding once, so that its window has grown by then.
+//! While the target has not answered yet, a lane of a far path sends padding once: its congestion window grows meanwhile.
 //! A lane that fails ends; the scheduler gives its units without receipt to the others.
 
 use std::io::{self, Write};
@@ -52,10 +52,10 @@ pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Re
     result
 }
 
-/// Blocks are read, not mapped: 2 GB in memory, read by 256 KiB, hashed and sealed took 0.80 s on one core, and 0.84 s from a
-/// mapping (0.86 s populated ahead), which would also have to survive a file that is cut meanwhile.
+/// Blocks are read, not mapped. 2 GB in memory, read by 256 KiB, hashed and sealed took 0.80 s on one core. From a mapping it
+/// took 0.84 s (0.86 s populated ahead), and a mapping has to survive a file that is cut meanwhile.
 ///
-/// One block being filled, one that was not yet sent, and the headers and trailers of the small files among them.
+/// Room for one block being filled, one block not yet sent, and headers and trailers of small files.
 const BUFFER_BYTES: usize = 2 * BLOCK_BYTES + 4096;
 
 /// The kernel copies a file's pages fastest to where a cache line begins: with 24 bytes beside it, reading from memory took
@@ -68,8 +68,8 @@ const MOVED_AT_MOST_BYTES: usize = 256;
 /// Sent once it holds this much: with 256 KiB a write, the cost of the system call is lost in that of the data.
 const SEND_BYTES: usize = BLOCK_BYTES;
 
-/// And by then at the latest: thousands of small files, or hashes of files that are not sent, fit into the buffer, and a slow disk brings them
-/// so slowly that the far side would give us up.
+/// The buffer leaves after this time at the latest. Thousands of small files, or of hashes, fit into it: from a slow disk they
+/// come so slowly that the far side would give us up.
 const LEAVES_EVERY: Duration = Duration::from_millis(100);
 
 /// Level 1 compresses at about 500 MB/s a core and gains most of what higher levels gain on scientific data.
@@ -162,8 +162,9 @@ impl Lane<'_> {
 
     /// Waits for the next units. `None` at the end of the session.
     ///
-    /// A far side that has closed the lane need not have known which it was: it cannot tell when it refused the lane, and what was sent until
-    /// then fits into buffers on the way. So who waits looks whether it is still there; nothing else ever comes on a sender's lane.
+    /// A far side may have refused the lane before it knew its number, so it cannot report that. Data that was sent until then fits
+    /// into buffers on the way. So a lane that waits looks whether the far side is still there. Nothing else ever arrives on a
+    /// sender's lane.
     fn await_units(&mut self, number: u16) -> io::Result<Option<Units>> {
         loop {
             if let Some(units) = self.shared.take(number, LOOK_EVERY) {
@@ -178,8 +179,8 @@ impl Lane<'_> {
         }
     }
 
-    /// Sends one window of padding where there will be much to send. A window doubles with each round trip in which it was used, not with
-    /// those that a lane waits: it is the growth that is gained, so padding does as well as data.
+    /// Sends one window of padding where much data will follow. A congestion window doubles with each round trip in which it was
+    /// used, and stays as it is while the lane waits. Padding makes it grow as well as data does.
     fn warm_up(&mut self, number: u16) -> io::Result<()> {
         if self.shared.rests(number) || !self.shared.awaits_answers(WORTH_PADDING_BYTES) {
             return Ok(());
@@ -191,7 +192,7 @@ impl Lane<'_> {
         Ok(())
     }
 
-    /// The last wait of a lane was for no work: until the receipt of its last unit the data was under way, and then nothing was left.
+    /// The last wait of a lane was not for work: its data was under way until the last receipt, and then nothing was left.
     fn wound_up(&mut self, number: u16) {
         if let Some(at) = self.shared.last_receipt(number) {
             self.watch.lap_until(Waiting::Network, at);
@@ -371,7 +372,7 @@ impl Lane<'_> {
         let missing = size - usize::try_from(sent_bytes).expect("at most a block");
         self.append(&ZEROS[..missing]);
         if self.tags.is_some() {
-            // No tag of what nobody read: the receiver lets go of the block, and of the unit once it hears that it is void.
+            // The block was not read, so it gets no tag: the receiver drops the block, and later the unit, which is void.
             self.append(&[0; TAG_BYTES]);
         }
         Err(why)
@@ -503,7 +504,7 @@ impl Content {
     }
 }
 
-/// What a unit is: a hole only together with what lies around it, so that nobody has to compute its hash.
+/// Whether a unit is data or a hole. It counts as a hole only if its aligned block is a hole: then its hash is in the table.
 fn content(unit: Unit, file: &SourceItem, open: &SourceFile) -> Result<Content, Stop> {
     let (start, length) = file.layout.range(unit.chunk).expect("the scheduler keeps to the layout");
     if length == 0 || !file.may_have_holes() {

@@ -247,8 +247,8 @@ impl<'a> Session<'a> {
         if !has_work {
             return self.check_decisions(waited);
         }
-        // It takes nothing while too much of what it confirmed is not safe on its disk, and lets in no lane while it reads what stands
-        // there of another file.
+        // The far side stops reading while too many confirmed bytes are not on its disk. It also lets in no lane while it reads
+        // another file that stands there.
         let unsafe_bytes = self.shared.confirmed_open_bytes().min(CHECKPOINT_BYTES);
         let reads = self.decides_by_reading() && self.shared.awaits_answers(1);
         let read_bytes = if reads { self.shared.largest_open_bytes() } else { 0 };
@@ -293,8 +293,8 @@ impl<'a> Session<'a> {
             .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
     }
 
-    /// Whether the far side may have to read a file from end to end before it says what it wants of it: to compare it, or because what an
-    /// earlier run left counts only as far as it stands there now. Of what was begun in place that holds however this run was asked for.
+    /// Whether the far side may have to read a whole file before it answers: to compare it, or to check what an earlier run left.
+    /// A file that was begun in place is always checked.
     fn decides_by_reading(&self) -> bool {
         let selection = &self.shared.job.selection;
         let may_be_in_place = selection.inplace || selection.update || selection.ignore_existing;
