@@ -1,4 +1,4 @@
-//! Holds a sender on another host to what the job asks it for: under which names, past which rules, of which kinds.
+//! Holds a sender on another host to what the job asks for: names, filter rules, kinds of entries.
 
 use haul_job::{Error, Job};
 use haul_store::{Extent, printable};

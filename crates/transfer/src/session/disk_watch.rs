@@ -1,4 +1,4 @@
-//! Who waits for the disk, and since when: a disk that does not answer is not taken for a peer that brings nothing.
+//! A watchdog for hung disks: who waits for the disk, and since when. A hung disk is not mistaken for a silent peer.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

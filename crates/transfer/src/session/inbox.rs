@@ -1,4 +1,4 @@
-//! The one queue of a session. Everything that happens to it arrives here as one kind of [`SessionEvent`], so that its owner is a loop:
+//! The one queue of a session. Everything that happens arrives here as a [`SessionEvent`]. So a session is a loop:
 //! `while !done { apply(next_event()) }`.
 
 use std::cell::RefCell;
@@ -36,16 +36,17 @@ pub(crate) enum SessionEvent {
 /// A lane that is no more.
 pub(crate) struct LaneEnd {
     pub(crate) lane: u16,
-    /// Which of those that had this number: one that was dialled again may be there before the old one's end is noticed.
+    /// Tells lanes with the same number apart: a redialled lane may be there before the end of the old one is noticed.
     pub(crate) serial: u64,
     /// Why it ended before its time.
     pub(crate) error: Option<io::Error>,
 }
 
-/// What the messages of the peer that wait may take in memory; a flooding peer then waits in its own socket. An honest one is read
-/// on however long the loop hashes a file: a window of 16 Ki items takes 176 bytes each and 4 MiB for what they name (`MAX_OPEN_ITEM_BYTES`),
-/// 6.8 MiB, and beside it comes a word about the path each second. Where nobody read for 30 s with the socket full, the kernel of the peer would end the connection
-/// (`USER_TIMEOUT_MS`).
+/// Most bytes of messages that wait. A peer that floods then waits in its own socket.
+///
+/// All messages of an honest peer fit, however long the loop hashes a file: a window of 16 Ki items takes 176 bytes each and
+/// 4 MiB for their names (`MAX_OPEN_ITEM_BYTES`), 6.8 MiB in all. A full socket that nobody reads for 30 s would make the
+/// peer's kernel end the connection (`USER_TIMEOUT_MS`).
 const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// Events of other kinds that wait: all lanes of a session may come while its loop has long to do.

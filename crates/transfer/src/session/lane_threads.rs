@@ -50,8 +50,8 @@ struct Alive {
     shutdown: ShutdownHandle,
 }
 
-/// So many lanes of a session may break the protocol. A line that changes bytes does that to a lane without TLS now and then; a peer
-/// that brings them without end is no peer.
+/// So many lanes of a session may break the protocol. A faulty line does that to a lane without TLS now and then. A peer that
+/// does it again and again is hostile.
 const MAX_BROKEN_LANES: usize = 16;
 
 /// The lanes of one side, each with its thread.
@@ -59,7 +59,7 @@ pub(crate) struct Lanes {
     /// At most one of each number.
     alive: Vec<Alive>,
     started: u64,
-    /// Those that may still run: a thread that ended keeps its stack until it is joined, and a peer may bring lanes for ever.
+    /// Threads that may still run. Ended threads are joined as lanes come and go: each keeps its stack until then.
     threads: Vec<JoinHandle<()>>,
     running: Arc<Running>,
     none_since: Instant,
@@ -107,8 +107,8 @@ impl Lanes {
         let thread = std::thread::Builder::new()
             .name(format!("lane-{lane}"))
             .spawn(move || {
-                // A broken invariant of ours, which the panic hook has told, costs this lane, not the session: its work goes
-                // back to the queue like that of any lane that died.
+                // A panic costs this lane, and not the session: its units go back to the queue, as with any lane that dies.
+                // The panic hook has reported it.
                 let result = catch_unwind(AssertUnwindSafe(|| carry(stream)))
                     .unwrap_or_else(|_| Err(io::Error::other("the thread of this lane panicked")));
                 *lock(&running.count) -= 1;
@@ -222,7 +222,7 @@ impl Lanes {
         drop(self.running.ended.wait_timeout_while(count, FAREWELL, |count| *count > 0));
         self.cut_all();
         drop(self.events);
-        // One that waits for a disk that does not answer ends when that does: the session does not.
+        // A thread that waits for a hung disk ends when the disk answers. The session ends now.
         let count = lock(&self.running.count);
         let left = self.running.ended.wait_timeout_while(count, FAREWELL, |count| *count > 0);
         let all_ended = *left.unwrap_or_else(PoisonError::into_inner).0 == 0;

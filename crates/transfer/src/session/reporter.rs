@@ -52,7 +52,7 @@ struct State {
     path_told: Option<Instant>,
 }
 
-/// A sender tells of the path once a second; one that does so more often is heard no more often, give or take what a queue moves it.
+/// A sender reports its path once a second. More frequent reports are ignored, with some tolerance for queues.
 const PATH_EVERY: Duration = Duration::from_millis(500);
 
 /// Failures kept for the closing lines; each was told when it happened.

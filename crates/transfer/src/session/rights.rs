@@ -6,8 +6,8 @@
 //!                  (all) no capability beyond copying
 //!   role known     nothing but the tree that is read or written
 //! ```
-//! All of it holds for the thread of the session and the threads that it starts: lanes, walk, settle. What a kernel does not have is left
-//! out and told; only acting as the user must not fail.
+//! This holds for the thread of the session and the threads that it starts: lanes, walk, settle. A part that the kernel lacks is
+//! left out and reported. Acting as the user must not fail.
 
 use std::os::fd::{AsFd, BorrowedFd};
 

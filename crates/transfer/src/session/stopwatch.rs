@@ -16,9 +16,8 @@ pub(crate) enum Waiting {
     Leave,
 }
 
-/// Divides the time of one thread. Between two laps the time the thread ran, or could have run and was not let (others had the
-/// processor, or a quota was used up), counts as processor time; the rest, while it slept in a system call, counts for what it
-/// waited for.
+/// Divides the time of one thread. Between two laps, the time in which the thread ran, or was ready to run, counts as processor
+/// time. (Others had the processor, or a quota was used up.) The time in a sleeping system call counts for its reason.
 pub(crate) struct Stopwatch {
     at: Instant,
     cpu_us: u64,
@@ -37,8 +36,8 @@ impl Stopwatch {
         self.lap_until(cause, Instant::now());
     }
 
-    /// Ends a lap in which the thread awaited the next unit. One that did not come for long was not on its way: the sender had none
-    /// for this lane, which says nothing about the network.
+    /// Ends a lap in which the thread waited for the next unit. After a long wait the unit was not under way: the sender had none for
+    /// this lane. Such a wait says nothing about the network.
     pub(crate) fn lap_next_unit(&mut self, is_end: bool) {
         let is_rest = is_end || self.at.elapsed() > UNIT_ON_ITS_WAY_MAX;
         self.lap(if is_rest { Waiting::Work } else { Waiting::Network });

@@ -24,8 +24,8 @@ use crate::session::{convert, host_facts};
 /// Between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
-/// Between two divisions of the bound while lanes finish their last chunk, because the job ends or they come to rest: at the rate of 48 lanes on
-/// 1 Gbit/s it takes 430 ms, all are done with it within a tenth of that, and whoever is done has to leave its part at once.
+/// Between two divisions of the bound while lanes finish their last chunk. With 48 lanes on 1 Gbit/s a chunk takes 430 ms. All
+/// lanes finish within a tenth of that, and a lane that has finished must leave its part to the others at once.
 const DIVIDE_EVERY: Duration = Duration::from_millis(20);
 
 /// Between two words about the path to whoever watches.
@@ -101,8 +101,8 @@ pub(crate) struct Ending {
     pub(crate) waiting_bytes: Vec<u64>,
 }
 
-/// A segment that was lost three times, with twice the pause each time, is lost by rule and not by chance: at a loss of 5 % that is one of
-/// 8,000.
+/// A segment that was lost three times in a row is dropped by rule, and not by chance: with a loss of 5 %, chance does that to
+/// one segment of 8,000.
 const TIMEOUTS_IN_A_ROW: u8 = 3;
 
 /// What a path does not let through.

@@ -1,8 +1,8 @@
 //! Which lane may write a chunk: the one that brought it last.
 //!
-//! A sender that gives up a lane sends its chunk over another while the first lane's thread may still have blocks of it. Somebody on the way may
-//! hold those back for as long as he likes. They must not reach the file once the other lane has begun, and least of all once it is done: whoever
-//! takes the claim ends the one before, and waits until the write that it is in is over.
+//! A sender that gives up a lane sends its chunk over another lane. The thread of the first lane may still have blocks of the
+//! chunk, and an attacker on the path may hold blocks back. Late blocks must not reach the file. So the new lane takes the
+//! claim, which ends the earlier claim and waits for a write in progress.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ impl Claimed {
         Self { incoming: Arc::clone(incoming), chunk, claim, took_over }
     }
 
-    /// Whether the chunk is lost when this lane does not bring it: what the lane before it brings has become void, though the sender may
-    /// await its receipt. Lanes come in any order, so this may be the one that was given up.
+    /// Whether the chunk is lost if this lane does not bring it: the data of the lane before it is void, though the sender may wait
+    /// for its receipt. Lanes come in any order, so this lane may be the one that was given up.
     pub(super) fn alone_can_bring_it(&self) -> bool {
         self.took_over && self.claim.unless_ended(|| self.incoming.wants(self.chunk)) == Some(true)
     }

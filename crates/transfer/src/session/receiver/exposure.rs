@@ -1,7 +1,6 @@
-//! What is at risk, shared by the lanes and the settle thread: lanes wait here while too much is.
+//! The data at risk, shared by the lanes and the settle thread. Lanes wait here while too much data is at risk.
 //!
-//! A disk that takes long for a flush would else let everything pile up behind it that the network brings meanwhile, and a death would
-//! cost all of that.
+//! Without this bound, the network would pile up data behind a slow flush, and a death would cost all of it.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 

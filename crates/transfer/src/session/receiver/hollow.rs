@@ -1,7 +1,7 @@
-//! What of a part does not look as it was written: somebody has cut it, or made holes in it.
+//! Finds chunks of a part that somebody has cut, or made holes in.
 //!
-//! Nothing is read for this. The size of the file and where it has data are asked for, which costs some system calls for a file without holes;
-//! a chunk that holds less data than was written into it is then read. So a file system that makes holes of zeros costs a little time only.
+//! It reads no data. It asks for the size of the file and for its data ranges: some system calls for a file without holes. A
+//! chunk with less data than was written is then read. A file system that turns zeros into holes costs a little time only.
 
 use haul_engine::plan::ChunkLayout;
 use haul_store::{Part, StoreError};

@@ -30,7 +30,7 @@ pub(super) struct DirectoryEnd {
     pub(super) fresh: bool,
     /// Its attributes and ACL stay as they are.
     pub(super) keeps_xattrs: bool,
-    /// Its names could not be read at the source: what is said of it there must not close it to its owner here.
+    /// The source could not read the names in this directory. Its mode must not close the directory to its owner here.
     pub(super) unread: bool,
     /// Hashes of the names that the source has, when others are to be deleted.
     pub(super) names: Option<HashSet<u64>>,

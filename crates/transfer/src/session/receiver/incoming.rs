@@ -42,8 +42,8 @@ pub(super) struct Incoming {
     pub(super) claims: Claims,
 }
 
-/// A file that travels whole. When its lane dies it comes once more over another, maybe before the end of the first was
-/// noticed: both then write the same bytes to the same part, and the first that verifies counts.
+/// A file that travels whole. When its lane dies, another lane brings the file again, maybe before the first lane has ended.
+/// Then both write the same bytes to the same part, and the first to verify counts.
 #[derive(Default)]
 struct Whole {
     part: Option<Arc<Part>>,
@@ -153,8 +153,9 @@ impl Incoming {
         }
     }
 
-    /// Goes on with the part of an earlier run, when its journal is about this very file. Anybody may have written to it since then. Under
-    /// its final name each chunk is read at once; else all that the journal claims is to be read before it counts, unless it is `trusted`.
+    /// Goes on with the part of an earlier run, when its journal is about this very file. Anybody may have written to it since then.
+    /// Under its final name each chunk is read at once. Otherwise the claimed chunks are read before they count, unless the
+    /// journal is `trusted`.
     ///
     /// Once the session is over nothing is read any more, and what was claimed stays claimed.
     pub(super) fn resume(&mut self, part: Part, journal: &[u8], trusted: bool, is_over: &dyn Fn() -> bool) -> bool {
@@ -277,7 +278,7 @@ impl Incoming {
         let Some(large) = self.large() else {
             return self.claim_arrival(receipt).then_some(verified.hash());
         };
-        // Without a file there is nothing to write down for a later run, and nothing to lose.
+        // Without a file a later run has nothing to go on with.
         let mut large = lock(large);
         match large.file.record(verified, bytes, 0, None, receipt) {
             Progressed::Complete => large.file.complete(),
@@ -322,8 +323,8 @@ impl Incoming {
         result.map(|()| Some(Flushed { part, chunks: checkpoint.chunks().to_vec() }))
     }
 
-    /// [`Incoming::checkpoint`] for a file that is read back before it gets its name. One that is complete before its first checkpoint has
-    /// no journal, like any other that takes so little time; if the session ends before its name, it gets one then.
+    /// [`Incoming::checkpoint`] for a file that is read back before it gets its name. A file that is complete before its first
+    /// checkpoint has no journal. If the session ends before its name, it gets one then.
     ///
     /// Once flushed, a complete file holds nobody up: a chunk that the medium lost must find room when it comes again.
     pub(super) fn checkpoint_to_read_back(&self, exposure: &Exposure) -> Result<Option<Flushed>, StoreError> {
@@ -344,7 +345,7 @@ impl Incoming {
         Ok(flushed)
     }
 
-    /// What an earlier run has left and has to be read: on the medium like what this run brings, or wherever it is.
+    /// The chunks of an earlier run that have to be read: from the medium, or from wherever they are.
     pub(super) fn resumed(&self, on_medium: bool) -> Option<Flushed> {
         let large = lock(self.large()?);
         let part = large.part.clone()?;
@@ -366,7 +367,7 @@ impl Incoming {
         self.identity.size.saturating_sub(missing)
     }
 
-    /// Enters the proof that a chunk, which holds so many bytes of data, stands there as it was verified: on the medium, or wherever it is.
+    /// Enters the proof that a chunk with so many bytes of data stands there as it was verified: on the medium, or anywhere.
     pub(super) fn was_read(
         &self,
         verified: Verified,
@@ -466,7 +467,7 @@ impl Incoming {
         Ok(Published::Named(hash))
     }
 
-    /// What has to be read because it does not look as it was written: somebody has cut the file, or made holes in it.
+    /// The chunks that have to be read because somebody has cut the file, or made holes in it.
     fn doubted(&self, part: &Arc<Part>, exposure: &Exposure) -> Result<Option<Published>, StoreError> {
         let stored = lock(self.large().expect("only large files come in chunks")).stored.clone();
         let hollow = hollow::chunks(part, &self.layout, &stored)?;

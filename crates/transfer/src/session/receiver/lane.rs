@@ -75,7 +75,7 @@ struct Arrival {
     offset: u64,
     end: u64,
     data_bytes: u64,
-    /// A block was not what its tag says: nothing of this unit is written any more, and its chunk has to come again.
+    /// A block did not match its tag: no more data of this unit is written, and its chunk has to come again.
     forged: bool,
     /// Where a hole belongs may stand something else.
     punch: bool,
@@ -474,8 +474,8 @@ impl Arrival {
         self.extend();
     }
 
-    /// Before something is left out the file has its size: a chunk is read again by its range, also before the file is complete, and XFS
-    /// fills the holes of a file that grows from write to write.
+    /// Sets the size of the file before a hole is left out. A chunk may be read again by its range before the file is complete. And
+    /// XFS fills the holes of a file that grows from write to write.
     fn extend(&mut self) {
         let part = match &self.sink {
             Sink::Chunk(part) | Sink::Whole(Some(part)) => part,

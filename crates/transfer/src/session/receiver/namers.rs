@@ -3,8 +3,8 @@
 //! ```text
 //!   a batch of what waits -> flushed, together or each by itself -> (read back) -> names -> outcomes
 //! ```
-//! A shared flush is one commit of the file system's journal for the whole batch. It does not say which file it failed for, so after an error
-//! each file is flushed by itself: each descriptor knows of its own lost data.
+//! A shared flush is one commit of the file system's journal for the whole batch. Its error does not name a file. So after an
+//! error each file is flushed by itself: each descriptor reports its own lost data.
 
 use std::io;
 use std::sync::Arc;
@@ -99,8 +99,8 @@ pub(super) fn name_all(shared: &Shared) {
     give_names(shared, batch, &mut None);
 }
 
-/// The next batch, flushed. While one thread flushes a file system, nobody takes the next batch; while each file is flushed by itself, others
-/// do, and their flushes share the commits of the journal.
+/// The next batch, flushed. During a shared flush no other thread takes the next batch. While each file is flushed by itself,
+/// other threads take further batches: their flushes share the commits of the journal.
 fn next_flushed(shared: &Shared) -> Option<Batch<'_>> {
     let (naming, flushing) = (&shared.naming, &shared.flushing);
     let turn = lock(&flushing.turn);

@@ -1,7 +1,7 @@
 //! Whole files that wait for their final names, of all lanes.
 //!
-//! A batch is flushed once it is large, or a lane has nothing else to do; the next one gathers meanwhile, so a slow disk has large batches.
-//! Lanes go on with what follows. They wait while too many files have no names: each is open, and a death costs all of them.
+//! A batch is flushed once it is large, or a lane has nothing else to do. The next batch gathers meanwhile, so a slow disk has
+//! large batches. Lanes go on. They wait while too many files have no name: each file is open, and a death costs all of them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -27,7 +27,7 @@ impl Settler {
         std::thread::Builder::new().name("settle".into()).spawn(move || run(&shared)).map(Self)
     }
 
-    /// Waits for its end, where `is_lost` does not say that it waits for a disk that does not answer.
+    /// Waits for the end of the thread. `is_lost`: the disk does not answer, so the thread may never end.
     pub(super) fn join(self, is_lost: bool) {
         if is_lost && !self.0.is_finished() {
             return;
@@ -72,7 +72,7 @@ fn checkpoint(shared: &Arc<Shared>, incoming: &Arc<Incoming>) {
         Ok(_) => {}
         Err(error) => shared.fail(incoming, &error),
     }
-    // Who waits for it sees that it goes on.
+    // The session sees that work goes on.
     shared.count_done();
 }
 
@@ -130,7 +130,7 @@ fn hard_link(shared: &Shared, index: u64, link: &HardLink) {
             Ok(Some(stat)) if stays(shared, path, link.mtime, &stat) => {
                 return match is_one(&stat) {
                     Ok(true) => shared.settle(index, OutcomeKind::Nothing),
-                    // What is another file is none of the source's, and no manifest lists it.
+                    // Another file stays: it is not the source's, and stands in no manifest.
                     Ok(false) => shared.settle(index, OutcomeKind::Kept { blake3: None }),
                     Err(error) => shared.fail_item(index, &error),
                 };
@@ -190,8 +190,8 @@ fn stays(shared: &Shared, path: &[u8], mtime: Time, standing: &Stat) -> bool {
     is_kept && !shared.is_unfinished(path, standing)
 }
 
-/// Whether what stands under the first name was kept, and is another file. Those that have the time of the source's are remembered by their
-/// names. All names of a file at the source have its time, and what this job brought, or found as it shall be, has it, too.
+/// Whether the entry under the first name was kept, and is another file. Other files with the time of the source's file are
+/// remembered by name. Otherwise the time tells: all names of a file have it, and so has every file that this job brought.
 fn is_foreign(shared: &Shared, link: &HardLink, standing: &Stat) -> bool {
     let has_time = compare::has_time(&convert::existing(Some(standing)), link.mtime);
     !has_time && stays(shared, link.first.as_bytes(), link.mtime, standing)
@@ -218,8 +218,8 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     }
 }
 
-/// Whether the names of a directory may have changed in an earlier run that did not come to flush them: what that run brought is kept by
-/// this one, and an exit with 0 speaks for it, too. What cannot be told has changed; what is not there has failed already.
+/// Whether an earlier run may have changed names in a directory without a flush. This run keeps the files of that run, and its
+/// exit status 0 covers them, too. Without an answer, names count as changed. A missing directory has failed already.
 pub(super) fn changed_lately(shared: &Shared, path: &[u8]) -> bool {
     let stat = match shared.tree().stat(path) {
         Ok(Some(stat)) => stat,
@@ -262,8 +262,8 @@ fn delete(shared: &Shared, end: &DirectoryEnd, dry_run: bool) -> bool {
     any
 }
 
-/// With `--delete`, what stands where something of another kind has to go is deleted, too: a directory in the place of a file, or the other way
-/// round. False: it stays (a filter, `--max-delete`), and what comes fails.
+/// With `--delete`, deletes an entry of another kind: a directory in the place of a file, or a file in the place of a directory.
+/// False: the entry stays (a filter, `--max-delete`), and the new one fails.
 pub(super) fn make_way(shared: &Shared, path: &[u8]) -> bool {
     let deletions = Deletions { shared, beyond: Cell::new(0) };
     let spare = |path: &[u8], is_dir: bool| deletions.spare(path, is_dir);

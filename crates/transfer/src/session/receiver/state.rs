@@ -472,8 +472,8 @@ impl Shared {
         self.outbox.send(Control::Notice(notice));
     }
 
-    /// [`Shared::notice`] for what comes in any number, from a thread that may wait until the peer has read what was said before. The
-    /// loop is one of them, which would hear of nothing meanwhile: a peer that reads nothing ends the session from here.
+    /// [`Shared::notice`] for frequent notices. The thread waits until the peer has read earlier ones. The loop may be that thread,
+    /// and hears nothing meanwhile: so a peer that reads nothing ends the session from here.
     pub(super) fn notice_in_time(&self, notice: Notice) {
         self.await_listener();
         self.notice(notice);
