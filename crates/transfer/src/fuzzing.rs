@@ -1,5 +1,4 @@
-//! What this crate makes of bytes from a peer or from a disk, as functions of those bytes: for the fuzz targets, and only with the
-//! feature `fuzzing`.
+//! Functions of bytes from a peer or from a disk, for the fuzz targets. Only with the feature `fuzzing`.
 
 use std::io::Read as _;
 use std::path::Path;

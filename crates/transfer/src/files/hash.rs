@@ -70,7 +70,7 @@ pub(crate) fn front_to_back(
     Ok(if found == size { Found::All(hasher.finish()) } else { Found::OtherSize(found) })
 }
 
-/// The hash of a chunk of what is being written; `None` where it ends before, cannot be read, or nobody needs it any more.
+/// The hash of a chunk of a part. `None`: the part ends before, cannot be read, or the session is over.
 pub(crate) fn chunk(part: &Part, layout: &ChunkLayout, chunk: u32, is_over: &dyn Fn() -> bool) -> Option<Hash> {
     let (start, length) = layout.range(chunk)?;
     let mut hasher = UnitHasher::new(layout, chunk);

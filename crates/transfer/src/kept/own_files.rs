@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use haul_sys::whole_file::{Mode, WholeFile};
 
-/// What was left beside a file that was never written to its end, by a process that was killed, goes after this time: writing takes
-/// milliseconds.
+/// Temporary files of killed processes are removed after this time. A write takes milliseconds.
 const LEFTOVER_AGE: Duration = Duration::from_secs(3600);
 
 /// Leftovers that are removed at once.
@@ -29,7 +28,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8], mode: u32, replace: bool) -
     if replace { file.publish() } else { file.publish_new() }
 }
 
-/// Removes what earlier processes left under our temporary names. What cannot be removed does no harm.
+/// Removes temporary files of earlier processes. A failure does no harm.
 fn remove_leftovers(dir: &Path, prefix: &OsString) {
     let prefix = prefix.as_encoded_bytes();
     let is_ours =

@@ -44,8 +44,8 @@ fn no_home() -> Error {
         .try_this("set HOME, or name the key with --identity FILE")
 }
 
-/// Reads a private key. A key that others may read is refused, as ssh does, and so is one to which the link of
-/// somebody else leads: he may know it.
+/// Reads a private key. Refuses a key that others may read, as ssh does, and a key behind somebody else's link: others may know
+/// it.
 pub fn load_identity(path: &Path) -> Result<Identity, Error> {
     let failed = |cause: String| {
         Error::new(Fault::Authentication, format!("cannot use the key {}", path.display())).because(cause)
@@ -64,8 +64,8 @@ pub fn load_identity(path: &Path) -> Result<Identity, Error> {
     Identity::from_pem(&text).map_err(|error| failed(error.to_string()))
 }
 
-/// Makes a private key in a file that only its owner may read. One that stands there is replaced only when that is asked
-/// for: whoever knows the old one by its public half would no longer know it.
+/// Makes a private key in a file that only its owner may read. Without `replace` an existing key stays: hosts that know its
+/// public half would not know a new one.
 pub fn generate_identity(path: &Path, replace: bool) -> Result<Identity, Error> {
     let identity = Identity::generate().map_err(|error| faults::net_error(&error))?;
     write_whole(path, identity.to_pem().as_bytes(), PRIVATE_MODE, replace).map_err(|error| {
@@ -242,7 +242,7 @@ impl KnownHosts {
         error
     }
 
-    /// The flag that names this list, unless it is the one that is used anyway.
+    /// The flag that names this list; empty for the user's own list.
     fn flag(&self) -> String {
         if !self.is_named {
             return String::new();

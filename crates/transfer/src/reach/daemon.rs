@@ -110,7 +110,7 @@ pub(crate) fn connect_daemon(
     let mut remote = match key.filter(|_| early.is_some()) {
         None => Remote::meet(place, stream, session, events, watch)
             .map_err(|error| known.explain_refusal(host, port, error))?,
-        // It is far, its key has been proved, and lanes are on their way: nothing that it will say has to be waited for.
+        // The daemon is far, its key has been proved, and lanes are on their way: nobody waits for its first words.
         Some(key) => {
             let introduction = Introduction::new(known, host, port, key);
             Remote::presume(place, stream, session, events, introduction)?

@@ -109,8 +109,8 @@ impl Dialler {
         }
     }
 
-    /// What a connection that will send much begins with beyond its words: as much as it may have under way, so that it may have twice as much
-    /// under way a round trip sooner.
+    /// Whether a connection begins with padding that fills its first congestion window. The window doubles a round trip sooner
+    /// then: worth it for much data on a far path.
     fn pads(&self, rtt_us: u32) -> bool {
         rtt_us >= QUICK_FROM_US && self.terms.sends_much() && !self.padding_failed.load(Ordering::Relaxed)
     }

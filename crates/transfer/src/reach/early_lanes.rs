@@ -13,8 +13,8 @@ use haul_engine::plan;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT, micros};
 use crate::reach::lane_terms::LaneTerms;
 
-/// A peer that has not answered by then is at least so far away, and lanes to it need not wait for its answer: they come two thirds of a
-/// round trip earlier where it takes 228 ms. From here on a path that is not known begins with 32, or with 64 for a job that sends much.
+/// A peer without an answer after this time is at least so far away, and its lanes are dialled at once: on 228 ms they come two
+/// thirds of a round trip earlier. An unknown path then begins with 32 lanes, or with 64 for a job that sends much.
 const FAR_AFTER: Duration = Duration::from_millis(80);
 
 /// Lanes to a daemon, on their way while its control channel is still being set up. On 1 Gbit/s x 228 ms that is three round trips, half a
@@ -82,7 +82,7 @@ impl Early {
         Ok(Brought { dialler, dialled, lanes, reason, cipher })
     }
 
-    /// The daemon was reached, after so long. `None`: it is near, and its lanes can wait until it has said who it is.
+    /// The daemon was reached after this time. `None`: it is near, and its lanes wait for its first words.
     pub(crate) fn reached(self, address: SocketAddr, after: Duration) -> Option<Self> {
         if after < Duration::from_micros(u64::from(plan::NEAR_RTT_US)) {
             self.give_up();

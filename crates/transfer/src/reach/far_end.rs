@@ -1,4 +1,4 @@
-//! What is known of a far side: what it has said, or, of a daemon that has not spoken yet, what it has proved.
+//! What is known of a far side: its own words, or the proved key of a daemon that has not spoken yet.
 
 use std::sync::{Arc, OnceLock};
 
@@ -84,7 +84,7 @@ impl FarEnd {
     }
 }
 
-/// A daemon that was not waited for: what it has proved, and, later, what it says.
+/// A daemon whose first words nobody waits for: its proved key, and later its words.
 #[derive(Clone)]
 pub(crate) struct Introduction {
     said: Arc<OnceLock<AgentHello>>,

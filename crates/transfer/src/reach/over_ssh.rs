@@ -27,8 +27,8 @@ pub(crate) fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Rem
     Ok(remote)
 }
 
-/// Asks the resolver while ssh logs in. Nobody waits for the answer: an alias of ~/.ssh/config may mean nothing to it, and a
-/// resolver that does not answer must not hold up a session that is there.
+/// Asks the resolver while ssh logs in. Nobody waits for the answer: the resolver may not know an alias of ~/.ssh/config, and a
+/// hung resolver must not hold up a session.
 fn resolve_meanwhile(host: &str, family: Option<Family>) -> Option<Receiver<Vec<IpAddr>>> {
     let (sender, receiver) = sync_channel(1);
     let host = host.to_owned();

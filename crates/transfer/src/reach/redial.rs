@@ -13,8 +13,8 @@ use crate::sync::lock;
 /// A lost lane is dialled again this often before the others have to do without it.
 const MAX_REDIALS: u32 = 5;
 
-/// A lane that stood for so long was of use, and its losses are counted anew. Where the receiver reads a large file for minutes, kernels end the
-/// lanes that wait for it every 30 s (`USER_TIMEOUT_MS`), and a door that cannot hand them over every 10 s (`HAND_OVER`).
+/// The losses of a lane are counted anew after this time. While the receiver reads a large file for minutes, kernels end waiting
+/// lanes every 30 s (`USER_TIMEOUT_MS`), and a door ends lanes that nobody takes every 10 s (`HAND_OVER`).
 const STOOD: Duration = Duration::from_secs(5);
 
 /// Dials a lane again when it was lost, and further lanes when they would be of use.

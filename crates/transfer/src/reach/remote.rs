@@ -110,10 +110,10 @@ impl Remote {
         self.far_end.host(&self.place)
     }
 
-    /// Gives it its role, and a sender the list of what is wanted, where there is one: returns when most of that has been taken.
+    /// Gives it its role. A sender also gets the list of `--files-from`; then this returns when most of the list has been taken.
     ///
     /// # Errors
-    /// [`Fault::Usage`]: what the job names is more than it takes.
+    /// [`Fault::Usage`]: the job names more than a far side takes.
     pub(crate) fn start(&self, assigned: Assignment, job: &Job, hash_kept: bool, watch: &Watch) -> Result<(), Error> {
         let Assignment { peer_session, peer_key, role, path, cpus } = assigned;
         let listed = job.selection.files_from.as_ref().filter(|_| matches!(role, Role::Sender { .. }));
@@ -150,8 +150,8 @@ impl Remote {
         Ok(())
     }
 
-    /// The address under which it was reached, as far as this side knows it: where a daemon was dialled, else what its name means here.
-    /// What it says itself only chooses among these. A name that is known to ssh alone has none.
+    /// The address under which it was reached: of a daemon, the address that was dialled; else one that the resolver has for its
+    /// name. Its own words choose among these only. A name that only ssh knows has no address.
     fn address(&self) -> Option<IpAddr> {
         if let Some(address) = self.reached_at {
             return Some(address.ip().to_canonical());
@@ -161,7 +161,7 @@ impl Remote {
         said.filter(|said| resolved.contains(said)).or_else(|| resolved.first().copied())
     }
 
-    /// What its name means to the resolver here; none as long as that has not answered.
+    /// The addresses that the resolver has for its name; none until the resolver has answered.
     fn resolved(&self) -> &[IpAddr] {
         if let Some(addresses) = self.resolver.as_ref().and_then(|resolver| resolver.try_recv().ok()) {
             // It answers once.
@@ -175,7 +175,7 @@ impl Remote {
         paths.towards(self.address()?, direction)
     }
 
-    /// Where its lanes may be reached, best first: where ssh reached it, what its name means here, its own addresses.
+    /// Addresses for its lanes, best first: where ssh reached it, the addresses of its name, the addresses that it names itself.
     pub(crate) fn candidates(&self, family: Option<Family>) -> Vec<SocketAddr> {
         if self.far_end.port() == 0 {
             return Vec::new();
@@ -326,7 +326,7 @@ mod tests {
         let remote = Remote::presume(&place, near, [0; 16], Events::new(), later).unwrap();
         let far_end = remote.far_end.clone();
         assert_eq!((remote.key(), far_end.port(), far_end.said()), (key, 7, None));
-        // Nothing is invented of it: neither a host, nor a port for ssh sessions, nor a fast cipher.
+        // The rest stays unknown: its host, and a port for ssh sessions.
         assert_eq!((far_end.host(&place).cpus, far_end.relay_port()), (0, None));
         remote.channel.outbox().send(Control::EndOfManifest);
         // It has not said a word.

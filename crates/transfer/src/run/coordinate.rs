@@ -35,7 +35,7 @@ pub fn run(job: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer>) 
     // More files may then be open at once; with the old limit it still works.
     let _ = haul_sys::process::raise_open_file_limit();
     let source = &job.sources.first().ok_or_else(|| Error::new(Fault::Usage, "no source was named"))?.place;
-    // Of what was recorded it is known what it has to hash to, also where it stands at the target already.
+    // The hash of a recording is known. A file that stands at the target already is compared with it, too.
     let hash_kept = observer.wants_manifest() || was_hashed(job);
     let watch = Arc::new(Watch::new(observer));
     let target = &job.target.place;

@@ -32,8 +32,8 @@ pub(crate) fn here(order: Order<'_>) -> Result<Ends, Error> {
     here_watched(None, job, surroundings, [watch, &Arc::new(Watch::silent())], hash_kept, pairs, Bounds::default())
 }
 
-/// A directory copied into itself would find its own copy, for ever. A link that is copied as a link holds nothing; but in the place of the
-/// file to which it leads it would lead to itself, and the file would be lost: cp refuses that, too.
+/// A directory copied into itself would find its own copy, for ever. A link copied over the file to which it leads would lead to
+/// itself, and the file would be lost. cp refuses both, too.
 fn refuse_into_itself(job: &Job) -> Result<(), Error> {
     if job.target.place != Place::Local {
         return Ok(());

@@ -160,7 +160,7 @@ fn bounded(mut start: Start) -> Start {
     start
 }
 
-/// Whether an initiator that has said nothing for so long, but that it is alive, and nothing at all for as long as `silence`, is given up. An
+/// Whether to give up an initiator that has not said what it wants. It was `waited` for, and completely silent for `silence`. An
 /// agent ends with its ssh in any case.
 fn is_given_up(waited: Duration, silence: Duration, of_daemon: bool) -> bool {
     let longest = if of_daemon { START_DEADLINE } else { LONGEST_LOGIN };
@@ -184,7 +184,8 @@ fn await_start(events: &Events, channel: &Channel, of_daemon: bool) -> Result<St
     }
 }
 
-/// The list that a sender is given. What comes meanwhile waits for the session. Who brings next to nothing of it for `limit` is not waited for.
+/// Receives the list of `--files-from`. Other events wait for the session. Fails if next to nothing of the list comes for
+/// `limit`.
 fn await_list(
     selection: &wire::Selection,
     events: &Events,
@@ -317,8 +318,8 @@ impl LaneKeeper for FarKeeper {
     }
 }
 
-/// Whoever has an account here may dial without us. A daemon's client must not reach others by it beyond need, nor learn from its words
-/// which of their ports are open.
+/// Dials for the initiator. A user with an account here could dial anyway. A client of a daemon must not use the daemon to reach
+/// other hosts beyond need, nor learn from its words which ports are open.
 fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redialler>>, of_daemon: bool) -> Control {
     let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
     let mut terms = terms.clone();

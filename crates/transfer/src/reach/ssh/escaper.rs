@@ -1,5 +1,5 @@
-//! Text of a far side on its way to our terminal, as it comes: nothing in it drives the terminal, and nothing of it waits
-//! for the end of its line, for it may be a question.
+//! Text of a far side on its way to our terminal. Control characters are escaped. Text is shown as it comes, before the end of
+//! its line, because it may be a question.
 
 use std::fmt::Write as _;
 

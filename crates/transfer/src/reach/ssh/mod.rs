@@ -1,11 +1,11 @@
 //! Reaches a far side through the system's ssh program, and puts our own program there when it is missing.
 //!
-//! One ssh session does it all: a start script for the login shell runs the program that is kept there under the hash of
-//! its content, or one that is installed there and speaks the same protocol, or asks for ours and runs that. So the user's
-//! configuration, agent, jump hosts and second factors just work, and a far side that has the program costs no round trip.
+//! One ssh session does it all. A start script for the login shell runs one of these: the program that is kept there under the
+//! hash of its content; an installed program of the same protocol; our own program, which it asks for. The user's
+//! configuration, agent, jump hosts and second factors work as ever. A far side that has the program costs no round trip.
 //!
-//! Until the far side has said a first word of ours there is no time limit: ssh may be asking for a password, and only its
-//! own settings (`ConnectTimeout`, `ServerAliveInterval`) know what it waits for. From then on `--timeout` holds.
+//! Until the first word of our protocol there is no time limit: ssh may ask for a password, and has limits of its own
+//! (`ConnectTimeout`, `ServerAliveInterval`). From then on `--timeout` holds.
 
 mod escaper;
 mod lanes;
@@ -263,8 +263,8 @@ impl SshSession {
         }
     }
 
-    /// Writes no more at once than the pipe has room for: a host that does not read must not keep us from looking at the clock
-    /// and at an interruption.
+    /// Writes at most as much as the pipe has room for. So a host that does not read cannot block the look at the clock and at an
+    /// interruption.
     fn send(&mut self, bytes: &[u8], target: &SshTarget, watch: &Watch) -> Result<(), Error> {
         let input = self.input.as_mut().expect("taken only once the agent runs");
         let mut progress = Progress::new(None, Instant::now());
@@ -329,8 +329,8 @@ impl SshSession {
     }
 }
 
-/// The ssh process of a session. It does not outlive this: the pipes stay open as long as threads of the session wait at them, so that a
-/// host that hangs would keep ssh for ever.
+/// The ssh process of a session, killed with this. The pipes stay open while threads of the session wait at them, so a hung host
+/// would keep ssh for ever.
 pub(crate) struct SshChild(Arc<Mutex<Child>>);
 
 impl SshChild {
@@ -352,7 +352,7 @@ fn too_slow(what: String, why: String) -> Error {
     error.try_this("install haul there, or wait longer with --timeout")
 }
 
-/// That our program is not kept, and that it is run by its name.
+/// One note says that our program is not kept, another that it is run by its name.
 const MAX_NOTES: u32 = 2;
 
 /// How often an interruption is looked for while nothing moves.

@@ -1,4 +1,5 @@
-//! The lanes of a probe: one thread of each sends zeros while it is this side's turn, another counts what comes and throws it away.
+//! The lanes of a probe. One thread of each lane sends zeros in this side's turn. Another thread counts arriving bytes and drops
+//! them.
 //!
 //! TLS makes zeros look like noise: nothing on the way can compress them.
 

@@ -1,10 +1,10 @@
-//! Reads what a lane sends next past the page cache, while it still sends what came before.
+//! Reads the next blocks of a lane past the page cache, while the lane sends the blocks before them.
 //!
 //! ```text
 //! chunk taken -> its cold blocks are begun as buffers come free, then those of chunks taken ahead -> the lane asks for each in turn
 //! ```
-//! Only of large files, and only where the page cache does not have them (`store::ColdMap`). Everything else is read as ever, into the
-//! lane's own buffer; so is what cannot be read ahead, and then it is dropped from the page cache again.
+//! This is for large files that the page cache does not have (`store::ColdMap`). All other data is read into the lane's own
+//! buffer. Cold data that cannot be read ahead is read in that way, too, and then dropped from the page cache.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,7 +1,7 @@
-//! How often a file that changes while it is read is sent as it is then: once.
+//! A file that changes while it is read is sent once more, in its new version.
 //!
-//! What a user does at once, the kernel shows in two steps: a file that is cut has its new size first and its new times milliseconds later, one
-//! that grows the other way round. Whoever looks between the two has seen half a change.
+//! The kernel shows one change in two steps. A file that is cut has its new size first, and its new times milliseconds later; a
+//! file that grows has its new times first. A look between the two steps sees half a change.
 
 use haul_wire::manifest::Identity;
 
@@ -13,7 +13,7 @@ impl ChangesLeft {
     /// Of a file as it was found.
     pub(super) const AT_FIRST: Self = Self(2);
 
-    /// After it changed from what was announced to what it is now; `None` when that was once too often.
+    /// The file has changed from the announced version to this one. `None`: it has changed too often.
     pub(super) fn after(self, announced: &Identity, now: &Identity) -> Option<Self> {
         let other_times = (announced.mtime, announced.ctime) != (now.mtime, now.ctime);
         let is_whole = announced.inode != now.inode || (announced.size != now.size && other_times);

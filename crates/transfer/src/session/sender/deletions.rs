@@ -4,8 +4,8 @@
 //! every source is there -> their directories are listed once -> the walk -> a failure
 //!      or: nothing is deleted        or: nothing is deleted         from here on nothing is deleted
 //! ```
-//! What could not be listed may be at the target under any name: it may have been moved there, or a disk may be failing. rsync decides by what
-//! it has met so far. Here the directories are listed before the first entry is sent, so that it does not depend on the order of names.
+//! Entries that could not be listed may stand at the target under any name. rsync decides by the failures that it has met so
+//! far. haul lists the directories before it sends the first entry, so the order of names does not matter.
 
 use std::sync::Arc;
 

@@ -1,15 +1,15 @@
-//! A look at what is to be sent, while the far side is still being reached: how much it is, and the hashes of files that lie in memory.
+//! A look at the sources while the far side is still being reached. It counts bytes, and hashes files that lie in memory.
 //!
 //! ```text
 //! ssh logs in                       | lanes carry chunks
 //! find a file -> hash its chunks .. | a chunk hashed before: read and send it, with that hash
 //! (threads that yield to all else)  | another: read, hash and send it
 //! ```
-//! A login takes a quarter of a second also on a near path, and the processors are idle for most of it; once the data moves, they are what limits
-//! it. A copy of 2 GB in memory has half of its sender's hashing done by then.
+//! A login takes a quarter of a second, also on a near path, and the processors are idle for most of it. Later the processors
+//! are the limit. For 2 GB in memory, half of the sender's hashing is done by then.
 //!
-//! A hash that was computed of an earlier reading promises no less: what is read and sent later has to match it at the target, which names the
-//! chunk again when it does not, and then everything of the file is hashed as it is sent.
+//! An early hash promises no less. The data that is sent later must match it at the target. If it does not, the target asks for
+//! the chunk again, and all chunks of the file are hashed as they are sent.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -4,5 +4,6 @@
 /// 256 lanes, 92 MiB. So many lanes have the disk busy without reading ahead.
 pub(super) const BLOCKS_AHEAD_OF_ALL: usize = 128;
 
-/// Chunks that a lane has at once, the one that it sends among them: with the smallest, of four blocks each, one more than has room.
+/// Chunks that a lane has at once, with the chunk that it sends. The smallest chunks have four blocks: one chunk more than fits
+/// into the buffers.
 pub(super) const UNITS_AHEAD: usize = 4;

@@ -1,7 +1,7 @@
-//! How far the target has come with reading what earlier runs left, as it says.
+//! How much of the data of earlier runs the target has read again, by its own reports.
 //!
-//! That is progress like data that moves: a disk may take an hour for it, in which nothing else happens. A target that only lives must not
-//! pass for one that reads, so what it says has bounds.
+//! This is progress, like data that moves: a disk may take an hour for it while nothing else happens. The reports have bounds, so
+//! that a target cannot claim progress for ever.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -283,8 +283,8 @@ impl Shared {
         Ok(true)
     }
 
-    /// The item as the target hears of it. What may have changed unseen until now did so now: so no later run goes on with what this one leaves,
-    /// whose beginning could be of another version.
+    /// The item as the target hears of it. Where the file may have changed unseen, its time of change is now: so no later run goes on
+    /// with a part whose beginning could be of another version.
     fn as_told<'a>(&self, item: &'a Item, origin: &Origin) -> Cow<'a, Item> {
         if origin.tells_changes || !matches!(item.kind, ItemKind::File { .. }) {
             return Cow::Borrowed(item);
@@ -350,9 +350,9 @@ impl Shared {
         Ok(())
     }
 
-    /// A chunk does not stand at the target as it was verified, though it had its receipt or was not asked for. A target may say so of each
-    /// chunk once, because an earlier run may have left all of them, and of some again, but not without end: an honest one gives the file
-    /// up before.
+    /// A chunk does not stand at the target as it was verified, though it had its receipt or was not asked for. A target may say so
+    /// once for each chunk, because an earlier run may have left all of them, and a few times more. An honest target gives the file
+    /// up before the bound.
     pub(super) fn repair(&self, index: u64, chunk: u32) -> Result<(), Error> {
         let mut state = self.lock();
         // It was withdrawn meanwhile.
@@ -402,7 +402,7 @@ impl Shared {
         (!units.is_empty()).then_some(units)
     }
 
-    /// One more chunk of this file for a lane that still carries one; `None` when the other lanes are to have what is left.
+    /// One more chunk of this file for a lane that still carries one. `None`: the rest is for the other lanes.
     pub(super) fn take_ahead(&self, lane: u16, index: u64) -> Option<(Unit, Arc<SourceItem>)> {
         let lanes = self.lanes.load(Ordering::Relaxed);
         let left = lanes.saturating_mul(u32::try_from(UNITS_AHEAD).expect("a few"));
@@ -524,8 +524,8 @@ impl Shared {
         Some(Fresh { item: Item { path: file.item.path.clone(), kind, attributes }, changes_left })
     }
 
-    /// Tells the names of owner and group, where they are wanted: with the first of the walk's entries that has them (`once`), and with what
-    /// comes beside the walk each time.
+    /// Adds the names of owner and group, where they are wanted. With `once`, only the first entry of the walk that has them gets
+    /// them. Entries beside the walk get them each time.
     pub(super) fn name_owners(&self, attributes: &mut Attributes, once: bool) {
         lock(&self.owners).name(attributes, once);
     }
