@@ -1,5 +1,5 @@
-//! What a copy was asked to bring. A sender on another host decides what it lists; a receiver that trusts it takes what it likes for what the
-//! user named (CVE-2019-6111 of scp, CVE-2022-29154 of rsync).
+//! The paths that a copy was asked to bring. A sender on another host decides which files it lists. A receiver that
+//! trusts the sender accepts files that the user never named (CVE-2019-6111 of scp, CVE-2022-29154 of rsync).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::name::split;
 use crate::pattern::has_wildcard;
 use crate::typed::means_contents;
 
-/// The paths, relative to the target, that its sources, its list and its rules let a copy bring.
+/// The paths, relative to the target, that a copy may bring by its sources, list and rules.
 #[derive(Debug)]
 pub struct AskedFor {
     named: Named,
@@ -58,7 +58,7 @@ impl AskedFor {
         self.extent_of(path, is_dir, self.last.1)
     }
 
-    /// What was asked for of an entry in a directory of which `above` was.
+    /// The extent of an entry in a directory with the extent `above`.
     fn extent_of(&self, path: &[u8], is_dir: bool, above: Extent) -> Extent {
         if above == Extent::Nothing {
             return above;

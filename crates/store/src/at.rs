@@ -1,4 +1,4 @@
-//! One name in an open directory of a source: what it is, and how it is opened.
+//! One name in an open directory of a source: looking at it and opening it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,7 +39,7 @@ impl At<'_> {
                 .map(Stat::from)
                 .map_err(io::Error::from),
         };
-        // The link is there.
+        // The link itself exists, so "no such file" would mislead.
         followed.map_err(|error| match is_missing(&error) {
             true => refusal(io::ErrorKind::NotFound, "it is a symbolic link that leads to nothing"),
             false => error,
@@ -80,7 +80,7 @@ impl At<'_> {
         }
     }
 
-    /// The entry as the walk yields it: a file without other names and without attributes, unless the caller knows more.
+    /// The entry as the walk yields it: a file with one name and no attributes. The caller fills in the rest.
     pub(crate) fn entry(&self, path: &[u8], stat: Stat) -> FoundEntry {
         FoundEntry {
             source: self.source,
@@ -116,7 +116,7 @@ pub(crate) fn open_by_path(set: &SourceSet, source: u32, source_path: &[u8], ext
     }
 }
 
-/// Where nobody asks what is in a directory, going through it is enough: that needs no right to read it.
+/// A directory that is only passed through is opened as a path: this works also where reading it is forbidden.
 fn directory_flags(extent: Extent) -> OFlags {
     let access = if extent >= Extent::Entries { OFlags::RDONLY } else { OFlags::PATH };
     access | OFlags::DIRECTORY

@@ -13,14 +13,14 @@ use crate::limits::{MAX_XATTR_BYTES, MAX_XATTR_VALUE_BYTES};
 /// Name and value of one attribute.
 pub(crate) type Attribute = (Vec<u8>, Vec<u8>);
 
-/// Which attributes a job copies, and what the file system said about it.
+/// Which attributes a job copies, and the first one that the file system refused.
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces {
     /// `user.`, and for root `trusted.` and `security.`.
     pub xattrs: bool,
     /// POSIX ACLs, which the kernel shows as attributes.
     pub acls: bool,
-    /// The first attribute that could not be kept because the target's file system has none like it.
+    /// The first attribute that the target's file system does not support.
     pub unsupported: OnceLock<Vec<u8>>,
 }
 
@@ -50,8 +50,8 @@ pub(crate) enum Place<'a> {
     Name(BorrowedFd<'a>, &'a [u8]),
 }
 
-/// Reads the copied attributes in the order of their names. One that cannot be read, or is too large to travel, is an error: without it
-/// the target's own would go.
+/// Reads the copied attributes in the order of their names. An attribute that cannot be read, or is too large to send,
+/// is an error: leaving it out would delete the target's own.
 pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec<Attribute>> {
     let mut names = match place {
         Place::Open(fd) => xattr::list(*fd)?,
@@ -66,7 +66,7 @@ pub(crate) fn read(place: &Place<'_>, namespaces: &Namespaces) -> io::Result<Vec
             Place::Open(fd) => xattr::get(*fd, &name),
             Place::Name(dir, file) => xattr::get_at(*dir, file, &name),
         };
-        // Removed since it was listed: nobody misses it.
+        // It was removed after the listing.
         let Some(value) = value? else { continue };
         total_bytes += name.len() + value.len();
         if value.len() > MAX_XATTR_VALUE_BYTES || total_bytes > MAX_XATTR_BYTES {
@@ -103,7 +103,7 @@ pub(crate) fn apply(
         }
         match xattr::set(fd, name, value) {
             Ok(()) => changed = true,
-            // A file system that has no such attributes still holds the data; it is said once, not for every file.
+            // A file system without such attributes still holds the data. One warning is enough for all files.
             Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
                 namespaces.unsupported.get_or_init(|| name.clone());
             }

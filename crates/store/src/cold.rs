@@ -1,10 +1,8 @@
 //! Reading a large file so that the page cache does not grow by it.
 //!
-//! ```text
-//! opened -> a map of what the page cache has -> hot stretches: read as ever, from there
-//!                                            -> cold ones: past it, or through it and dropped once all of a stretch was read
-//! ```
-//! The map is made once. What becomes hot meanwhile is read from the disk all the same, and what becomes cold through the page cache.
+//! ```text opened -> a map of what the page cache has -> hot stretches: read as ever, from there -> cold ones: past it,
+//! or through it and dropped once all of a stretch was read ``` The map is made once. Later changes of the page cache
+//! do not change how a stretch is read.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -35,8 +33,8 @@ enum Stretch {
 }
 
 impl ColdMap {
-    /// Looks at a file of `size` bytes. `None` where there is nothing to do: it is smaller than `from_bytes`, all of it is in the page cache,
-    /// it lies in memory, or nobody can say.
+    /// Looks at a file of `size` bytes. `None` where the cache needs no protection: the file is smaller than
+    /// `from_bytes`, lies in memory, or is cached as a whole. Also `None` where the kernel does not tell.
     pub(crate) fn of(file: &Arc<OwnedFd>, size: u64, from_bytes: u64) -> Option<ColdMap> {
         if size < from_bytes.max(1) || medium::lies_in_memory(file.as_fd()).unwrap_or(true) {
             return None;
@@ -47,7 +45,7 @@ impl ColdMap {
         for number in 0..size.div_ceil(stretch_bytes) {
             let start = number * stretch_bytes;
             let len = stretch_bytes.min(size - start);
-            // Whoever cannot ask reads as ever.
+            // A process that may not ask reads through the page cache, as usual.
             let cached = probe.cached_bytes(start, len).ok()?;
             let is_hot = cached.saturating_add(len / MISSING_FRACTION) >= len;
             stretches.push(if is_hot { Stretch::Hot } else { Stretch::Cold(AtomicU64::new(0)) });
@@ -73,8 +71,8 @@ impl ColdMap {
         }
     }
 
-    /// A range inside of one stretch was read through the page cache. Once that was all of a cold stretch, it is dropped: no earlier, since the
-    /// kernel drops large pages only as a whole.
+    /// A range inside of one stretch was read through the page cache. A cold stretch is dropped when all of it was
+    /// read: the kernel drops large pages only as a whole.
     pub fn passed(&self, offset: u64, len: u64) {
         let Some(count) = self.count(offset) else { return };
         let (start, stretch_len) = self.range(offset / self.stretch_bytes);
@@ -97,7 +95,8 @@ impl ColdMap {
 }
 
 impl Drop for ColdMap {
-    /// What was read in part, because the rest was at the target already or was never asked for. The kernel has read ahead of it, too.
+    /// Drops the stretches that were read in part: the target had the rest already, or never asked for it. The kernel
+    /// has read ahead there, too.
     fn drop(&mut self) {
         for (number, stretch) in (0..).zip(&self.stretches) {
             let (start, len) = self.range(number);
@@ -117,7 +116,8 @@ mod tests {
 
     const SIZE: u64 = 2 * COLD_STRETCH_BYTES + 12_345;
 
-    /// A file on a disk whose first stretch is in the page cache; None, with a word, where it cannot be said what is.
+    /// A file on a disk with its first stretch in the page cache. `None`, with a message, where the kernel does not
+    /// tell.
     fn first_stretch_cached() -> Option<Arc<OwnedFd>> {
         let file = tempfile::tempfile().unwrap();
         file::write_all_at(file.as_fd(), &vec![3; SIZE as usize], 0).unwrap();

@@ -15,11 +15,12 @@ use crate::name::{join, split};
 use crate::tree::TargetTree;
 
 impl TargetTree {
-    /// Removes every entry of the directory `path` for which `keep(name, is_dir)` is false, directories with all they hold but
-    /// what `spare(path, is_dir)` wants to stay there: then the directories above it stay, too. Tells `deleted` each path,
-    /// content before its directory; in a dry run nothing but that happens.
+    /// Removes every entry of the directory `path` for which `keep(name, is_dir)` is false, and all that lies in such a
+    /// directory. Entries for which `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted`
+    /// gets each path, content before its directory; a dry run does only this.
     ///
-    /// `keep` is asked about the entries of `path` itself, `spare` about what is beneath them. `keep` is asked about parts and journals too: see [`crate::parse_haul_name`]. A missing directory holds nothing.
+    /// `keep` is asked about the entries of `path` itself, also about parts and journals (see
+    /// [`crate::parse_haul_name`]). `spare` is asked about the entries beneath. A missing directory counts as empty.
     pub fn delete_extraneous(
         &self,
         path: &[u8],
@@ -37,8 +38,9 @@ impl TargetTree {
         deletion.errors
     }
 
-    /// Removes one entry, a directory with all it holds but what `spare(path, is_dir)` wants to stay there: then the directories above it stay,
-    /// too. It is asked about the entry itself first. Tells `deleted` each path as [`TargetTree::delete_extraneous`] does.
+    /// Removes one entry, a directory with all that lies in it. Entries for which `spare(path, is_dir)` is true stay,
+    /// and so do the directories above them. `spare` is asked about the entry itself first. `deleted` gets each path,
+    /// as in [`TargetTree::delete_extraneous`].
     pub fn delete_entry(
         &self,
         path: &[u8],
@@ -121,7 +123,7 @@ impl Deletion<'_> {
                 self.errors.push(StoreError::new("delete", &path, why));
             } else {
                 if !self.dry_run {
-                    // What cannot be opened up says below why.
+                    // A failure shows below, when the directory is opened.
                     let _ = meta::open_up(frame.dir.as_fd(), &name);
                 }
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -134,7 +136,7 @@ impl Deletion<'_> {
         }
     }
 
-    /// Where there is none, nothing is to be removed.
+    /// A missing directory has nothing to remove.
     fn open(&mut self, path: &[u8]) -> Option<OwnedFd> {
         match self.tree.open_dir(path) {
             Ok(dir) => return Some(dir),
@@ -161,7 +163,7 @@ impl Deletion<'_> {
             match rustix::fs::unlinkat(dir, name, flags) {
                 Ok(()) => {}
                 Err(Errno::NOENT) => return,
-                // What is still inside has its own error.
+                // The entries that are still inside have their own errors.
                 Err(Errno::NOTEMPTY) if self.has_error_beneath(&path) => return,
                 Err(error) => return self.fail("delete", path, error),
             }

@@ -26,12 +26,13 @@ pub struct DiskRate {
     pub direct: bool,
 }
 
-/// Measures it: at most 3 s, 1 GiB and a quarter of the free room each way (`limits.rs`), and what a disk has then in a cache of its own.
+/// Measures it each way for at most 3 s, with at most 1 GiB and a quarter of the free room (`limits.rs`). The flush at
+/// the end takes its own time.
 pub fn disk_rate(directory: &Path) -> io::Result<DiskRate> {
     disk_rate_within(directory, DISK_RATE_BYTES, DISK_RATE_TIME)
 }
 
-/// Measures it with at most so many bytes and so long each way, and a quarter of the free room.
+/// Measures it with at most `bytes`, `time` and a quarter of the free room each way.
 pub fn disk_rate_within(directory: &Path, bytes: u64, time: Duration) -> io::Result<DiskRate> {
     let (file, direct) = nameless(directory)?;
     let stat = rustix::fs::fstatvfs(&file)?;
@@ -77,8 +78,8 @@ where
     WriteBack: Fn(u64, u64) -> io::Result<()> + Sync,
     Flush: FnOnce() -> io::Result<()>,
 {
-    /// Each block is written back before the next one is taken: memory is faster than a disk, and in the time that is given it would
-    /// take more than the disk brings away in minutes.
+    /// Each block is written back before the next one is taken. Otherwise memory would accept in the given time more
+    /// than the disk writes in minutes.
     fn pass(self, bytes: u64, time: Duration) -> io::Result<(u64, u64)> {
         let Self { write, write_back, flush } = self;
         let to_medium = |block: &mut [u8], offset| {
@@ -127,7 +128,7 @@ fn pass(
 /// Direct input and output wants memory and offsets at whole blocks of the device, at most a page.
 const ALIGNMENT: usize = 4096;
 
-/// Not zero: some disks and file systems keep zeros for nothing.
+/// No zeros: some disks and file systems store zeros at no cost.
 const FILLING: u8 = 0xa5;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What failed, on which path, and why.
+//! Errors: the operation, its path and the reason.
 
 use std::fmt::Write as _;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {op} {}: {}", shown(path), reason(source))]
 pub struct StoreError {
-    /// What was attempted, as a verb: "open", "make directory".
+    /// The operation, as a verb: "open", "make directory".
     pub op: &'static str,
     /// The path, byte for byte; print it with [`printable`].
     pub path: Vec<u8>,
@@ -68,8 +68,9 @@ impl<T, E: Into<io::Error>> Context<T> for std::result::Result<T, E> {
     }
 }
 
-/// Why, for a person: without the kernel's number, and in our words where the kernel's name something else. `EXDEV` and
-/// `ELOOP` are what openat2(2) answers for a path that would leave the open root, or that goes through a link.
+/// The reason for a person, without the kernel's number. Two errors get our own words, because the kernel's words
+/// mislead. `EXDEV` and `ELOOP` are what openat2(2) answers for a path that would leave the open root, or that goes
+/// through a link.
 fn reason(source: &io::Error) -> String {
     match source.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::XDEV) => "it leads out of its directory, or to another file system".to_owned(),
@@ -92,8 +93,8 @@ pub(crate) fn is_missing(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::NOENT.raw_os_error())
 }
 
-/// A name as it may safely appear on a terminal or in a log: one line, no control characters, no direction marks,
-/// nothing that is not text. A name is escaped so that two different names never print alike.
+/// A name as it may safely appear on a terminal or in a log: one line of visible text. Control characters, direction
+/// marks and invalid text are escaped. Two different names never print alike.
 pub fn printable(path: &[u8]) -> String {
     let mut text = String::with_capacity(path.len());
     for chunk in path.utf8_chunks() {
@@ -119,8 +120,9 @@ pub fn printable(path: &[u8]) -> String {
     text
 }
 
-/// What a terminal acts on instead of showing it: control characters (C0, DEL, C1), what ends a line, and what turns the
-/// direction of writing, so that `gpj.exe` shows as `exe.jpg` (Unicode's property Bidi_Control). The one list of them.
+/// Characters that a terminal obeys instead of showing them: control characters (C0, DEL, C1), line separators and
+/// direction marks. Direction marks (Unicode's property Bidi_Control) let `gpj.exe` show as `exe.jpg`. All crates use
+/// this one list.
 pub fn drives_terminal(character: char) -> bool {
     character.is_control()
         || matches!(character,
@@ -155,7 +157,7 @@ mod tests {
     #[test]
     fn what_drives_a_terminal_is_what_unicode_lists() {
         let listed: Vec<u32> = (0..=0x10_ffff).filter(|&c| char::from_u32(c).is_some_and(drives_terminal)).collect();
-        // C0; DEL and C1; then ALM, LRM and RLM, the separators of lines and paragraphs with LRE to RLO, LRI to PDI.
+        // C0; DEL and C1; ALM; LRM and RLM; separators of lines and paragraphs, and LRE to RLO; LRI to PDI.
         let ranges = [0..=0x1f, 0x7f..=0x9f, 0x61c..=0x61c, 0x200e..=0x200f, 0x2028..=0x202e, 0x2066..=0x2069];
         assert_eq!(listed, ranges.into_iter().flatten().collect::<Vec<u32>>());
     }

@@ -1,15 +1,15 @@
 //! An explicit list of paths to copy, kept sorted so that the paths beneath any directory are neighbours.
 //!
-//! As in rsync a listed directory is the directory alone; with a slash behind its name also the entries in it, and when the list is recursive
-//! all beneath it.
+//! As in rsync, a listed directory comes alone. With a slash behind its name the entries in it come, too. In a
+//! recursive list all beneath it comes.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use crate::limits::MAX_LISTED_PATH_BYTES;
 
-/// Normalised paths: no empty and no `.` component, sorted component by component, none twice. Millions of them take what their names take, and
-/// eight bytes each.
+/// Normalised paths: no empty or `.` components, sorted component by component, without duplicates. Memory: the names,
+/// and eight bytes for each path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileList {
     /// All paths, one behind the other.
@@ -125,7 +125,7 @@ pub(crate) struct Range {
 pub(crate) struct Child {
     pub name: Vec<u8>,
     pub extent: Extent,
-    /// What is listed beneath it.
+    /// The listed paths beneath it.
     pub beneath: Option<Range>,
     /// Where the next child begins.
     pub next: usize,
@@ -136,18 +136,18 @@ pub(crate) struct Child {
 pub enum Extent {
     /// Nothing.
     Nothing,
-    /// It, when it is a directory, for the sake of something beneath it.
+    /// The entry, if it is a directory, for the sake of something beneath it.
     OnTheWay,
-    /// It, and nothing beneath it for its sake.
+    /// The entry alone.
     Itself,
-    /// It and the entries in it, of directories the directories alone.
+    /// The entry and the entries in it; directories in it come without their content.
     Entries,
-    /// It and all beneath it.
+    /// The entry and all beneath it.
     All,
 }
 
 impl Extent {
-    /// What that means for an entry of such a directory.
+    /// The extent of an entry in a directory with this extent.
     pub(crate) fn of_entry(self) -> Extent {
         match self {
             Extent::All => Extent::All,
@@ -194,7 +194,8 @@ impl FileList {
         })
     }
 
-    /// What is asked for of a path without empty components, for its own sake, and whether the list names something beneath it.
+    /// The extent of a path for its own sake, and whether the list names something beneath the path. The path has no
+    /// empty components.
     pub(crate) fn extent_of(&self, path: &[u8]) -> (Extent, bool) {
         let at = self.spans.partition_point(|span| compare(span.of(&self.bytes), path).is_lt());
         let itself = self.path(at).is_some_and(|listed| listed == path);
@@ -223,7 +224,7 @@ impl FileList {
         self.spans.get(index).map(|span| span.of(&self.bytes))
     }
 
-    /// What is asked for of the source directory itself, and what is listed beneath it.
+    /// The extent of the source directory itself, and the listed paths beneath it.
     pub(crate) fn root(&self) -> (Extent, Option<Range>) {
         let (extent, _) = self.extent_of(b"");
         let low = usize::from(extent != Extent::Nothing);

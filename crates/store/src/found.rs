@@ -1,4 +1,4 @@
-//! What a walk yields: entries to copy, ends of directories, and what was left out or failed.
+//! The steps of a walk: entries to copy, ends of directories, skipped entries and failures.
 
 use crate::error::StoreError;
 use crate::meta::Stat;
@@ -15,32 +15,33 @@ pub enum Found {
         /// All names in it were seen, of every source that has it, so others at the target are extraneous.
         complete: bool,
     },
-    /// Something that is not copied, or not fully, and why: "is a FIFO".
+    /// An entry that is not copied, or only in part, and why: "is a FIFO".
     Skipped {
         /// Relative to the target.
         path: Vec<u8>,
         /// Continues a sentence that begins with the path.
         why: String,
     },
-    /// Something that could not be looked at. Behind the entry of a directory, with its path: its names or attributes could not be read.
+    /// An entry that could not be looked at. With the path of a directory, after the directory's entry: its names or
+    /// attributes could not be read.
     Failed {
         /// Relative to the target.
         path: Vec<u8>,
         /// Why.
         error: StoreError,
-        /// What may be missing for it.
+        /// Which entries the walk may have missed because of it.
         hides: Hidden,
     },
 }
 
-/// What a walk may not have found because of a failure.
+/// The entries that a walk may have missed because of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hidden {
-    /// Nothing that is there.
+    /// No existing entry.
     Nothing,
     /// A name of the same directory, which changed while it was listed.
     Sibling,
-    /// Nobody knows what: a file that was moved there, a whole tree.
+    /// Any entry: a file that was moved there, or a whole tree.
     Anything,
 }
 
@@ -49,13 +50,15 @@ pub enum Hidden {
 pub struct FoundEntry {
     /// Number of the source, for [`SourceSet::open`](crate::SourceSet::open).
     pub source: u32,
-    /// Relative to the target: never begins with `/`, no empty, `.` or `..` component. Empty for the root itself.
+    /// Relative to the target, without a leading `/` and without empty, `.` or `..` components. Empty for the root
+    /// itself.
     pub path: Vec<u8>,
     /// Relative to the source, for [`SourceSet::open`](crate::SourceSet::open).
     pub source_path: Vec<u8>,
-    /// What the file system said.
+    /// The metadata that the file system reported.
     pub stat: Stat,
-    /// Its inode tells when it changed, also where somebody set back the time of its content. Files only.
+    /// The file system keeps a change time (ctime) for it, which shows a change even after somebody set back the
+    /// modification time. Files only.
     pub tells_changes: bool,
     /// What to make at the target.
     pub kind: EntryKind,
@@ -68,7 +71,8 @@ pub struct FoundEntry {
 pub enum EntryKind {
     /// A regular file.
     File {
-        /// Names that it has beside this one, where they are asked for: those that are found come as [`EntryKind::HardLink`].
+        /// How many other names it has, if hard links are asked for. The names that the walk finds come as
+        /// [`EntryKind::HardLink`].
         further_names: u64,
     },
     /// A directory.

@@ -65,7 +65,7 @@ pub(crate) fn expand(typed: &Typed, path: &[u8], most: usize, names_left: &mut u
     Ok(found)
 }
 
-/// Directories that cannot be read contribute nothing, as in a shell.
+/// Directories that cannot be read match no names, as in a shell.
 fn list_matches(
     typed: &Typed,
     parent: &[u8],

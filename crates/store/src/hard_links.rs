@@ -18,26 +18,26 @@ pub(crate) struct HardLinks {
     groups: HashMap<(u64, u64), Group>,
 }
 
-/// What a name is to the names that the walk saw before.
+/// How a name relates to the names that the walk saw before.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Name {
-    /// The first name of its file, which has so many further names.
+    /// The first name of its file, and how many further names the file has.
     First { further_names: u64 },
     /// Another name of the file whose first name stands at this path at the target.
     Further { first: Vec<u8> },
-    /// Its file has several names, and [`MAX_HARD_LINK_GROUPS`] files are remembered already.
+    /// Its file has several names, but [`MAX_HARD_LINK_GROUPS`] files are remembered already.
     Forgotten,
 }
 
-/// A file of which not all names have been seen.
+/// A file with names that the walk has not seen yet.
 struct Group {
     first: Vec<u8>,
     names_left: u64,
-    /// Where the first name stands: in which source, and under which path where that is not its path at the target.
+    /// The source of the first name, and its path there if that differs from its path at the target.
     source: u32,
     source_path: Option<Vec<u8>>,
-    /// A file that is deleted gives its inode number to the next one that is made. What has another size or time than the first name had may be
-    /// that, or the same file, which grows.
+    /// Size and time when the first name was seen. If they differ, the inode number may belong to a new file, or the
+    /// same file has grown: the first name is looked at again.
     size: u64,
     mtime: Time,
 }

@@ -1,4 +1,4 @@
-//! What stands in a tree, for those who compare it with a list.
+//! Lists all entries of a tree, to compare them with a manifest.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -14,8 +14,9 @@ use crate::name::join;
 use crate::tree::TargetTree;
 
 impl TargetTree {
-    /// Tells every entry beneath the root with its path, directories before what they hold, no link followed; a directory that cannot be
-    /// listed and an entry that cannot be looked at are errors of their own, and the rest is told all the same. `Break` ends it.
+    /// Calls `tell` with every entry beneath the root, directories before their content. Links are not followed. A
+    /// directory that cannot be listed, or an entry that cannot be looked at, is told as an error, and the walk goes
+    /// on. `Break` ends it.
     ///
     /// Memory: the paths of the directories that are still to be listed, and the names of one.
     pub fn each_entry<F>(&self, mut tell: F) -> ControlFlow<()>
@@ -32,7 +33,7 @@ impl TargetTree {
             let listed = self.open_dir(&directory).and_then(|open| Ok((Names::read(open.as_fd())?, open)));
             let (names, open) = match listed {
                 Ok(listed) => listed,
-                // It has gone since.
+                // It was removed after its parent was listed.
                 Err(error) if depth > 0 && error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
                     tell(&directory, Err(StoreError::new("read directory", &directory, error)))?;

@@ -1,4 +1,4 @@
-//! Where somebody else's job does not read or write: file systems whose files are words of the kernel (`haul_sys::kernel_files`).
+//! Keeps confined jobs out of the kernel's own file systems, such as procfs (`haul_sys::kernel_files`).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,7 +8,7 @@ use haul_sys::kernel_files;
 /// Whether such files may be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KernelFiles {
-    /// Whoever has an account may.
+    /// A job with the rights of an account may.
     Reached,
     /// A job that is confined to a directory may not, wherever they are mounted beneath it.
     Refused,
@@ -19,7 +19,7 @@ impl KernelFiles {
         if is_confined { KernelFiles::Refused } else { KernelFiles::Reached }
     }
 
-    /// Fails for what is open there.
+    /// Fails if `opened` lies in such a file system.
     pub(crate) fn check(self, opened: impl AsFd) -> io::Result<()> {
         if self == KernelFiles::Reached {
             return Ok(());
@@ -35,7 +35,7 @@ impl KernelFiles {
         }
     }
 
-    /// As above, on the way.
+    /// As above, and passes the descriptor on.
     pub(crate) fn checked<T: AsFd>(self, opened: T) -> io::Result<T> {
         self.check(&opened).map(|()| opened)
     }

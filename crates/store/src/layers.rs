@@ -1,6 +1,8 @@
-//! A directory at the target that is being walked: the directories of one source or of several that meet in it.
+//! A directory of the target that is being walked: one directory, or the directories of several sources that meet
+//! there.
 //!
-//! The names of all of them are one sorted listing. A name that several sources have stands in it once for each, the first source first.
+//! All names form one sorted listing. A name of several sources appears once for each source, in the order of the
+//! sources.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -25,7 +27,7 @@ pub(crate) struct Directory {
     pub opened: io::Result<OwnedFd>,
 }
 
-/// What one source has of a directory at the target.
+/// The directory of one source, as a part of a directory at the target.
 pub(crate) struct Layer {
     pub source: u32,
     /// Closed when many others are open; opened again, and checked to be the same, when it is needed.
@@ -39,31 +41,32 @@ pub(crate) struct Frame {
     pub layers: Vec<Layer>,
     pub names: Names,
     pub next_name: usize,
-    /// What a list still names beneath it.
+    /// The listed paths beneath it that are still to come.
     pub listed: Option<Range>,
     pub extent: Extent,
-    /// The entry of a directory on the way, and what failed about it: yielded when something in it is.
+    /// The entry of a directory on the way, and its failures. They are yielded together with the first entry in it.
     pub unannounced: Vec<Found>,
     /// Length of its path.
     pub path_bytes: usize,
     pub complete: bool,
-    /// No directory, but the place of sources that were named one by one: it is not in the manifest.
+    /// Not a directory, but the top above sources that were named one by one. The manifest has no entry for it.
     pub is_loose: bool,
 }
 
-/// What is known of a name before it is looked at.
+/// The facts about a name before the entry is looked at.
 pub(crate) struct Wanted {
-    /// Who has it, and what their directories say it is. The one source of a list has all that is listed, until it is looked at.
+    /// The sources that have the name, and the type that their directories report. With a list, the one source counts
+    /// as having every listed name until the entry is looked at.
     pub sources: Vec<(u32, Hint)>,
-    /// A list has it, itself or on the way to something: whether or not it exists.
+    /// A list names it or something beneath it, whether or not it exists.
     pub is_listed: bool,
     pub extent: Extent,
-    /// What a list names beneath it.
+    /// The listed paths beneath it.
     pub beneath: Option<Range>,
 }
 
 impl Wanted {
-    /// It has to be a directory, for the sake of what is in it.
+    /// It must be a directory, because entries in it are wanted.
     pub(crate) fn leads_on(&self) -> bool {
         self.beneath.is_some() || (self.is_listed && self.extent == Extent::Entries)
     }
@@ -75,7 +78,7 @@ pub(crate) struct Stack {
     frames: Vec<Frame>,
     /// Descriptors that are open in all frames.
     open: usize,
-    /// Frames before this one hold none open.
+    /// Frames before this one hold no descriptors.
     first_open: usize,
 }
 
@@ -139,7 +142,7 @@ impl Stack {
         }
     }
 
-    /// Those that are farthest from the top are needed last.
+    /// Closes the directories nearest to the root: they are needed last.
     fn close_far_above(&mut self) {
         while self.open > MAX_OPEN_DIRS
             && let Some(frame) = self.frames.get_mut(self.first_open)
@@ -167,7 +170,7 @@ impl Frame {
         }
     }
 
-    /// The next name, and what is wanted of it: names of the directory and of the list, each in order, as one.
+    /// The next name and how much of it is wanted. Merges the sorted names of the directory with the sorted list.
     pub(crate) fn next(&mut self, list: Option<&FileList>) -> Option<(Vec<u8>, Wanted)> {
         let found = self.names.get(self.next_name).map(|(name, _)| name);
         let listed = self.listed.and_then(|range| list?.child(range));
@@ -209,7 +212,7 @@ impl Frame {
     }
 }
 
-/// The path beneath the root of a source of what has this path at the target.
+/// The path beneath the root of a source, for a path at the target.
 pub(crate) fn source_path<'a>(set: &SourceSet, is_listed: bool, source: u32, path: &'a [u8]) -> &'a [u8] {
     let Source { name, is_dir, .. } = set.source(source);
     if !is_dir || name.is_empty() || is_listed {

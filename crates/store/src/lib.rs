@@ -1,11 +1,11 @@
 //! Bytes at rest: where trees are read from, and where they are written.
 //!
 //! A source is resolved from what was typed ([`SourceSet::resolve`]), walked ([`SourceSet::walk`]) and its files are
-//! opened by the lanes ([`SourceSet::open`]). A target is an open root directory ([`TargetTree`]); a file is written
-//! as a [`Part`] under a temporary name and takes its final name when it is complete ([`Part::commit`]).
+//! opened by the lanes ([`SourceSet::open`]). A target is an open root directory ([`TargetTree`]); a file is written as
+//! a [`Part`] under a temporary name. A complete file takes its final name ([`Part::commit`]).
 //!
-//! Both sides trust nobody: every path is resolved beneath an open directory, by the kernel, without following links;
-//! every name that is printed is escaped; every list, cache and retry has its limit in `limits.rs`.
+//! Both sides distrust every path and every name. The kernel resolves each path beneath an open directory and follows
+//! no links. Names are escaped before they are printed. Every list, cache and retry has its limit in `limits.rs`.
 
 #![forbid(unsafe_code)]
 

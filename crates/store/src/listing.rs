@@ -27,7 +27,7 @@ struct Entry {
     source: u32,
 }
 
-/// What the directory says an entry is. Some file systems do not say, and it may have changed since.
+/// The type of an entry, as its directory reports it. Some file systems do not say, and it may have changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hint {
     Directory,

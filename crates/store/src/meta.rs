@@ -1,4 +1,4 @@
-//! What is known about an entry, and what is set on one.
+//! The metadata of an entry: reading and setting it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -47,7 +47,7 @@ pub enum Kind {
     Special,
 }
 
-/// What the file system says about an entry, not following links.
+/// The metadata that the file system reports of an entry itself; links are not followed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stat {
     /// What it is.
@@ -70,7 +70,7 @@ pub struct Stat {
     pub gid: u32,
 }
 
-/// What to set on an entry; `None` leaves it as it is.
+/// The metadata to set on an entry; `None` leaves a field as it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Metadata {
     /// Permission bits.

@@ -19,9 +19,8 @@ pub fn journal_name(file_name: &[u8]) -> Vec<u8> {
     format!("{PREFIX}{:016x}{JOURNAL_SUFFIX}", name_hash(file_name)).into_bytes()
 }
 
-/// FNV-1a, 64 bit. It must never change: it finds the parts of earlier versions. Two names with one hash cannot be
-/// written at the same time (the second is refused by the lock) and the journal names the file, so it need not resist
-/// attacks.
+/// FNV-1a, 64 bit. It must never change: it finds the parts of earlier versions. The hash need not resist attacks: the
+/// lock refuses a second name with the same hash at the same time, and the journal names the file.
 pub fn name_hash(file_name: &[u8]) -> u64 {
     file_name.iter().fold(FNV_OFFSET, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME))
 }
@@ -41,8 +40,8 @@ pub(crate) fn journal_of_part(name: &[u8]) -> Option<Vec<u8>> {
     Some([stem, JOURNAL_SUFFIX.as_bytes()].concat())
 }
 
-/// Accepts only what names an entry beneath a root: no empty, `.` or `..` component, no leading or trailing slash, no
-/// NUL. The empty path is the root itself and accepted too.
+/// Accepts only the path of an entry beneath a root. Refused are empty, `.` and `..` components, a leading or trailing
+/// slash, and NUL. The empty path is the root itself and accepted too.
 pub(crate) fn check_path(path: &[u8]) -> io::Result<()> {
     if path.is_empty() {
         return Ok(());
