@@ -14,9 +14,8 @@ use crate::name::join;
 use crate::tree::TargetTree;
 
 impl TargetTree {
-    /// Calls `tell` with every entry beneath the root, directories before their content. Links are not followed. A
-    /// directory that cannot be listed, or an entry that cannot be looked at, is told as an error, and the walk goes
-    /// on. `Break` ends it.
+    /// Calls `tell` with every entry beneath the root, directories before their content. Links are not followed.
+    /// Directories that cannot be listed and entries that cannot be looked at are told as errors. `Break` ends it.
     ///
     /// Memory: the paths of the directories that are still to be listed, and the names of one.
     pub fn each_entry<F>(&self, mut tell: F) -> ControlFlow<()>

@@ -26,9 +26,7 @@ impl KernelFiles {
         }
         match kernel_files::kind_of(opened.as_fd())? {
             Some(kind) => {
-                let why = format!(
-                    "it is in a file system of the kernel's own ({kind}), which a daemon neither reads nor writes"
-                );
+                let why = format!("a daemon leaves it alone: it is in a file system of the kernel's own ({kind})");
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
             }
             None => Ok(()),

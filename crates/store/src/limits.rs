@@ -77,7 +77,7 @@ pub const DISK_RATE_BLOCKS_IN_FLIGHT: usize = 4;
 /// from disk to disk took 42 s of processor time in the kernel.
 pub const DIRECT_FROM_BYTES: u64 = 256 << 20;
 
-/// Written to try a way of writing. At 150 MB/s one turn takes a twentieth of a second. The smallest file that needs a
+/// Written to try a way of writing. At 150 MB/s one turn takes a twentieth of a second. The smallest file that gets a
 /// trial takes almost two seconds.
 pub const TRIAL_BYTES: u64 = 8 << 20;
 

@@ -34,8 +34,8 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
         let fd = match rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, WRITE_FLAGS, Mode::empty())) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => continue,
-            // A planted link, or a part of another user: it is removed, not followed and not used. The final file
-            // itself, when it is written in place, is only ever replaced if it is a link.
+            // A planted link, or a part of another user: it is removed. The final file itself, when it is written in
+            // place, is only ever replaced if it is a link.
             Err(error @ (Errno::LOOP | Errno::ACCESS | Errno::NXIO)) => {
                 if keep_content && error != Errno::LOOP {
                     if error == Errno::ACCESS && let_owner_write(dir, name, user)? {
@@ -59,7 +59,8 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
             continue;
         }
         lock(&fd)?;
-        // Its last holder may have renamed it to its final name while we waited for nothing: then it is not ours.
+        // Between opening and locking, its last holder may have renamed it to its final name. Then the file is complete
+        // and must stay.
         if !is_still_there(dir, name, &stat) {
             continue;
         }
@@ -88,7 +89,7 @@ fn let_owner_write(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<boo
 pub(crate) fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<OwnedFd> {
     if let Some((journal, stat)) = open_own(dir, name, user)? {
         lock(&journal)?;
-        // Whoever held it may have been done with it.
+        // Its last holder may have finished and removed the name.
         if is_still_there(dir, name, &stat) {
             return Ok(journal);
         }

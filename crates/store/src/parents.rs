@@ -1,7 +1,7 @@
 //! A small cache of open parent directories, so that neighbours do not each pay for the walk from the root.
 //!
-//! An open directory stays the same directory whatever happens to its path, so a cached one can never lead outside;
-//! at worst it has been removed, which shows as `ENOENT` and is answered by forgetting it.
+//! An open directory stays the same directory even if its path changes, so a cached directory never leads outside. A
+//! removed directory answers `ENOENT`, and is dropped from the cache.
 
 use std::collections::VecDeque;
 use std::io;
@@ -57,8 +57,8 @@ impl Parents {
         Ok(dir)
     }
 
-    /// Runs `work` in the directory at `path`. When that says the directory's content is gone, and the directory of
-    /// this path has meanwhile become another one, it is forgotten and the work done once more.
+    /// Runs `work` in the directory at `path`. If `work` fails because an entry is missing, the directory is opened
+    /// afresh. If the path now leads to another directory, `work` runs once more.
     pub(crate) fn within<T>(
         &self,
         root_number: u32,

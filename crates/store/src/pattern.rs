@@ -1,7 +1,7 @@
 //! Wildcards over bytes: `*` and `?` stay within a component, `**` crosses slashes, `[...]` is a class.
 //!
-//! File names are bytes and so are patterns, and a pattern may come from a peer: matching walks the name once with the
-//! set of reachable pattern positions, so its time is bounded by pattern times name whatever the pattern.
+//! File names and patterns are bytes, and a pattern may come from a peer. Matching walks the name once with the set of
+//! reachable pattern positions. So the time is at most pattern length times name length.
 
 use crate::limits::MAX_PATTERN_BYTES;
 
@@ -29,7 +29,7 @@ pub(crate) enum Token {
     Class(Box<[u64; 4]>),
 }
 
-/// What a class that does not end and a backslash that quotes nothing mean.
+/// How a class without an end, and a backslash as the last byte, are understood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Themselves.

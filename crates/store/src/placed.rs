@@ -1,7 +1,8 @@
-//! What this job has put, or left, under which name: so that two names that are one at the target are noticed.
+//! Remembers the entries that this job placed, to notice two source names that are one name at the target.
 //!
-//! A file system that does not tell upper from lower case, or ways to write an accent, shows the entry of the first name under the second
-//! one, too. The second must not replace it. An inode under two names with one link says so: nothing else explains it.
+//! Some file systems ignore upper and lower case, or the two spellings of an accent. There the entry of the first name
+//! also appears under the second name, and the second entry must not replace it. The sign: an inode with one link is
+//! found under two names.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -35,7 +36,7 @@ impl Placed {
         }
     }
 
-    /// This entry does not stand there after all: its inode may be that of another one soon.
+    /// This entry was not placed there after all, or was replaced. Its inode number may soon belong to another entry.
     pub(crate) fn forget(&mut self, stat: &Stat, path: &[u8]) {
         let inode = (stat.id.dev, stat.id.ino);
         if self.paths.get(&inode) == Some(&name_hash(path)) {
@@ -53,7 +54,7 @@ impl Placed {
 }
 
 /// Why the second name fails.
-pub(crate) const TWIN: &str = "another entry of this copy has this name on that file system, which takes both for one (upper and lower case, accents)";
+pub(crate) const TWIN: &str = "another entry of this copy has the name already: the file system takes both for one (upper and lower case, accents)";
 
 #[cfg(test)]
 mod tests {

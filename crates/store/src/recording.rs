@@ -1,12 +1,9 @@
 //! The index of a recording that is striped over several directories: what belongs together, for a person to read and for `stripes:INDEX`.
 //!
-//! ```text
-//! scan.vdif.stripes            { "format": "haul-stripes", "name": "scan.vdif", "block_bytes": 4194304, "bytes": ..., "blake3": ... }
-//! DIR1/scan.vdif.stripe-0      blocks 0, 2, 4, ...
-//! DIR2/scan.vdif.stripe-1      blocks 1, 3, 5, ...
-//! ```
-//! Whoever made the index may be a stranger to whoever reads it. So no path is taken from it: the stripes are looked for, by names without a
-//! slash, in the directories that the reader names.
+//! ```text scan.vdif.stripes { "format": "haul-stripes", "name": "scan.vdif", "block_bytes": 4194304, "bytes": ...,
+//! "blake3": ... } DIR1/scan.vdif.stripe-0 blocks 0, 2, 4, ... DIR2/scan.vdif.stripe-1 blocks 1, 3, 5, ... ``` The
+//! author of the index may be a stranger to its reader, so paths in the index are ignored. The stripes are looked for
+//! in the directories that the reader names, and their names must have no slash.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -77,13 +74,13 @@ pub enum RecordingError {
 pub struct Index {
     format: String,
     version: u32,
-    /// What the recording is called as one file.
+    /// The name of the recording as one file.
     pub name: String,
-    /// Bytes of it; until it is complete those that were flushed.
+    /// Its length; while it is incomplete, the bytes that were flushed.
     pub bytes: u64,
     /// The recording came to its end.
     pub complete: bool,
-    /// As `b3sum` prints it; of what is not complete nobody knows it.
+    /// As `b3sum` prints it; absent for an incomplete recording.
     blake3: Option<String>,
     /// Bytes of each block but the last.
     pub block_bytes: u64,
@@ -94,7 +91,7 @@ pub struct Index {
     pub doubtful: Vec<Doubtful>,
 }
 
-/// What may be lost of a stripe, though it was flushed later.
+/// The part of a stripe that may be lost, although a later flush succeeded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Doubtful {
@@ -127,7 +124,7 @@ impl Index {
         self.blake3 = Some(blake3::Hash::from_bytes(blake3).to_string());
     }
 
-    /// What [`Index::end`] and those before it have entered, as it stands in the file.
+    /// The entries that change until the end, as they stand in the file.
     pub fn entries(&self) -> String {
         let hash = self.blake3.as_deref().map_or_else(|| "null".to_owned(), |hex| format!("\"{hex}\""));
         format!("\"bytes\": {}, \"complete\": {}, \"blake3\": {hash}", self.bytes, self.complete)
@@ -194,13 +191,14 @@ impl Index {
 pub struct Recording {
     /// The recording as one file.
     pub sources: SourceSet,
-    /// What all of it has to hash to, where that is known.
+    /// The expected hash of the whole recording, if known.
     pub blake3: Option<Hash>,
     /// Said when it is not complete.
     pub warning: Option<String>,
 }
 
-/// Whether the index at `path` says what the recording hashes to. One that cannot be read does not; [`open`] says why.
+/// Whether the index at `path` says what the recording hashes to. False if the index cannot be read; [`open`] gives the
+/// reason.
 pub fn is_hashed(path: &Path) -> bool {
     Index::read(path).is_ok_and(|index| index.blake3.is_some())
 }

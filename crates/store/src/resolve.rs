@@ -38,11 +38,11 @@ pub struct ResolveOptions {
 /// How many sources a job may have, and how much its wildcards may make it look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourceLimits {
-    /// See [`MAX_SOURCES`].
+    /// Sources of a job, and paths that one wildcard matches (`MAX_SOURCES`).
     pub sources: usize,
-    /// See [`MAX_SOURCES_CONFINED`].
+    /// The same for a job that is confined to a directory (`MAX_SOURCES_CONFINED`).
     pub sources_confined: usize,
-    /// See [`MAX_NAMES_LISTED`]. It holds for a job that is confined to a directory.
+    /// Names that the wildcards of a job are compared with, if it is confined to a directory (`MAX_NAMES_LISTED`).
     pub names_listed: usize,
 }
 
@@ -76,7 +76,7 @@ impl SourceSet {
             by_name: HashMap::new(),
             parent: None,
             held: Held::default(),
-            // Who has an account may make it work as long as it likes.
+            // A user with an account may use the host for any time anyway.
             names_left: if options.confine.is_some() { options.limits.names_listed } else { usize::MAX },
         };
         let mut errors = Vec::new();
@@ -95,7 +95,8 @@ struct Resolver<'a> {
     found: Vec<Source>,
     /// Where in `found` a name is.
     by_name: HashMap<Vec<u8>, usize>,
-    /// The directory of the last file. What a shell makes of a wildcard stands in one directory, which is held open once.
+    /// The directory of the last file. The files that a shell makes of a wildcard lie in one directory: it is held open
+    /// once.
     parent: Option<(Vec<u8>, Arc<OwnedFd>)>,
     held: Held,
     /// Names that wildcards may still be compared with.
@@ -178,8 +179,9 @@ impl Resolver<'_> {
         if self.options.confine.is_some() { sources_confined } else { sources }
     }
 
-    /// The same source twice (a wildcard and a name, say) is taken once. Directories of one name are one at the target, and a directory comes
-    /// before what is none: see [`crate::Walk`]. Of two different files of one name, one would replace the other.
+    /// The same source twice (from a wildcard and a name) is taken once. Directories of one name are merged at the
+    /// target, and a directory wins over a file: see [`crate::Walk`]. Two different files of one name are refused,
+    /// because one would replace the other.
     fn add(&mut self, source: Source) -> Result<()> {
         let twin = self.by_name.get(&source.name).and_then(|index| self.found.get(*index));
         match twin {
@@ -251,7 +253,7 @@ mod tests {
             limits: FEW,
             ..ResolveOptions::default()
         };
-        // What the first names could not be listed in full, and still less held.
+        // The names match too much: listing ends early.
         for too_much in ["d*/f*", "d*/f*/", "d*/f*/x"] {
             let (sources, errors) = SourceSet::resolve_lossy(&[too_much.into(), b"d0/f1*".to_vec()], &options);
             assert_eq!((sources.sources.len(), errors.len()), (11, 1), "{errors:?}");

@@ -15,7 +15,7 @@ pub fn in_memory(bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// An empty file below a directory, for reading and writing, with no name (or none any more).
+/// An empty file below a directory, for reading and writing. It has no name, or its name was removed.
 pub fn in_directory(directory: &Path) -> io::Result<File> {
     open_nameless(directory, OFlags::empty())
 }

@@ -39,7 +39,7 @@ pub(crate) struct Source {
     /// First component at the target; empty when the contents go straight into the target's root.
     pub name: Vec<u8>,
     pub is_dir: bool,
-    /// Whether it is a file that stands in no directory, or in several.
+    /// Whether it is a file without a name, or a file in stripes.
     pub alone: Alone,
     pub stat: Stat,
     /// For messages.
@@ -53,7 +53,7 @@ pub(crate) enum Alone {
     No,
     /// `root` is the file itself.
     Nameless,
-    /// It stands in pieces; `root` is of no use.
+    /// It lies in stripes; `root` is unused.
     Striped(Arc<Striped>),
 }
 
@@ -81,7 +81,7 @@ impl Reach {
     }
 }
 
-/// What symbolic links beneath a source mean.
+/// How symbolic links beneath a source are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SourceLinks {
     /// They are copied as links and never followed.
@@ -103,8 +103,8 @@ impl SourceSet {
         SourceSet { _held: held, ..self }
     }
 
-    /// One file of so many zeros, named `zero`, that stands nowhere. It is a hole of a file in memory and takes none; it counts as full, so
-    /// that its zeros travel.
+    /// One file of `bytes` zeros, named `zero`, in no directory. It is a hole in a file in memory, so it takes no
+    /// memory. It counts as full of data, so that its zeros are sent.
     pub fn zeros(bytes: u64) -> Result<SourceSet> {
         let typed = format!("zero:{bytes}").into_bytes();
         let made = scratch::in_memory(bytes).and_then(|file| Ok((Stat::of_fd(&file)?, file)));
@@ -115,7 +115,7 @@ impl SourceSet {
         Ok(SourceSet::alone(Source { root, name, is_dir: false, alone: Alone::Nameless, stat, typed }))
     }
 
-    /// One file that stands in pieces, as if it stood under this name.
+    /// One file in stripes, under this name.
     pub fn striped(striped: Striped, name: &str) -> Result<SourceSet> {
         let made = scratch::in_memory(0).and_then(|root| Ok((striped.stat()?, root)));
         let (stat, root) = made.context("look at", name.as_bytes())?;
@@ -133,7 +133,7 @@ impl SourceSet {
         self.typed_alone && self.sources.len() == 1 && !self.sources[0].is_dir
     }
 
-    /// What the file is called where [`SourceSet::is_single_file`]; else the name of the first source.
+    /// The name of the single file, if [`SourceSet::is_single_file`]; else the name of the first source.
     pub fn name_of_single_file(&self) -> &[u8] {
         self.sources.first().map_or(b"", |source| &source.name)
     }
@@ -153,7 +153,7 @@ impl SourceSet {
             return None;
         }
         let mut roots: Vec<&Arc<OwnedFd>> = self.sources.iter().map(|source| &source.root).collect();
-        // Files that were named one by one stand in one directory.
+        // Files that were named one by one share the descriptor of their directory.
         roots.dedup_by(|one, other| Arc::ptr_eq(one, other));
         Some(roots.into_iter().map(AsFd::as_fd).collect())
     }

@@ -18,8 +18,8 @@ use crate::striped::Striped;
 pub struct SourceFile {
     content: Content,
     cold: Option<ColdMap>,
-    /// The data that was found last. A look for a hole walks to the end of the data, page by page in memory (tmpfs): one for each chunk of
-    /// 2 GB took 20 s.
+    /// The range of data that was found last. On tmpfs a look for a hole walks page by page to the end of the data: in
+    /// a file of 2 GB, one look for each chunk took 20 s.
     known_data: Mutex<(u64, u64)>,
 }
 
@@ -44,7 +44,7 @@ impl SourceFile {
         Ok(SourceFile::of(Content::One(Arc::new(fd))))
     }
 
-    /// What the file is now; compare with what the walk saw to notice a change.
+    /// The metadata now. Compare it with the walk's metadata to notice a change.
     pub fn stat(&self) -> io::Result<Stat> {
         match &self.content {
             Content::One(fd) => Stat::of_fd(fd),
@@ -99,7 +99,7 @@ impl SourceFile {
         };
     }
 
-    /// What the page cache does not have of it, where that was looked at and is something.
+    /// The map of its uncached parts, if [`SourceFile::map_cold`] made one.
     pub fn cold(&self) -> Option<&ColdMap> {
         self.cold.as_ref()
     }
@@ -119,7 +119,7 @@ impl SourceFile {
         }
     }
 
-    /// The descriptor, for routes that move bytes inside the kernel; `None` for a file that stands in pieces.
+    /// The descriptor, for routes that move bytes inside the kernel; `None` for a file in stripes.
     pub fn single(&self) -> Option<BorrowedFd<'_>> {
         match &self.content {
             Content::One(fd) => Some(fd.as_fd()),

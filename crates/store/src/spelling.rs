@@ -1,5 +1,5 @@
-//! How a directory spells its names. On a file system that takes upper and lower case for one, or the ways to write an accent, an entry is
-//! found under names that nobody gave it, and only a listing tells which one it has.
+//! How a directory spells its names. Some file systems ignore upper and lower case, or the two spellings of an accent.
+//! There an entry is found under other names, too, and only a listing tells its real name.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd as _;
@@ -14,7 +14,7 @@ use crate::name::name_hash;
 use crate::placed::TWIN;
 use crate::tree::TargetTree;
 
-/// What a file system may take for one.
+/// Which differences between names a file system may ignore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// Upper and lower case: FAT, ext4 and XFS with their options, servers of Windows.
@@ -24,8 +24,8 @@ pub enum Fold {
 }
 
 impl Fold {
-    /// Another name that is the same to such a file system; `None`: there is none, or none that shows it. Letters beyond ASCII have upper
-    /// and lower case, too, but which ones does not show by them: file systems differ there.
+    /// Another name that such a file system takes for the same; `None` where there is none to try. Only ASCII letters
+    /// are swapped: file systems differ in their rules for other letters.
     pub fn respelled(self, name: &[u8]) -> Option<Vec<u8>> {
         if !self.concerns(name) {
             return None;
@@ -63,7 +63,8 @@ impl Spellings {
 }
 
 impl TargetTree {
-    /// Whether what stands at this path is found under another name, too, that is the same under this fold. `None`: nothing can be told from it.
+    /// Whether the entry at this path is also found under another name that is the same under this fold. `None`:
+    /// nothing can be told from it.
     pub fn is_found_respelled(&self, path: &[u8], fold: Fold) -> Option<bool> {
         let (dir, name) = self.place(path).ok()?;
         let other = fold.respelled(name)?;
@@ -151,7 +152,7 @@ mod tests {
         let (composed, decomposed) = ("caf\u{e9}", "cafe\u{301}");
         assert_eq!(respelled(Fold::Accents, composed).as_deref(), Some(decomposed));
         assert_eq!(respelled(Fold::Accents, decomposed).as_deref(), Some(composed));
-        // Neither all composed nor all decomposed, and one that is never composed (UAX #15, table 5).
+        // A mixture of composed and decomposed letters, and a letter that is never composed (UAX #15, table 5).
         assert_eq!(respelled(Fold::Accents, "e\u{301}\u{e9}").as_deref(), Some("\u{e9}\u{e9}"));
         assert_eq!(respelled(Fold::Accents, "\u{958}").as_deref(), Some("\u{915}\u{93c}"));
         for plain in ["README", "\u{4e2d}", ""] {

@@ -1,5 +1,5 @@
-//! A file that stands in pieces in several directories, as `haul record` leaves it: of `n` stripes the one numbered `i` has the blocks `i`, `i + n`,
-//! `i + 2n` and so on, one behind the other.
+//! A file in stripes over several directories, as `haul record` leaves it. Of `n` stripes, stripe `i` holds the blocks
+//! `i`, `i + n`, `i + 2n` and so on.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -30,13 +30,12 @@ pub fn stripe_bytes(size: u64, block_bytes: u64, stripes: u64, number: u64) -> u
 }
 
 impl Striped {
-    /// Looks for each stripe, by its name, in the directories, and opens it. It has to stand in exactly one of them, as a regular file and not
-    /// behind a link.
+    /// Looks for each stripe by its name in the directories, and opens it. It must lie in exactly one of them, as a
+    /// regular file and not behind a link.
     ///
-    /// `exact`: each has to have the very length that the file's `size` gives it; otherwise it may be longer.
+    /// With `exact`, each stripe must have exactly its share of `size`; otherwise it may be longer.
     ///
-    /// # Panics
-    /// Without stripes, or with blocks of no bytes.
+    /// # Panics If `names` is empty or `block_bytes` is 0.
     pub fn find(
         directories: &[PathBuf],
         names: &[String],
@@ -81,9 +80,10 @@ impl Striped {
         Ok(done)
     }
 
-    /// What one file of this content would say: the newest times of the stripes, everything else of the first. It counts as full.
+    /// The metadata as of one file: the newest times of the stripes, everything else from the first stripe. It counts
+    /// as full of data.
     ///
-    /// Of stripes that were cut since they were found there is no such file, and what is left of them must not be taken for one.
+    /// Fails if a stripe was cut since it was found: the rest must not pass for the whole file.
     pub(crate) fn stat(&self) -> io::Result<Stat> {
         let mut all = Stat::of_fd(&self.stripes[0])?;
         let newest = |a: Time, b: Time| a.max(b);
@@ -98,7 +98,8 @@ impl Striped {
         Ok(Stat { size: self.size, blocks: self.size.div_ceil(STAT_BLOCK_BYTES), ..all })
     }
 
-    /// Has the disks of the other stripes begin with what comes next, while this block is read: one after the other each would be as slow as one.
+    /// Has the disks of the other stripes begin to read the next blocks while this block is read. One after the other,
+    /// all disks together would be as slow as one.
     fn announce(&self, first: u64) {
         for block in first..first + self.stripes.len() as u64 - 1 {
             let (stripe, start) = self.place(block);

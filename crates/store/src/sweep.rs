@@ -1,8 +1,8 @@
 //! Removes parts that nobody will go on with.
 //!
 //! A run that is killed leaves parts. One with a journal is resumed; one without is used again when its file is sent
-//! again. But its file may be there already: the agent of a run before, which still drained its lanes, finished it. Then
-//! only somebody who looks for such parts finds them.
+//! again. But the agent of an earlier run, which still drained its lanes, may have finished the file. Then the file is
+//! not sent again, and only a sweep finds the part.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -18,8 +18,8 @@ use crate::regular_file::READ_FLAGS;
 use crate::tree::TargetTree;
 
 impl TargetTree {
-    /// Removes the parts in the directory `path` that have no journal and that nobody is writing. True when there were
-    /// any. What cannot be listed, locked or removed stays: it is in nobody's way.
+    /// Removes the parts in the directory `path` that have no journal and no writer. True when there were any. Entries
+    /// that cannot be listed, locked or removed stay: they do no harm.
     pub fn sweep_parts(&self, path: &[u8]) -> bool {
         let Ok(dir) = self.open_dir(path) else { return false };
         let Ok(names) = Names::read_only(dir.as_fd(), |name| journal_of_part(name).is_some()) else { return false };
@@ -50,18 +50,19 @@ impl TargetTree {
         let open = || rustix::fs::openat(&dir, name, READ_FLAGS, Mode::empty());
         let unused = rustix::io::retry_on_intr(open).is_ok_and(|file| file::try_lock_surely(file.as_fd()));
         if unused && matches!(Stat::of_name(dir.as_fd(), &part), Err(Errno::NOENT)) {
-            // One that cannot be removed is in nobody's way.
+            // A journal that cannot be removed does no harm.
             let _ = rustix::fs::unlinkat(&dir, &journal, AtFlags::empty());
         }
     }
 
     fn sweep(&self, dir: &OwnedFd, name: &[u8]) -> bool {
         let Some(journal) = journal_of_part(name) else { return false };
-        // Only with the lock of its part is a journal begun, so none can come between the look and the removal.
+        // A journal is begun only under the lock of its part, so no journal appears between the look and the removal.
         self.remove_unused(dir, name, || matches!(Stat::of_name(dir.as_fd(), &journal), Err(Errno::NOENT)))
     }
 
-    /// Removes the part of a file whose journal is about to tell of the file itself. One that somebody is writing stays.
+    /// Removes the part of a file that will be written in place: its journal will describe the file itself. A part with
+    /// a writer stays.
     pub(crate) fn remove_left_part(&self, dir: &OwnedFd, name: &[u8]) {
         self.remove_unused(dir, &part_name(name), || true);
     }
@@ -74,7 +75,7 @@ impl TargetTree {
             return false;
         }
         let open = |flags| rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()));
-        // Just before it would have been renamed it had the mode of its source, maybe one that does not let us write.
+        // A part that was about to be renamed has the mode of its source, which may forbid writing.
         let part = match open(WRITE_FLAGS) {
             Err(Errno::ACCESS) => open(WRITE_FLAGS.difference(OFlags::RDWR)),
             opened => opened,
@@ -83,7 +84,7 @@ impl TargetTree {
         if !file::try_lock_surely(part.as_fd()) {
             return false;
         }
-        // Whoever held the lock before may have renamed it to its final name.
+        // The last holder of the lock may have renamed the part to its final name.
         let is_it = Stat::of_fd(&part).is_ok_and(|stat| is_own(&stat, user) && is_still_there(dir, name, &stat));
         is_it && is_useless() && rustix::fs::unlinkat(dir, name, AtFlags::empty()).is_ok()
     }

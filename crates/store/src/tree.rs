@@ -1,7 +1,7 @@
 //! Where trees are written: an open root directory, and everything done relative to it.
 //!
-//! No path leaves the root and no link is followed beneath it, whoever planted it. Entries that replace others are made
-//! under a temporary name and renamed, so a name never shows something half made.
+//! Every path stays beneath the root, and links beneath it are not followed, even planted ones. Entries that replace
+//! others are made under a temporary name and renamed, so a name never shows something half made.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -54,7 +54,7 @@ pub struct TargetTree {
     pub(crate) settings: Arc<Settings>,
 }
 
-/// What all files of a tree have in common.
+/// The settings that all files of a tree share.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub namespaces: Namespaces,
@@ -67,7 +67,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Keeps what is to be told of an entry that did not get its whole mode.
+    /// Remembers the first entry that did not get its whole mode.
     pub(crate) fn note_applied(&self, is_whole: bool, path: &[u8]) {
         if !is_whole {
             self.lost_set_group.get_or_init(|| path.to_vec());
@@ -116,10 +116,10 @@ const OTHER_DIRECTORY: &str = "another directory stands there now: it was rename
 pub const NO_DIRECTORY: &str = "a file or link has that name, which only --delete replaces";
 
 impl TargetTree {
-    /// Opens the target of a job, by cp's rule: an existing directory is the tree; so is a path that ends in a slash,
-    /// and any path that is to hold more than one file. Else the path is the new name of the single file, which is
-    /// returned, and its parent is the tree. Fails where that name is a device, a FIFO or a socket, which a file would replace:
-    /// see [`is_null_device`] for the one that is a target.
+    /// Opens the target of a job, by cp's rule. The path is the tree if it is an existing directory, ends in a slash,
+    /// or will hold more than one file. Otherwise the path is the new name of the single file: the name is returned,
+    /// and its parent is the tree. A name of a device, a FIFO or a socket is refused, because a file would replace it.
+    /// The null device is a target of its own: see [`is_null_device`].
     pub fn open(path: &[u8], options: &TargetOptions) -> Result<(TargetTree, Option<Vec<u8>>)> {
         let typed = Typed::new(options.confine.as_deref(), options.home.as_deref())?;
         let expanded = typed.expand(path);
@@ -130,7 +130,7 @@ impl TargetTree {
             Err(error) => !is_missing(&error),
         };
         if exists && into_directory {
-            // Open once more for the reason: not a directory, not permitted, a loop of links.
+            // Opened once more to get the error: not a directory, not permitted, or a loop of links.
             typed.open(&expanded, ROOT_FLAGS).context("use as target", path)?;
         }
         if into_directory {
@@ -158,8 +158,8 @@ impl TargetTree {
         TargetTree { root, display, confine, parents, settings: Arc::new(settings) }
     }
 
-    /// Looks whether the path that was typed leads to this directory still. It was renamed or unmounted where not, and the path holds nothing
-    /// of what was copied. What cannot be looked at any more, because rights were given up, passes.
+    /// Checks that the typed path still leads to this directory. If not, the directory was renamed or unmounted, and
+    /// the copied files are not at the path. A path that cannot be looked at, because rights were given up, passes.
     pub fn check_place(&self) -> Result<()> {
         let Some(root) = &self.root else { return Ok(()) };
         let opened = Typed::new(self.confine.as_deref(), None)
@@ -190,7 +190,7 @@ impl TargetTree {
         (if is_dir { 0o777 } else { 0o666 }) & !self.settings.umask
     }
 
-    /// The first attribute that could not be kept because the file system has none like it, as it may be shown to a person.
+    /// The first attribute that the file system does not support, escaped for a terminal.
     pub fn xattrs_unsupported(&self) -> Option<String> {
         self.settings.namespaces.unsupported.get().map(|name| printable(name))
     }
@@ -225,12 +225,12 @@ impl TargetTree {
         self.settings.refuse_twin(standing, path).context("write", path)
     }
 
-    /// What stands at this path stays, and is this job's from now on.
+    /// Counts the existing entry at this path as placed by this job.
     pub fn keep(&self, standing: &Stat, path: &[u8]) {
         self.settings.placed().note(standing, path);
     }
 
-    /// Makes a directory that only its owner can use until its metadata is set; false when it was there already.
+    /// Makes a directory with mode 0700 until its metadata is set; false if it existed.
     pub fn make_dir(&self, path: &[u8]) -> Result<bool> {
         let made = check_new_path(path).and_then(|()| {
             if path.is_empty() {
@@ -254,7 +254,7 @@ impl TargetTree {
         made.context("make directory", path)
     }
 
-    /// Makes a symbolic link, replacing a file or another link but never a directory; false when it was there already.
+    /// Makes a symbolic link; false if it existed. Replaces a file or another link, but never a directory.
     pub fn make_symlink(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<bool> {
         let make = |dir: &Arc<OwnedFd>, name: &[u8]| {
             let changed = match rustix::fs::symlinkat(target, dir, name) {
@@ -298,8 +298,8 @@ impl TargetTree {
         }
     }
 
-    /// Makes `path` another name of `first`, a regular file or symbolic link, replacing a file or link but never a directory; false
-    /// when it is one already.
+    /// Makes `path` a hard link to `first`, a regular file or symbolic link; false if it is one already. Replaces a
+    /// file or link, but never a directory.
     pub fn make_hard_link(&self, path: &[u8], first: &[u8]) -> Result<bool> {
         let made = check_new_path(path).and_then(|()| check_new_path(first)).and_then(|()| {
             let (first_dir, first_name) = self.place(first)?;
@@ -307,7 +307,7 @@ impl TargetTree {
             if !matches!(origin.kind, Kind::File | Kind::Symlink { .. }) {
                 return Err(refusal(
                     io::ErrorKind::InvalidInput,
-                    "its first name is neither a regular file nor a symbolic link",
+                    "its first name must be a regular file or a symbolic link",
                 ));
             }
             self.within_parent(path, |dir, name| {
@@ -335,7 +335,7 @@ impl TargetTree {
         made.context("make hard link", path)
     }
 
-    /// Sets metadata of a file or directory, never through a link. What already holds is not touched.
+    /// Sets metadata of a file or directory, never through a link. Values that are equal already are not set.
     pub fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<()> {
         let set = check_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
@@ -359,8 +359,8 @@ impl TargetTree {
         set.context("set metadata of", path)
     }
 
-    /// Lets an ordinary user change a directory of its own that it has closed to itself, as rsync does. It gets its mode like other metadata, when
-    /// all is in it. True when that was necessary.
+    /// As rsync does, lets an ordinary user write into a directory of its own whose mode forbids it; true if this was
+    /// necessary. The directory gets its final mode with its other metadata, when its content is complete.
     pub fn open_up(&self, path: &[u8]) -> Result<bool> {
         let opened = check_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
@@ -375,7 +375,7 @@ impl TargetTree {
         flushed.context("flush directory", path)
     }
 
-    /// Waits until the data of an existing regular file is on the medium, whoever wrote it.
+    /// Waits until the data of an existing regular file is on the medium.
     pub fn flush_file(&self, path: &[u8]) -> Result<()> {
         let flushed = check_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
@@ -445,7 +445,7 @@ fn is_no_directory(error: &io::Error) -> bool {
 fn replace(dir: &Arc<OwnedFd>, name: &[u8], make: impl Fn(&[u8]) -> rustix::io::Result<()>) -> io::Result<()> {
     let temporary = part_name(name);
     match make(&temporary) {
-        // Left behind by a crash, or the part of a file that is now something else.
+        // A crash left it behind, or it is the part of a file that is no longer a file at the source.
         Err(Errno::EXIST) => {
             rustix::fs::unlinkat(dir, &temporary, AtFlags::empty())?;
             make(&temporary)?;
@@ -459,7 +459,7 @@ fn replace(dir: &Arc<OwnedFd>, name: &[u8], make: impl Fn(&[u8]) -> rustix::io::
     Ok(())
 }
 
-/// Opens a typed directory, making what is missing of it if that was asked for; `None` when it is missing in a dry run.
+/// Opens a typed directory, and makes missing directories if asked for; `None` if it is missing in a dry run.
 fn open_or_make(typed: &Typed, path: &[u8], options: &TargetOptions) -> io::Result<Option<OwnedFd>> {
     let missing = match typed.open(path, ROOT_FLAGS) {
         Ok(root) => return Ok(Some(root)),

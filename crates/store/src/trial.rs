@@ -1,8 +1,8 @@
 //! Which way of writing is quicker on a file system: through the page cache, or past it.
 //!
-//! Make a file without a name -> write it one way and flush, then the other way and flush, in turns -> compare the better turns of each.
-//! Past the page cache costs less of the processor and leaves memory to others, so it need not be quicker, only not much slower: network
-//! file systems and arrays with a cache of their own may take a request at a time.
+//! Make a file without a name -> write it one way and flush, then the other way and flush, in turns -> compare the
+//! better turns of each. Writing past the page cache takes less processor time and leaves memory to others. So it wins
+//! unless it is much slower, as on network file systems and arrays that take one request at a time.
 
 use std::fs::File;
 use std::io;
@@ -37,7 +37,7 @@ impl WriteRoute {
     }
 }
 
-/// What a trial took: the better turn of each way, write and flush.
+/// The times of a trial: the faster turn of each way, with the flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// Past the page cache.
@@ -47,14 +47,14 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Past the page cache, unless that takes [`TRIAL_SLOWER_MAX`] times as long.
+    /// Past the page cache, unless it takes more than `TRIAL_SLOWER_MAX` times as long.
     pub fn choice(&self) -> WriteRoute {
         if self.direct <= self.copy * TRIAL_SLOWER_MAX { WriteRoute::Direct } else { WriteRoute::Copy }
     }
 }
 
-/// Tries both in a directory, with at most `2 * TRIAL_TURNS * TRIAL_BYTES` on the medium, which are freed at once. `Unsupported` where
-/// direct I/O is, and where the file system has no files without a name.
+/// Tries both in a directory, with at most `2 * TRIAL_TURNS * TRIAL_BYTES` on the medium, which are freed at once.
+/// `Unsupported` where the file system has no direct I/O or no files without a name.
 pub(crate) fn try_in(directory: BorrowedFd<'_>) -> io::Result<Trial> {
     let open = |flags: OFlags| rustix::fs::openat(directory, ".", flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
     let nameless = File::from(open(OFlags::TMPFILE | OFlags::RDWR)?);
@@ -74,7 +74,7 @@ pub(crate) fn try_in(directory: BorrowedFd<'_>) -> io::Result<Trial> {
     Ok(Trial { direct, copy })
 }
 
-/// Into room that is there already, as a copy has it.
+/// Writes into allocated room, as a copy does.
 fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()> + Sync) -> io::Result<Duration> {
     file::set_size(file, 0)?;
     file::reserve(file, TRIAL_BYTES)?;
@@ -84,7 +84,7 @@ fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()> + Sync) -> 
         let begin = (first * TRIAL_WRITE_BYTES) as u64;
         (begin..TRIAL_BYTES).step_by(TRIAL_WRITERS * TRIAL_WRITE_BYTES).try_for_each(&write)
     };
-    // Several at once, as in a copy: one direct write alone waits for the disk, and the disk for the next.
+    // Several writes at once, as in a copy: a single direct write leaves the disk idle between two calls.
     std::thread::scope(|scope| {
         let others: Vec<_> = (1..TRIAL_WRITERS).map(|first| scope.spawn(move || part(first))).collect();
         let own = part(0);
@@ -95,7 +95,7 @@ fn timed(file: BorrowedFd<'_>, write: impl Fn(u64) -> io::Result<()> + Sync) -> 
     Ok(start.elapsed())
 }
 
-/// Not zeros: some disks and file systems make nothing of them.
+/// No zeros: some disks and file systems store zeros at no cost.
 const FILLING: u8 = 0x5a;
 
 #[cfg(test)]

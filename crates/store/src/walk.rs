@@ -1,11 +1,11 @@
 //! Walks the sources and yields what is to be copied, depth first and sorted, directory before content.
 //!
 //! Open a directory -> read its names -> for each, look at it relative to the open directory -> yield it -> enter it.
-//! No step uses a path that somebody else could have redirected meanwhile. Memory is bounded by the names of the
-//! directories on the way down, descriptors by [`MAX_OPEN_DIRS`](crate::limits::MAX_OPEN_DIRS).
+//! Every step uses an open directory, so nobody can redirect a path between two steps. Memory is bounded by the names
+//! of the directories on the way down, descriptors by [`MAX_OPEN_DIRS`](crate::limits::MAX_OPEN_DIRS).
 //!
-//! Sources that meet in one directory are walked as one. Of a name that several have, the first source's entry counts, as with rsync; but a
-//! directory comes before what is none, and directories of one name are one again.
+//! Sources that meet in one directory are walked as one. If several sources have a name, the first source's entry
+//! counts, as with rsync. But a directory wins over a file, and directories of one name are merged.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -30,7 +30,7 @@ use crate::meta::{Kind, Stat};
 use crate::name::{join, parse_haul_name};
 use crate::source::{Source, SourceLinks, SourceSet};
 
-/// What a walk yields and reads.
+/// Options of a walk.
 #[derive(Debug, Default)]
 pub struct WalkOptions {
     /// Which entries are wanted; it sees paths relative to the target.
@@ -43,7 +43,7 @@ pub struct WalkOptions {
     pub xattrs: bool,
     /// Read ACLs.
     pub acls: bool,
-    /// Only look whether all can be listed: files are not looked at, nor yielded where their directory tells what they are.
+    /// Only check that all directories can be listed. Files are skipped where their directory reports their type.
     pub listing_only: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct Walk {
     list: Option<Arc<FileList>>,
     namespaces: Namespaces,
     hard_links: Option<HardLinks>,
-    /// It was said that files are copied apart from their hard links.
+    /// The warning was given that further hard links are copied as separate files.
     told_forgotten: bool,
     listing_only: bool,
     /// Of each file system that was met, by its device number, whether it keeps times of changes.
@@ -121,7 +121,7 @@ impl Walk {
         walk
     }
 
-    /// So many entries were left out so far because an earlier source has their names.
+    /// Entries left out so far because an earlier source has their names.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
@@ -178,7 +178,7 @@ impl Walk {
             Some(list) => list.root(),
             None => (Extent::All, None),
         };
-        // rsync asks its rules about this one directory under that name.
+        // rsync asks its rules about this one directory as `.`.
         let extent = match extent {
             Extent::Itself if !self.filter.selects(b".", true) => Extent::OnTheWay,
             extent => extent,
@@ -212,7 +212,7 @@ impl Walk {
 
     fn leave(&mut self) {
         let Some(frame) = self.stack.pop() else { return };
-        // What is still unannounced led to nothing.
+        // An unannounced directory had nothing wanted in it.
         if !frame.is_loose && frame.unannounced.is_empty() {
             self.pending.push_back(Found::DirEnd { path: self.path.clone(), complete: frame.complete });
         }
@@ -221,11 +221,11 @@ impl Walk {
         }
     }
 
-    /// Looks at one name of the directory on top of the stack in all sources that have it, and yields what counts.
+    /// Looks at one name of the directory on top of the stack in all sources, and yields the entry that counts.
     fn visit(&mut self, name: &[u8], wanted: Wanted) {
         let path = join(&self.path, name);
         if parse_haul_name(name).is_some() {
-            // As little as is known of it, a rule may leave it out.
+            // Its type is unknown, but a rule may exclude it by its name.
             if self.filtered(&path, false, &wanted) > Extent::Nothing {
                 let error = StoreError::new("copy", &path, refusal(io::ErrorKind::InvalidInput, CALLED_LIKE_A_PART));
                 self.pending.push_back(Found::Failed { path, error, hides: Hidden::Nothing });
@@ -317,7 +317,7 @@ impl Walk {
         }
     }
 
-    /// What the rules leave of what is wanted. As in rsync, they are not asked about directories on the way to what a list names.
+    /// The wanted extent after the filter rules. As in rsync, directories on the way to a listed path are not filtered.
     fn filtered(&self, path: &[u8], is_dir: bool, wanted: &Wanted) -> Extent {
         if wanted.extent == Extent::OnTheWay || self.filter.selects(path, is_dir) {
             return wanted.extent;
@@ -325,7 +325,7 @@ impl Walk {
         if wanted.beneath.is_some() { Extent::OnTheWay } else { Extent::Nothing }
     }
 
-    /// Yields what is no directory.
+    /// Yields a file, a link, or a skipped special file.
     fn yield_file(&mut self, at: At<'_>, path: &[u8], stat: Stat) {
         let path = path.to_vec();
         match &stat.kind {
@@ -357,20 +357,22 @@ impl Walk {
                         let tells_changes = self.tells_changes(at, &stat);
                         self.found(FoundEntry { kind, xattrs, tells_changes, ..at.entry(&path, stat) });
                     }
-                    // Without them it would be another file, and the target would lose its own.
+                    // A copy without its attributes would be another file, and would delete the attributes at the
+                    // target.
                     Err(error) => self.fail(READ_ATTRIBUTES, path, error),
                 }
             }
         }
     }
 
-    /// Yields the directory at `self.path` and puts it on the stack. One that cannot be read is still yielded, so that
-    /// it exists at the target, and ends incomplete. `names`: what sources that were named themselves have in it.
+    /// Yields the directory at `self.path` and puts it on the stack. An unreadable directory is yielded, too, so that
+    /// it exists at the target; its end is marked incomplete. `names` holds sources that were named one by one and
+    /// stand in it.
     fn enter(&mut self, directories: Vec<Directory>, extent: Extent, listed: Option<Range>, mut names: Names) {
         let set = Arc::clone(&self.set);
         let mut failures = Vec::new();
         let mut layers: Vec<Layer> = Vec::with_capacity(directories.len());
-        // What is said of the directory itself is the first source's.
+        // The metadata of the directory comes from the first source.
         let mut own = None;
         for Directory { source, seen, opened } in directories {
             let checked = opened.and_then(|dir| set.kernel_files.checked(dir));
@@ -409,7 +411,8 @@ impl Walk {
         let entry = FoundEntry { source, path, source_path, stat, tells_changes: true, kind, xattrs };
         let mut unannounced = vec![Found::Entry(entry)];
         if let Some(error) = unread {
-            // Right behind its own entry: so the target knows that it has to leave those alone that it has. Its names are all seen.
+            // Follows directly after the directory's entry, so that the target keeps its own attributes. All names were
+            // seen.
             let error = StoreError::new(READ_ATTRIBUTES, self.shown_path(&set, source), error);
             unannounced.push(Found::Failed { path: self.path.clone(), error, hides: Hidden::Nothing });
         }
@@ -427,27 +430,29 @@ impl Walk {
             }
             names.sort();
         }
-        // Its own name was seen, so the directory above may still be complete. Beside what is listed nothing is judged.
+        // Its own name was seen, so the directory above may still be complete. With a list, no directory counts as
+        // complete.
         let complete = failures.is_empty() && self.list.is_none();
         for (source, error) in failures {
             let error = StoreError::new("read directory", self.shown_path(&set, source), error);
             let hides = if error.is_vanished() { Hidden::Nothing } else { Hidden::Anything };
             self.pending.push_back(Found::Failed { path: self.path.clone(), error, hides });
         }
-        // What is listed beneath a directory that cannot be opened fails with it.
+        // If the directory cannot be opened, the listed paths beneath it fail with it.
         let listed = listed.filter(|_| !layers.is_empty());
         let path_bytes = self.path.len();
         self.stack.push(Frame { layers, listed, extent, unannounced, path_bytes, complete, ..Frame::of(names) });
     }
 
-    /// Yields the directories on the way here, but the source directory: as in rsync the target stays as it is, unless the list names it.
+    /// Yields the directories on the way here, without the source directory: as in rsync, the target's root keeps its
+    /// metadata unless the list names it.
     fn announce(&mut self) {
         if self.list.is_some() {
             self.stack.announce(&mut self.pending);
         }
     }
 
-    /// A directory whose names can be read, and nothing in it looked at.
+    /// Fails for a directory that may be listed but not searched.
     fn check_search(&self, dir: &OwnedFd) -> io::Result<()> {
         if self.listing_only {
             rustix::fs::statat(dir, ".", AtFlags::SYMLINK_NOFOLLOW)?;
@@ -466,7 +471,7 @@ impl Walk {
         At { set, source, dir: dir.as_fd(), name, source_path: source_path(set, self.list.is_some(), source, path) }
     }
 
-    /// How messages call the directory at `self.path`: the root has no name of its own.
+    /// The directory at `self.path` as messages show it: the root is shown as it was typed.
     fn shown_path<'a>(&'a self, set: &'a SourceSet, source: u32) -> &'a [u8] {
         if self.path.is_empty() { &set.source(source).typed } else { &self.path }
     }
@@ -488,7 +493,8 @@ impl Walk {
         EntryKind::File { further_names: 0 }
     }
 
-    /// A time of its own is true wherever it comes from. Where there may be none the file system is asked, once for all its files.
+    /// A change time later than the modification time is real. Otherwise the file system is asked once whether it keeps
+    /// change times.
     fn tells_changes(&mut self, at: At<'_>, stat: &Stat) -> bool {
         if stat.id.ctime > stat.mtime {
             return true;
@@ -496,7 +502,7 @@ impl Walk {
         if let Some(kept) = self.change_times.get(&stat.id.dev) {
             return *kept;
         }
-        // What cannot be asked is like most.
+        // If the question fails, yes: most file systems keep change times.
         let kept = at.open_path().and_then(|file| medium::keeps_change_times(file.as_fd())).unwrap_or(true);
         self.change_times.insert(stat.id.dev, kept);
         kept
@@ -507,7 +513,7 @@ impl Walk {
         self.pending.push_back(Found::Entry(entry));
     }
 
-    /// What failed may still exist at the target, where nobody must delete it: its directory is not complete.
+    /// Marks the directory as incomplete: the failed entry may exist at the target, and must not be deleted there.
     fn fail(&mut self, op: &'static str, path: Vec<u8>, error: io::Error) {
         if let Some(frame) = self.stack.top() {
             frame.complete = false;

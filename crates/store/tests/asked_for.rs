@@ -1,4 +1,5 @@
-//! What an honest sender finds is what was asked for, whatever the tree, the sources, the list and the rules: else it would be refused.
+//! An honest sender finds only paths that were asked for, for any tree, sources, list and rules. Other paths would be
+//! refused.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -11,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// What a tree is made of.
+/// The entries of a tree.
 #[derive(Clone, Debug)]
 enum Made {
     File,

@@ -23,7 +23,7 @@ const MEET_LIMIT: Duration = Duration::from_secs(120);
 
 const OLD: Time = Time { s: 1_000_000_000, ns: 123_456_789 };
 
-/// What stood in the way of an operation.
+/// The obstacle that an operation met.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Met {
     Directory,

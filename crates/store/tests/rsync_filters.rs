@@ -78,7 +78,7 @@ fn make_tree(top: &Path) {
     }
 }
 
-/// What rsync would bring of `top`.
+/// The entries that rsync would bring of `top`.
 fn by_rsync(top: &Path, rules: &[(bool, String)]) -> BTreeSet<Vec<u8>> {
     let mut command = Command::new("rsync");
     command.args(["-rn", "-8", "--out-format=%n"]);

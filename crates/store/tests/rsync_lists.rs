@@ -74,7 +74,7 @@ struct Case {
     recursive: bool,
 }
 
-/// What comes, directories with a slash, and whether something failed.
+/// The entries that come, directories with a slash, and whether something failed.
 type Brought = (BTreeSet<String>, bool);
 
 fn by_rsync(top: &Path, case: &Case) -> Brought {

@@ -25,7 +25,7 @@ fn on_disk(directory: &Path, name: &[u8]) -> std::path::PathBuf {
 
 #[test]
 fn only_the_file_that_was_written_gets_the_name() {
-    // What somebody does to the part, and how it is told.
+    // An attack on the part, and its error message.
     type Act = fn(&Path);
     let acts: [(Act, &str); 5] = [
         (|part| fs::remove_file(part).unwrap(), "has removed it"),

@@ -1,5 +1,5 @@
-//! Scenarios of writing: opening the target, making entries, finishing and resuming files, and every way out of the
-//! root that somebody might plant.
+//! Scenarios of writing: opening the target, making entries, finishing and resuming files, and planted ways out of the
+//! root.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -61,7 +61,7 @@ fn the_typed_path_is_a_directory_or_a_new_name_by_cps_rule() {
     assert!(dir.path().join("sub/deeper").is_dir());
     // The user may type a path through links.
     assert_eq!(TargetTree::open(&at("alias"), &one).unwrap().1, None);
-    // What is no file is not replaced by one.
+    // A socket is not replaced by a file.
     let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
     let error = TargetTree::open(&at("socket"), &one).unwrap_err();
     assert!(error.to_string().contains("which a file would replace"), "{error}");
@@ -462,7 +462,7 @@ fn two_names_that_are_one_at_the_target_do_not_replace_each_other() {
             "{error}"
         );
     };
-    // What a file system that takes both for one shows: the first entry under the second name.
+    // As on a file system that takes both names for one: the first entry appears under the second name.
     let fold = |first: &str, second: &str| fs::rename(root.join(first), root.join(second)).unwrap();
     committed(&tree, "README", b"first").unwrap();
     fold("README", "readme");
@@ -562,7 +562,7 @@ fn deletion_takes_what_is_not_kept_and_never_follows_links() {
     }
     assert!(root.join("d/kept/inner").exists() && outside.join("precious").exists());
     assert!(tree.delete_extraneous(b"missing", &mut |_, _| false, &|_, _| false, false, &mut |_| ()).is_empty());
-    // What was deleted and made again is not confused with what it was.
+    // A directory that was deleted and made again is not confused with the old one.
     tree.make_dir(b"d/old").unwrap();
     tree.make_dir(b"d/old/deep").unwrap();
     tree.new_part(b"d/old/deep/file", false).unwrap().commit(&Metadata::default(), false).unwrap();

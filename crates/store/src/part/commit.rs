@@ -17,8 +17,8 @@ use crate::placed::TWIN;
 
 impl Part {
     /// Finishes the file: metadata, flush if asked, rename over the final name, removal of the journal. The directory
-    /// is not flushed, see [`TargetTree::flush_dir`]. Without a mode in `meta` the user's umask decides, in place the
-    /// mode stays.
+    /// is not flushed, see [`TargetTree::flush_dir`](crate::TargetTree::flush_dir). Without a mode in `meta` the user's
+    /// umask decides, in place the mode stays.
     pub fn commit(&self, meta: &Metadata, flush: bool) -> Result<()> {
         self.prepare(meta, flush)?;
         self.give_name()
@@ -34,8 +34,8 @@ impl Part {
     pub fn set_metadata(&self, meta: &Metadata, flush: bool) -> Result<()> {
         let default_mode = (!self.file.inplace).then_some(0o666 & !self.settings.umask);
         let meta = Metadata { mode: meta.mode.or(default_mode), ..meta.clone() };
-        // In place its size and time are all that tells the finished file from one that was begun: after a power cut they must not be there
-        // without the data.
+        // A file that is written in place is known to be finished by its size and time. So the data must be on the
+        // medium before them, in case of a power cut.
         if self.file.inplace && flush {
             self.flush()?;
         }
@@ -46,8 +46,8 @@ impl Part {
         Ok(())
     }
 
-    /// The second half of [`Part::commit`]: the final name. Fails when the part was discarded meanwhile: its temporary name may be that of
-    /// another one.
+    /// The second half of [`Part::commit`]: the final name. Fails when the part was discarded meanwhile: its temporary
+    /// name may belong to another part by now.
     pub fn give_name(&self) -> Result<()> {
         let discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
         if *discarded {
@@ -60,8 +60,8 @@ impl Part {
         self.remove_journal().context("remove the journal of", &self.file.path)
     }
 
-    /// Under the temporary name must be the file that was written, as long as it was written. Who may write into the directory could have put
-    /// anything there.
+    /// The temporary name must still lead to the file that was written, with the size that was written. Other users
+    /// with write access to the directory could have replaced it.
     fn check_before_rename(&self) -> io::Result<()> {
         let standing = match Stat::of_name(self.file.parent.as_fd(), &self.file.current_name) {
             Err(Errno::NOENT) => return Err(refusal(io::ErrorKind::NotFound, REMOVED)),
@@ -76,7 +76,7 @@ impl Part {
         Ok(())
     }
 
-    /// Between the look and the rename there is a moment.
+    /// Somebody may have replaced the file between the look and the rename.
     fn check_after_rename(&self) -> io::Result<()> {
         match is_still_there(&self.file.parent, split(&self.file.path).1, &self.file.opened) {
             true => Ok(()),
@@ -84,7 +84,8 @@ impl Part {
         }
     }
 
-    /// Over the final name, unless another entry of this job stands there: its name and ours are one on this file system.
+    /// Renames over the final name, unless another entry of this job stands there: then the file system takes both
+    /// names for one.
     fn rename(&self) -> io::Result<()> {
         self.settings.placed().note(&self.file.opened, &self.file.path);
         let renamed = self.rename_noted();
@@ -96,7 +97,7 @@ impl Part {
 
     fn rename_noted(&self) -> io::Result<()> {
         let name = split(&self.file.path).1;
-        // A name that is free cannot be another's: two that come at once are told apart here.
+        // A free name needs no check. Of two entries that take the name at once, one gets `EXIST` here.
         let free = RenameFlags::NOREPLACE;
         match rustix::fs::renameat_with(&self.file.parent, &self.file.current_name, &self.file.parent, name, free) {
             Ok(()) => return Ok(()),
@@ -104,7 +105,7 @@ impl Part {
             Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
             Err(error) => return Err(error.into()),
         }
-        // Nobody else of this job gives a name between the look and the rename.
+        // The lock keeps the other threads of this job from renaming between the look and the rename.
         let mut placed = self.settings.placed();
         let standing = Stat::of_name(self.file.parent.as_fd(), name).ok();
         if standing.as_ref().is_some_and(|standing| placed.is_twin(standing, &self.file.path)) {
@@ -118,8 +119,8 @@ impl Part {
         Ok(())
     }
 
-    /// Gives the file up: removes part and journal. A file written in place stays as it is, and so does the journal that tells that it is not
-    /// finished.
+    /// Gives the file up: removes part and journal. A file written in place stays, and so does its journal, which marks
+    /// it as unfinished.
     pub fn discard(&self) -> Result<()> {
         let mut discarded = self.discarded.lock().unwrap_or_else(PoisonError::into_inner);
         *discarded = true;
@@ -127,7 +128,7 @@ impl Part {
             return Ok(());
         }
         let journal = self.remove_journal();
-        // Only if the name is still ours: after a commit it may be somebody else's.
+        // Only if the name is still ours: after a commit another file may have it.
         if is_still_there(&self.file.parent, &self.file.current_name, &self.file.opened) {
             unlink_if_there(&self.file.parent, &self.file.current_name).context("discard", &self.file.path)?;
         }

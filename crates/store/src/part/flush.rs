@@ -11,14 +11,14 @@ use super::Part;
 use crate::error::{Context, Result, StoreError};
 
 impl Part {
-    /// Waits until everything written so far is on the medium. After one failure it fails for ever: the kernel drops
-    /// what it could not write and says so only once, so the file must be written anew.
+    /// Waits until everything written so far is on the medium. After one failure every further flush fails, and the
+    /// file must be written anew: the kernel drops data that it could not write, and reports this only once.
     pub fn flush(&self) -> Result<()> {
         self.flush_by(file::flush_data)
     }
 
-    /// Whether a flush of its file system, where there is a good one ([`Part::has_shared_flush`]), is enough for it. In place it is not: there
-    /// flushes have an order.
+    /// Whether a flush of the whole file system may replace the flush of this part (see [`Part::has_shared_flush`]). A
+    /// file written in place needs its own, because there flushes have an order.
     pub fn can_share_flush(&self) -> bool {
         let failed = self.flush_error.load(Ordering::Acquire) != 0;
         !self.file.inplace && !failed && file_system::flush_tells_errors()
@@ -29,13 +29,15 @@ impl Part {
         file_system::flush_is_whole(self.file.fd.as_fd())
     }
 
-    /// Flushes all of its file system. What was written to any part of it that was opened after this one ([`Part::opened_number`]) is on the
-    /// medium then. An error says nothing of which file it is about: then each has to be flushed by itself, and knows.
+    /// Flushes all of its file system. Afterwards all that was written to this part, and to parts opened later
+    /// ([`Part::opened_number`]), is on the medium. An error does not name the file: then each part has to be flushed
+    /// by itself.
     pub fn flush_file_system(&self) -> io::Result<()> {
         file_system::flush(self.file.fd.as_fd())
     }
 
-    /// Parts in the order in which they were opened: what is written to one was written after those with smaller numbers were open.
+    /// The number of this part in the order of opening. Data of a part was written after the parts with smaller numbers
+    /// were opened.
     pub fn opened_number(&self) -> u64 {
         self.number
     }
@@ -52,7 +54,8 @@ impl Part {
         })
     }
 
-    /// The last flush of content and metadata, if asked, and what the file system tells at a close.
+    /// The last flush of content and metadata, if asked for, and the check for errors that the file system reports at a
+    /// close.
     pub fn finish_flush(&self, flush: bool) -> Result<()> {
         if flush {
             self.flush_by(file::flush_all)?;
@@ -64,7 +67,7 @@ impl Part {
 
     /// Fails when the file system has kept an error of this file for the close.
     pub fn check_close(&self) -> Result<()> {
-        // What the file system knows to be lost must not get a name, whether or not anybody asked for the medium.
+        // A file with lost data must not get its name, even if no flush was asked for.
         file::check_close(self.file.fd.as_fd()).context("close", &self.file.path)
     }
 }

@@ -1,4 +1,4 @@
-//! The journal of a part: what of it is on the medium, so that another run can go on.
+//! The journal of a part: which ranges are on the medium, so that another run can resume.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,8 +16,8 @@ use crate::name::{journal_name, split};
 use crate::own_file::{begin_journal, open_journal, unlink_if_there};
 
 impl Part {
-    /// Begins a journal that holds only `header`, and makes it and the part findable after a crash. Fails when the part was discarded
-    /// meanwhile: it would be that of nothing, or of another part.
+    /// Begins a journal that holds only `header`, and makes it and the part findable after a crash. Fails when the part
+    /// was discarded meanwhile: the journal would belong to no part, or to another part.
     pub fn journal_start(&self, header: &[u8]) -> Result<()> {
         self.start_journal(header).context("start the journal of", &self.file.path)
     }
@@ -34,7 +34,7 @@ impl Part {
         };
         self.has_journal.store(true, Ordering::Release);
         begin_journal(fd, header)?;
-        // Who gives the part up meanwhile removes the journal after the flush.
+        // `discard` may run from here on; it waits for the journal and removes it after the flush.
         drop(discarded);
         file::flush_data(fd.as_fd())?;
         self.flush_parent()
@@ -55,8 +55,9 @@ impl Part {
         appended().context("append to the journal of", &self.file.path)
     }
 
-    /// Keeps only the first bytes of a resumed journal, and waits until the rest is gone from the medium: a torn record at its end would
-    /// hide all that follow, and what it claims wrongly could pass for true once the part has grown.
+    /// Keeps only the first `len` bytes of a resumed journal, and waits until the rest is gone from the medium. A torn
+    /// record at the end would hide all later records. A record beyond the end of the part is refused now, but could be
+    /// believed once the part has grown.
     pub fn journal_keep(&self, len: u64) -> Result<()> {
         let journal = self.journal();
         let Some(fd) = journal.as_ref() else { return Ok(()) };

@@ -36,18 +36,19 @@ pub struct Part {
     settings: Arc<Settings>,
     journal: Mutex<Option<OwnedFd>>,
     has_journal: AtomicBool,
-    /// Its temporary name may be that of another part by now. Held while names change, before the journal.
+    /// The part was given up, so its temporary name may belong to another part by now. Locked while names change,
+    /// before `journal`.
     discarded: Mutex<bool>,
-    /// The first failed flush, as its error number. After it the kernel may report success for data that is lost.
+    /// The error number of the first failed flush. Afterwards the kernel may report success for lost data.
     flush_error: AtomicI32,
-    /// Opened when first asked for; none where the file system has no direct I/O.
+    /// Opened at first use; `None` where the file system has no direct I/O.
     direct: OnceLock<Option<DirectFile>>,
     allocated: Mutex<bool>,
     /// Data that [`Part::data_bytes`] found last.
     known_data: Mutex<(u64, u64)>,
-    /// The size that it has by what was written to it, unless somebody else changes it.
+    /// The size that our own writes gave it.
     size: AtomicU64,
-    /// It has its size, though not all of it was written.
+    /// [`Part::extend`] has given it its full size.
     extended: Mutex<bool>,
     /// See [`Part::hole_bytes`].
     hole_bytes: OnceLock<usize>,
@@ -62,7 +63,7 @@ struct PartFile {
     parent: Arc<OwnedFd>,
     /// For messages; its last component is the final name.
     path: Vec<u8>,
-    /// What the content is called now: the temporary name, or the final one when written in place.
+    /// The name of the open file: the temporary name, or the final name when written in place.
     current_name: Vec<u8>,
     inplace: bool,
 }
@@ -70,8 +71,8 @@ struct PartFile {
 impl TargetTree {
     /// An empty part for `path`, locked. One left behind is emptied and used again, unless another process holds it.
     ///
-    /// In place means writing into the final file itself, whose content stays until it is overwritten. The journal of an earlier run stays as
-    /// well: until another begins it says that the file is not finished.
+    /// In place means writing into the final file itself, whose content stays until it is overwritten. The journal of
+    /// an earlier run stays as well, and marks the file as unfinished until a new journal begins.
     pub fn new_part(&self, path: &[u8], inplace: bool) -> Result<Part> {
         let made = check_new_path(path).and_then(|()| {
             self.within_parent(path, |dir, name| {
@@ -88,8 +89,9 @@ impl TargetTree {
                 }
                 let had_journal = unlink_if_there(dir, &journal_name(name))?;
                 let part = Part::new(self, file, None);
-                // Of an earlier part: it describes content that this one does not have. On file systems that flush a file without the
-                // names that changed before (btrfs), a power cut could bring it back beside new data.
+                // The journal of an earlier part describes content that this part lacks. Some file systems (btrfs)
+                // flush a file without earlier changes of names, so a power cut could bring the journal back beside new
+                // data.
                 if had_journal {
                     part.flush_parent()?;
                 }
@@ -99,8 +101,8 @@ impl TargetTree {
         made.context("write", path)
     }
 
-    /// Writes down, before it is opened, that a file is about to be written in place; with `flush` it waits until that is on the medium.
-    /// `header` makes the beginning of a journal, of the device and inode that stand there.
+    /// Marks a file as unfinished before it is opened to be written in place. With `flush` the mark is on the medium on
+    /// return. `header` makes the beginning of a journal from the device and inode of the existing file.
     pub fn mark_unfinished(
         &self,
         path: &[u8],
@@ -150,7 +152,7 @@ impl TargetTree {
             let current_name = if inplace { name.to_vec() } else { part_name(name) };
             let Some((fd, opened)) = open_own(&dir, &current_name, self.settings.user)? else { return Ok(None) };
             self.settings.kernel_files.check(&fd).and_then(|()| lock(&fd))?;
-            // Whoever held the lock before may have finished: then this is the final file, or the journal is gone.
+            // The last holder of the lock may have finished: then the file has its final name, or the journal is gone.
             if !is_still_there(&dir, &current_name, &opened)
                 || !is_still_there(&dir, &journal_name(name), &journal_stat)
             {
@@ -199,7 +201,7 @@ impl Part {
         self.size.fetch_max(end, Ordering::Relaxed);
     }
 
-    /// Whether it can be written past the page cache: the file system does direct I/O, and has not refused it so far.
+    /// Whether it is written past the page cache: the file system has direct I/O, and has accepted it so far.
     pub fn goes_past_cache(&self) -> bool {
         self.direct().is_some_and(|direct| !direct.is_refused())
     }
@@ -222,7 +224,8 @@ impl Part {
         self.direct.get_or_init(open).as_ref()
     }
 
-    /// Opens the content once more, past the page cache: the flag belongs to the open file. Under the name may be another file by now.
+    /// Opens the file once more for direct I/O, because the flag belongs to the open file. The name may lead to another
+    /// file by now, so the inode is compared.
     fn reopen_direct(&self, access: OFlags) -> Option<OwnedFd> {
         let flags = access | OFlags::DIRECT | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(&self.file.parent, &self.file.current_name, flags, Mode::empty());
@@ -275,9 +278,9 @@ impl Part {
         file::next_data(self.file.fd.as_fd(), offset, end).context("look for holes in", &self.file.path)
     }
 
-    /// Bytes of a range that are data, and no hole.
+    /// Bytes of data in a range, without holes.
     pub fn data_bytes(&self, offset: u64, end: u64) -> Result<u64> {
-        // As in a source, one look for each chunk would walk over the rest of a file in memory (tmpfs) each time.
+        // The last answer is kept: on tmpfs each look walks over all the data that follows.
         let mut known = self.known_data.lock().unwrap_or_else(PoisonError::into_inner);
         if !(known.0 <= offset && end <= known.1) {
             *known = self.next_data(offset, u64::MAX)?.unwrap_or_default();
@@ -313,8 +316,9 @@ impl Part {
         Ok(())
     }
 
-    /// Gives the file its size and room for it, the first time, so that writes past the page cache neither extend it nor look for room: on
-    /// ext4 each such write would wait for all others. Where a file system cannot keep room free, only the size is set.
+    /// Gives the file its size and allocates room for it; only the first call acts. On ext4 a direct write that extends
+    /// the file or allocates blocks waits for all other writes. Where a file system cannot keep room free, only the
+    /// size is set.
     pub fn allocate(&self, size: u64) -> Result<()> {
         let mut allocated = self.allocated.lock().unwrap_or_else(PoisonError::into_inner);
         if !*allocated {
@@ -332,7 +336,8 @@ impl Part {
         *self.allocated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the file at least its size, the first time, because its last bytes may be a hole that nobody writes.
+    /// Gives the file at least this size; only the first call acts. The file may end in a hole, and a hole is not
+    /// written.
     pub fn extend(&self, size: u64) -> Result<()> {
         let mut extended = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
         if !*extended {
@@ -377,7 +382,7 @@ impl Part {
 
     /// Opens the content once more, to read back what the medium holds of it: past the page cache, where the file system lets us.
     pub fn medium(&self) -> Result<Medium> {
-        // Whatever stands in the way, the open descriptor can be read.
+        // Without a direct descriptor, the open one is read.
         let direct = self.reopen_direct(OFlags::RDONLY);
         let plain = self.file.fd.as_fd().try_clone_to_owned();
         plain.and_then(|plain| Medium::new(plain, direct)).context("read back", &self.file.path)
@@ -388,7 +393,7 @@ impl Part {
         (self.file.opened.id.dev, self.file.opened.id.ino)
     }
 
-    /// What the file was when it was opened.
+    /// The metadata of the file when it was opened.
     pub fn opened_stat(&self) -> &Stat {
         &self.file.opened
     }
