@@ -29,14 +29,14 @@ pub(crate) const LOOKUP_DEADLINE: Duration = Duration::from_secs(10);
 /// 65,536 groups, the most that the kernel takes (credentials(7)), each of at most ten digits and a space.
 const MAX_ANSWER_BYTES: u64 = 65_536 * 11;
 
-/// Where the program is looked for: never where the caller's environment says.
+/// The search path for the program. The caller's environment is ignored.
 pub(crate) const PATH: &str = "/usr/bin:/bin:/usr/sbin:/sbin";
 
 /// The account of this name; `None` when there is none.
 ///
-/// Errors: there is no `id`, it does not answer in time, or with something else than numbers.
+/// Fails if there is no `id`, or its answer is late or malformed.
 pub fn named(name: &str) -> io::Result<Option<Account>> {
-    // What begins with a dash would be an option.
+    // A name with a leading dash would be an option of `id`.
     if name.is_empty() || name.starts_with('-') || name.contains('\0') {
         return Ok(None);
     }
@@ -48,7 +48,7 @@ pub fn named(name: &str) -> io::Result<Option<Account>> {
     }
 }
 
-/// What `id` answers; `None` when it knows no such account.
+/// The answer of `id`; `None` when it knows no such account.
 fn numbers(what: &str, name: &str) -> io::Result<Option<Vec<u32>>> {
     let mut id = Command::new("id");
     id.args([what, name]).env_clear().env("PATH", PATH);
@@ -60,8 +60,8 @@ fn numbers(what: &str, name: &str) -> io::Result<Option<Vec<u32>>> {
     words.map(|word| word.parse().map_err(|_| odd())).collect::<io::Result<Vec<u32>>>().map(Some)
 }
 
-/// What a program writes until it ends, within a time. One that does not end is killed, and is not waited for: who waits in the kernel for
-/// a server that does not answer may outlive that.
+/// The output of a program that ends within a time limit. After the limit the program is killed, but not waited for: a
+/// program that waits in the kernel for a silent server may outlive the signal.
 pub(crate) fn answer(program: &mut Command, limit: Duration) -> io::Result<(ExitStatus, Vec<u8>)> {
     let mut left_behind = LEFT_BEHIND.lock().unwrap_or_else(PoisonError::into_inner);
     left_behind.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -113,13 +113,13 @@ fn await_end(child: &mut Child, end: Instant) -> io::Result<ExitStatus> {
     }
 }
 
-/// Who was killed and has not ended.
+/// Processes that were killed and have not ended.
 static LEFT_BEHIND: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
-/// So many processes, and no more, may hang because of a directory of accounts that does not answer.
+/// At most this many processes may hang because a directory of accounts is silent.
 const MAX_LEFT_BEHIND: usize = 16;
 
-/// Whom the kernel lets end has ended by then.
+/// A killed process has ended by then, unless it hangs in the kernel.
 const KILL_DEADLINE: Duration = Duration::from_secs(1);
 
 fn odd() -> io::Error {

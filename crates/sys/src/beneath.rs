@@ -1,8 +1,8 @@
 //! Opens paths beneath an open directory without ever leaving it.
 //!
 //! `openat2` does the whole walk in the kernel, so nobody can swap a directory for a link between two of our steps.
-//! Kernels before 5.6 and some container filters lack it; there we take one component at a time, each without
-//! following links, which is slower and equally safe.
+//! Kernels before 5.6 and some container filters lack it. There we open one component at a time without following
+//! links: slower, and equally safe.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// What a symbolic link on the way means.
+/// How a symbolic link on the way is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Links {
     /// No component may be a link: the open fails with `ELOOP` (`ENOTDIR` on kernels without `openat2`).

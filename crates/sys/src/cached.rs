@@ -1,8 +1,8 @@
-//! What the page cache holds of a file, asked without having anything read: `cachestat(2)` (Linux 6.5).
+//! Counts the cached bytes of a file without causing reads: `cachestat(2)` (Linux 6.5).
 //!
-//! A read that shall not wait (`RWF_NOWAIT`, preadv2(2)) is no such question: where pages are missing it fails with `EAGAIN`, but has had the
-//! kernel begin to read them (Linux 6.18: 1 MiB for 256 KiB asked for; one page for one byte, where the file is advised to be read at
-//! random). It is what is left where the other is not to be had.
+//! The fallback is a read with `RWF_NOWAIT` (preadv2(2)). For missing pages it fails with `EAGAIN`, but also makes the
+//! kernel begin to read them (Linux 6.18: 1 MiB for 256 KiB asked for). Of a file that is advised to be read at random,
+//! a read of one byte brings in one page only.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 #[derive(Debug)]
 pub struct CacheProbe<'a> {
     file: BorrowedFd<'a>,
-    /// The same file, advised to be read at random; there once `cachestat` was refused.
+    /// The same file, advised to be read at random; opened when `cachestat` was refused.
     touched: Option<OwnedFd>,
 }
 
@@ -24,9 +24,9 @@ impl CacheProbe<'_> {
         CacheProbe { file, touched: None }
     }
 
-    /// How many bytes of a range are in the page cache, whole pages counted. Kernels before 6.5 have no `cachestat`, and newer ones do not
-    /// tell whoever neither owns the file nor may write it: then the first byte stands for all, and where it was missing its page is read
-    /// for it. `Unsupported` where nothing can be asked.
+    /// How many bytes of a range are in the page cache, whole pages counted. Kernels before 6.5 have no `cachestat`,
+    /// and newer kernels answer only to a user who owns the file or may write it. Otherwise the first byte stands for
+    /// the whole range, and a missing first page is read. `Unsupported` where the fallback fails, too.
     pub fn cached_bytes(&mut self, offset: u64, len: u64) -> io::Result<u64> {
         if self.touched.is_none() {
             match cached_bytes(self.file, offset, len) {
@@ -39,11 +39,11 @@ impl CacheProbe<'_> {
     }
 }
 
-/// How many bytes of a range are in the page cache, whole pages counted. `ENOSYS` before Linux 6.5; `EPERM` for whoever neither owns the
-/// file nor may write it; `EOPNOTSUPP` for huge pages. Source: cachestat(2).
+/// How many bytes of a range are in the page cache, whole pages counted. `ENOSYS` before Linux 6.5; `EPERM` unless the
+/// user owns the file or may write it; `EOPNOTSUPP` for huge pages. Source: cachestat(2).
 pub(crate) fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
     if len == 0 {
-        // To the kernel this were all up to the end.
+        // To the kernel, length 0 means all up to the end.
         return Ok(0);
     }
     let range = Range { offset, len };
@@ -108,7 +108,8 @@ mod tests {
 
     const LENGTH: u64 = 8 << 20;
 
-    /// 8 MiB on a disk of which the page cache has the second half; None, with a word, where the directory lies in memory.
+    /// 8 MiB on a disk with the second half in the page cache. `None`, with a message, where the directory lies in
+    /// memory.
     fn half_cached() -> Option<std::fs::File> {
         let file = tempfile::tempfile().unwrap();
         crate::file::write_all_at(file.as_fd(), &vec![7; LENGTH as usize], 0).unwrap();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 
-/// A file that is open twice: past the page cache, and through it for what cannot go past it.
+/// A file that is open twice: past the page cache, and through it for writes that are not aligned.
 #[derive(Debug)]
 pub struct DirectFile {
     direct: OwnedFd,
@@ -31,15 +31,15 @@ impl DirectFile {
         Ok(DirectFile { direct, plain: file.try_clone_to_owned()?, alignment_bytes, refused: AtomicBool::new(false) })
     }
 
-    /// A file that was opened twice already, for writing: past the page cache, and through it. `None` unless the kernel says that the file
-    /// system does direct I/O (Linux 6.1, statx(2)): tmpfs takes the flag and copies all the same, and some on the network send a
-    /// request for each write and wait.
+    /// A file that was opened twice already, for writing: past the page cache, and through it. `None` unless the kernel
+    /// reports direct I/O for the file system (Linux 6.1, statx(2)). Without this report the flag is useless: tmpfs
+    /// accepts it and still copies, and some network file systems send a request for each write and wait.
     pub fn new(direct: OwnedFd, plain: OwnedFd) -> Option<DirectFile> {
         let alignment_bytes = told_alignment_bytes(direct.as_fd())?;
         Some(DirectFile { direct, plain, alignment_bytes, refused: AtomicBool::new(false) })
     }
 
-    /// What is written past the page cache must begin and end at multiples of this, in the file and in memory.
+    /// Direct writes must begin and end at multiples of this, in the file and in memory.
     pub fn alignment_bytes(&self) -> usize {
         self.alignment_bytes
     }
@@ -59,8 +59,9 @@ impl DirectFile {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Writes all of `data`, from a multiple of the alignment on: past the page cache what ends at one, through it the ragged end, and all
-    /// where direct writes are refused. Memory that is not aligned is refused, too.
+    /// Writes all of `data`, from a multiple of the alignment on. Whole blocks go past the page cache. The ragged end
+    /// goes through it, and so does everything after direct writes are refused. Memory that is not aligned is refused,
+    /// too.
     pub fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let direct = if self.is_refused() { 0 } else { data.len() / self.alignment_bytes * self.alignment_bytes };
         let (direct, ragged) = data.split_at(direct);
@@ -81,7 +82,7 @@ impl DirectFile {
     }
 }
 
-/// A file that is read past the page cache, where its file system says that this can be done.
+/// A file that is read past the page cache, if its file system reports direct I/O.
 #[derive(Debug)]
 pub struct DirectSource {
     direct: OwnedFd,
@@ -91,8 +92,9 @@ pub struct DirectSource {
 }
 
 impl DirectSource {
-    /// Opens a file that is open for reading once more, past the page cache. `Unsupported` where the file system does not say what direct
-    /// reads have to keep to (`STATX_DIOALIGN`, Linux 6.1), as one in memory does not, or more than [`MAX_ALIGNMENT_BYTES`]. Needs `/proc`.
+    /// Opens a file that is open for reading once more, past the page cache. `Unsupported` if the file system does not
+    /// report its alignment (`STATX_DIOALIGN`, Linux 6.1), as in memory, or if the alignment is above
+    /// [`MAX_ALIGNMENT_BYTES`]. Needs `/proc`.
     pub fn of(file: &Arc<OwnedFd>) -> io::Result<DirectSource> {
         let unsupported = |why: &'static str| io::Error::new(io::ErrorKind::Unsupported, why);
         let told = told_alignment(file.as_fd());
@@ -123,8 +125,8 @@ impl DirectSource {
         self.direct.as_fd()
     }
 
-    /// Brings a direct read to its end that gave `result`: fewer bytes than asked for are the end of the file or not, which a plain read
-    /// knows; and where direct reads are refused, so is every byte. Returns how many bytes there are.
+    /// Completes a direct read that gave `result`. After a short read, a plain read gets the rest or finds the end of
+    /// the file. After a refused read, a plain read gets all bytes. Returns how many bytes there are.
     pub(crate) fn complete(&self, buffer: &mut [u8], offset: u64, result: io::Result<usize>) -> io::Result<usize> {
         let done = match result {
             Ok(done) => done.min(buffer.len()),
@@ -152,7 +154,7 @@ fn told_alignment_bytes(file: BorrowedFd<'_>) -> Option<usize> {
     told_alignment(file).map(|(memory, offset)| memory.max(offset).max(MEMORY_ALIGNMENT))
 }
 
-/// Of memory, and of places in the file. `None` when the kernel does not say, or says that the file has no direct I/O.
+/// Of memory, and of places in the file. `None` when the kernel reports no alignment, or no direct I/O for the file.
 fn told_alignment(file: BorrowedFd<'_>) -> Option<(usize, usize)> {
     let told = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN).ok()?;
     let bytes = |told: u32| usize::try_from(told).unwrap_or(0);

@@ -3,7 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Throws away what has arrived, at most `len` bytes, and waits for the first; returns how many, 0 when the peer has ended.
+/// Waits for the first byte, and throws away at most `len` bytes that have arrived. Returns how many; 0 when the peer
+/// has ended.
 ///
 /// Only for TCP: elsewhere the flag means something else, and the bytes would be asked for in vain (`EFAULT`).
 pub fn discard(socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {

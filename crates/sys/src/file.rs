@@ -94,8 +94,8 @@ pub fn start_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) {
     let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
-/// Waits until a range is written out, beginning where the kernel has not. This bounds how much is dirty; it is no flush: neither the
-/// file's metadata nor the disk's own cache is. Source: sync_file_range(2).
+/// Waits until a range is written out, beginning where the kernel has not. This bounds the dirty pages. It is not a
+/// flush: the file's metadata and the disk's own cache stay unwritten. Source: sync_file_range(2).
 pub fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
     let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let (offset, len) = (i64::try_from(offset).map_err(invalid)?, i64::try_from(len).map_err(invalid)?);
@@ -112,7 +112,7 @@ pub fn wait_writeback(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result
     }
 }
 
-/// Reserves room for `[0, len)` without changing the size, so that writing neither fragments nor runs out. Returns false where the
+/// Reserves room for `[0, len)` without changing the size, so that writes find contiguous room. Returns false where the
 /// file system cannot.
 pub fn reserve(file: BorrowedFd<'_>, len: u64) -> io::Result<bool> {
     if len == 0 {
@@ -154,8 +154,8 @@ pub fn flush_all(file: BorrowedFd<'_>) -> io::Result<()> {
     Ok(rustix::io::retry_on_intr(|| rustix::fs::fsync(file))?)
 }
 
-/// Waits until the names in a directory are on the medium; a path descriptor will do. A directory that we may not read, a drop box, cannot be
-/// flushed by us: what is put into it is no worse off than with any other program.
+/// Waits until the names in a directory are on the medium; a path descriptor will do. A directory without the right to
+/// read, a drop box, cannot be flushed, and is skipped. Any other program has the same limit.
 pub fn flush_directory(directory: BorrowedFd<'_>) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     match rustix::io::retry_on_intr(|| rustix::fs::openat(directory, c".", flags, Mode::empty())) {
@@ -165,15 +165,15 @@ pub fn flush_directory(directory: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Makes the name of a file, or its end, stay: [`flush_directory`] of the one that it stands in.
+/// Makes a new name of a file, or its removal, survive a power cut: [`flush_directory`] of its directory.
 pub fn flush_directory_of(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     flush_directory(rustix::io::retry_on_intr(|| rustix::fs::open(parent, flags, Mode::empty()))?.as_fd())
 }
 
-/// Gives a file that is held open another name. Fails where the names do not lead to it, before or after: somebody else who may write into the
-/// directory has put another file there.
+/// Gives a file that is held open another name. Fails if the old name before, or the new name after, leads to another
+/// file: another user with write access to the directory has put it there.
 pub fn rename_held(file: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<()> {
     let held = rustix::fs::fstat(file)?;
     let check = |path: &Path| match rustix::fs::lstat(path) {
@@ -185,10 +185,10 @@ pub fn rename_held(file: BorrowedFd<'_>, from: &Path, to: &Path) -> io::Result<(
     check(to)
 }
 
-/// Learns of errors that a file system keeps for the close (NFS, quotas, FUSE), while the file stays open: the kernel asks it the
-/// same when a duplicate of the descriptor is closed (`close(2)`, notes).
+/// Gets the errors that a file system reports only at a close (NFS, quotas, FUSE), while the file stays open. It closes
+/// a duplicate of the descriptor, which asks the file system the same (`close(2)`, notes).
 pub fn check_close(file: BorrowedFd<'_>) -> io::Result<()> {
-    // A signal cuts off the file system's answer, not the close: another duplicate asks again.
+    // A signal cuts off the file system's answer, but the duplicate is closed. Another duplicate asks again.
     Ok(rustix::io::retry_on_intr(|| {
         let duplicate = rustix::io::fcntl_dupfd_cloexec(file, 0)?.into_raw_fd();
         // SAFETY: the descriptor was ours alone, and is not used after this: Linux has closed it even when it reports an error.
@@ -201,8 +201,8 @@ pub fn check_close(file: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Takes the file for this open descriptor alone; false when another holds it.
 ///
-/// File systems without locks (some network mounts) answer true: a lock is a courtesy between two of us, not what
-/// correctness rests on.
+/// On file systems without locks (some network mounts) the answer is true: the lock is a courtesy between two processes
+/// of haul, and correctness does not depend on it.
 pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     match rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(true),
@@ -211,13 +211,13 @@ pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// [`try_lock`] for a caller that would do harm by mistake: false, too, where locks do not work.
+/// [`try_lock`] for callers that must be certain: false where locks do not work.
 pub fn try_lock_surely(file: BorrowedFd<'_>) -> bool {
     rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)).is_ok()
 }
 
-/// The process that took the lock of a file which [`try_lock`] did not get, as far as this process may know: not where `/proc` is hidden, where
-/// the holder lives among processes that cannot be seen from here, or where the kernel keeps the locks of a file system elsewhere.
+/// The process that holds the lock that [`try_lock`] did not get. `None` if `/proc` is hidden, the holder is in another
+/// PID namespace, or the file system keeps its own locks.
 pub fn lock_holder(file: BorrowedFd<'_>) -> Option<u32> {
     let stat = rustix::fs::fstat(file).ok()?;
     let mut locks = String::new();

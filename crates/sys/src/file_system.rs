@@ -32,7 +32,7 @@ pub fn flush_is_whole(file: BorrowedFd<'_>) -> bool {
 /// ext4 (`EXT4_SUPER_MAGIC`), XFS and btrfs (statfs(2)).
 const JOURNALED: [u32; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
-/// What the whole system has written and not yet brought to a medium. Opened early: who has given up rights may not open it.
+/// The dirty pages of the whole system, in bytes. Opened early: who has given up rights may not open it.
 #[derive(Debug)]
 pub struct DirtyPages(File);
 

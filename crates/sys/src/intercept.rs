@@ -1,9 +1,9 @@
-//! Decides what becomes of system calls of threads of this process, so that tests can have any disk fail at any operation
+//! Intercepts system calls of threads of this process, so that tests can have any disk fail at any operation
 //! (`seccomp_unotify(2)`, Linux 5.5).
 //!
-//! A thread puts itself under watch. From then on the calls that were named stop it, and every thread that it starts, until the
-//! [`Watcher`], in the hands of another thread, says whether the kernel carries the call out, carries out a part of it, or
-//! answers with an error. The code that is watched is the very code that users run: it knows nothing of it.
+//! A thread puts itself under watch. From then on each named call stops this thread, and every thread that it starts,
+//! until another thread answers through the [`Watcher`]. The answer: the kernel carries the call out, carries out a
+//! part of it, or returns an error. The watched code is the code that users run, and does not notice the watch.
 
 use std::ffi::CStr;
 use std::io;
@@ -118,26 +118,26 @@ pub struct Stopped {
     args: [u64; 6],
 }
 
-/// What becomes of a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The kernel carries it out.
     Proceed,
-    /// It fails with this error number, and nothing was done; what was to be closed is closed.
+    /// It fails with this error number and without effect; but a close still closes.
     Fail(i32),
-    /// Of a read or write only so many bytes; other calls proceed.
+    /// A read or write handles only so many bytes; other calls proceed.
     Short(usize),
-    /// Of a listing everything but what the names are, as some file systems have it; other calls proceed.
+    /// A listing has no types of entries, as on some file systems; other calls proceed.
     Untyped,
 }
 
-/// Puts the calling thread, and all that it starts from now on, under watch for good. Whoever keeps the watcher has to answer
-/// until those threads are gone; without one their calls fail with `ENOSYS`.
+/// Puts the calling thread, and all that it starts from now on, under watch for good. The owner of the watcher has to
+/// answer until those threads are gone; without a watcher their calls fail with `ENOSYS`.
 ///
 /// Errors: `ENOSYS`, `EINVAL` on kernels before 5.5; `EPERM` or `EACCES` where a sandbox forbids filters; `EBUSY` when the thread
 /// is under watch already.
 pub fn watch_this_thread(calls: &[Call]) -> io::Result<Watcher> {
-    // Without privileges the kernel wants to know that no program with more rights is run under the filter.
+    // The kernel asks this of an unprivileged thread: no program may gain rights under the filter.
     rustix::thread::set_no_new_privs(true)?;
     let mut filter = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, NUMBER_AT)];
     for number in calls.iter().flat_map(|call| call.numbers()) {
@@ -244,7 +244,7 @@ impl Stopped {
         self.call
     }
 
-    /// Its first argument: the descriptor that it is about, or relative to which its path is.
+    /// Its first argument: the descriptor of the file, or of the directory that its path is relative to.
     pub fn fd(&self) -> RawFd {
         // Descriptors are 32 bits; the kernel ignores the rest of the register.
         self.args[0] as u32 as RawFd
@@ -282,18 +282,19 @@ impl Stopped {
     /// An argument that is the path of a system call.
     fn path_in(&self, argument: usize) -> Vec<u8> {
         let text = std::ptr::with_exposed_provenance::<libc::c_char>(self.args[argument] as usize);
-        // SAFETY: the thread waits inside of the call for our answer, so what it passed stays where it is; paths of system calls
-        // end with a NUL, and a thread of this process called with valid memory: it was compiled from safe code.
+        // SAFETY: the thread waits inside the call for our answer, so its arguments stay in place. Paths of system
+        // calls end with a NUL. The caller is a thread of this process, compiled from safe code, so its memory is
+        // valid.
         unsafe { CStr::from_ptr(text) }.to_bytes().to_vec()
     }
 
-    /// A read or write of fewer bytes than asked for, in the place of the thread that waits.
+    /// Reads or writes fewer bytes than asked for, in the place of the waiting thread.
     fn carry_out(&self, bytes: usize) -> Result<i64, i32> {
         let (fd, bytes) = (self.fd(), bytes.min(self.bytes()));
         let memory = std::ptr::with_exposed_provenance_mut::<libc::c_void>(self.args[1] as usize);
         let offset = self.args[3] as libc::off_t;
-        // SAFETY: the thread waits inside of the very same call with this memory, at least as long; it is lent for that call, which
-        // ends with our answer.
+        // SAFETY: the thread waits inside the same call with this memory, which is at least as long. The memory is lent
+        // to the call until our answer.
         let done = unsafe {
             if self.number == libc::SYS_pread64 {
                 libc::pread(fd, memory, bytes, offset)
@@ -307,10 +308,11 @@ impl Stopped {
         Ok(done as i64)
     }
 
-    /// A listing in the place of the thread that waits, out of which it is taken what the names are.
+    /// Lists in the place of the waiting thread, and removes the types of the entries.
     fn list_without_types(&self) -> Result<i64, i32> {
         let memory = std::ptr::with_exposed_provenance_mut::<u8>(self.args[1] as usize);
-        // SAFETY: the thread waits inside of the very same call with this memory; it is lent for that call, which ends with our answer.
+        // SAFETY: the thread waits inside the same call with this memory. The memory is lent to the call until our
+        // answer.
         let done = unsafe { libc::syscall(libc::SYS_getdents64, self.fd(), memory, self.args[2] as usize) };
         if done < 0 {
             return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));

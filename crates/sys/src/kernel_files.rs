@@ -1,15 +1,16 @@
-//! File systems whose files are words between the kernel and programs, and hold nobody's data.
+//! File systems whose files are an interface to the kernel and hold no user's data.
 //!
-//! Reading one of their files asks the kernel something, as whoever reads; writing one orders it something. So they are no place to copy from
-//! or to for somebody else: a thread of a daemon is told more of its own process than a program of that user would be, and some of these file
-//! systems judge otherwise than by the owner of a file. Source: linux/magic.h, and the drivers' own headers.
+//! Reading such a file is a question to the kernel with the reader's rights; writing it is a command. So a daemon must
+//! not copy from or to them for its users. A thread of a daemon learns more about its own process than the user's
+//! programs would. Some of these file systems also check other rights than the owner of a file. Source: linux/magic.h,
+//! and the drivers' own headers.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use rustix::fs::FsWord;
 
-/// What the kernel calls the file system in which this stands, if it is one of these.
+/// The kernel's name of the file system that holds this file, if it is in this list.
 pub fn kind_of(file: BorrowedFd<'_>) -> io::Result<Option<&'static str>> {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
     Ok(name_of(kind))

@@ -1,4 +1,4 @@
-//! What Linux offers: one file per facility, safe functions out. The only crate with `unsafe`.
+//! The facilities of Linux: one file for each, with safe functions. The only crate with `unsafe`.
 
 pub mod account;
 pub mod affinity;

@@ -1,7 +1,7 @@
 //! A range of a file in memory that only the kernel looks at: `mmap(2)`, and `send(2)` straight out of it.
 //!
-//! Nobody in this process reads the mapping, and so nothing of what makes mappings dangerous applies: a file that is cut
-//! meanwhile is an error of the call (`EFAULT`), not a SIGBUS, and a file that changes is no changing `&[u8]`.
+//! This process never reads the mapping itself, which avoids the dangers of mappings. If the file is cut meanwhile, the
+//! call fails with `EFAULT` instead of SIGBUS. If the file changes, no `&[u8]` changes.
 
 use std::ffi::c_void;
 use std::io;
@@ -54,8 +54,8 @@ impl Mapping {
         let len = len.min(self.bytes().saturating_sub(at));
         let flags = libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
         loop {
-            // SAFETY: `skip + at + len` is at most the length of the mapping, which lives as long as `self`. The kernel reads
-            // it with the care it gives to any address of a process; pages that are not there are an error, no signal.
+            // SAFETY: `skip + at + len` is at most the length of the mapping, which lives as long as `self`. The kernel
+            // reads it as any address of a process: missing pages are an error of the call and raise no signal.
             let sent = unsafe {
                 let from = self.start.as_ptr().cast::<u8>().add(self.skip + at.min(self.bytes()));
                 libc::send(socket.as_raw_fd(), from.cast(), len, flags)

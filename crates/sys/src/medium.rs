@@ -33,7 +33,7 @@ pub struct Medium {
     alignment_bytes: u64,
 }
 
-/// What one read came to.
+/// The result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Got {
     /// Bytes in the buffer; 0 at the end of the file.
@@ -92,7 +92,8 @@ impl Medium {
     }
 }
 
-/// The kernel may read less than asked for at the end of a file, or at a limit of its own; the next read must be aligned again.
+/// The kernel may read less than asked for, at the end of a file or at its own limit. The next read must be aligned
+/// again.
 fn read_direct(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64, alignment_bytes: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -119,8 +120,8 @@ pub fn resident_bytes(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Resu
     let page = usize::try_from(crate::process::page_bytes()).expect("pages are small");
     let at = libc::off_t::try_from(offset).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let mut pages = vec![0u8; len.get().div_ceil(page)];
-    // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in use; nobody reads it, only its pages are
-    // counted, into a vector with a byte for each; it is unmapped once, with its length.
+    // SAFETY: a new mapping at an address of the kernel's choice leaves memory in use untouched. The mapping is never
+    // read: its pages are counted into a vector with a byte for each page. It is unmapped once, with its length.
     let looked = unsafe {
         let start =
             libc::mmap(std::ptr::null_mut(), len.get(), libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), at);
@@ -142,12 +143,13 @@ pub fn lies_in_memory(file: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(IN_MEMORY.contains(&kind))
 }
 
-/// Whether a file system surely remembers when an inode changed, apart from the time of its content, which everybody may set. What FUSE
-/// shows is what its server knows: SFTP has no such time, as an example, and sshfs shows that of the content in its place.
+/// Whether a file system surely keeps a change time (ctime) of an inode. The modification time is not enough, because
+/// users may set it. FUSE reports what its server knows: SFTP has no change time, so sshfs reports the modification
+/// time instead.
 pub fn keeps_change_times(file: BorrowedFd<'_>) -> io::Result<bool> {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file))?.f_type;
     if kind == FUSE {
-        // Whose server cannot be asked for is no known one.
+        // An unknown server counts as one without change times.
         let name = File::open("/proc/self/mountinfo")
             .and_then(|mounts| mounted_as(rustix::fs::fstat(file)?.st_dev, BufReader::new(mounts)));
         return Ok(matches!(name, Ok(Some(name)) if FUSE_WITH_CHANGE_TIMES.contains(&name.as_str())));
@@ -155,12 +157,12 @@ pub fn keeps_change_times(file: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(!ONE_TIME.contains(&kind))
 }
 
-/// What the kernel calls the file system with this device number; of FUSE also its server (proc_pid_mountinfo(5)).
+/// The kernel's name of the file system with this device number, for FUSE with its server (proc_pid_mountinfo(5)).
 fn mounted_as(device: u64, mounts: impl BufRead) -> io::Result<Option<String>> {
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     for line in mounts.split(b'\n') {
         let line = line?;
-        // Nothing of the two fields that count is escaped, and paths may be no UTF-8.
+        // The two fields used here are never escaped. Paths may be invalid UTF-8.
         let line = String::from_utf8_lossy(&line);
         if line.split(' ').nth(2) == Some(&device) {
             return Ok(line.split_once(" - ").and_then(|(_, source)| source.split(' ').next()).map(str::to_owned));
@@ -188,7 +190,7 @@ const ONE_TIME: [rustix::fs::FsWord; 2] = [0x4d44, 0x2011_bab0];
 /// `FUSE_SUPER_MAGIC`.
 const FUSE: rustix::fs::FsWord = 0x6573_5546;
 
-/// Servers that keep such times as part of what they store, or pass on those of the file system below: large files lie there.
+/// Servers for large files that store change times, or pass on the change times of the file system below.
 const FUSE_WITH_CHANGE_TIMES: [&str; 6] =
     ["fuse.glusterfs", "fuse.ceph-fuse", "fuse.juicefs", "fuse.mfs", "fuse.mergerfs", "fuse.gocryptfs"];
 

@@ -1,8 +1,8 @@
 //! Names of users and groups, for copies that keep owners by name.
 //!
-//! A thread of its own looks them up: first in `/etc/passwd` and `/etc/group`, then by `getent(1)`, which knows every directory of accounts.
-//! The thread starts before a session gives up its rights, so that it can still read those files and start that program. See
-//! [`crate::account`] for why the C library is not asked.
+//! A thread of its own looks them up: first in `/etc/passwd` and `/etc/group`, then by `getent(1)`, which knows every
+//! directory of accounts. The thread starts before a session gives up its rights, so that it can still read those files
+//! and start `getent`. See [`crate::account`] for why the C library is not asked.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::account::{LOOKUP_DEADLINE, PATH, answer};
 
-/// What a name stands for.
+/// The kind of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// A user.
@@ -93,7 +93,7 @@ fn ask(of: Of, key: Key) -> Result<Found, NoAnswer> {
 
 fn answer_all(questions: &Receiver<Question>) {
     for Question { of, key, reply } in questions {
-        // Who asked may have left.
+        // The asking thread may have ended.
         let _ = reply.try_send(look_up(of, &key));
     }
 }

@@ -28,7 +28,7 @@ pub fn effective_user() -> u32 {
     crate::rights::file_user()
 }
 
-/// Whether this thread may give files of its own to a group: root to all, a user to those that it is in.
+/// Whether this thread may give its own files to a group: root to any group, a user to groups of which it is a member.
 pub fn may_give_to_group(gid: u32) -> bool {
     let is_member =
         || rustix::process::getgroups().is_ok_and(|groups| groups.iter().any(|group| group.as_raw() == gid));
