@@ -38,7 +38,8 @@ impl AskedFor {
         Self { named, filter, last }
     }
 
-    /// How much may come at this path. The directories on the way must have been asked for, too, whether or not they are sent.
+    /// How much may come at this path. The directories on the way must have been asked for, too, whether or not they
+    /// are sent.
     pub fn extent(&mut self, path: &[u8], is_dir: bool) -> Extent {
         if path.is_empty() {
             return match self.named {

@@ -1,7 +1,7 @@
 //! How fast the disk below a directory writes and reads: for a few seconds, in a file that has no name.
 //!
-//! Make a file without a name -> write blocks from several threads, flush -> read them back -> let go. The kernel frees the file
-//! when its last descriptor closes, also after kill -9.
+//! Make a file without a name -> write blocks from several threads, flush -> read them back -> let go. The kernel frees
+//! the file when its last descriptor closes, also after kill -9.
 
 use std::fs::File;
 use std::io;
@@ -91,8 +91,8 @@ where
     }
 }
 
-/// Moves blocks from several threads until `bytes` or the time is used up, and ends what was begun. Returns the bytes moved, without gaps,
-/// and the rate.
+/// Moves blocks from several threads until `bytes` or the time is used up, and ends what was begun. Returns the bytes
+/// moved, without gaps, and the rate.
 fn pass(
     bytes: u64,
     time: Duration,

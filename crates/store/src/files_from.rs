@@ -33,7 +33,8 @@ const WITH_ENTRIES: u32 = 1 << 31;
 #[derive(Debug, Default)]
 pub struct FileListBuilder {
     list: FileList,
-    /// Some path begins with `./`. As in rsync the source directory itself is then one of the directories that lead to it, and comes, too.
+    /// Some path begins with `./`. As in rsync the source directory itself is then one of the directories that lead to
+    /// it, and comes, too.
     begins_at_root: bool,
 }
 
@@ -61,8 +62,8 @@ impl fmt::Display for ListFault {
 impl std::error::Error for ListFault {}
 
 impl FileListBuilder {
-    /// Adds a path as it was typed. As in rsync, a slash in front has no meaning. The empty path is the source directory without what is in
-    /// it.
+    /// Adds a path as it was typed. As in rsync, a slash in front has no meaning. The empty path is the source
+    /// directory without what is in it.
     pub fn add(&mut self, typed: &[u8]) -> Result<(), ListFault> {
         if typed.len() > MAX_LISTED_PATH_BYTES || typed.contains(&0) {
             return Err(ListFault::NoPath);

@@ -18,7 +18,8 @@ pub struct Filter {
 struct Rule {
     include: bool,
     directories_only: bool,
-    /// It ends with `***`, for which a directory has a slash at its end: `dir/***` is the directory and everything in it.
+    /// It ends with `***`, for which a directory has a slash at its end: `dir/***` is the directory and everything in
+    /// it.
     takes_slash: bool,
     scope: Scope,
     pattern: Pattern,

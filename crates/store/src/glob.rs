@@ -30,8 +30,8 @@ impl NamePattern {
 
 /// All existing paths that match, component by component as a shell does. A trailing slash stays.
 ///
-/// Each name that is compared counts against `names_left`, so that many wildcards over large directories come to an end. More than `most` paths
-/// are never held, also where only some of them go on.
+/// Each name that is compared counts against `names_left`, so that many wildcards over large directories come to an
+/// end. More than `most` paths are never held, also where only some of them go on.
 pub(crate) fn expand(typed: &Typed, path: &[u8], most: usize, names_left: &mut usize) -> Result<Vec<Vec<u8>>> {
     let mut found: Vec<Vec<u8>> = vec![if path.starts_with(b"/") { b"/".to_vec() } else { Vec::new() }];
     let components: Vec<&[u8]> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();

@@ -113,7 +113,8 @@ impl Stack {
         Some(frame)
     }
 
-    /// The directory of a source in the frame on top, whose path at the source is this. `None`: the source has none there.
+    /// The directory of a source in the frame on top, whose path at the source is this. `None`: the source has none
+    /// there.
     pub(crate) fn dir(&mut self, set: &SourceSet, source: u32, source_path: &[u8]) -> Option<io::Result<Arc<OwnedFd>>> {
         let frame = self.frames.last_mut()?;
         let place = frame.layers.binary_search_by_key(&source, |layer| layer.source).ok()?;

@@ -37,7 +37,8 @@ pub const MAX_PATTERN_BYTES: usize = 4096;
 /// Rules of a filter: each is tried on every entry.
 pub const MAX_FILTER_RULES: usize = 10_000;
 
-/// Sources of a job, wildcards expanded, and paths that one wildcard matches on the way: each takes about half a kilobyte.
+/// Sources of a job, wildcards expanded, and paths that one wildcard matches on the way: each takes about half a
+/// kilobyte.
 pub const MAX_SOURCES: usize = 1_000_000;
 
 /// Sources of a job that is confined to a directory. A daemon has many such jobs: 64 Ki x half a kilobyte = 32 MiB

@@ -75,8 +75,8 @@ pub struct Stat {
 pub struct Metadata {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// `mode` also says which set-user-id, set-group-id and sticky bits an entry has. Otherwise a directory keeps those that it has, and may
-    /// become sticky; a file has none.
+    /// `mode` also says which set-user-id, set-group-id and sticky bits an entry has. Otherwise a directory keeps those
+    /// that it has, and may become sticky; a file has none.
     pub special_bits: bool,
     /// Modification time.
     pub mtime: Option<Time>,
@@ -173,7 +173,8 @@ pub(crate) fn apply(fd: BorrowedFd<'_>, now: &Stat, meta: &Metadata, namespaces:
     Ok(is_whole)
 }
 
-/// Lets an ordinary user list, enter and change a directory of its own whose mode forbids it. True when that was necessary. Root needs none of it.
+/// Lets an ordinary user list, enter and change a directory of its own whose mode forbids it. True when that was
+/// necessary. Root needs none of it.
 pub(crate) fn open_up(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
     let is_closed = |stat: &Stat| {
         stat.kind == Kind::Directory && stat.mode & OWNER_ALL != OWNER_ALL && stat.uid == process::effective_user()

@@ -1,4 +1,5 @@
-//! Files of ours under names that others may have taken: made or opened, and locked, so that nothing of anybody else is changed.
+//! Files of ours under names that others may have taken: made or opened, and locked, so that nothing of anybody else is
+//! changed.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -72,8 +73,8 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
     Err(refusal(io::ErrorKind::ResourceBusy, "somebody keeps replacing its temporary file"))
 }
 
-/// Gives the owner of a file the right to read and write it, as rsync does: its mode forbids it, and comes back with the metadata. False where that
-/// was not what stood in the way.
+/// Gives the owner of a file the right to read and write it, as rsync does: its mode forbids it, and comes back with
+/// the metadata. False where that was not what stood in the way.
 fn let_owner_write(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
@@ -97,7 +98,8 @@ pub(crate) fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Re
     open_new(dir, name, false, user).map(|(journal, _)| journal)
 }
 
-/// Begins a journal anew. At every moment it has a beginning, the old or the new one; records of another count for nothing.
+/// Begins a journal anew. At every moment it has a beginning, the old or the new one; records of another count for
+/// nothing.
 pub(crate) fn begin_journal(journal: &OwnedFd, header: &[u8]) -> io::Result<()> {
     file::write_all_at(journal.as_fd(), header, 0)?;
     file::set_size(journal.as_fd(), header.len() as u64)

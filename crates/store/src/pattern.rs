@@ -165,7 +165,8 @@ fn has(set: &[u64; 4], byte: u8) -> bool {
     set[usize::from(byte >> 6)] & (1 << (byte & 63)) != 0
 }
 
-/// Parses after the opening bracket; returns the set and how many bytes it took, the closing bracket included. `None`: it is no class.
+/// Parses after the opening bracket; returns the set and how many bytes it took, the closing bracket included. `None`:
+/// it is no class.
 fn parse_class(text: &[u8]) -> Option<([u64; 4], usize)> {
     let mut set = [0u64; 4];
     let mut add = |byte: u8| set[usize::from(byte >> 6)] |= 1 << (byte & 63);

@@ -1,4 +1,5 @@
-//! The index of a recording that is striped over several directories: what belongs together, for a person to read and for `stripes:INDEX`.
+//! The index of a recording that is striped over several directories: what belongs together, for a person to read and
+//! for `stripes:INDEX`.
 //!
 //! ```text scan.vdif.stripes { "format": "haul-stripes", "name": "scan.vdif", "block_bytes": 4194304, "bytes": ...,
 //! "blake3": ... } DIR1/scan.vdif.stripe-0 blocks 0, 2, 4, ... DIR2/scan.vdif.stripe-1 blocks 1, 3, 5, ... ``` The

@@ -1,5 +1,5 @@
-//! Files to measure with: in memory, or below a directory but without a name. The kernel frees them when the last descriptor closes, also
-//! after kill -9.
+//! Files to measure with: in memory, or below a directory but without a name. The kernel frees them when the last
+//! descriptor closes, also after kill -9.
 
 use std::fs::{File, OpenOptions};
 use std::io;

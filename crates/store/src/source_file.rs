@@ -104,7 +104,8 @@ impl SourceFile {
         self.cold.as_ref()
     }
 
-    /// Whether reading a range costs no more than copying it: the file lies in memory, or the page cache has all of the range.
+    /// Whether reading a range costs no more than copying it: the file lies in memory, or the page cache has all of the
+    /// range.
     pub fn is_in_memory(&self, offset: u64, len: u64) -> bool {
         self.single().is_some_and(|fd| {
             medium::lies_in_memory(fd).unwrap_or(false)

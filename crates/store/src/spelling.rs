@@ -19,7 +19,8 @@ use crate::tree::TargetTree;
 pub enum Fold {
     /// Upper and lower case: FAT, ext4 and XFS with their options, servers of Windows.
     Case,
-    /// A letter with its accent and the letter followed by its accent, as Unicode has both (UAX #15: NFC, NFD): ZFS with `normalization`, HFS+.
+    /// A letter with its accent and the letter followed by its accent, as Unicode has both (UAX #15: NFC, NFD): ZFS
+    /// with `normalization`, HFS+.
     Accents,
 }
 

@@ -38,8 +38,8 @@ impl TargetTree {
         self.open_dir(parent).is_ok_and(|dir| self.sweep(&dir, &part_name(name)))
     }
 
-    /// Removes the journal of a file that is complete: a crash between the file's final name and the removal leaves it. As
-    /// long as there is a part, or somebody writes into the file, it stays.
+    /// Removes the journal of a file that is complete: a crash between the file's final name and the removal leaves it.
+    /// As long as there is a part, or somebody writes into the file, it stays.
     pub fn remove_left_journal(&self, path: &[u8]) {
         let Ok((dir, name)) = self.place(path) else { return };
         let (journal, part) = (journal_name(name), part_name(name));

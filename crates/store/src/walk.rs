@@ -460,7 +460,8 @@ impl Walk {
         Ok(())
     }
 
-    /// The directory on top of the stack as a source has it. A source that was named itself stands in the directory that holds it.
+    /// The directory on top of the stack as a source has it. A source that was named itself stands in the directory
+    /// that holds it.
     fn dir(&mut self, source: u32) -> io::Result<Arc<OwnedFd>> {
         let source_path = source_path(&self.set, self.list.is_some(), source, &self.path);
         let layer = self.stack.dir(&self.set, source, source_path);

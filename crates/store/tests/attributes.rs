@@ -9,7 +9,8 @@ use haul_sys::condition::unmet;
 use haul_sys::{process, xattr};
 
 const NAME: &[u8] = b"security.capability";
-/// `cap_net_raw=ep`: revision 2 with the effective flag, and bit 13 of what is permitted (capabilities(7), `linux/capability.h`).
+/// `cap_net_raw=ep`: revision 2 with the effective flag, and bit 13 of what is permitted (capabilities(7),
+/// `linux/capability.h`).
 const RAW_SOCKETS: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
 #[test]

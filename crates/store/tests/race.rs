@@ -18,7 +18,8 @@ use rustix::io::Errno;
 /// Each operation is tried so often at least, and until it has met both: the directory and the link.
 const ROUNDS: u32 = 300;
 
-/// Half the time the name is a directory or a link, so that both are met within a second; a machine that stands still takes longer.
+/// Half the time the name is a directory or a link, so that both are met within a second; a machine that stands still
+/// takes longer.
 const MEET_LIMIT: Duration = Duration::from_secs(120);
 
 const OLD: Time = Time { s: 1_000_000_000, ns: 123_456_789 };
@@ -59,7 +60,8 @@ fn full() -> Metadata {
 
 const ACL: &[u8] = b"system.posix_acl_access";
 
-/// As the kernel takes it (`linux/posix_acl_xattr.h`): a version, then tag, rights and id of each entry. User 65534 may do all.
+/// As the kernel takes it (`linux/posix_acl_xattr.h`): a version, then tag, rights and id of each entry. User 65534 may
+/// do all.
 fn acl() -> Vec<u8> {
     const NOBODY: u32 = u32::MAX;
     let entries: [(u16, u32); 5] = [(0x01, NOBODY), (0x02, 65_534), (0x04, NOBODY), (0x10, NOBODY), (0x20, NOBODY)];

@@ -1,4 +1,5 @@
-//! Include and exclude rules select what rsync selects: generated patterns over a tree whose names are awkward, against the real rsync.
+//! Include and exclude rules select what rsync selects: generated patterns over a tree whose names are awkward, against
+//! the real rsync.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,5 @@
-//! A list of files brings what rsync's `--files-from` brings: generated lists and rules over a tree, against the real rsync.
+//! A list of files brings what rsync's `--files-from` brings: generated lists and rules over a tree, against the real
+//! rsync.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -26,7 +26,8 @@ fn set(dir: &Path, sources: &[&str], options: &ResolveOptions) -> Arc<SourceSet>
     Arc::new(SourceSet::resolve(&sources.iter().map(path).collect::<Vec<_>>(), options).unwrap())
 }
 
-/// `d` directory, `f` file with what it holds, `l` link, `h` further name, `.` end (`!` incomplete), `s` skipped, `x` failed.
+/// `d` directory, `f` file with what it holds, `l` link, `h` further name, `.` end (`!` incomplete), `s` skipped, `x`
+/// failed.
 fn found(set: &Arc<SourceSet>, options: WalkOptions) -> (Vec<String>, u64) {
     let mut walk = set.walk(options);
     let lines = walk.by_ref().map(|found| match found {

@@ -417,7 +417,8 @@ fn attributes_are_read_when_asked_for() {
     assert_eq!(read(false), []);
 }
 
-/// What a walk finds while the call about `name`, in whatever directory, fails with `errno`. `None` where the host does not let us watch.
+/// What a walk finds while the call about `name`, in whatever directory, fails with `errno`. `None` where the host does
+/// not let us watch.
 fn lines_while_failing(set: &Arc<SourceSet>, call: Call, name: &str, errno: Errno) -> Option<Vec<String>> {
     let set = Arc::clone(set);
     let (sender, receiver) = channel();

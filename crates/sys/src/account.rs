@@ -1,6 +1,7 @@
 //! The accounts of this host, wherever they are kept: `id(1)` knows them all.
 //!
-//! The C library's own look-up (`getpwnam(3)`) loads further libraries into the process, which a static program cannot rely on.
+//! The C library's own look-up (`getpwnam(3)`) loads further libraries into the process, which a static program cannot
+//! rely on.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;

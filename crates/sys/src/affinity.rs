@@ -14,7 +14,8 @@ pub fn bind_thread(cpu: usize) -> io::Result<()> {
     Ok(rustix::thread::sched_setaffinity(None, &set)?)
 }
 
-/// Has the calling thread, and those that it starts, give way to others: niceness from 0 to 19. On Linux each thread has its own.
+/// Has the calling thread, and those that it starts, give way to others: niceness from 0 to 19. On Linux each thread
+/// has its own.
 pub fn set_niceness(niceness: i32) -> io::Result<()> {
     Ok(rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness)?)
 }

@@ -51,8 +51,8 @@ pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, links:
     Ok(open_piece(held.as_ref().map_or(root, |fd| fd.as_fd()), rest, flags, mode, links)?)
 }
 
-/// Opens a directory by its full path, to begin at. No link on the way is followed (`ELOOP`, `ENOTDIR`): somebody who may write to a
-/// directory on the way could otherwise lead the path elsewhere.
+/// Opens a directory by its full path, to begin at. No link on the way is followed (`ELOOP`, `ENOTDIR`): somebody who
+/// may write to a directory on the way could otherwise lead the path elsewhere.
 pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
     let path = path.as_os_str().as_bytes();
     let start = path.iter().position(|&byte| byte != b'/').filter(|&start| start > 0);

@@ -48,7 +48,8 @@ pub(crate) fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::R
     }
     let range = Range { offset, len };
     let mut found = Found::default();
-    // SAFETY: both structures have the kernel's layout and live for the length of the call; it reads the first and fills the second.
+    // SAFETY: both structures have the kernel's layout and live for the length of the call; it reads the first and
+    // fills the second.
     let answer = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut found, 0u32) };
     match answer {
         0 => Ok(found.cached_pages.saturating_mul(crate::process::page_bytes())),

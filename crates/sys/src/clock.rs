@@ -16,7 +16,8 @@ pub fn thread_cpu_us() -> u64 {
 }
 
 /// How long the calling thread could have run and did not, because others had the processor or a quota was used up, in
-/// microseconds. Source: the second figure of `/proc/thread-self/schedstat` (proc(5)); 0 where the kernel does not tell it.
+/// microseconds. Source: the second figure of `/proc/thread-self/schedstat` (proc(5)); 0 where the kernel does not tell
+/// it.
 pub fn thread_delay_us() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split_ascii_whitespace().nth(1).and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0) / 1_000

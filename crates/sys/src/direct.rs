@@ -20,10 +20,11 @@ pub struct DirectFile {
 }
 
 impl DirectFile {
-    /// Opens a file that is open for writing once more, past the page cache. `EINVAL` where the file system has no direct I/O.
-    /// Needs `/proc`.
+    /// Opens a file that is open for writing once more, past the page cache. `EINVAL` where the file system has no
+    /// direct I/O. Needs `/proc`.
     pub fn of(file: BorrowedFd<'_>) -> io::Result<DirectFile> {
-        // A descriptor of its own: the flag belongs to the open file, and other threads write ragged ends through the first.
+        // A descriptor of its own: the flag belongs to the open file, and other threads write ragged ends through the
+        // first.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let flags = OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
         let direct = rustix::io::retry_on_intr(|| rustix::fs::open(&path, flags, Mode::empty()))?;
@@ -60,7 +61,7 @@ impl DirectFile {
     }
 
     /// Writes all of `data`, from a multiple of the alignment on. Whole blocks go past the page cache. The ragged end
-    /// goes through it, and so does everything after direct writes are refused. Memory that is not aligned is refused,
+    /// goes through it, and so does everything after direct writes are refused. The kernel refuses unaligned memory,
     /// too.
     pub fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let direct = if self.is_refused() { 0 } else { data.len() / self.alignment_bytes * self.alignment_bytes };

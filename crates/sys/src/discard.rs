@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Only for TCP: elsewhere the flag means something else, and the bytes would be asked for in vain (`EFAULT`).
 pub fn discard(socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
     loop {
-        // SAFETY: with MSG_TRUNC a TCP socket writes to no memory, so that a null buffer is never touched; any other socket
-        // answers EFAULT. The descriptor is borrowed and so open.
+        // SAFETY: with MSG_TRUNC a TCP socket writes to no memory, so that a null buffer is never touched; any other
+        // socket answers EFAULT. The descriptor is borrowed and so open.
         let taken = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), len, libc::MSG_TRUNC) };
         match usize::try_from(taken) {
             Ok(taken) => return Ok(taken),

@@ -191,7 +191,8 @@ pub fn check_close(file: BorrowedFd<'_>) -> io::Result<()> {
     // A signal cuts off the file system's answer, but the duplicate is closed. Another duplicate asks again.
     Ok(rustix::io::retry_on_intr(|| {
         let duplicate = rustix::io::fcntl_dupfd_cloexec(file, 0)?.into_raw_fd();
-        // SAFETY: the descriptor was ours alone, and is not used after this: Linux has closed it even when it reports an error.
+        // SAFETY: the descriptor was ours alone, and is not used after this: Linux has closed it even when it reports
+        // an error.
         if unsafe { libc::close(duplicate) } == 0 {
             return Ok(());
         }
@@ -201,8 +202,8 @@ pub fn check_close(file: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Takes the file for this open descriptor alone; false when another holds it.
 ///
-/// On file systems without locks (some network mounts) the answer is true: the lock is a courtesy between two processes
-/// of haul, and correctness does not depend on it.
+/// On file systems without locks (some network mounts) the answer is true. The lock is a courtesy between two processes
+/// of haul; correctness never depends on a lock.
 pub fn try_lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     match rustix::io::retry_on_intr(|| rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive)) {
         Ok(()) | Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => Ok(true),

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 
-/// Waits until all that was written to the file system of this open file is on the medium, whoever wrote it. An error of any file's data
-/// is told if it came after `file` was opened (see [`flush_tells_errors`]).
+/// Waits until all that was written to the file system of this open file is on the medium, whoever wrote it. An error
+/// of any file's data is told if it came after `file` was opened (see [`flush_tells_errors`]).
 ///
 /// One flush of an inode follows: kernels before 5.17 do not tell a journal that failed, the flush of an inode does.
 pub fn flush(file: BorrowedFd<'_>) -> io::Result<()> {
@@ -20,8 +20,8 @@ pub fn flush_tells_errors() -> bool {
     *TELLS.get_or_init(|| version_of(rustix::system::uname().release().to_bytes()) >= Some((5, 8)))
 }
 
-/// Whether [`flush`] is known to do for each file of this file system what its own flush does: the journal and the disk's cache are included.
-/// Network file systems, overlays and FUSE have their own ideas of it.
+/// Whether [`flush`] is known to do for each file of this file system what its own flush does: the journal and the
+/// disk's cache are included. Network file systems, overlays and FUSE have their own ideas of it.
 pub fn flush_is_whole(file: BorrowedFd<'_>) -> bool {
     let kind = rustix::io::retry_on_intr(|| rustix::fs::fstatfs(file)).map(|told| told.f_type);
     // The type of `f_type` differs between architectures; the numbers have 32 bits.
@@ -32,7 +32,8 @@ pub fn flush_is_whole(file: BorrowedFd<'_>) -> bool {
 /// ext4 (`EXT4_SUPER_MAGIC`), XFS and btrfs (statfs(2)).
 const JOURNALED: [u32; 3] = [0xef53, 0x5846_5342, 0x9123_683e];
 
-/// The dirty pages of the whole system, in bytes. Opened early: who has given up rights may not open it.
+/// The pages of the whole system that are dirty or under writeback, in bytes. Opened early: a thread that has given up
+/// rights may not open it.
 #[derive(Debug)]
 pub struct DirtyPages(File);
 

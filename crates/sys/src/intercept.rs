@@ -134,8 +134,8 @@ pub enum Verdict {
 /// Puts the calling thread, and all that it starts from now on, under watch for good. The owner of the watcher has to
 /// answer until those threads are gone; without a watcher their calls fail with `ENOSYS`.
 ///
-/// Errors: `ENOSYS`, `EINVAL` on kernels before 5.5; `EPERM` or `EACCES` where a sandbox forbids filters; `EBUSY` when the thread
-/// is under watch already.
+/// Errors: `ENOSYS`, `EINVAL` on kernels before 5.5; `EPERM` or `EACCES` where a sandbox forbids filters; `EBUSY` when
+/// the thread is under watch already.
 pub fn watch_this_thread(calls: &[Call]) -> io::Result<Watcher> {
     // The kernel asks this of an unprivileged thread: no program may gain rights under the filter.
     rustix::thread::set_no_new_privs(true)?;

@@ -1,8 +1,9 @@
 //! TLS records sealed and opened by the kernel, so that sendfile and splice work on encrypted connections, too.
 //!
-//! Two socket options (linux/tls.h; Documentation/networking/tls.rst of the kernel): first the "upper layer protocol" is attached, then a
-//! direction gets its keys, after which what is written is sealed, and what is read is opened. TLS 1.3 only, as all of our connections.
-//! What is no data (alerts, key updates) goes and comes with its content type in a control message.
+//! Two socket options (linux/tls.h; Documentation/networking/tls.rst of the kernel): the first attaches the "upper
+//! layer protocol", the second gives a direction its keys. From then on the kernel seals all writes, or opens all
+//! reads. TLS 1.3 only, as in all of our connections. Alerts and key updates are sent and received with their content
+//! type in a control message.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -42,7 +43,8 @@ pub enum Direction {
     Receive,
 }
 
-/// Whether the kernel has it: built in, or as a module that is loaded or that this process may have loaded. `ENOENT` says that it has not.
+/// Whether the kernel has TLS: built in, loaded as a module, or as a module that this process may load. `ENOENT`: it
+/// has none.
 pub fn available() -> io::Result<()> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
@@ -53,9 +55,10 @@ pub fn available() -> io::Result<()> {
     }
 }
 
-/// Attaches the protocol to a connected TCP socket; nothing changes before a direction has its keys. Once more does no harm.
+/// Attaches the protocol to a connected TCP socket; nothing changes before a direction has its keys. A second call does
+/// no harm.
 ///
-/// `ENOENT` where the kernel has no such protocol, and may not load its module for this process.
+/// `ENOENT` if the protocol is missing and its module cannot be loaded for this process.
 pub fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
     match set_option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls") {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
@@ -63,9 +66,11 @@ pub fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Gives a direction its keys, for the first time, or in place of earlier ones after a key update (see [`can_change_keys`]).
+/// Gives a direction its keys, for the first time, or in place of earlier ones after a key update (see
+/// [`can_change_keys`]).
 ///
-/// `EINVAL` for a key of a wrong length; `ENOENT` for a cipher that the kernel has not; `EBUSY` when it cannot change them.
+/// `EINVAL` for a key of a wrong length; `ENOENT` for a cipher that the kernel lacks; `EBUSY` when the kernel cannot
+/// change keys.
 pub fn set_keys(socket: BorrowedFd<'_>, direction: Direction, keys: &Keys<'_>) -> io::Result<()> {
     let mut told = crypto_info(keys).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let result = set_option(socket, libc::SOL_TLS, option(direction), &told);
@@ -73,22 +78,23 @@ pub fn set_keys(socket: BorrowedFd<'_>, direction: Direction, keys: &Keys<'_>) -
     result
 }
 
-/// Whether a direction that has its keys may be given others (since Linux 6.14). Found by offering what no kernel takes: one that can
-/// change keys looks at it (`EINVAL`), others do not (`EBUSY`).
+/// Whether a direction that has its keys may be given others (since Linux 6.14). Offers an invalid key: a kernel that
+/// can change keys rejects the key (`EINVAL`), other kernels reject the change (`EBUSY`).
 pub fn can_change_keys(socket: BorrowedFd<'_>, direction: Direction) -> bool {
     let no_version = [0; size_of::<libc::tls_crypto_info>()];
     let refused = set_option(socket, libc::SOL_TLS, option(direction), &no_version);
     refused.is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
 }
 
-/// Number of the next record of a direction that has its keys, which are of this cipher: so many were made or opened under them.
+/// Number of the next record of a direction with keys of this cipher: the count of records under these keys.
 pub fn next_record(socket: BorrowedFd<'_>, direction: Direction, cipher: KernelCipher) -> io::Result<u64> {
     let (_, key_bytes, salt_bytes) = cipher_of(cipher);
     // The same structure as in `set_keys`; the kernel fills it with the key, too.
     let mut told = vec![0u8; HEAD_BYTES + IV_BYTES + key_bytes + NUMBER_BYTES];
     debug_assert!(salt_bytes < IV_BYTES);
     let mut length = libc::socklen_t::try_from(told.len()).expect("an option is small");
-    // SAFETY: the kernel writes at most `length` bytes, as many as `told` has; both live through the call, the descriptor is open.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `told`. Both live through the call, and the
+    // descriptor is open.
     let result = unsafe {
         let value = told.as_mut_ptr().cast();
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_TLS, option(direction), value, &raw mut length)
@@ -103,7 +109,7 @@ pub fn next_record(socket: BorrowedFd<'_>, direction: Direction, cipher: KernelC
     outcome
 }
 
-/// Seals and sends a record that is no data, behind all that was written before.
+/// Seals and sends a control record, after all data written before.
 pub fn send_record(socket: BorrowedFd<'_>, content_type: u8, content: &[u8]) -> io::Result<()> {
     let mut part = libc::iovec { iov_base: content.as_ptr().cast_mut().cast(), iov_len: content.len() };
     let mut control = Control::default();
@@ -113,7 +119,8 @@ pub fn send_record(socket: BorrowedFd<'_>, content_type: u8, content: &[u8]) -> 
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = control_bytes() as _;
-    // SAFETY: `control` is aligned for a header and has room for one of a byte, so the first header lies in it, with its data behind it.
+    // SAFETY: `control` is aligned for a header and has room for a header and one byte. So the first header and its
+    // data lie within `control`.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         (*header).cmsg_level = libc::SOL_TLS;
@@ -122,7 +129,7 @@ pub fn send_record(socket: BorrowedFd<'_>, content_type: u8, content: &[u8]) -> 
         libc::CMSG_DATA(header).write(content_type);
     }
     loop {
-        // SAFETY: the message, its one part and its control data live through the call; the kernel only reads them.
+        // SAFETY: the kernel only reads the message, its one part and its control data, and all live through the call.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
         match usize::try_from(sent) {
             Ok(sent) if sent == content.len() => return Ok(()),
@@ -137,8 +144,9 @@ pub fn send_record(socket: BorrowedFd<'_>, content_type: u8, content: &[u8]) -> 
     }
 }
 
-/// Takes at most `buffer.len()` bytes of what has arrived, opened, and waits for the first; returns how many, and the type of their content,
-/// which is one type for all of them. None at the end of the connection. `peek`: they are still there afterwards.
+/// Waits for the first byte and takes at most `buffer.len()` opened bytes. Returns how many, and their content type:
+/// all bytes of one call have the same type. `None` at the end of the connection. With `peek` the bytes stay in the
+/// socket.
 ///
 /// `EBADMSG` for a record that does not open, which is final.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], peek: bool) -> io::Result<(usize, Option<u8>)> {
@@ -151,10 +159,12 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], peek: bool) -> io::Res
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = control_bytes() as _;
     let flags = if peek { libc::MSG_PEEK } else { 0 };
-    // SAFETY: the kernel writes at most into `buffer` and `control`, whose lengths it was told; all live through the call.
+    // SAFETY: the kernel writes at most into `buffer` and `control`, whose lengths it was told; all live through the
+    // call.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
     let Ok(received) = usize::try_from(received) else { return Err(io::Error::last_os_error()) };
-    // SAFETY: the kernel has written where the control data ends; a header that is within it is whole, with its data behind it.
+    // SAFETY: the kernel has written the length of the control data. A header within this length is whole, and its data
+    // follows it.
     let content_type = unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
         let is_type =
@@ -197,7 +207,8 @@ fn cipher_of(cipher: KernelCipher) -> (u16, usize, usize) {
     }
 }
 
-/// `struct tls12_crypto_info_*`: version, cipher, then iv, key, salt, record number; only byte arrays behind the two numbers.
+/// `struct tls12_crypto_info_*`: version, cipher, then iv, key, salt, record number; only byte arrays behind the two
+/// numbers.
 fn crypto_info(keys: &Keys<'_>) -> Option<Vec<u8>> {
     let (cipher, key_bytes, salt_bytes) = cipher_of(keys.cipher);
     if keys.key.len() != key_bytes {
@@ -296,7 +307,7 @@ mod tests {
                 0x0104,
                 "{cipher:?}: data and an alert"
             );
-            // Who does not ask for the content type must not take an alert for data.
+            // A plain read, without the content type, must not take an alert for data.
             assert_eq!(far.read(&mut got).unwrap_err().raw_os_error(), Some(libc::EIO), "{cipher:?}");
             near.write_all(b"data").unwrap();
             send_record(near.as_fd(), ALERT, &[2, 40]).unwrap();
@@ -309,7 +320,7 @@ mod tests {
                 }
             }
             let both = [(Some(DATA), b"data".to_vec()), (Some(ALERT), vec![2, 40])];
-            // Some kernels keep the alert that nobody took.
+            // Some kernels keep an alert that was not taken.
             assert!(kinds.ends_with(&both), "{cipher:?}: {kinds:?}");
             let can_change = can_change_keys(near.as_fd(), Direction::Send);
             let changed = set_keys(near.as_fd(), Direction::Send, &keys);

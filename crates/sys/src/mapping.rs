@@ -47,7 +47,8 @@ impl Mapping {
         self.len.get() - self.skip
     }
 
-    /// Sends at most `len` bytes from `at` of the range on; returns how many. `more` says that further bytes follow at once.
+    /// Sends at most `len` bytes from `at` of the range on; returns how many. `more` says that further bytes follow at
+    /// once.
     ///
     /// Fails with `EFAULT` when the file is shorter than the range by now.
     pub fn send(&self, socket: BorrowedFd<'_>, at: usize, len: usize, more: bool) -> io::Result<usize> {

@@ -1,5 +1,5 @@
-//! Reading what a medium holds, and not what the page cache remembers of it: `O_DIRECT` (open(2)), or `POSIX_FADV_DONTNEED`
-//! (posix_fadvise(2)) and a look at what stayed (mincore(2)).
+//! Reading what a medium holds, and not what the page cache remembers of it: `O_DIRECT` (open(2)), or
+//! `POSIX_FADV_DONTNEED` (posix_fadvise(2)) and a look at what stayed (mincore(2)).
 //!
 //! The cache of the disk itself cannot be passed by: what comes back from there was at least accepted by it.
 
@@ -66,11 +66,11 @@ impl Medium {
         self.alignment_bytes
     }
 
-    /// Reads from `offset` on, a multiple of [`Medium::alignment_bytes`], as much as goes into `buffer`, which must be as aligned
-    /// (`AlignedBuffer`). Fewer bytes mean the end of the file.
+    /// Reads from `offset` on, a multiple of [`Medium::alignment_bytes`], as much as goes into `buffer`, which must be
+    /// as aligned (`AlignedBuffer`). Fewer bytes mean the end of the file.
     pub fn read_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<Got> {
-        // A file system may take the flag and read through its cache all the same (compressed extents, data journals): there must be
-        // nothing in it. And what was read for this is of no use to anybody else.
+        // A file system may take the flag and read through its cache all the same (compressed extents, data journals):
+        // there must be nothing in it. And what was read for this is of no use to anybody else.
         crate::file::drop_cache(self.plain.as_fd(), offset, buffer.len() as u64);
         if let Some(direct) = &self.direct {
             match read_direct(direct.as_fd(), buffer, offset, self.alignment_bytes) {

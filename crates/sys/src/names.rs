@@ -53,7 +53,8 @@ pub fn id_of(of: Of, name: &[u8]) -> Result<Option<u32>, NoAnswer> {
     ask(of, Key::Name(name.to_vec())).map(|found| found.map(|(_, id)| id))
 }
 
-/// Whether these bytes may be the name of an account: `getent` would take digits for a number, and a dash for an option.
+/// Whether these bytes may be the name of an account: `getent` would take digits for a number, and a dash for an
+/// option.
 fn is_name(name: &[u8]) -> bool {
     !name.is_empty()
         && name.len() <= MAX_NAME_BYTES

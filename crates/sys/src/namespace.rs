@@ -11,8 +11,8 @@ pub fn new_network() -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }.map_err(io::Error::from)
 }
 
-/// Takes the inheritable rights of a user namespace from the calling thread's future children: a command then has no more
-/// rights than its user. Source: capabilities(7), ambient set.
+/// Takes the inheritable rights of a user namespace from the calling thread's future children: a command then has no
+/// more rights than its user. Source: capabilities(7), ambient set.
 pub fn drop_ambient_capabilities() -> io::Result<()> {
     Ok(rustix::thread::clear_ambient_capability_set()?)
 }

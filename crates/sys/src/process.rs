@@ -59,7 +59,7 @@ pub fn umask() -> u32 {
     line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(USUAL_UMASK)
 }
 
-/// What nearly every system sets; used only where `/proc` is not mounted.
+/// The usual umask of nearly every system, used where `/proc` is missing.
 const USUAL_UMASK: u32 = 0o022;
 
 #[cfg(test)]

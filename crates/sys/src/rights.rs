@@ -1,7 +1,7 @@
-//! What a thread or this process gives up for good: privileges, other users' files, trees that it has no business in.
+//! Giving up rights for good, for a thread or this process: privileges, other users' files, other trees.
 //!
-//! Credentials, capabilities and Landlock domains belong to a thread in Linux, and threads inherit them from the one that starts them. So the
-//! thread of a session can give up what that session does not need before it starts any other, and the rest of the process stays as it is.
+//! In Linux credentials, capabilities and Landlock domains belong to a thread, and a new thread inherits them. So the
+//! thread of a session gives up rights before it starts other threads. The rest of the process keeps its rights.
 //! Sources: credentials(7), setresuid(2) and setgroups(2) with their notes on threads, capabilities(7), landlock(7).
 
 use std::io;
@@ -16,31 +16,33 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::account::Account;
 
-/// No program that this process starts gets more rights than it has itself (`PR_SET_NO_NEW_PRIVS`), from this thread on.
+/// From now on programs that this thread starts cannot gain more rights than the thread has (`PR_SET_NO_NEW_PRIVS`).
 pub fn forbid_new_privileges() -> io::Result<()> {
     Ok(rustix::thread::set_no_new_privs(true)?)
 }
 
-/// Neither a core dump nor a debugger of the same user gets to see what this process holds in memory (`PR_SET_DUMPABLE`).
+/// Hides the memory of this process from core dumps and from debuggers of the same user (`PR_SET_DUMPABLE`).
 pub fn hide_memory() -> io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
-/// From now on this thread, and all that it starts, acts as this account and has no capability.
+/// From now on this thread, and all threads that it starts, act as this account and have no capabilities.
 ///
-/// The effective numbers change, and those of files (`fsuid`) with them: the kernel judges settings below /proc/sys and the mounts of FUSE by
-/// the effective ones. The real and the saved numbers stay: by these the kernel decides who may send a signal or debug, and a thread that
-/// were the user's altogether could be killed by the user's programs, and the whole process with it (kill(2), ptrace(2)).
+/// The effective ids change, and the file system ids (`fsuid`) with them. The kernel checks the effective ids for
+/// settings below /proc/sys and for FUSE mounts. The real and saved ids stay, because the kernel checks them for
+/// signals and debuggers. With all ids changed, the user's programs could kill this thread, and the whole process with
+/// it (kill(2), ptrace(2)).
 pub fn act_as(account: &Account) -> io::Result<()> {
     let groups: Vec<_> = account.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
     // The raw system calls: those of the C library change all threads.
     rustix::thread::set_thread_groups(&groups)?;
     let (uid, gid) = (Uid::from_raw(account.uid), Gid::from_raw(account.gid));
-    // The group first: a user may not choose groups. The effective capabilities go with the number of root, the others below.
+    // The group first: a user may not choose groups. The effective capabilities go with the number of root, the others
+    // below.
     rustix::thread::set_thread_res_gid(None, gid, None)?;
     rustix::thread::set_thread_res_uid(None, uid, None)?;
-    // The change makes the whole process as open to core dumps as `fs.suid_dumpable` says (prctl(2)). A process that works for others
-    // hides its memory in any case.
+    // The change makes the whole process as open to core dumps as `fs.suid_dumpable` says (prctl(2)). A process that
+    // works for others hides its memory in any case.
     hide_memory()?;
     drop_capabilities()?;
     let effective = (rustix::process::geteuid(), rustix::process::getegid());
@@ -56,8 +58,8 @@ pub fn drop_capabilities() -> io::Result<()> {
     keep_capabilities(CapabilitySet::empty())
 }
 
-/// Keeps of this thread's capabilities only those that copying files, and tuning their connections, may need. For a user without any
-/// nothing changes. `attributes`: also extended attributes that only root sees.
+/// Keeps only the capabilities of this thread that copying files and tuning connections may need. A thread without
+/// capabilities is unchanged. `attributes`: also extended attributes that only root sees.
 pub fn keep_file_capabilities(attributes: bool) -> io::Result<()> {
     let mut wanted = CapabilitySet::CHOWN
         | CapabilitySet::DAC_OVERRIDE
@@ -88,12 +90,12 @@ pub fn file_user() -> u32 {
     set_file_user(UNCHANGED)
 }
 
-/// The group that files which this thread makes belong to, unless their directory says otherwise.
+/// The group of new files of this thread, unless their directory has the set-group-id bit.
 pub fn file_group() -> u32 {
     set_file_group(UNCHANGED)
 }
 
-/// No valid number, so that nothing changes: the calls then only say what holds (setfsuid(2)).
+/// An invalid id: the call changes nothing and returns the present id (setfsuid(2)).
 const UNCHANGED: u32 = u32::MAX;
 
 /// Returns what held before.
@@ -111,28 +113,28 @@ fn set_file_group(gid: u32) -> u32 {
     before as u32
 }
 
-/// What may be done beneath a directory.
+/// The rights beneath a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading and listing.
     Read,
-    /// And making, changing, removing regular files, directories and links.
+    /// Also making, changing and removing regular files, directories and links.
     Write,
 }
 
-/// What holds a thread within its trees.
+/// How well a thread is confined to its trees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fence {
     /// Everything that haul asked for.
     Whole,
-    /// What an older kernel has of it.
+    /// The part of it that an older kernel has.
     Partly,
-    /// Nothing: the kernel has no Landlock, or one that would not let links be made between directories (before Linux 5.19).
+    /// Nothing: the kernel has no Landlock, or a version that forbids links between directories (before Linux 5.19).
     None,
 }
 
-/// From now on this thread, and all that it starts, opens, makes and removes nothing but what lies beneath these directories, and reads
-/// what the kernel tells of this process, of its network settings and of locks. What is open stays open.
+/// From now on this thread, and all threads that it starts, open, make and remove files only beneath these directories.
+/// Also readable: the kernel's files about this process, network settings and locks. Open files stay open.
 pub fn fence(trees: &[(BorrowedFd<'_>, Access)]) -> io::Result<Fence> {
     let refused = |error: landlock::RulesetError| io::Error::other(error.to_string());
     // Without the right to link and rename between directories a kernel forbids all of that.
@@ -147,7 +149,7 @@ pub fn fence(trees: &[(BorrowedFd<'_>, Access)]) -> io::Result<Fence> {
     }
     let told = TOLD_BY_THE_KERNEL.map(|directory| (directory, rights(Access::Read)));
     for (place, access) in told.into_iter().chain([(LOCKS, AccessFs::ReadFile.into())]) {
-        // Where it is not mounted, or not to be seen, there is nothing to read.
+        // If it is not mounted or is hidden, no rule is needed.
         if let Ok(place) = PathFd::new(place) {
             ruleset = ruleset.add_rule(PathBeneath::new(place, access)).map_err(refused)?;
         }
@@ -183,7 +185,7 @@ const KNOWN: ABI = ABI::V5;
 /// The times, limits and descriptors of this process; the limits of its connections.
 const TOLD_BY_THE_KERNEL: [&str; 2] = ["/proc/self", "/proc/sys/net"];
 
-/// Everybody may read it. Who writes a file that is wanted has to be told.
+/// Readable for everybody. It tells which process writes a wanted file, for the error message.
 const LOCKS: &str = "/proc/locks";
 
 #[cfg(test)]
@@ -201,7 +203,7 @@ mod tests {
     use crate::direct::DirectSource;
     use crate::file::try_lock;
 
-    /// On a thread of its own, which ends with what it gave up.
+    /// Runs on a thread of its own, because the rights are given up for the thread's life.
     fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| scope.spawn(work).join().unwrap())
     }

@@ -1,7 +1,7 @@
 //! From a file to a socket without passing through this process: `sendfile(2)`.
 //!
-//! The kernel hangs the pages of the file into the socket; on loopback that is a third of what read and write cost. What changes in
-//! the file before the pages have left is sent changed: whoever sends this way must check the content at the far end.
+//! The kernel hangs the pages of the file into the socket; on loopback that is a third of what read and write cost. A
+//! change of the file before its pages have left is sent, too. So the far end must check the content.
 
 use std::io;
 use std::os::fd::BorrowedFd;

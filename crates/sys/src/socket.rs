@@ -12,8 +12,8 @@ pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
     Ok(sockopt::tcp_congestion(socket)?)
 }
 
-/// Chooses the congestion control by name: `ENOENT` when the kernel has none of that name, `EPERM` when it is not among
-/// `net.ipv4.tcp_allowed_congestion_control` and the process may not administer the network.
+/// Chooses the congestion control by name: `ENOENT` when the kernel has no algorithm of that name, `EPERM` when it is
+/// not among `net.ipv4.tcp_allowed_congestion_control` and the process may not administer the network.
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     Ok(sockopt::set_tcp_congestion(socket, name)?)
 }
@@ -60,7 +60,7 @@ pub fn max_pacing_rate(socket: impl AsFd) -> io::Result<Option<u64>> {
     let mut rate = [0; 8];
     let rate = match option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &mut rate)? {
         8 => u64::from_ne_bytes(rate),
-        // What fits into 32 bits; all ones mean no bound there, too.
+        // The bound in 32 bits; all ones mean no bound there, too.
         _ => match u32::from_ne_bytes([rate[0], rate[1], rate[2], rate[3]]) {
             u32::MAX => u64::MAX,
             rate => rate.into(),

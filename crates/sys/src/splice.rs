@@ -34,7 +34,7 @@ impl Pipe {
         Ok(Pipe { read, write, capacity_bytes, held_bytes: 0 })
     }
 
-    /// What it holds at most when every page is full.
+    /// Its capacity when every page is full.
     pub fn capacity_bytes(&self) -> usize {
         self.capacity_bytes
     }
@@ -50,8 +50,8 @@ impl Pipe {
         self.fill(file, Some(&mut at), len)
     }
 
-    /// Takes what has arrived at a socket, at most `len` bytes, and waits for the first; 0 when the peer has ended. The pipe
-    /// must be empty.
+    /// Waits for the first byte of a socket, and takes at most `len` bytes; 0 when the peer has ended. The pipe must be
+    /// empty.
     pub fn fill_from_socket(&mut self, socket: BorrowedFd<'_>, len: usize) -> io::Result<usize> {
         self.fill(socket, None, len)
     }
@@ -66,7 +66,8 @@ impl Pipe {
         Ok(taken)
     }
 
-    /// Hands all it holds to a socket. `more` says that further bytes follow at once, so that the last segment waits for them.
+    /// Hands all it holds to a socket. `more` says that further bytes follow at once, so that the last segment waits
+    /// for them.
     pub fn drain_to_socket(&mut self, socket: BorrowedFd<'_>, more: bool) -> io::Result<()> {
         let flags = if more { SpliceFlags::MOVE | SpliceFlags::MORE } else { SpliceFlags::MOVE };
         while self.held_bytes > 0 {

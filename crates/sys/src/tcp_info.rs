@@ -1,7 +1,7 @@
-//! What the kernel knows about one TCP connection: `TCP_INFO`, read by offset.
+//! The kernel's figures about one TCP connection: `TCP_INFO`, read by offset.
 //!
-//! The structure grows with the kernel (232 bytes on Linux 6.1, 280 on 6.18), so each field is taken only when the
-//! returned length covers it; a field the kernel does not have is `None`.
+//! The structure grows with the kernel (232 bytes on Linux 6.1, 280 on 6.18). A field beyond the returned length is
+//! `None`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -47,13 +47,15 @@ pub struct TcpInfo {
     pub rwnd_limited_us: Option<u64>,
     /// Time stopped by the send buffer. Stays 0 in cases where the buffer is the limit.
     pub sndbuf_limited_us: Option<u64>,
-    /// Segments that arrived, those behind a gap too: unlike `bytes_acked` it does not jump when a gap is closed. Wraps around.
+    /// Segments that arrived, those behind a gap too: unlike `bytes_acked` it does not jump when a gap is closed. Wraps
+    /// around.
     pub delivered: Option<u32>,
     /// Bytes sent, repeats included.
     pub bytes_sent: Option<u64>,
     /// Bytes sent again.
     pub bytes_retrans: Option<u64>,
-    /// Segments that arrived twice, as the peer says (DSACK): they were only late when they were sent again. Wraps around.
+    /// Segments that arrived twice, as the peer says (DSACK): they were only late when they were sent again. Wraps
+    /// around.
     pub dsack_dups: Option<u32>,
     /// Window the peer offers.
     pub snd_wnd_bytes: Option<u32>,

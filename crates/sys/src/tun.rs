@@ -1,4 +1,5 @@
-//! TUN devices: what the kernel routes into one is read as IP packets from a descriptor, what is written comes out of it.
+//! TUN devices: the kernel routes IP packets into the device, and a descriptor reads them. Packets that are written to
+//! the descriptor arrive from the device.
 //!
 //! Source: Documentation/networking/tuntap.rst, linux/if_tun.h, and the virtio specification (5.1.6) for the header.
 
@@ -14,13 +15,13 @@ pub struct Tun {
     fd: OwnedFd,
 }
 
-/// What the kernel leaves to whoever reads the device.
+/// Offloads that the kernel leaves to the reader of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
     /// Packets of at most the MTU with their checksums, no header in front of them.
     None,
-    /// A header of [`VNET_HEADER_BYTES`] in front; checksums are not computed where both ends of an emulated link are one
-    /// machine's memory.
+    /// A header of [`VNET_HEADER_BYTES`] in front; checksums are not computed where both ends of an emulated link are
+    /// one machine's memory.
     Checksum,
     /// As `Checksum`, and TCP and UDP segments of up to 64 KiB come whole (TSO, USO where the kernel has it).
     Segmentation,

@@ -1,4 +1,5 @@
-//! Processor time that was used, in user space and in the kernel: `getrusage(2)`, and `/proc` for the helpers of io_uring.
+//! Processor time that was used, in user space and in the kernel: `getrusage(2)`, and `/proc` for the helpers of
+//! io_uring.
 
 use std::io;
 use std::ops::{Add, AddAssign, Sub};
@@ -33,7 +34,7 @@ impl AddAssign for Usage {
     }
 }
 
-/// What came since an earlier reading; nothing where the later is smaller.
+/// The use since an earlier reading; zero where the later value is smaller.
 impl Sub for Usage {
     type Output = Usage;
 
@@ -45,18 +46,18 @@ impl Sub for Usage {
     }
 }
 
-/// What the calling thread has used so far.
+/// The use of the calling thread so far.
 pub fn of_thread() -> Usage {
     of(libc::RUSAGE_THREAD)
 }
 
-/// What all threads of this process have used so far, those that ended and the kernel's helpers included.
+/// The use of all threads of this process so far, with ended threads and the kernel's helpers.
 pub fn of_process() -> Usage {
     of(libc::RUSAGE_SELF)
 }
 
-/// What the kernel's threads that work for rings of the calling thread have used so far (`iou-wrk-TID`): `getrusage` does not
-/// count them to the thread. One that has ended no longer counts; idle ones end after five seconds.
+/// The use so far of the kernel's threads that work for rings of the calling thread (`iou-wrk-TID`): `getrusage` does
+/// not count them to the thread. One that has ended no longer counts; idle ones end after five seconds.
 pub fn of_ring_workers() -> io::Result<Usage> {
     let name = format!("iou-wrk-{}", rustix::thread::gettid().as_raw_nonzero());
     let mut usage = Usage::default();

@@ -1,7 +1,8 @@
 //! A file that gets its name when it is whole, and replaces nothing but a regular file.
 //!
-//! Look at what stands there -> write to a file without a name -> flush -> name it beside -> rename -> flush the directory.
-//! Without a name (open(2), O_TMPFILE) nothing is left by a death, and no walk over the same directory finds what is not whole.
+//! Look at what stands there -> write to a file without a name -> flush -> name it beside -> rename -> flush the
+//! directory. A file without a name (open(2), O_TMPFILE) vanishes when the process dies. A walk over the directory
+//! finds only complete files.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -12,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, OFlags};
 
-/// A file that is being written. Dropped before [`WholeFile::publish`] it leaves nothing.
+/// A file that is being written. Dropped before [`WholeFile::publish`], it leaves no file.
 #[derive(Debug)]
 pub struct WholeFile {
     file: File,
     path: PathBuf,
-    /// Where it stands before it has its name; it may not stand there yet.
+    /// Its temporary name in the same directory, which it may not have yet.
     beside: PathBuf,
     is_named: bool,
     flush: bool,
@@ -32,7 +33,7 @@ pub enum Mode {
     Of(u32),
 }
 
-/// What stands where a file is to be written, and is not replaced by one.
+/// An entry that a written file must not replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InTheWay {
     /// Neither followed nor replaced.
@@ -44,7 +45,7 @@ pub enum InTheWay {
 }
 
 impl InTheWay {
-    /// What stands at this path and would be lost; the path itself is looked at, not what it leads to.
+    /// The entry at this path, if writing there would lose it. A link is not followed.
     pub fn at(path: &Path) -> io::Result<Option<Self>> {
         let kind = match fs::symlink_metadata(path) {
             Ok(found) => found.file_type(),
@@ -63,7 +64,7 @@ impl InTheWay {
     /// Continues a sentence that names the path.
     pub fn why(self) -> &'static str {
         match self {
-            InTheWay::Link => "it is a symbolic link, which a file would replace: name the file that it leads to",
+            InTheWay::Link => "it is a symbolic link: name the file that it leads to",
             InTheWay::Directory => "it is a directory: name a file in it",
             InTheWay::Special => "it is a device, a FIFO or a socket, which a file would replace",
         }
@@ -71,7 +72,8 @@ impl InTheWay {
 }
 
 impl WholeFile {
-    /// Begins. Fails where the name could not be given at the end: something else stands there, or its directory takes no file.
+    /// Begins. Fails early if the name cannot be given at the end: another kind of entry has it, or its directory takes
+    /// no file.
     ///
     /// # Errors
     /// The system's, or [`InTheWay::why`] as [`io::ErrorKind::InvalidInput`].
@@ -95,12 +97,12 @@ impl WholeFile {
         let _ = fs::remove_file(&beside);
         let (file, is_named) = match open_nameless(directory, bits) {
             Some(file) => (file, false),
-            // O_EXCL: whatever stands there by now, a link too, is neither followed nor overwritten.
+            // O_EXCL: an entry or link that appeared there meanwhile stays untouched.
             None => (OpenOptions::new().write(true).create_new(true).mode(bits).open(&beside)?, true),
         };
         let begun = Self { file, path: path.to_owned(), beside, is_named, flush: true };
         if let (Mode::AsBefore, Some(before)) = (mode, &before) {
-            // Who may not give it away keeps it.
+            // A process that may not change the owner stays the owner.
             let _ = std::os::unix::fs::fchown(&begun.file, Some(before.uid()), Some(before.gid()));
             begun.file.set_permissions(fs::Permissions::from_mode(before.mode() & 0o777))?;
         }
@@ -114,7 +116,7 @@ impl WholeFile {
         self
     }
 
-    /// Gives it its name, in the place of a regular file that has it.
+    /// Gives it its name, and replaces a regular file of that name.
     ///
     /// # Errors
     /// As [`WholeFile::begin`]; then what stood there still does.
@@ -190,7 +192,8 @@ fn check(path: &Path) -> io::Result<()> {
     }
 }
 
-/// In a directory like /tmp only the owner of a file, of the directory, or root replaces it (inode(7), the sticky bit).
+/// In a directory like /tmp, a file is replaced only by its owner, the owner of the directory, or root (inode(7), the
+/// sticky bit).
 fn check_sticky(directory: &Path, before: &fs::Metadata) -> io::Result<()> {
     let around = fs::metadata(directory)?;
     let user = crate::process::effective_user();
@@ -200,7 +203,7 @@ fn check_sticky(directory: &Path, before: &fs::Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// `None` where the file system has no such files, or nothing could name one.
+/// `None` if the file system has no files without a name, or `/proc` is missing to name one.
 fn open_nameless(directory: &Path, mode: u32) -> Option<File> {
     let flags = OFlags::TMPFILE.bits().cast_signed();
     let file = OpenOptions::new().read(true).write(true).mode(mode).custom_flags(flags).open(directory).ok()?;
@@ -235,7 +238,7 @@ mod tests {
         for name in ["link", "dangling", "directory", "fifo"] {
             assert!(write(&at(name), b"new", Mode::AsBefore).is_err(), "{name}");
         }
-        // What comes there while it is written.
+        // An entry that appears there during the writing.
         let begun = WholeFile::begin(&at("late"), Mode::AsBefore).unwrap();
         std::os::unix::fs::symlink("victim", at("late")).unwrap();
         assert!(begun.publish().is_err());

@@ -1,7 +1,7 @@
 //! Extended attributes of open files, and of names in an open directory.
 //!
-//! Every call takes a descriptor. A descriptor opened with `O_PATH` has no attribute calls of its own; it is reached
-//! through `/proc/self/fd`, which names the same inode whatever happened to its path.
+//! Every call takes a descriptor. The attribute calls refuse a descriptor opened with `O_PATH`. It is reached through
+//! `/proc/self/fd`, which leads to the same inode after any change of its path.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

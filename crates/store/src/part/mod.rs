@@ -206,8 +206,8 @@ impl Part {
         self.direct().is_some_and(|direct| !direct.is_refused())
     }
 
-    /// [`Part::write_at`] past the page cache, as far as the file system lets it: whole blocks of the disk, out of memory that begins at a
-    /// page.
+    /// [`Part::write_at`] past the page cache, as far as the file system lets it: whole blocks of the disk, out of
+    /// memory that begins at a page.
     pub fn write_past_cache(&self, data: &[u8], offset: u64) -> Result<()> {
         match self.direct() {
             Some(direct) if offset.is_multiple_of(direct.alignment_bytes() as u64) => {
@@ -272,8 +272,8 @@ impl Part {
         file::size(self.file.fd.as_fd()).context("look at", &self.file.path)
     }
 
-    /// The next range that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left. File systems that cannot tell
-    /// report everything as data.
+    /// The next range that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left. File
+    /// systems that cannot tell report everything as data.
     pub fn next_data(&self, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
         file::next_data(self.file.fd.as_fd(), offset, end).context("look for holes in", &self.file.path)
     }
@@ -352,8 +352,8 @@ impl Part {
         Ok(())
     }
 
-    /// The least aligned range of zeros that can be a hole here: a block of the file system, and never more than 4 KiB. Network file systems
-    /// name far more as their block.
+    /// The least aligned range of zeros that can be a hole here: a block of the file system, and never more than 4 KiB.
+    /// Network file systems name far more as their block.
     pub fn hole_bytes(&self) -> usize {
         let told = || rustix::fs::fstatvfs(&self.file.fd).map_or(MAX_HOLE_GRAIN_BYTES, |told| told.f_frsize);
         let grain = || told().clamp(MIN_HOLE_GRAIN_BYTES, MAX_HOLE_GRAIN_BYTES).next_power_of_two();
@@ -380,7 +380,8 @@ impl Part {
         file::drop_cache(self.file.fd.as_fd(), offset, len);
     }
 
-    /// Opens the content once more, to read back what the medium holds of it: past the page cache, where the file system lets us.
+    /// Opens the content once more, to read back what the medium holds of it: past the page cache, where the file
+    /// system lets us.
     pub fn medium(&self) -> Result<Medium> {
         // Without a direct descriptor, the open one is read.
         let direct = self.reopen_direct(OFlags::RDONLY);

@@ -1,4 +1,4 @@
-//! A thread that acts as an account beside a process of that account: what the one may, the other may.
+//! Compares a thread that acts as an account with a process of that account: both must have the same rights.
 //!
 //! ```text
 //!   places of this host            opened, listed, changed in mode, made in           the same answer, errno by errno
@@ -32,7 +32,7 @@ fn account() -> Account {
     Account { uid: USER, gid: GROUP, groups: vec![GROUP] }
 }
 
-/// What somebody tries to do at a place.
+/// An attempt at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Read,
@@ -95,7 +95,8 @@ fn attempt(path: &CStr, aside: &CStr, act: Act) -> i32 {
     done.map_or_else(Errno::raw_os_error, |()| 0)
 }
 
-/// In a process of that account, which has nothing of ours. `work` runs between fork and exec: it allocates nothing and takes no lock.
+/// In a process of that account, which has nothing of ours. `work` runs between fork and exec: it allocates nothing and
+/// takes no lock.
 fn as_a_process(mut work: impl FnMut(&mut dyn FnMut(i32)) + Send + Sync + 'static) -> Vec<i32> {
     let (reads, writes) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let writes = Arc::new(writes);
@@ -139,7 +140,7 @@ fn word(error: i32) -> String {
     if error == 0 { "done".to_owned() } else { format!("{:?}", Errno::from_raw_os_error(error)) }
 }
 
-/// What may be opened by no side effect of its own: a watchdog would begin to watch, as an example of what is not here.
+/// Places that may be opened without side effects. A watchdog, for example, is left out: opening it starts it.
 const PLACES: &[&str] = &[
     "/",
     "/etc",
@@ -338,7 +339,7 @@ fn a_session_may_at_each_odd_place_what_a_process_of_its_user_may_and_no_more() 
     assert!(there > 200 && may > 50 && there - may > 100, "{there} of {} were there, {may} were allowed", tries.len());
 }
 
-/// What is tried in a tree that belongs to root; each file and directory is there once for each of these.
+/// The attempts in a tree that belongs to root. Each attempt has its own copy of every file and directory.
 const WITHIN_A_TREE: [Act; 20] = [
     Act::Read,
     Act::Write,
@@ -477,7 +478,7 @@ fn a_session_is_its_user_for_all_that_it_does_and_root_for_all_that_is_done_to_i
         std::thread::scope(|scope| assert_eq!(scope.spawn(ids_of_this_thread).join().unwrap(), expected));
         let left = rustix::thread::capabilities(None).unwrap();
         assert!(left.permitted.is_empty() && left.effective.is_empty() && left.inheritable.is_empty());
-        // What the session needs of itself, though nobody of its user may see it.
+        // The session's own files, which it needs, and which the user's other processes may not see.
         for path in ["/proc/thread-self/schedstat", "/proc/self/mountinfo", "/proc/locks", "/proc/self/stat"] {
             File::open(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         }
@@ -527,7 +528,8 @@ fn no_process_of_its_user_may_signal_a_session_or_debug_it_or_see_its_memory() {
     let found = as_a_process(move |tell| {
         let error = || io::Error::last_os_error().raw_os_error().unwrap_or(0);
         let mut told = |answer: libc::c_long| tell(if answer == -1 { error() } else { 0 });
-        // SAFETY: system calls on numbers and on memory of this function. Signal 0 is none, and what a debugger begins ends with this process.
+        // SAFETY: system calls on numbers and on memory of this function. Signal 0 is none, and what a debugger begins
+        // ends with this process.
         unsafe {
             let null = std::ptr::null_mut::<libc::c_void>();
             told(libc::syscall(libc::SYS_kill, process, 0));

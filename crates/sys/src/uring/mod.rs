@@ -1,14 +1,11 @@
 //! Several requests with one call, and writes that go on while this thread works: `io_uring(7)`.
 //!
-//! ```text
-//! SpliceRing: file -> pipe -> socket, two linked requests
-//! SendRing:   file -> buffer -> socket, two linked requests
-//! WriteRing:  buffers filled by this thread -> files, past the page cache, several on their way at once
-//! ReadRing:   files, past the page cache -> buffers, in order, while this thread works on those that were read before
-//! ```
-//! Many containers forbid io_uring (`EPERM` or `ENOSYS` when a ring is made); some operators do by `kernel.io_uring_disabled`.
-//! The kernel uses memory of a request until its completion was seen: buffers belong to the ring, and are given up rather than freed should
-//! the kernel ever refuse to tell.
+//! ```text SpliceRing: file -> pipe -> socket, two linked requests SendRing: file -> buffer -> socket, two linked
+//! requests WriteRing: buffers filled by this thread -> files, past the page cache, several on their way at once
+//! ReadRing: files, past the page cache -> buffers, in order, while this thread works on those that were read before
+//! ``` Many containers forbid io_uring (`EPERM` or `ENOSYS` when a ring is made); some operators do by
+//! `kernel.io_uring_disabled`. The kernel uses the memory of a request until its completion was seen. So the buffers
+//! belong to the ring. If the kernel ever refuses to report completions, the buffers are leaked and not freed.
 
 mod read;
 
@@ -96,7 +93,7 @@ impl Requests {
     /// # Safety
     /// As for `submit`. When this fails, that may be until the ring is gone.
     unsafe fn pair(&mut self, first: squeue::Entry, second: squeue::Entry) -> io::Result<[io::Result<usize>; 2]> {
-        // An earlier pair was given up: its completions would be taken for those of this one.
+        // An earlier pair was given up, and its completions would be mistaken for completions of this pair.
         if self.in_flight > 0 {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
@@ -111,7 +108,7 @@ impl Requests {
         Ok(results)
     }
 
-    /// Waits until nothing is on its way; false when that cannot be known.
+    /// Waits until no request is on its way; false when this cannot be known.
     fn settle(&mut self) -> bool {
         while self.in_flight > 0 {
             if self.wait().is_err() {
@@ -195,7 +192,8 @@ impl SendRing {
         let start = self.buffer.as_mut_ptr();
         let read = opcode::Read::new(fd(file), start, len).offset(offset);
         let send = opcode::Send::new(fd(socket), start, len).flags(libc::MSG_WAITALL | libc::MSG_NOSIGNAL);
-        // SAFETY: the buffer belongs to `self`, nobody else touches it, and `drop` frees it only when nothing is on its way.
+        // SAFETY: the buffer belongs to `self` and is used by this request only. `drop` frees the buffer only when no
+        // request is on its way.
         let [read, sent] = unsafe { self.requests.pair(read.build(), send.build()) }?;
         let read = read?;
         let sent = match sent {
@@ -259,8 +257,9 @@ impl WriteRing {
             .iter_mut()
             .map(|buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() })
             .collect();
-        // SAFETY: the buffers live, at their places, until the ring is gone (`drop`). A registered buffer is pinned once instead of at
-        // each write; where the user may pin no memory (RLIMIT_MEMLOCK) they are pinned at each write.
+        // SAFETY: the buffers live, at their places, until the ring is gone (`drop`). A registered buffer is pinned
+        // once instead of at each write; where the user may pin no memory (RLIMIT_MEMLOCK) they are pinned at each
+        // write.
         let registered = unsafe { requests.ring.submitter().register_buffers(&places) }.is_ok();
         let states = buffers.iter().map(|_| State::Free).collect();
         Ok(WriteRing { requests, buffers: ManuallyDrop::new(buffers), states, registered, in_flight_max: 0 })
@@ -311,8 +310,8 @@ impl WriteRing {
             opcode::Write::new(fd(file.direct()), bytes.as_ptr(), size).offset(offset).build()
         };
         self.states[slot.0] = State::Writing { file: Arc::clone(file), offset, len };
-        // SAFETY: the buffer belongs to `self`, `bytes_mut` gives it to nobody in this state, and `drop` frees it only when nothing is on
-        // its way.
+        // SAFETY: the buffer belongs to `self`. In this state `bytes_mut` refuses the buffer, and `drop` frees it only
+        // when no request is on its way.
         unsafe { self.requests.submit(&[request.user_data(slot.0 as u64)]) }?;
         self.in_flight_max = self.in_flight_max.max(self.requests.in_flight);
         Ok(())
@@ -363,8 +362,8 @@ pub fn available() -> io::Result<()> {
     Requests::new(1).map(drop)
 }
 
-/// Some of a range has left: whoever sent all of it another way now would send that part twice. So this is no `EINVAL` any more, but a
-/// connection that failed.
+/// Some of a range has left: whoever sent all of it another way now would send that part twice. So this is no `EINVAL`
+/// any more, but a connection that failed.
 fn cut_short(error: io::Error) -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, error)
 }
@@ -492,7 +491,7 @@ mod tests {
     fn no_ring_takes_back_the_slot_of_another() {
         let (Some(()), Ok(mut ring), Ok(mut other)) = (allowed(), WriteRing::new(1, 4096), WriteRing::new(1, 4096))
         else {
-            panic!("a slot of another ring: not tried, there are no rings here");
+            panic!("a slot of another ring: skipped, this host has no rings");
         };
         let slot = other.slot().unwrap();
         ring.give_back(slot);

@@ -10,8 +10,8 @@ use io_uring::opcode;
 use super::{Requests, fd};
 use crate::direct::{AlignedBuffer, DirectSource};
 
-/// Reads pieces of files past the page cache into buffers of its own: the kernel reads some while others are worked on. What was asked for
-/// first is had first.
+/// Reads pieces of files past the page cache into buffers of its own: the kernel reads some while others are worked on.
+/// Pieces come in the order in which they were asked for.
 pub struct ReadRing {
     requests: Requests,
     buffers: ManuallyDrop<Vec<AlignedBuffer>>,
@@ -27,7 +27,7 @@ struct Piece {
     buffer: usize,
     file: Arc<DirectSource>,
     offset: u64,
-    /// What is wanted; what is read is as much as the alignment makes of it.
+    /// The wanted bytes. The read itself is rounded up to the alignment.
     len: usize,
     state: State,
 }
@@ -53,8 +53,8 @@ impl ReadRing {
             .iter_mut()
             .map(|buffer| libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() })
             .collect();
-        // SAFETY: the buffers live, at their places, until the ring is gone (`drop`). As for `WriteRing`, a user who may pin no memory has
-        // them pinned at each read.
+        // SAFETY: the buffers live, at their places, until the ring is gone (`drop`). As for `WriteRing`, a user who
+        // may pin no memory has them pinned at each read.
         let registered = unsafe { requests.ring.submitter().register_buffers(&places) }.is_ok();
         let free = (0..buffers.len()).collect();
         let buffers = ManuallyDrop::new(buffers);
@@ -71,11 +71,10 @@ impl ReadRing {
         !self.free.is_empty()
     }
 
-    /// Begins to read `len` bytes, at most a buffer, from `offset` on, a multiple of the file's alignment. An error here is the ring's,
-    /// not the file's: it is of no use any more.
+    /// Begins to read `len` bytes, at most a buffer, from `offset` on, a multiple of the file's alignment. An error
+    /// here is an error of the ring, which is then useless, and says nothing about the file.
     ///
-    /// # Panics
-    /// Without a free buffer, and when the piece is too long or not aligned.
+    /// # Panics If no buffer is free, or the piece is too long or not aligned.
     pub fn begin(&mut self, file: &Arc<DirectSource>, offset: u64, len: usize) -> io::Result<()> {
         assert!(offset.is_multiple_of(file.alignment_bytes()) && len <= self.buffer_bytes, "a piece that fits");
         let index = self.free.pop().expect("whoever begins has looked for room");
@@ -90,14 +89,15 @@ impl ReadRing {
         };
         // The piece keeps the file open until its completion was seen.
         self.pieces.push_back(Piece { buffer: index, file: Arc::clone(file), offset, len, state: State::Reading });
-        // SAFETY: the buffer belongs to `self`; `oldest` shows it to nobody before the completion was seen, `release` frees it for another
-        // piece only then, and `drop` gives it back only when nothing is on its way.
+        // SAFETY: the buffer belongs to `self`. Until the completion was seen, `oldest` hides the buffer and `release`
+        // keeps it from other pieces. `drop` frees it only when no request is on its way.
         unsafe { self.requests.submit(&[request.user_data(index as u64)]) }?;
         self.in_flight_max = self.in_flight_max.max(self.requests.in_flight);
         Ok(())
     }
 
-    /// Waits for the oldest piece: its bytes, fewer than asked for only where the file ends. `None` when nothing was begun.
+    /// Waits for the oldest piece: its bytes, fewer than asked for only where the file ends. `None` when nothing was
+    /// begun.
     pub fn oldest(&mut self) -> io::Result<Option<&[u8]>> {
         self.await_oldest()?;
         let Some(piece) = self.pieces.front_mut() else { return Ok(None) };
@@ -113,7 +113,8 @@ impl ReadRing {
         Ok(Some(&self.buffers[piece.buffer][..len]))
     }
 
-    /// Gives up the oldest piece, whether it was looked at or not. Waits for it, because the kernel writes into its buffer until then.
+    /// Gives up the oldest piece, whether it was looked at or not. Waits for it, because the kernel writes into its
+    /// buffer until then.
     pub fn release_oldest(&mut self) -> io::Result<()> {
         self.await_oldest()?;
         if let Some(piece) = self.pieces.pop_front() {
@@ -172,7 +173,7 @@ mod tests {
         (0..LENGTH as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
     }
 
-    /// A file on a disk, and the same past the page cache; None, with a word, where that or a ring cannot be had.
+    /// A file on a disk, and the same file past the page cache. `None`, with a message, without direct I/O or a ring.
     fn file_and_ring(buffers: usize) -> Option<(File, Arc<DirectSource>, ReadRing)> {
         let file = tempfile::tempfile().unwrap();
         crate::file::write_all_at(file.as_fd(), &content(), 0).unwrap();
