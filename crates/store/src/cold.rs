@@ -1,8 +1,10 @@
 //! Reading a large file so that the page cache does not grow by it.
 //!
-//! ```text opened -> a map of what the page cache has -> hot stretches: read as ever, from there -> cold ones: past it,
-//! or through it and dropped once all of a stretch was read ``` The map is made once. Later changes of the page cache
-//! do not change how a stretch is read.
+//! ```text
+//! opened -> a map of what the page cache has -> hot stretches: read as ever, from there
+//!                                            -> cold ones: past it, or through it and dropped once all of a stretch was read
+//! ```
+//! The map is made once. Later changes of the page cache do not change how a stretch is read.
 
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -28,7 +30,7 @@ pub struct ColdMap {
 #[derive(Debug)]
 enum Stretch {
     Hot,
-    /// So many bytes of it were read through the page cache.
+    /// The bytes of it that were read through the page cache.
     Cold(AtomicU64),
 }
 
@@ -57,7 +59,7 @@ impl ColdMap {
         Some(ColdMap { file: Arc::clone(file), size, stretch_bytes, stretches, direct })
     }
 
-    /// Whether the page cache had less than all of what lies around `offset`.
+    /// Whether the page cache lacked a part of the stretch at `offset`.
     pub fn is_cold(&self, offset: u64) -> bool {
         self.count(offset).is_some()
     }

@@ -1,4 +1,4 @@
-//! Removes what is at the target but not at the source.
+//! Removes the entries of the target that the source lacks.
 //!
 //! Works on open directories and names in them, never follows a link, and goes on after a failure.
 

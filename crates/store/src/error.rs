@@ -52,7 +52,7 @@ impl StoreError {
     }
 }
 
-/// The top of a tree has no name of its own; `.` is what rsync calls it.
+/// The top of a tree has no name of its own; rsync calls it `.`.
 fn shown(path: &[u8]) -> String {
     if path.is_empty() { ".".to_owned() } else { printable(path) }
 }

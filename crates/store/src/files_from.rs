@@ -106,7 +106,7 @@ impl FileListBuilder {
         spans.sort_unstable_by(|a, b| {
             compare(a.of(&bytes), b.of(&bytes)).then_with(|| b.has_entries().cmp(&a.has_entries()))
         });
-        // Of the same path the one that asks for more stands first, and stays.
+        // Of two equal paths, the path with the larger extent stands first and stays.
         spans.dedup_by(|a, b| a.of(&bytes) == b.of(&bytes));
         FileList { bytes, spans, recursive }
     }

@@ -1,9 +1,9 @@
 //! Which entries of a tree are wanted: include and exclude rules with rsync's meaning.
 //!
-//! The first rule that matches decides; what no rule matches is wanted. A pattern without a slash is compared with the
-//! last component, a pattern with a slash with the end of the path. A pattern that begins with a slash is compared with
-//! the whole path. A slash at the end means directories only. An excluded directory is not entered, so nothing beneath
-//! it is asked for. `tests/rsync_filters.rs` compares all of it with rsync itself.
+//! The first rule that matches decides; an entry without a matching rule is wanted. A pattern without a slash is
+//! compared with the last component, a pattern with a slash with the end of the path. A pattern that begins with a
+//! slash is compared with the whole path. A slash at the end means directories only. An excluded directory is not
+//! entered, so nothing beneath it is asked for. `tests/rsync_filters.rs` compares all of it with rsync itself.
 
 use crate::limits::MAX_FILTER_RULES;
 use crate::pattern::{Manner, Pattern, Start, has_wildcard};

@@ -74,7 +74,7 @@ impl Group {
         (self.size, self.mtime) == (stat.size, stat.mtime) || self.is_still(stat, set)
     }
 
-    /// Whether the first name is one of this file now.
+    /// Whether the first name leads to this file now.
     fn is_still(&self, stat: &Stat, set: &SourceSet) -> bool {
         let root = set.source(self.source).root.as_fd();
         let path = self.source_path.as_deref().unwrap_or(&self.first);
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(note("a", &first), FIRST);
         assert_eq!(note("b", &first), link("a"));
         assert_eq!(note("c", &other), FIRST);
-        // Each is a file of its own, and the first name of what has the same number after it.
+        // Each is a new file, and its name is the first name of the next entry with the same number.
         for (name, second_name, new) in [
             ("d", "e", stat(7, 99, time(5, 5))),
             ("f", "g", stat(7, 99, time(6, 5))),

@@ -17,7 +17,7 @@ impl TargetTree {
     /// Calls `tell` with every entry beneath the root, directories before their content. Links are not followed.
     /// Directories that cannot be listed and entries that cannot be looked at are told as errors. `Break` ends it.
     ///
-    /// Memory: the paths of the directories that are still to be listed, and the names of one.
+    /// Memory: the paths of the directories still to be listed, and the names of one directory.
     pub fn each_entry<F>(&self, mut tell: F) -> ControlFlow<()>
     where
         F: FnMut(&[u8], Result<&Stat>) -> ControlFlow<()>,

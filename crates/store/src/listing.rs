@@ -1,6 +1,6 @@
 //! The names of one directory, sorted, in one buffer: 10^6 names of 30 bytes take 42 MB.
 //!
-//! Where the directories of several sources are one at the target, all their names are one listing.
+//! If directories of several sources meet at the target, one listing holds all their names.
 
 use std::io;
 use std::mem::MaybeUninit;

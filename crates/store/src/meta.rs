@@ -82,7 +82,7 @@ pub struct Metadata {
     pub mtime: Option<Time>,
     /// Owner; only root can set it, for others this is ignored.
     pub owner: Option<u32>,
-    /// Group; an ordinary user can set those that it is in.
+    /// Group; an ordinary user can set the groups of which it is a member.
     pub group: Option<u32>,
     /// Extended attributes and ACLs: those of the copied namespaces become exactly these.
     pub xattrs: Option<Vec<(Vec<u8>, Vec<u8>)>>,
@@ -192,7 +192,7 @@ pub(crate) fn open_up(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<bool> {
 /// Its owner reads, writes and enters a directory.
 const OWNER_ALL: u32 = 0o700;
 
-/// Applies to a link itself what a link can have: owner and time.
+/// Applies owner and time to a link itself; a link has no other metadata.
 pub(crate) fn apply_to_link(dir: BorrowedFd<'_>, name: &[u8], now: &Stat, meta: &Metadata) -> io::Result<bool> {
     let (owner, group) = ownership_to_set(now, meta);
     let mut changed = false;

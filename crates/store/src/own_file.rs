@@ -23,7 +23,8 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
             Ok(fd) => {
                 let locked = file::try_lock(fd.as_fd())?;
                 let stat = Stat::of_fd(&fd)?;
-                // Between the two calls it looked like a part left behind: whoever sweeps may hold or have removed it.
+                // Between the two calls it looked like a part left behind: a sweep may hold its lock, or have removed
+                // it.
                 if !locked || stat.nlink == 0 {
                     continue;
                 }
@@ -74,7 +75,7 @@ pub(crate) fn open_new(dir: &Arc<OwnedFd>, name: &[u8], keep_content: bool, user
 }
 
 /// Gives the owner of a file the right to read and write it, as rsync does: its mode forbids it, and comes back with
-/// the metadata. False where that was not what stood in the way.
+/// the metadata. False if something else forbids it.
 fn let_owner_write(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Result<bool> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(dir, name, flags, Mode::empty()))?;
@@ -98,8 +99,8 @@ pub(crate) fn open_journal(dir: &Arc<OwnedFd>, name: &[u8], user: u32) -> io::Re
     open_new(dir, name, false, user).map(|(journal, _)| journal)
 }
 
-/// Begins a journal anew. At every moment it has a beginning, the old or the new one; records of another count for
-/// nothing.
+/// Begins a journal anew. At every moment the journal has a valid header, the old or the new one. Records that do not
+/// belong to the header are ignored.
 pub(crate) fn begin_journal(journal: &OwnedFd, header: &[u8]) -> io::Result<()> {
     file::write_all_at(journal.as_fd(), header, 0)?;
     file::set_size(journal.as_fd(), header.len() as u64)

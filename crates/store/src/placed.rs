@@ -45,7 +45,8 @@ impl Placed {
         }
     }
 
-    /// Whether what stands at this path was placed under another one. Where entries have several names nobody can say.
+    /// Whether the entry at this path was placed under another path. An entry with several hard links may have both
+    /// names, so the answer is no.
     pub(crate) fn is_twin(&self, standing: &Stat, path: &[u8]) -> bool {
         let has_one_name = standing.nlink == 1 || standing.kind == Kind::Directory;
         let placed = self.paths.get(&(standing.id.dev, standing.id.ino));

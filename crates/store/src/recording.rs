@@ -1,10 +1,13 @@
-//! The index of a recording that is striped over several directories: what belongs together, for a person to read and
+//! The index of a recording that is striped over several directories: it lists the stripes, for a person to read and
 //! for `stripes:INDEX`.
 //!
-//! ```text scan.vdif.stripes { "format": "haul-stripes", "name": "scan.vdif", "block_bytes": 4194304, "bytes": ...,
-//! "blake3": ... } DIR1/scan.vdif.stripe-0 blocks 0, 2, 4, ... DIR2/scan.vdif.stripe-1 blocks 1, 3, 5, ... ``` The
-//! author of the index may be a stranger to its reader, so paths in the index are ignored. The stripes are looked for
-//! in the directories that the reader names, and their names must have no slash.
+//! ```text
+//! scan.vdif.stripes            { "format": "haul-stripes", "name": "scan.vdif", "block_bytes": 4194304, "bytes": ..., "blake3": ... }
+//! DIR1/scan.vdif.stripe-0      blocks 0, 2, 4, ...
+//! DIR2/scan.vdif.stripe-1      blocks 1, 3, 5, ...
+//! ```
+//! The author of the index may be a stranger to its reader, so paths in the index are ignored. The stripes are looked
+//! for in the directories that the reader names, and their names must have no slash.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -136,7 +139,7 @@ impl Index {
         (0..self.directories.len()).map(|number| stripe_name(&self.name, number)).collect()
     }
 
-    /// Puts it in the place of what stood at `path`: whoever reads finds the one or the other, also after a power cut.
+    /// Replaces the file at `path` atomically: a reader finds the old or the new index, also after a power cut.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let mut text = serde_json::to_vec_pretty(self).map_err(io::Error::from)?;
         text.push(b'\n');
@@ -198,7 +201,7 @@ pub struct Recording {
     pub warning: Option<String>,
 }
 
-/// Whether the index at `path` says what the recording hashes to. False if the index cannot be read; [`open`] gives the
+/// Whether the index at `path` holds the hash of the recording. False if the index cannot be read; [`open`] gives the
 /// reason.
 pub fn is_hashed(path: &Path) -> bool {
     Index::read(path).is_ok_and(|index| index.blake3.is_some())

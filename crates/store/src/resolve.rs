@@ -1,7 +1,7 @@
 //! From typed source paths to open places to read from.
 //!
 //! `dir/` means the contents of a directory, `dir` the directory under its own name; a file is itself. A name that
-//! exists is taken literally; what its wildcards match is taken, too.
+//! exists is taken literally, and the matches of its wildcards are taken, too.
 
 use std::collections::HashMap;
 use std::io;
@@ -110,7 +110,7 @@ impl Resolver<'_> {
         if !self.options.expand_globs || !has_wildcard(&expanded) {
             return self.add(literal.context("find", path)?);
         }
-        // A name that looks like a wildcard, and what it matches: both may be meant.
+        // The path may mean a name with wildcard characters, and the matches of the wildcard. Both are taken.
         let literal = match literal {
             Err(error) if is_missing(&error) => None,
             literal => Some(literal.context("find", path)?),

@@ -35,7 +35,8 @@ impl Striped {
     ///
     /// With `exact`, each stripe must have exactly its share of `size`; otherwise it may be longer.
     ///
-    /// # Panics If `names` is empty or `block_bytes` is 0.
+    /// # Panics
+    /// If `names` is empty or `block_bytes` is 0.
     pub fn find(
         directories: &[PathBuf],
         names: &[String],

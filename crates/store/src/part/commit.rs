@@ -39,7 +39,7 @@ impl Part {
         if self.file.inplace && flush {
             self.flush()?;
         }
-        // Writing has changed the time, so only the mode of what was seen at the start still holds.
+        // Writing has changed the time, so of the metadata seen at the start only the mode still holds.
         let now = Stat { mtime: TIME_UNKNOWN, ..self.file.opened.clone() };
         let applied = meta::apply(self.file.fd.as_fd(), &now, &meta, &self.settings.namespaces);
         self.settings.note_applied(applied.context("set metadata of", &self.file.path)?, &self.file.path);

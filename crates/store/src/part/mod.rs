@@ -69,7 +69,7 @@ struct PartFile {
 }
 
 impl TargetTree {
-    /// An empty part for `path`, locked. One left behind is emptied and used again, unless another process holds it.
+    /// An empty part for `path`, locked. A part left behind is emptied and used again, unless another process holds it.
     ///
     /// In place means writing into the final file itself, whose content stays until it is overwritten. The journal of
     /// an earlier run stays as well, and marks the file as unfinished until a new journal begins.

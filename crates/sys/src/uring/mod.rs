@@ -1,9 +1,12 @@
 //! Several requests with one call, and writes that go on while this thread works: `io_uring(7)`.
 //!
-//! ```text SpliceRing: file -> pipe -> socket, two linked requests SendRing: file -> buffer -> socket, two linked
-//! requests WriteRing: buffers filled by this thread -> files, past the page cache, several on their way at once
-//! ReadRing: files, past the page cache -> buffers, in order, while this thread works on those that were read before
-//! ``` Many containers forbid io_uring (`EPERM` or `ENOSYS` when a ring is made); some operators do by
+//! ```text
+//! SpliceRing: file -> pipe -> socket, two linked requests
+//! SendRing:   file -> buffer -> socket, two linked requests
+//! WriteRing:  buffers filled by this thread -> files, past the page cache, several on their way at once
+//! ReadRing:   files, past the page cache -> buffers, in order, while this thread works on those that were read before
+//! ```
+//! Many containers forbid io_uring (`EPERM` or `ENOSYS` when a ring is made); some operators do by
 //! `kernel.io_uring_disabled`. The kernel uses the memory of a request until its completion was seen. So the buffers
 //! belong to the ring. If the kernel ever refuses to report completions, the buffers are leaked and not freed.
 

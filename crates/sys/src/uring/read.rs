@@ -43,7 +43,7 @@ impl ReadRing {
     /// With so many buffers of this size, a multiple of [`MAX_ALIGNMENT_BYTES`](crate::direct::MAX_ALIGNMENT_BYTES).
     ///
     /// # Panics
-    /// When it is none, or 0.
+    /// If `buffer_bytes` is no such multiple, or 0.
     pub fn new(buffers: usize, buffer_bytes: usize) -> io::Result<ReadRing> {
         assert!(buffer_bytes.is_multiple_of(crate::direct::MAX_ALIGNMENT_BYTES), "a buffer holds whole blocks");
         let entries = u32::try_from(buffers).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
@@ -74,7 +74,8 @@ impl ReadRing {
     /// Begins to read `len` bytes, at most a buffer, from `offset` on, a multiple of the file's alignment. An error
     /// here is an error of the ring, which is then useless, and says nothing about the file.
     ///
-    /// # Panics If no buffer is free, or the piece is too long or not aligned.
+    /// # Panics
+    /// If no buffer is free, or the piece is too long or not aligned.
     pub fn begin(&mut self, file: &Arc<DirectSource>, offset: u64, len: usize) -> io::Result<()> {
         assert!(offset.is_multiple_of(file.alignment_bytes()) && len <= self.buffer_bytes, "a piece that fits");
         let index = self.free.pop().expect("whoever begins has looked for room");
