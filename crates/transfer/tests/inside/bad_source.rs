@@ -338,6 +338,9 @@ fn assert_nothing_from_outside(bench: &Bench) {
 const LOOKS: [Call; 6] =
     [Call::Open, Call::List, Call::Look, Call::ListAttributes, Call::ListAttributesOfPath, Call::GetAttributeOfPath];
 
+/// Even rounds leave the link, odd ones take it back. At least two.
+const ROUNDS_OF_LOOKS: u32 = 10;
+
 #[test]
 fn what_becomes_a_link_between_any_two_looks_at_it_leads_nowhere() {
     let is_source = |bench: &Bench, stopped: &Stopped| {
@@ -355,8 +358,13 @@ fn what_becomes_a_link_between_any_two_looks_at_it_leads_nowhere() {
     bench.assert_equal();
     assert!(count > 20, "only {count} looks");
 
+    // Threads look side by side, so a round may miss the one look that counts: the next round gets it.
     let (mut directory_failed, mut file_failed) = (false, false);
-    for is_taken_back in [false, true] {
+    for round in 0..ROUNDS_OF_LOOKS {
+        if round >= 2 && directory_failed && file_failed {
+            break;
+        }
+        let is_taken_back = round % 2 == 1;
         for at in 0..count {
             let Some(bench) = beside_an_outside() else { return };
             let mut number = 0;
