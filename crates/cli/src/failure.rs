@@ -29,7 +29,7 @@ pub const EXITS: [Exit; 15] = [
     row(10, "network", "a name did not resolve, or a connection was refused or lost", Some(AGAIN)),
     row(11, "file_io", "files could not be read or written at all", None),
     row(12, "protocol", "the far side speaks another version, or nonsense", None),
-    row(13, "install", "the far side has no haul, and ours does not run there", None),
+    row(13, "install", "haul is missing at the far side, and ours does not run there", None),
     row(14, "ssh", "ssh did not start or ended early; its own words stand above", None),
     row(20, "interrupted", "stopped by a signal", Some(AGAIN)),
     row(23, "partial", "some entries were not copied; the rest was", None),

@@ -481,7 +481,7 @@ impl DirectionSpec {
             return Err(impossible(what, format!("a queue may hold at most {most}")));
         }
         if self.diffserv.is_some() && self.rate.is_none() {
-            return Err(impossible(what, "DiffServ needs a rate: without a rate there is no queue"));
+            return Err(impossible(what, "DiffServ needs a rate: only a link with a rate has a queue"));
         }
         let ef_rate = self.diffserv.and_then(|classes| classes.ef_rate);
         if let (Some(ef_rate), Some(rate)) = (ef_rate, self.rate)

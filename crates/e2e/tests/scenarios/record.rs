@@ -65,5 +65,5 @@ fn a_recording_that_a_disk_has_changed_is_named() {
     let before = recorded.stream[(1 << 20) + 5];
     stripe.write_all_at(&[before ^ 1], 5).expect("own disk");
     let run = recorded.copy_to(&recorded.lab.data("alpha")).expect(code::PARTIAL);
-    run.says(&["not what was recorded"]);
+    run.says(&["differ from the recording"]);
 }

@@ -321,7 +321,7 @@ impl Tuner {
             && !self.pacer.is_full(&self.estimator)
             && !self.pacer.is_contended();
         if is_slow && self.congestion_control != BBR && self.wishes.may_choose_bbr() {
-            self.switch(BBR.to_string(), "packets are lost without a queue, and bbr does not slow down for that", true);
+            self.switch(BBR.to_string(), "packets are lost without a queue; bbr keeps its rate then", true);
         }
     }
 
@@ -427,7 +427,7 @@ fn first_lanes(
     }
     match remembered {
         // Many lanes make the ramp short; what is too much rests later.
-        Some(remembered) => (at_start_of_known(remembered, rtt_us), "what this path holds, as it was the last time"),
+        Some(remembered) => (at_start_of_known(remembered, rtt_us), "as many as filled this path the last time"),
         None => (usual, "far path: many windows in flight at once, and a quick start"),
     }
 }

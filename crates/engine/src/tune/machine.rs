@@ -11,7 +11,7 @@ use super::{Disk, FAST_BYTES_PER_S, Finding, Host, Interface, Matters, PACKET_BY
 pub(super) fn findings(host: &Host, wanted: Wanted) -> Vec<Finding> {
     let mut findings = Vec::new();
     if host.interfaces.is_empty() {
-        findings.push(Finding::not_told("interfaces", "No network device is up, or this host does not show them."));
+        findings.push(Finding::not_told("interfaces", "This host shows no network device that is up."));
     }
     for interface in &host.interfaces {
         findings.extend([

@@ -52,13 +52,13 @@ fn switches(wanted: Wanted) -> [Switch; 6] {
             name: "net.ipv4.tcp_window_scaling",
             on: true,
             matters: if under_way > UNSCALED_WINDOW_BYTES { Matters::Yes } else { Matters::WouldHelp },
-            why: format!("Without it no window is above 64 KiB; {} are needed.", size_text(under_way)),
+            why: format!("Without it windows stay below 64 KiB; {} are needed.", size_text(under_way)),
         },
         Switch {
             name: "net.ipv4.tcp_sack",
             on: true,
             matters: far,
-            why: "Without it one lost packet of a window is found per round trip, and what follows it is sent again."
+            why: "Without it a sender finds one lost packet of a window per round trip, and sends all later packets again."
                 .into(),
         },
         Switch {
@@ -109,7 +109,7 @@ fn congestion_control(host: &Host, wanted: Wanted) -> Finding {
         return Finding::not_told(name, "Who decides how fast a connection goes.");
     };
     let word = match wanted.is_far() {
-        true => "On a long path with losses that no queue causes, bbr holds its rate where cubic and reno do not.",
+        true => "On a long path with losses that no queue causes, bbr holds its rate; cubic and reno slow down.",
         false => "On a short path cubic and reno need less processor time than bbr.",
     };
     Finding::fine(
@@ -195,7 +195,7 @@ fn backlog(host: &Host, wanted: Wanted) -> Finding {
 
 fn option_memory(host: &Host) -> Finding {
     let name = "net.core.optmem_max";
-    let why = "Bounds sends without a copy (MSG_ZEROCOPY), which haul does not use.";
+    let why = "Bounds zero-copy sends (MSG_ZEROCOPY); haul does not use them.";
     match host.number(name) {
         Some(bytes) => Finding::fine(name, bytes.to_string(), why),
         None => Finding::not_told(name, why),

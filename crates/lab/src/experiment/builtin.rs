@@ -66,7 +66,7 @@ impl super::ExperimentSpec {
             None => {
                 let known: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
                 let why =
-                    format!("neither an experiment nor a file has this name; the experiments are {}", known.join(", "));
+                    format!("no experiment or file has this name; the experiments are {}", known.join(", "));
                 Err(super::error::wrong(format!("experiment {name_or_path:?}"), why))
             }
         }

@@ -34,7 +34,7 @@ const THROUGH_SSH: &str = "neither host reaches a port of the other (-v says mor
 /// ssh sessions opened at the same time: sshd begins to refuse at ten that are not logged in yet (MaxStartups).
 const SSH_AT_ONCE: u16 = 3;
 
-const CIPHER_REASON: &str = "what both processors do well, or asked for";
+const CIPHER_REASON: &str = "fast on both processors, or asked for";
 
 /// How the lanes went, for the report.
 #[derive(Default)]

@@ -201,7 +201,7 @@ impl Lanes {
                 let error = Error::new(Fault::Timeout, "no data connection could be kept")
                     .try_this("run the same command again: what is verified is not sent again");
                 Err(match &self.broken {
-                    Some((_, why)) => error.because(format!("what came on the last ones makes no sense: {why}")),
+                    Some((_, why)) => error.because(format!("the last ones brought data that makes no sense: {why}")),
                     None => error,
                 })
             }

@@ -290,7 +290,7 @@ fn stripes_that_do_not_hold_what_was_recorded_are_told() {
     let copied = |choose: fn(&mut Selection)| {
         let (report, said, _) = disks.copied_into(&bench, &disks.index(), choose);
         let report = report.unwrap();
-        assert_eq!(said.contains("not what was recorded"), report.failed == 1, "{said}");
+        assert_eq!(said.contains("differ from the recording"), report.failed == 1, "{said}");
         (report.files_moved, report.files_kept, report.failed)
     };
     assert_eq!(copied(|_| ()), (1, 0, 1));

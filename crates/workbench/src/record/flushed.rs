@@ -51,6 +51,6 @@ pub(super) fn doubts(files: &[(PathBuf, File)], flushed: &[Flushed], hint: &str)
     let (_, (_, why)) = doubts.first()?;
     let of = |(path, (from, _)): &(&PathBuf, &(u64, String))| format!("{} from byte {from} on", path.display());
     let of = doubts.iter().map(of).collect::<Vec<_>>().join(", ");
-    let what = format!("what was recorded may not all be on the disk: a flush failed of {of}");
+    let what = format!("the recording may be incomplete on the disk: a flush failed of {of}");
     Some(Error::new(Fault::FileIo, what).because(why).try_this(hint))
 }

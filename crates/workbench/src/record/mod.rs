@@ -227,7 +227,7 @@ impl Targets {
     fn create_file(&mut self, path: PathBuf, reserve_bytes: u64) -> Result<(), Error> {
         let made = File::options().read(true).write(true).create_new(true).open(&path);
         let file = made.map_err(|error| {
-            let hint = "a recording takes the place of nothing: name a file that is not there";
+            let hint = "a recording replaces no file: name a new one";
             Error::of_disk("make", &path, &error).try_this(hint)
         })?;
         let reserved = file::reserve(file.as_fd(), reserve_bytes);
@@ -256,7 +256,7 @@ impl Targets {
             // A disk that fails says of the write behind it what may be of one that was flushed before.
             let length = flushed.bytes.max(*written);
             if let Err(error) = file.set_len(length) {
-                let hint = "what was recorded is there; what was reserved beyond it takes room";
+                let hint = "the recording is there; reserved room beyond it stays taken";
                 faults.push(Error::of_disk("set the length of", path, &error).try_this(hint));
             }
             // Whether it failed is known to who asks for doubts.
@@ -272,7 +272,7 @@ impl Targets {
                 "copy it now, to another disk: haul cp --stripe-dir DIR ... stripes:{} DST compares with what was recorded",
                 striping.path().display()
             ),
-            None => "copy it now, to another disk, and compare with what sent it where that is known".to_owned(),
+            None => "copy it now, to another disk, and compare it with its source if you can".to_owned(),
         }
     }
 }
@@ -341,7 +341,7 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
     let kept = targets.striped.as_ref().map_or(written[0], Striping::bytes);
     for fault in &mut faults {
         fault.hint = Some(format!(
-            "{kept} bytes before that are kept; what still comes needs another file, on a disk that takes it"
+            "{kept} bytes before that are kept; record the rest into another file, on a good disk"
         ));
     }
     faults.extend(flushed::doubts(&targets.files, &flushed, &targets.how_to_compare()));

@@ -33,7 +33,7 @@ impl Striping {
         let taken = |path: &PathBuf| path.symlink_metadata().is_ok();
         if let Some(taken) = [&path, &request.path].into_iter().find(|path| taken(path)) {
             let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-            let hint = "a recording takes the place of nothing: name a file that is not there";
+            let hint = "a recording replaces no file: name a new one";
             return Err(Error::of_disk("make", taken, &error).try_this(hint));
         }
         let index = Index::new(name.to_owned(), request.buffer_bytes as u64, &request.stripe_directories);

@@ -197,7 +197,7 @@ impl<'a> Session<'a> {
         let (route, reason) = match (asked, encrypted) {
             (Some(route), _) => (route, "asked for"),
             (None, true) => (SendRoute::Copy, "every byte is read to hash it, and so it is sealed here, too"),
-            (None, false) => (SendRoute::Copy, "every byte is read to hash it: not copying it then saves nothing"),
+            (None, false) => (SendRoute::Copy, "every byte is read to hash it: zero copy saves nothing then"),
         };
         let (what, choice, reason) = (Subject::Route, route.name().to_owned(), reason.to_owned());
         self.shared.notice(convert::chose(what, choice, reason));
@@ -256,7 +256,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         let error = Error::new(Fault::Timeout, format!("no data has moved for {} s", timeout.as_secs()))
-            .because("the far side is alive, but takes nothing and confirms nothing")
+            .because("the far side is alive, but takes and confirms nothing")
             .try_this("look at its storage; then run the same command again: what is verified is not sent again");
         Err(self.with_reason(error))
     }
@@ -289,7 +289,7 @@ impl<'a> Session<'a> {
             return Ok(());
         }
         Err(Error::new(Fault::Timeout, format!("the far side has decided nothing for {} s", waited.as_secs()))
-            .because("it is alive, but says neither what it has nor what it wants")
+            .because("it is alive, but answers nothing")
             .try_this("look at its storage; then run the same command again: what is verified is not sent again"))
     }
 
@@ -362,7 +362,7 @@ impl<'a> Session<'a> {
         if recorded != found {
             let hex = |hash| blake3::Hash::from_bytes(hash).to_hex();
             let why = format!(
-                "what the stripes hold is not what was recorded: it hashes to {}, the recording to {}",
+                "the stripes differ from the recording: they hash to {}, the recording to {}",
                 hex(found),
                 hex(recorded)
             );
