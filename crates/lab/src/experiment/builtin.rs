@@ -65,8 +65,7 @@ impl super::ExperimentSpec {
             }
             None => {
                 let known: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
-                let why =
-                    format!("no experiment or file has this name; the experiments are {}", known.join(", "));
+                let why = format!("no experiment or file has this name; the experiments are {}", known.join(", "));
                 Err(super::error::wrong(format!("experiment {name_or_path:?}"), why))
             }
         }

@@ -340,9 +340,8 @@ fn record(request: &Request, stream: File, mut targets: Targets, watcher: &dyn W
     let entered = targets.striped.as_mut().map_or(Ok(()), |striping| striping.end(&flushed, whole));
     let kept = targets.striped.as_ref().map_or(written[0], Striping::bytes);
     for fault in &mut faults {
-        fault.hint = Some(format!(
-            "{kept} bytes before that are kept; record the rest into another file, on a good disk"
-        ));
+        fault.hint =
+            Some(format!("{kept} bytes before that are kept; record the rest into another file, on a good disk"));
     }
     faults.extend(flushed::doubts(&targets.files, &flushed, &targets.how_to_compare()));
     faults.extend(entered.err());
