@@ -44,6 +44,7 @@ pub mod stream;
 mod tampering;
 pub mod tls;
 mod transport;
+pub mod way;
 
 pub use cipher::{Cipher, preferred_ciphers};
 pub use control::BROKE_OFF;
@@ -60,3 +61,4 @@ pub use public_key::{BadKey, PublicKey};
 pub use stream::{Next, Probe, ReadHalf, Stream, TagKeys, WriteHalf};
 pub use tls::{client, client_padded, server};
 pub use transport::{Pipes, ShutdownHandle, Transport};
+pub use way::{DeviceName, Way};

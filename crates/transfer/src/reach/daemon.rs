@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use haul_engine::plan;
 use haul_job::{Error, Event, Fault, Job, Place};
-use haul_net::{NetError, Policies, PublicKey, dial};
+use haul_net::{NetError, Policies, PublicKey, Way, dial};
 
 use crate::faults;
 use crate::kept::known_paths::{Direction, KnownPaths};
@@ -74,7 +74,10 @@ pub(crate) fn connect_daemon(
         let (candidates, crew) = (addresses.clone(), lead.crew());
         let (dialled, after) = watched(watch, Some(&lead.crew()), "dial", move || {
             let start = Instant::now();
-            (dial::dial(&candidates, CONNECT_DEADLINE, &Policies::default(), crew.cancel()), start.elapsed())
+            (
+                dial::dial(&candidates, CONNECT_DEADLINE, &Policies::default(), &Way::default(), crew.cancel()),
+                start.elapsed(),
+            )
         })?;
         let socket = dialled.map_err(|error| {
             faults::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))

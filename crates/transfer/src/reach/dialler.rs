@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use haul_engine::path::{QUICK_FROM_US, START_LANES_MAX};
 use haul_engine::plan;
-use haul_net::{NetError, Stream, dial};
+use haul_net::{NetError, Stream, Way, dial};
 
 use crate::reach::lane_terms::{LaneTerms, greet, greet_padded};
 use crate::session::channel::SessionEvent;
@@ -80,7 +80,13 @@ impl Dialler {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let start = Instant::now();
-            let socket = dial::dial(&candidates, left, &self.terms.wanted().policies, self.terms.crew.cancel())?;
+            let socket = dial::dial(
+                &candidates,
+                left,
+                &self.terms.wanted().policies,
+                &Way::default(),
+                self.terms.crew.cancel(),
+            )?;
             let rtt_us = micros(start.elapsed());
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);
