@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use haul_pump::SendRoute;
 
+pub use haul_engine::paths::{Asked as AskedPaths, AskedPath};
+pub use haul_net::way::Protocol as Transport;
 pub use haul_store::{FileList, FileListBuilder, ListFault, WriteRoute};
 
 /// One copy job: any number of sources, one target.
@@ -165,6 +167,10 @@ pub struct Carriage {
     pub congestion_control: Option<String>,
     /// Bytes that one lane may have under way; `None` follows from the path.
     pub window_bytes: Option<u64>,
+    /// Which paths through the network the lanes use.
+    pub paths: AskedPaths,
+    /// What carries the lanes.
+    pub transport: Transport,
     /// How the sender gets bytes from a file into a connection; `None` takes what is cheapest.
     pub route: Option<SendRoute>,
     /// How the receiver writes large files; `None` measures, where there is a choice.
@@ -269,6 +275,8 @@ impl Default for Carriage {
             family: None,
             congestion_control: None,
             window_bytes: None,
+            paths: AskedPaths::Auto,
+            transport: Transport::Tcp,
             route: None,
             write_route: None,
         }

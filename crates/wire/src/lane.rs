@@ -53,6 +53,11 @@ pub const fn path_of(lane: u16) -> u16 {
     lane / LANES_OF_PATH
 }
 
+/// Which lane of its path this is, from 0 on.
+pub const fn index_of(lane: u16) -> u16 {
+    lane % LANES_OF_PATH
+}
+
 /// The number of a lane from its path and its index on that path.
 ///
 /// # Panics
@@ -335,7 +340,7 @@ mod tests {
     #[test]
     fn a_lane_of_any_path_is_greeted_and_a_path_beyond_the_limit_is_refused() {
         for (path, index, lane) in [(0, 0, 0), (0, 255, 255), (1, 0, 256), (7, 255, 2047)] {
-            assert_eq!((lane_of(path, index), path_of(lane)), (lane, path));
+            assert_eq!((lane_of(path, index), path_of(lane), index_of(lane)), (lane, path, index));
             let hello = LaneHello { session: [7; 16], lane };
             assert_eq!(LaneHello::decode(&hello.encode()), Some(hello));
         }

@@ -245,6 +245,21 @@ impl PathSummary {
 }
 
 impl PathTime {
+    /// Both together.
+    pub fn plus(&self, other: &Self) -> Self {
+        let sum = |of: fn(&Self) -> u64| of(self).saturating_add(of(other));
+        Self {
+            ramp_us: sum(|time| time.ramp_us),
+            capacity_us: sum(|time| time.capacity_us),
+            contention_us: sum(|time| time.contention_us),
+            receive_window_us: sum(|time| time.receive_window_us),
+            send_buffer_us: sum(|time| time.send_buffer_us),
+            loss_us: sum(|time| time.loss_us),
+            jitter_us: sum(|time| time.jitter_us),
+            latency_us: sum(|time| time.latency_us),
+        }
+    }
+
     /// All of it.
     pub fn total_us(&self) -> u64 {
         let PathTime { ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us, .. } = self;

@@ -14,6 +14,7 @@ use crate::kept::surroundings::Surroundings;
 use crate::reach::crew::{Crew, Lead};
 use crate::reach::early_lanes::Early;
 use crate::reach::far_end::Introduction;
+use crate::reach::paths::first_way;
 use crate::reach::lane_terms::{LaneTerms, Memory};
 use crate::reach::remote::{Remote, ciphers, net_family};
 use crate::session::channel::Events;
@@ -60,6 +61,7 @@ pub(crate) fn connect_daemon(
                 peer_key,
                 ciphers: ciphers.clone(),
                 carriage: convert::carriage(&job.carriage, &[]),
+                way: first_way(&job.carriage),
                 memory: Some(Memory { paths: KnownPaths::of(surroundings), direction }),
                 foreseen: foreseen.clone(),
                 events: events.sender(),

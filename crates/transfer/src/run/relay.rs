@@ -264,11 +264,19 @@ impl Relay<'_> {
             }
             (
                 From::Sender,
-                Control::Begin { .. } | Control::LaneLost { .. } | Control::WantLanes { .. } | Control::DeleteNothing,
+                Control::Begin { .. }
+                | Control::LaneLost { .. }
+                | Control::PathLost { .. }
+                | Control::WantLanes { .. }
+                | Control::DeleteNothing,
             )
             | (
                 From::Receiver,
-                Control::Answers(_) | Control::Again { .. } | Control::Repair { .. } | Control::LaneLost { .. },
+                Control::Answers(_)
+                | Control::Again { .. }
+                | Control::Repair { .. }
+                | Control::LaneLost { .. }
+                | Control::PathLost { .. },
             ) => {}
             (_, other) => return Err(faults::unexpected(other)),
         }
@@ -337,9 +345,10 @@ impl Side {
         }
     }
 
-    fn dial(&self, candidates: &[SocketAddr], lanes: u16) {
+    fn dial(&self, candidates: &[SocketAddr], carriage: &Carriage) {
         let candidates = candidates.iter().copied().map(convert::candidate).collect();
-        self.outbox.send(Control::Dial(Dial { candidates, lanes, timeout_ms: DIAL_TIMEOUT_MS }));
+        let (lanes, several_paths) = (carriage.lanes.unwrap_or(0), carriage.paths != AskedPaths::One);
+        self.outbox.send(Control::Dial(Dial { candidates, lanes, several_paths, timeout_ms: DIAL_TIMEOUT_MS }));
     }
 }
 
@@ -371,7 +380,7 @@ impl Route {
                 (From::Receiver, &self.receiver, &self.sender, LanePath::Reversed),
             ];
             for (who, dials, reached, path) in ways {
-                dials.dial(&reached.candidates, asked);
+                dials.dial(&reached.candidates, &job.carriage);
                 match self.answer(who) {
                     Ok(lanes) => {
                         *lock(&self.record.cipher) =

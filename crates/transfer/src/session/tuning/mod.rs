@@ -1,25 +1,35 @@
 //! The loop that tunes a sender's lanes while they work: sample -> estimate -> advice -> applied.
 //!
 //! Runs at the turns of the session's loop, ten times a second: a reading of a lane is one system call. What to do is decided in
-//! `haul_engine::path`; here it is done, and what the kernel refused is told once.
+//! `haul_engine::paths`, for each path of the session; here it is done, and what the kernel refused is told once.
 
-use std::fmt;
-use std::net::IpAddr;
+mod lane;
+mod report;
+mod swallowed;
+mod work;
+
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use haul_engine::path::{
-    Advice, LaneReading, Limit, Phase, Remembered, Sample, Tuner, Wishes, better_given_up, bound_per_lane,
-    bounds_at_end, too_slow_for_more,
+    Advice, LaneReading, Tuner, Wishes, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more,
 };
+use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use haul_job::Subject;
 use haul_net::{Probe, host};
 use haul_wire::control::{Carriage, Notice};
-use haul_wire::summary::{HeldBy, KnownPath, PathNow, PathSummary};
+use haul_wire::lane::path_of;
+use haul_wire::summary::{OnePath, PathNow, PathSummary};
 
 use crate::kept::known_paths::{self, Direction, KnownPaths};
 use crate::session::clock::TICK;
 use crate::session::foreseen::Foreseen;
+use crate::session::lane_addresses::LaneAddresses;
 use crate::session::{convert, host_facts};
+
+use lane::Lane;
+pub(crate) use swallowed::Swallowed;
+pub(crate) use work::{Ending, Endless, Work};
 
 /// Between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -36,26 +46,22 @@ const BBR: &str = "bbr";
 
 /// Tunes the lanes of one sender.
 pub(crate) struct Tuning {
-    wishes: Wishes,
     foreseen: Foreseen,
-    /// Processors of the smaller host.
-    cpus: u16,
-    /// What earlier jobs found of the path is looked up with the first lane, which says where it leads.
+    /// What an earlier job found of the path, in the words of the initiator: of the first path.
+    told: Option<haul_engine::path::Remembered>,
+    /// What earlier jobs found of a path is looked up with its first lane, which says where it leads.
     remembers: Option<KnownPaths>,
-    /// From the first lane on that runs over TCP.
-    tuner: Option<Tuner>,
+    paths: Paths,
+    /// By the number of the path.
+    applied: BTreeMap<u16, OfPath>,
+    /// In the order of their numbers, so that those of one path stand together.
     lanes: Vec<Lane>,
-    advice: Option<Advice>,
-    /// The last bound that was the same for each lane, in bytes per second.
-    paced_to: Option<u64>,
-    /// Lanes have bounds of their own, by what each has left.
-    is_divided: bool,
     /// Lanes that get no more units, although they do not rest: the others are done sooner.
     too_slow: Vec<u16>,
     /// Lanes that were given up. Once is enough: what follows under the same number begins as new.
     given_up: Vec<u16>,
-    /// Lanes will soon leave their part.
-    some_finish: bool,
+    /// What followed from a path that went down.
+    pending: Vec<PathEvent>,
     divided_at: Instant,
     started: Instant,
     sampled_at: Instant,
@@ -64,124 +70,53 @@ pub(crate) struct Tuning {
     swallowed: Option<Swallowed>,
 }
 
-/// What the lanes have to do.
-pub(crate) trait Work {
-    /// Bytes of the units that wait for a lane, 0 when none does; `u64::MAX` when some do and more may come.
-    fn waiting_bytes(&self) -> u64;
-
-    /// What a lane takes at once of the units that wait, in bytes.
-    fn unit_bytes(&self) -> u64;
-
-    /// What is left for these lanes, once fewer units wait than so many lanes carry, and nothing can follow.
-    fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending>;
-}
-
-/// There is always more to send.
-pub(crate) struct Endless;
-
-impl Work for Endless {
-    fn waiting_bytes(&self) -> u64 {
-        u64::MAX
-    }
-
-    fn unit_bytes(&self) -> u64 {
-        0
-    }
-
-    fn ending(&self, _lanes: &[u16], _carrying: usize) -> Option<Ending> {
-        None
-    }
-}
-
-/// The last units of a job.
-pub(crate) struct Ending {
-    /// Of each lane: what it has taken, and not given to its connection.
-    pub(crate) left_bytes: Vec<u64>,
-    /// Of each unit that no lane has taken.
-    pub(crate) waiting_bytes: Vec<u64>,
-}
-
-/// A segment that was lost three times in a row is dropped by rule, and not by chance: with a loss of 5 %, chance does that to
-/// one segment of 8,000.
-const TIMEOUTS_IN_A_ROW: u8 = 3;
-
-/// What a path does not let through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Swallowed {
-    /// Payload of the packets that vanish.
-    pub(crate) segment_bytes: u32,
-    /// Others of that size came through before.
-    pub(crate) ever: bool,
-}
-
-impl fmt::Display for Swallowed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.ever {
-            return f.write_str("nothing that is sent on the data connections is acknowledged any more");
-        }
-        let bytes = self.segment_bytes;
-        write!(f, "the data connections stand, but no full packet gets through ({bytes} bytes of data): ")?;
-        f.write_str("something on the path drops large packets without a word")
-    }
-}
-
-/// A lane that is sampled.
-struct Lane {
-    number: u16,
-    probe: Probe,
-    delivered: Delivered,
-}
-
-/// Bytes that arrived, from the kernel's count of segments. The count wraps around, and segments change their size with the path, so each
-/// step counts with the size of its own.
-#[derive(Clone, Copy, Debug, Default)]
-struct Delivered {
-    segments: u32,
-    bytes: u64,
-}
-
-impl Delivered {
-    /// All bytes up to this count.
-    fn up_to(&mut self, segments: u32, segment_bytes: u32) -> u64 {
-        let step = segments.wrapping_sub(self.segments);
-        self.segments = segments;
-        self.bytes = self.bytes.saturating_add(u64::from(step) * u64::from(segment_bytes));
-        self.bytes
-    }
+/// What was done to the lanes of one path.
+struct OfPath {
+    /// Where its first lane leads.
+    addresses: Option<LaneAddresses>,
+    advice: Advice,
+    /// The last bound that was the same for each lane, in bytes per second.
+    paced_to: Option<u64>,
+    /// Lanes have bounds of their own, by what each has left.
+    is_divided: bool,
+    /// Lanes will soon leave their part.
+    some_finish: bool,
+    /// What lanes delivered that are gone.
+    delivered_bytes: u64,
 }
 
 /// What a turn of the loop brought.
 #[derive(Default)]
 pub(crate) struct Turn {
-    /// So many lanes shall carry data from now on.
-    pub(crate) lanes: Option<u16>,
+    /// So many lanes of this path shall carry data from now on.
+    pub(crate) lanes: Vec<(u16, u16)>,
     /// Others than before get no units: see [`Tuning::resting`].
     pub(crate) work_moves: bool,
     /// These lanes are to be cut: others carry what they have sooner.
     pub(crate) give_up: Vec<u16>,
+    /// Nothing comes through on these paths: all their lanes are to be cut.
+    pub(crate) lost: Vec<u16>,
     /// Choices with their reasons, for whoever watches.
     pub(crate) notices: Vec<Notice>,
-    /// The path as it is, when it is time to tell it.
-    pub(crate) path: Option<PathNow>,
+    /// The paths as they are, when it is time to tell it.
+    pub(crate) paths: Vec<PathNow>,
 }
 
 impl Tuning {
     /// For a job that sends at least what is foreseen by the time of its first lane.
     pub(crate) fn new(carriage: &Carriage, foreseen: Foreseen) -> Self {
         let now = Instant::now();
+        let wishes = wishes(carriage);
         Self {
-            wishes: wishes(carriage),
             foreseen,
-            cpus: cpus_of_smaller(carriage),
+            told: wishes.remembered.clone(),
             remembers: None,
-            tuner: None,
+            paths: Paths::new(wishes, cpus_of_smaller(carriage)),
+            applied: BTreeMap::new(),
             lanes: Vec::new(),
-            advice: None,
-            paced_to: None,
-            is_divided: false,
             too_slow: Vec::new(),
             given_up: Vec::new(),
-            some_finish: false,
+            pending: Vec::new(),
             divided_at: now,
             started: now,
             sampled_at: now,
@@ -191,98 +126,165 @@ impl Tuning {
         }
     }
 
-    /// With what earlier jobs of this host found of the path to whom the first lane leads.
+    /// With what earlier jobs of this host found of the paths to whom the lanes lead.
     pub(crate) fn remembering(self, paths: KnownPaths) -> Self {
         Self { remembers: Some(paths), ..self }
     }
 
-    /// A lane to `peer` is there; from now on it is sampled.
-    pub(crate) fn lane_up(&mut self, lane: u16, probe: Probe, peer: Option<IpAddr>) {
+    /// A lane between these addresses is there; from now on it is sampled.
+    pub(crate) fn lane_up(&mut self, number: u16, probe: Probe, addresses: Option<LaneAddresses>) {
         let Some(info) = probe.tcp_info() else { return };
-        self.lane_down(lane);
-        if self.tuner.is_none() {
-            self.wishes.foreseen_bytes = self.foreseen.bytes();
+        // What follows under a number is the same path: it does not go down in between.
+        self.forget_lane(number);
+        let path = path_of(number);
+        if !self.paths.up().any(|up| up == path) {
+            self.path_up(path, info.rtt_us, addresses);
         }
-        if let (Some(paths), None) = (&self.remembers, &self.tuner) {
-            let known = peer.and_then(|peer| paths.towards(peer, Direction::To));
-            self.wishes.remembered = known.as_ref().map(remembered);
-        }
-        let wishes = &self.wishes;
-        let tuner = self.tuner.get_or_insert_with(|| Tuner::new(wishes.clone(), info.rtt_us, self.cpus));
-        let advice = self.advice.get_or_insert_with(|| tuner.first());
+        let lane = Lane::new(number, probe);
+        let applied = self.applied.get(&path).expect("its path is up");
         // What the lane has now is good enough until the next sample.
-        let _ = choose_congestion_control(&probe, advice).and_then(|()| probe.set_max_pacing_rate(self.paced_to));
-        if let Some(granted) = probe.congestion_control() {
-            tuner.on_granted(&granted);
+        if lane.choose_congestion_control(&applied.advice).is_ok() {
+            lane.pace(applied.paced_to);
         }
-        self.lanes.push(Lane { number: lane, probe, delivered: Delivered::default() });
+        if let Some(granted) = lane.probe.congestion_control() {
+            self.paths.on_granted(path, &granted);
+        }
+        self.lanes.push(lane);
         self.lanes.sort_unstable_by_key(|lane| lane.number);
     }
 
-    pub(crate) fn lane_down(&mut self, lane: u16) {
-        self.lanes.retain(|other| other.number != lane);
+    fn path_up(&mut self, path: u16, rtt_us_at_connect: u32, addresses: Option<LaneAddresses>) {
+        let known = match (&self.remembers, addresses) {
+            (Some(paths), Some(addresses)) => paths.between(addresses, Direction::To).as_ref().map(report::remembered),
+            (Some(_), None) => None,
+            (None, _) => self.told.clone().filter(|_| path == 0),
+        };
+        let joined = Joined { rtt_us_at_connect, foreseen_bytes: self.foreseen.bytes(), remembered: known };
+        let advice = self.paths.path_up(path, joined);
+        // One that comes back goes on with its bound.
+        let before = self.applied.get(&path);
+        let paced_to = before.and_then(|before| before.paced_to);
+        let delivered_bytes = before.map_or(0, |before| before.delivered_bytes);
+        let (is_divided, some_finish) = (false, false);
+        self.applied.insert(path, OfPath { addresses, advice, paced_to, is_divided, some_finish, delivered_bytes });
+    }
+
+    pub(crate) fn lane_down(&mut self, number: u16) {
+        let path = path_of(number);
+        if self.forget_lane(number) && !self.lanes.iter().any(|lane| path_of(lane.number) == path) {
+            // One path alone goes on with what is known of it.
+            let events = self.paths.path_down(path);
+            self.pending.extend(events);
+        }
+    }
+
+    /// True when there was one.
+    fn forget_lane(&mut self, number: u16) -> bool {
+        let Some(at) = self.lanes.iter().position(|lane| lane.number == number) else { return false };
+        let lane = self.lanes.remove(at);
+        if let Some(applied) = self.applied.get_mut(&path_of(number)) {
+            applied.delivered_bytes = applied.delivered_bytes.saturating_add(lane.delivered_bytes());
+        }
+        true
     }
 
     /// How long the session may wait for its next event.
     pub(crate) fn tick(&self) -> Duration {
-        if self.some_finish { DIVIDE_EVERY } else { TICK }
+        if self.some_finish() { DIVIDE_EVERY } else { TICK }
+    }
+
+    fn some_finish(&self) -> bool {
+        self.applied.values().any(|applied| applied.some_finish)
     }
 
     /// Samples when it is time, and applies what follows.
     pub(crate) fn turn(&mut self, work: &dyn Work) -> Turn {
         let now = Instant::now();
         if now.duration_since(self.sampled_at) < SAMPLE_EVERY {
-            if self.some_finish && now.duration_since(self.divided_at) >= DIVIDE_EVERY {
-                let lanes: Vec<LaneReading> = self.lanes.iter_mut().filter_map(reading).collect();
-                self.divide(&lanes, work);
+            if self.some_finish() && now.duration_since(self.divided_at) >= DIVIDE_EVERY {
+                let paths = self.readings();
+                self.divide(&paths, work);
             }
             return Turn::default();
         }
         self.sampled_at = now;
-        let Some(tuner) = &mut self.tuner else { return Turn::default() };
-        let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
-        let lanes: Vec<LaneReading> = self.lanes.iter_mut().filter_map(reading).collect();
-        let sample = Sample { at_us, lanes, waiting_bytes: work.waiting_bytes() };
-        let advice = tuner.on_sample(&sample);
         let mut turn = Turn::default();
+        if self.applied.is_empty() {
+            return turn;
+        }
+        let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
+        let sample = PathsSample { at_us, paths: self.readings(), waiting_bytes: work.waiting_bytes() };
+        let mut events = std::mem::take(&mut self.pending);
+        events.extend(self.paths.on_sample(&sample));
         if now.duration_since(self.told_at) >= TELL_EVERY {
             self.told_at = now;
-            turn.path = Some(path_now(tuner, self.advice.as_ref()));
+            turn.paths = self.paths.up().filter_map(|path| report::path_now(&self.paths, path)).collect();
             // A cable that is out for a moment looks the same once data had passed.
-            if let Some(swallowed) = self.look_for_swallowed().filter(|swallowed| !swallowed.ever) {
+            let swallowed = swallowed::look(&self.lanes, &mut self.swallowed);
+            if let Some(swallowed) = swallowed.filter(|swallowed| !swallowed.ever) {
                 turn.notices.push(Notice::Warning { text: swallowed.to_string() });
             }
         }
-        if let Some(advice) = advice {
-            self.apply(advice, &mut turn);
+        for event in events {
+            self.apply(event, &mut turn);
         }
-        self.divide(&sample.lanes, work);
-        turn.work_moves = self.look_for_slow(&sample, work.unit_bytes());
-        turn.give_up = self.look_for_last(&sample.lanes, work);
+        self.divide(&sample.paths, work);
+        turn.work_moves |= self.look_for_slow(&sample, work.unit_bytes());
+        turn.give_up = self.look_for_last(&sample.paths, work);
         turn
     }
 
+    /// The counters of all lanes, by path.
+    fn readings(&mut self) -> Vec<PathReading> {
+        let mut paths: Vec<PathReading> = Vec::new();
+        for lane in &mut self.lanes {
+            let path = path_of(lane.number);
+            let Some((reading, timeouts)) = lane.reading() else { continue };
+            match paths.last_mut().filter(|last| last.path == path) {
+                Some(last) => {
+                    last.lanes.push(reading);
+                    last.timeouts = last.timeouts.min(timeouts);
+                }
+                None => paths.push(PathReading { path, lanes: vec![reading], timeouts }),
+            }
+        }
+        paths
+    }
+
+    /// So many lanes of a path carry data.
+    fn carrying(&self, path: u16) -> usize {
+        match self.applied.get(&path) {
+            Some(_) if self.paths.rests(path) => 0,
+            Some(applied) => usize::from(applied.advice.lanes),
+            None => 0,
+        }
+    }
+
+    /// And of all paths together.
+    fn all_carrying(&self, paths: &[PathReading]) -> usize {
+        paths.iter().map(|path| self.carrying(path.path)).sum()
+    }
+
     /// Looks which lanes would hold up the end of the job: what they carry is to go over others.
-    fn look_for_last(&mut self, lanes: &[LaneReading], work: &dyn Work) -> Vec<u16> {
-        let carrying = self.advice.as_ref().map_or(lanes.len(), |advice| usize::from(advice.lanes));
+    fn look_for_last(&mut self, paths: &[PathReading], work: &dyn Work) -> Vec<u16> {
+        let lanes: Vec<LaneReading> = paths.iter().flat_map(|path| path.lanes.iter().copied()).collect();
         let numbers: Vec<u16> = lanes.iter().map(|lane| lane.lane).collect();
-        let Some(ending) = work.ending(&numbers, carrying) else { return Vec::new() };
-        let left = lanes.iter().zip(ending.left_bytes).map(|(lane, left)| lane.unsent_bytes.saturating_add(left));
-        let left: Vec<u64> = left.collect();
-        let slow = numbers.into_iter().zip(better_given_up(lanes, &left)).filter(|(_, slow)| *slow);
+        let Some(ending) = work.ending(&numbers, self.all_carrying(paths)) else { return Vec::new() };
+        let left = left(&lanes, &ending.left_bytes);
+        let slow = numbers.into_iter().zip(better_given_up(&lanes, &left)).filter(|(_, slow)| *slow);
         let slow: Vec<u16> = slow.map(|(number, _)| number).filter(|lane| !self.given_up.contains(lane)).collect();
         self.given_up.extend(&slow);
         slow
     }
 
     /// Looks which lanes would be the last to be done, with what they would take now. True when these are others than before.
-    fn look_for_slow(&mut self, sample: &Sample, unit_bytes: u64) -> bool {
-        let carrying = self.advice.as_ref().map_or(usize::MAX, |advice| usize::from(advice.lanes));
-        let lanes = &sample.lanes[..sample.lanes.len().min(carrying)];
+    fn look_for_slow(&mut self, sample: &PathsSample, unit_bytes: u64) -> bool {
+        let carry = sample.paths.iter().flat_map(|path| path.lanes.iter().take(self.carrying(path.path)).copied());
+        let lanes: Vec<LaneReading> = carry.collect();
         let too_slow = match sample.waiting_bytes {
             0 | u64::MAX => Vec::new(),
             waiting_bytes => {
-                let slow = too_slow_for_more(lanes, waiting_bytes, unit_bytes);
+                let slow = too_slow_for_more(&lanes, waiting_bytes, unit_bytes);
                 lanes.iter().zip(slow).filter(|(_, slow)| *slow).map(|(lane, _)| lane.lane).collect()
             }
         };
@@ -291,61 +293,55 @@ impl Tuning {
         is_new
     }
 
-    /// Divides the bound among the lanes as they are now. Those that have sent all they had, and get no more, leave their part to the others.
-    fn divide(&mut self, lanes: &[LaneReading], work: &dyn Work) {
+    /// Divides the bound of each path among its lanes as they are now. Those that have sent all they had, and get no more, leave their part
+    /// to the others.
+    fn divide(&mut self, paths: &[PathReading], work: &dyn Work) {
         self.divided_at = Instant::now();
-        let Some((advice, bound)) = self.advice.as_ref().and_then(|advice| Some((advice, advice.pacing_bytes_per_s?)))
-        else {
-            self.some_finish = false;
-            return self.pace_all(None);
-        };
-        let numbers: Vec<u16> = lanes.iter().map(|lane| lane.lane).collect();
-        match work.ending(&numbers, usize::from(advice.lanes)) {
-            Some(Ending { left_bytes, waiting_bytes }) => {
-                let left = lanes.iter().zip(left_bytes).map(|(lane, left)| lane.unsent_bytes.saturating_add(left));
-                let left: Vec<u64> = left.collect();
-                self.some_finish = left.iter().chain(&waiting_bytes).any(|bytes| *bytes > 0);
-                let bounds = bounds_at_end(bound, lanes, &left, &waiting_bytes);
-                self.is_divided = true;
-                for (number, bound) in numbers.into_iter().zip(bounds) {
-                    if let Some(lane) = self.lanes.iter().find(|lane| lane.number == number) {
-                        // A lane that just ended is bounded by nothing any more.
-                        let _ = lane.probe.set_max_pacing_rate(Some(bound));
-                    }
-                }
-            }
-            None => {
-                let carrying = if work.waiting_bytes() > 0 { advice.lanes } else { 0 };
-                self.some_finish = lanes.iter().skip(usize::from(carrying)).any(|lane| lane.unsent_bytes > 0);
-                self.pace_all(Some(bound_per_lane(bound, lanes, carrying)));
-            }
+        let numbers: Vec<u16> = paths.iter().flat_map(|path| path.lanes.iter().map(|lane| lane.lane)).collect();
+        let mut ending = work.ending(&numbers, self.all_carrying(paths));
+        let is_waiting = work.waiting_bytes() > 0;
+        let carrying: Vec<u16> = paths.iter().map(|path| path.path).filter(|path| self.carrying(*path) > 0).collect();
+        for (at, path) in (0..).zip(paths) {
+            let PathReading { path: number, lanes, .. } = path;
+            let rests = self.paths.rests(*number);
+            let ending = ending.as_mut().map(|ending| Ending {
+                left_bytes: ending.left_bytes.drain(..lanes.len().min(ending.left_bytes.len())).collect(),
+                // Who of them will take a unit nobody knows: each path is reckoned to take its turn.
+                waiting_bytes: part_of(&ending.waiting_bytes, at, carrying.len().max(1)),
+            });
+            let Some(applied) = self.applied.get_mut(number) else { continue };
+            let of_path = self.lanes.iter().filter(|lane| path_of(lane.number) == *number);
+            applied.divide(lanes, ending, rests || !is_waiting, of_path);
         }
     }
 
-    fn pace_all(&mut self, bytes_per_s: Option<u64>) {
-        if bytes_per_s == self.paced_to && !self.is_divided {
-            return;
-        }
-        self.is_divided = false;
-        self.paced_to = bytes_per_s;
-        for lane in &self.lanes {
-            let _ = lane.probe.set_max_pacing_rate(bytes_per_s);
-        }
-    }
-
-    /// The lanes that get no units: those with the highest numbers, when fewer carry data, and towards the end those that are too slow.
+    /// The lanes that get no units: those of paths that rest, of the others those with the highest numbers, when fewer carry data, and
+    /// towards the end those that are too slow.
     pub(crate) fn resting(&self) -> Vec<u16> {
-        let active = self.advice.as_ref().map_or(usize::MAX, |advice| usize::from(advice.lanes));
-        let rests = |(at, lane): &(usize, &Lane)| *at >= active || self.too_slow.contains(&lane.number);
-        self.lanes.iter().enumerate().filter(rests).map(|(_, lane)| lane.number).collect()
+        let mut resting = Vec::new();
+        let (mut path, mut at) = (None, 0);
+        for lane in &self.lanes {
+            let of = path_of(lane.number);
+            if path != Some(of) {
+                (path, at) = (Some(of), 0);
+            }
+            if at >= self.carrying(of) || self.too_slow.contains(&lane.number) {
+                resting.push(lane.number);
+            }
+            at += 1;
+        }
+        resting
     }
 
-    /// The path, for the report.
-    pub(crate) fn summary(&self) -> PathSummary {
-        let Some(tuner) = &self.tuner else { return PathSummary::default() };
-        // The name of a home-made congestion control may be one that nobody else would believe.
-        let known = tuner.remembered().map(known_path).filter(KnownPath::is_within_limits);
-        PathSummary { known, ..tuner.summary() }
+    /// The paths, for the report: all together, and each.
+    pub(crate) fn summary(&self) -> (PathSummary, Vec<OnePath>) {
+        let paths = self.applied.iter().filter_map(|(number, applied)| {
+            let now = self.lanes.iter().filter(|lane| path_of(lane.number) == *number).map(Lane::delivered_bytes);
+            let delivered_bytes = now.fold(applied.delivered_bytes, u64::saturating_add);
+            report::one_path(&self.paths, *number, applied.addresses, delivered_bytes)
+        });
+        let paths: Vec<OnePath> = paths.collect();
+        (report::together(&paths), paths)
     }
 
     /// What the path did not let through when it was last looked at, for a peer that is alive on another connection.
@@ -353,54 +349,106 @@ impl Tuning {
         self.swallowed
     }
 
-    /// Looks whether every lane sends the same segment again and again, and nothing is acknowledged. Returns what was not so before.
-    fn look_for_swallowed(&mut self) -> Option<Swallowed> {
-        let infos: Vec<_> = self.lanes.iter().filter_map(|lane| lane.probe.tcp_info()).collect();
-        if infos.is_empty() || infos.iter().any(|info| info.timeouts < TIMEOUTS_IN_A_ROW) {
-            // Lanes that were given up and dialled again say nothing yet.
-            if infos
-                .iter()
-                .any(|info| info.timeouts == 0 && info.bytes_acked.unwrap_or(0) > 2 * u64::from(info.snd_mss_bytes))
-            {
-                self.swallowed = None;
+    fn apply(&mut self, event: PathEvent, turn: &mut Turn) {
+        match event {
+            PathEvent::Advice { path, advice } => self.follow(path, advice, turn),
+            PathEvent::Rests { path, reason } => {
+                turn.work_moves = true;
+                turn.notices.push(convert::chose(Subject::Paths, format!("path {path} rests"), reason));
             }
-            return None;
+            PathEvent::Resumes { path, reason } => {
+                turn.work_moves = true;
+                turn.notices.push(convert::chose(Subject::Paths, format!("path {path} carries data again"), reason));
+            }
+            PathEvent::Dead { path, cause } => {
+                turn.work_moves = true;
+                turn.lost.push(path);
+                turn.notices.push(Notice::Warning { text: report::death(path, self.addresses(path), cause) });
+            }
         }
-        let segment_bytes = infos.iter().map(|info| info.snd_mss_bytes).max().unwrap_or(0);
-        // The handshake alone comes to a segment, in small packets.
-        let ever = infos.iter().any(|info| info.bytes_acked.unwrap_or(0) > 2 * u64::from(info.snd_mss_bytes));
-        let now = Swallowed { segment_bytes, ever };
-        (self.swallowed.replace(now) != Some(now)).then_some(now)
     }
 
-    fn apply(&mut self, advice: Advice, turn: &mut Turn) {
-        let before = self.advice.replace(advice.clone());
-        let mut refused = None;
-        for lane in &self.lanes {
-            refused = choose_congestion_control(&lane.probe, &advice).err().or(refused);
+    fn addresses(&self, path: u16) -> Option<LaneAddresses> {
+        self.applied.get(&path).and_then(|applied| applied.addresses)
+    }
+
+    fn follow(&mut self, path: u16, advice: Advice, turn: &mut Turn) {
+        let Some(applied) = self.applied.get_mut(&path) else { return };
+        let before = std::mem::replace(&mut applied.advice, advice.clone());
+        let mut lanes = self.lanes.iter().filter(|lane| path_of(lane.number) == path).peekable();
+        let first = lanes.peek().copied();
+        let refused = lanes.filter_map(|lane| lane.choose_congestion_control(&advice).err()).last();
+        if let Some(granted) = first.and_then(|lane| lane.probe.congestion_control()) {
+            self.paths.on_granted(path, &granted);
         }
-        let granted = self.lanes.first().and_then(|lane| lane.probe.congestion_control());
-        if let (Some(tuner), Some(granted)) = (&mut self.tuner, granted) {
-            tuner.on_granted(&granted);
+        if before.lanes != advice.lanes {
+            turn.lanes.push((path, advice.lanes));
+            turn.notices.push(convert::chose(Subject::Lanes, advice.lanes.to_string(), advice.reasons.lanes));
         }
-        let changed = |part: fn(&Advice) -> String| {
-            let now = part(&advice);
-            (before.as_ref().map(part) != Some(now.clone())).then_some(now)
-        };
-        if let Some(lanes) = changed(|advice| advice.lanes.to_string()) {
-            turn.lanes = Some(advice.lanes);
-            turn.notices.push(convert::chose(Subject::Lanes, lanes, advice.reasons.lanes));
-        }
-        let name =
-            changed(|advice| advice.congestion_control.clone().unwrap_or_default()).filter(|name| !name.is_empty());
-        if let Some(name) = name {
-            turn.notices.push(convert::chose(Subject::CongestionControl, name, advice.reasons.congestion_control));
+        if let Some(name) = &advice.congestion_control
+            && before.congestion_control.as_ref() != Some(name)
+        {
+            let reason = advice.reasons.congestion_control;
+            turn.notices.push(convert::chose(Subject::CongestionControl, name.clone(), reason));
         }
         if let Some(error) = refused.filter(|_| !self.was_refused) {
             self.was_refused = true;
             turn.notices.push(Notice::Warning { text: format!("a lane could not be tuned to the path: {error}") });
         }
     }
+}
+
+impl OfPath {
+    /// Divides the bound of this path among its lanes. `is_done`: none of them gets further units.
+    fn divide<'a>(
+        &mut self,
+        readings: &[LaneReading],
+        ending: Option<Ending>,
+        is_done: bool,
+        lanes: impl Iterator<Item = &'a Lane> + Clone,
+    ) {
+        let Some(bound) = self.advice.pacing_bytes_per_s else {
+            self.some_finish = false;
+            return self.pace_all(None, lanes);
+        };
+        match ending {
+            Some(Ending { left_bytes, waiting_bytes }) => {
+                let left = left(readings, &left_bytes);
+                self.some_finish = left.iter().chain(&waiting_bytes).any(|bytes| *bytes > 0);
+                let bounds = bounds_at_end(bound, readings, &left, &waiting_bytes);
+                self.is_divided = true;
+                for (reading, bound) in readings.iter().zip(bounds) {
+                    if let Some(lane) = lanes.clone().find(|lane| lane.number == reading.lane) {
+                        lane.pace(Some(bound));
+                    }
+                }
+            }
+            None => {
+                let carrying = if is_done { 0 } else { self.advice.lanes };
+                self.some_finish = readings.iter().skip(usize::from(carrying)).any(|lane| lane.unsent_bytes > 0);
+                self.pace_all(Some(bound_per_lane(bound, readings, carrying)), lanes);
+            }
+        }
+    }
+
+    fn pace_all<'a>(&mut self, bytes_per_s: Option<u64>, lanes: impl Iterator<Item = &'a Lane>) {
+        if bytes_per_s == self.paced_to && !self.is_divided {
+            return;
+        }
+        self.is_divided = false;
+        self.paced_to = bytes_per_s;
+        lanes.for_each(|lane| lane.pace(bytes_per_s));
+    }
+}
+
+/// What each lane has left: in its connection, and taken beyond that.
+fn left(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<u64> {
+    lanes.iter().zip(left_bytes).map(|(lane, left)| lane.unsent_bytes.saturating_add(*left)).collect()
+}
+
+/// Every so many-th of the units, from this one on.
+fn part_of(units: &[u64], first: usize, every: usize) -> Vec<u64> {
+    units.iter().skip(first).step_by(every).copied().collect()
 }
 
 /// How many lanes a job begins with on a path whose connections take `rtt_us` to open, and why.
@@ -423,7 +471,7 @@ fn wishes(carriage: &Carriage) -> Wishes {
         allowed_congestion_controls: allowed,
         host_congestion_control: limits.congestion_control.unwrap_or_default(),
         foreseen_bytes: 0,
-        remembered: carriage.path.as_ref().filter(|known| known_paths::is_sound(known)).map(remembered),
+        remembered: carriage.path.as_ref().filter(|known| known_paths::is_sound(known)).map(report::remembered),
     }
 }
 
@@ -431,74 +479,6 @@ fn wishes(carriage: &Carriage) -> Wishes {
 pub(crate) fn cpus_of_smaller(carriage: &Carriage) -> u16 {
     let told = if carriage.cpus > 0 { carriage.cpus } else { u16::MAX };
     host_facts::cpus().min(told)
-}
-
-fn choose_congestion_control(probe: &Probe, advice: &Advice) -> std::io::Result<()> {
-    match &advice.congestion_control {
-        Some(name) if probe.congestion_control().as_ref() != Some(name) => probe.set_congestion_control(name),
-        _ => Ok(()),
-    }
-}
-
-/// `None` when the lane does not run over TCP, or has just ended.
-fn reading(lane: &mut Lane) -> Option<LaneReading> {
-    let Lane { number, probe, delivered } = lane;
-    let info = probe.tcp_info()?;
-    let mss_bytes = u64::from(info.snd_mss_bytes);
-    let acked_bytes = info.bytes_acked.unwrap_or(0);
-    Some(LaneReading {
-        lane: *number,
-        rtt_us: info.rtt_us,
-        rtt_min_us: info.rtt_min_us.unwrap_or(info.rtt_us),
-        rtt_deviation_us: info.rtt_var_us,
-        mss_bytes: info.snd_mss_bytes,
-        cwnd_bytes: u64::from(info.snd_cwnd) * mss_bytes,
-        in_slow_start: info.snd_cwnd < info.snd_ssthresh,
-        acked_bytes,
-        delivered_bytes: info.delivered.map_or(acked_bytes, |segments| delivered.up_to(segments, info.snd_mss_bytes)),
-        sent_bytes: info.bytes_sent.unwrap_or(0),
-        resent_bytes: info.bytes_retrans.unwrap_or(0),
-        resent_in_vain_bytes: u64::from(info.dsack_dups.unwrap_or(0)) * mss_bytes,
-        unsent_bytes: u64::from(info.notsent_bytes.unwrap_or(0)),
-        busy_us: info.busy_time_us.unwrap_or(0),
-        receive_window_limited_us: info.rwnd_limited_us.unwrap_or(0),
-        send_buffer_limited_us: info.sndbuf_limited_us.unwrap_or(0),
-        peer_window_bytes: u64::from(info.snd_wnd_bytes.unwrap_or(0)),
-        send_buffer_bytes: probe.send_buffer_bytes().map_or(0, |bytes| bytes as u64),
-    })
-}
-
-fn path_now(tuner: &Tuner, advice: Option<&Advice>) -> PathNow {
-    let estimate = tuner.estimate();
-    PathNow {
-        rate_bytes_per_s: estimate.rate_bytes_per_s,
-        rtt_us: estimate.rtt_us,
-        rtt_min_us: estimate.rtt_min_us,
-        resent_ppm: tuner.summary().resent_ppm,
-        lanes: advice.map_or(0, |advice| advice.lanes),
-        pacing_bytes_per_s: advice.and_then(|advice| advice.pacing_bytes_per_s),
-        held_by: match (estimate.phase, estimate.limit) {
-            (Phase::Ramp, _) => HeldBy::Ramp,
-            (_, Limit::Capacity) => HeldBy::Capacity,
-            (_, Limit::Contention) => HeldBy::Contention,
-            (_, Limit::ReceiveWindow) => HeldBy::ReceiveWindow,
-            (_, Limit::SendBuffer) => HeldBy::SendBuffer,
-            (_, Limit::Loss) => HeldBy::Loss,
-            (_, Limit::Jitter) => HeldBy::Jitter,
-            (_, Limit::Source) => HeldBy::Source,
-            (_, Limit::Unknown) => HeldBy::Unknown,
-        },
-    }
-}
-
-fn known_path(remembered: Remembered) -> KnownPath {
-    let Remembered { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control } = remembered;
-    KnownPath { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control }
-}
-
-fn remembered(known: &KnownPath) -> Remembered {
-    let KnownPath { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control } = known.clone();
-    Remembered { rtt_min_us, capacity_bytes_per_s, lanes, random_loss_ppm, congestion_control }
 }
 
 #[cfg(test)]
