@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -57,10 +57,9 @@ pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<Sock
     Ok(in_turn(wanted))
 }
 
-/// Ends dials of other threads.
+/// Ends dials of other threads, and their waits for a change of the network.
 #[derive(Debug)]
 pub struct Cancel {
-    /// Readable after the end.
     watched: UnixStream,
     end: UnixStream,
 }
@@ -71,10 +70,15 @@ impl Cancel {
         UnixStream::pair().map(|(watched, end)| Cancel { watched, end })
     }
 
-    /// Dials with this handle end at once with an error, now and later.
+    /// Dials and waits with this handle end at once with an error, now and later.
     pub fn cancel(&self) {
         // Fails only when it was done before.
         drop(self.end.shutdown(Shutdown::Both));
+    }
+
+    /// Readable after the end.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watched.as_fd()
     }
 }
 
@@ -131,7 +135,7 @@ pub fn dial(
         }
         let wake = if more { next_start.min(end) } else { end };
         let mut watched: Vec<_> = pending.iter().map(|(_, socket)| (socket.as_fd(), Interest::Write)).collect();
-        watched.extend(cancel.map(|cancel| (cancel.watched.as_fd(), Interest::Read)));
+        watched.extend(cancel.map(|cancel| (cancel.as_fd(), Interest::Read)));
         let ready = poll::wait(&watched, Some(wake.saturating_duration_since(now))).map_err(wait_error)?;
         if cancel.is_some() && ready.last() == Some(&true) {
             return Err(wait_error(io::Error::new(io::ErrorKind::Interrupted, "it is not wanted any more")));

@@ -25,6 +25,7 @@ mod error;
 pub mod fuzzing;
 pub mod host;
 pub mod identity;
+pub mod interfaces;
 mod kernel_opener;
 #[cfg(test)]
 mod kernel_scenarios;

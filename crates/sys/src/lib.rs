@@ -29,6 +29,7 @@ pub mod process;
 pub mod retransmission;
 pub mod rights;
 pub mod route_events;
+pub mod routes;
 pub mod sendfile;
 pub mod socket;
 pub mod splice;
