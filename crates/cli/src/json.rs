@@ -464,7 +464,8 @@ pub fn of_path(path: &PathSummary) -> PathLine {
 fn of_paths(report: &Report) -> Vec<OnePathLine> {
     let all: u64 = report.paths.iter().fold(0, |sum, path| sum.saturating_add(path.delivered_bytes));
     let moving = report.last_byte.unwrap_or(report.elapsed).saturating_sub(report.first_byte.unwrap_or_default());
-    let address = |address: Option<Address>| address.map_or_else(String::new, |address| IpAddr::from(address).to_string());
+    let address =
+        |address: Option<Address>| address.map_or_else(String::new, |address| IpAddr::from(address).to_string());
     let of = |path: &OnePath| OnePathLine {
         number: path.number,
         device: path.device.clone(),
@@ -602,6 +603,7 @@ mod tests {
                 failed: 1,
             }),
             Event::Path(PathNow {
+                path: 1,
                 rate_bytes_per_s: 117_600_000,
                 rtt_us: 231_100,
                 rtt_min_us: 228_000,

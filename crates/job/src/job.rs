@@ -3,6 +3,7 @@
 //! The command line and (later) the daemon's API both build a [`Job`]; past this point nobody knows flags.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,6 +185,16 @@ pub enum Family {
     V4,
     /// IPv6 only.
     V6,
+}
+
+impl Family {
+    /// Whether an address is of it.
+    pub fn has(self, address: IpAddr) -> bool {
+        match self {
+            Self::V4 => address.to_canonical().is_ipv4(),
+            Self::V6 => address.to_canonical().is_ipv6(),
+        }
+    }
 }
 
 /// TLS 1.3 cipher suites by their short names.

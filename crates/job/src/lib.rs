@@ -19,4 +19,6 @@ pub use haul_net::DeviceName;
 pub use haul_wire::control::Address;
 pub use haul_wire::limits::MAX_PATHS;
 pub use haul_wire::summary::{HostLimits, OnePath, PathState, PathSummary};
-pub use job::{AskedPath, AskedPaths, Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions, Transport};
+pub use job::{
+    AskedPath, AskedPaths, Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions, Transport,
+};

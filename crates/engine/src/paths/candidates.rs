@@ -96,8 +96,11 @@ pub enum Refusal {
     BeyondLimit(AskedPath),
 }
 
-/// The further ways that are worth a try.
-pub fn candidates(surroundings: Surroundings<'_>, asked: &Asked) -> Candidates {
+/// Whether the routes of this host lead from an address of an interface to an address.
+pub type Leads<'a> = &'a dyn Fn(&LocalAddress, IpAddr) -> bool;
+
+/// The further ways that are worth a try. A pair of addresses to which no route `leads` is none, unless the user names both.
+pub fn candidates(surroundings: Surroundings<'_>, asked: &Asked, leads: Leads<'_>) -> Candidates {
     let mut refused = Vec::new();
     let remotes = match asked {
         Asked::One => return Candidates::default(),
@@ -111,7 +114,7 @@ pub fn candidates(surroundings: Surroundings<'_>, asked: &Asked) -> Candidates {
         remote: surroundings.primary.remote.to_canonical(),
         ..surroundings.primary.clone()
     };
-    let mut choice = Choice { family: primary.remote, locals, remotes, ways: Vec::from([primary]) };
+    let mut choice = Choice { family: primary.remote, locals, remotes, ways: Vec::from([primary]), leads };
     match asked {
         Asked::One => {}
         Asked::Auto => while choice.is_open() && choice.add_best(|_| true, Choice::is_new) {},
@@ -142,15 +145,16 @@ fn believable(surroundings: Surroundings<'_>, refused: &mut Vec<Refusal>) -> Vec
 }
 
 /// The ways so far, the primary first, and what others could be made of.
-struct Choice {
+struct Choice<'a> {
     /// An address of the family of the primary way.
     family: IpAddr,
     locals: Vec<LocalAddress>,
     remotes: Vec<IpAddr>,
     ways: Vec<Way>,
+    leads: Leads<'a>,
 }
 
-impl Choice {
+impl Choice<'_> {
     fn is_open(&self) -> bool {
         self.ways.len() < usize::from(MAX_PATHS)
     }
@@ -166,7 +170,10 @@ impl Choice {
         let pairs = pairs.filter(|(local, remote)| {
             is_same_family(local.address, *remote) && suits(self, local, *remote) && !self.has(local.address, *remote)
         });
-        let Some((local, remote)) = pairs.min_by_key(|(local, remote)| self.order(local, *remote)) else {
+        let mut pairs: Vec<(&LocalAddress, IpAddr)> = pairs.collect();
+        pairs.sort_by_key(|(local, remote)| self.order(local, *remote));
+        // To ask the kernel takes a system call: no more is asked than is needed.
+        let Some((local, remote)) = pairs.into_iter().find(|(local, remote)| (self.leads)(local, *remote)) else {
             return false;
         };
         let way = Way { interface: local.interface.clone(), local: local.address, remote };
@@ -313,7 +320,7 @@ mod tests {
         let locals: Vec<LocalAddress> = locals.iter().map(|text| local(text)).collect();
         let remotes: Vec<IpAddr> = remotes.iter().map(|text| ip(text)).collect();
         let primary = Way { interface: locals[0].interface.clone(), local: locals[0].address, remote: remotes[0] };
-        candidates(Surroundings { primary: &primary, locals: &locals, remotes: &remotes }, asked)
+        candidates(Surroundings { primary: &primary, locals: &locals, remotes: &remotes }, asked, &|_, _| true)
     }
 
     fn ways(found: &Candidates) -> Vec<String> {
@@ -441,7 +448,7 @@ mod tests {
             asked in any_asked(),
         ) {
             let primary = Way { interface: locals[0].interface.clone(), local: locals[0].address, remote: remotes[0] };
-            let found = candidates(Surroundings { primary: &primary, locals: &locals, remotes: &remotes }, &asked);
+            let found = candidates(Surroundings { primary: &primary, locals: &locals, remotes: &remotes }, &asked, &|_, _| true);
             prop_assert!(found.ways.len() < usize::from(MAX_PATHS));
             prop_assert!(found.refused.len() <= MAX_CANDIDATES + 1 + 20);
             for (at, way) in found.ways.iter().enumerate() {
@@ -463,7 +470,7 @@ mod tests {
             let locals: Vec<LocalAddress> = addresses.into_iter().map(only).collect();
             let primary = Way { interface: "eth0".to_string(), local: locals[0].address, remote };
             let asked = if list { Asked::List(vec![AskedPath::Interface("eth0".to_string())]) } else { Asked::Auto };
-            let found = candidates(Surroundings { primary: &primary, locals: &locals, remotes: &[remote] }, &asked);
+            let found = candidates(Surroundings { primary: &primary, locals: &locals, remotes: &[remote] }, &asked, &|_, _| true);
             prop_assert_eq!(found.ways, vec![]);
         }
     }

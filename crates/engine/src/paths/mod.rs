@@ -21,7 +21,7 @@ use haul_wire::summary::PathSummary;
 
 use crate::path::{Advice, Estimate, LaneReading, Remembered, Sample, Tuner, Wishes};
 
-pub use candidates::{Asked, AskedPath, Candidates, LocalAddress, Refusal, Surroundings, Way, candidates};
+pub use candidates::{Asked, AskedPath, Candidates, Leads, LocalAddress, Refusal, Surroundings, Way, candidates};
 pub use divider::{divide_lanes, divide_rate};
 
 /// What is known of a path when its first lane is there.

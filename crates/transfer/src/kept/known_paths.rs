@@ -65,12 +65,12 @@ impl PathName {
     /// The path between this host and a peer. `None` when the peer is this host, or no route leads to it.
     pub(crate) fn towards(peer: IpAddr, direction: Direction) -> Option<Self> {
         let local = dial::local_address_towards(peer.to_canonical()).ok()?;
-        Self::between(LaneAddresses { local, peer }, direction)
+        Self::between(local, peer, direction)
     }
 
     /// The path between these addresses. `None` when both are of this host.
-    pub(crate) fn between(ends: LaneAddresses, direction: Direction) -> Option<Self> {
-        let (ours, peer) = (ends.local.to_canonical(), ends.peer.to_canonical());
+    pub(crate) fn between(ours: IpAddr, peer: IpAddr, direction: Direction) -> Option<Self> {
+        let (ours, peer) = (ours.to_canonical(), peer.to_canonical());
         (ours != peer && !peer.is_loopback()).then(|| Self::named(ours, peer, direction))
     }
 
@@ -99,8 +99,8 @@ impl KnownPaths {
     }
 
     /// What is known of the path between these addresses.
-    pub(crate) fn between(&self, ends: LaneAddresses, direction: Direction) -> Option<KnownPath> {
-        find_in(self.0.as_ref()?, &PathName::between(ends, direction)?)
+    pub(crate) fn between(&self, ours: IpAddr, peer: IpAddr, direction: Direction) -> Option<KnownPath> {
+        find_in(self.0.as_ref()?, &PathName::between(ours, peer, direction)?)
     }
 
     /// Keeps what a job found. A host that does not let us only forgets.
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn path(peer: [u8; 4], direction: Direction) -> PathName {
-        PathName::between(IpAddr::from([10, 0, 0, 7]), IpAddr::from(peer), direction)
+        PathName::between(IpAddr::from([10, 0, 0, 7]), IpAddr::from(peer), direction).unwrap()
     }
 
     #[test]

@@ -100,7 +100,8 @@ impl Dialler {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let start = Instant::now();
-            let socket = dial::dial(&candidates, left, &self.terms.wanted().policies, &self.way, self.terms.crew.cancel())?;
+            let socket =
+                dial::dial(&candidates, left, &self.terms.wanted().policies, &self.way, self.terms.crew.cancel())?;
             let rtt_us = micros(start.elapsed());
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);

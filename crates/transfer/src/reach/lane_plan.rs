@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_engine::paths::Asked;
 use haul_engine::plan;
-use haul_job::{Error, Event, Fault, Job, LanePath, Subject};
+use haul_job::{Error, Event, Family, Fault, Job, LanePath, Subject};
 use haul_net::{Identity, Stream};
 use haul_wire::control::{Carriage, Control, Dial};
 use haul_wire::limits::MAX_LANES;
@@ -65,6 +65,8 @@ pub(crate) struct LanePlan {
     pub(crate) only_over_ssh: bool,
     /// Which paths the user asked for.
     pub(crate) asked: Asked,
+    /// The only version of IP that may be used.
+    pub(crate) family: Option<Family>,
     /// The addresses that the far side says it has.
     pub(crate) peer: PeerAddresses,
     pub(crate) record: Arc<LaneRecord>,
@@ -162,6 +164,7 @@ impl LanePlan {
         let bringer = Bringer {
             terms: self.terms.clone(),
             asked: self.asked.clone(),
+            family: self.family,
             peer: self.peer.clone(),
             port,
             cpus: self.cpus,
@@ -179,6 +182,8 @@ impl LanePlan {
         self.outbox.send(Control::Dial(Dial { candidates, lanes, several_paths, timeout_ms }));
         match self.answers.recv_timeout(WAY_TIMEOUT * 2) {
             Ok(Control::Dialled { lanes, .. }) => {
+                // From here on it is the far side that looks for further paths.
+                paths::tell_changes(&self.terms.crew, &self.outbox);
                 let reason = "the far side cannot be reached from here, but reaches us";
                 self.tell_path(LanePath::Reversed, reason);
                 self.tell_chose(Subject::Lanes, lanes.to_string(), "chosen by the side that connects");
@@ -282,6 +287,7 @@ pub(crate) fn lane_plan(
         over_ssh: remote.ssh_lanes(watch),
         only_over_ssh: job.carriage.lanes_over_ssh,
         asked: job.carriage.paths.clone(),
+        family: job.carriage.family,
         peer: remote.peer_addresses(),
         record: Arc::clone(record),
         watch: Arc::clone(watch),

@@ -13,7 +13,6 @@ use crate::kept::known_paths::{Direction, KnownPaths};
 use crate::reach::crew::Crew;
 use crate::session::channel::EventSender;
 use crate::session::foreseen::Foreseen;
-use crate::session::lane_addresses::LaneAddresses;
 use crate::session::{convert, tuning};
 
 /// What earlier jobs found, and the direction in which it is used.
@@ -48,7 +47,7 @@ impl LaneTerms {
     /// What was asked for, with what is known of the path to this address by this way.
     pub(super) fn carriage_towards(&self, way: &Way, peer: IpAddr) -> Carriage {
         let known = self.memory.as_ref().and_then(|memory| match way.local {
-            Some(local) => memory.paths.between(LaneAddresses { local, peer }, memory.direction),
+            Some(local) => memory.paths.between(local, peer, memory.direction),
             None => memory.paths.towards(peer, memory.direction),
         });
         Carriage { path: known.or_else(|| self.carriage.path.clone()), ..self.carriage.clone() }

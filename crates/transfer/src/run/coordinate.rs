@@ -196,7 +196,8 @@ pub(crate) fn session_with(
     };
     if let Ok((sender, _)) = &result {
         for path in &sender.paths {
-            let name = watch.addresses_of(path.number).and_then(|ends| PathName::between(ends, direction));
+            let name =
+                watch.addresses_of(path.number).and_then(|ends| PathName::between(ends.local, ends.peer, direction));
             if let (Some(name), Some(known)) = (name, &path.summary.known) {
                 paths.keep(&name, known);
             }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use haul_job::{Error, Event, Fault, Job, LanePath, Place, Subject};
+use haul_job::{AskedPaths, Carriage, Error, Event, Fault, Job, LanePath, Place, Subject};
 use haul_net::{Identity, Stream};
 use haul_wire::control::{self as wire, Control, Dial, Notice, ReceiverSummary, Role, SenderSummary};
 use haul_wire::limits::BLOCK_BYTES;
@@ -17,6 +17,7 @@ use crate::faults;
 use crate::reach::crew::Lead;
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{Keeper, LaneRecord};
+use crate::reach::paths::{PeerAddresses, first_way};
 use crate::reach::remote::{self, Assignment, Remote};
 use crate::reach::{connect, lane_door};
 use crate::run::order::Order;
@@ -202,6 +203,7 @@ impl Relay<'_> {
                 SessionEvent::LaneUp(..)
                 | SessionEvent::LaneDown(_)
                 | SessionEvent::FallsShort(_)
+                | SessionEvent::PathLost { .. }
                 | SessionEvent::Wake => {}
             }
         }
@@ -250,6 +252,8 @@ impl Relay<'_> {
                 self.watch.on_path(path);
                 return Ok(());
             }
+            // The other one may dial it.
+            (_, Control::Addresses(_)) => {}
             (_, Control::Dialled { .. } | Control::DialFailed { .. }) => {
                 // The thread that asked may have gone on.
                 let _ = self.to_lanes.try_send((from, message));
@@ -372,7 +376,6 @@ struct Hub {
 
 impl Route {
     fn connect(self, job: &Job, hub: &Arc<Hub>) {
-        let asked = job.carriage.lanes.unwrap_or(0);
         let mut reasons = Vec::new();
         if !self.through_here && !job.carriage.lanes_over_ssh {
             let ways = [
@@ -433,7 +436,7 @@ impl Route {
                 }
             }
             while let Some((lane, from, to)) = waiting.pair() {
-                self.watch.lane_up(None);
+                self.watch.lane_up(0, None);
                 if !std::mem::replace(&mut has_joined, true) {
                     *lock(&self.record.cipher) = from.cipher_name().to_owned();
                 }
@@ -471,6 +474,7 @@ impl Route {
             peer_key: view.key,
             ciphers: view.ciphers.clone(),
             carriage,
+            way: first_way(&job.carriage),
             memory: None,
             foreseen: Foreseen::default(),
             events: events.sender(),
@@ -491,6 +495,10 @@ impl Route {
                 watch: Arc::clone(&self.watch),
             }),
             only_over_ssh: job.carriage.lanes_over_ssh,
+            // Lanes to one host are joined with lanes to the other, one by one.
+            asked: AskedPaths::One,
+            family: None,
+            peer: PeerAddresses::default(),
             record: Arc::new(LaneRecord::default()),
             watch: Arc::new(Watch::silent()),
             early: None,

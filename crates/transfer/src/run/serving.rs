@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use haul_engine::remedy::Asked;
 use haul_job::{AskedPaths, Error, Fault};
-use haul_net::{Identity, PublicKey, Stream, Way, dial};
+use haul_net::{Identity, PublicKey, Stream, Way};
 use haul_store::{FileList, FileListBuilder, printable};
 use haul_wire::control::{self as wire, AgentHello, Control, Dial, Role, Start};
-use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES, MAX_LISTED_BYTES};
+use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
 
 use crate::faults;
 use crate::kept::surroundings::Surroundings;
 use crate::reach::crew::Lead;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
-use crate::reach::paths::{Bringer, PathSet, PeerAddresses};
+use crate::reach::paths::{Bringer, PathSet, PeerAddresses, own_addresses, tell_changes};
 use crate::run::probe;
 use crate::session::channel::{self, Channel, Events, Outbox, PING_EVERY, SessionEvent};
 use crate::session::clock::{START_DEADLINE, TICK};
@@ -66,13 +66,12 @@ pub(crate) fn hello(identity: &Identity, ports: Ports, grant: &Grant, surroundin
     let mut words = ssh.split(' ');
     let ssh_client = words.next().and_then(|word| word.parse().ok()).map(convert::address);
     let ssh_server = words.nth(1).and_then(|word| word.parse().ok()).map(convert::address);
-    let addresses = dial::local_addresses().into_iter().take(MAX_CANDIDATES).map(convert::address).collect();
     AgentHello {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         key: identity.public().0,
         port: ports.open,
         relay_port: ports.relay,
-        addresses,
+        addresses: own_addresses(),
         ssh_server,
         ssh_client,
         cpus: cpus(),
@@ -137,21 +136,28 @@ pub fn serve_control(
     let paths = Arc::new(Mutex::new(None));
     let mut dials = 0;
     let mut keeper = FarKeeper(Arc::clone(&paths));
+    let peer = PeerAddresses::default();
     let outbox = Arc::clone(channel.outbox());
     let of_daemon = grant.is_of_daemon();
     let mut aside = |message: Control| match message {
         Control::Dial(request) if dials < MAX_DIALS => {
             dials += 1;
             let (terms, outbox, paths) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&paths));
+            let peer = peer.clone();
             let started = lead.crew().start("dial".into(), move || {
-                let dialler = FarDialler { terms: &terms, paths: &paths, outbox: &outbox, of_daemon };
+                let dialler = FarDialler { terms: &terms, paths: &paths, outbox: &outbox, peer: &peer, of_daemon };
                 outbox.send(dialler.answer(&request));
             });
             started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
         }
+        Control::Addresses(addresses) => {
+            peer.tell(&addresses);
+            Ok(())
+        }
         Control::Admit { key } if expecting.also(PublicKey(key)) => Ok(()),
         other => Err(faults::unexpected(&other)),
     };
+    tell_changes(&lead.crew(), channel.outbox());
     let watch = Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
     let wiring = Wiring { events, channel: &channel, watch: &watch, keeper: &mut keeper, aside: &mut aside };
     run_role(start, grant, surroundings, visit.as_deref(), wiring)
@@ -327,6 +333,8 @@ struct FarDialler<'a> {
     /// Keeps what was dialled.
     paths: &'a Mutex<Option<PathSet>>,
     outbox: &'a Arc<Outbox>,
+    /// Where the other end of the lanes may be reached.
+    peer: &'a PeerAddresses,
     of_daemon: bool,
 }
 
@@ -346,12 +354,14 @@ impl FarDialler<'_> {
         match dialler.bring(cpus, timeout, 1, further, &told) {
             Ok((lanes, rtt_us)) => {
                 if let Some((addresses, reached)) = first.get() {
-                    let peer = PeerAddresses::default();
+                    let peer = self.peer.clone();
                     peer.know(candidates.iter().map(SocketAddr::ip));
                     let outbox = Arc::clone(self.outbox);
                     let bringer = Bringer {
                         terms,
                         asked: if request.several_paths { AskedPaths::Auto } else { AskedPaths::One },
+                        // The candidates are of the family that the user wants.
+                        family: None,
                         peer,
                         port: reached.port(),
                         cpus,

@@ -1,8 +1,8 @@
 //! What a message takes in memory. A peer that packs many small elements into one must not get more of it than one with large ones.
 
 use haul_wire::control::{Answer, Control, FilterRule, Notice, Outcome, OutcomeKind, Receipt, Role, Wanted};
-use haul_wire::summary::OnePath;
 use haul_wire::manifest::PackedItem;
+use haul_wire::summary::OnePath;
 
 /// Bytes of the message and of all that it owns, but for what allocation adds.
 pub(crate) fn memory_bytes(message: &Control) -> usize {
@@ -43,7 +43,9 @@ fn owned_bytes(message: &Control) -> usize {
             abort.what.len() + more.map(String::len).sum::<usize>()
         }
         Control::Bye(summary) => {
-            summary.path.congestion_control.len() + size_of_val(&summary.paths[..]) + summary.paths.iter().map(one_path_bytes).sum::<usize>()
+            summary.path.congestion_control.len()
+                + size_of_val(&summary.paths[..])
+                + summary.paths.iter().map(one_path_bytes).sum::<usize>()
         }
         Control::Addresses(addresses) => size_of_val(&addresses[..]),
         Control::Dialled { .. }

@@ -7,12 +7,12 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use haul_engine::paths::{Asked, LocalAddress, Surroundings, Way, candidates};
-use haul_job::Subject;
+use haul_job::{Family, Subject};
 use haul_net::interfaces::{self, NetworkEvent, NetworkWatch};
 use haul_wire::control::Notice;
 
 use super::peer_addresses::PeerAddresses;
-use super::set::{Due, PathSet, Vain};
+use super::set::{Due, PathSet, Vain, wake};
 use crate::reach::crew::Crew;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
 use crate::reach::lane_terms::LaneTerms;
@@ -27,6 +27,8 @@ pub(crate) type Tell = Arc<dyn Fn(Notice) + Send + Sync>;
 pub(crate) struct Bringer {
     pub(crate) terms: LaneTerms,
     pub(crate) asked: Asked,
+    /// The only version of IP that may be used.
+    pub(crate) family: Option<Family>,
     pub(crate) peer: PeerAddresses,
     /// Where the peer's lanes arrive.
     pub(crate) port: u16,
@@ -60,11 +62,11 @@ impl Bringer {
         let bringer = Arc::new(self);
         let crew = bringer.terms.crew.clone();
         let at_end = wakes.clone();
-        let _ends = crew.on_end(move || drop(at_end.try_send(())));
+        let _ends = crew.on_end(move || wake(&at_end));
         let for_peer = wakes.clone();
-        bringer.peer.on_change(move || drop(for_peer.try_send(())));
-        let (for_network, watched) = (wakes.clone(), crew.clone());
-        let _ = crew.start("network-watch".into(), move || watch_network(&watched, &for_network));
+        bringer.peer.on_change(move || wake(&for_peer));
+        let changed = set.clone();
+        on_network_change(&crew, move || changed.try_now(Instant::now()));
         loop {
             Arc::clone(&bringer).look(set);
             let now = Instant::now();
@@ -90,11 +92,12 @@ impl Bringer {
             }
         }
         let now = Instant::now();
-        let remotes = self.peer.get();
+        let mut remotes = self.peer.get();
+        remotes.retain(|remote| self.family.is_none_or(|family| family.has(*remote)));
         let primary = set.up().into_iter().map(|(_, way)| way).next().or_else(|| self.by_routes(&remotes, &locals));
         if let Some(primary) = primary {
             let surroundings = Surroundings { primary: &primary, locals: &locals, remotes: &remotes };
-            let found = candidates(surroundings, &self.asked);
+            let found = candidates(surroundings, &self.asked, &leads);
             set.want(std::iter::once(primary.clone()).chain(found.ways).collect(), now);
         }
         for due in set.due(now, has) {
@@ -120,12 +123,6 @@ impl Bringer {
             protocol: self.terms.way.protocol,
         };
         let there = SocketAddr::new(way.remote, self.port);
-        if !has_route(way) {
-            if set.failed(*number) == Vain::First {
-                self.tell_vain(way, &"no route leads there by this interface");
-            }
-            return;
-        }
         let dialler = Arc::new(Dialler::on_path(self.terms.of_further_path(), *number, out, vec![there]));
         set.tries(*number, &dialler);
         // Nobody else is flooded: further lanes follow once the peer has proved its key.
@@ -152,11 +149,11 @@ impl Bringer {
     }
 }
 
-/// Whether packets that are bound to the interface of this way find one. Nothing is sent for it. Who cannot tell has to try.
-fn has_route(way: &Way) -> bool {
+/// Whether packets that are bound to this interface have a route. Nothing is sent for it. Where the kernel does not tell, it is tried.
+fn leads(local: &LocalAddress, remote: IpAddr) -> bool {
     let found = interfaces::usable().unwrap_or_default();
-    let Some(interface) = found.iter().find(|interface| interface.name == way.interface) else { return true };
-    !matches!(interfaces::route(interface, way.local, way.remote), Ok(None))
+    let Some(interface) = found.iter().find(|interface| interface.name == local.interface) else { return true };
+    !matches!(interfaces::route(interface, local.address, remote), Ok(None))
 }
 
 /// `path 1: eth1, 10.0.1.5 to 192.0.2.7`
@@ -173,18 +170,20 @@ fn hint(way: &Way) -> String {
     )
 }
 
-/// Wakes the thread above at each change, until the session is over.
-fn watch_network(crew: &Crew, wakes: &SyncSender<()>) {
+/// Does this at each change of the network, on a thread of its own, until the session is over.
+pub(super) fn on_network_change(crew: &Crew, act: impl Fn() + Send + 'static) {
+    let watched = crew.clone();
     // A host that tells of no changes is looked at now and then.
-    let Ok(mut watch) = NetworkWatch::new() else { return };
-    loop {
-        match watch.wait(None, crew.cancel()) {
-            // It is awake, or will be.
-            Ok(NetworkEvent::Changed(_)) => drop(wakes.try_send(())),
-            Ok(NetworkEvent::TimedOut) => {}
-            Ok(NetworkEvent::Cancelled) | Err(_) => return,
+    let _ = crew.start("network-watch".into(), move || {
+        let Ok(mut watch) = NetworkWatch::new() else { return };
+        loop {
+            match watch.wait(None, watched.cancel()) {
+                Ok(NetworkEvent::Changed(_)) => act(),
+                Ok(NetworkEvent::TimedOut) => {}
+                Ok(NetworkEvent::Cancelled) | Err(_) => return,
+            }
         }
-    }
+    });
 }
 
 /// The addresses that a connection may have here.

@@ -100,14 +100,7 @@ impl PathSet {
                 continue;
             }
             let free = (0..MAX_PATHS).find(|number| !state.paths.contains_key(number));
-            let path = Path {
-                way,
-                stage: Stage::Down(now),
-                dialler: None,
-                redialler: None,
-                stood: false,
-                tries: 0,
-            };
+            let path = Path { way, stage: Stage::Down(now), dialler: None, redialler: None, stood: false, tries: 0 };
             let is_idle = |path: &Path| matches!(path.stage, Stage::Down(_));
             let number = free.or_else(|| state.paths.iter().find(|(_, path)| is_idle(path)).map(|(number, _)| *number));
             if let Some(number) = number {
@@ -147,6 +140,7 @@ impl PathSet {
                 (*at, path.tries) = ((*at).min(now), 0);
             }
         }
+        wake(&self.wakes);
     }
 
     /// Somebody begins to dial a path with this.
@@ -171,7 +165,7 @@ impl PathSet {
         }
         state.is_several = true;
         drop(state);
-        self.wake();
+        wake(&self.wakes);
     }
 
     /// An attempt was in vain.
@@ -181,7 +175,7 @@ impl PathSet {
         let vain = if path.stood || path.tries > 0 { Vain::Again } else { Vain::First };
         path.goes_down();
         drop(state);
-        self.wake();
+        wake(&self.wakes);
         vain
     }
 
@@ -190,11 +184,6 @@ impl PathSet {
         let mut state = lock(&self.state);
         let path = state.paths.get_mut(&number).filter(|path| path.stage == Stage::Up);
         path.map(Path::goes_down).is_some()
-    }
-
-    pub(super) fn wake(&self) {
-        // It is awake, or has somebody's word already.
-        let _ = self.wakes.try_send(());
     }
 }
 
@@ -227,7 +216,7 @@ impl LaneKeeper for PathSet {
             _ if is_several && is_last => {
                 path.goes_down();
                 drop(state);
-                self.wake();
+                wake(&self.wakes);
             }
             Some(redialler) => redialler.lane_lost(lane),
             None => {
@@ -245,4 +234,9 @@ impl LaneKeeper for PathSet {
         }
         true
     }
+}
+
+/// Wakes the thread that brings paths. It may be awake, or have somebody's word already.
+pub(super) fn wake(wakes: &SyncSender<()>) {
+    let _ = wakes.try_send(());
 }

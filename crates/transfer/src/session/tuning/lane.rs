@@ -51,7 +51,9 @@ impl Lane {
             cwnd_bytes: u64::from(info.snd_cwnd) * mss_bytes,
             in_slow_start: info.snd_cwnd < info.snd_ssthresh,
             acked_bytes,
-            delivered_bytes: info.delivered.map_or(acked_bytes, |segments| delivered.up_to(segments, info.snd_mss_bytes)),
+            delivered_bytes: info
+                .delivered
+                .map_or(acked_bytes, |segments| delivered.up_to(segments, info.snd_mss_bytes)),
             sent_bytes: info.bytes_sent.unwrap_or(0),
             resent_bytes: info.bytes_retrans.unwrap_or(0),
             resent_in_vain_bytes: u64::from(info.dsack_dups.unwrap_or(0)) * mss_bytes,

@@ -155,7 +155,9 @@ impl Tuning {
 
     fn path_up(&mut self, path: u16, rtt_us_at_connect: u32, addresses: Option<LaneAddresses>) {
         let known = match (&self.remembers, addresses) {
-            (Some(paths), Some(addresses)) => paths.between(addresses, Direction::To).as_ref().map(report::remembered),
+            (Some(paths), Some(LaneAddresses { local, peer })) => {
+                paths.between(local, peer, Direction::To).as_ref().map(report::remembered)
+            }
             (Some(_), None) => None,
             (None, _) => self.told.clone().filter(|_| path == 0),
         };
@@ -486,6 +488,8 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use haul_net::Stream;
+    use haul_wire::lane::lane_of;
+    use haul_wire::summary::PathState;
 
     use super::*;
 
@@ -498,7 +502,7 @@ mod tests {
 
     #[test]
     fn the_smaller_host_decides_how_many_processors_there_are() {
-        let of = |cpus| Tuning::new(&Carriage { cpus, ..Carriage::default() }, Foreseen::default()).cpus;
+        let of = |cpus| cpus_of_smaller(&Carriage { cpus, ..Carriage::default() });
         assert_eq!(of(1), 1, "the other one has a single processor");
         assert_eq!(
             (of(0), of(u16::MAX)),
@@ -514,7 +518,7 @@ mod tests {
         let mut tuning =
             Tuning::new(&Carriage { congestion_control: asked, ..Carriage::default() }, Foreseen::default());
         tuning.lane_up(0, stream.probe(), None);
-        assert_eq!(Some(tuning.summary().congestion_control), stream.probe().congestion_control());
+        assert_eq!(Some(tuning.summary().0.congestion_control), stream.probe().congestion_control());
     }
 
     /// The last units of a job: one lane has nearly all of them.
@@ -544,9 +548,9 @@ mod tests {
             tuning.lane_up(number, stream.probe(), None);
         }
         let mut bounds = |bound| {
-            tuning.advice.as_mut().unwrap().pacing_bytes_per_s = bound;
-            let lanes: Vec<LaneReading> = tuning.lanes.iter_mut().filter_map(reading).collect();
-            tuning.divide(&lanes, &Last);
+            tuning.applied.get_mut(&0).unwrap().advice.pacing_bytes_per_s = bound;
+            let paths = tuning.readings();
+            tuning.divide(&paths, &Last);
             streams.iter().map(|stream| stream.tcp_info().unwrap().max_pacing_rate_bytes_per_s).collect::<Vec<_>>()
         };
         let divided = bounds(Some(100_000_000));
@@ -561,11 +565,11 @@ mod tests {
         for (number, stream) in (0..).zip(&streams) {
             tuning.lane_up(number, stream.probe(), None);
         }
-        tuning.advice.as_mut().unwrap().pacing_bytes_per_s = Some(100_000_000);
-        let mut lanes: Vec<LaneReading> = tuning.lanes.iter_mut().filter_map(reading).collect();
+        tuning.applied.get_mut(&0).unwrap().advice.pacing_bytes_per_s = Some(100_000_000);
+        let mut paths = tuning.readings();
         for (unsent_bytes, tick) in [(1, DIVIDE_EVERY), (0, TICK)] {
-            lanes[1].unsent_bytes = unsent_bytes;
-            tuning.divide(&lanes, &Endless);
+            paths[0].lanes[1].unsent_bytes = unsent_bytes;
+            tuning.divide(&paths, &Endless);
             assert_eq!(tuning.tick(), tick, "{unsent_bytes}");
         }
     }
@@ -585,11 +589,17 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_counts_on_when_the_count_wraps_around_or_segments_change_their_size() {
-        let mut delivered = Delivered { segments: u32::MAX - 9, bytes: 5_000 };
-        assert_eq!(delivered.up_to(u32::MAX, 1_000), 5_000 + 9_000);
-        assert_eq!(delivered.up_to(20, 1_000), 14_000 + 21_000, "the count wrapped around");
-        assert_eq!(delivered.up_to(21, 500), 35_000 + 500, "what arrived before keeps its size");
-        assert_eq!(delivered.up_to(21, 9_000), 35_500, "nothing arrived");
+    fn each_path_has_its_own_lanes_and_its_own_part_of_the_report() {
+        let (streams, _others): (Vec<_>, Vec<_>) = (0..4).map(|_| lane()).unzip();
+        let mut tuning = Tuning::new(&Carriage { lanes: Some(2), ..Carriage::default() }, Foreseen::default());
+        for (number, stream) in [0, lane_of(1, 0), 1, lane_of(1, 1)].into_iter().zip(&streams) {
+            tuning.lane_up(number, stream.probe(), LaneAddresses::of(stream));
+        }
+        let numbers = |paths: &[OnePath]| paths.iter().map(|path| (path.number, path.state)).collect::<Vec<_>>();
+        assert_eq!(numbers(&tuning.summary().1), [(0, PathState::Carries), (1, PathState::Carries)]);
+        tuning.lane_down(lane_of(1, 0));
+        tuning.lane_down(lane_of(1, 1));
+        assert_eq!(numbers(&tuning.summary().1), [(0, PathState::Carries), (1, PathState::Lost)]);
+        assert_eq!(tuning.resting(), Vec::<u16>::new(), "the first path has all lanes that were asked for");
     }
 }
