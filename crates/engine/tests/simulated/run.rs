@@ -439,7 +439,7 @@ impl Runner {
     }
 }
 
-fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReading {
+pub(super) fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReading {
     LaneReading {
         lane: lane as u16,
         rtt_us: flow.srtt_us as u32,
@@ -463,4 +463,4 @@ fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReadin
     }
 }
 
-const SAMPLE_US: u64 = 100_000;
+pub(super) const SAMPLE_US: u64 = 100_000;
