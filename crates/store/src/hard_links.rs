@@ -88,6 +88,7 @@ impl Group {
 mod tests {
     use super::*;
     use crate::meta::{FileId, Kind};
+    use crate::resolve::ResolveOptions;
 
     /// Each has two more names.
     const FIRST: Name = Name::First { further_names: 2 };
@@ -99,7 +100,9 @@ mod tests {
 
     #[test]
     fn a_new_file_with_the_inode_number_of_a_deleted_one_is_no_name_of_it() {
-        let set = SourceSet::zeros(1).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().as_os_str().as_encoded_bytes().to_vec();
+        let set = SourceSet::resolve(&[path], &ResolveOptions::default()).unwrap();
         let mut links = HardLinks::default();
         let mut note = |path: &str, stat: &Stat| {
             let (dir, path) = (set.source(0).root.as_fd(), path.as_bytes());

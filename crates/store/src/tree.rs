@@ -14,14 +14,15 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::attributes::Namespaces;
+use crate::ends::reading::SourceFile;
 use crate::error::{Context, Result, StoreError, is_missing, printable, refusal};
 use crate::kernel_files::KernelFiles;
+use crate::local_file::LocalFile;
 use crate::meta::{self, Kind, Metadata, Stat};
 use crate::name::{check_new_path, check_path, part_name, split};
 use crate::parents::Parents;
 use crate::placed::{Placed, TWIN};
 use crate::regular_file::READ_FLAGS;
-use crate::source_file::SourceFile;
 use crate::typed::{Typed, means_contents, parent_and_name};
 
 /// How a typed target path is understood, and what is kept.
@@ -390,7 +391,7 @@ impl TargetTree {
         let opened = check_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
             let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, READ_FLAGS, Mode::empty()))?;
-            SourceFile::new(self.settings.kernel_files.checked(opened)?)
+            LocalFile::new(self.settings.kernel_files.checked(opened)?).map(SourceFile::Local)
         });
         opened.context("open", path)
     }

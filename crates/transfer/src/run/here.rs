@@ -109,7 +109,7 @@ pub(crate) fn here_watched(
     };
     let sender_job = SenderJob {
         far: false,
-        sources: sources_here(job),
+        sources: sources_here(job)?,
         listed: job.selection.files_from.clone(),
         confine: None,
         expand_globs: false,
