@@ -3,9 +3,11 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use haul_job::{Endpoint, Error, Fault, Job, Place};
 use haul_pump::SendRoute;
+use haul_store::Nowhere;
 use haul_store::recording::{self, Recording};
 
 use crate::faults;
@@ -67,7 +69,7 @@ pub(crate) fn sources_here(job: &Job) -> Result<Sources, Error> {
 /// What a receiver on this machine writes to.
 pub(crate) fn target_here(job: &Job) -> Target {
     match job.target.place {
-        Place::Null => Target::Nowhere,
+        Place::Null => Target::Open(Arc::new(Nowhere)),
         _ => Target::Path(job.target.path.clone()),
     }
 }

@@ -203,7 +203,7 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     if dry_run {
         return;
     }
-    let swept = !end.fresh && shared.sweep(|tree| tree.sweep_parts(&end.path));
+    let swept = !end.fresh && shared.sweep(|tree| tree.sweep_drafts(&end.path));
     let dirty = shared.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));
     if let Some(directory) = &end.directory
         && let Err(error) = set_directory_metadata(shared, end, directory)
