@@ -87,15 +87,15 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::{FileId, Kind};
+    use crate::meta::{FileId, Kind, Version};
     use crate::resolve::ResolveOptions;
 
     /// Each has two more names.
     const FIRST: Name = Name::First { further_names: 2 };
 
     fn stat(ino: u64, size: u64, mtime: Time) -> Stat {
-        let id = FileId { dev: 1, ino, ctime: Time::default() };
-        Stat { kind: Kind::File, mode: 0o644, size, blocks: 8, mtime, id, nlink: 3, uid: 0, gid: 0 }
+        let (id, version) = (FileId { dev: 1, ino }, Version::default());
+        Stat { kind: Kind::File, mode: 0o644, size, blocks: 8, mtime, id, version, nlink: 3, uid: 0, gid: 0 }
     }
 
     #[test]

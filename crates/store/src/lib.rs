@@ -68,7 +68,7 @@ pub use journal_file::JournalFile;
 pub use limits::{DIRECT_FROM_BYTES, MAX_LISTED_PATH_BYTES};
 pub use local_file::LocalFile;
 pub use local_tree::{LocalTree, NO_DIRECTORY, TargetOptions, is_null_device};
-pub use meta::{FileId, Kind, Metadata, Stat, Time};
+pub use meta::{FileId, Kind, Metadata, Stat, Time, Version};
 pub use name::{journal_name, name_hash, parse_haul_name, part_name};
 pub use part::Part;
 pub use resolve::{ResolveOptions, SourceLimits};

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use crate::ends::one_file::{Content, OneFile};
 use crate::ends::reading::{FileToRead, SourceFile, SourceTree};
 use crate::error::{Context, Result, StoreError, refusal};
-use crate::meta::{STAT_BLOCK_BYTES, Stat, Time};
+use crate::meta::{STAT_BLOCK_BYTES, Stat, Time, Version};
 use crate::regular_file::{self, READ_FLAGS};
 
 /// The stripes of one file, open for reading.
@@ -119,7 +119,7 @@ impl FileToRead for Striped {
         for (number, stripe) in (0u64..).zip(&self.stripes) {
             let stat = Stat::of_fd(stripe)?;
             all.mtime = newest(all.mtime, stat.mtime);
-            all.id.ctime = newest(all.id.ctime, stat.id.ctime);
+            all.version = Version::new(newest(all.version.changed(), stat.version.changed()), all.version.file());
             if stat.size < stripe_bytes(self.size, self.block_bytes, self.stripes.len() as u64, number) {
                 return Err(refusal(io::ErrorKind::UnexpectedEof, "one of its stripes was cut"));
             }

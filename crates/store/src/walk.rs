@@ -460,7 +460,7 @@ impl Walk {
     /// A change time later than the modification time is real. Otherwise the file system is asked once whether it keeps
     /// change times.
     fn tells_changes(&mut self, at: At<'_>, stat: &Stat) -> bool {
-        if stat.id.ctime > stat.mtime {
+        if stat.version.changed() > stat.mtime {
             return true;
         }
         if let Some(kept) = self.change_times.get(&stat.id.dev) {

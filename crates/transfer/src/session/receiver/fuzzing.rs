@@ -100,7 +100,8 @@ impl Peer {
         };
         let events = Events::new();
         let (outbox, watch) = (Arc::default(), Arc::new(Watch::silent()));
-        let shared = Shared::new(Arc::new(tree), rename_to, job, outbox, watch, events.sender()).expect("it has no rules");
+        let shared =
+            Shared::new(Arc::new(tree), rename_to, job, outbox, watch, events.sender()).expect("it has no rules");
         let shared = Arc::new(shared);
         let decider = Decider::new(Arc::clone(&shared), None);
         Self { shared, decider, packer: (Packer::default(), Packer::default()), verified: Vec::new(), _events: events }

@@ -226,7 +226,7 @@ pub(super) fn changed_lately(shared: &Shared, path: &[u8]) -> bool {
         Ok(None) => return false,
         Err(_) => return true,
     };
-    !was_written_by_itself(stat.id.ctime.s, SystemTime::now())
+    !was_written_by_itself(stat.version.changed().s, SystemTime::now())
 }
 
 /// Of what changed at `ctime_s`. A time ahead of our clock is the server's, or from before a clock was set back: who knows how long ago.
