@@ -13,6 +13,9 @@ mod asked_for;
 mod at;
 mod attributes;
 mod cold;
+#[cfg(test)]
+#[path = "../tests/conformance/mod.rs"]
+mod conformance;
 mod delete;
 mod disk_rate;
 mod ends;
