@@ -41,7 +41,7 @@ impl JournalFile {
         Ok(Self::new(directory, journal_name(draft), process::effective_user(), None, true))
     }
 
-    /// What an earlier run has left; `None` where there is no journal, or it is not certainly ours.
+    /// Reads the journal that an earlier run has left. `None`: there is no journal, or somebody else may have made it.
     pub fn resume(&self) -> io::Result<Option<Vec<u8>>> {
         let mut open = self.lock();
         let Some((journal, stat)) = open_own(&self.directory, &self.name, self.user)? else { return Ok(None) };

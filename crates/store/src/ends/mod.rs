@@ -1,10 +1,11 @@
 //! Ends: where trees are read, and where they are written.
 //!
 //! ```text
-//!   SourceTree -> items (a walk), files to read             this host's disk, zeros, stripes
+//!   SourceTree: items (a walk), files to read           this host's disk, zeros, stripes
+//!   TargetTree: entries, drafts of files, journals      this host's disk, nowhere
 //! ```
-//! A session knows an end by these traits alone. A file of this host also says that it is one, so that it keeps its
-//! routes and its speed.
+//! A session knows an end by these traits alone. An end of this host also hands out its local tree, file or part, so that
+//! the session can use the routes of the kernel. `tests/conformance` has the scenarios that every end must pass.
 
 pub(crate) mod abilities;
 pub(crate) mod journal;

@@ -68,8 +68,8 @@ pub trait FileToRead: Debug + Send + Sync {
     }
 }
 
-/// A file of any end, open for reading. A file of this host says that it is one: the kernel can move its bytes, and its
-/// blocks are read without a virtual call.
+/// A file of any end, open for reading. Callers can ask for the file of this host, because the kernel can move its bytes.
+/// The blocks of such a file are read without a virtual call.
 #[derive(Debug)]
 pub enum SourceFile {
     /// On this host.

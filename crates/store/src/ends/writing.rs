@@ -18,7 +18,7 @@ pub trait TargetTree: Debug + Send + Sync {
     /// What it can do.
     fn abilities(&self) -> Abilities;
 
-    /// The tree of this host, where it is one: it knows more of its names and its rights.
+    /// The tree, when it lies on this host. Such a tree knows more about its names and rights.
     fn local(&self) -> Option<&LocalTree> {
         None
     }
@@ -233,8 +233,8 @@ pub trait FileToWrite: Debug + Send + Sync {
     }
 }
 
-/// A draft at any end. A part on a disk of this host says that it is one: it has further routes, and its blocks are
-/// written without a virtual call.
+/// A draft at any end. Callers can ask for the part on a disk of this host, because a part has further routes. The
+/// blocks of a part are written without a virtual call.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a draft lies behind a pointer that lanes share; most are parts")]
 pub enum Draft {

@@ -9,8 +9,8 @@
 
 mod ends;
 mod journals;
-mod reading;
-mod writing;
+pub(crate) mod reading;
+pub(crate) mod writing;
 
 use std::any::Any;
 use std::sync::Arc;
