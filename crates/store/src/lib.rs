@@ -34,6 +34,7 @@ mod limits;
 mod listing;
 mod local_file;
 mod local_tree;
+pub mod memory;
 mod meta;
 mod name;
 mod own_file;
