@@ -117,7 +117,7 @@ pub(crate) fn metadata_is_kept_as_far_as_the_end_can(bench: &Bench) {
     bench.target.set_metadata(b"directory", &meta).unwrap();
     let newer = Time { s: OLD.s + 1, ns: 5 };
     bench.target.flush_file(b"file").unwrap();
-    for (path, mtime) in [("file", OLD), ("directory", OLD), ("file", newer)] {
+    for (path, mtime) in [("file", OLD), ("directory", OLD), ("file", newer), ("", OLD)] {
         bench.target.set_metadata(path.as_bytes(), &Metadata { mtime: Some(mtime), ..Metadata::default() }).unwrap();
         let stat = bench.target.stat(path.as_bytes()).unwrap().unwrap();
         if bench.target.abilities().times {
@@ -148,6 +148,7 @@ pub(crate) fn a_directory_is_made_once_and_a_file_needs_its_directory(bench: &Be
     assert!(target.make_dir(b"a/b").is_err());
     assert_eq!((target.make_dir(b"a").unwrap(), target.make_dir(b"a").unwrap()), (true, false));
     assert!(!target.make_dir(b"").unwrap(), "the tree itself is there");
+    assert_eq!(target.stat(b"").unwrap().unwrap().kind, Kind::Directory);
     bench.file("a/file", b"");
     assert!(target.make_dir(b"a/file").is_err(), "only a deletion replaces a file by a directory");
     let draft = bench.written("a", b"data");
