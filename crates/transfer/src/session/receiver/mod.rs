@@ -9,6 +9,7 @@
 //!   reread threads  what an earlier run left is read again; what the checkpoints flushed is read back from the medium (`--verify disk`)
 //! ```
 
+mod abilities;
 mod behind;
 mod claim;
 mod claims;
@@ -277,7 +278,10 @@ fn open_target(
     };
     let path = match &job.target {
         Target::Path(path) => path,
-        Target::Open(tree) => return shared(Arc::clone(tree), None, job),
+        Target::Open(tree) => {
+            abilities::check(tree.abilities())?;
+            return shared(Arc::clone(tree), None, job);
+        }
     };
     let options = TargetOptions {
         confine: job.confine.clone(),
