@@ -20,7 +20,7 @@ use crate::run::here::here;
 use crate::run::order::Order;
 use crate::run::relay;
 use crate::session::asked_for::AskedFor;
-use crate::session::receiver::{self, Bounds, ReceiverJob};
+use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::session::reporter::{self, Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
 use crate::session::sender::{self, SenderJob, Sources};
@@ -100,13 +100,17 @@ fn early_look(job: &Job, surroundings: &Surroundings, side: Side) -> Option<Earl
     if side != Side::Sender || job.selection.dry_run {
         return None;
     }
-    match sources_here(job) {
-        Sources::Paths(paths) => {
-            EarlyLook::begin(&paths, surroundings.home.clone(), &job.selection, job.carriage.clear)
-        }
-        Sources::Zeros(bytes) => Some(EarlyLook::of_bytes(bytes)),
-        Sources::Stripes { .. } => None,
+    match job.sources.first()?.place {
+        Place::Zero { bytes } => Some(EarlyLook::of_bytes(bytes)),
+        Place::Stripes { .. } => None,
+        _ => EarlyLook::begin(&job.source_paths(), surroundings.home.clone(), &job.selection, job.carriage.clear),
     }
+}
+
+/// The end of a job that lies on this host.
+enum EndHere {
+    Source(Sources),
+    Target(Target),
 }
 
 /// A session with a remote: one role here, the other there.
@@ -118,6 +122,11 @@ pub(crate) fn session_with(
     record: &Arc<LaneRecord>,
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let Order { job, surroundings, watch, hash_kept } = order;
+    // Before the far side hears of the job: what cannot be opened here ends it.
+    let end = match side {
+        Side::Sender => EndHere::Source(sources_here(job)?),
+        Side::Receiver => EndHere::Target(target_here(job)),
+    };
     let id = remote.session;
     let identity = match &remote.identity {
         Some(identity) => Arc::clone(identity),
@@ -160,9 +169,8 @@ pub(crate) fn session_with(
     };
     let Remote { channel, events, .. } = remote;
     let selection = convert::selection(&job.selection, hash_kept);
-    let result = match side {
-        Side::Sender => {
-            let sources = sources_here(job);
+    let result = match end {
+        EndHere::Source(sources) => {
             let job = SenderJob {
                 sources,
                 listed: job.selection.files_from.clone(),
@@ -178,8 +186,8 @@ pub(crate) fn session_with(
             };
             sender::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }
-        Side::Receiver => {
-            let (target, asked_for) = (target_here(job), Some(AskedFor::of(job)?));
+        EndHere::Target(target) => {
+            let asked_for = Some(AskedFor::of(job)?);
             let bounds = Bounds::default();
             let job = ReceiverJob {
                 target,

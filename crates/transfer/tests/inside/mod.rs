@@ -15,6 +15,7 @@ pub(crate) mod large_files;
 pub(crate) mod left_behind;
 pub(crate) mod manifests;
 pub(crate) mod many;
+pub(crate) mod other_ends;
 pub(crate) mod past_cache;
 pub(crate) mod record;
 pub(crate) mod scenarios;

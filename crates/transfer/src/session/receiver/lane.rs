@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use haul_engine::integrity::{self, LaneTags, Mismatch, Tag, UnitHasher, Verified};
 use haul_net::Stream;
-use haul_store::{Part, StoreError};
+use haul_store::{Draft, StoreError};
 use haul_wire::control::{Control, OutcomeKind, Receipt};
 use haul_wire::lane::{
     BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES, UnitHeader,
@@ -55,11 +55,11 @@ struct Lane<'a> {
 /// Where the data of a unit goes.
 enum Sink {
     /// A chunk of a large file.
-    Chunk(Arc<Part>),
+    Chunk(Arc<Draft>),
     /// A chunk that others write, past the page cache.
     Behind(Arc<behind::Chunk>),
     /// A whole file; made at the first data, in place at the first hole, too.
-    Whole(Option<Arc<Part>>),
+    Whole(Option<Arc<Draft>>),
     /// Verified and let go.
     Null,
     /// Nobody wants it (any more).
@@ -563,7 +563,7 @@ impl Arrival {
 }
 
 /// The part of a whole file, from now on where its data goes; `None` when nobody wants it any more.
-fn whole_part(sink: &mut Sink, incoming: &Incoming, shared: &Shared) -> Result<Option<Arc<Part>>, StoreError> {
+fn whole_part(sink: &mut Sink, incoming: &Incoming, shared: &Shared) -> Result<Option<Arc<Draft>>, StoreError> {
     let part = incoming.whole_part(shared.tree())?;
     *sink = part.clone().map_or(Sink::Nowhere, |part| Sink::Whole(Some(part)));
     Ok(part)

@@ -13,7 +13,7 @@ use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, Unit};
 use haul_engine::sending::{Broken, Offered, Sending};
 use haul_job::{Error, Fault, Subject};
 use haul_pump::{Dropped, Routes, SendPump, SendRoute};
-use haul_store::{SourceFile, SourceSet};
+use haul_store::{SourceFile, SourceTree};
 use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wanted, Withdraw};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer, Time};
@@ -68,7 +68,7 @@ impl SourceItem {
     /// of a file of at least `direct_from_bytes` is looked at.
     pub(super) fn open(
         &self,
-        sources: &SourceSet,
+        sources: &dyn SourceTree,
         direct_from_bytes: Option<u64>,
     ) -> haul_store::Result<Arc<SourceFile>> {
         if self.layout.is_whole() {
@@ -79,10 +79,8 @@ impl SourceItem {
             return Ok(Arc::clone(file));
         }
         let mut opened = sources.open(self.origin.source, &self.origin.path)?;
-        if let Some(from_bytes) = direct_from_bytes.filter(|_| !self.hash_only.load(Ordering::Relaxed)) {
-            opened.map_cold(self.identity.size, from_bytes);
-        }
-        opened.advise_sequential();
+        let looks_from_bytes = direct_from_bytes.filter(|_| !self.hash_only.load(Ordering::Relaxed));
+        opened.prepare(self.identity.size, looks_from_bytes);
         let opened = Arc::new(opened);
         *file = Some(Arc::clone(&opened));
         Ok(opened)
@@ -130,7 +128,7 @@ struct State {
 pub(super) type Units = Vec<(Unit, Arc<SourceItem>)>;
 
 pub(super) struct Shared {
-    pub(super) sources: Arc<SourceSet>,
+    pub(super) sources: Arc<dyn SourceTree>,
     pub(super) job: SenderJob,
     pub(super) outbox: Arc<Outbox>,
     pub(super) watch: Arc<Watch>,
@@ -167,7 +165,7 @@ pub(super) struct Shared {
 const UNITS_AT_ONCE: usize = 16;
 
 impl Shared {
-    pub(super) fn new(sources: Arc<SourceSet>, job: SenderJob, outbox: Arc<Outbox>, watch: Arc<Watch>) -> Self {
+    pub(super) fn new(sources: Arc<dyn SourceTree>, job: SenderJob, outbox: Arc<Outbox>, watch: Arc<Watch>) -> Self {
         let bucket = job.carriage.rate_bytes_per_s.map(|rate| Mutex::new(TokenBucket::new(rate, 0)));
         // The lanes' own way to copy sends many small files at once.
         let asked = asked_route(&job.carriage).filter(|route| *route != SendRoute::Copy);
