@@ -89,7 +89,7 @@ const RAW_BYTES: usize = 512;
 const RTT_MIN_UNKNOWN: u32 = u32::MAX;
 
 /// Offsets are those of `struct tcp_info` in `linux/tcp.h`; they never change, the structure only grows.
-fn parse(raw: &[u8]) -> Option<TcpInfo> {
+pub(crate) fn parse(raw: &[u8]) -> Option<TcpInfo> {
     let u32_at =
         |offset: usize| -> Option<u32> { Some(u32::from_ne_bytes(raw.get(offset..offset + 4)?.try_into().ok()?)) };
     let u64_at =
