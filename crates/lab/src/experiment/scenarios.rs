@@ -241,6 +241,59 @@ fn a_sample_of_a_network_at_fault_does_not_count() {
     assert_eq!(summary.rows[0].reasons, ["the emulator was 12 ms late"]);
 }
 
+/// A network that counts how often it was made, and whose others carry a megabit between two looks.
+struct Counted {
+    bytes: Cell<u64>,
+}
+
+impl Testbed for Counted {
+    fn spawn(&self, host: &str, command: std::process::Command) -> std::io::Result<std::process::Child> {
+        Here.spawn(host, command)
+    }
+
+    fn address(&self, host: &str) -> Option<std::net::Ipv4Addr> {
+        Here.address(host)
+    }
+
+    fn fault(&self) -> Option<String> {
+        None
+    }
+
+    fn bytes_of_others(&self) -> Option<u64> {
+        Some(self.bytes.replace(self.bytes.get() + 125_000))
+    }
+
+    fn counters(&self, host: &str) -> Option<ByteCounters> {
+        Here.counters(host)
+    }
+
+    fn engine(&self) -> &str {
+        "emulated"
+    }
+}
+
+#[test]
+fn where_something_happens_to_the_network_each_tool_has_one_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let rivals = shell_rivals(dir.path(), &[("good", "cp -r {data} {target}"), ("fails", "exit 7")]);
+    let events = "events = [{ at = '1s', link = 'client-server', down = true }]";
+    for (more, labs) in [("", 2), (events, 12)] {
+        let text = SPEC.replace("'{rate}' }]\"", &format!("'{{rate}}' }}]\\n{more}\""));
+        let mut spec = ExperimentSpec::parse(&text).unwrap();
+        spec.keep_tools(&["good".into(), "fails".into()]).unwrap();
+        let made = Cell::new(0);
+        let mut count = |_: &Topology| -> Result<Box<dyn Testbed>, TestbedError> {
+            made.set(made.get() + 1);
+            Ok(Box::new(Counted { bytes: Cell::new(0) }))
+        };
+        let outcome = run(&spec, &rivals, &options(dir.path()), &mut count, &mut |_| {}).unwrap();
+        assert_eq!((made.get(), outcome.samples.len()), (labs, 12), "{more}");
+        let summary = Summary::of(&spec, &outcome.samples, &[]);
+        let others = summary.rows[0].others_mbit_per_s.unwrap();
+        assert!(others.median > 0.0 && summary.markdown(&spec).contains("others Mbit/s"), "{others:?}");
+    }
+}
+
 #[test]
 fn a_lab_that_does_not_start_says_for_which_point() {
     let dir = tempfile::tempdir().unwrap();
