@@ -203,10 +203,14 @@ fn an_interrupted_run_goes_on_without_measuring_anything_twice() {
     assert!(error.contains("another version of shell"), "{error}");
 }
 
-/// A network that reports a fault.
-struct Faulty;
+/// This machine, with something to tell about its network.
+struct Told {
+    fault: Option<&'static str>,
+    /// Others carry a megabit between two looks.
+    bytes_of_others: Option<Cell<u64>>,
+}
 
-impl Testbed for Faulty {
+impl Testbed for Told {
     fn spawn(&self, host: &str, command: std::process::Command) -> std::io::Result<std::process::Child> {
         Here.spawn(host, command)
     }
@@ -216,7 +220,11 @@ impl Testbed for Faulty {
     }
 
     fn fault(&self) -> Option<String> {
-        Some("the emulator was 12 ms late".into())
+        self.fault.map(str::to_owned)
+    }
+
+    fn bytes_of_others(&self) -> Option<u64> {
+        self.bytes_of_others.as_ref().map(|bytes| bytes.replace(bytes.get() + 125_000))
     }
 
     fn counters(&self, host: &str) -> Option<ByteCounters> {
@@ -234,42 +242,13 @@ fn a_sample_of_a_network_at_fault_does_not_count() {
     let rivals = shell_rivals(dir.path(), &[("good", "cp -r {data} {target}")]);
     let mut spec = ExperimentSpec::parse(SPEC).unwrap();
     spec.keep_tools(&["good".into()]).unwrap();
-    let mut faulty = |_: &Topology| -> Result<Box<dyn Testbed>, TestbedError> { Ok(Box::new(Faulty)) };
+    let mut faulty = |_: &Topology| -> Result<Box<dyn Testbed>, TestbedError> {
+        Ok(Box::new(Told { fault: Some("the emulator was 12 ms late"), bytes_of_others: None }))
+    };
     let outcome = run(&spec, &rivals, &options(dir.path()), &mut faulty, &mut |_| {}).unwrap();
     let summary = Summary::of(&spec, &outcome.samples, &[]);
     assert_eq!((summary.rows[0].seconds, summary.rows[0].invalid), (None, 2));
     assert_eq!(summary.rows[0].reasons, ["the emulator was 12 ms late"]);
-}
-
-/// A network that counts how often it was made, and whose others carry a megabit between two looks.
-struct Counted {
-    bytes: Cell<u64>,
-}
-
-impl Testbed for Counted {
-    fn spawn(&self, host: &str, command: std::process::Command) -> std::io::Result<std::process::Child> {
-        Here.spawn(host, command)
-    }
-
-    fn address(&self, host: &str) -> Option<std::net::Ipv4Addr> {
-        Here.address(host)
-    }
-
-    fn fault(&self) -> Option<String> {
-        None
-    }
-
-    fn bytes_of_others(&self) -> Option<u64> {
-        Some(self.bytes.replace(self.bytes.get() + 125_000))
-    }
-
-    fn counters(&self, host: &str) -> Option<ByteCounters> {
-        Here.counters(host)
-    }
-
-    fn engine(&self) -> &str {
-        "emulated"
-    }
 }
 
 #[test]
@@ -284,7 +263,7 @@ fn where_something_happens_to_the_network_each_tool_has_one_of_its_own() {
         let made = Cell::new(0);
         let mut count = |_: &Topology| -> Result<Box<dyn Testbed>, TestbedError> {
             made.set(made.get() + 1);
-            Ok(Box::new(Counted { bytes: Cell::new(0) }))
+            Ok(Box::new(Told { fault: None, bytes_of_others: Some(Cell::new(0)) }))
         };
         let outcome = run(&spec, &rivals, &options(dir.path()), &mut count, &mut |_| {}).unwrap();
         assert_eq!((made.get(), outcome.samples.len()), (labs, 12), "{more}");
