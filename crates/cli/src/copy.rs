@@ -264,7 +264,11 @@ impl Word for Event {
 
     /// Newer totals and a newer state of the path replace older ones that still wait.
     fn replaces(&self, before: &Self) -> bool {
-        matches!((self, before), (Event::Progress(_), Event::Progress(_)) | (Event::Path(_), Event::Path(_)))
+        match (self, before) {
+            (Event::Progress(_), Event::Progress(_)) => true,
+            (Event::Path(now), Event::Path(before)) => now.path == before.path,
+            _ => false,
+        }
     }
 }
 

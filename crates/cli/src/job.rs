@@ -132,6 +132,8 @@ fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
 pub fn connections(typed: &Connections, reach: &Reach, ssh_family: Option<Family>) -> Carriage {
     Carriage {
         lanes: typed.lanes.0,
+        paths: typed.network_paths.clone(),
+        transport: typed.transport.into(),
         port_range: typed.port_range.map(|range| (range.0, range.1)),
         family: match (reach.ipv4, reach.ipv6) {
             (true, _) => Some(Family::V4),

@@ -3,10 +3,11 @@
 //! The types are converted from the events by hand: a change inside the program must not change the output.
 
 use std::io::Write;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_job::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
+use haul_job::{Address, Cause, Change, Error, Event, Host, Job, OnePath, PathState, PathSummary, Report, Shares};
 use serde::{Deserialize, Serialize};
 
 use crate::{endpoint, failure, json_text, limit};
@@ -124,6 +125,7 @@ enum Line {
         failed: u64,
     },
     Path {
+        number: u16,
         rate_bytes_per_s: u64,
         rtt_us: u32,
         rtt_min_us: u32,
@@ -225,6 +227,8 @@ pub struct ReportLine {
     pub limited_by: Option<String>,
     pub time: TimeLine,
     pub path: PathLine,
+    #[serde(default)]
+    pub paths: Vec<OnePathLine>,
     pub source: HostLine,
     pub target: HostLine,
     pub remedies: Vec<RemedyLine>,
@@ -264,6 +268,25 @@ pub struct PathLine {
     pub lanes: u16,
     pub congestion_control: String,
     pub rate_variation_permille: u32,
+}
+
+/// One of the paths of a copy, as its sender saw it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct OnePathLine {
+    pub number: u16,
+    /// The interface of this machine; of a copy between two others, that of the source.
+    pub device: String,
+    /// The address there, and the one at the other end; empty: unknown.
+    pub local: String,
+    pub remote: String,
+    /// `carries`, `rests` or `lost`.
+    pub state: String,
+    pub bytes: u64,
+    pub share: f64,
+    pub rate_bytes_per_s: u64,
+    #[serde(flatten)]
+    pub path: PathLine,
 }
 
 /// One end, and the limits of its connections; 0 and empty mean unknown.
@@ -328,6 +351,7 @@ fn of_event(event: &Event) -> Option<Line> {
             failed: p.failed,
         },
         Event::Path(p) => Line::Path {
+            number: p.path,
             rate_bytes_per_s: p.rate_bytes_per_s,
             rtt_us: p.rtt_us,
             rtt_min_us: p.rtt_min_us,
@@ -392,6 +416,7 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         limited_by: limit::limited_by(r),
         time: of_shares(&r.time),
         path: of_path(&r.path),
+        paths: of_paths(r),
         source: of_host(&r.source),
         target: of_host(&r.target),
         remedies: limit::remedies(r)
@@ -434,6 +459,30 @@ pub fn of_path(path: &PathSummary) -> PathLine {
         congestion_control: path.congestion_control.clone(),
         rate_variation_permille: path.rate_variation_permille,
     }
+}
+
+fn of_paths(report: &Report) -> Vec<OnePathLine> {
+    let all: u64 = report.paths.iter().fold(0, |sum, path| sum.saturating_add(path.delivered_bytes));
+    let moving = report.last_byte.unwrap_or(report.elapsed).saturating_sub(report.first_byte.unwrap_or_default());
+    let address =
+        |address: Option<Address>| address.map_or_else(String::new, |address| IpAddr::from(address).to_string());
+    let of = |path: &OnePath| OnePathLine {
+        number: path.number,
+        device: path.device.clone(),
+        local: address(path.local),
+        remote: address(path.remote),
+        state: match path.state {
+            PathState::Carries => "carries",
+            PathState::Rests => "rests",
+            PathState::Lost => "lost",
+        }
+        .to_owned(),
+        bytes: path.delivered_bytes,
+        share: share(path.delivered_bytes as f64 / all.max(1) as f64),
+        rate_bytes_per_s: (path.delivered_bytes as f64 / moving.as_secs_f64().max(1e-3)) as u64,
+        path: of_path(&path.summary),
+    };
+    report.paths.iter().map(of).collect()
 }
 
 pub fn of_host(host: &Host) -> HostLine {
@@ -554,6 +603,7 @@ mod tests {
                 failed: 1,
             }),
             Event::Path(PathNow {
+                path: 1,
                 rate_bytes_per_s: 117_600_000,
                 rtt_us: 231_100,
                 rtt_min_us: 228_000,

@@ -1,23 +1,24 @@
 //! `--live`: one line each second about the copy, in the form of measuring tools.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use haul_job::{PathNow, Progress};
 
-use crate::figures::{bytes, counted, latency, parts, rate};
+use crate::figures::{bits, bytes, counted, latency, parts, rate};
 
 /// State from the last line, for the next one.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// The last state of the path, and the number of lines that showed it.
-    path: Option<(PathNow, u32)>,
+    /// The last state of each path, and the number of lines that showed it.
+    paths: BTreeMap<u16, (PathNow, u32)>,
     last: Option<(Duration, u64)>,
 }
 
 impl Live {
     /// Takes a new state of the path.
     pub fn on_path(&mut self, path: PathNow) {
-        self.path = Some((path, 0));
+        self.paths.insert(path.path, (path, 0));
     }
 
     /// The line for the second that has just ended, if one has.
@@ -28,10 +29,27 @@ impl Live {
         }
         self.last = Some((now, progress.bytes_moved));
         // The state of the path also comes about once a second, so now and then a line has no new state.
-        self.path = self.path.filter(|(_, shown)| *shown < PATH_SHOWN_MAX).map(|(path, shown)| (path, shown + 1));
-        let path = self.path.map(|(path, _)| path);
-        Some(line(from, now, progress.bytes_moved.saturating_sub(moved_before), progress.lanes, path))
+        self.paths.retain(|_, (_, shown)| *shown < PATH_SHOWN_MAX);
+        self.paths.values_mut().for_each(|(_, shown)| *shown += 1);
+        let paths: Vec<PathNow> = self.paths.values().map(|(path, _)| *path).collect();
+        let mut line =
+            line(from, now, progress.bytes_moved.saturating_sub(moved_before), progress.lanes, together(&paths));
+        if paths.len() > 1 {
+            let each = paths.iter().map(|path| format!("path {}: {}", path.path, bits(path.rate_bytes_per_s as f64)));
+            line.push_str(&format!("  ({})", each.collect::<Vec<_>>().join(", ")));
+        }
+        Some(line)
     }
+}
+
+/// Several paths as one: what is the same for all together is summed up, the rest is that of the quickest.
+fn together(paths: &[PathNow]) -> Option<PathNow> {
+    let quickest = paths.iter().max_by_key(|path| path.rate_bytes_per_s)?;
+    Some(PathNow {
+        rate_bytes_per_s: paths.iter().map(|path| path.rate_bytes_per_s).sum(),
+        lanes: paths.iter().map(|path| path.lanes).sum(),
+        ..*quickest
+    })
 }
 
 /// `12.0-13.0 s    118 MiB  118 MiB/s (990 Mbit/s)  8 lanes  RTT 231 ms, 3.10 ms in queues  0.012 % sent again  held by loss`
@@ -76,6 +94,17 @@ mod tests {
     }
 
     #[test]
+    fn a_line_tells_what_each_of_several_paths_carries() {
+        let mut live = Live::default();
+        for (path, rate_bytes_per_s) in [(0, 50_000_000), (1, 60_000_000)] {
+            live.on_path(PathNow { path, rate_bytes_per_s, lanes: 2, ..PathNow::default() });
+        }
+        let line = live.on_progress(Duration::from_secs(1), &moved(100 << 20)).unwrap();
+        assert!(line.contains("105 MiB/s (880 Mbit/s)  4 lanes"), "{line}");
+        assert!(line.ends_with("(path 0: 400 Mbit/s, path 1: 480 Mbit/s)"), "{line}");
+    }
+
+    #[test]
     fn a_line_comes_each_second_with_what_moved_in_it() {
         let mut live = Live::default();
         let at = Duration::from_millis;
@@ -86,6 +115,7 @@ mod tests {
         );
         assert_eq!(live.on_progress(at(1_100), &moved(110 << 20)), None);
         live.on_path(PathNow {
+            path: 0,
             rate_bytes_per_s: 123_750_000,
             rtt_us: 231_100,
             rtt_min_us: 228_000,

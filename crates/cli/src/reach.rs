@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
-use haul_job::Cipher;
+use haul_job::{AskedPath, AskedPaths, Cipher, DeviceName, MAX_PATHS, Transport};
 
 /// Data connections.
 #[derive(Clone, Debug, Args)]
@@ -14,6 +14,14 @@ pub struct Connections {
     #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parse_lanes, allow_hyphen_values = true)]
     #[arg(help_heading = TRAVEL)]
     pub lanes: Lanes,
+    /// Paths through the network: 'auto' for every path that is of use, 'one', or interfaces and addresses of this
+    /// host, with commas, such as eth0,eth1 or 10.0.1.5=192.0.2.7 (from, to)
+    #[arg(long = "paths", value_name = "auto|one|LIST", default_value = "auto", value_parser = parse_paths)]
+    #[arg(help_heading = TRAVEL)]
+    pub network_paths: AskedPaths,
+    /// What carries the data connections: 'tcp', or 'mptcp' where a network allows one connection only
+    #[arg(long, value_name = "tcp|mptcp", default_value = "tcp", help_heading = TRAVEL)]
+    pub transport: TransportName,
     /// Congestion control of the data connections, such as bbr or cubic
     #[arg(long, value_name = "NAME", value_parser = parse_congestion_control, help_heading = TRAVEL)]
     pub cc: Option<String>,
@@ -73,6 +81,22 @@ pub struct Lanes(pub Option<u16>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortRange(pub u16, pub u16);
 
+/// `--transport`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TransportName {
+    Tcp,
+    Mptcp,
+}
+
+impl From<TransportName> for Transport {
+    fn from(name: TransportName) -> Self {
+        match name {
+            TransportName::Tcp => Self::Tcp,
+            TransportName::Mptcp => Self::Mptcp,
+        }
+    }
+}
+
 /// `--cipher`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CipherName {
@@ -104,6 +128,31 @@ fn parse_lanes(text: &str) -> Result<Lanes, String> {
     match whole(text) {
         Some(n) if (1..=u64::from(MAX_LANES)).contains(&n) => Ok(Lanes(Some(n as u16))),
         _ => Err(format!("a number from 1 to {MAX_LANES}, or auto")),
+    }
+}
+
+/// A name of an interface that looks like an address is none: the kernel allows no colon, and nobody calls one 10.0.0.1.
+fn parse_paths(text: &str) -> Result<AskedPaths, String> {
+    let path = |word: &str| match word.split_once('=') {
+        Some((local, remote)) => Some(AskedPath::Pair(local.parse().ok()?, remote.parse().ok()?)),
+        None => match word.parse() {
+            Ok(local) => Some(AskedPath::Local(local)),
+            Err(_) => word.parse::<DeviceName>().ok().map(|name| AskedPath::Interface(name.as_str().to_owned())),
+        },
+    };
+    let list = || {
+        let found: Option<Vec<AskedPath>> = text.split(',').map(path).collect();
+        found.filter(|list| list.len() <= usize::from(MAX_PATHS))
+    };
+    match text {
+        "auto" => Ok(AskedPaths::Auto),
+        "one" => Ok(AskedPaths::One),
+        _ => list().map(AskedPaths::List).ok_or_else(|| {
+            format!(
+                "auto, one, or up to {MAX_PATHS} of: an interface (eth0), an address of this host (10.0.1.5), or a pair \
+                 (10.0.1.5=192.0.2.7), with commas"
+            )
+        }),
     }
 }
 

@@ -207,6 +207,7 @@ pub mod tests {
             root_files: 1_234,
             source: host("this machine", 6 << 20),
             target: host("host-b", 6 << 20),
+            paths: Vec::new(),
             path: PathSummary {
                 rtt_min_us: 228_000,
                 queueing_us: 3_100,

@@ -113,6 +113,7 @@ fn in_full(kept: &Kept, now_s: u64) -> String {
         }
         job(&mut text, report);
         path(&mut text, report);
+        each_path(&mut text, report);
         hosts(&mut text, report);
     }
     text
@@ -244,6 +245,36 @@ fn path(text: &mut String, report: &ReportLine) {
     if path.rate_variation_permille > 0 {
         let share = f64::from(path.rate_variation_permille) / 1e3;
         row(text, "rate varied by", &format!("{} from second to second", percent(share)));
+    }
+}
+
+/// Each of several paths: where it runs, what it carried, and what it is like.
+fn each_path(text: &mut String, report: &ReportLine) {
+    if report.paths.len() < 2 {
+        return;
+    }
+    let _ = writeln!(text, "\nthe paths");
+    for path in &report.paths {
+        let device = if path.device.is_empty() { String::new() } else { format!("{}, ", printable(&path.device)) };
+        let label = format!("path {}", path.number);
+        row(text, &label, &format!("{device}{} to {}, {}", path.local, path.remote, state(&path.state)));
+        let carried =
+            format!("{} ({}), {}", bytes(path.bytes), percent(path.share), bits(path.rate_bytes_per_s as f64));
+        let queues = format!("{} more in queues", latency(path.path.queueing_us));
+        row(text, "", &format!("{carried}; {} lanes", path.path.lanes));
+        row(
+            text,
+            "",
+            &format!("RTT {}, {queues}, {} sent again", latency(path.path.rtt_min_us), parts(path.path.resent_ppm)),
+        );
+    }
+}
+
+fn state(name: &str) -> &'static str {
+    match name {
+        "rests" => "not used: it adds nothing to the others",
+        "lost" => "lost at the end",
+        _ => "in use",
     }
 }
 

@@ -19,6 +19,7 @@
 //!   tune       a host, a rate, a round trip         -> what it should be set to, with the arithmetic
 //!   attribute  where lane time went                   -> what limited the transfer
 //!   path       samples of the lanes, again and again  -> advice: lanes, pacing, congestion control
+//!   paths      samples of all paths                  -> which of them carry data, each with its advice
 //!   remedy     the limit, both hosts, the path        -> what would help
 //! ```
 //! Time and randomness are arguments. `no_std` makes the compiler keep that promise.
@@ -40,6 +41,7 @@ pub mod journal;
 pub mod ledger;
 pub mod pace;
 pub mod path;
+pub mod paths;
 pub mod plan;
 pub mod receiving;
 pub mod remedy;

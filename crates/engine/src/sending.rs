@@ -213,6 +213,12 @@ impl<F: Offered + Clone> Sending<F> {
         self.scheduler.is_drained()
     }
 
+    /// Whether lanes have taken all that there will ever be, except for what has to go again.
+    pub fn is_all_taken(&self) -> bool {
+        // Answers come in order, more or less: a file without one is found soon from the back.
+        self.walk_done && self.is_drained() && !self.open().rev().any(|open| !open.answered && open.file.is_some())
+    }
+
     /// Bytes of the units that wait for a lane, once nothing can follow but what has to go again. `None` while more may come, or when they are
     /// `most` or more.
     pub fn last_units(&self, most: usize) -> Option<Vec<u64>> {
@@ -275,7 +281,7 @@ impl<F: Offered + Clone> Sending<F> {
         self.open().filter(|open| open.file.is_some()).map(|open| open.confirmed_bytes).sum()
     }
 
-    fn open(&self) -> impl Iterator<Item = &Open<F>> {
+    fn open(&self) -> impl DoubleEndedIterator<Item = &Open<F>> {
         (self.window.first_index()..self.window.next_index()).filter_map(|index| self.window.get(index))
     }
 }
@@ -292,6 +298,30 @@ mod tests {
         fn layout(&self) -> ChunkLayout {
             ChunkLayout::of(self.0)
         }
+    }
+
+    #[test]
+    fn all_is_taken_once_the_walk_is_over_and_every_wanted_unit_has_a_lane() {
+        let mut sending = Sending::default();
+        let first = sending.push(Some(File(1)), 1);
+        sending.push(None, 1);
+        let kept = sending.push(Some(File(1)), 1);
+        sending.want(first, &Wanted::All).unwrap();
+        assert_eq!(sending.take(0, 1).len(), 1);
+        sending.settle(kept, false).unwrap();
+        assert!(!sending.is_all_taken(), "the walk may find more");
+        sending.walk_done();
+        assert!(sending.is_all_taken());
+        assert!(sending.lane_died(0));
+        assert!(!sending.is_all_taken(), "it has to go again");
+        sending.take(1, 1);
+        assert!(sending.is_all_taken());
+        assert!(sending.withdraw(first));
+        let fresh = sending.push_retry(Some(File(2)), 1);
+        assert!(!sending.is_all_taken(), "the target has not said what it wants of the retry");
+        sending.want(fresh, &Wanted::All).unwrap();
+        sending.take(1, 1);
+        assert!(sending.is_all_taken());
     }
 
     #[test]

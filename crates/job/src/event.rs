@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use haul_engine::attribute::{Cause, Limit, Shares};
 use haul_engine::remedy::{Host, LanePath, Remedy};
-use haul_wire::summary::PathSummary;
+use haul_wire::summary::{OnePath, PathSummary};
 
 /// One thing that happened. Paths are relative to the target, any bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -117,6 +117,8 @@ pub struct Progress {
 /// The path in the last second. Rates are of all lanes together; 0 means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathNow {
+    /// Its number in the session.
+    pub path: u16,
     /// Payload rate.
     pub rate_bytes_per_s: u64,
     /// Smoothed round-trip time.
@@ -210,8 +212,10 @@ pub struct Report {
     pub source: Host,
     /// The end that wrote.
     pub target: Host,
-    /// The path as its sender saw it.
+    /// The path as its sender saw it; of several paths, all together.
     pub path: PathSummary,
+    /// Each of them.
+    pub paths: Vec<OnePath>,
     /// Where the lanes' time went.
     pub time: Shares,
     /// What limited this transfer; `None` when nothing moved.
@@ -251,6 +255,8 @@ pub enum Subject {
     CongestionControl,
     /// How the lanes run between the hosts.
     LanePath,
+    /// Which paths the lanes use.
+    Paths,
     /// The program that runs at the far side.
     Program,
     /// How bytes go from a file into a connection.
@@ -276,11 +282,12 @@ pub enum Subject {
 }
 
 impl Subject {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Lanes,
         Self::Cipher,
         Self::CongestionControl,
         Self::LanePath,
+        Self::Paths,
         Self::Program,
         Self::Route,
         Self::Reading,
@@ -301,6 +308,7 @@ impl Subject {
             Self::Cipher => "cipher",
             Self::CongestionControl => "congestion control",
             Self::LanePath => "lane path",
+            Self::Paths => "paths",
             Self::Program => "program",
             Self::Route => "route",
             Self::Reading => "reading",

@@ -3,12 +3,15 @@
 //! The command line and (later) the daemon's API both build a [`Job`]; past this point nobody knows flags.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use haul_pump::SendRoute;
 
+pub use haul_engine::paths::{Asked as AskedPaths, AskedPath};
+pub use haul_net::way::Protocol as Transport;
 pub use haul_store::{FileList, FileListBuilder, ListFault, WriteRoute};
 
 /// One copy job: any number of sources, one target.
@@ -165,6 +168,10 @@ pub struct Carriage {
     pub congestion_control: Option<String>,
     /// Bytes that one lane may have under way; `None` follows from the path.
     pub window_bytes: Option<u64>,
+    /// Which paths through the network the lanes use.
+    pub paths: AskedPaths,
+    /// What carries the lanes.
+    pub transport: Transport,
     /// How the sender gets bytes from a file into a connection; `None` takes what is cheapest.
     pub route: Option<SendRoute>,
     /// How the receiver writes large files; `None` measures, where there is a choice.
@@ -178,6 +185,16 @@ pub enum Family {
     V4,
     /// IPv6 only.
     V6,
+}
+
+impl Family {
+    /// Whether an address is of it.
+    pub fn has(self, address: IpAddr) -> bool {
+        match self {
+            Self::V4 => address.to_canonical().is_ipv4(),
+            Self::V6 => address.to_canonical().is_ipv6(),
+        }
+    }
 }
 
 /// TLS 1.3 cipher suites by their short names.
@@ -269,6 +286,8 @@ impl Default for Carriage {
             family: None,
             congestion_control: None,
             window_bytes: None,
+            paths: AskedPaths::Auto,
+            transport: Transport::Tcp,
             route: None,
             write_route: None,
         }

@@ -3,17 +3,18 @@
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use haul_sys::interfaces::interfaces;
 use haul_sys::poll::{self, Interest};
-use haul_sys::socket;
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{SockAddr, Socket};
 
 use crate::error::{Attempt, NetError};
 use crate::limits;
 use crate::policy::{self, Policies};
+use crate::way::{Refused, Way};
 
 /// A version of IP, where the user insists on one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,10 +57,9 @@ pub fn resolve(host: &str, port: u16, family: Option<Family>) -> Result<Vec<Sock
     Ok(in_turn(wanted))
 }
 
-/// Ends dials of other threads.
+/// Ends dials of other threads, and their waits for a change of the network.
 #[derive(Debug)]
 pub struct Cancel {
-    /// Readable after the end.
     watched: UnixStream,
     end: UnixStream,
 }
@@ -70,23 +70,33 @@ impl Cancel {
         UnixStream::pair().map(|(watched, end)| Cancel { watched, end })
     }
 
-    /// Dials with this handle end at once with an error, now and later.
+    /// Dials and waits with this handle end at once with an error, now and later.
     pub fn cancel(&self) {
         // Fails only when it was done before.
         drop(self.end.shutdown(Shutdown::Both));
+    }
+
+    /// Readable after the end.
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watched.as_fd()
     }
 }
 
 /// Connects to the first candidate that answers (RFC 8305). The next candidate is tried after 150 ms, or at once when
 /// one fails; the earlier attempts go on. Slower connections are closed. Each begins with the policy of its network.
-/// `cancel` ends it early.
+/// All leave this host by `way`; candidates of a family to which it cannot lead are left out. `cancel` ends it early.
 pub fn dial(
     candidates: &[SocketAddr],
     timeout: Duration,
     policies: &Policies,
+    way: &Way,
     cancel: Option<&Cancel>,
 ) -> Result<TcpStream, NetError> {
-    let candidates = &candidates[..candidates.len().min(limits::MAX_DIAL_CANDIDATES)];
+    let fitting: Vec<SocketAddr> = candidates.iter().copied().filter(|address| way.fits(address.ip())).collect();
+    if fitting.is_empty() {
+        return Err(no_candidate(candidates, way));
+    }
+    let candidates = &fitting[..fitting.len().min(limits::MAX_DIAL_CANDIDATES)];
     let end = Instant::now() + timeout;
     let mut failed: Vec<Attempt> = Vec::new();
     let mut pending: Vec<(SocketAddr, Socket)> = Vec::new();
@@ -98,15 +108,16 @@ pub fn dial(
         if more && (now >= next_start || pending.is_empty()) && now < end {
             match untried.next() {
                 None => more = false,
-                Some(address) => match start(address, policies) {
+                Some(address) => match start(address, policies, way) {
                     Ok(socket) => {
                         pending.push((address, socket));
                         next_start = now + limits::DIAL_STAGGER;
                     }
-                    Err(cause) => {
+                    Err(Failed::Here(cause)) => {
                         failed.push(Attempt { address, cause });
                         next_start = now;
                     }
+                    Err(Failed::Way(error)) => return Err(error),
                 },
             }
             continue;
@@ -124,7 +135,7 @@ pub fn dial(
         }
         let wake = if more { next_start.min(end) } else { end };
         let mut watched: Vec<_> = pending.iter().map(|(_, socket)| (socket.as_fd(), Interest::Write)).collect();
-        watched.extend(cancel.map(|cancel| (cancel.watched.as_fd(), Interest::Read)));
+        watched.extend(cancel.map(|cancel| (cancel.as_fd(), Interest::Read)));
         let ready = poll::wait(&watched, Some(wake.saturating_duration_since(now))).map_err(wait_error)?;
         if cancel.is_some() && ready.last() == Some(&true) {
             return Err(wait_error(io::Error::new(io::ErrorKind::Interrupted, "it is not wanted any more")));
@@ -145,16 +156,16 @@ pub fn dial(
 /// Addresses of this host that a peer might reach: no link-local ones, and loopback only when there is nothing else.
 pub fn local_addresses() -> Vec<IpAddr> {
     // If the host does not list its interfaces, there is no address to offer, and the peer finds another way.
-    let found = socket::interface_addresses().unwrap_or_default();
+    let found = interfaces().unwrap_or_default();
     let usable = |ip: &IpAddr| match ip {
         IpAddr::V4(ip) => !ip.is_link_local() && !ip.is_unspecified(),
         IpAddr::V6(ip) => !ip.is_unicast_link_local() && !ip.is_unspecified(),
     };
     let pick = |loopback: bool| -> Vec<IpAddr> {
-        found
-            .iter()
-            .filter(|address| (address.loopback || address.ip.is_loopback()) == loopback)
-            .map(|address| address.ip)
+        let up = found.iter().filter(|interface| interface.up);
+        up.flat_map(|interface| interface.addresses.iter().map(|address| (interface.loopback, address.ip)))
+            .filter(|(of_loopback, ip)| (*of_loopback || ip.is_loopback()) == loopback)
+            .map(|(_, ip)| ip)
             .filter(usable)
             .collect()
     };
@@ -174,15 +185,35 @@ pub fn local_address_towards(peer: IpAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-fn start(address: SocketAddr, policies: &Policies) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+/// Why an attempt did not begin.
+enum Failed {
+    /// The way cannot be used, whatever the peer.
+    Way(NetError),
+    /// Something else, for this candidate.
+    Here(io::Error),
+}
+
+fn no_candidate(candidates: &[SocketAddr], way: &Way) -> NetError {
+    let attempt = |address: &SocketAddr| Attempt {
+        address: *address,
+        cause: io::Error::new(io::ErrorKind::Unsupported, format!("it has another version of IP than the way {way}")),
+    };
+    NetError::Unreachable { attempts: candidates.iter().take(limits::MAX_DIAL_CANDIDATES).map(attempt).collect() }
+}
+
+fn start(address: SocketAddr, policies: &Policies, way: &Way) -> Result<Socket, Failed> {
+    let socket = way.socket(address).map_err(|refused| match refused {
+        Refused::Socket(cause) => Failed::Here(cause),
+        Refused::Device(device, cause) => Failed::Way(NetError::Device { device, cause }),
+        Refused::Source(address, cause) => Failed::Way(NetError::Source { address, cause }),
+    })?;
     policy::prepare(&socket);
     policies.begins(&socket, address.ip());
     match socket.connect(&SockAddr::from(address)) {
         Ok(()) => Ok(socket),
         // EINPROGRESS: the answer comes later.
         Err(error) if error.raw_os_error() == Some(EINPROGRESS) => Ok(socket),
-        Err(error) => Err(error),
+        Err(error) => Err(Failed::Here(error)),
     }
 }
 
@@ -225,6 +256,8 @@ fn wait_error(cause: io::Error) -> NetError {
 mod tests {
     use std::net::TcpListener;
 
+    use socket2::{Domain, Type};
+
     use super::*;
     use haul_sys::condition::unmet;
 
@@ -246,7 +279,7 @@ mod tests {
                 continue;
             };
             let address = listener.local_addr().unwrap();
-            let stream = dial(&[address], TIMEOUT, &Policies::default(), None).unwrap();
+            let stream = dial(&[address], TIMEOUT, &Policies::default(), &Way::default(), None).unwrap();
             assert_eq!(stream.peer_addr().unwrap(), address);
             assert!(stream.nodelay().unwrap());
         }
@@ -258,7 +291,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let live = listener.local_addr().unwrap();
         let begin = Instant::now();
-        let stream = dial(&[dead, live], TIMEOUT, &Policies::default(), None).unwrap();
+        let stream = dial(&[dead, live], TIMEOUT, &Policies::default(), &Way::default(), None).unwrap();
         assert_eq!(stream.peer_addr().unwrap(), live);
         assert!(begin.elapsed() < TIMEOUT / 2);
     }
@@ -267,11 +300,16 @@ mod tests {
     fn the_error_lists_each_address_with_its_reason() {
         let (_keep, one) = refusing();
         let (_keep, two) = refusing();
-        let error = dial(&[one, two], TIMEOUT, &Policies::default(), None).unwrap_err();
+        let error = dial(&[one, two], TIMEOUT, &Policies::default(), &Way::default(), None).unwrap_err();
         let text = error.to_string();
         assert!(text.contains(&format!("{one}: Connection refused")), "{text}");
         assert!(text.contains(&format!("{two}: Connection refused")), "{text}");
-        assert!(dial(&[], TIMEOUT, &Policies::default(), None).unwrap_err().to_string().contains("no address"));
+        assert!(
+            dial(&[], TIMEOUT, &Policies::default(), &Way::default(), None)
+                .unwrap_err()
+                .to_string()
+                .contains("no address")
+        );
     }
 
     /// A port that answers nothing. Its listener never accepts, and its queue is full.
@@ -282,7 +320,7 @@ mod tests {
         let address = socket.local_addr().unwrap().as_socket().unwrap();
         let mut held = Vec::new();
         for _ in 0..3 {
-            match dial(&[address], Duration::from_millis(200), &Policies::default(), None) {
+            match dial(&[address], Duration::from_millis(200), &Policies::default(), &Way::default(), None) {
                 Ok(stream) => held.push(stream),
                 Err(error) => {
                     assert!(error.to_string().contains("no answer within"), "{error}");
@@ -299,19 +337,23 @@ mod tests {
         let cancel = Cancel::new().unwrap();
         let begin = Instant::now();
         std::thread::scope(|scope| {
-            let dials = scope.spawn(|| dial(&[silent], Duration::from_secs(3600), &Policies::default(), Some(&cancel)));
+            let dials = scope.spawn(|| {
+                dial(&[silent], Duration::from_secs(3600), &Policies::default(), &Way::default(), Some(&cancel))
+            });
             cancel.cancel();
             assert!(dials.join().unwrap().is_err());
         });
         assert!(begin.elapsed() < Duration::from_secs(10));
-        assert!(dial(&[silent], Duration::from_secs(3600), &Policies::default(), Some(&cancel)).is_err());
+        assert!(
+            dial(&[silent], Duration::from_secs(3600), &Policies::default(), &Way::default(), Some(&cancel)).is_err()
+        );
     }
 
     #[test]
     fn silence_ends_with_the_timeout() {
         let (_keep, _held, silent) = silent();
         let begin = Instant::now();
-        assert!(dial(&[silent], Duration::from_millis(300), &Policies::default(), None).is_err());
+        assert!(dial(&[silent], Duration::from_millis(300), &Policies::default(), &Way::default(), None).is_err());
         assert!(begin.elapsed() >= Duration::from_millis(300));
     }
 
@@ -327,11 +369,55 @@ mod tests {
         let took: Vec<Duration> = (0..TRIES)
             .map(|_| {
                 let begin = Instant::now();
-                assert_eq!(dial(&[silent, live], LONG, &Policies::default(), None).unwrap().peer_addr().unwrap(), live);
+                assert_eq!(
+                    dial(&[silent, live], LONG, &Policies::default(), &Way::default(), None)
+                        .unwrap()
+                        .peer_addr()
+                        .unwrap(),
+                    live
+                );
                 begin.elapsed()
             })
             .collect();
         assert!(took.iter().any(|took| *took < Duration::from_secs(2)), "{took:?}");
+    }
+
+    #[test]
+    fn a_connection_leaves_from_the_address_and_by_the_device_that_were_asked_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let local = Some(IpAddr::from([127, 0, 0, 77]));
+        let way = Way { local, ..Way::default() };
+        let stream = dial(&[there], TIMEOUT, &Policies::default(), &way, None).unwrap();
+        assert_eq!(Some(stream.local_addr().unwrap().ip()), local);
+        let way = Way { device: Some("lo".parse().unwrap()), ..way };
+        match dial(&[there], TIMEOUT, &Policies::default(), &way, None) {
+            Ok(stream) => assert_eq!(Way::of(&stream).unwrap(), way),
+            Err(error) => unmet(format_args!("{error}")),
+        }
+    }
+
+    #[test]
+    fn a_way_that_cannot_be_used_is_named_with_its_cause() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let told = |way: Way| dial(&[there], TIMEOUT, &Policies::default(), &way, None).unwrap_err().to_string();
+        let device = Some("no-such-device".parse().unwrap());
+        let text = told(Way { device, ..Way::default() });
+        assert!(text.contains("no-such-device") && text.contains("No such device"), "{text}");
+        let text = told(Way { local: Some("192.0.2.77".parse().unwrap()), ..Way::default() });
+        assert_eq!(text, "cannot connect from 192.0.2.77: this host has no such address");
+        let text = told(Way { local: Some("2001:db8::77".parse().unwrap()), ..Way::default() });
+        assert!(text.contains(&format!("{there}: it has another version of IP")), "{text}");
+    }
+
+    #[test]
+    fn candidates_of_another_family_are_left_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let way = Way { local: Some("127.0.0.1".parse().unwrap()), ..Way::default() };
+        let stream = dial(&["[::1]:9".parse().unwrap(), there], TIMEOUT, &Policies::default(), &way, None).unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), there);
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use crate::public_key::{BadKey, PublicKey};
+use crate::way::DeviceName;
 
 /// A failure to get connected. Once a [`crate::Stream`] exists, its errors are `io::Error`.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,22 @@ pub enum NetError {
     Unreachable {
         /// Each address tried, with its reason.
         attempts: Vec<Attempt>,
+    },
+    /// No connection may leave by this device.
+    #[error("cannot connect by device {device}: {cause}{}", needs(cause))]
+    Device {
+        /// The device.
+        device: DeviceName,
+        /// Why.
+        cause: io::Error,
+    },
+    /// No connection may leave from this address.
+    #[error("cannot connect from {address}: {}", source_words(cause))]
+    Source {
+        /// The address.
+        address: IpAddr,
+        /// Why.
+        cause: io::Error,
     },
     /// An operation took too long.
     #[error("{what} took longer than {} s", after.as_secs_f64())]
@@ -86,6 +103,21 @@ pub struct Attempt {
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.address, self.cause)
+    }
+}
+
+/// What else a device would need.
+fn needs(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::PermissionDenied => " (to choose a device takes Linux 5.7, or CAP_NET_RAW)",
+        _ => "",
+    }
+}
+
+fn source_words(cause: &io::Error) -> String {
+    match cause.kind() {
+        io::ErrorKind::AddrNotAvailable => "this host has no such address".to_owned(),
+        _ => cause.to_string(),
     }
 }
 

@@ -25,6 +25,7 @@ mod error;
 pub mod fuzzing;
 pub mod host;
 pub mod identity;
+pub mod interfaces;
 mod kernel_opener;
 #[cfg(test)]
 mod kernel_scenarios;
@@ -44,6 +45,7 @@ pub mod stream;
 mod tampering;
 pub mod tls;
 mod transport;
+pub mod way;
 
 pub use cipher::{Cipher, preferred_ciphers};
 pub use control::BROKE_OFF;
@@ -60,3 +62,4 @@ pub use public_key::{BadKey, PublicKey};
 pub use stream::{Next, Probe, ReadHalf, Stream, TagKeys, WriteHalf};
 pub use tls::{client, client_padded, server};
 pub use transport::{Pipes, ShutdownHandle, Transport};
+pub use way::{DeviceName, Way};

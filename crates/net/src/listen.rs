@@ -94,6 +94,7 @@ mod tests {
     use super::*;
     use crate::dial::dial;
     use crate::policy::Policies;
+    use crate::way::Way;
     use haul_sys::condition::unmet;
 
     const TIMEOUT: Duration = Duration::from_secs(5);
@@ -102,8 +103,14 @@ mod tests {
     fn a_connection_begins_without_timers_and_far_ones_get_what_the_host_chose() {
         let chosen = crate::host::limits().congestion_control.unwrap();
         let listener = Listener::bind(None, None).unwrap();
-        let near =
-            dial(&[SocketAddr::from(([127, 0, 0, 1], listener.port()))], TIMEOUT, &Policies::default(), None).unwrap();
+        let near = dial(
+            &[SocketAddr::from(([127, 0, 0, 1], listener.port()))],
+            TIMEOUT,
+            &Policies::default(),
+            &Way::default(),
+            None,
+        )
+        .unwrap();
         let (far, _) = listener.socket.accept().unwrap();
         let used = |stream| haul_sys::socket::congestion_control(stream).unwrap();
         for stream in [&near, &far] {
@@ -122,7 +129,8 @@ mod tests {
                 unmet("this host has no IPv6");
                 continue;
             }
-            dial(&[SocketAddr::new(ip, listener.port())], TIMEOUT, &Policies::default(), None).unwrap();
+            dial(&[SocketAddr::new(ip, listener.port())], TIMEOUT, &Policies::default(), &Way::default(), None)
+                .unwrap();
         }
     }
 

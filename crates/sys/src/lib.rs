@@ -13,16 +13,23 @@ pub mod file;
 pub mod file_system;
 #[cfg(any(test, feature = "intercept"))]
 pub mod intercept;
+pub mod interfaces;
 pub mod kernel_files;
 pub mod kernel_tls;
 pub mod mapping;
 pub mod medium;
 pub mod names;
 pub mod namespace;
+mod netlink;
+pub mod outgoing;
+#[cfg(any(test, feature = "intercept"))]
+pub mod own_network;
 pub mod poll;
 pub mod process;
 pub mod retransmission;
 pub mod rights;
+pub mod route_events;
+pub mod routes;
 pub mod sendfile;
 pub mod socket;
 pub mod splice;

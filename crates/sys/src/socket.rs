@@ -1,7 +1,6 @@
-//! Socket options that std does not offer, and the addresses of this host.
+//! Socket options that std does not offer.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -162,7 +161,7 @@ fn set_udp_option(socket: &impl AsFd, option: libc::c_int, value: libc::c_int) -
     set_option(socket, libc::SOL_UDP, option, &value.to_ne_bytes())
 }
 
-fn set_option(socket: &impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
+pub(crate) fn set_option(socket: &impl AsFd, level: libc::c_int, option: libc::c_int, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).expect("an option is small");
     let fd = std::os::fd::AsRawFd::as_raw_fd(&socket.as_fd());
     // SAFETY: the kernel reads `length` bytes, which live through the call; the descriptor is borrowed and so open.
@@ -181,64 +180,13 @@ pub(crate) fn option_u32(socket: &impl AsFd, level: libc::c_int, name: libc::c_i
 }
 
 /// Reads an option into `value`; returns its length.
-fn option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
+pub(crate) fn option(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: &mut [u8]) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(value.len()).expect("an option is small");
     let fd = std::os::fd::AsRawFd::as_raw_fd(&socket.as_fd());
     // SAFETY: the kernel writes at most `length` bytes, which live through the call, and their count into `length`;
     // the descriptor is borrowed and so open.
     let result = unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(length as usize) }
-}
-
-/// One address of this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InterfaceAddress {
-    /// The address.
-    pub ip: IpAddr,
-    /// On the loopback interface.
-    pub loopback: bool,
-}
-
-/// Addresses of all interfaces that are up, in the kernel's order.
-pub fn interface_addresses() -> io::Result<Vec<InterfaceAddress>> {
-    let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
-    // SAFETY: `list` is a valid place for the pointer that getifaddrs writes.
-    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut found = Vec::new();
-    let mut entry = list;
-    while !entry.is_null() {
-        // SAFETY: `entry` is the head of the list or an `ifa_next` of it, not null, and the list is not freed yet.
-        let interface = unsafe { &*entry };
-        entry = interface.ifa_next;
-        let up = interface.ifa_flags & libc::IFF_UP as libc::c_uint != 0;
-        let loopback = interface.ifa_flags & libc::IFF_LOOPBACK as libc::c_uint != 0;
-        if !up || interface.ifa_addr.is_null() {
-            continue;
-        }
-        // SAFETY: `ifa_addr` is not null and points to a socket address within the list; each begins with its family.
-        let family = libc::c_int::from(unsafe { (*interface.ifa_addr).sa_family });
-        let ip = match family {
-            libc::AF_INET => {
-                // SAFETY: family AF_INET says the address is a `sockaddr_in`; the read needs no alignment.
-                let address: libc::sockaddr_in =
-                    unsafe { interface.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
-                IpAddr::V4(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)))
-            }
-            libc::AF_INET6 => {
-                // SAFETY: family AF_INET6 says the address is a `sockaddr_in6`; the read needs no alignment.
-                let address: libc::sockaddr_in6 =
-                    unsafe { interface.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned() };
-                IpAddr::V6(Ipv6Addr::from(address.sin6_addr.s6_addr))
-            }
-            _ => continue,
-        };
-        found.push(InterfaceAddress { ip, loopback });
-    }
-    // SAFETY: `list` came from getifaddrs, is freed once, and nothing points into it any more.
-    unsafe { libc::freeifaddrs(list) };
-    Ok(found)
 }
 
 #[cfg(test)]
@@ -288,11 +236,5 @@ mod tests {
             assert_eq!(dscp(&socket, family).unwrap(), 1);
             assert!(set_dscp(&socket, family, 64).is_err() || family == Family::V4, "IPv4 takes the lower bits");
         }
-    }
-
-    #[test]
-    fn the_loopback_address_is_among_ours() {
-        let addresses = interface_addresses().unwrap();
-        assert!(addresses.iter().any(|address| address.loopback && address.ip.is_loopback()), "{addresses:?}");
     }
 }

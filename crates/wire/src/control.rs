@@ -31,10 +31,11 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::address::{Address, Candidate};
 use crate::bounded;
 use crate::fault::CodecFault;
 use crate::limits::{
-    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
+    MAX_BATCH_ITEMS, MAX_CANDIDATES, MAX_LANES, MAX_PATHS, MAX_PROBE_MS, MAX_RANGES, MAX_SPEC_ITEMS, MAX_TEXT_BYTES,
 };
 use crate::manifest::{self, PackedItem};
 use crate::path::RelPath;
@@ -67,8 +68,10 @@ pub enum Control {
         /// Ed25519 public key.
         key: [u8; 32],
     },
-    /// Sender to the side that connects the lanes: this many in all would go faster.
+    /// Sender to the side that connects the lanes: this many in all would go faster on this path.
     WantLanes {
+        /// Number of the path.
+        path: u16,
         /// How many.
         lanes: u16,
     },
@@ -100,7 +103,7 @@ pub enum Control {
     Outcomes(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_BATCH_ITEMS>")] Vec<Outcome>),
     /// Either way: something for the user.
     Notice(Notice),
-    /// Receiver to sender: this lane ended before its time.
+    /// Either way: this lane ended before its time.
     LaneLost {
         /// Its number.
         lane: u16,
@@ -136,6 +139,13 @@ pub enum Control {
     },
     /// Sender to receiver: from here on nothing may be deleted, because not all of the sources could be listed.
     DeleteNothing,
+    /// Either way: nothing gets through on this path. Its lanes are cut; the side that connects lanes tries it again.
+    PathLost {
+        /// Number of the path.
+        path: u16,
+    },
+    /// Agent to initiator: the addresses of its interfaces are others now.
+    Addresses(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")] Vec<Address>),
 }
 
 /// What an agent says first.
@@ -162,24 +172,6 @@ pub struct AgentHello {
     pub fast_aes: bool,
     /// What it grants one connection.
     pub limits: HostLimits,
-}
-
-/// An IP address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Address {
-    /// IPv4
-    V4([u8; 4]),
-    /// IPv6
-    V6([u8; 16]),
-}
-
-/// An address and port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Candidate {
-    /// IP address.
-    pub address: Address,
-    /// TCP port.
-    pub port: u16,
 }
 
 /// Gives an agent its role.
@@ -315,6 +307,8 @@ pub struct Dial {
     pub candidates: Vec<Candidate>,
     /// How many lanes; 0 leaves it to the agent's rule.
     pub lanes: u16,
+    /// Lanes may run over several paths at once.
+    pub several_paths: bool,
     /// Give up after this long, in milliseconds.
     pub timeout_ms: u32,
 }
@@ -542,9 +536,11 @@ impl Control {
             }
             Control::AgentHello(hello) => within(short(&hello.version) && hello.limits.is_within_limits(), "host"),
             Control::Named(name) => within(!name.is_root() && !name.as_bytes().contains(&b'/'), "name"),
-            Control::WantLanes { lanes } => within(*lanes <= MAX_LANES, "lanes"),
-            Control::Bye(summary) => within(summary.path.is_within_limits(), "summary"),
-            Control::ProbeSent(sent) => within(sent.sender.path.is_within_limits(), "summary"),
+            Control::WantLanes { path, lanes } => within(*path < MAX_PATHS && *lanes <= MAX_LANES, "lanes"),
+            Control::PathLost { path } => within(*path < MAX_PATHS, "path"),
+            Control::PathNow(now) => within(now.path < MAX_PATHS, "path"),
+            Control::Bye(summary) => within(summary.is_within_limits(), "summary"),
+            Control::ProbeSent(sent) => within(sent.sender.is_within_limits(), "summary"),
             Control::Dial(dial) => within(dial.lanes <= MAX_LANES, "lanes"),
             Control::Start(start) => {
                 let selection = &start.selection;
@@ -580,7 +576,6 @@ impl Control {
             | Control::Listed(_)
             | Control::Dialled { .. }
             | Control::Admit { .. }
-            | Control::PathNow(_)
             | Control::Begin { .. }
             | Control::EndOfManifest
             | Control::Again { .. }
@@ -590,6 +585,7 @@ impl Control {
             | Control::Repair { .. }
             | Control::ReadAgain { .. }
             | Control::DeleteNothing
+            | Control::Addresses(_)
             | Control::Ping => Ok(()),
         }
     }

@@ -12,7 +12,7 @@
 //! or block, the bytes of each block, and each trailer.
 
 use crate::PROTOCOL_VERSION;
-use crate::limits::{BLOCK_BYTES, MAX_LANES};
+use crate::limits::{BLOCK_BYTES, MAX_PATHS};
 
 /// First bytes of a lane, after the TLS handshake: `haulane2` in version 2.
 pub const LANE_MAGIC: [u8; 8] = magic(LANE, PROTOCOL_VERSION);
@@ -41,8 +41,30 @@ pub const LANE_HELLO_BYTES: usize = 8 + 16 + 2;
 pub struct LaneHello {
     /// Random name of the session.
     pub session: [u8; 16],
-    /// Number of the lane in its session.
+    /// Number of the lane in its session. It holds the path: see [`path_of`].
     pub lane: u16,
+}
+
+/// Numbers of lanes that each path has: the low byte of a lane's number.
+const LANES_OF_PATH: u16 = 256;
+
+/// The path of a lane. The lanes of a session with one path, which has the number 0, are numbered from 0 on.
+pub const fn path_of(lane: u16) -> u16 {
+    lane / LANES_OF_PATH
+}
+
+/// Which lane of its path this is, from 0 on.
+pub const fn index_of(lane: u16) -> u16 {
+    lane % LANES_OF_PATH
+}
+
+/// The number of a lane from its path and its index on that path.
+///
+/// # Panics
+/// If the path is not below [`MAX_PATHS`], or the index is not below 256.
+pub const fn lane_of(path: u16, index: u16) -> u16 {
+    assert!(path < MAX_PATHS && index < LANES_OF_PATH, "a path below 8, and an index below 256");
+    path * LANES_OF_PATH + index
 }
 
 impl LaneHello {
@@ -63,7 +85,7 @@ impl LaneHello {
         let mut session = [0; 16];
         session.copy_from_slice(&bytes[8..24]);
         let lane = u16::from_le_bytes([bytes[24], bytes[25]]);
-        (lane < MAX_LANES).then_some(Self { session, lane })
+        (path_of(lane) < MAX_PATHS).then_some(Self { session, lane })
     }
 }
 
@@ -312,6 +334,18 @@ mod tests {
         }
         for trailer in [Trailer::Void, Trailer::Complete([9; 32])] {
             assert_eq!(Trailer::decode(&trailer.encode()), Some(trailer));
+        }
+    }
+
+    #[test]
+    fn a_lane_of_any_path_is_greeted_and_a_path_beyond_the_limit_is_refused() {
+        for (path, index, lane) in [(0, 0, 0), (0, 255, 255), (1, 0, 256), (7, 255, 2047)] {
+            assert_eq!((lane_of(path, index), path_of(lane), index_of(lane)), (lane, path, index));
+            let hello = LaneHello { session: [7; 16], lane };
+            assert_eq!(LaneHello::decode(&hello.encode()), Some(hello));
+        }
+        for lane in [2048, u16::MAX] {
+            assert_eq!(LaneHello::decode(&LaneHello { session: [7; 16], lane }.encode()), None);
         }
     }
 

@@ -13,6 +13,7 @@
 
 extern crate alloc;
 
+mod address;
 pub mod banner;
 mod bounded;
 pub mod codec;

@@ -48,8 +48,11 @@ pub const MAX_CHUNKS_PER_FILE: u32 = 64 << 10;
 /// Ranges of missing chunks in one answer; an answer with more rounds up to whole stretches.
 pub const MAX_RANGES: usize = 4096;
 
-/// Most lanes of one session.
+/// Most lanes of one session, over all its paths.
 pub const MAX_LANES: u16 = 256;
+
+/// Most paths of one session: two hosts with eight ports each. A lane's number holds its path, so that 8 x 256 numbers are in use.
+pub const MAX_PATHS: u16 = 8;
 
 /// Extended attributes of one entry. Linux lists at most 64 KiB of names (XATTR_LIST_MAX), of which none is shorter than `user.x` and
 /// its zero byte.

@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::address::Address;
 use crate::bounded;
-use crate::limits::{MAX_CONGESTION_CONTROL_BYTES, MAX_CONGESTION_CONTROLS, MAX_LANES, MAX_TEXT_BYTES};
+use crate::limits::{MAX_CONGESTION_CONTROL_BYTES, MAX_CONGESTION_CONTROLS, MAX_LANES, MAX_PATHS, MAX_TEXT_BYTES};
 
 /// What a host grants one connection (tcp(7), socket(7)). 0 and empty: it does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,9 +90,42 @@ pub struct PathSummary {
     pub known: Option<KnownPath>,
 }
 
+/// One of the paths of a session, as its sender saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnePath {
+    /// Its number in the session.
+    pub number: u16,
+    /// The address at the sender.
+    pub local: Option<Address>,
+    /// The address at the receiver, as the sender sees it.
+    pub remote: Option<Address>,
+    /// The interface of the sender; empty: unknown.
+    pub device: String,
+    /// What became of it.
+    pub state: PathState,
+    /// Bytes that its lanes delivered.
+    pub delivered_bytes: u64,
+    /// What it is like.
+    pub summary: PathSummary,
+}
+
+/// What a path did at the end of its session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PathState {
+    /// It carried data.
+    #[default]
+    Carries,
+    /// It stood and was not used: it adds nothing to the others.
+    Rests,
+    /// Nothing got through any more.
+    Lost,
+}
+
 /// The path within the last second or so, for whoever watches. Rates are of all lanes together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathNow {
+    /// Its number in the session.
+    pub path: u16,
     /// Acknowledged.
     pub rate_bytes_per_s: u64,
     /// Smoothed round-trip time.
@@ -183,8 +217,24 @@ pub struct ReceiverSummary {
 pub struct SenderSummary {
     /// Where its lanes' time went.
     pub time: LaneTime,
-    /// The path as it saw it.
+    /// The path as it saw it; of several paths, all together.
     pub path: PathSummary,
+    /// Each of them; none when no lane ran over TCP.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, { MAX_PATHS as usize }>")]
+    pub paths: Vec<OnePath>,
+}
+
+impl SenderSummary {
+    /// Whether an honest sender could have said it.
+    pub fn is_within_limits(&self) -> bool {
+        self.path.is_within_limits() && self.paths.iter().all(OnePath::is_within_limits)
+    }
+}
+
+impl OnePath {
+    fn is_within_limits(&self) -> bool {
+        self.number < MAX_PATHS && self.device.len() <= MAX_TEXT_BYTES && self.summary.is_within_limits()
+    }
 }
 
 impl PathSummary {
@@ -195,6 +245,21 @@ impl PathSummary {
 }
 
 impl PathTime {
+    /// Both together.
+    pub fn plus(&self, other: &Self) -> Self {
+        let sum = |of: fn(&Self) -> u64| of(self).saturating_add(of(other));
+        Self {
+            ramp_us: sum(|time| time.ramp_us),
+            capacity_us: sum(|time| time.capacity_us),
+            contention_us: sum(|time| time.contention_us),
+            receive_window_us: sum(|time| time.receive_window_us),
+            send_buffer_us: sum(|time| time.send_buffer_us),
+            loss_us: sum(|time| time.loss_us),
+            jitter_us: sum(|time| time.jitter_us),
+            latency_us: sum(|time| time.latency_us),
+        }
+    }
+
     /// All of it.
     pub fn total_us(&self) -> u64 {
         let PathTime { ramp_us, capacity_us, contention_us, receive_window_us, send_buffer_us, .. } = self;

@@ -179,6 +179,25 @@ impl Tuner {
         self.changed()
     }
 
+    /// The part of the limit of the user that this path has from now on, when there are several paths.
+    pub(crate) fn limit_rate(&mut self, rate_bytes_per_s: Option<u64>) {
+        self.wishes.rate_bytes_per_s = rate_bytes_per_s;
+    }
+
+    /// The part of the lanes that the user asked for.
+    pub(crate) fn ask_for_lanes(&mut self, lanes: u16) {
+        let lanes = lanes.clamp(1, MAX_LANES);
+        if self.wishes.lanes != Some(lanes) {
+            self.wishes.lanes = Some(lanes);
+            self.lanes = LaneCount::new(lanes, true, "asked for");
+        }
+    }
+
+    /// Somebody may have left the path: what was found to be the capacity, and who was found to be there, counts no more.
+    pub(crate) fn look_again(&mut self) {
+        self.pacer = Pacer::new(None);
+    }
+
     /// The congestion control that the lanes have, read back from them when they came and when advice was carried out. What was
     /// refused once is not asked for again.
     pub fn on_granted(&mut self, congestion_control: &str) {

@@ -17,6 +17,7 @@ use crate::limits::REFUSED_KEY;
 use crate::public_key::PublicKey;
 use crate::stream::Stream;
 use crate::tls;
+use crate::way::Way;
 
 fn listener() -> Listener {
     Listener::bind_to(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap()
@@ -59,7 +60,14 @@ impl House {
     }
 
     fn knock(&self) -> TcpStream {
-        dial(&[SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port()))], TIMEOUT, &Policies::default(), None).unwrap()
+        dial(
+            &[SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port()))],
+            TIMEOUT,
+            &Policies::default(),
+            &Way::default(),
+            None,
+        )
+        .unwrap()
     }
 
     /// From another address of this host.
@@ -285,7 +293,7 @@ fn a_closed_door_ends_handshakes_and_spares_delivered_streams() {
     // The port is free again once the accepting thread has seen it.
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, house.door.port()));
     let end = Instant::now() + TIMEOUT;
-    while dial(&[address], TIMEOUT, &Policies::default(), None).is_ok() {
+    while dial(&[address], TIMEOUT, &Policies::default(), &Way::default(), None).is_ok() {
         assert!(Instant::now() < end, "the door still accepts");
         std::thread::yield_now();
     }
@@ -340,9 +348,14 @@ impl Annex {
     }
 
     fn say(&self, line: &str) -> TcpStream {
-        let mut near =
-            dial(&[SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port()))], TIMEOUT, &Policies::default(), None)
-                .unwrap();
+        let mut near = dial(
+            &[SocketAddr::from((Ipv4Addr::LOCALHOST, self.door.port()))],
+            TIMEOUT,
+            &Policies::default(),
+            &Way::default(),
+            None,
+        )
+        .unwrap();
         near.write_all(line.as_bytes()).unwrap();
         near
     }

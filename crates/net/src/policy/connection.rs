@@ -208,6 +208,7 @@ mod tests {
     use crate::door::{Caller, Door, DoorOptions, Greeter, Greeting};
     use crate::listen::Listener;
     use crate::stream::Stream;
+    use crate::way::Way;
 
     /// Loopback is well below.
     const NEAR_RTT_US: u32 = 5_000;
@@ -296,7 +297,8 @@ mod tests {
         let says = Mutex::new(says);
         let policies = Policies::new(table([("127.0.0.0/8", marked(46)), ("127.0.2.0/24", impossible)]))
             .telling(move |granted| says.lock().unwrap().send(granted.clone()).unwrap());
-        let dialled = |ip: [u8; 4]| dial(&[(ip, port).into()], Duration::from_secs(5), &policies, None).unwrap();
+        let dialled =
+            |ip: [u8; 4]| dial(&[(ip, port).into()], Duration::from_secs(5), &policies, &Way::default(), None).unwrap();
         let (near, other) = (dialled([127, 0, 0, 1]), dialled([127, 0, 2, 1]));
         assert_eq!((mark_of(&near), mark_of(&other)), (46, 1));
         let (first, second) = (heard.try_recv().unwrap(), heard.try_recv().unwrap());

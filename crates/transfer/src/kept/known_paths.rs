@@ -64,12 +64,17 @@ pub(crate) struct PathName(String);
 impl PathName {
     /// The path between this host and a peer. `None` when the peer is this host, or no route leads to it.
     pub(crate) fn towards(peer: IpAddr, direction: Direction) -> Option<Self> {
-        let peer = peer.to_canonical();
-        let ours = dial::local_address_towards(peer).ok()?;
-        (ours != peer && !peer.is_loopback()).then(|| Self::between(ours, peer, direction))
+        let local = dial::local_address_towards(peer.to_canonical()).ok()?;
+        Self::between(local, peer, direction)
     }
 
-    fn between(ours: IpAddr, peer: IpAddr, direction: Direction) -> Self {
+    /// The path between these addresses. `None` when both are of this host.
+    pub(crate) fn between(ours: IpAddr, peer: IpAddr, direction: Direction) -> Option<Self> {
+        let (ours, peer) = (ours.to_canonical(), peer.to_canonical());
+        (ours != peer && !peer.is_loopback()).then(|| Self::named(ours, peer, direction))
+    }
+
+    fn named(ours: IpAddr, peer: IpAddr, direction: Direction) -> Self {
         let direction = match direction {
             Direction::To => "to",
             Direction::From => "from",
@@ -91,6 +96,11 @@ impl KnownPaths {
     /// What is known of the path to a peer; nothing about one that is here.
     pub(crate) fn towards(&self, peer: IpAddr, direction: Direction) -> Option<KnownPath> {
         find_in(self.0.as_ref()?, &PathName::towards(peer, direction)?)
+    }
+
+    /// What is known of the path between these addresses.
+    pub(crate) fn between(&self, ours: IpAddr, peer: IpAddr, direction: Direction) -> Option<KnownPath> {
+        find_in(self.0.as_ref()?, &PathName::between(ours, peer, direction)?)
     }
 
     /// Keeps what a job found. A host that does not let us only forgets.
@@ -207,7 +217,7 @@ mod tests {
     }
 
     fn path(peer: [u8; 4], direction: Direction) -> PathName {
-        PathName::between(IpAddr::from([10, 0, 0, 7]), IpAddr::from(peer), direction)
+        PathName::between(IpAddr::from([10, 0, 0, 7]), IpAddr::from(peer), direction).unwrap()
     }
 
     #[test]

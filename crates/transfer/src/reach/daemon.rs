@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use haul_engine::plan;
 use haul_job::{Error, Event, Fault, Job, Place};
-use haul_net::{NetError, Policies, PublicKey, dial};
+use haul_net::{NetError, Policies, PublicKey, Way, dial};
 
 use crate::faults;
 use crate::kept::known_paths::{Direction, KnownPaths};
@@ -15,6 +15,7 @@ use crate::reach::crew::{Crew, Lead};
 use crate::reach::early_lanes::Early;
 use crate::reach::far_end::Introduction;
 use crate::reach::lane_terms::{LaneTerms, Memory};
+use crate::reach::paths::first_way;
 use crate::reach::remote::{Remote, ciphers, net_family};
 use crate::session::channel::Events;
 use crate::session::clock::TICK;
@@ -60,6 +61,7 @@ pub(crate) fn connect_daemon(
                 peer_key,
                 ciphers: ciphers.clone(),
                 carriage: convert::carriage(&job.carriage, &[]),
+                way: first_way(&job.carriage),
                 memory: Some(Memory { paths: KnownPaths::of(surroundings), direction }),
                 foreseen: foreseen.clone(),
                 events: events.sender(),
@@ -74,7 +76,10 @@ pub(crate) fn connect_daemon(
         let (candidates, crew) = (addresses.clone(), lead.crew());
         let (dialled, after) = watched(watch, Some(&lead.crew()), "dial", move || {
             let start = Instant::now();
-            (dial::dial(&candidates, CONNECT_DEADLINE, &Policies::default(), crew.cancel()), start.elapsed())
+            (
+                dial::dial(&candidates, CONNECT_DEADLINE, &Policies::default(), &Way::default(), crew.cancel()),
+                start.elapsed(),
+            )
         })?;
         let socket = dialled.map_err(|error| {
             faults::net_error(&error).try_this(format!("is `haul serve` running on {host}, and port {port} open?"))

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use haul_engine::path::{QUICK_FROM_US, START_LANES_MAX};
 use haul_engine::plan;
-use haul_net::{NetError, Stream, dial};
+use haul_net::{NetError, Stream, Way, dial};
+use haul_wire::lane::lane_of;
 
 use crate::reach::lane_terms::{LaneTerms, greet, greet_padded};
 use crate::session::channel::SessionEvent;
@@ -39,19 +40,31 @@ pub(crate) enum Further {
 /// Brings lanes to one peer by dialling it.
 pub(crate) struct Dialler {
     pub(super) terms: LaneTerms,
+    /// The path whose lanes it dials. Lanes are counted from 0 on each path here, and get their numbers where they are handed over.
+    path: u16,
+    way: Way,
     candidates: Mutex<Vec<SocketAddr>>,
-    /// When each lane was last connected.
+    /// When each lane that stands was connected, by its number.
     pub(super) connected: Arc<Mutex<HashMap<u16, Instant>>>,
     /// Its lanes are not wanted any more.
-    pub(super) is_given_up: Arc<AtomicBool>,
+    is_given_up: Arc<AtomicBool>,
     /// A handshake failed that began with padding: something on the way may not like it.
     padding_failed: Arc<AtomicBool>,
 }
 
 impl Dialler {
+    /// For the first path of a session.
     pub(crate) fn new(terms: LaneTerms, candidates: Vec<SocketAddr>) -> Self {
+        let way = terms.way.clone();
+        Self::on_path(terms, 0, way, candidates)
+    }
+
+    /// For a path of a session that leaves this host by this way.
+    pub(crate) fn on_path(terms: LaneTerms, path: u16, way: Way, candidates: Vec<SocketAddr>) -> Self {
         Self {
             terms,
+            path,
+            way,
             candidates: Mutex::new(candidates),
             connected: Arc::default(),
             is_given_up: Arc::default(),
@@ -60,27 +73,35 @@ impl Dialler {
     }
 
     /// Hands a lane over to its session, which may have ended meanwhile.
-    pub(super) fn hand_over(&self, stream: Stream, lane: u16) {
+    pub(super) fn hand_over(&self, stream: Stream, index: u16) {
         if !self.is_given_up.load(Ordering::Relaxed) {
+            let lane = lane_of(self.path, index);
             lock(&self.connected).insert(lane, Instant::now());
             let _ = self.terms.events.send(SessionEvent::LaneUp(stream, lane));
         }
+    }
+
+    /// Brings no more lanes.
+    pub(super) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
     }
 
     /// Connects one lane; returns it with its connect time in microseconds. A candidate where somebody else answers is
     /// dropped; the one that works is remembered. `answered` hears of each that takes a connection, before it has proved who it is.
     fn dial(
         &self,
-        lane: u16,
+        index: u16,
         timeout: Duration,
         answered: &mut dyn FnMut(SocketAddr, u32),
     ) -> Result<(Stream, u32), NetError> {
+        let lane = lane_of(self.path, index);
         let end = Instant::now() + timeout;
         let mut candidates = lock(&self.candidates).clone();
         loop {
             let left = end.saturating_duration_since(Instant::now());
             let start = Instant::now();
-            let socket = dial::dial(&candidates, left, &self.terms.wanted().policies, self.terms.crew.cancel())?;
+            let socket =
+                dial::dial(&candidates, left, &self.terms.wanted().policies, &self.way, self.terms.crew.cancel())?;
             let rtt_us = micros(start.elapsed());
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);
@@ -92,7 +113,7 @@ impl Dialler {
                 Ok(stream) => {
                     *lock(&self.candidates) = vec![address];
                     // One lane speaks for all: they are asked for the same.
-                    applied.retain(|applied| lane == 0 && applied.falls_short);
+                    applied.retain(|applied| index == 0 && applied.falls_short);
                     if !applied.is_empty() {
                         let _ = self.terms.events.send(SessionEvent::FallsShort(applied));
                     }
@@ -115,6 +136,15 @@ impl Dialler {
         rtt_us >= QUICK_FROM_US && self.terms.sends_much() && !self.padding_failed.load(Ordering::Relaxed)
     }
 
+    /// How many lanes the path begins with, and why. Of those that were asked for, a further path begins with half: the first path has
+    /// the others.
+    fn first_lanes(&self, address: SocketAddr, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
+        match self.terms.carriage.lanes {
+            Some(asked) if self.path > 0 => ((asked / 2).max(1), "asked for"),
+            _ => self.terms.first_lanes(&self.way, address.ip(), rtt_us, cpus),
+        }
+    }
+
     /// Connects the first lane and, once its connect time says how far the path is, as many more as that needs, all at once. Those
     /// below `dialled` are on their way already. Returns the number of all and the RTT.
     pub(crate) fn bring(
@@ -127,7 +157,7 @@ impl Dialler {
     ) -> Result<(u16, u32), NetError> {
         let mut advice = (dialled, "");
         let (first, rtt_us) = self.dial(0, timeout, &mut |address, rtt_us| {
-            advice = self.terms.first_lanes(address.ip(), rtt_us, cpus);
+            advice = self.first_lanes(address, rtt_us, cpus);
             if further == Further::OnceAnswered {
                 // Where somebody else answers, they find that out like the first.
                 self.dial_more(dialled..advice.0, Some(address), timeout);
@@ -141,12 +171,17 @@ impl Dialler {
         Ok((advice.0.max(dialled), rtt_us))
     }
 
+    /// Nobody wants its lanes any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed) || self.terms.events.is_over()
+    }
+
     /// Connects one lane, again when the door closes at once: it has so many handshakes with one host, and several jobs may begin together.
-    pub(super) fn dial_patiently(&self, lane: u16, timeout: Duration) -> Result<Stream, NetError> {
+    pub(super) fn dial_patiently(&self, index: u16, timeout: Duration) -> Result<Stream, NetError> {
         let mut tries = 0;
         loop {
-            match self.dial(lane, timeout, &mut |_, _| {}) {
-                Err(NetError::HungUp) if tries < MAX_KNOCKS && !self.terms.events.is_over() => {
+            match self.dial(index, timeout, &mut |_, _| {}) {
+                Err(NetError::HungUp) if tries < MAX_KNOCKS && !self.is_over() => {
                     self.terms.crew.pause(REDIAL_PAUSE * 2u32.pow(tries));
                     tries += 1;
                 }
@@ -160,6 +195,8 @@ impl Dialler {
         let dialler = match address {
             Some(address) => Arc::new(Self {
                 terms: self.terms.clone(),
+                path: self.path,
+                way: self.way.clone(),
                 candidates: Mutex::new(vec![address]),
                 connected: Arc::clone(&self.connected),
                 is_given_up: Arc::clone(&self.is_given_up),
@@ -170,12 +207,12 @@ impl Dialler {
         for first in lanes.clone().take(usize::from(DIALLING_AT_ONCE)) {
             let (dialler, end) = (Arc::clone(&dialler), lanes.end);
             let _ = self.terms.crew.start(format!("dial-{first}"), move || {
-                for lane in (first..end).step_by(usize::from(DIALLING_AT_ONCE)) {
-                    if dialler.terms.events.is_over() {
+                for index in (first..end).step_by(usize::from(DIALLING_AT_ONCE)) {
+                    if dialler.is_over() {
                         return;
                     }
-                    if let Ok(stream) = dialler.dial_patiently(lane, timeout) {
-                        dialler.hand_over(stream, lane);
+                    if let Ok(stream) = dialler.dial_patiently(index, timeout) {
+                        dialler.hand_over(stream, index);
                     }
                 }
             });

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use haul_engine::plan;
 
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT, micros};
 use crate::reach::lane_terms::LaneTerms;
+use crate::session::lane_addresses::LaneAddresses;
 
 /// A peer without an answer after this time is at least so far away, and its lanes are dialled at once: on 228 ms they come two
 /// thirds of a round trip earlier. An unknown path then begins with 32 lanes, or with 64 for a job that sends much.
@@ -38,6 +38,8 @@ pub(super) struct Brought {
     pub(super) lanes: u16,
     pub(super) reason: &'static str,
     pub(super) cipher: &'static str,
+    /// The ends of the first of them.
+    pub(super) addresses: Option<LaneAddresses>,
 }
 
 impl Early {
@@ -60,7 +62,8 @@ impl Early {
         cpus: u16,
         answer: &Receiver<(SocketAddr, u32)>,
     ) -> Result<Brought, String> {
-        let carriage = dialler.terms.carriage_towards(presumed.ip());
+        let way = &dialler.terms.way;
+        let carriage = dialler.terms.carriage_towards(way, presumed.ip());
         let rtt_us = match &carriage.path {
             Some(known) => known.rtt_min_us,
             None => match answer.recv_timeout(FAR_AFTER) {
@@ -71,15 +74,15 @@ impl Early {
                 Err(RecvTimeoutError::Disconnected) => return Err("they are not needed".into()),
             },
         };
-        let (dialled, _) = dialler.terms.first_lanes(presumed.ip(), rtt_us, cpus);
+        let (dialled, _) = dialler.terms.first_lanes(way, presumed.ip(), rtt_us, cpus);
         dialler.dial_more(1..dialled, None, WAY_TIMEOUT);
-        let told = RefCell::new(("", 0, ""));
+        let told = RefCell::new(("", 0, "", None));
         let brought = dialler.bring(cpus, WAY_TIMEOUT, dialled, Further::OnceAnswered, &|stream, lanes, reason| {
-            *told.borrow_mut() = (stream.cipher_name(), lanes, reason);
+            *told.borrow_mut() = (stream.cipher_name(), lanes, reason, LaneAddresses::of(stream));
         });
-        let (cipher, lanes, reason) = told.into_inner();
+        let (cipher, lanes, reason, addresses) = told.into_inner();
         let (dialled, _) = brought.map_err(|error| error.to_string())?;
-        Ok(Brought { dialler, dialled, lanes, reason, cipher })
+        Ok(Brought { dialler, dialled, lanes, reason, cipher, addresses })
     }
 
     /// The daemon was reached after this time. `None`: it is near, and its lanes wait for its first words.
@@ -100,7 +103,7 @@ impl Early {
     }
 
     fn give_up(&self) {
-        self.dialler.is_given_up.store(true, Ordering::Relaxed);
+        self.dialler.give_up();
     }
 
     pub(super) fn brought(self) -> Result<Brought, String> {

@@ -3,13 +3,15 @@
 //! Direct -> reversed (the far side connects to us) -> inside further ssh sessions. The first way that works is taken;
 //! the report says which. All lanes are TLS 1.3 between keys that travelled over the control channel.
 
+use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 
+use haul_engine::paths::Asked;
 use haul_engine::plan;
-use haul_job::{Error, Event, Fault, Job, LanePath, Subject};
+use haul_job::{Error, Event, Family, Fault, Job, LanePath, Subject};
 use haul_net::{Identity, Stream};
 use haul_wire::control::{Carriage, Control, Dial};
 use haul_wire::limits::MAX_LANES;
@@ -18,10 +20,11 @@ use crate::faults;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
 use crate::reach::early_lanes::Early;
 use crate::reach::lane_terms::{LaneTerms, Memory};
-use crate::reach::redial::Redialler;
+use crate::reach::paths::{self, Bringer, PeerAddresses};
 use crate::reach::remote::{self, Remote};
 use crate::reach::ssh::SshLanes;
 use crate::session::channel::{Outbox, SessionEvent};
+use crate::session::lane_addresses::LaneAddresses;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::Watch;
 use crate::session::{convert, host_facts};
@@ -60,6 +63,12 @@ pub(crate) struct LanePlan {
     /// Lanes inside ssh sessions, when the far side was reached over ssh.
     pub(crate) over_ssh: Option<SshLanes>,
     pub(crate) only_over_ssh: bool,
+    /// Which paths the user asked for.
+    pub(crate) asked: Asked,
+    /// The only version of IP that may be used.
+    pub(crate) family: Option<Family>,
+    /// The addresses that the far side says it has.
+    pub(crate) peer: PeerAddresses,
     pub(crate) record: Arc<LaneRecord>,
     pub(crate) watch: Arc<Watch>,
     /// They may be here already.
@@ -83,8 +92,8 @@ impl LaneKeeper for Keeper {
         }
     }
 
-    fn want(&mut self, lanes: u16) -> bool {
-        lock(&self.0).as_mut().is_some_and(|keeper| keeper.want(lanes))
+    fn want(&mut self, path: u16, lanes: u16) -> bool {
+        lock(&self.0).as_mut().is_some_and(|keeper| keeper.want(path, lanes))
     }
 }
 
@@ -108,7 +117,7 @@ impl LanePlan {
         // When they did not get through, the ways are tried one after the other as ever.
         if let Some(Ok(brought)) = self.early.take().map(Early::brought) {
             self.tell(LanePath::Direct, brought.cipher, brought.lanes, brought.reason);
-            keeper.set(Redialler::new(brought.dialler, brought.dialled));
+            self.keep(keeper, brought.dialler, brought.dialled, brought.addresses);
             return;
         }
         if !self.only_over_ssh {
@@ -136,13 +145,32 @@ impl LanePlan {
             return Err("the far side cannot listen".into());
         }
         let dialler = Arc::new(Dialler::new(self.terms.clone(), self.candidates.clone()));
+        let addresses = Cell::new(None);
         let told = |stream: &Stream, lanes: u16, reason: &'static str| {
+            addresses.set(LaneAddresses::of(stream));
             self.tell(LanePath::Direct, stream.cipher_name(), lanes, reason)
         };
         let brought = dialler.bring(self.cpus, WAY_TIMEOUT, 1, Further::OnceAnswered, &told);
         let (lanes, _) = brought.map_err(|error| error.to_string())?;
-        keeper.set(Redialler::new(dialler, lanes));
+        self.keep(keeper, dialler, lanes, addresses.get());
         Ok(())
+    }
+
+    /// Keeps the lanes of the first path, and looks for further paths.
+    fn keep(&self, keeper: &Keeper, dialler: Arc<Dialler>, lanes: u16, first: Option<LaneAddresses>) {
+        let port = self.candidates.first().map(SocketAddr::port);
+        let Some((first, port)) = first.zip(port) else { return };
+        let watch = Arc::clone(&self.watch);
+        let bringer = Bringer {
+            terms: self.terms.clone(),
+            asked: self.asked.clone(),
+            family: self.family,
+            peer: self.peer.clone(),
+            port,
+            cpus: self.cpus,
+            tell: Arc::new(move |notice| watch.on_notice(notice)),
+        };
+        keeper.set(bringer.start(dialler, lanes, first));
     }
 
     fn reversed(&self) -> Result<(), String> {
@@ -150,9 +178,12 @@ impl LanePlan {
         let candidates = self.own_addresses.iter().map(|ip| convert::candidate(SocketAddr::new(*ip, port))).collect();
         let timeout_ms = u32::try_from(WAY_TIMEOUT.as_millis()).expect("seconds");
         let lanes = self.terms.carriage.lanes.unwrap_or(0);
-        self.outbox.send(Control::Dial(Dial { candidates, lanes, timeout_ms }));
+        let several_paths = self.asked != Asked::One;
+        self.outbox.send(Control::Dial(Dial { candidates, lanes, several_paths, timeout_ms }));
         match self.answers.recv_timeout(WAY_TIMEOUT * 2) {
             Ok(Control::Dialled { lanes, .. }) => {
+                // From here on it is the far side that looks for further paths.
+                paths::tell_changes(&self.terms.crew, &self.outbox);
                 let reason = "the far side cannot be reached from here, but reaches us";
                 self.tell_path(LanePath::Reversed, reason);
                 self.tell_chose(Subject::Lanes, lanes.to_string(), "chosen by the side that connects");
@@ -227,6 +258,7 @@ pub(crate) fn lane_terms(
         peer_key: remote.key(),
         ciphers: remote::agreed_ciphers(&job.carriage, &remote.far_end),
         carriage: carriage.clone(),
+        way: paths::first_way(&job.carriage),
         memory,
         foreseen: remote.foreseen.clone(),
         events: remote.events.sender(),
@@ -247,13 +279,16 @@ pub(crate) fn lane_plan(
     LanePlan {
         terms,
         cpus: host_facts::cpus().min(remote.far_end.cpus()),
-        candidates: remote.candidates(job.carriage.family),
-        own_addresses: remote.our_addresses(),
+        candidates: paths::first_candidates(&job.carriage, remote.candidates(job.carriage.family)),
+        own_addresses: paths::offered(&job.carriage.paths, remote.our_addresses()),
         own_port,
         answers,
         outbox: Arc::clone(remote.channel.outbox()),
         over_ssh: remote.ssh_lanes(watch),
         only_over_ssh: job.carriage.lanes_over_ssh,
+        asked: job.carriage.paths.clone(),
+        family: job.carriage.family,
+        peer: remote.peer_addresses(),
         record: Arc::clone(record),
         watch: Arc::clone(watch),
         early: None,

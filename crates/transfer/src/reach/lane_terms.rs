@@ -5,7 +5,7 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
 
 use haul_engine::path::QUICK_START_WORTH_BYTES;
-use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, policy};
+use haul_net::{Cipher, Identity, NetError, PublicKey, Stream, Way, policy};
 use haul_wire::control::Carriage;
 use haul_wire::lane::{Hello, LaneHello};
 
@@ -32,6 +32,8 @@ pub(crate) struct LaneTerms {
     pub(crate) ciphers: Vec<Cipher>,
     /// What was asked of them, and what the initiator knows of the path.
     pub(crate) carriage: Carriage,
+    /// How those of the first path leave this host.
+    pub(crate) way: Way,
     /// The direction in which what earlier jobs found of the path shall be used: of the one to the address that is reached.
     pub(crate) memory: Option<Memory>,
     /// How much will be sent from here.
@@ -42,14 +44,22 @@ pub(crate) struct LaneTerms {
 }
 
 impl LaneTerms {
-    /// What was asked for, with what is known of the path to this address.
-    pub(super) fn carriage_towards(&self, peer: IpAddr) -> Carriage {
-        let known = self.memory.as_ref().and_then(|memory| memory.paths.towards(peer, memory.direction));
+    /// What was asked for, with what is known of the path to this address by this way.
+    pub(super) fn carriage_towards(&self, way: &Way, peer: IpAddr) -> Carriage {
+        let known = self.memory.as_ref().and_then(|memory| match way.local {
+            Some(local) => memory.paths.between(local, peer, memory.direction),
+            None => memory.paths.towards(peer, memory.direction),
+        });
         Carriage { path: known.or_else(|| self.carriage.path.clone()), ..self.carriage.clone() }
     }
 
-    pub(super) fn first_lanes(&self, peer: IpAddr, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
-        tuning::first_lanes(&self.carriage_towards(peer), &self.foreseen, rtt_us, cpus)
+    pub(super) fn first_lanes(&self, way: &Way, peer: IpAddr, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
+        tuning::first_lanes(&self.carriage_towards(way, peer), &self.foreseen, rtt_us, cpus)
+    }
+
+    /// The terms of a further path: what the initiator knows is of the first one.
+    pub(super) fn of_further_path(&self) -> Self {
+        Self { carriage: Carriage { path: None, ..self.carriage.clone() }, ..self.clone() }
     }
 
     /// What is to be sent from here is worth a quick start.
@@ -106,6 +116,7 @@ impl LaneTerms {
             peer_key: PublicKey([1; 32]),
             ciphers: haul_net::preferred_ciphers(None),
             carriage: Carriage::default(),
+            way: Way::default(),
             memory: None,
             foreseen: Foreseen::default(),
             events: events.sender(),

@@ -4,6 +4,7 @@
 //!   connect      a place -> a control channel: over ssh, or to a daemon
 //!   lane_plan    direct, reversed, inside ssh sessions: the first way that works
 //!   dialler      dials lanes             redial   dials lost lanes again      early_lanes   before the daemon has spoken
+//!   paths        further paths beside the first, and those that were lost
 //!   desk         where lanes wait for their session             lane_door   where they arrive
 //! ```
 
@@ -18,6 +19,7 @@ pub(crate) mod lane_door;
 pub(crate) mod lane_plan;
 pub(crate) mod lane_terms;
 pub(crate) mod over_ssh;
+pub(crate) mod paths;
 pub(crate) mod redial;
 pub(crate) mod remote;
 pub(crate) mod ssh;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_engine::path::AUTO_LANES_MAX;
+use haul_wire::lane::index_of;
 
 use crate::reach::dialler::{Dialler, REDIAL_PAUSE, WAY_TIMEOUT};
-use crate::session::lane_threads::LaneKeeper;
 use crate::sync::lock;
 
 /// A lost lane is dialled again this often before the others have to do without it.
@@ -48,8 +48,9 @@ impl Redialler {
     }
 }
 
-impl LaneKeeper for Redialler {
-    fn lane_lost(&mut self, lane: u16) {
+impl Redialler {
+    /// The lane with this number ended before its time.
+    pub(crate) fn lane_lost(&mut self, lane: u16) {
         let connected = lock(&self.dialler.connected).remove(&lane);
         let stood = connected.map_or(Duration::ZERO, |connected| connected.elapsed());
         let mut pause = lock(&self.losses).pause_after(lane, stood);
@@ -57,11 +58,11 @@ impl LaneKeeper for Redialler {
         let crew = self.dialler.terms.crew.clone();
         let _ = crew.clone().start(format!("redial-{lane}"), move || {
             while let Some(before_it) = pause {
-                if !crew.pause(before_it) || dialler.terms.events.is_over() {
+                if !crew.pause(before_it) || dialler.is_over() {
                     return;
                 }
-                match dialler.dial_patiently(lane, WAY_TIMEOUT) {
-                    Ok(stream) => return dialler.hand_over(stream, lane),
+                match dialler.dial_patiently(index_of(lane), WAY_TIMEOUT) {
+                    Ok(stream) => return dialler.hand_over(stream, index_of(lane)),
                     // Nobody else would hear that there is no such lane yet.
                     Err(_) => pause = lock(&losses).pause_after(lane, Duration::ZERO),
                 }
@@ -69,14 +70,14 @@ impl LaneKeeper for Redialler {
         });
     }
 
-    fn want(&mut self, lanes: u16) -> bool {
+    /// So many lanes of its path would be of use.
+    pub(crate) fn want(&mut self, lanes: u16) {
         // The peer, who may ask too, opens no more here than the user allows, or we ever would.
         let lanes = lanes.min(self.dialler.terms.carriage.lanes.unwrap_or(AUTO_LANES_MAX));
         if lanes > self.lanes {
             self.dialler.dial_more(self.lanes..lanes, None, WAY_TIMEOUT);
             self.lanes = lanes;
         }
-        true
     }
 }
 

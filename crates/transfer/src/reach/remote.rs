@@ -17,6 +17,7 @@ use crate::kept::known_paths::{Direction, KnownPaths};
 use crate::reach::crew::Lead;
 use crate::reach::early_lanes::Early;
 use crate::reach::far_end::{FarEnd, Introduction};
+use crate::reach::paths::PeerAddresses;
 use crate::reach::ssh::{SshChild, SshLanes, SshTarget};
 use crate::session::channel::{self, Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::clock::{self, TICK};
@@ -42,6 +43,8 @@ pub(crate) struct Remote {
     pub(crate) foreseen: Foreseen,
     /// Lanes that are on their way already.
     pub(crate) early: Option<Early>,
+    /// Where it may be reached.
+    pub(crate) peer: PeerAddresses,
     /// Ends the threads that bring its lanes.
     pub(crate) lead: Lead,
     pub(super) child: Option<SshChild>,
@@ -93,6 +96,7 @@ impl Remote {
             session,
             foreseen: Foreseen::default(),
             early: None,
+            peer: PeerAddresses::default(),
             lead: Lead::new(),
             child: None,
             reached_at: None,
@@ -201,6 +205,16 @@ impl Remote {
             }
         }
         candidates
+    }
+
+    /// The addresses under which it may be reached, now and later.
+    pub(crate) fn peer_addresses(&self) -> PeerAddresses {
+        let reached = self.reached_at.map(|address| address.ip());
+        self.peer.know(reached.into_iter().chain(self.resolved().iter().copied()));
+        if let Some(hello) = self.far_end.said() {
+            self.peer.tell(&hello.addresses);
+        }
+        self.peer.clone()
     }
 
     /// The address under which it saw us, then our own.

@@ -140,9 +140,16 @@ pub(crate) fn session_with(
     let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
     let _expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear)?;
     let (to_plan, mut answers) = dial_answers();
-    let far_end = remote.far_end.clone();
+    let (far_end, peer) = (remote.far_end.clone(), remote.peer.clone());
     let mut aside = |message: Control| match message {
-        Control::AgentHello(hello) => far_end.on_hello(hello),
+        Control::AgentHello(hello) => {
+            peer.tell(&hello.addresses);
+            far_end.on_hello(hello)
+        }
+        Control::Addresses(addresses) => {
+            peer.tell(&addresses);
+            Ok(())
+        }
         message => answers(message),
     };
     let mut keeper = if job.selection.dry_run {
@@ -187,10 +194,14 @@ pub(crate) fn session_with(
             receiver::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }
     };
-    if let (Some(peer), Ok((sender, _))) = (watch.lane_peer(), &result)
-        && let (Some(path), Some(known)) = (PathName::towards(peer, direction), &sender.path.known)
-    {
-        paths.keep(&path, known);
+    if let Ok((sender, _)) = &result {
+        for path in &sender.paths {
+            let name =
+                watch.addresses_of(path.number).and_then(|ends| PathName::between(ends.local, ends.peer, direction));
+            if let (Some(name), Some(known)) = (name, &path.summary.known) {
+                paths.keep(&name, known);
+            }
+        }
     }
     result
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use haul_job::{Error, Event, Fault, Job, LanePath, Place, Subject};
+use haul_job::{AskedPaths, Carriage, Error, Event, Fault, Job, LanePath, Place, Subject};
 use haul_net::{Identity, Stream};
 use haul_wire::control::{self as wire, Control, Dial, Notice, ReceiverSummary, Role, SenderSummary};
 use haul_wire::limits::BLOCK_BYTES;
@@ -17,6 +17,7 @@ use crate::faults;
 use crate::reach::crew::Lead;
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{Keeper, LaneRecord};
+use crate::reach::paths::{PeerAddresses, first_way};
 use crate::reach::remote::{self, Assignment, Remote};
 use crate::reach::{connect, lane_door};
 use crate::run::order::Order;
@@ -202,6 +203,7 @@ impl Relay<'_> {
                 SessionEvent::LaneUp(..)
                 | SessionEvent::LaneDown(_)
                 | SessionEvent::FallsShort(_)
+                | SessionEvent::PathLost { .. }
                 | SessionEvent::Wake => {}
             }
         }
@@ -250,6 +252,8 @@ impl Relay<'_> {
                 self.watch.on_path(path);
                 return Ok(());
             }
+            // The other one may dial it.
+            (_, Control::Addresses(_)) => {}
             (_, Control::Dialled { .. } | Control::DialFailed { .. }) => {
                 // The thread that asked may have gone on.
                 let _ = self.to_lanes.try_send((from, message));
@@ -264,11 +268,19 @@ impl Relay<'_> {
             }
             (
                 From::Sender,
-                Control::Begin { .. } | Control::LaneLost { .. } | Control::WantLanes { .. } | Control::DeleteNothing,
+                Control::Begin { .. }
+                | Control::LaneLost { .. }
+                | Control::PathLost { .. }
+                | Control::WantLanes { .. }
+                | Control::DeleteNothing,
             )
             | (
                 From::Receiver,
-                Control::Answers(_) | Control::Again { .. } | Control::Repair { .. } | Control::LaneLost { .. },
+                Control::Answers(_)
+                | Control::Again { .. }
+                | Control::Repair { .. }
+                | Control::LaneLost { .. }
+                | Control::PathLost { .. },
             ) => {}
             (_, other) => return Err(faults::unexpected(other)),
         }
@@ -337,9 +349,10 @@ impl Side {
         }
     }
 
-    fn dial(&self, candidates: &[SocketAddr], lanes: u16) {
+    fn dial(&self, candidates: &[SocketAddr], carriage: &Carriage) {
         let candidates = candidates.iter().copied().map(convert::candidate).collect();
-        self.outbox.send(Control::Dial(Dial { candidates, lanes, timeout_ms: DIAL_TIMEOUT_MS }));
+        let (lanes, several_paths) = (carriage.lanes.unwrap_or(0), carriage.paths != AskedPaths::One);
+        self.outbox.send(Control::Dial(Dial { candidates, lanes, several_paths, timeout_ms: DIAL_TIMEOUT_MS }));
     }
 }
 
@@ -363,7 +376,6 @@ struct Hub {
 
 impl Route {
     fn connect(self, job: &Job, hub: &Arc<Hub>) {
-        let asked = job.carriage.lanes.unwrap_or(0);
         let mut reasons = Vec::new();
         if !self.through_here && !job.carriage.lanes_over_ssh {
             let ways = [
@@ -371,7 +383,7 @@ impl Route {
                 (From::Receiver, &self.receiver, &self.sender, LanePath::Reversed),
             ];
             for (who, dials, reached, path) in ways {
-                dials.dial(&reached.candidates, asked);
+                dials.dial(&reached.candidates, &job.carriage);
                 match self.answer(who) {
                     Ok(lanes) => {
                         *lock(&self.record.cipher) =
@@ -424,7 +436,7 @@ impl Route {
                 }
             }
             while let Some((lane, from, to)) = waiting.pair() {
-                self.watch.lane_up(None);
+                self.watch.lane_up(0, None);
                 if !std::mem::replace(&mut has_joined, true) {
                     *lock(&self.record.cipher) = from.cipher_name().to_owned();
                 }
@@ -462,6 +474,7 @@ impl Route {
             peer_key: view.key,
             ciphers: view.ciphers.clone(),
             carriage,
+            way: first_way(&job.carriage),
             memory: None,
             foreseen: Foreseen::default(),
             events: events.sender(),
@@ -482,6 +495,10 @@ impl Route {
                 watch: Arc::clone(&self.watch),
             }),
             only_over_ssh: job.carriage.lanes_over_ssh,
+            // Lanes to one host are joined with lanes to the other, one by one.
+            asked: AskedPaths::One,
+            family: None,
+            peer: PeerAddresses::default(),
             record: Arc::new(LaneRecord::default()),
             watch: Arc::new(Watch::silent()),
             early: None,

@@ -1,28 +1,30 @@
 //! The far side of a session: takes its role from the initiator and carries it out.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haul_engine::remedy::Asked;
-use haul_job::{Error, Fault};
-use haul_net::{Identity, PublicKey, Stream, dial};
+use haul_job::{AskedPaths, Error, Fault};
+use haul_net::{Identity, PublicKey, Stream, Way};
 use haul_store::{FileList, FileListBuilder, printable};
 use haul_wire::control::{self as wire, AgentHello, Control, Dial, Role, Start};
-use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES, MAX_LISTED_BYTES};
+use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
 
 use crate::faults;
 use crate::kept::surroundings::Surroundings;
 use crate::reach::crew::Lead;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
-use crate::reach::redial::Redialler;
+use crate::reach::paths::{Bringer, PathSet, PeerAddresses, own_addresses, tell_changes};
 use crate::run::probe;
-use crate::session::channel::{self, Channel, Events, PING_EVERY, SessionEvent};
+use crate::session::channel::{self, Channel, Events, Outbox, PING_EVERY, SessionEvent};
 use crate::session::clock::{START_DEADLINE, TICK};
 use crate::session::foreseen::Foreseen;
 use crate::session::grant::{Grant, Visit};
 use crate::session::host_facts::cpus;
+use crate::session::lane_addresses::LaneAddresses;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::receiver::{self, ReceiverJob, Target};
 use crate::session::reporter::{Ends, Watch};
@@ -64,13 +66,12 @@ pub(crate) fn hello(identity: &Identity, ports: Ports, grant: &Grant, surroundin
     let mut words = ssh.split(' ');
     let ssh_client = words.next().and_then(|word| word.parse().ok()).map(convert::address);
     let ssh_server = words.nth(1).and_then(|word| word.parse().ok()).map(convert::address);
-    let addresses = dial::local_addresses().into_iter().take(MAX_CANDIDATES).map(convert::address).collect();
     AgentHello {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         key: identity.public().0,
         port: ports.open,
         relay_port: ports.relay,
-        addresses,
+        addresses: own_addresses(),
         ssh_server,
         ssh_client,
         cpus: cpus(),
@@ -120,6 +121,7 @@ pub fn serve_control(
         peer_key: PublicKey(start.peer_key),
         ciphers,
         carriage: start.carriage.clone(),
+        way: Way::default(),
         // What is known of the path is the initiator's to say.
         memory: None,
         foreseen: Foreseen::default(),
@@ -131,24 +133,31 @@ pub fn serve_control(
         .expect(start.session, terms.peer_key, events.sender(), wanted, clear)
         .inspect_err(|error| farewell::abort(&channel, error))?;
     drop(awaited);
-    let redialler = Arc::new(Mutex::new(None));
+    let paths = Arc::new(Mutex::new(None));
     let mut dials = 0;
-    let mut keeper = FarKeeper(Arc::clone(&redialler));
+    let mut keeper = FarKeeper(Arc::clone(&paths));
+    let peer = PeerAddresses::default();
     let outbox = Arc::clone(channel.outbox());
     let of_daemon = grant.is_of_daemon();
     let mut aside = |message: Control| match message {
         Control::Dial(request) if dials < MAX_DIALS => {
             dials += 1;
-            let (terms, outbox, redialler) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&redialler));
+            let (terms, outbox, paths) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&paths));
+            let peer = peer.clone();
             let started = lead.crew().start("dial".into(), move || {
-                let answer = answer_dial(&terms, &request, &redialler, of_daemon);
-                outbox.send(answer);
+                let dialler = FarDialler { terms: &terms, paths: &paths, outbox: &outbox, peer: &peer, of_daemon };
+                outbox.send(dialler.answer(&request));
             });
             started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
+        }
+        Control::Addresses(addresses) => {
+            peer.tell(&addresses);
+            Ok(())
         }
         Control::Admit { key } if expecting.also(PublicKey(key)) => Ok(()),
         other => Err(faults::unexpected(&other)),
     };
+    tell_changes(&lead.crew(), channel.outbox());
     let watch = Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
     let wiring = Wiring { events, channel: &channel, watch: &watch, keeper: &mut keeper, aside: &mut aside };
     run_role(start, grant, surroundings, visit.as_deref(), wiring)
@@ -304,37 +313,67 @@ fn run_role(
 }
 
 /// A far side that dialled brings lost lanes back itself.
-struct FarKeeper(Arc<Mutex<Option<Redialler>>>);
+struct FarKeeper(Arc<Mutex<Option<PathSet>>>);
 
 impl LaneKeeper for FarKeeper {
     fn lane_lost(&mut self, lane: u16) {
-        if let Some(redialler) = lock(&self.0).as_mut() {
-            redialler.lane_lost(lane);
+        if let Some(paths) = lock(&self.0).as_mut() {
+            paths.lane_lost(lane);
         }
     }
 
-    fn want(&mut self, lanes: u16) -> bool {
-        lock(&self.0).as_mut().is_some_and(|redialler| redialler.want(lanes))
+    fn want(&mut self, path: u16, lanes: u16) -> bool {
+        lock(&self.0).as_mut().is_some_and(|paths| paths.want(path, lanes))
     }
 }
 
-/// Dials for the initiator. A user with an account here could dial anyway. A client of a daemon must not use the daemon to reach
-/// other hosts beyond need, nor learn from its words which ports are open.
-fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redialler>>, of_daemon: bool) -> Control {
-    let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
-    let mut terms = terms.clone();
-    let cpus = tuning::cpus_of_smaller(&terms.carriage);
-    terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
-    let dialler = Arc::new(Dialler::new(terms, candidates));
-    let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(MAX_DIAL_TIME);
-    let further = if of_daemon { Further::OnceProved } else { Further::OnceAnswered };
-    match dialler.bring(cpus, timeout, 1, further, &|_, _, _| {}) {
-        Ok((lanes, rtt_us)) => {
-            *lock(redialler) = Some(Redialler::new(dialler, lanes));
-            Control::Dialled { lanes, rtt_us }
+/// Who dials for an initiator.
+struct FarDialler<'a> {
+    terms: &'a LaneTerms,
+    /// Keeps what was dialled.
+    paths: &'a Mutex<Option<PathSet>>,
+    outbox: &'a Arc<Outbox>,
+    /// Where the other end of the lanes may be reached.
+    peer: &'a PeerAddresses,
+    of_daemon: bool,
+}
+
+impl FarDialler<'_> {
+    /// Dials for the initiator. A user with an account here could dial anyway. A client of a daemon must not use the daemon to reach
+    /// other hosts beyond need, nor learn from its words which ports are open.
+    fn answer(&self, request: &Dial) -> Control {
+        let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
+        let mut terms = self.terms.clone();
+        let cpus = tuning::cpus_of_smaller(&terms.carriage);
+        terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
+        let dialler = Arc::new(Dialler::new(terms.clone(), candidates.clone()));
+        let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(MAX_DIAL_TIME);
+        let further = if self.of_daemon { Further::OnceProved } else { Further::OnceAnswered };
+        let first = Cell::new(None);
+        let told = |stream: &Stream, _, _| first.set(LaneAddresses::of(stream).zip(stream.peer_addr()));
+        match dialler.bring(cpus, timeout, 1, further, &told) {
+            Ok((lanes, rtt_us)) => {
+                if let Some((addresses, reached)) = first.get() {
+                    let peer = self.peer.clone();
+                    peer.know(candidates.iter().map(SocketAddr::ip));
+                    let outbox = Arc::clone(self.outbox);
+                    let bringer = Bringer {
+                        terms,
+                        asked: if request.several_paths { AskedPaths::Auto } else { AskedPaths::One },
+                        // The candidates are of the family that the user wants.
+                        family: None,
+                        peer,
+                        port: reached.port(),
+                        cpus,
+                        tell: Arc::new(move |notice| outbox.send(Control::Notice(notice))),
+                    };
+                    *lock(self.paths) = Some(bringer.start(dialler, lanes, addresses));
+                }
+                Control::Dialled { lanes, rtt_us }
+            }
+            Err(error) if !self.of_daemon => Control::DialFailed { why: convert::bounded(error) },
+            Err(_) => Control::DialFailed { why: "no address could be reached".into() },
         }
-        Err(error) if !of_daemon => Control::DialFailed { why: convert::bounded(error) },
-        Err(_) => Control::DialFailed { why: "no address could be reached".into() },
     }
 }
 

@@ -80,6 +80,7 @@ pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wir
 /// The path as its sender told it.
 pub(crate) fn path_now(path: &summary::PathNow) -> PathNow {
     PathNow {
+        path: path.path,
         rate_bytes_per_s: path.rate_bytes_per_s,
         rtt_us: path.rtt_us,
         rtt_min_us: path.rtt_min_us,
@@ -321,4 +322,10 @@ pub(crate) fn error_of(abort: Abort) -> Error {
 /// The notice of an automatic choice.
 pub(crate) fn chose(what: Subject, choice: impl Into<String>, reason: impl Into<String>) -> Notice {
     Notice::Chose { what: what.name().to_owned(), choice: choice.into(), reason: reason.into() }
+}
+
+/// A path of several leads nowhere any more.
+pub(crate) fn path_lost(path: u16, why: &str) -> Notice {
+    let text = format!("path {path} is lost: {why}; the other paths carry its data, and it is tried again");
+    Notice::Warning { text: bounded(text) }
 }

@@ -27,6 +27,8 @@ pub(crate) enum SessionEvent {
     LaneDown(LaneEnd),
     /// What the user asked of the connections and this host does not grant.
     FallsShort(Vec<Applied>),
+    /// Who brings the lanes knows that this path leads nowhere any more.
+    PathLost { path: u16, why: String },
     /// Something changed that the loop should look at now.
     Wake,
     /// No lane can be had, and nothing is left to try.

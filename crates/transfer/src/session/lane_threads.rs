@@ -1,7 +1,6 @@
 //! The lanes of one side of a session, each with its thread.
 
 use std::io;
-use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,9 +9,12 @@ use std::time::{Duration, Instant};
 use haul_job::{Error, Fault};
 use haul_net::{Applied, ShutdownHandle, Stream};
 use haul_wire::control::{Control, Notice};
+use haul_wire::lane::path_of;
+use haul_wire::limits::MAX_LANES;
 
 use crate::session::channel::{Channel, EventSender, LaneEnd, SessionEvent};
 use crate::session::farewell::FAREWELL;
+use crate::session::lane_addresses::LaneAddresses;
 use crate::session::reporter::Watch;
 use crate::sync::lock;
 
@@ -21,8 +23,8 @@ pub(crate) trait LaneKeeper: Send {
     /// This lane ended before its time.
     fn lane_lost(&mut self, lane: u16);
 
-    /// So many lanes in all would be of use. False: this side cannot bring any.
-    fn want(&mut self, lanes: u16) -> bool;
+    /// So many lanes of this path would be of use. False: this side cannot bring any.
+    fn want(&mut self, path: u16, lanes: u16) -> bool;
 }
 
 /// A side that does not dial.
@@ -31,7 +33,7 @@ pub(crate) struct NoKeeper;
 impl LaneKeeper for NoKeeper {
     fn lane_lost(&mut self, _lane: u16) {}
 
-    fn want(&mut self, _lanes: u16) -> bool {
+    fn want(&mut self, _path: u16, _lanes: u16) -> bool {
         false
     }
 }
@@ -95,7 +97,11 @@ impl Lanes {
         lane: u16,
         carry: impl FnOnce(Stream) -> io::Result<()> + Send + 'static,
     ) -> Result<(), Error> {
-        let (shutdown, peer) = (stream.shutdown_handle(), peer_of(&stream));
+        if self.alive.len() >= usize::from(MAX_LANES) && !self.alive.iter().any(|alive| alive.lane == lane) {
+            // Each path may have so many, but all of them together may not. It is closed here.
+            return Ok(());
+        }
+        let (shutdown, addresses) = (stream.shutdown_handle(), LaneAddresses::of(&stream));
         // A lane that comes back before its end was noticed: the old one is as good as dead.
         self.cut(lane);
         self.forget(lane);
@@ -119,7 +125,7 @@ impl Lanes {
             .map_err(|error| Error::new(Fault::FileIo, "cannot start a thread for a lane").because(error))?;
         self.alive.push(Alive { lane, serial, shutdown });
         self.threads.push(thread);
-        self.watch.lane_up(peer);
+        self.watch.lane_up(path_of(lane), addresses);
         Ok(())
     }
 
@@ -180,6 +186,13 @@ impl Lanes {
         }
     }
 
+    /// Makes the threads of all lanes of a path end.
+    pub(crate) fn cut_path(&mut self, path: u16) {
+        for alive in self.alive.iter().filter(|alive| path_of(alive.lane) == path) {
+            alive.shutdown.shutdown();
+        }
+    }
+
     /// Nobody will bring further lanes.
     pub(crate) fn give_up(&mut self, why: Error) {
         self.given_up = Some(why);
@@ -231,11 +244,6 @@ impl Lanes {
             let _ = thread.join();
         }
     }
-}
-
-/// Where a lane leads; `None` when it does not run over TCP.
-pub(crate) fn peer_of(stream: &Stream) -> Option<IpAddr> {
-    stream.tcp().and_then(|tcp| tcp.peer_addr().ok()).map(|address| address.ip().to_canonical())
 }
 
 #[cfg(test)]
@@ -298,11 +306,12 @@ mod tests {
         let mut lanes = Lanes::new(events.sender(), Arc::clone(&watch));
         let (pair, _peer) = Stream::plain_pair().unwrap();
         lanes.start(pair, 0, |_stream| Ok(())).unwrap();
-        assert_eq!(watch.lane_peer(), None);
+        assert_eq!(watch.addresses_of(0), None);
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let tcp = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         lanes.start(Stream::plain_tcp(tcp), 1, |_stream| Ok(())).unwrap();
-        assert_eq!(watch.lane_peer(), Some(IpAddr::from([127, 0, 0, 1])));
+        let loopback = std::net::IpAddr::from([127, 0, 0, 1]);
+        assert_eq!(watch.addresses_of(0), Some(LaneAddresses { local: loopback, peer: loopback }));
     }
 
     #[test]

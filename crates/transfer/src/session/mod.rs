@@ -21,6 +21,7 @@ pub(crate) mod grant;
 pub(crate) mod host_facts;
 pub(crate) mod id;
 pub(crate) mod inbox;
+pub(crate) mod lane_addresses;
 pub(crate) mod lane_threads;
 pub(crate) mod receiver;
 pub(crate) mod reporter;

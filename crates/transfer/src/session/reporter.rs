@@ -1,8 +1,8 @@
 //! Tells whoever watches what happens: turns the two streams of a session into events and, at the end, the report.
 
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_engine::attribute::{self, Phases};
@@ -12,10 +12,12 @@ use haul_job::{Change, Error, Event, Fault, Job, ManifestLine, Observer, Progres
 use haul_wire::RelPath;
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::manifest::Item;
-use haul_wire::summary::PathNow;
+use haul_wire::summary::{OnePath, PathNow};
 
 use crate::files::manifest_file::RootHasher;
 use crate::session::convert;
+use crate::session::lane_addresses::LaneAddresses;
+use crate::sync::lock;
 
 /// Stands beside a session. An agent's watch is silent: nobody is there to be told.
 pub(crate) struct Watch {
@@ -24,8 +26,8 @@ pub(crate) struct Watch {
     serves: bool,
     lanes_alive: AtomicU16,
     lanes_most: AtomicU16,
-    /// Whom the first lane reached, or who brought it.
-    lane_peer: OnceLock<IpAddr>,
+    /// Where the first lane of each path leads, by the number of the path.
+    lane_addresses: Mutex<BTreeMap<u16, LaneAddresses>>,
 }
 
 struct Person {
@@ -49,7 +51,8 @@ struct State {
     bytes_read_again: u64,
     failures: Vec<(Vec<u8>, String)>,
     told_found_all: bool,
-    path_told: Option<Instant>,
+    /// When each path was last told of, by its number.
+    path_told: BTreeMap<u16, Instant>,
 }
 
 /// A sender reports its path once a second. More frequent reports are ignored, with some tolerance for queues.
@@ -65,7 +68,7 @@ impl Watch {
             serves: false,
             lanes_alive: AtomicU16::new(0),
             lanes_most: AtomicU16::new(0),
-            lane_peer: OnceLock::new(),
+            lane_addresses: Mutex::default(),
         }
     }
 
@@ -176,10 +179,10 @@ impl Watch {
         let Some(person) = &self.person else { return };
         let now = Instant::now();
         let mut state = person.lock();
-        if state.path_told.is_some_and(|told| now.duration_since(told) < PATH_EVERY) {
+        if state.path_told.get(&path.path).is_some_and(|told| now.duration_since(*told) < PATH_EVERY) {
             return;
         }
-        state.path_told = Some(now);
+        state.path_told.insert(path.path, now);
         drop(state);
         person.observer.on_event(&Event::Path(convert::path_now(path)));
     }
@@ -195,19 +198,19 @@ impl Watch {
         self.person.as_ref().is_none_or(|person| person.lock().tally.all_settled())
     }
 
-    /// A lane whose other end has proved its key stands; over TCP it leads to `peer`.
-    pub(crate) fn lane_up(&self, peer: Option<IpAddr>) {
-        if let Some(peer) = peer {
-            self.lane_peer.get_or_init(|| peer);
+    /// A lane of this path stands, and its other end has proved its key; over TCP it has these ends.
+    pub(crate) fn lane_up(&self, path: u16, addresses: Option<LaneAddresses>) {
+        if let Some(addresses) = addresses {
+            lock(&self.lane_addresses).entry(path).or_insert(addresses);
         }
         let alive = self.lanes_alive.fetch_add(1, Ordering::Relaxed) + 1;
         self.lanes_most.fetch_max(alive, Ordering::Relaxed);
         self.connected();
     }
 
-    /// The address of the far side as a lane has found it.
-    pub(crate) fn lane_peer(&self) -> Option<IpAddr> {
-        self.lane_peer.get().copied()
+    /// The ends of a path as its first lane has found them.
+    pub(crate) fn addresses_of(&self, path: u16) -> Option<LaneAddresses> {
+        lock(&self.lane_addresses).get(&path).copied()
     }
 
     pub(crate) fn lane_down(&self) {
@@ -308,6 +311,7 @@ impl Watch {
             source: ends.source.clone(),
             target: ends.target.clone(),
             path: sender.path.clone(),
+            paths: sender.paths.iter().map(|path| self.seen_from_here(path)).collect(),
             time: shares,
             limit,
             dry_run,
@@ -316,6 +320,14 @@ impl Watch {
         drop(state);
         self.tell_progress();
         Some(report)
+    }
+
+    /// A path whose lanes end here, with the addresses of this side.
+    fn seen_from_here(&self, path: &OnePath) -> OnePath {
+        let path = path.clone();
+        let Some(ends) = self.addresses_of(path.number) else { return path };
+        let device = ends.device().unwrap_or_default();
+        OnePath { local: Some(ends.local.into()), remote: Some(ends.peer.into()), device, ..path }
     }
 
     fn with(&self, act: impl FnOnce(&Person, &mut State) -> Result<(), Error>) -> Result<(), Error> {

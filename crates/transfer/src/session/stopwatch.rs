@@ -43,6 +43,18 @@ impl Stopwatch {
         self.lap(if is_rest { Waiting::Work } else { Waiting::Network });
     }
 
+    /// Ends a lap in which a sending lane waited for units, or for the end of the session. It waited for work only until all units were
+    /// taken. After that its own data was still on the way until its last receipt. Then it waited for the other lanes, and that
+    /// time is theirs. Units come so late only because another lane was lost.
+    pub(crate) fn lap_for_units(&mut self, all_taken: Option<Instant>, last_receipt: Option<Instant>) {
+        let Some(all_taken) = all_taken else { return self.lap(Waiting::Work) };
+        self.lap_until(Waiting::Work, all_taken);
+        if let Some(receipt) = last_receipt {
+            self.lap_until(Waiting::Network, receipt);
+        }
+        self.lap(Waiting::Leave);
+    }
+
     /// Ends a lap at a moment that may have passed; what passed since then belongs to the next. A moment before the last lap ends
     /// none.
     pub(crate) fn lap_until(&mut self, cause: Waiting, until: Instant) {
@@ -134,6 +146,26 @@ mod tests {
         stopwatch.lap_until(Waiting::Network, start + SECOND * 2);
         let time = stopwatch.time();
         assert_eq!(time.storage_us + time.network_us + time.cpu_us, 2_000_000, "no time is lost, none counts twice");
+    }
+
+    #[test]
+    fn a_lane_waits_for_work_until_all_units_are_taken_then_for_its_receipts_and_then_for_others() {
+        let check = |all_taken_s: Option<u64>, receipt_s: Option<u64>, work_s: u64, network_s: u64| {
+            let mut stopwatch = Stopwatch::start();
+            // The wait began ten seconds ago.
+            stopwatch.at = stopwatch.at.checked_sub(SECOND * 10).expect("the machine has run for some seconds");
+            let began = stopwatch.at;
+            let after = |s: u64| began + SECOND * u32::try_from(s).unwrap();
+            stopwatch.lap_for_units(all_taken_s.map(after), receipt_s.map(after));
+            let time = stopwatch.time();
+            let seconds = |us: u64| (us + 500_000) / 1_000_000;
+            assert_eq!((seconds(time.idle_us), seconds(time.network_us)), (work_s, network_s), "{time:?}");
+        };
+        check(None, Some(2), 10, 0);
+        check(Some(0), None, 0, 0);
+        check(Some(0), Some(2), 0, 2);
+        check(Some(3), Some(4), 3, 1);
+        check(Some(3), Some(2), 3, 0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use haul_wire::control::{Answer, Control, FilterRule, Notice, Outcome, OutcomeKind, Receipt, Role, Wanted};
 use haul_wire::manifest::PackedItem;
+use haul_wire::summary::OnePath;
 
 /// Bytes of the message and of all that it owns, but for what allocation adds.
 pub(crate) fn memory_bytes(message: &Control) -> usize {
@@ -41,11 +42,17 @@ fn owned_bytes(message: &Control) -> usize {
             let more = [&abort.cause, &abort.hint].into_iter().flatten();
             abort.what.len() + more.map(String::len).sum::<usize>()
         }
-        Control::Bye(summary) => summary.path.congestion_control.len(),
+        Control::Bye(summary) => {
+            summary.path.congestion_control.len()
+                + size_of_val(&summary.paths[..])
+                + summary.paths.iter().map(one_path_bytes).sum::<usize>()
+        }
+        Control::Addresses(addresses) => size_of_val(&addresses[..]),
         Control::Dialled { .. }
         | Control::Admit { .. }
         | Control::WantLanes { .. }
         | Control::PathNow(_)
+        | Control::PathLost { .. }
         | Control::Begin { .. }
         | Control::EndOfManifest
         | Control::Again { .. }
@@ -58,6 +65,10 @@ fn owned_bytes(message: &Control) -> usize {
         | Control::Repair { .. }
         | Control::ReadAgain { .. } => 0,
     }
+}
+
+fn one_path_bytes(path: &OnePath) -> usize {
+    path.device.len() + path.summary.congestion_control.len()
 }
 
 fn item_bytes(item: &PackedItem) -> usize {

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use haul_engine::attribute::Cause;
 use haul_job::{Carriage, Endpoint, Error, Event, Fault, Job, Observer, Place, Report, Selection, SshOptions, Subject};
 use haul_net::{Identity, Stream};
 use haul_pump::SendRoute;
@@ -39,6 +40,8 @@ enum Lane {
     Flip(usize),
     /// Dead for the sender; for the receiver it never ends.
     Forgotten,
+    /// Takes this many bytes, stands still for so long, and ends.
+    Hangs(usize, Duration),
 }
 
 /// Remembers events; interrupts when asked to.
@@ -248,8 +251,9 @@ impl Lane {
             let mut keep = read;
             match self {
                 Lane::Cut(at) if at < passed + read => keep = at.saturating_sub(passed),
+                Lane::Hangs(at, stands) if at < passed + read => return std::thread::sleep(stands),
                 Lane::Flip(at) if (passed..passed + read).contains(&at) => block[at - passed] ^= 0x20,
-                Lane::Good | Lane::Cut(_) | Lane::Flip(_) | Lane::Forgotten => {}
+                Lane::Good | Lane::Cut(_) | Lane::Flip(_) | Lane::Forgotten | Lane::Hangs(..) => {}
             }
             if to.write_all(&block[..keep]).is_err() || keep < read {
                 return;
@@ -431,6 +435,16 @@ fn a_lane_that_dies_hands_its_chunks_to_the_others() {
     assert_eq!((report.failed, report.files_moved), (0, 201));
     // Nothing with a receipt is sent again: at most what the dead lanes had under way.
     assert!(report.bytes_again <= 12_000_000, "{} bytes again", report.bytes_again);
+}
+
+/// As with a slow disk at the target of a far path, when a lane was given up near the end.
+#[test]
+fn lanes_that_have_nothing_left_when_another_is_lost_did_not_wait_for_work() {
+    let bench = Bench::with_tree();
+    let hangs = Lane::Hangs(100_000, Duration::from_secs(1));
+    let report = bench.copy_over(&[Lane::Good, hangs, Lane::Good, Lane::Good, Lane::Good]).unwrap();
+    bench.assert_equal();
+    assert!(report.time.of(Cause::Work) < 0.5, "{:?}", report.time);
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(crate) struct SshKeeper {
 
 impl LaneKeeper for SshKeeper {
     /// Each lane would be a login of its own, and sshd bounds them: those that are there have to do.
-    fn want(&mut self, _lanes: u16) -> bool {
+    fn want(&mut self, _path: u16, _lanes: u16) -> bool {
         true
     }
 

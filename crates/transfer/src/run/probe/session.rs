@@ -14,6 +14,7 @@ use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
 use crate::session::failure::Failure;
 use crate::session::foreseen::Foreseen;
+use crate::session::lane_addresses::LaneAddresses;
 use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::reporter::Watch;
 use crate::session::tuning::{Endless, Tuning};
@@ -104,7 +105,7 @@ struct End<'a> {
     side: Side,
     flow: Arc<Flow>,
     lanes: Lanes,
-    probes: Vec<(u16, LaneProbe)>,
+    probes: Vec<(u16, LaneProbe, Option<LaneAddresses>)>,
     /// While this side sends.
     tuning: Option<Tuning>,
     time: Duration,
@@ -139,7 +140,7 @@ impl End<'_> {
             self.silent_turn()?;
         }
         let mut tuning = Tuning::new(&self.carriage, Foreseen::default());
-        self.probes.iter().for_each(|(lane, probe)| tuning.lane_up(*lane, probe.clone(), None));
+        self.probes.iter().for_each(|(lane, probe, addresses)| tuning.lane_up(*lane, probe.clone(), *addresses));
         self.flow.rest(tuning.resting());
         self.tuning = Some(tuning);
         self.flow.send(true);
@@ -149,16 +150,16 @@ impl End<'_> {
             self.tune();
             if read_at.elapsed() >= READ_EVERY {
                 read_at = Instant::now();
-                self.probes.iter().for_each(|(_, probe)| readings.add(probe));
+                self.probes.iter().for_each(|(_, probe, _)| readings.add(probe));
             }
         }
         self.flow.send(false);
-        let path = self.tuning.take().map(|tuning| tuning.summary()).unwrap_or_default();
+        let (path, paths) = self.tuning.take().map(|tuning| tuning.summary()).unwrap_or_default();
         let drained_by = Instant::now() + DRAIN;
-        while Instant::now() < drained_by && self.probes.iter().any(|(_, probe)| is_under_way(probe)) {
+        while Instant::now() < drained_by && self.probes.iter().any(|(_, probe, _)| is_under_way(probe)) {
             self.silent_turn()?;
         }
-        let sender = SenderSummary { time: self.flow.sending_time(), path };
+        let sender = SenderSummary { time: self.flow.sending_time(), path, paths };
         let sent = readings.summary(sender);
         self.channel.outbox().send(Control::ProbeSent(sent.clone()));
         let answered_by = Instant::now() + GRACE;
@@ -222,30 +223,31 @@ impl End<'_> {
         match event {
             SessionEvent::Control(Control::ProbeSent(sent)) => return Ok(Some(Word::Sent(sent))),
             SessionEvent::Control(Control::ProbeArrived(arrived)) => return Ok(Some(Word::Arrived(arrived))),
-            SessionEvent::Control(Control::WantLanes { lanes }) => {
+            SessionEvent::Control(Control::WantLanes { path, lanes }) => {
                 // Where this side cannot bring any, those that are there have to do.
-                self.keeper.want(lanes);
+                self.keeper.want(path, lanes);
             }
+            SessionEvent::Control(Control::PathLost { path }) => self.lanes.cut_path(path),
             SessionEvent::Control(Control::PathNow(path)) => self.watch.on_path(&path),
             SessionEvent::Control(Control::Notice(notice)) => self.watch.on_notice(notice),
             SessionEvent::Control(Control::Abort(abort)) => return Err(convert::error_of(abort)),
             SessionEvent::Control(message) => (self.aside)(message)?,
             SessionEvent::ControlEnded(why) => return Err(again(channel::ended(why))),
             SessionEvent::LaneUp(stream, lane) => {
-                let probe = stream.probe();
+                let (probe, addresses) = (stream.probe(), LaneAddresses::of(&stream));
                 if let Some(tuning) = &mut self.tuning {
-                    tuning.lane_up(lane, probe.clone(), None);
+                    tuning.lane_up(lane, probe.clone(), addresses);
                     self.flow.rest(tuning.resting());
                 }
-                self.probes.retain(|(other, _)| *other != lane);
-                self.probes.push((lane, probe));
+                self.probes.retain(|(other, ..)| *other != lane);
+                self.probes.push((lane, probe, addresses));
                 let flow = Arc::clone(&self.flow);
                 self.lanes.start(stream, lane, move |stream| flow::carry(stream, lane, &flow))?;
             }
             // Lost lanes are not brought back: in a few seconds that would measure the loss, not the path.
             SessionEvent::LaneDown(end) => {
                 if self.lanes.ended(&end) {
-                    self.probes.retain(|(other, _)| *other != end.lane);
+                    self.probes.retain(|(other, ..)| *other != end.lane);
                     if let Some(tuning) = &mut self.tuning {
                         tuning.lane_down(end.lane);
                         self.flow.rest(tuning.resting());
@@ -257,6 +259,11 @@ impl End<'_> {
                 self.lanes.tell_short(&short, host, self.channel);
             }
             SessionEvent::NoLanes(error) => self.lanes.give_up(error),
+            SessionEvent::PathLost { path, why } => {
+                self.lanes.cut_path(path);
+                self.channel.outbox().send(Control::PathLost { path });
+                self.watch.on_notice(convert::path_lost(path, &why));
+            }
             SessionEvent::Wake => {}
         }
         Ok(None)
@@ -267,17 +274,23 @@ impl End<'_> {
         let Some(tuning) = &mut self.tuning else { return };
         let turn = tuning.turn(&Endless);
         let outbox = self.channel.outbox();
-        if let Some(lanes) = turn.lanes {
+        for path in turn.lost {
+            self.lanes.cut_path(path);
+            outbox.send(Control::PathLost { path });
+        }
+        if turn.work_moves || !turn.lanes.is_empty() {
             self.flow.rest(tuning.resting());
-            if !self.keeper.want(lanes) {
-                outbox.send(Control::WantLanes { lanes });
+        }
+        for (path, lanes) in turn.lanes {
+            if !self.keeper.want(path, lanes) {
+                outbox.send(Control::WantLanes { path, lanes });
             }
         }
         for notice in turn.notices {
             self.watch.on_notice(notice.clone());
             outbox.send(Control::Notice(notice));
         }
-        if let Some(path) = turn.path {
+        for path in turn.paths {
             self.watch.on_path(&path);
             outbox.send(Control::PathNow(path));
         }

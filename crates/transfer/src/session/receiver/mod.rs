@@ -260,7 +260,7 @@ fn await_begin(
             }
             Some(SessionEvent::LaneUp(..) | SessionEvent::FallsShort(_)) => {}
             Some(SessionEvent::NoLanes(error)) => return Err(error),
-            Some(SessionEvent::LaneDown(..) | SessionEvent::Wake) | None => {}
+            Some(SessionEvent::LaneDown(..) | SessionEvent::PathLost { .. } | SessionEvent::Wake) | None => {}
         }
     }
 }
@@ -371,9 +371,9 @@ impl Session<'_> {
             let Some(event) = events.next(TICK) else { continue };
             let begun = Instant::now();
             match event {
-                SessionEvent::Control(Control::WantLanes { lanes }) => {
+                SessionEvent::Control(Control::WantLanes { path, lanes }) => {
                     // Where this side cannot bring any, those that are there have to do.
-                    keeper.want(lanes);
+                    keeper.want(path, lanes);
                 }
                 SessionEvent::Control(message) => self.on_message(message, aside)?,
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
@@ -389,6 +389,12 @@ impl Session<'_> {
                 }
                 SessionEvent::FallsShort(short) => self.lanes.tell_short(&short, "the receiving host", self.channel),
                 SessionEvent::NoLanes(error) => self.lanes.give_up(error),
+                SessionEvent::PathLost { path, why } => {
+                    // Its units have to come by the others, as the sender is told.
+                    self.lanes.cut_path(path);
+                    self.channel.outbox().send(Control::PathLost { path });
+                    self.shared.notice(convert::path_lost(path, &why));
+                }
                 SessionEvent::Wake => {}
             }
             self.forgive(begun.elapsed());
@@ -498,6 +504,7 @@ impl Session<'_> {
             Control::DeleteNothing => self.shared.delete_nothing(),
             Control::Notice(notice) => self.watch.on_notice(notice),
             Control::PathNow(path) => self.watch.on_path(&path),
+            Control::PathLost { path } => self.lanes.cut_path(path),
             Control::Abort(abort) => return Err(convert::error_of(abort)),
             other => aside(other)?,
         }

@@ -146,7 +146,10 @@ impl Lane<'_> {
                         self.wound_up(number);
                         break;
                     };
-                    self.watch.lap(if rests { Waiting::Leave } else { Waiting::Work });
+                    match rests {
+                        true => self.watch.lap(Waiting::Leave),
+                        false => self.watch.lap_for_units(self.shared.all_taken(), self.shared.last_receipt(number)),
+                    }
                     units
                 }
             };

@@ -36,7 +36,8 @@ use crate::faults;
 use crate::kept::known_paths::KnownPaths;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::Clock;
-use crate::session::lane_threads::{self, LaneKeeper, Lanes};
+use crate::session::lane_addresses::LaneAddresses;
+use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::receiver::CHECKPOINT_BYTES;
 use crate::session::reporter::Watch;
 use crate::session::tuning::Tuning;
@@ -165,7 +166,7 @@ impl<'a> Session<'a> {
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
                 SessionEvent::LaneUp(stream, lane) => {
                     let shared = Arc::clone(&self.shared);
-                    self.tuning.lane_up(lane, stream.probe(), lane_threads::peer_of(&stream));
+                    self.tuning.lane_up(lane, stream.probe(), LaneAddresses::of(&stream));
                     self.tell_route(stream.cipher().is_some());
                     self.shared.rest(self.tuning.resting());
                     self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
@@ -183,9 +184,17 @@ impl<'a> Session<'a> {
                 }
                 SessionEvent::FallsShort(short) => self.lanes.tell_short(&short, "the sending host", self.channel),
                 SessionEvent::NoLanes(error) => self.lanes.give_up(error),
+                SessionEvent::PathLost { path, why } => self.lose_path(path, why),
                 SessionEvent::Wake => {}
             }
         }
+    }
+
+    /// Who brings the lanes knows that this path leads nowhere: its units go to the others.
+    fn lose_path(&mut self, path: u16, why: String) {
+        self.lanes.cut_path(path);
+        self.channel.outbox().send(Control::PathLost { path });
+        self.shared.notice(convert::path_lost(path, &why));
     }
 
     /// Which way the bytes take through this host, once it is known what the lanes are.
@@ -211,17 +220,23 @@ impl<'a> Session<'a> {
             // Its units go to the others, as those of any lane that dies.
             self.lanes.cut(lane);
         }
-        if turn.work_moves || turn.lanes.is_some() {
+        for path in turn.lost {
+            self.lanes.cut_path(path);
+            outbox.send(Control::PathLost { path });
+        }
+        if turn.work_moves || !turn.lanes.is_empty() {
             self.shared.rest(self.tuning.resting());
         }
-        if let Some(lanes) = turn.lanes.filter(|lanes| !keeper.want(*lanes)) {
-            outbox.send(Control::WantLanes { lanes });
+        for (path, lanes) in turn.lanes {
+            if !keeper.want(path, lanes) {
+                outbox.send(Control::WantLanes { path, lanes });
+            }
         }
         for notice in turn.notices {
             self.watch.on_notice(notice.clone());
             outbox.send(Control::Notice(notice));
         }
-        if let Some(path) = turn.path {
+        for path in turn.paths {
             self.watch.on_path(&path);
             outbox.send(Control::PathNow(path));
         }
@@ -337,6 +352,7 @@ impl<'a> Session<'a> {
                 self.lanes.cut(lane);
                 self.shared.lane_died(lane);
             }
+            Control::PathLost { path } => self.lanes.cut_path(path),
             Control::Notice(notice) => {
                 // A large directory takes its time, and says what goes.
                 if self.shared.job.selection.delete && matches!(notice, Notice::Deleted { .. }) {
@@ -385,7 +401,8 @@ impl<'a> Session<'a> {
         drop(events);
         self.lanes.join();
         let receiver = result?;
-        Ok((SenderSummary { time: self.shared.time(), path: self.tuning.summary() }, receiver))
+        let (path, paths) = self.tuning.summary();
+        Ok((SenderSummary { time: self.shared.time(), path, paths }, receiver))
     }
 }
 

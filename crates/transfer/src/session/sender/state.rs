@@ -122,6 +122,8 @@ struct State {
     resting: Vec<u16>,
     /// When the last receipt for a unit of each lane came.
     receipts: BTreeMap<u16, Instant>,
+    /// Since when lanes have all units, and no new one can follow.
+    all_taken: Option<Instant>,
 }
 
 /// What a lane takes at once.
@@ -177,6 +179,7 @@ impl Shared {
             finished: false,
             resting: Vec::new(),
             receipts: BTreeMap::new(),
+            all_taken: None,
         };
         Self {
             read_again: ReadAgain::default(),
@@ -314,6 +317,7 @@ impl Shared {
         let mut state = self.lock();
         let file = state.items.want(index, wanted).map_err(broken)?;
         file.hash_only.store(matches!(wanted, Wanted::Hash), Ordering::Relaxed);
+        state.all_taken = None;
         // It was decided, maybe after long reading; each is asked for once.
         self.count_move();
         self.work.notify_all();
@@ -399,6 +403,9 @@ impl Shared {
             return None;
         }
         let units = state.items.take(lane, UNITS_AT_ONCE);
+        if state.all_taken.is_none() && state.items.is_all_taken() {
+            state.all_taken = Some(Instant::now());
+        }
         (!units.is_empty()).then_some(units)
     }
 
@@ -469,6 +476,11 @@ impl Shared {
     /// Whether a lane was told to rest.
     pub(super) fn rests(&self, lane: u16) -> bool {
         self.lock().resting.contains(&lane)
+    }
+
+    /// Since when lanes have all units, and no new one can follow.
+    pub(super) fn all_taken(&self) -> Option<Instant> {
+        self.lock().all_taken
     }
 
     /// When the last receipt for a unit of this lane came.

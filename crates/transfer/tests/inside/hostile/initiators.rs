@@ -66,7 +66,7 @@ fn a_far_side_does_not_dial_without_end() {
     // Nobody listens at the first port of this host, so each ends at once; elsewhere it could take a minute and a thread.
     let nowhere = Candidate { address: Address::V4([127, 0, 0, 1]), port: 1 };
     for _ in 0..100 {
-        peer.says(&Control::Dial(Dial { candidates: vec![nowhere], lanes: 1, timeout_ms: 1000 }));
+        peer.says(&Control::Dial(Dial { candidates: vec![nowhere], lanes: 1, several_paths: true, timeout_ms: 1000 }));
     }
     peer.broke_the_protocol("unexpected message Dial");
 }
@@ -84,7 +84,12 @@ fn a_daemon_knocks_once_where_nobody_proves_a_key_however_many_lanes_are_asked_f
     });
     let mut peer = far_side_asked(wire::Carriage { ciphers: vec![1], ..carriage(20_000) });
     let stranger = Candidate { address: Address::V4([127, 0, 0, 1]), port };
-    peer.says(&Control::Dial(Dial { candidates: vec![stranger], lanes: MAX_LANES, timeout_ms: 1000 }));
+    peer.says(&Control::Dial(Dial {
+        candidates: vec![stranger],
+        lanes: MAX_LANES,
+        several_paths: true,
+        timeout_ms: 1000,
+    }));
     peer.hears(|message| matches!(message, Control::DialFailed { .. }).then_some(()));
     assert_eq!(knocks.load(Ordering::SeqCst), 1);
 }

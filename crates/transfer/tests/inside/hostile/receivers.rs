@@ -112,7 +112,7 @@ impl LaneKeeper for Spare {
         }
     }
 
-    fn want(&mut self, _lanes: u16) -> bool {
+    fn want(&mut self, _path: u16, _lanes: u16) -> bool {
         false
     }
 }

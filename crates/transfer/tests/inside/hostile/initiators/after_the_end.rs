@@ -124,7 +124,7 @@ fn a_dial_ends_with_its_session() {
     let selection = wire::Selection { make_target: true, ..wire::Selection::default() };
     let (mut peer, counted, _watcher) = far_side_of(&dir, role, selection, &[]);
     let silent = Candidate { address: Address::V4([127, 0, 0, 1]), port };
-    peer.says(&Control::Dial(Dial { candidates: vec![silent], lanes: 1, timeout_ms: u32::MAX }));
+    peer.says(&Control::Dial(Dial { candidates: vec![silent], lanes: 1, several_paths: true, timeout_ms: u32::MAX }));
     let (connection, _) = listener.accept().unwrap();
     peer.says(&enough());
     peer.ended().unwrap_err();

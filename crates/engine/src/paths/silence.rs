@@ -1,0 +1,1 @@
+//! A path that is dead, while others deliver.

@@ -1,0 +1,211 @@
+//! The interfaces that connections of this host can leave by, and what comes and goes among them.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+pub use haul_sys::interfaces::{Interface, InterfaceAddress};
+use haul_sys::route_events::{RouteEvents, Woken};
+pub use haul_sys::routes::Route;
+use haul_sys::routes::{self, Packet};
+
+use crate::dial::Cancel;
+use crate::limits;
+use crate::way::Way;
+
+/// The interfaces that can carry data to another host: up, connected, with addresses that new connections may begin at.
+/// Loopback is not among them, nor are link-local addresses.
+pub fn usable() -> io::Result<Vec<Interface>> {
+    let mut found = haul_sys::interfaces::interfaces()?;
+    found.retain_mut(|interface| {
+        interface.addresses.retain(|address| address.settled && leads_out(address.ip));
+        interface.up && interface.running && !interface.loopback && !interface.addresses.is_empty()
+    });
+    found.truncate(limits::MAX_DEVICES);
+    Ok(found)
+}
+
+/// Whether an address can be that of a connection to another host.
+fn leads_out(ip: IpAddr) -> bool {
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    !(is_link_local || ip.is_loopback() || ip.is_unspecified() || ip.is_multicast())
+}
+
+/// The ways over these interfaces: one for each address.
+pub fn ways(interfaces: &[Interface]) -> Vec<Way> {
+    let of = |interface: &Interface| -> Vec<Way> {
+        let device = interface.name.parse().ok();
+        let way =
+            |address: &InterfaceAddress| Way { local: Some(address.ip), device: device.clone(), ..Way::default() };
+        interface.addresses.iter().map(way).collect()
+    };
+    interfaces.iter().flat_map(of).collect()
+}
+
+/// The route for a connection that leaves an interface from this address. `None`: the tables of this host have none,
+/// and a connection that is bound to the interface gets no answer.
+pub fn route(interface: &Interface, from: IpAddr, to: IpAddr) -> io::Result<Option<Route>> {
+    routes::route_of(Packet { to, from: Some(from), device: Some(interface.index) })
+}
+
+/// Hears what comes and goes among [`usable`] interfaces.
+#[derive(Debug)]
+pub struct NetworkWatch {
+    events: RouteEvents,
+    ways: Vec<Way>,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NetworkEvent {
+    /// Something has changed.
+    Changed(Change),
+    /// The time is over.
+    TimedOut,
+    /// The wait is not wanted any more.
+    Cancelled,
+}
+
+/// What has changed since the last event. Nothing of both: a route, or something of no interest.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Usable now.
+    pub came: Vec<Way>,
+    /// Usable no more: the interface is down or gone, its cable is out, or the address was taken from it.
+    pub went: Vec<Way>,
+}
+
+impl NetworkWatch {
+    /// Hears of every change from now on.
+    pub fn new() -> io::Result<NetworkWatch> {
+        // In this order nothing that changes meanwhile is missed.
+        let events = RouteEvents::subscribe()?;
+        Ok(NetworkWatch { events, ways: ways(&usable()?) })
+    }
+
+    /// The ways that are usable, as of the last event.
+    pub fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    /// Waits for a change. `None` waits without an end.
+    pub fn wait(&mut self, timeout: Option<Duration>, cancel: Option<&Cancel>) -> io::Result<NetworkEvent> {
+        match self.events.wait(timeout, cancel.map(Cancel::as_fd))? {
+            Woken::TimedOut => Ok(NetworkEvent::TimedOut),
+            Woken::Cancelled => Ok(NetworkEvent::Cancelled),
+            Woken::Changed => {
+                let now = ways(&usable()?);
+                let missing = |from: &[Way], of: &[Way]| of.iter().filter(|way| !from.contains(way)).cloned().collect();
+                let change = Change { came: missing(&self.ways, &now), went: missing(&now, &self.ways) };
+                self.ways = now;
+                Ok(NetworkEvent::Changed(change))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use haul_sys::own_network::OwnNetwork;
+
+    use super::*;
+    use crate::dial::dial;
+    use crate::policy::Policies;
+
+    /// Much longer than any change takes to be told.
+    const SOON: Option<Duration> = Some(Duration::from_secs(20));
+    const TIMEOUT: Duration = Duration::from_secs(5);
+
+    /// Two hosts, two cables. Network 1 is 10.1.0.0/24, network 2 is 10.2.0.0/24; the client is .1, the server .2.
+    fn two_hosts() -> Option<(OwnNetwork, OwnNetwork)> {
+        let (client, server) = (OwnNetwork::new()?, OwnNetwork::new()?);
+        for net in [1, 2] {
+            client.connect(&format!("eth{net}"), &server, &format!("eth{net}"));
+            for (host, number) in [(&client, 1), (&server, 2)] {
+                host.ip(&format!("addr add 10.{net}.0.{number}/24 dev eth{net}"));
+                host.ip(&format!("link set eth{net} up"));
+            }
+        }
+        Some((client, server))
+    }
+
+    fn way(device: &str, local: &str) -> Way {
+        Way { local: Some(local.parse().unwrap()), device: Some(device.parse().unwrap()), ..Way::default() }
+    }
+
+    /// The next change of ways, without those of routes alone.
+    fn next(watch: &mut NetworkWatch) -> Change {
+        loop {
+            match watch.wait(SOON, None).unwrap() {
+                NetworkEvent::Changed(change) if change == Change::default() => continue,
+                NetworkEvent::Changed(change) => return change,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn interfaces_and_addresses_that_come_and_go_are_told_as_ways() {
+        let Some((client, server)) = two_hosts() else { return };
+        client.enter(|| {
+            let mut watch = NetworkWatch::new().unwrap();
+            assert_eq!(watch.ways(), [way("eth1", "10.1.0.1"), way("eth2", "10.2.0.1")]);
+            let went = |ways: &[Way]| Change { went: ways.to_vec(), ..Change::default() };
+            let came = |ways: &[Way]| Change { came: ways.to_vec(), ..Change::default() };
+            // The other end of the cable goes down: the device is up, and has no carrier.
+            server.ip("link set eth2 down");
+            assert_eq!(next(&mut watch), went(&[way("eth2", "10.2.0.1")]));
+            server.ip("link set eth2 up");
+            assert_eq!(next(&mut watch), came(&[way("eth2", "10.2.0.1")]));
+            client.ip("addr add 10.2.0.7/24 dev eth2");
+            assert_eq!(next(&mut watch), came(&[way("eth2", "10.2.0.7")]));
+            client.ip("addr del 10.2.0.1/24 dev eth2");
+            // The kernel takes the second address of a network along with the first one.
+            assert_eq!(next(&mut watch).went[0], way("eth2", "10.2.0.1"));
+            client.ip("link del eth1");
+            assert!(next(&mut watch).went.contains(&way("eth1", "10.1.0.1")));
+            let cancel = Cancel::new().unwrap();
+            cancel.cancel();
+            let ended = std::iter::repeat_with(|| watch.wait(None, Some(&cancel)).unwrap()).take(3);
+            assert!(ended.into_iter().any(|event| event == NetworkEvent::Cancelled));
+        });
+    }
+
+    #[test]
+    fn each_way_leads_over_its_own_interface_even_against_the_routes() {
+        let Some((client, server)) = two_hosts() else { return };
+        // The server is reached at one address over both networks.
+        server.ip("addr add 192.0.2.1/32 dev lo");
+        client.ip("route add default via 10.1.0.2");
+        client.ip("route add default via 10.2.0.2 metric 200");
+        let listener = server.enter(|| TcpListener::bind("0.0.0.0:0").unwrap());
+        let there = std::net::SocketAddr::from(([192, 0, 2, 1], listener.local_addr().unwrap().port()));
+        client.enter(|| {
+            for way in ways(&usable().unwrap()) {
+                let stream = dial(&[there], TIMEOUT, &Policies::default(), &way, None).unwrap();
+                assert_eq!(listener.accept().unwrap().1.ip(), way.local.unwrap());
+                assert_eq!(Way::of(&stream).unwrap(), way);
+            }
+        });
+    }
+
+    #[test]
+    fn an_interface_without_a_route_to_the_peer_is_told_before_anything_is_sent() {
+        let Some((client, _server)) = two_hosts() else { return };
+        client.ip("route add default via 10.1.0.2");
+        client.enter(|| {
+            let interfaces = usable().unwrap();
+            let route = |device: &str, local: &str| {
+                let interface = interfaces.iter().find(|interface| interface.name == device).unwrap();
+                route(interface, local.parse().unwrap(), "192.0.2.1".parse().unwrap()).unwrap()
+            };
+            assert_eq!(route("eth1", "10.1.0.1").unwrap().gateway, Some("10.1.0.2".parse().unwrap()));
+            assert_eq!(route("eth2", "10.2.0.1"), None);
+        });
+    }
+}

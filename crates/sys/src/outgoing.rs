@@ -1,0 +1,51 @@
+//! Where the connection of a socket leaves this host: its source address and its device, and what carries it.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use crate::socket::{option, option_u32, set_option, set_option_u32};
+
+/// Sends and receives on this device alone (SO_BINDTODEVICE, socket(7)). Routes through other devices do not count
+/// then. Since Linux 5.7 this needs no rights, once for each socket; before, CAP_NET_RAW.
+pub fn bind_to_device(socket: impl AsFd, device: &str) -> io::Result<()> {
+    set_option(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_bytes())
+}
+
+/// The device of [`bind_to_device`].
+pub fn bound_device(socket: impl AsFd) -> io::Result<Option<String>> {
+    let mut name = [0; libc::IFNAMSIZ];
+    let length = option(&socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, &mut name)?.min(name.len());
+    let name = name[..length].split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(std::str::from_utf8(name).ok().filter(|name| !name.is_empty()).map(str::to_owned))
+}
+
+/// To be called before a source address is bound with port 0: the kernel then picks the port when it connects, and may
+/// pick one that is in use towards another peer (IP_BIND_ADDRESS_NO_PORT, ip(7)). Otherwise all connections of an
+/// address share 28,232 ports, whatever their peers.
+pub fn pick_port_when_connecting(socket: impl AsFd) -> io::Result<()> {
+    set_option_u32(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
+}
+
+/// The number of the protocol that a socket was made for: `IPPROTO_TCP` or another.
+pub fn protocol(socket: impl AsFd) -> io::Result<i32> {
+    option_u32(&socket, libc::SOL_SOCKET, libc::SO_PROTOCOL).map(u32::cast_signed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_device_is_read_back_as_set_or_refused_by_name() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(bound_device(&socket).unwrap(), None);
+        assert!(bind_to_device(&socket, "no-such-device").is_err());
+        match bind_to_device(&socket, "lo") {
+            Ok(()) => assert_eq!(bound_device(&socket).unwrap().as_deref(), Some("lo")),
+            Err(error) => crate::condition::unmet(format_args!("sockets are bound to no device here: {error}")),
+        }
+        assert_eq!(protocol(&socket).unwrap(), libc::IPPROTO_TCP);
+    }
+}

@@ -1,0 +1,91 @@
+//! Networks that a test makes for itself: its devices, addresses and routes are nobody else's.
+
+use std::fs::File;
+use std::io;
+use std::process::Command;
+use std::sync::mpsc::{self, Sender};
+
+use rustix::thread::LinkNameSpaceType;
+
+use crate::condition::unmet;
+use crate::namespace;
+
+/// A network namespace with a loopback device that is up.
+pub struct OwnNetwork {
+    namespace: File,
+    thread: i32,
+    /// The thread that keeps the number valid ends when this is dropped.
+    _end: Sender<()>,
+}
+
+impl OwnNetwork {
+    /// None, said as a condition, where this process may not have one or there is no ip(8).
+    pub fn new() -> Option<OwnNetwork> {
+        match OwnNetwork::make() {
+            Ok(network) => Some(network),
+            Err(error) => {
+                unmet(format_args!("no network of its own for a test: {error}"));
+                None
+            }
+        }
+    }
+
+    fn make() -> io::Result<OwnNetwork> {
+        let (end, over) = mpsc::channel();
+        let (tells, told) = mpsc::channel();
+        std::thread::spawn(move || {
+            let made = namespace::new_network().and_then(|()| File::open("/proc/thread-self/ns/net"));
+            let _ = tells.send(made.map(|file| (file, rustix::thread::gettid().as_raw_nonzero().get())));
+            let _: Result<(), _> = over.recv();
+        });
+        let (namespace, thread) = told.recv().map_err(io::Error::other)??;
+        let network = OwnNetwork { namespace, thread, _end: end };
+        network.enter(|| Command::new("ip").args(["link", "set", "lo", "up"]).status())?;
+        Ok(network)
+    }
+
+    /// The number by which ip(8) finds it: `ip link set dev DEVICE netns NUMBER`.
+    pub fn id(&self) -> i32 {
+        self.thread
+    }
+
+    /// Runs a scenario in it. Threads that the scenario starts, and sockets that it opens, are in it too.
+    pub fn enter<T: Send>(&self, scenario: impl FnOnce() -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let runs = scope.spawn(|| {
+                rustix::thread::move_into_link_name_space(
+                    std::os::fd::AsFd::as_fd(&self.namespace),
+                    Some(LinkNameSpaceType::Network),
+                )
+                .expect("the namespace is ours");
+                scenario()
+            });
+            runs.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Runs ip(8) in it with these words.
+    pub fn ip(&self, words: &str) {
+        self.run("ip", words);
+    }
+
+    /// Runs a command in it with these words.
+    pub fn run(&self, command: &str, words: &str) {
+        let output = self.enter(|| Command::new(command).args(words.split_whitespace()).output());
+        let output = output.unwrap_or_else(|error| panic!("{command}: {error}"));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command} {words}: {said}");
+    }
+
+    /// Connects it with another: a cable with `near` at this end and `far` at the other. Both are still down.
+    pub fn connect(&self, near: &str, other: &OwnNetwork, far: &str) {
+        self.ip(&format!("link add {near} type veth peer name {far} netns {}", other.id()));
+    }
+}
+
+/// Runs a scenario in a network of its own, with a way to call ip(8) there.
+pub fn in_own_network(scenario: impl FnOnce(&dyn Fn(&str)) + Send) {
+    if let Some(network) = OwnNetwork::new() {
+        network.enter(|| scenario(&|words| network.ip(words)));
+    }
+}

@@ -1,0 +1,49 @@
+//! What `--paths` and `--transport` mean for the first path, which stands before any other is looked for.
+
+use std::net::{IpAddr, SocketAddr};
+
+use haul_engine::paths::{Asked, AskedPath};
+use haul_job::Carriage;
+use haul_net::{Way, interfaces};
+
+/// How the lanes of the first path leave this host: by the first that was asked for, or as the kernel routes them.
+pub(crate) fn first_way(carriage: &Carriage) -> Way {
+    let any = Way { protocol: carriage.transport, ..Way::default() };
+    match first_asked(carriage) {
+        None => any,
+        Some(AskedPath::Interface(name)) => Way { device: name.parse().ok(), ..any },
+        Some(AskedPath::Local(local) | AskedPath::Pair(local, _)) => Way { local: Some(*local), ..any },
+    }
+}
+
+/// Where the first path leads: to the address that was asked for, at the port of the far side, or to what is known of the far side.
+pub(crate) fn first_candidates(carriage: &Carriage, candidates: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    match (first_asked(carriage), candidates.first()) {
+        (Some(AskedPath::Pair(_, remote)), Some(any)) => vec![SocketAddr::new(*remote, any.port())],
+        _ => candidates,
+    }
+}
+
+/// The addresses of this host that the far side may dial: those that were asked for.
+pub(crate) fn offered(asked: &Asked, addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let Asked::List(list) = asked else { return addresses };
+    let found = interfaces::usable().unwrap_or_default();
+    let on = |name: &str, address: IpAddr| {
+        let named = found.iter().filter(|interface| interface.name == name);
+        named.flat_map(|interface| &interface.addresses).any(|of| of.ip.to_canonical() == address)
+    };
+    let is_asked = |address: &IpAddr| {
+        list.iter().any(|path| match path {
+            AskedPath::Interface(name) => on(name, *address),
+            AskedPath::Local(local) | AskedPath::Pair(local, _) => local == address,
+        })
+    };
+    addresses.into_iter().filter(is_asked).collect()
+}
+
+fn first_asked(carriage: &Carriage) -> Option<&AskedPath> {
+    match &carriage.paths {
+        Asked::List(list) => list.first(),
+        Asked::Auto | Asked::One => None,
+    }
+}

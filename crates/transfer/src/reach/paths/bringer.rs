@@ -1,0 +1,208 @@
+//! The thread that looks for paths, and dials those that are missing.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use haul_engine::paths::{Asked, LocalAddress, Surroundings, Way, candidates};
+use haul_job::{Family, Subject};
+use haul_net::interfaces::{self, NetworkEvent, NetworkWatch};
+use haul_wire::control::Notice;
+
+use super::peer_addresses::PeerAddresses;
+use super::set::{Due, PathSet, Vain, wake};
+use crate::reach::crew::Crew;
+use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
+use crate::reach::lane_terms::LaneTerms;
+use crate::session::channel::SessionEvent;
+use crate::session::convert;
+use crate::session::lane_addresses::LaneAddresses;
+
+/// Tells whoever watches, on whichever side that is.
+pub(crate) type Tell = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// What is needed to bring further paths.
+pub(crate) struct Bringer {
+    pub(crate) terms: LaneTerms,
+    pub(crate) asked: Asked,
+    /// The only version of IP that may be used.
+    pub(crate) family: Option<Family>,
+    pub(crate) peer: PeerAddresses,
+    /// Where the peer's lanes arrive.
+    pub(crate) port: u16,
+    /// Of the smaller host.
+    pub(crate) cpus: u16,
+    pub(crate) tell: Tell,
+}
+
+/// A host whose changes are not told is looked at this often, and any host this often to be sure.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Addresses come one by one when an interface comes up. After a change this long is waited for more.
+const SETTLES: Duration = Duration::from_millis(50);
+
+impl Bringer {
+    /// Takes the first path over, whose `lanes` were dialled by `dialler`, and looks for further ones until the session ends.
+    pub(crate) fn start(self, dialler: Arc<Dialler>, lanes: u16, first: LaneAddresses) -> PathSet {
+        let locals = local_addresses();
+        let (wakes, woken) = sync_channel(1);
+        let set = PathSet::with_first(way_of(first, &locals), dialler, lanes, wakes.clone());
+        if self.asked != Asked::One && !first.peer.is_loopback() {
+            let crew = self.terms.crew.clone();
+            let for_thread = set.clone();
+            // Without a thread the session has one path.
+            let _ = crew.start("paths".into(), move || self.run(&for_thread, &woken, &wakes));
+        }
+        set
+    }
+
+    fn run(self, set: &PathSet, woken: &Receiver<()>, wakes: &SyncSender<()>) {
+        let bringer = Arc::new(self);
+        let crew = bringer.terms.crew.clone();
+        let at_end = wakes.clone();
+        let _ends = crew.on_end(move || wake(&at_end));
+        let for_peer = wakes.clone();
+        bringer.peer.on_change(move || wake(&for_peer));
+        let changed = set.clone();
+        on_network_change(&crew, move || changed.try_now(Instant::now()));
+        loop {
+            Arc::clone(&bringer).look(set);
+            let now = Instant::now();
+            let wait = set.next_due().map_or(LOOK_EVERY, |due| due.saturating_duration_since(now).min(LOOK_EVERY));
+            match woken.recv_timeout(wait.max(SETTLES)) {
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if bringer.terms.events.is_over() || !crew.pause(SETTLES) {
+                return;
+            }
+        }
+    }
+
+    /// Looks what the network is like now, and does what follows from it.
+    fn look(self: Arc<Self>, set: &PathSet) {
+        let locals = local_addresses();
+        let has = |way: &Way| locals.iter().any(|local| local.address == way.local && local.interface == way.interface);
+        for (number, way) in set.up() {
+            if !has(&way) && set.is_gone(number) {
+                let why = format!("{} has no address {} any more", way.interface, way.local);
+                let _ = self.terms.events.try_send(SessionEvent::PathLost { path: number, why });
+            }
+        }
+        let now = Instant::now();
+        let mut remotes = self.peer.get();
+        remotes.retain(|remote| self.family.is_none_or(|family| family.has(*remote)));
+        let primary = set.up().into_iter().map(|(_, way)| way).next().or_else(|| self.by_routes(&remotes, &locals));
+        if let Some(primary) = primary {
+            let surroundings = Surroundings { primary: &primary, locals: &locals, remotes: &remotes };
+            let found = candidates(surroundings, &self.asked, &leads);
+            set.want(std::iter::once(primary.clone()).chain(found.ways).collect(), now);
+        }
+        for due in set.due(now, has) {
+            let (bringer, set) = (Arc::clone(&self), set.clone());
+            let _ = self.terms.crew.start(format!("path-{}", due.number), move || bringer.bring(&set, &due));
+        }
+    }
+
+    /// While no path stands: the way that the kernel would take now, of which a host that moved may know nothing yet.
+    fn by_routes(&self, remotes: &[IpAddr], locals: &[LocalAddress]) -> Option<Way> {
+        remotes.iter().find_map(|remote| {
+            let local = haul_net::dial::local_address_towards(*remote).ok()?.to_canonical();
+            let there = !local.is_loopback() && locals.iter().any(|found| found.address == local);
+            there.then(|| way_of(LaneAddresses { local, peer: remote.to_canonical() }, locals))
+        })
+    }
+
+    fn bring(&self, set: &PathSet, due: &Due) {
+        let Due { number, way } = due;
+        let out = haul_net::Way {
+            local: Some(way.local),
+            device: way.interface.parse().ok(),
+            protocol: self.terms.way.protocol,
+        };
+        let there = SocketAddr::new(way.remote, self.port);
+        let dialler = Arc::new(Dialler::on_path(self.terms.of_further_path(), *number, out, vec![there]));
+        set.tries(*number, &dialler);
+        // Nobody else is flooded: further lanes follow once the peer has proved its key.
+        match dialler.bring(self.cpus, WAY_TIMEOUT, 1, Further::OnceProved, &|_, _, _| {}) {
+            Ok((lanes, _)) => {
+                set.stands(*number, lanes);
+                (self.tell)(convert::chose(Subject::Paths, name(*number, way), "it is another way to the far side"));
+            }
+            Err(error) => {
+                if set.failed(*number) == Vain::First {
+                    self.tell_vain(way, &error);
+                }
+            }
+        }
+    }
+
+    /// A way that was asked for is missed; of others few want to know.
+    fn tell_vain(&self, way: &Way, why: &dyn fmt::Display) {
+        let what = format!("no path by {} from {} to {}", way.interface, way.local, way.remote);
+        match self.asked {
+            Asked::List(_) => (self.tell)(Notice::Warning { text: format!("{what}: {why}. {}", hint(way)) }),
+            Asked::Auto | Asked::One => (self.tell)(convert::chose(Subject::Paths, what, why.to_string())),
+        }
+    }
+}
+
+/// Whether packets that are bound to this interface have a route. Nothing is sent for it. Where the kernel does not tell, it is tried.
+fn leads(local: &LocalAddress, remote: IpAddr) -> bool {
+    let found = interfaces::usable().unwrap_or_default();
+    let Some(interface) = found.iter().find(|interface| interface.name == local.interface) else { return true };
+    !matches!(interfaces::route(interface, local.address, remote), Ok(None))
+}
+
+/// `path 1: eth1, 10.0.1.5 to 192.0.2.7`
+fn name(number: u16, way: &Way) -> String {
+    format!("path {number}: {}, {} to {}", way.interface, way.local, way.remote)
+}
+
+/// The usual cause: a host answers by the route that it has for the address of the peer, whichever interface was asked.
+fn hint(way: &Way) -> String {
+    let Way { interface, local, .. } = way;
+    format!(
+        "Is there a route by {interface}? ip route add default via GATEWAY dev {interface} table 101; \
+         ip rule add from {local} table 101; sysctl net.ipv4.conf.{interface}.rp_filter=2"
+    )
+}
+
+/// Does this at each change of the network, on a thread of its own, until the session is over.
+pub(super) fn on_network_change(crew: &Crew, act: impl Fn() + Send + 'static) {
+    let watched = crew.clone();
+    // A host that tells of no changes is looked at now and then.
+    let _ = crew.start("network-watch".into(), move || {
+        let Ok(mut watch) = NetworkWatch::new() else { return };
+        loop {
+            match watch.wait(None, watched.cancel()) {
+                Ok(NetworkEvent::Changed(_)) => act(),
+                Ok(NetworkEvent::TimedOut) => {}
+                Ok(NetworkEvent::Cancelled) | Err(_) => return,
+            }
+        }
+    });
+}
+
+/// The addresses that a connection may have here.
+fn local_addresses() -> Vec<LocalAddress> {
+    let found = interfaces::usable().unwrap_or_default();
+    let of = |interface: &interfaces::Interface| -> Vec<LocalAddress> {
+        let addresses = interface.addresses.iter().map(|address| LocalAddress {
+            interface: interface.name.clone(),
+            address: address.ip.to_canonical(),
+            prefix_len: address.prefix_len,
+            is_loopback: interface.loopback,
+        });
+        addresses.collect()
+    };
+    found.iter().flat_map(of).collect()
+}
+
+fn way_of(addresses: LaneAddresses, locals: &[LocalAddress]) -> Way {
+    let found = locals.iter().find(|local| local.address == addresses.local);
+    let interface = found.map(|local| local.interface.clone()).unwrap_or_default();
+    Way { interface, local: addresses.local, remote: addresses.peer }
+}

@@ -1,0 +1,21 @@
+//! Several paths between the two ends of a session: finds them, dials them, and brings them back.
+//!
+//! ```text
+//!   the first lane stands             -> its way is the first path
+//!   the addresses of both ends        -> ways worth a try (`haul_engine::paths`) -> dialled -> further paths
+//!   interface gone, silence, no lanes -> down -> dialled again until the session ends
+//! ```
+//! The side that dials the lanes does this, on a thread of its own. Where both ends have one address, the thread waits for a change of the
+//! network and does nothing else.
+
+mod asked;
+mod bringer;
+mod own_addresses;
+mod peer_addresses;
+mod set;
+
+pub(crate) use asked::{first_candidates, first_way, offered};
+pub(crate) use bringer::Bringer;
+pub(crate) use own_addresses::{own_addresses, tell_changes};
+pub(crate) use peer_addresses::PeerAddresses;
+pub(crate) use set::PathSet;

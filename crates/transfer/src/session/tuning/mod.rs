@@ -1,0 +1,605 @@
+//! The loop that tunes a sender's lanes while they work: sample -> estimate -> advice -> applied.
+//!
+//! Runs at the turns of the session's loop, ten times a second: a reading of a lane is one system call. What to do is decided in
+//! `haul_engine::paths`, for each path of the session; here it is done, and what the kernel refused is told once.
+
+mod lane;
+mod report;
+mod swallowed;
+mod work;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use haul_engine::path::{
+    Advice, LaneReading, Tuner, Wishes, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more,
+};
+use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
+use haul_job::Subject;
+use haul_net::{Probe, host};
+use haul_wire::control::{Carriage, Notice};
+use haul_wire::lane::path_of;
+use haul_wire::summary::{OnePath, PathNow, PathSummary};
+
+use crate::kept::known_paths::{self, Direction, KnownPaths};
+use crate::session::clock::TICK;
+use crate::session::foreseen::Foreseen;
+use crate::session::lane_addresses::LaneAddresses;
+use crate::session::{convert, host_facts};
+
+use lane::Lane;
+pub(crate) use swallowed::Swallowed;
+pub(crate) use work::{Ending, Endless, Work};
+
+/// Between two samples.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// Between two divisions of the bound while lanes finish their last chunk. With 48 lanes on 1 Gbit/s a chunk takes 430 ms. All
+/// lanes finish within a tenth of that, and a lane that has finished must leave its part to the others at once.
+const DIVIDE_EVERY: Duration = Duration::from_millis(20);
+
+/// Between two words about the path to whoever watches.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// The congestion control that the engine may choose by itself.
+const BBR: &str = "bbr";
+
+/// Tunes the lanes of one sender.
+pub(crate) struct Tuning {
+    foreseen: Foreseen,
+    /// What an earlier job found of the path, in the words of the initiator: of the first path.
+    told: Option<haul_engine::path::Remembered>,
+    /// What earlier jobs found of a path is looked up with its first lane, which says where it leads.
+    remembers: Option<KnownPaths>,
+    paths: Paths,
+    /// By the number of the path.
+    applied: BTreeMap<u16, OfPath>,
+    /// In the order of their numbers, so that those of one path stand together.
+    lanes: Vec<Lane>,
+    /// Lanes that get no more units, although they do not rest: the others are done sooner.
+    too_slow: Vec<u16>,
+    /// Lanes that were given up. Once is enough: what follows under the same number begins as new.
+    given_up: Vec<u16>,
+    /// What followed from a path that went down.
+    pending: Vec<PathEvent>,
+    divided_at: Instant,
+    started: Instant,
+    sampled_at: Instant,
+    told_at: Instant,
+    was_refused: bool,
+    swallowed: Option<Swallowed>,
+}
+
+/// What was done to the lanes of one path.
+struct OfPath {
+    /// Where its first lane leads.
+    addresses: Option<LaneAddresses>,
+    advice: Advice,
+    /// The last bound that was the same for each lane, in bytes per second.
+    paced_to: Option<u64>,
+    /// Lanes have bounds of their own, by what each has left.
+    is_divided: bool,
+    /// Lanes will soon leave their part.
+    some_finish: bool,
+    /// What lanes delivered that are gone.
+    delivered_bytes: u64,
+}
+
+/// What a turn of the loop brought.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// So many lanes of this path shall carry data from now on.
+    pub(crate) lanes: Vec<(u16, u16)>,
+    /// Others than before get no units: see [`Tuning::resting`].
+    pub(crate) work_moves: bool,
+    /// These lanes are to be cut: others carry what they have sooner.
+    pub(crate) give_up: Vec<u16>,
+    /// Nothing comes through on these paths: all their lanes are to be cut.
+    pub(crate) lost: Vec<u16>,
+    /// Choices with their reasons, for whoever watches.
+    pub(crate) notices: Vec<Notice>,
+    /// The paths as they are, when it is time to tell it.
+    pub(crate) paths: Vec<PathNow>,
+}
+
+impl Tuning {
+    /// For a job that sends at least what is foreseen by the time of its first lane.
+    pub(crate) fn new(carriage: &Carriage, foreseen: Foreseen) -> Self {
+        let now = Instant::now();
+        let wishes = wishes(carriage);
+        Self {
+            foreseen,
+            told: wishes.remembered.clone(),
+            remembers: None,
+            paths: Paths::new(wishes, cpus_of_smaller(carriage)),
+            applied: BTreeMap::new(),
+            lanes: Vec::new(),
+            too_slow: Vec::new(),
+            given_up: Vec::new(),
+            pending: Vec::new(),
+            divided_at: now,
+            started: now,
+            sampled_at: now,
+            told_at: now,
+            was_refused: false,
+            swallowed: None,
+        }
+    }
+
+    /// With what earlier jobs of this host found of the paths to whom the lanes lead.
+    pub(crate) fn remembering(self, paths: KnownPaths) -> Self {
+        Self { remembers: Some(paths), ..self }
+    }
+
+    /// A lane between these addresses is there; from now on it is sampled.
+    pub(crate) fn lane_up(&mut self, number: u16, probe: Probe, addresses: Option<LaneAddresses>) {
+        let Some(info) = probe.tcp_info() else { return };
+        // What follows under a number is the same path: it does not go down in between.
+        self.forget_lane(number);
+        let path = path_of(number);
+        if !self.paths.up().any(|up| up == path) {
+            self.path_up(path, info.rtt_us, addresses);
+        }
+        let lane = Lane::new(number, probe);
+        let applied = self.applied.get(&path).expect("its path is up");
+        // What the lane has now is good enough until the next sample.
+        if lane.choose_congestion_control(&applied.advice).is_ok() {
+            lane.pace(applied.paced_to);
+        }
+        if let Some(granted) = lane.probe.congestion_control() {
+            self.paths.on_granted(path, &granted);
+        }
+        self.lanes.push(lane);
+        self.lanes.sort_unstable_by_key(|lane| lane.number);
+    }
+
+    fn path_up(&mut self, path: u16, rtt_us_at_connect: u32, addresses: Option<LaneAddresses>) {
+        let known = match (&self.remembers, addresses) {
+            (Some(paths), Some(LaneAddresses { local, peer })) => {
+                paths.between(local, peer, Direction::To).as_ref().map(report::remembered)
+            }
+            (Some(_), None) => None,
+            (None, _) => self.told.clone().filter(|_| path == 0),
+        };
+        let joined = Joined { rtt_us_at_connect, foreseen_bytes: self.foreseen.bytes(), remembered: known };
+        let advice = self.paths.path_up(path, joined);
+        // One that comes back goes on with its bound.
+        let before = self.applied.get(&path);
+        let paced_to = before.and_then(|before| before.paced_to);
+        let delivered_bytes = before.map_or(0, |before| before.delivered_bytes);
+        let (is_divided, some_finish) = (false, false);
+        self.applied.insert(path, OfPath { addresses, advice, paced_to, is_divided, some_finish, delivered_bytes });
+    }
+
+    pub(crate) fn lane_down(&mut self, number: u16) {
+        let path = path_of(number);
+        if self.forget_lane(number) && !self.lanes.iter().any(|lane| path_of(lane.number) == path) {
+            // One path alone goes on with what is known of it.
+            let events = self.paths.path_down(path);
+            self.pending.extend(events);
+        }
+    }
+
+    /// True when there was one.
+    fn forget_lane(&mut self, number: u16) -> bool {
+        let Some(at) = self.lanes.iter().position(|lane| lane.number == number) else { return false };
+        let lane = self.lanes.remove(at);
+        if let Some(applied) = self.applied.get_mut(&path_of(number)) {
+            applied.delivered_bytes = applied.delivered_bytes.saturating_add(lane.delivered_bytes());
+        }
+        true
+    }
+
+    /// How long the session may wait for its next event.
+    pub(crate) fn tick(&self) -> Duration {
+        if self.some_finish() { DIVIDE_EVERY } else { TICK }
+    }
+
+    fn some_finish(&self) -> bool {
+        self.applied.values().any(|applied| applied.some_finish)
+    }
+
+    /// Samples when it is time, and applies what follows.
+    pub(crate) fn turn(&mut self, work: &dyn Work) -> Turn {
+        let now = Instant::now();
+        if now.duration_since(self.sampled_at) < SAMPLE_EVERY {
+            if self.some_finish() && now.duration_since(self.divided_at) >= DIVIDE_EVERY {
+                let paths = self.readings();
+                self.divide(&paths, work);
+            }
+            return Turn::default();
+        }
+        self.sampled_at = now;
+        let mut turn = Turn::default();
+        if self.applied.is_empty() {
+            return turn;
+        }
+        let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
+        let sample = PathsSample { at_us, paths: self.readings(), waiting_bytes: work.waiting_bytes() };
+        let mut events = std::mem::take(&mut self.pending);
+        events.extend(self.paths.on_sample(&sample));
+        if now.duration_since(self.told_at) >= TELL_EVERY {
+            self.told_at = now;
+            turn.paths = self.paths.up().filter_map(|path| report::path_now(&self.paths, path)).collect();
+            // A cable that is out for a moment looks the same once data had passed.
+            let swallowed = swallowed::look(&self.lanes, &mut self.swallowed);
+            if let Some(swallowed) = swallowed.filter(|swallowed| !swallowed.ever) {
+                turn.notices.push(Notice::Warning { text: swallowed.to_string() });
+            }
+        }
+        for event in events {
+            self.apply(event, &mut turn);
+        }
+        self.divide(&sample.paths, work);
+        turn.work_moves |= self.look_for_slow(&sample, work.unit_bytes());
+        turn.give_up = self.look_for_last(&sample.paths, work);
+        turn
+    }
+
+    /// The counters of all lanes, by path.
+    fn readings(&mut self) -> Vec<PathReading> {
+        let mut paths: Vec<PathReading> = Vec::new();
+        for lane in &mut self.lanes {
+            let path = path_of(lane.number);
+            let Some((reading, timeouts)) = lane.reading() else { continue };
+            match paths.last_mut().filter(|last| last.path == path) {
+                Some(last) => {
+                    last.lanes.push(reading);
+                    last.timeouts = last.timeouts.min(timeouts);
+                }
+                None => paths.push(PathReading { path, lanes: vec![reading], timeouts }),
+            }
+        }
+        paths
+    }
+
+    /// So many lanes of a path carry data.
+    fn carrying(&self, path: u16) -> usize {
+        match self.applied.get(&path) {
+            Some(_) if self.paths.rests(path) => 0,
+            Some(applied) => usize::from(applied.advice.lanes),
+            None => 0,
+        }
+    }
+
+    /// And of all paths together.
+    fn all_carrying(&self, paths: &[PathReading]) -> usize {
+        paths.iter().map(|path| self.carrying(path.path)).sum()
+    }
+
+    /// Looks which lanes would hold up the end of the job: what they carry is to go over others.
+    fn look_for_last(&mut self, paths: &[PathReading], work: &dyn Work) -> Vec<u16> {
+        let lanes: Vec<LaneReading> = paths.iter().flat_map(|path| path.lanes.iter().copied()).collect();
+        let numbers: Vec<u16> = lanes.iter().map(|lane| lane.lane).collect();
+        let Some(ending) = work.ending(&numbers, self.all_carrying(paths)) else { return Vec::new() };
+        let left = left(&lanes, &ending.left_bytes);
+        let slow = numbers.into_iter().zip(better_given_up(&lanes, &left)).filter(|(_, slow)| *slow);
+        let slow: Vec<u16> = slow.map(|(number, _)| number).filter(|lane| !self.given_up.contains(lane)).collect();
+        self.given_up.extend(&slow);
+        slow
+    }
+
+    /// Looks which lanes would be the last to be done, with what they would take now. True when these are others than before.
+    fn look_for_slow(&mut self, sample: &PathsSample, unit_bytes: u64) -> bool {
+        let carry = sample.paths.iter().flat_map(|path| path.lanes.iter().take(self.carrying(path.path)).copied());
+        let lanes: Vec<LaneReading> = carry.collect();
+        let too_slow = match sample.waiting_bytes {
+            0 | u64::MAX => Vec::new(),
+            waiting_bytes => {
+                let slow = too_slow_for_more(&lanes, waiting_bytes, unit_bytes);
+                lanes.iter().zip(slow).filter(|(_, slow)| *slow).map(|(lane, _)| lane.lane).collect()
+            }
+        };
+        let is_new = too_slow != self.too_slow;
+        self.too_slow = too_slow;
+        is_new
+    }
+
+    /// Divides the bound of each path among its lanes as they are now. Those that have sent all they had, and get no more, leave their part
+    /// to the others.
+    fn divide(&mut self, paths: &[PathReading], work: &dyn Work) {
+        self.divided_at = Instant::now();
+        let numbers: Vec<u16> = paths.iter().flat_map(|path| path.lanes.iter().map(|lane| lane.lane)).collect();
+        let mut ending = work.ending(&numbers, self.all_carrying(paths));
+        let is_waiting = work.waiting_bytes() > 0;
+        let carrying: Vec<u16> = paths.iter().map(|path| path.path).filter(|path| self.carrying(*path) > 0).collect();
+        for (at, path) in (0..).zip(paths) {
+            let PathReading { path: number, lanes, .. } = path;
+            let rests = self.paths.rests(*number);
+            let ending = ending.as_mut().map(|ending| Ending {
+                left_bytes: ending.left_bytes.drain(..lanes.len().min(ending.left_bytes.len())).collect(),
+                // Who of them will take a unit nobody knows: each path is reckoned to take its turn.
+                waiting_bytes: part_of(&ending.waiting_bytes, at, carrying.len().max(1)),
+            });
+            let Some(applied) = self.applied.get_mut(number) else { continue };
+            let of_path = self.lanes.iter().filter(|lane| path_of(lane.number) == *number);
+            applied.divide(lanes, ending, rests || !is_waiting, of_path);
+        }
+    }
+
+    /// The lanes that get no units: those of paths that rest, of the others those with the highest numbers, when fewer carry data, and
+    /// towards the end those that are too slow.
+    pub(crate) fn resting(&self) -> Vec<u16> {
+        let mut resting = Vec::new();
+        let (mut path, mut at) = (None, 0);
+        for lane in &self.lanes {
+            let of = path_of(lane.number);
+            if path != Some(of) {
+                (path, at) = (Some(of), 0);
+            }
+            if at >= self.carrying(of) || self.too_slow.contains(&lane.number) {
+                resting.push(lane.number);
+            }
+            at += 1;
+        }
+        resting
+    }
+
+    /// The paths, for the report: all together, and each.
+    pub(crate) fn summary(&self) -> (PathSummary, Vec<OnePath>) {
+        let paths = self.applied.iter().filter_map(|(number, applied)| {
+            let now = self.lanes.iter().filter(|lane| path_of(lane.number) == *number).map(Lane::delivered_bytes);
+            let delivered_bytes = now.fold(applied.delivered_bytes, u64::saturating_add);
+            report::one_path(&self.paths, *number, applied.addresses, delivered_bytes)
+        });
+        let paths: Vec<OnePath> = paths.collect();
+        (report::together(&paths), paths)
+    }
+
+    /// What the path did not let through when it was last looked at, for a peer that is alive on another connection.
+    pub(crate) fn swallowed(&self) -> Option<Swallowed> {
+        self.swallowed
+    }
+
+    fn apply(&mut self, event: PathEvent, turn: &mut Turn) {
+        match event {
+            PathEvent::Advice { path, advice } => self.follow(path, advice, turn),
+            PathEvent::Rests { path, reason } => {
+                turn.work_moves = true;
+                turn.notices.push(convert::chose(Subject::Paths, format!("path {path} rests"), reason));
+            }
+            PathEvent::Resumes { path, reason } => {
+                turn.work_moves = true;
+                turn.notices.push(convert::chose(Subject::Paths, format!("path {path} carries data again"), reason));
+            }
+            PathEvent::Dead { path, cause } => {
+                turn.work_moves = true;
+                turn.lost.push(path);
+                turn.notices.push(Notice::Warning { text: report::death(path, self.addresses(path), cause) });
+            }
+        }
+    }
+
+    fn addresses(&self, path: u16) -> Option<LaneAddresses> {
+        self.applied.get(&path).and_then(|applied| applied.addresses)
+    }
+
+    fn follow(&mut self, path: u16, advice: Advice, turn: &mut Turn) {
+        let Some(applied) = self.applied.get_mut(&path) else { return };
+        let before = std::mem::replace(&mut applied.advice, advice.clone());
+        let mut lanes = self.lanes.iter().filter(|lane| path_of(lane.number) == path).peekable();
+        let first = lanes.peek().copied();
+        let refused = lanes.filter_map(|lane| lane.choose_congestion_control(&advice).err()).last();
+        if let Some(granted) = first.and_then(|lane| lane.probe.congestion_control()) {
+            self.paths.on_granted(path, &granted);
+        }
+        if before.lanes != advice.lanes {
+            turn.lanes.push((path, advice.lanes));
+            turn.notices.push(convert::chose(Subject::Lanes, advice.lanes.to_string(), advice.reasons.lanes));
+        }
+        if let Some(name) = &advice.congestion_control
+            && before.congestion_control.as_ref() != Some(name)
+        {
+            let reason = advice.reasons.congestion_control;
+            turn.notices.push(convert::chose(Subject::CongestionControl, name.clone(), reason));
+        }
+        if let Some(error) = refused.filter(|_| !self.was_refused) {
+            self.was_refused = true;
+            turn.notices.push(Notice::Warning { text: format!("a lane could not be tuned to the path: {error}") });
+        }
+    }
+}
+
+impl OfPath {
+    /// Divides the bound of this path among its lanes. `is_done`: none of them gets further units.
+    fn divide<'a>(
+        &mut self,
+        readings: &[LaneReading],
+        ending: Option<Ending>,
+        is_done: bool,
+        lanes: impl Iterator<Item = &'a Lane> + Clone,
+    ) {
+        let Some(bound) = self.advice.pacing_bytes_per_s else {
+            self.some_finish = false;
+            return self.pace_all(None, lanes);
+        };
+        match ending {
+            Some(Ending { left_bytes, waiting_bytes }) => {
+                let left = left(readings, &left_bytes);
+                self.some_finish = left.iter().chain(&waiting_bytes).any(|bytes| *bytes > 0);
+                let bounds = bounds_at_end(bound, readings, &left, &waiting_bytes);
+                self.is_divided = true;
+                for (reading, bound) in readings.iter().zip(bounds) {
+                    if let Some(lane) = lanes.clone().find(|lane| lane.number == reading.lane) {
+                        lane.pace(Some(bound));
+                    }
+                }
+            }
+            None => {
+                let carrying = if is_done { 0 } else { self.advice.lanes };
+                self.some_finish = readings.iter().skip(usize::from(carrying)).any(|lane| lane.unsent_bytes > 0);
+                self.pace_all(Some(bound_per_lane(bound, readings, carrying)), lanes);
+            }
+        }
+    }
+
+    fn pace_all<'a>(&mut self, bytes_per_s: Option<u64>, lanes: impl Iterator<Item = &'a Lane>) {
+        if bytes_per_s == self.paced_to && !self.is_divided {
+            return;
+        }
+        self.is_divided = false;
+        self.paced_to = bytes_per_s;
+        lanes.for_each(|lane| lane.pace(bytes_per_s));
+    }
+}
+
+/// What each lane has left: in its connection, and taken beyond that.
+fn left(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<u64> {
+    lanes.iter().zip(left_bytes).map(|(lane, left)| lane.unsent_bytes.saturating_add(*left)).collect()
+}
+
+/// Every so many-th of the units, from this one on.
+fn part_of(units: &[u64], first: usize, every: usize) -> Vec<u64> {
+    units.iter().skip(first).step_by(every).copied().collect()
+}
+
+/// How many lanes a job begins with on a path whose connections take `rtt_us` to open, and why.
+pub(crate) fn first_lanes(carriage: &Carriage, foreseen: &Foreseen, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
+    let wishes = Wishes { foreseen_bytes: foreseen.bytes(), ..wishes(carriage) };
+    let advice = Tuner::new(wishes, rtt_us, cpus).first();
+    (advice.lanes, advice.reasons.lanes)
+}
+
+fn wishes(carriage: &Carriage) -> Wishes {
+    let limits = host::limits();
+    let mut allowed = limits.allowed_congestion_controls;
+    if !allowed.iter().any(|name| name == BBR) && host::may_choose_congestion_control(BBR) {
+        allowed.push(BBR.to_owned());
+    }
+    Wishes {
+        lanes: carriage.lanes,
+        congestion_control: carriage.congestion_control.clone(),
+        rate_bytes_per_s: carriage.rate_bytes_per_s,
+        allowed_congestion_controls: allowed,
+        host_congestion_control: limits.congestion_control.unwrap_or_default(),
+        foreseen_bytes: 0,
+        remembered: carriage.path.as_ref().filter(|known| known_paths::is_sound(known)).map(report::remembered),
+    }
+}
+
+/// Processors of the smaller of both hosts. Without the word of an initiator only this one is known.
+pub(crate) fn cpus_of_smaller(carriage: &Carriage) -> u16 {
+    let told = if carriage.cpus > 0 { carriage.cpus } else { u16::MAX };
+    host_facts::cpus().min(told)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use haul_net::Stream;
+    use haul_wire::lane::lane_of;
+    use haul_wire::summary::PathState;
+
+    use super::*;
+
+    /// A lane over loopback, as the side that sends samples it, and its other end.
+    fn lane() -> (Stream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (Stream::plain_tcp(near), listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn the_smaller_host_decides_how_many_processors_there_are() {
+        let of = |cpus| cpus_of_smaller(&Carriage { cpus, ..Carriage::default() });
+        assert_eq!(of(1), 1, "the other one has a single processor");
+        assert_eq!(
+            (of(0), of(u16::MAX)),
+            (host_facts::cpus(), host_facts::cpus()),
+            "nothing is known of the other, or it has more"
+        );
+    }
+
+    #[test]
+    fn the_report_has_the_congestion_control_that_the_lanes_have() {
+        let (stream, _other) = lane();
+        let asked = Some("no-such-thing".to_owned());
+        let mut tuning =
+            Tuning::new(&Carriage { congestion_control: asked, ..Carriage::default() }, Foreseen::default());
+        tuning.lane_up(0, stream.probe(), None);
+        assert_eq!(Some(tuning.summary().0.congestion_control), stream.probe().congestion_control());
+    }
+
+    /// The last units of a job: one lane has nearly all of them.
+    struct Last;
+
+    impl Work for Last {
+        fn waiting_bytes(&self) -> u64 {
+            0
+        }
+
+        fn unit_bytes(&self) -> u64 {
+            0
+        }
+
+        fn ending(&self, lanes: &[u16], _carrying: usize) -> Option<Ending> {
+            let left_bytes = lanes.iter().map(|lane| if *lane == 0 { 1 << 20 } else { 10 }).collect();
+            Some(Ending { left_bytes, waiting_bytes: Vec::new() })
+        }
+    }
+
+    /// What has to go again would otherwise go at the rate of the few bytes that its lane had left.
+    #[test]
+    fn a_bound_that_is_lifted_at_the_end_of_a_job_is_lifted_for_every_lane() {
+        let (streams, _others): (Vec<_>, Vec<_>) = (0..2).map(|_| lane()).unzip();
+        let mut tuning = Tuning::new(&Carriage::default(), Foreseen::default());
+        for (number, stream) in (0..).zip(&streams) {
+            tuning.lane_up(number, stream.probe(), None);
+        }
+        let mut bounds = |bound| {
+            tuning.applied.get_mut(&0).unwrap().advice.pacing_bytes_per_s = bound;
+            let paths = tuning.readings();
+            tuning.divide(&paths, &Last);
+            streams.iter().map(|stream| stream.tcp_info().unwrap().max_pacing_rate_bytes_per_s).collect::<Vec<_>>()
+        };
+        let divided = bounds(Some(100_000_000));
+        assert!(divided.iter().all(|bound| *bound < Some(u64::MAX)), "{divided:?}");
+        assert_eq!(bounds(None), [Some(u64::MAX); 2]);
+    }
+
+    #[test]
+    fn while_a_lane_that_comes_to_rest_has_something_to_send_the_bound_is_divided_often() {
+        let (streams, _others): (Vec<_>, Vec<_>) = (0..2).map(|_| lane()).unzip();
+        let mut tuning = Tuning::new(&Carriage { lanes: Some(1), ..Carriage::default() }, Foreseen::default());
+        for (number, stream) in (0..).zip(&streams) {
+            tuning.lane_up(number, stream.probe(), None);
+        }
+        tuning.applied.get_mut(&0).unwrap().advice.pacing_bytes_per_s = Some(100_000_000);
+        let mut paths = tuning.readings();
+        for (unsent_bytes, tick) in [(1, DIVIDE_EVERY), (0, TICK)] {
+            paths[0].lanes[1].unsent_bytes = unsent_bytes;
+            tuning.divide(&paths, &Endless);
+            assert_eq!(tuning.tick(), tick, "{unsent_bytes}");
+        }
+    }
+
+    #[test]
+    fn lanes_with_the_highest_numbers_rest_and_those_that_ended_do_not() {
+        let (streams, _others): (Vec<_>, Vec<_>) = (0..4).map(|_| lane()).unzip();
+        let mut tuning = Tuning::new(&Carriage { lanes: Some(2), ..Carriage::default() }, Foreseen::default());
+        for (number, stream) in [3, 0, 2, 1].into_iter().zip(&streams) {
+            tuning.lane_up(number, stream.probe(), None);
+        }
+        assert_eq!(tuning.resting(), [2, 3]);
+        tuning.lane_up(3, streams[0].probe(), None);
+        assert_eq!(tuning.resting(), [2, 3], "dialled again it is the same lane");
+        tuning.lane_down(0);
+        assert_eq!(tuning.resting(), [3]);
+    }
+
+    #[test]
+    fn each_path_has_its_own_lanes_and_its_own_part_of_the_report() {
+        let (streams, _others): (Vec<_>, Vec<_>) = (0..4).map(|_| lane()).unzip();
+        let mut tuning = Tuning::new(&Carriage { lanes: Some(2), ..Carriage::default() }, Foreseen::default());
+        for (number, stream) in [0, lane_of(1, 0), 1, lane_of(1, 1)].into_iter().zip(&streams) {
+            tuning.lane_up(number, stream.probe(), LaneAddresses::of(stream));
+        }
+        let numbers = |paths: &[OnePath]| paths.iter().map(|path| (path.number, path.state)).collect::<Vec<_>>();
+        assert_eq!(numbers(&tuning.summary().1), [(0, PathState::Carries), (1, PathState::Carries)]);
+        tuning.lane_down(lane_of(1, 0));
+        tuning.lane_down(lane_of(1, 1));
+        assert_eq!(numbers(&tuning.summary().1), [(0, PathState::Carries), (1, PathState::Lost)]);
+        assert_eq!(tuning.resting(), Vec::<u16>::new(), "the first path has all lanes that were asked for");
+    }
+}
