@@ -10,6 +10,7 @@
 
 pub mod binary;
 pub mod boxed;
+mod boxed_stage;
 pub mod compare;
 pub mod deadline;
 pub mod disk;
@@ -25,6 +26,7 @@ pub mod proxy;
 pub mod run;
 pub mod slow;
 pub mod stranger;
+pub mod ways;
 
 pub use boxed::Boxed;
 pub use compare::{Facets, assert_same, differences};
@@ -37,3 +39,4 @@ pub use power::MortalDisk;
 pub use proxy::{Fate, Harm, Proxy};
 pub use run::{Run, Running};
 pub use slow::{SlowCpu, SlowDisk};
+pub use ways::{Joined, Ways};

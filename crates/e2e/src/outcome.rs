@@ -134,6 +134,23 @@ impl Outcome {
     }
 }
 
+/// The longest time between two steps of progress, in seconds of the program's own clock: from the first byte that is
+/// verified to the last.
+pub fn longest_pause_s(events: &[Value]) -> f64 {
+    let steps = events.iter().filter(|event| event["event"] == "progress").filter_map(|event| {
+        let (moved, at) = (event["bytes_moved"].as_u64()?, event["at_s"].as_f64()?);
+        (moved > 0).then_some((moved, at))
+    });
+    let (mut before, mut longest): (Option<(u64, f64)>, f64) = (None, 0.0);
+    for (moved, at) in steps {
+        if before.is_none_or(|(bytes, _)| bytes < moved) {
+            longest = longest.max(before.map_or(0.0, |(_, since)| at - since));
+            before = Some((moved, at));
+        }
+    }
+    longest
+}
+
 /// The complete JSON lines of an output that may still grow.
 pub fn json_lines(output: &[u8]) -> Vec<Value> {
     let complete = output.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);

@@ -50,7 +50,7 @@ pub enum Wire {
         /// The directions.
         directions: Box<[Direction<Frame>; 2]>,
         /// The events, in the order of their times, which count from `began`.
-        changes: VecDeque<(Nanos, LinkChange)>,
+        changes: VecDeque<Change>,
         /// The time when the command began. Before it no event happens.
         began: Arc<OnceLock<Nanos>>,
     },
@@ -61,6 +61,17 @@ pub enum Wire {
         /// The receiver of a packet.
         route: Box<RouteOnSegment>,
     },
+}
+
+/// A timed change of a link and of its devices.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// Since the command began.
+    pub at: Nanos,
+    /// Of both directions.
+    pub link: LinkChange,
+    /// Of both devices: whether they have a carrier from now on.
+    pub carrier: Option<bool>,
 }
 
 /// `(sender, packet)` gives the receiver; `None` if the address is unknown.
@@ -175,8 +186,12 @@ impl Emulated {
         match &mut self.wire {
             Wire::Link { directions, changes, began } => {
                 while let Some(at) = next_change(changes, began).filter(|at| *at <= now) {
-                    if let Some((_, change)) = changes.pop_front() {
-                        directions.iter_mut().for_each(|direction| direction.change(at, &change));
+                    if let Some(change) = changes.pop_front() {
+                        directions.iter_mut().for_each(|direction| direction.change(at, &change.link));
+                        if let Some(has_carrier) = change.carrier {
+                            // A kernel before 5.0 keeps the carrier: then the packets stop, and no host hears of it.
+                            devices.iter().for_each(|device| drop(device.set_carrier(has_carrier)));
+                        }
                     }
                 }
                 for (from, direction) in directions.iter_mut().enumerate() {
@@ -244,9 +259,9 @@ impl Wire {
     }
 }
 
-fn next_change(changes: &VecDeque<(Nanos, LinkChange)>, began: &OnceLock<Nanos>) -> Option<Nanos> {
-    let ((at, _), began) = (changes.front()?, began.get()?);
-    Some(began.after(Duration::from_nanos(at.0)))
+fn next_change(changes: &VecDeque<Change>, began: &OnceLock<Nanos>) -> Option<Nanos> {
+    let (change, began) = (changes.front()?, began.get()?);
+    Some(began.after(Duration::from_nanos(change.at.0)))
 }
 
 impl Payload for Frame {

@@ -54,7 +54,7 @@ pub fn run(
             not_as_asked(lab.left_out())
         )?;
         left_out.extend(lab.left_out().iter().cloned());
-        lab.begin()?;
+        lab.start_traffic()?;
         Ok(Box::new(lab))
     };
     let mut progress = Progress::new(columns, engine != Engine::Virtual, tell);

@@ -56,7 +56,8 @@ pub fn lab(request: &Request, tell: &mut dyn FnMut(&str)) -> Result<Ended, LabEr
             for (host, line) in &request.with {
                 companion(lab.hosts(), host, line)?;
             }
-            lab.begin().map_err(|cause| os("start the traffic", cause))?;
+            lab.start_traffic().map_err(|cause| os("start the traffic", cause))?;
+            lab.begin().map_err(|cause| os("start the events", cause))?;
             let status = command(&lab, &request.host, words, &interrupted)?;
             if let Some(fault) = lab.fault() {
                 tell(&format!("warning: figures of this run must not be believed: {fault}"));

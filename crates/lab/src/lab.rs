@@ -6,9 +6,9 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ pub struct Lab {
 enum Links {
     Emulated(Network),
     /// Links of the kernel. Dropping the sender ends the thread of the events.
-    Netem(Option<Sender<()>>),
+    Netem(Mutex<Option<Sender<()>>>),
 }
 
 impl Lab {
@@ -86,7 +86,7 @@ impl Lab {
             Engine::Emulated => Links::Emulated(Network::start(topology, &plan, &hosts, captures)?),
             Engine::Virtual | Engine::Uml => {
                 netem::make_wires(&*hosts, topology, &plan).map_err(io::Error::other)?;
-                Links::Netem(None)
+                Links::Netem(Mutex::new(None))
             }
         };
         let left_out = match engine {
@@ -97,12 +97,23 @@ impl Lab {
         Ok(Lab { traffic: None, links, hosts, topology, plan, engine, left_out, disbelief: None })
     }
 
-    /// The command begins: traffic starts, and the times of events count from now.
-    pub fn begin(&mut self) -> io::Result<()> {
+    /// Traffic starts.
+    pub fn start_traffic(&mut self) -> io::Result<()> {
         self.traffic = Some(Traffic::start(&self.topology, &self.plan, &self.hosts)?);
-        match &mut self.links {
+        // Forgets faults from the time when the lab was made.
+        let _ = self.fault();
+        Ok(())
+    }
+
+    /// The command begins: the times of events count from now. A second call changes nothing.
+    pub fn begin(&self) -> io::Result<()> {
+        match &self.links {
             Links::Emulated(network) => network.begin(),
             Links::Netem(playing) if !self.topology.events.is_empty() => {
+                let mut playing = playing.lock().unwrap_or_else(PoisonError::into_inner);
+                if playing.is_some() {
+                    return Ok(());
+                }
                 let (stop, stopped) = channel();
                 *playing = Some(stop);
                 let (hosts, topology, plan) = (Arc::clone(&self.hosts), self.topology.clone(), self.plan.clone());
@@ -121,8 +132,6 @@ impl Lab {
             }
             Links::Netem(_) => {}
         }
-        // Forgets faults from the time when the lab was made.
-        let _ = self.fault();
         Ok(())
     }
 
@@ -184,8 +193,8 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        if let Links::Netem(playing) = &mut self.links {
-            *playing = None;
+        if let Links::Netem(playing) = &self.links {
+            *playing.lock().unwrap_or_else(PoisonError::into_inner) = None;
             netem::remove_wires(&*self.hosts, &self.topology, &self.plan);
         }
     }
@@ -213,6 +222,14 @@ impl Testbed for Lab {
 
     fn fault(&self) -> Option<String> {
         Lab::fault(self)
+    }
+
+    fn begin(&self) -> io::Result<()> {
+        Lab::begin(self)
+    }
+
+    fn bytes_of_others(&self) -> Option<u64> {
+        self.traffic.as_ref().and_then(Traffic::tcp_bytes)
     }
 
     fn counters(&self, host: &str) -> Option<ByteCounters> {

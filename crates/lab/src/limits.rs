@@ -140,6 +140,8 @@ pub const MAX_TOOLS: usize = 32;
 pub const MAX_REPEAT: u32 = 100;
 /// The longest time of one sample.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// The longest time that others have the network before a tool: thirty losses of cubic on a full path of 228 ms.
+pub const MAX_LEAD: Duration = Duration::from_secs(600);
 /// Files of a data set, all in one directory. The list for a tool is then about 10 MB.
 pub const MAX_FILES: u32 = 100_000;
 /// Bytes of a data set; each sample needs as much again for the copy.

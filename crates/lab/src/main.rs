@@ -174,7 +174,7 @@ fn calibrate(typed: CalibrateArgs) -> Result<ExitCode, Failure> {
 fn experiment(typed: ExperimentArgs) -> Result<ExitCode, Failure> {
     let Some(name) = typed.experiment else {
         for (name, text) in EXPERIMENTS {
-            print(&format!("{name:<18} {}\n", ExperimentSpec::parse(text)?.title))?;
+            print(&format!("{name:<24} {}\n", ExperimentSpec::parse(text)?.title))?;
         }
         return Ok(ExitCode::SUCCESS);
     };

@@ -307,6 +307,11 @@ pub fn event_steps(topology: &Topology, plan: &Plan, event: usize, seed: Option<
         topology.links.iter().find(|made| &made.name() == name).map_or(Stages::One, |made| stages(topology, made));
     let mut steps = direction_steps(number, &link, stages, 1, change, seed);
     steps.extend(direction_steps(number, &link, stages, 0, change, seed));
+    if let Some(unplugged) = topology.events[event].unplugged {
+        // The host's device is the other end of the pair, and loses its carrier with this end.
+        let state = if unplugged { "down" } else { "up" };
+        steps.extend([0, 1].map(|end| Step::new(WIRES, "ip", format!("link set dev {} {state}", middle(number, end)))));
+    }
     steps
 }
 
@@ -464,6 +469,24 @@ server: ip link set dev eth0 gso_max_segs 1
 (wires): tc qdisc replace dev w0.0i root handle 1: netem limit 1000 delay 0us rate 100000000bit 24 loss random 0%
 (wires): tc qdisc replace dev w0.1 root handle 1: netem limit 174536 delay 50000us loss random 1%
 ");
+    }
+
+    #[test]
+    fn a_cable_that_is_pulled_takes_the_carrier_from_both_hosts() {
+        let text = format!(
+            "{LINK}\n[[events]]\nat = '1s'\nlink = 'wan'\nunplugged = true\n[[events]]\nat = '2s'\nlink = 'wan'\nunplugged = false"
+        );
+        let (topology, plan) = read(&text);
+        let steps: String = [0, 1].map(|event| lines(&event_steps(&topology, &plan, event, None))).concat();
+        let of_the_cable: String =
+            steps.lines().filter(|line| !line.contains("qdisc")).map(|line| format!("{line}\n")).collect();
+        insta::assert_snapshot!(of_the_cable, @r"
+(wires): ip link set dev w0.0 down
+(wires): ip link set dev w0.1 down
+(wires): ip link set dev w0.0 up
+(wires): ip link set dev w0.1 up
+");
+        assert!(!steps.contains("100%"), "only a black hole loses silently: {steps}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use haul_sys::tun::{Offload, Tun};
 
-use crate::emulator::{Emulated, LabClock, Watched, Wire};
+use crate::emulator::{Change, Emulated, LabClock, Watched, Wire};
 use crate::frame::Frame;
 use crate::hosts::Hosts;
 use crate::limits;
@@ -191,15 +191,16 @@ fn check_held(link: &str, direction: &DirectionSpec) -> io::Result<()> {
 }
 
 /// The events of a link, in the order of time.
-fn changes(topology: &Topology, link: &str) -> VecDeque<(Nanos, LinkChange)> {
+fn changes(topology: &Topology, link: &str) -> VecDeque<Change> {
     let events = topology.events.iter().filter(|event| event.link == link);
     let mut changes: Vec<_> = events
-        .map(|event| {
-            let at = Nanos(u64::try_from(event.at.0.as_nanos()).unwrap_or(u64::MAX));
-            (at, LinkChange::from(event))
+        .map(|event| Change {
+            at: Nanos(u64::try_from(event.at.0.as_nanos()).unwrap_or(u64::MAX)),
+            link: LinkChange::from(event),
+            carrier: event.unplugged.map(|unplugged| !unplugged),
         })
         .collect();
-    changes.sort_by_key(|(at, _)| *at);
+    changes.sort_by_key(|change| change.at);
     changes.into()
 }
 

@@ -249,7 +249,7 @@ pub enum TrafficSpec {
         from: String,
         /// Host.
         to: String,
-        /// Number of connections.
+        /// Number of connections; 0 for a point of a sweep without them.
         #[serde(default = "one")]
         flows: u16,
     },
@@ -263,9 +263,13 @@ pub struct EventSpec {
     pub at: Time,
     /// The link of the event.
     pub link: String,
-    /// True: packets stop. False: they pass again.
+    /// True: packets stop silently, and no host hears of it (a black hole). False: they pass again.
     #[serde(default)]
     pub down: Option<bool>,
+    /// True: both hosts lose the carrier of their device, as with a pulled cable, and their kernels say so at once.
+    /// False: it is back.
+    #[serde(default)]
+    pub unplugged: Option<bool>,
     /// A new rate.
     #[serde(default)]
     pub rate: Option<Rate>,
@@ -347,9 +351,9 @@ impl Topology {
                 return Err(impossible(what, "it never leaves its host"));
             }
             if let TrafficSpec::Tcp { flows, .. } = traffic
-                && !(1..=limits::MAX_TRAFFIC_FLOWS).contains(flows)
+                && *flows > limits::MAX_TRAFFIC_FLOWS
             {
-                return Err(impossible(what, format!("it has 1 to {} flows", limits::MAX_TRAFFIC_FLOWS)));
+                return Err(impossible(what, format!("it has at most {} flows", limits::MAX_TRAFFIC_FLOWS)));
             }
         }
         for event in &self.events {
@@ -357,7 +361,7 @@ impl Topology {
             if !self.links.iter().any(|link| link.name() == event.link) {
                 return Err(impossible(what, format!("there is no link {}", event.link)));
             }
-            if (event.down, event.rate, event.delay, event.loss) == (None, None, None, None) {
+            if (event.down, event.unplugged, event.rate, event.delay, event.loss) == (None, None, None, None, None) {
                 return Err(impossible(what, "it changes nothing"));
             }
             if event.delay.is_some_and(|delay| delay.0 > limits::MAX_DELAY) {

@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,8 @@ use crate::units::{Rate, Size};
 pub struct Traffic {
     stop: Arc<AtomicBool>,
     streams: Vec<Stream>,
+    /// Bytes that each entry of TCP has carried.
+    tcp_bytes: Vec<Arc<AtomicU64>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
@@ -32,7 +34,8 @@ struct Stream {
 impl Traffic {
     /// Starts all traffic of a topology.
     pub fn start(topology: &Topology, plan: &Plan, hosts: &Hosts) -> io::Result<Traffic> {
-        let mut traffic = Traffic { stop: Arc::default(), streams: Vec::new(), threads: Vec::new() };
+        let (streams, tcp_bytes, threads) = Default::default();
+        let mut traffic = Traffic { stop: Arc::default(), streams, tcp_bytes, threads };
         for (number, spec) in topology.traffic.iter().enumerate() {
             // Topology::check limits their number.
             let port = limits::FIRST_TRAFFIC_PORT + u16::try_from(number).unwrap_or(0);
@@ -61,7 +64,9 @@ impl Traffic {
                 TrafficSpec::Tcp { flows, .. } => {
                     let listener = hosts.enter(to, move || TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)))?;
                     let flows = *flows;
-                    traffic.run(hosts, to, move |stop| swallow_streams(&listener, flows, stop))?;
+                    let bytes = Arc::<AtomicU64>::default();
+                    traffic.tcp_bytes.push(Arc::clone(&bytes));
+                    traffic.run(hosts, to, move |stop| swallow_streams(&listener, flows, &bytes, stop))?;
                     for _ in 0..flows {
                         traffic.run(hosts, from, move |stop| pour(target, stop))?;
                     }
@@ -78,6 +83,12 @@ impl Traffic {
         // All are asked, so that their answers belong to this call.
         late.for_each(drop);
         Some(format!("{name} could not be sent: the rate is too high for the datagrams of this machine"))
+    }
+
+    /// Bytes that all TCP connections have carried so far; `None` if there are none.
+    pub fn tcp_bytes(&self) -> Option<u64> {
+        let all = self.tcp_bytes.iter().map(|bytes| bytes.load(Ordering::Relaxed));
+        (!self.tcp_bytes.is_empty()).then(|| all.sum())
     }
 
     fn watch(&mut self, from: &str, to: &str, rate: Rate) -> Arc<AtomicBool> {
@@ -201,8 +212,8 @@ fn payload(packet: Option<Size>) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX).clamp(1, limits::MAX_TRAFFIC_PAYLOAD_BYTES)
 }
 
-/// Accepts and reads until told to stop.
-fn swallow_streams(listener: &TcpListener, flows: u16, stop: &AtomicBool) -> io::Result<()> {
+/// Accepts, reads and counts until told to stop.
+fn swallow_streams(listener: &TcpListener, flows: u16, bytes: &AtomicU64, stop: &AtomicBool) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let mut streams: Vec<TcpStream> = Vec::new();
     let mut buffer = vec![0; 256 * 1024];
@@ -215,7 +226,9 @@ fn swallow_streams(listener: &TcpListener, flows: u16, stop: &AtomicBool) -> io:
         }
         let mut any = false;
         for stream in &mut streams {
-            any |= stream.read(&mut buffer).is_ok_and(|read| read > 0);
+            let read = stream.read(&mut buffer).unwrap_or(0);
+            bytes.fetch_add(read as u64, Ordering::Relaxed);
+            any |= read > 0;
         }
         if !any {
             pause(TICK);

@@ -295,6 +295,29 @@ fn a_link_goes_down_and_comes_back_at_its_times() {
 }
 
 #[test]
+fn a_cable_that_is_pulled_is_heard_of_at_both_hosts() {
+    if !possible() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = topology(
+        directory.path(),
+        "hosts = { client = {}, server = {} }\nlinks = [{ name = 'wan', ends = ['client', 'server'] }]\n\
+         events = [{ at = '300ms', link = 'wan', unplugged = true }, { at = '900ms', link = 'wan', unplugged = false }]",
+    );
+    let heard = directory.path().join("heard");
+    // A device without a carrier is still up, and keeps its addresses and routes.
+    let pulled =
+        "until ip link show eth0 | grep -q NO-CARRIER; do sleep 0.02; done; ip -4 addr show eth0 | grep -q 10.99.0.";
+    let server = format!("server=({pulled} && touch {}) & sleep 60", heard.display());
+    let client = format!(
+        "{pulled} && ! ping -c 1 -W 1 server; while ip link show eth0 | grep -q NO-CARRIER; do sleep 0.02; done; ping -c 1 server"
+    );
+    let output = run(&["run", &file, "--with", &server, "--", "sh", "-c", &client]);
+    assert!(output.status.success() && heard.exists(), "{}", text(&output));
+}
+
+#[test]
 fn what_cannot_be_is_refused_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
     let file = topology(directory.path(), "hosts = { a = {} }\nlinks = [{ ends = ['a', 'b'] }]");

@@ -67,6 +67,14 @@ impl Tun {
         check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(features)) })
     }
 
+    /// Plugs the device in or pulls its cable: without a carrier its host sends nothing through it, and is told so by
+    /// rtnetlink. It has a carrier from the start. Linux 5.0 and later.
+    pub fn set_carrier(&self, has_carrier: bool) -> io::Result<()> {
+        let mut value = libc::c_int::from(has_carrier);
+        // SAFETY: TUNSETCARRIER reads one `int`, which lives through the call.
+        check(unsafe { libc::ioctl(self.fd.as_raw_fd(), libc::TUNSETCARRIER, &raw mut value) })
+    }
+
     /// Takes one packet, with its header where the device has one. A packet that does not fit is cut: give 64 KiB.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut *buffer))?)

@@ -17,6 +17,7 @@ mod limits;
 mod memory;
 mod odd_disks;
 mod owners;
+mod paths;
 mod power;
 mod probe;
 mod record;

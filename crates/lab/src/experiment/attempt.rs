@@ -84,6 +84,7 @@ impl Attempt<'_> {
             seconds: None,
             bytes: self.data.bytes,
             rate_mbit_per_s: None,
+            others_mbit_per_s: None,
             cpu_client_s: None,
             cpu_server_s: None,
             verified: None,
@@ -172,6 +173,7 @@ impl Attempt<'_> {
         cancelled: &dyn Fn() -> bool,
     ) -> Result<End, Trouble> {
         let failed = |error: io::Error| self.not_run(&error);
+        self.lead(cancelled)?;
         let unread =
             |error: io::Error| Trouble::Failed(format!("what {} receives was not read: {error}", self.spec.to));
         let watch = match (self.spec.intervals, self.testbed.counters(&self.spec.to)) {
@@ -179,14 +181,35 @@ impl Attempt<'_> {
             (Some(_), None) => return Err(unread(io::Error::other("it has no counters"))),
             (None, _) => None,
         };
+        let others = self.testbed.bytes_of_others();
         let started = Instant::now();
+        self.testbed.begin().map_err(failed)?;
         let mut process = Process::start(self.testbed, host, command).map_err(failed)?;
         let end = process.wait(self.spec.timeout.0, cancelled).map_err(failed)?;
-        sample.seconds = Some(started.elapsed().as_secs_f64());
+        let seconds = started.elapsed().as_secs_f64();
+        sample.seconds = Some(seconds);
+        sample.others_mbit_per_s = others
+            .zip(self.testbed.bytes_of_others())
+            .map(|(before, now)| now.saturating_sub(before) as f64 * 8.0 / 1e6 / seconds.max(1e-9));
         if let Some(watch) = watch {
             sample.intervals = watch.finish().map_err(unread)?;
         }
         Ok(end)
+    }
+
+    /// Others have the network for themselves.
+    fn lead(&self, cancelled: &dyn Fn() -> bool) -> Result<(), Trouble> {
+        let until = Instant::now() + self.spec.lead.0;
+        loop {
+            if cancelled() {
+                return Err(Trouble::Cancelled);
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            std::thread::sleep(left.min(limits::CANCEL_LOOK_EVERY));
+        }
     }
 
     fn not_run(&self, error: &io::Error) -> Trouble {

@@ -15,6 +15,11 @@ pub const EXPERIMENTS: &[(&str, &str)] = &[
     ("short-queue-10g-100ms", include_str!("../../../../experiments/short-queue-10g-100ms.toml")),
     ("stock-1g-228ms", include_str!("../../../../experiments/stock-1g-228ms.toml")),
     ("tuned-100g-10ms", include_str!("../../../../experiments/tuned-100g-10ms.toml")),
+    ("two-paths-both-cut", include_str!("../../../../experiments/two-paths-both-cut.toml")),
+    ("two-paths-cut", include_str!("../../../../experiments/two-paths-cut.toml")),
+    ("two-paths-long", include_str!("../../../../experiments/two-paths-long.toml")),
+    ("two-paths-unequal", include_str!("../../../../experiments/two-paths-unequal.toml")),
+    ("two-ways-one-bottleneck", include_str!("../../../../experiments/two-ways-one-bottleneck.toml")),
     ("wan-copy", include_str!("../../../../experiments/wan-copy.toml")),
     ("zero-copy", include_str!("../../../../experiments/zero-copy.toml")),
 ];

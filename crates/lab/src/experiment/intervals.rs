@@ -149,6 +149,20 @@ impl Course {
     }
 }
 
+/// The longest time in which next to nothing arrived: less than [`PAUSED`] of the mean rate, between the first and the
+/// last interval with more. `None` without any bytes.
+pub fn longest_pause_s(intervals: &[Interval]) -> Option<f64> {
+    let all: u64 = intervals.iter().map(|interval| interval.bytes).sum();
+    let seconds = intervals.last()?.to_s - intervals.first()?.from_s;
+    let least = all as f64 * 8.0 / 1e6 / seconds.max(1e-9) * PAUSED;
+    let (mut since, mut longest) = (None, 0.0_f64);
+    for interval in intervals.iter().filter(|interval| interval.bytes > 0 && interval.mbit_per_s() >= least) {
+        longest = longest.max(interval.from_s - since.unwrap_or(interval.from_s));
+        since = Some(interval.to_s);
+    }
+    since.map(|_| longest)
+}
+
 /// The report in words that spreadsheets read: a line for each interval, fields parted by tabs.
 pub(super) fn table<'a>(copies: impl Iterator<Item = (String, &'a [Interval])>) -> String {
     let mut text = String::from("copy\tfrom s\tto s\tbytes\tMbit/s\n");
@@ -170,6 +184,8 @@ pub(super) fn of_loopback() -> ByteCounters {
 const REACHED: f64 = 0.9;
 /// A share of the bytes; the rest is the end of the last connections.
 const NEARLY_ALL: f64 = 0.99;
+/// A share of the mean rate: below it are keep-alives and attempts to connect.
+const PAUSED: f64 = 0.02;
 /// The fewest intervals for a standard deviation.
 const FEWEST: usize = 4;
 
@@ -207,6 +223,21 @@ mod tests {
     fn a_short_copy_has_no_course() {
         assert_eq!((course(&[]), course(&[900.0, 900.0, 500.0])), (None, None));
         assert_eq!(course(&[0.0; 20]), None);
+    }
+
+    #[test]
+    fn a_pause_is_what_lies_between_two_intervals_with_data() {
+        let pause = |rates: &[f64]| {
+            let intervals = rates.iter().enumerate().map(|(second, rate)| Interval {
+                from_s: second as f64,
+                to_s: second as f64 + 1.0,
+                bytes: (rate * 1e6 / 8.0) as u64,
+            });
+            longest_pause_s(&intervals.collect::<Vec<_>>())
+        };
+        assert_eq!((pause(&[]), pause(&[0.0, 0.0])), (None, None));
+        assert_eq!(pause(&[0.0, 0.0, 900.0, 900.0, 0.0]), Some(0.0), "neither the start nor the end is a pause");
+        assert_eq!(pause(&[900.0, 0.0, 900.0, 0.0, 1.0, 0.0, 900.0]), Some(3.0), "a keep-alive ends no pause");
     }
 
     #[test]

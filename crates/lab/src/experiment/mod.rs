@@ -33,7 +33,7 @@ mod scenarios;
 
 pub use builtin::EXPERIMENTS;
 pub use error::ExperimentError;
-pub use intervals::{ByteCounters, Course, Interval};
+pub use intervals::{ByteCounters, Course, Interval, longest_pause_s};
 pub use matrix::{Point, points};
 pub use plot::draw;
 pub use report::{Report, report};

@@ -158,20 +158,32 @@ pub fn run(
         if cancelled() {
             return Ok(Outcome { dir, samples, missing, cancelled: true });
         }
-        progress(&RunEvent::Point(point));
         let topology = spec.topology_at(point)?;
-        let testbed = match factory(&topology) {
-            Ok(testbed) => testbed,
-            Err(_) if cancelled() => return Ok(Outcome { dir, samples, missing, cancelled: true }),
-            Err(source) => return Err(ExperimentError::Testbed { point: point.to_string(), source }),
-        };
-        let identity = Identity::ask(testbed.as_ref(), &spec.to)
-            .map_err(|source| ExperimentError::Testbed { point: point.to_string(), source: source.into() })?;
-        set_up(spec, point, testbed.as_ref(), rivals, &dir)?;
+        // Each tool meets the events of the network from the first one on.
+        let is_one_for_each = !topology.events.is_empty();
+        let mut standing = None;
         for ((tool, rival, server), repetition) in todo {
             if cancelled() {
                 return Ok(Outcome { dir, samples, missing, cancelled: true });
             }
+            if is_one_for_each {
+                // The old network ends before the new one takes its names.
+                standing = None;
+            }
+            let (testbed, identity) = match &standing {
+                Some(standing) => standing,
+                None => {
+                    progress(&RunEvent::Point(point));
+                    let made = match factory(&topology) {
+                        Ok(testbed) => stand_up(spec, point, testbed, rivals, &dir)?,
+                        Err(_) if cancelled() => return Ok(Outcome { dir, samples, missing, cancelled: true }),
+                        Err(source) => {
+                            return Err(ExperimentError::Testbed { point: point.to_string(), source });
+                        }
+                    };
+                    standing.insert(made)
+                }
+            };
             progress(&RunEvent::Running { tool: tool.label(), point, repetition });
             let attempt = Attempt {
                 spec,
@@ -183,7 +195,7 @@ pub fn run(
                 repetition,
                 data: &data,
                 testbed: testbed.as_ref(),
-                identity: &identity,
+                identity,
                 work: work.join(format!("run-{}", std::process::id())),
             };
             let Some(sample) = attempt.measure(&cancelled) else {
@@ -223,6 +235,20 @@ fn order<'a>(spec: &ExperimentSpec, entrants: &[Entrant<'a>], point: u64, repeti
         order.extend(round.into_iter().map(|entrant| (entrant, repetition)));
     }
     order
+}
+
+/// Makes a new network ready for its first tool.
+fn stand_up<'a>(
+    spec: &ExperimentSpec,
+    point: &Point,
+    testbed: Box<dyn Testbed + 'a>,
+    rivals: &Rivals,
+    dir: &Path,
+) -> Result<(Box<dyn Testbed + 'a>, Identity), ExperimentError> {
+    let identity = Identity::ask(testbed.as_ref(), &spec.to)
+        .map_err(|source| ExperimentError::Testbed { point: point.to_string(), source: source.into() })?;
+    set_up(spec, point, testbed.as_ref(), rivals, dir)?;
+    Ok((testbed, identity))
 }
 
 fn set_up(
@@ -287,7 +313,7 @@ fn essence(spec: &ExperimentSpec) -> String {
     let setup: Vec<(&str, String)> =
         spec.setup.iter().map(|setup| (setup.host.as_str(), setup.command.join(" "))).collect();
     format!(
-        "experiment {}\nfrom {} to {}\nseed {}\nwarm-up {}\ntimeout {}\ndata {} x {} bytes\nsweep {sweep:?}\nsetup \
+        "experiment {}\nfrom {} to {}\nseed {}\nwarm-up {}\ntimeout {}\n{}data {} x {} bytes\nsweep {sweep:?}\nsetup \
          {setup:?}\ntopology\n{}\n",
         spec.name,
         spec.from,
@@ -295,6 +321,7 @@ fn essence(spec: &ExperimentSpec) -> String {
         spec.seed,
         spec.warm_up,
         spec.timeout,
+        if spec.lead.0.is_zero() { String::new() } else { format!("lead {}\n", spec.lead) },
         spec.data.files,
         spec.data.size.bytes,
         spec.topology_text(),

@@ -31,6 +31,9 @@ pub struct Sample {
     pub bytes: u64,
     /// Payload by time, or the rate that the tool printed (iperf3).
     pub rate_mbit_per_s: Option<f64>,
+    /// What the TCP connections of others carried while the tool ran; `None` if there are no others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others_mbit_per_s: Option<f64>,
     /// Processor seconds of the tool and its helpers, to 10 ms.
     pub cpu_client_s: Option<f64>,
     /// Processor seconds of the server while the tool ran, to 10 ms.

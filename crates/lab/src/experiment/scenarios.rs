@@ -203,10 +203,14 @@ fn an_interrupted_run_goes_on_without_measuring_anything_twice() {
     assert!(error.contains("another version of shell"), "{error}");
 }
 
-/// A network that reports a fault.
-struct Faulty;
+/// This machine, with something to tell about its network.
+struct Told {
+    fault: Option<&'static str>,
+    /// Others carry a megabit between two looks.
+    bytes_of_others: Option<Cell<u64>>,
+}
 
-impl Testbed for Faulty {
+impl Testbed for Told {
     fn spawn(&self, host: &str, command: std::process::Command) -> std::io::Result<std::process::Child> {
         Here.spawn(host, command)
     }
@@ -216,7 +220,11 @@ impl Testbed for Faulty {
     }
 
     fn fault(&self) -> Option<String> {
-        Some("the emulator was 12 ms late".into())
+        self.fault.map(str::to_owned)
+    }
+
+    fn bytes_of_others(&self) -> Option<u64> {
+        self.bytes_of_others.as_ref().map(|bytes| bytes.replace(bytes.get() + 125_000))
     }
 
     fn counters(&self, host: &str) -> Option<ByteCounters> {
@@ -234,11 +242,35 @@ fn a_sample_of_a_network_at_fault_does_not_count() {
     let rivals = shell_rivals(dir.path(), &[("good", "cp -r {data} {target}")]);
     let mut spec = ExperimentSpec::parse(SPEC).unwrap();
     spec.keep_tools(&["good".into()]).unwrap();
-    let mut faulty = |_: &Topology| -> Result<Box<dyn Testbed>, TestbedError> { Ok(Box::new(Faulty)) };
+    let mut faulty = |_: &Topology| -> Result<Box<dyn Testbed>, TestbedError> {
+        Ok(Box::new(Told { fault: Some("the emulator was 12 ms late"), bytes_of_others: None }))
+    };
     let outcome = run(&spec, &rivals, &options(dir.path()), &mut faulty, &mut |_| {}).unwrap();
     let summary = Summary::of(&spec, &outcome.samples, &[]);
     assert_eq!((summary.rows[0].seconds, summary.rows[0].invalid), (None, 2));
     assert_eq!(summary.rows[0].reasons, ["the emulator was 12 ms late"]);
+}
+
+#[test]
+fn where_something_happens_to_the_network_each_tool_has_one_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let rivals = shell_rivals(dir.path(), &[("good", "cp -r {data} {target}"), ("fails", "exit 7")]);
+    let events = "events = [{ at = '1s', link = 'client-server', down = true }]";
+    for (more, labs) in [("", 2), (events, 12)] {
+        let text = SPEC.replace("'{rate}' }]\"", &format!("'{{rate}}' }}]\\n{more}\""));
+        let mut spec = ExperimentSpec::parse(&text).unwrap();
+        spec.keep_tools(&["good".into(), "fails".into()]).unwrap();
+        let made = Cell::new(0);
+        let mut count = |_: &Topology| -> Result<Box<dyn Testbed>, TestbedError> {
+            made.set(made.get() + 1);
+            Ok(Box::new(Told { fault: None, bytes_of_others: Some(Cell::new(0)) }))
+        };
+        let outcome = run(&spec, &rivals, &options(dir.path()), &mut count, &mut |_| {}).unwrap();
+        assert_eq!((made.get(), outcome.samples.len()), (labs, 12), "{more}");
+        let summary = Summary::of(&spec, &outcome.samples, &[]);
+        let others = summary.rows[0].others_mbit_per_s.unwrap();
+        assert!(others.median > 0.0 && summary.markdown(&spec).contains("others Mbit/s"), "{others:?}");
+    }
 }
 
 #[test]

@@ -86,6 +86,9 @@ pub struct ExperimentSpec {
     pub warm_up: u32,
     /// After this time a tool is killed.
     pub timeout: Time,
+    /// Before each tool, the traffic of others has the network for this long.
+    #[serde(default)]
+    pub lead: Time,
     /// While a tool runs, read the received bytes of the target's host at intervals of this length.
     #[serde(default)]
     pub intervals: Option<Time>,
@@ -282,6 +285,9 @@ impl ExperimentSpec {
         bounded(&what, "warm_up + 1", u64::from(self.warm_up) + 1, limits::MAX_REPEAT.into())?;
         bounded(&what, "the number of tools", self.tools.len() as u64, limits::MAX_TOOLS as u64)?;
         bounded(&what, "the timeout in seconds", self.timeout.0.as_secs(), limits::MAX_TIMEOUT.as_secs())?;
+        if self.lead.0 > limits::MAX_LEAD {
+            return Err(wrong(what, format!("lead may be at most {}", Time(limits::MAX_LEAD))));
+        }
         self.data.check(&what)?;
         matrix::check(&what, &self.sweep)?;
         for (at, tool) in self.tools.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::intervals::{Course, Interval};
+use super::intervals::{Course, Interval, longest_pause_s};
 use super::matrix::{self, Point};
 use super::rivals::MissingTool;
 use super::sample::Sample;
@@ -45,6 +45,11 @@ pub struct Row {
     pub variation: Option<Spread>,
     /// The rate of the last quarter of them, divided by that of all.
     pub last_quarter: Option<Spread>,
+    /// Seconds without data in the middle of a copy, see [`longest_pause_s`].
+    pub longest_pause_s: Option<Spread>,
+    /// Mbit/s of the TCP connections of others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others_mbit_per_s: Option<Spread>,
     /// From the copy with the median rate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
@@ -129,7 +134,8 @@ impl Summary {
             let _ = writeln!(
                 text,
                 "\nSteady: from the end of the ramp until 99 % had arrived, as the interfaces of {} count it, read every {every}. \
-                 Variation: standard deviation of those readings by their mean. Last quarter: its mean by theirs.",
+                 Variation: standard deviation of those readings by their mean. Last quarter: its mean by theirs. Pause: the \
+                 longest time with next to no data between data.",
                 spec.to
             );
         }
@@ -162,7 +168,11 @@ impl Summary {
         let mut head: Vec<String> = spec.sweep.keys().cloned().collect();
         head.extend(["tool", "n", "seconds", "Mbit/s", "cpu-s/GB"].map(str::to_owned));
         if spec.intervals.is_some() {
-            head.extend(["ramp s", "steady Mbit/s", "variation", "last quarter"].map(str::to_owned));
+            head.extend(["ramp s", "steady Mbit/s", "variation", "last quarter", "pause s"].map(str::to_owned));
+        }
+        let has_others = self.rows.iter().any(|row| row.others_mbit_per_s.is_some());
+        if has_others {
+            head.push("others Mbit/s".into());
         }
         head.push("elsewhere".into());
         let mut rows = vec![head];
@@ -174,8 +184,11 @@ impl Summary {
             cells.push(row.rate_mbit_per_s.map_or("-".into(), spread));
             cells.push(row.cpu_s_per_gb.map_or("-".into(), |cpu| figures(cpu.median)));
             if spec.intervals.is_some() {
-                let course = [row.ramp_s, row.steady_mbit_per_s, row.variation, row.last_quarter];
+                let course = [row.ramp_s, row.steady_mbit_per_s, row.variation, row.last_quarter, row.longest_pause_s];
                 cells.extend(course.map(|value| value.map_or("-".into(), spread)));
+            }
+            if has_others {
+                cells.push(row.others_mbit_per_s.map_or("-".into(), spread));
             }
             cells.push(match (row.elsewhere_mbit_per_s, row.elsewhere_seconds) {
                 (Some(rate), _) => format!("{} Mbit/s", figures(rate)),
@@ -217,6 +230,8 @@ impl Row {
             steady_mbit_per_s: course(&|course| course.steady_mbit_per_s),
             variation: course(&|course| course.variation),
             last_quarter: course(&|course| course.last_quarter),
+            longest_pause_s: spread(&|sample| longest_pause_s(&sample.intervals)),
+            others_mbit_per_s: spread(&|sample| sample.others_mbit_per_s),
             intervals: by_rate.get(by_rate.len() / 2).map_or_else(Vec::new, |sample| sample.intervals.clone()),
             seconds: spread(&|sample| sample.seconds),
             rate_mbit_per_s: spread(&|sample| sample.rate_mbit_per_s),

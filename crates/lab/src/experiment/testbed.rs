@@ -22,6 +22,16 @@ pub trait Testbed {
     /// they are valid.
     fn fault(&self) -> Option<String>;
 
+    /// The tool begins: the times of the network's events count from now. A second call changes nothing.
+    fn begin(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Bytes that the TCP connections of others have carried so far; `None` if there are no others.
+    fn bytes_of_others(&self) -> Option<u64> {
+        None
+    }
+
     /// The counters of bytes that a host receives; `None` if there is no such host.
     fn counters(&self, host: &str) -> Option<ByteCounters>;
 

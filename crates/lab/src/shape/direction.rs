@@ -51,7 +51,9 @@ pub struct LinkChange {
 
 impl From<&EventSpec> for LinkChange {
     fn from(event: &EventSpec) -> LinkChange {
-        LinkChange { down: event.down, rate: event.rate, delay: event.delay, loss: event.loss }
+        // A pulled cable carries nothing either. The devices at its ends are told by the emulator.
+        let down = event.down.or(event.unplugged);
+        LinkChange { down, rate: event.rate, delay: event.delay, loss: event.loss }
     }
 }
 

@@ -1,0 +1,157 @@
+//! Two hosts with two ways between them, in `haul-lab`: a daemon and an sshd at one of them, and a hand on the cables.
+//!
+//! ```text
+//!            .-- eth0 ---- (left) ---- eth0 --.        left and right: routers, if there are any
+//!   source --|                                |-- target      haul serve on port 7070, sshd on port 2222
+//!            '-- eth1 ---- (right) --- eth1 --'
+//! ```
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::boxed_stage::{Stage, one_at_a_time};
+use crate::lab::{at, keygen};
+use crate::needs::tool;
+use crate::{Run, binary};
+
+/// How the interfaces are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// Each interface of one host with one of the other, by a link.
+    Directly,
+    /// The first two by a link, the second two through a router.
+    OneThroughARouter,
+    /// Through a router each.
+    ThroughRouters,
+}
+
+/// The hosts, for one copy at a time.
+#[derive(Debug)]
+pub struct Ways {
+    name: String,
+    stage: Stage,
+    _one_at_a_time: MutexGuard<'static, ()>,
+}
+
+/// Of the sshd.
+const SSH_PORT: u16 = 2222;
+
+/// Of the target on the first way.
+const SSH_HOST: &str = "target";
+
+impl Ways {
+    /// Two ways, each with a rate as `haul-lab` reads it and 10 ms. The daemon offers a directory.
+    pub fn of(joined: Joined, rate: &str, offered: &Path) -> Self {
+        Self::prepared(joined, rate, offered, ["", ""])
+    }
+
+    /// The same, with a shell command for `source` and one for `target`, which run before the copy.
+    pub fn prepared(joined: Joined, rate: &str, offered: &Path, before: [&str; 2]) -> Self {
+        static COUNTER: AtomicU32 = AtomicU32::new(0);
+        let lock = one_at_a_time();
+        let name = format!("ways-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
+        let link = |one: &str, other: &str, more: &str| format!("{{ ends = [\"{one}\", \"{other}\"]{more} }}");
+        let slow = format!(", rate = \"{rate}\", rtt = \"10ms\"");
+        let way = |router: &str| match (joined, router) {
+            (Joined::Directly, way) | (Joined::OneThroughARouter, way @ "left") => {
+                link("source", "target", &format!("{slow}, name = \"{way}\""))
+            }
+            (_, router) => format!("{}, {}", link("source", router, &slow), link(router, "target", "")),
+        };
+        let topology = format!(
+            "name = \"{name}\"\nhosts = {{ source = {{}}, target = {{}}, left = {{ router = true }}, right = {{ router = true }} }}\n\
+             links = [{}, {}]\n",
+            way("left"),
+            way("right")
+        );
+        let sshd = tool("sshd").map_or_else(|| "false".into(), |path| path.display().to_string());
+        // Both hosts see the same disk; the keys of the sshd stand beside those of the daemon.
+        let login = "\"$HOME/sshd_config\" 2>\"$HOME/sshd.log\" &";
+        let target = format!("mkdir -p /run/sshd\n{sshd} -D -e -f {login}\n{}", before[1]);
+        let stage = Stage::build(&topology, offered, before[0], &target);
+        let ways = Self { name, stage, _one_at_a_time: lock };
+        ways.allow_ssh();
+        ways
+    }
+
+    fn allow_ssh(&self) {
+        let path = |name: &str| self.stage.file(name).display().to_string();
+        for key in ["ssh_host", "ssh_user"] {
+            keygen(&self.stage.file(key));
+        }
+        let public = |key: &str| std::fs::read_to_string(path(key) + ".pub").expect("ssh-keygen wrote it");
+        self.stage.write("ssh_authorized", &public("ssh_user"));
+        self.stage.write("ssh_known", &format!("{SSH_HOST} {}", public("ssh_host")));
+        let home = path("home");
+        self.stage.write(
+            "sshd_config",
+            &format!(
+                "Port {SSH_PORT}\nHostKey {}\nPidFile none\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
+                 PermitRootLogin prohibit-password\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+                 PrintMotd no\nUseDNS no\nSetEnv HOME={home} XDG_STATE_HOME={home}/state XDG_CACHE_HOME={home}/cache\n",
+                path("ssh_host"),
+                path("ssh_authorized"),
+            ),
+        );
+        self.stage.write(
+            "ssh_config",
+            &format!(
+                "Host *\n  Port {SSH_PORT}\n  HostKeyAlias {SSH_HOST}\n  User root\n  IdentityFile {}\n  IdentitiesOnly yes\n  \
+                 UserKnownHostsFile {}\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n  BatchMode yes\n  \
+                 LogLevel ERROR\n",
+                path("ssh_user"),
+                path("ssh_known"),
+            ),
+        );
+    }
+
+    /// `haul cp --json` on the host `source`; flags, sources and target are still to be added.
+    pub fn cp(&self) -> Run {
+        let haul = binary::find().expect("asked for with needs!(Haul)");
+        self.stage.cp().arg("-F").arg(self.stage.file("ssh_config")).arg("--haul-path").arg(haul)
+    }
+
+    /// A path below the offered directory, by way of the daemon.
+    pub fn daemon(&self, path: &str) -> OsString {
+        self.stage.url(path).into()
+    }
+
+    /// A path on `target`, by way of its sshd.
+    pub fn ssh(&self, path: &Path) -> OsString {
+        at(SSH_HOST, path)
+    }
+
+    /// Runs a shell command on a host while a copy runs, to its end. Returns what it printed.
+    #[track_caller]
+    pub fn on(&self, host: &str, command: &str) -> String {
+        let run = Run::new(binary::find_lab().expect("asked for with needs!(Boxed)"));
+        run.args(["exec", "--lab", &self.name, host, "--", "sh", "-c", command]).run().expect(0).stdout_text()
+    }
+
+    /// Bytes that a device of a host has received so far, headers included.
+    #[track_caller]
+    pub fn received(&self, host: &str, device: &str) -> u64 {
+        let table = self.on(host, "cat /proc/net/dev");
+        let line = table.lines().find_map(|line| line.trim_start().strip_prefix(&format!("{device}:")));
+        line.and_then(|numbers| numbers.split_whitespace().next()?.parse().ok()).unwrap_or_else(|| panic!("{table}"))
+    }
+
+    /// Pulls the cable of a way at both ends, or puts it back: the kernels of both hosts notice.
+    #[track_caller]
+    pub fn plug(&self, device: &str, is_plugged: bool) {
+        let state = if is_plugged { "on" } else { "off" };
+        for host in ["source", "target"] {
+            self.on(host, &format!("ip link set {device} carrier {state}"));
+        }
+    }
+
+    /// A router swallows all packets, or passes them again: no host notices.
+    #[track_caller]
+    pub fn swallow(&self, router: &str, swallows: bool) {
+        let rules = "add table inet hole; add chain inet hole c { type filter hook forward priority 0; policy drop; }";
+        let rules = if swallows { rules } else { "delete table inet hole" };
+        self.on(router, &format!("nft '{rules}'"));
+    }
+}
