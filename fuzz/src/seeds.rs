@@ -158,6 +158,7 @@ fn messages() -> Vec<Control> {
             session: [1; 16],
             peer_session: [9; 16],
             peer_key: [2; 32],
+            links: true,
             role,
             selection: selection.clone(),
             carriage: carriage.clone(),
@@ -203,7 +204,7 @@ fn messages() -> Vec<Control> {
             cause: None,
             hint: Some("make room".into()),
         }),
-        Control::Ping,
+        Control::Ping { received: 300, turn: 2 },
         Control::Repair { index: 1, chunk: 2 },
         Control::ReadAgain { bytes: 1 << 30 },
         Control::Listed(vec![b"a".to_vec(), b"d/e".to_vec()]),
@@ -213,8 +214,10 @@ fn messages() -> Vec<Control> {
 
 fn lane_heads() -> Vec<Vec<u8>> {
     let lane = Hello::Lane(LaneHello { session: [5; 16], lane: 3 });
-    let mut heads: Vec<Vec<u8>> =
-        [lane, Hello::Control, Hello::OtherVersion(2)].iter().map(|hello| hello.encode().to_vec()).collect();
+    let mut heads: Vec<Vec<u8>> = [lane, Hello::Control, Hello::OtherVersion(2), Hello::Link { session: [6; 16] }]
+        .iter()
+        .map(|hello| hello.encode().to_vec())
+        .collect();
     let kinds = [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End, UnitKind::Hole];
     heads.extend(kinds.map(|kind| UnitHeader { kind, index: 300, chunk: 2 }.encode().to_vec()));
     heads.extend(

@@ -4,9 +4,11 @@
 //!   connect      a place -> a control channel: over ssh, or to a daemon
 //!   lane_plan    direct, reversed, inside ssh sessions: the first way that works
 //!   dialler      dials lanes             redial   dials lost lanes again      early_lanes   before the daemon has spoken
+//!   attach       further links of the control channel
 //!   desk         where lanes wait for their session             lane_door   where they arrive
 //! ```
 
+pub(crate) mod attach;
 pub(crate) mod connect;
 pub(crate) mod crew;
 pub(crate) mod daemon;

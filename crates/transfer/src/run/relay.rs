@@ -85,7 +85,11 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
     };
     let cpus = sender.far_end.cpus().min(receiver.far_end.cpus());
     let assigned =
-        |peer: &Remote, peer_key, role| Assignment { peer_session: peer.session, peer_key, role, path: None, cpus };
+        // The key is that of the other host in most cases, which has no say here.
+        |peer: &Remote, peer_key, role| {
+            let (peer_session, path, links) = (peer.session, None, false);
+            Assignment { peer_session, peer_key, links, role, path, cpus }
+        };
     // The receiver first: it is told at once what to do, and the list that a sender is given may take longer than a daemon waits.
     let role = Role::Receiver { target: job.target.path.clone() };
     receiver.start(assigned(&sender, key_for(&receiver, &sender), role), job, hash_kept, watch)?;

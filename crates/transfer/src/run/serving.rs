@@ -13,6 +13,7 @@ use haul_wire::limits::{MAX_CANDIDATES, MAX_LANES, MAX_LISTED_BYTES};
 
 use crate::faults;
 use crate::kept::surroundings::Surroundings;
+use crate::reach::attach::{self, LinkDialler};
 use crate::reach::crew::Lead;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
@@ -131,17 +132,25 @@ pub fn serve_control(
         .expect(start.session, terms.peer_key, events.sender(), wanted, clear)
         .inspect_err(|error| farewell::abort(&channel, error))?;
     drop(awaited);
-    let redialler = Arc::new(Mutex::new(None));
+    let watch = Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
+    let brought = Arc::new(Mutex::new(None));
+    if start.links {
+        expecting.takes_links(terms.peer_key, &channel);
+        let (brought, watch): (Arc<Mutex<Option<Brought>>>, _) = (Arc::clone(&brought), Arc::clone(&watch));
+        let dialler = move || lock(&brought).as_ref().map(|brought| brought.links.clone().towards(watch.lane_peer()));
+        // Without the thread the loss of the channel is the end of the session.
+        let _ = attach::keep(&channel, &lead.crew(), dialler);
+    }
     let mut dials = 0;
-    let mut keeper = FarKeeper(Arc::clone(&redialler));
+    let mut keeper = FarKeeper(Arc::clone(&brought));
     let outbox = Arc::clone(channel.outbox());
     let of_daemon = grant.is_of_daemon();
     let mut aside = |message: Control| match message {
         Control::Dial(request) if dials < MAX_DIALS => {
             dials += 1;
-            let (terms, outbox, redialler) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&redialler));
+            let (terms, outbox, brought) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&brought));
             let started = lead.crew().start("dial".into(), move || {
-                let answer = answer_dial(&terms, &request, &redialler, of_daemon);
+                let answer = answer_dial(&terms, &request, &brought, of_daemon);
                 outbox.send(answer);
             });
             started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
@@ -149,7 +158,6 @@ pub fn serve_control(
         Control::Admit { key } if expecting.also(PublicKey(key)) => Ok(()),
         other => Err(faults::unexpected(&other)),
     };
-    let watch = Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
     let wiring = Wiring { events, channel: &channel, watch: &watch, keeper: &mut keeper, aside: &mut aside };
     run_role(start, grant, surroundings, visit.as_deref(), wiring)
 }
@@ -303,34 +311,41 @@ fn run_role(
     }
 }
 
+/// What a far side that dialled can dial again.
+struct Brought {
+    lanes: Redialler,
+    links: LinkDialler,
+}
+
 /// A far side that dialled brings lost lanes back itself.
-struct FarKeeper(Arc<Mutex<Option<Redialler>>>);
+struct FarKeeper(Arc<Mutex<Option<Brought>>>);
 
 impl LaneKeeper for FarKeeper {
     fn lane_lost(&mut self, lane: u16) {
-        if let Some(redialler) = lock(&self.0).as_mut() {
-            redialler.lane_lost(lane);
+        if let Some(brought) = lock(&self.0).as_mut() {
+            brought.lanes.lane_lost(lane);
         }
     }
 
     fn want(&mut self, lanes: u16) -> bool {
-        lock(&self.0).as_mut().is_some_and(|redialler| redialler.want(lanes))
+        lock(&self.0).as_mut().is_some_and(|brought| brought.lanes.want(lanes))
     }
 }
 
 /// Dials for the initiator. A user with an account here could dial anyway. A client of a daemon must not use the daemon to reach
 /// other hosts beyond need, nor learn from its words which ports are open.
-fn answer_dial(terms: &LaneTerms, request: &Dial, redialler: &Mutex<Option<Redialler>>, of_daemon: bool) -> Control {
+fn answer_dial(terms: &LaneTerms, request: &Dial, brought: &Mutex<Option<Brought>>, of_daemon: bool) -> Control {
     let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
     let mut terms = terms.clone();
     let cpus = tuning::cpus_of_smaller(&terms.carriage);
     terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
+    let links = LinkDialler::new(terms.clone(), candidates.clone());
     let dialler = Arc::new(Dialler::new(terms, candidates));
     let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(MAX_DIAL_TIME);
     let further = if of_daemon { Further::OnceProved } else { Further::OnceAnswered };
     match dialler.bring(cpus, timeout, 1, further, &|_, _, _| {}) {
         Ok((lanes, rtt_us)) => {
-            *lock(redialler) = Some(Redialler::new(dialler, lanes));
+            *lock(brought) = Some(Brought { lanes: Redialler::new(dialler, lanes), links });
             Control::Dialled { lanes, rtt_us }
         }
         Err(error) if !of_daemon => Control::DialFailed { why: convert::bounded(error) },
@@ -373,6 +388,7 @@ mod tests {
             session: [0; 16],
             peer_session: [1; 16],
             peer_key: [0; 32],
+            links: true,
             role,
             selection: Selection::default(),
             carriage,
