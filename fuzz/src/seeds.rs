@@ -30,9 +30,11 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             texts(&["Welcome\nHAUL-AGENT 4\n", "mail\r\nHAUL-NEED Linux x86_64\n", "x HAUL-FAIL no space left\n"])
         }
         "block" => vec![zstd(&[0; 9000]), zstd(b"some words, and some words again, and again some words")],
-        "control" => {
-            messages().iter().map(|message| frame(message)[codec::LENGTH_BYTES..].to_vec()).chain([channel()]).collect()
-        }
+        "control" => messages()
+            .iter()
+            .map(|message| frame(message)[codec::LENGTH_BYTES..].to_vec())
+            .chain([channel(), link()])
+            .collect(),
         "filter" => texts(&["a/b/c.o\0\0*.o\0\x01/a/**/c?\0\0[a-c[:digit:]]*\0\x01dir/***", "dir/x\0\0**/x\0\x01\\*["]),
         "handshake" => handshakes(),
         "items" => {
@@ -80,6 +82,11 @@ fn frame(message: &Control) -> Vec<u8> {
 
 fn channel() -> Vec<u8> {
     messages().iter().flat_map(frame).collect()
+}
+
+fn link() -> Vec<u8> {
+    let numbered = |(number, message): (u64, &Control)| [number.to_be_bytes().to_vec(), frame(message)].concat();
+    (0..).zip(&messages()).flat_map(numbered).collect()
 }
 
 fn time() -> Time {
