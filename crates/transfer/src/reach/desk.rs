@@ -352,6 +352,65 @@ mod tests {
     }
 
     #[test]
+    fn a_link_is_for_the_session_that_it_names_and_for_the_key_of_its_initiator() {
+        let desk = Arc::new(Desk::default());
+        let (key, other_host, stranger) = (KEY, PublicKey([2; 32]), PublicKey([3; 32]));
+        let events = Events::new();
+        let open = |events: &Events| {
+            let (near, far) = Stream::plain_pair().unwrap();
+            let channel = Channel::open(near, events.sender(), PATIENCE).unwrap();
+            channel.set_attended();
+            (channel, far)
+        };
+        let (channel, _far) = open(&events);
+        let (events_b, key_b) = (Events::new(), PublicKey([0xb; 32]));
+        let (channel_b, _far_b) = open(&events_b);
+        let expecting = desk.expect([1; 16], key, events.sender(), Wanted::default(), false).unwrap();
+        let expecting_b = desk.expect([2; 16], key_b, events_b.sender(), Wanted::default(), false).unwrap();
+        let delivers = |key: &PublicKey, session| {
+            let (link, _peer) = Stream::plain_pair().unwrap();
+            desk.deliver_link(link, key, session)
+        };
+        assert!(!delivers(&key, [1; 16]), "nothing was said of links");
+        expecting.takes_links(key, &channel);
+        expecting_b.takes_links(key_b, &channel_b);
+        assert!(expecting.also(other_host));
+        for (who, session) in
+            [(stranger, [1; 16]), (other_host, [1; 16]), (key, [2; 16]), (key_b, [1; 16]), (key, [3; 16])]
+        {
+            assert!(!delivers(&who, session), "{who:?} {session:?}");
+        }
+        assert!(channel.attend(Duration::ZERO).0.is_empty() && channel_b.attend(Duration::ZERO).0.is_empty());
+        assert!(delivers(&key, [1; 16]));
+        let mut links = channel.attend(PATIENCE).0;
+        assert!(channel.add_link(links.pop().unwrap(), true).is_some() && links.is_empty());
+        // Nobody takes them any more.
+        while delivers(&key, [1; 16]) {}
+        assert!(channel.attend(PATIENCE).0.len() < 10);
+        drop(expecting);
+        assert!(!delivers(&key, [1; 16]), "the session has ended");
+        [channel, channel_b].iter().for_each(|channel| channel.close(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_peer_that_brought_a_lane_can_bring_a_link() {
+        let desk = Arc::new(Desk::default());
+        let events = Events::new();
+        let (near, _far) = Stream::plain_pair().unwrap();
+        let channel = Channel::open(near, events.sender(), PATIENCE).unwrap();
+        let expecting = desk.expect([1; 16], KEY, events.sender(), Wanted::default(), false).unwrap();
+        expecting.takes_links(KEY, &channel);
+        assert!(expecting.also(PublicKey([2; 32])));
+        let delivers = |key: &PublicKey| {
+            let (lane, _peer) = Stream::plain_pair().unwrap();
+            desk.deliver(lane, key, LaneHello { session: [1; 16], lane: 0 })
+        };
+        assert!(delivers(&PublicKey([2; 32])) && !channel.is_dialled(), "that was another host");
+        assert!(delivers(&KEY) && channel.is_dialled());
+        channel.close(Duration::ZERO);
+    }
+
+    #[test]
     fn a_ticket_takes_away_its_own_entry_and_no_later_one_of_the_same_number() {
         let desk = Arc::new(Desk::default());
         let (old_key, new_key) = (PublicKey([0xa; 32]), PublicKey([0xb; 32]));

@@ -425,8 +425,11 @@ impl Inside {
     }
 
     fn health(&self, state: &State) -> Health {
-        let now = Instant::now();
-        match state.links.speaker_silence(now).filter(|_| !self.heard.waits()) {
+        if !state.kept.is_whole() {
+            // It has to do with the link that it has.
+            return Health::Good;
+        }
+        match state.links.speaker_silence(Instant::now()).filter(|_| !self.heard.waits()) {
             Some(silence) if state.is_doubted || silence > self.ping_every * SUSPICIOUS_PINGS => {
                 Health::Doubtful(silence)
             }
@@ -445,9 +448,9 @@ impl Inside {
         (state.loss, state.is_doubted) = (None, false);
     }
 
-    /// Where this end speaks nowhere, it moves to the best link that there is.
+    /// Where this end speaks nowhere, or on a link that is said to be dead, it moves to the best link that there is.
     fn find_speaker(&self, state: &mut State) {
-        if state.links.speaker().is_none()
+        if (state.is_doubted || state.links.speaker().is_none())
             && state.kept.is_whole()
             && let Some(other) = state.links.successor()
         {

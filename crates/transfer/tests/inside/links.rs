@@ -382,7 +382,7 @@ mod jobs {
     use crate::session::id;
     use crate::session::reporter::{Ends, Watch};
 
-    const FILE_BYTES: usize = 60_000_000;
+    const FILE_BYTES: usize = 30_000_000;
 
     /// A far side as an agent runs it, reached over a link with this fate. Its port is open to this host.
     struct FarSide {
@@ -408,14 +408,18 @@ mod jobs {
         (0..50).for_each(|number| bench.write(&format!("d/small{number}"), 1000 + number));
         let mut job = bench.job();
         (job.carriage.lanes, job.carriage.timeout) = (Some(2), Duration::from_secs(15));
-        job.carriage.rate_bytes_per_s = Some(30_000_000);
+        job.carriage.rate_bytes_per_s = Some(15_000_000);
         job
     }
 
     fn run(job: &Job, side: Side, near: Stream, watcher: Watcher) -> Result<Report, Error> {
+        run_as(job, side, near, watcher, id::random_id().unwrap())
+    }
+
+    fn run_as(job: &Job, side: Side, near: Stream, watcher: Watcher, session: [u8; 16]) -> Result<Report, Error> {
         let watch = Arc::new(Watch::new(Arc::new(watcher)));
         let place = Place::Ssh { user: None, host: "dtn".into(), port: None };
-        let remote = Remote::meet(&place, near, id::random_id().unwrap(), Events::new(), &watch)?;
+        let remote = Remote::meet(&place, near, session, Events::new(), &watch)?;
         let order = Order { job, surroundings: &Surroundings::default(), watch: &watch, hash_kept: false };
         let (sender, receiver) = session_with(order, remote, side, None, &Arc::new(LaneRecord::default()))?;
         let ends = Ends { sender, receiver, ..Ends::default() };
@@ -424,21 +428,50 @@ mod jobs {
 
     #[test]
     fn the_control_connection_is_cut_in_the_middle_and_the_job_ends_well() {
-        for side in [Side::Sender, Side::Receiver] {
-            for swallow in [false, true] {
-                let bench = Bench::new();
-                let (fate, job) = (Fate::default(), job(&bench));
-                let far = far_side(&fate);
-                let watcher = Watcher::acting(FILE_BYTES as u64 / 4, move || match swallow {
-                    true => fate.swallow(),
-                    false => fate.cut(),
-                });
-                let report = run(&job, side, far.near, watcher).unwrap();
-                far.end.join().unwrap().unwrap();
-                bench.assert_equal();
-                assert_eq!((report.files_moved, report.failed), (51, 0), "{report:?}");
+        let ends_well = |side, swallow: bool| {
+            let bench = Bench::new();
+            let (fate, job) = (Fate::default(), job(&bench));
+            let far = far_side(&fate);
+            let watcher = Watcher::acting(FILE_BYTES as u64 / 4, move || match swallow {
+                true => fate.swallow(),
+                false => fate.cut(),
+            });
+            let report = run(&job, side, far.near, watcher).unwrap();
+            far.end.join().unwrap().unwrap();
+            bench.assert_equal();
+            assert_eq!((report.files_moved, report.failed), (51, 0), "{report:?}");
+        };
+        std::thread::scope(|scope| {
+            for side in [Side::Sender, Side::Receiver] {
+                for swallow in [false, true] {
+                    scope.spawn(move || ends_well(side, swallow));
+                }
             }
-        }
+        });
+    }
+
+    /// Whoever knows the name of a session and proves another key gets no word.
+    #[test]
+    fn a_stranger_brings_no_link_of_a_session() {
+        let bench = Bench::new();
+        let fate = Fate::default();
+        let far = far_side(&fate);
+        let (session, port) = (id::random_id().unwrap(), far.door.as_ref().unwrap().port());
+        let (tells, told) = std::sync::mpsc::sync_channel(1);
+        let watcher = Watcher::acting(FILE_BYTES as u64 / 4, move || {
+            let socket = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+            let stranger = Arc::new(Identity::generate().unwrap());
+            let ciphers = haul_net::preferred_ciphers(None);
+            let (mut link, _) = haul_net::client(socket, &stranger, |_| true, &ciphers).unwrap();
+            let hello = haul_wire::lane::Hello::Link { session };
+            link.write_all(&hello.encode()).and_then(|()| link.flush()).unwrap();
+            link.set_deadline(Some(PATIENCE)).unwrap();
+            tells.send(link.read(&mut [0; 1]).map_or(0, |read| read)).unwrap();
+        });
+        run_as(&job(&bench), Side::Sender, far.near, watcher, session).unwrap();
+        far.end.join().unwrap().unwrap();
+        assert_eq!(told.recv().unwrap(), 0, "it heard something");
+        bench.assert_equal();
     }
 
     /// The port of the far side is closed, as it is once its process is gone; the lanes live on. Nobody waits.
