@@ -491,6 +491,11 @@ impl Probe {
         self.0.subflows()
     }
 
+    /// Has the peer ended its direction, or is the connection broken?
+    pub fn has_hung_up(&self) -> bool {
+        poll::has_hung_up(self.0.input_fd())
+    }
+
     /// Size of the send buffer, as the kernel counts it; None when it is not TCP.
     pub fn send_buffer_bytes(&self) -> Option<usize> {
         socket::send_buffer_bytes(self.0.tcp()?).ok()

@@ -118,8 +118,14 @@ pub enum Control {
     ProbeArrived(ProbeArrived),
     /// Either way: the job ends here. Its number and form never change (see [`crate::codec::encode_refusal`]).
     Abort(Abort),
-    /// Either way: I am alive.
-    Ping,
+    /// Either way: I am alive. It has no number of its own among the messages.
+    Ping {
+        /// So many messages of the other end have arrived here, in their order and without a gap. Pings are not counted.
+        received: u64,
+        /// On the link over which this end speaks: 1, and one more each time that it has moved to another link. On all
+        /// other links: 0.
+        turn: u32,
+    },
     /// Receiver to sender: this chunk does not stand at the target as it was verified, by this run or an earlier one; send it again,
     /// though it has its receipt or was not asked for.
     Repair {
@@ -183,6 +189,8 @@ pub struct Start {
     pub peer_session: [u8; 16],
     /// Public key of the side that brings the lanes or is reached by them.
     pub peer_key: [u8; 32],
+    /// That key is the initiator's own: who proves it may bring further links of this control channel.
+    pub links: bool,
     /// Sender or receiver.
     pub role: Role,
     /// What is copied and how faithfully.
@@ -586,7 +594,7 @@ impl Control {
             | Control::ReadAgain { .. }
             | Control::DeleteNothing
             | Control::Addresses(_)
-            | Control::Ping => Ok(()),
+            | Control::Ping { .. } => Ok(()),
         }
     }
 }
@@ -614,7 +622,7 @@ mod tests {
     #[test]
     fn bytes_left_over_and_wild_lengths_are_refused() {
         let mut bytes = Vec::new();
-        codec::encode(&Control::Ping, &mut bytes).unwrap();
+        codec::encode(&Control::EndOfManifest, &mut bytes).unwrap();
         bytes.push(0);
         assert_eq!(codec::decode(&bytes[4..]), Err(CodecFault::Trailing));
         for length in [0, u32::MAX, (1 << 20) + 1] {
@@ -636,6 +644,7 @@ mod tests {
                 session: [1; 16],
                 peer_session: [3; 16],
                 peer_key: [2; 32],
+                links: true,
                 role,
                 selection,
                 carriage,
@@ -663,7 +672,15 @@ mod tests {
             let known = KnownPath { congestion_control: congestion_control.into(), lanes, ..KnownPath::default() };
             let carriage = Carriage { path: Some(known.clone()), ..Carriage::default() };
             let (role, selection) = (Role::Receiver { target: Vec::new() }, Selection::default());
-            let start = Start { session: [1; 16], peer_session: [3; 16], peer_key: [2; 32], role, selection, carriage };
+            let start = Start {
+                session: [1; 16],
+                peer_session: [3; 16],
+                peer_key: [2; 32],
+                links: true,
+                role,
+                selection,
+                carriage,
+            };
             let path = PathSummary { known: Some(known), ..PathSummary::default() };
             let bye = SenderSummary { path, ..SenderSummary::default() };
             [Control::Start(start), Control::Bye(bye)].map(|message| {

@@ -60,7 +60,7 @@ fn owned_bytes(message: &Control) -> usize {
         | Control::Summary(_)
         | Control::ProbeSent(_)
         | Control::ProbeArrived(_)
-        | Control::Ping
+        | Control::Ping { .. }
         | Control::DeleteNothing
         | Control::Repair { .. }
         | Control::ReadAgain { .. } => 0,

@@ -13,6 +13,7 @@ pub(crate) mod kernel_scenarios;
 pub(crate) mod kill_sweep;
 pub(crate) mod large_files;
 pub(crate) mod left_behind;
+pub(crate) mod links;
 pub(crate) mod manifests;
 pub(crate) mod many;
 pub(crate) mod other_ends;
