@@ -31,6 +31,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::abort::{Abort, AbortFault};
 pub use crate::address::{Address, Candidate};
 use crate::bounded;
 use crate::fault::CodecFault;
@@ -496,35 +497,6 @@ pub struct ProbeArrived {
     pub elapsed_us: u64,
     /// Their rate in the second half of the time: without the ramp.
     pub steady_bytes_per_s: u64,
-}
-
-/// Ends the job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Abort {
-    /// Kind.
-    pub fault: AbortFault,
-    /// What failed and on what.
-    pub what: String,
-    /// Why.
-    pub cause: Option<String>,
-    /// What to try.
-    pub hint: Option<String>,
-}
-
-/// Kinds of errors that end a job; converted by hand from and to those of the front end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub enum AbortFault {
-    Usage,
-    FileIo,
-    Space,
-    Protocol,
-    Network,
-    Authentication,
-    Verification,
-    Timeout,
-    Interrupted,
-    Busy,
 }
 
 impl Control {

@@ -14,6 +14,7 @@
 
 extern crate alloc;
 
+mod abort;
 mod address;
 pub mod banner;
 mod bounded;
