@@ -268,7 +268,11 @@ impl Relay<'_> {
             )
             | (
                 From::Receiver,
-                Control::Answers(_) | Control::Again { .. } | Control::Repair { .. } | Control::LaneLost { .. },
+                Control::Answers(_)
+                | Control::Again { .. }
+                | Control::Void(_)
+                | Control::Repair { .. }
+                | Control::LaneLost { .. },
             ) => {}
             (_, other) => return Err(faults::unexpected(other)),
         }
