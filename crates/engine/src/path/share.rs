@@ -97,8 +97,9 @@ pub fn better_given_up(lanes: &[LaneReading], left_bytes: &[u64]) -> Vec<bool> {
     lanes.iter().zip(left_bytes).map(is_slow).collect()
 }
 
-/// Until so many bytes are sent. In slow start the window doubles with each round trip. A lane that has rested begins again there: its window was
-/// halved for each timeout that passed, down to the first one (RFC 2861), although the reading shows the old one.
+/// Until so many bytes are sent. In slow start the window doubles with each round trip. An idle lane goes back to slow start: with its next
+/// packet the kernel halves the window for each timeout that passed, at most down to the first window (RFC 2861). Until then the reading
+/// shows the old window.
 fn sending_us(lane: &LaneReading, bytes: u64) -> u128 {
     let timeouts = u32::try_from(lane.silent_us / (u64::from(lane.rtt_us) + TIMEOUT_US)).unwrap_or(u32::MAX);
     let rested_bytes = lane.cwnd_bytes.checked_shr(timeouts).unwrap_or(0).max(lane.cwnd_bytes.min(FIRST_WINDOW_BYTES));
