@@ -13,7 +13,7 @@ use haul_wire::codec;
 use haul_wire::control::{
     Abort, AbortFault, Address, AgentHello, Answer, Candidate, Carriage, ChunkRange, Control, Dial, FailureKind,
     FilterRule, Listed, Notice, Outcome, OutcomeKind, ProbeArrived, ProbeSent, Receipt, ReceiverSummary, Role,
-    Selection, SenderSummary, Start, Wanted, Withdraw,
+    Selection, SenderSummary, Start, Void, Wanted, Withdraw,
 };
 use haul_wire::lane::{BlockHeader, Encoding, Hello, LaneHello, Trailer, UnitHeader, UnitKind};
 use haul_wire::manifest::{Attributes, Identity as FileIdentity, Item, ItemKind, PackedItem, Packer, Time, Xattr};
@@ -205,6 +205,7 @@ fn messages() -> Vec<Control> {
         Control::Answers((0..).zip(answers).map(|(index, wanted)| Answer { index, wanted }).collect()),
         Control::Receipts(vec![Receipt { index: 300, chunk: 7, data_bytes: 1 << 22 }; 2]),
         Control::Again { index: 1, chunk: 2 },
+        Control::Void(Void { index: 1, chunk: 2, lane: 3 }),
         Control::Outcomes((0..).zip(outcomes).map(|(index, result)| Outcome { index, result }).collect()),
         Control::Notice(Notice::Skipped { path: b"x".to_vec(), why: "a socket".into() }),
         Control::LaneLost { lane: 3 },

@@ -19,6 +19,8 @@ pub struct TcpInfo {
     pub path_mtu_bytes: u32,
     /// Smoothed round-trip time.
     pub rtt_us: u32,
+    /// Since data was last sent (`tcpi_last_data_sent`).
+    pub silent_us: u64,
     /// Mean deviation of the round-trip time.
     pub rtt_var_us: u32,
     /// Slow start ends here, in segments (RFC 5681).
@@ -99,6 +101,7 @@ pub(crate) fn parse(raw: &[u8]) -> Option<TcpInfo> {
         rto_us: u32_at(8)?,
         snd_mss_bytes: u32_at(16)?,
         path_mtu_bytes: u32_at(60)?,
+        silent_us: u64::from(u32_at(44)?) * 1000,
         rtt_us: u32_at(68)?,
         rtt_var_us: u32_at(72)?,
         snd_ssthresh: u32_at(76)?,

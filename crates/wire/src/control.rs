@@ -15,6 +15,7 @@
 //!       <--- Answers, Outcomes ----         what is wanted; what became of each item
 //!       <--- Receipts -------------         chunks that verified (their data came over the lanes)
 //!       <--- Again, Repair --------         chunks that did not, on their way or at the target
+//!       <--- Void -----------------         a chunk that two lanes brought, and of which neither counts
 //!       <--- ReadAgain ------------         how much of what an earlier run left was read
 //!       ---- Withdraw ------------>         a wanted file changed or cannot be read
 //!       ---- EndOfManifest ------->
@@ -41,7 +42,7 @@ use crate::limits::{
 use crate::manifest::{self, PackedItem};
 use crate::path::RelPath;
 use crate::summary::{HostLimits, KnownPath, PathNow};
-pub use crate::summary::{LaneTime, ReceiverSummary, SenderSummary};
+pub use crate::summary::{LaneTime, ReceiverSummary, SenderSummary, Void};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,6 +154,8 @@ pub enum Control {
     },
     /// Agent to initiator: the addresses of its interfaces are others now.
     Addresses(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")] Vec<Address>),
+    /// Receiver to sender: what a lane brings of a chunk does not count.
+    Void(Void),
 }
 
 /// What an agent says first.
@@ -559,6 +562,7 @@ impl Control {
             | Control::Begin { .. }
             | Control::EndOfManifest
             | Control::Again { .. }
+            | Control::Void(_)
             | Control::LaneLost { .. }
             | Control::Summary(_)
             | Control::ProbeArrived(_)

@@ -457,6 +457,7 @@ pub(super) fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) ->
             as u64,
         busy_us: flow.busy_us,
         receive_window_limited_us: flow.receive_limited_us,
+        silent_us: 0,
         send_buffer_limited_us: 0,
         peer_window_bytes: flow.receive_window as u64,
         send_buffer_bytes: flow.send_buffer() as u64,

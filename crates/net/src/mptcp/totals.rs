@@ -38,6 +38,7 @@ impl Totals {
             rto_us: infos().map(|info| info.rto_us).max()?,
             snd_mss_bytes: infos().map(|info| info.snd_mss_bytes).max()?,
             path_mtu_bytes: infos().map(|info| info.path_mtu_bytes).min()?,
+            silent_us: infos().map(|info| info.silent_us).min()?,
             rtt_us: slowest.rtt_us,
             rtt_var_us: slowest.rtt_var_us,
             rtt_min_us: slowest.rtt_min_us,

@@ -282,6 +282,7 @@ impl Relay<'_> {
                 From::Receiver,
                 Control::Answers(_)
                 | Control::Again { .. }
+                | Control::Void(_)
                 | Control::Repair { .. }
                 | Control::LaneLost { .. }
                 | Control::PathLost { .. },

@@ -56,6 +56,7 @@ fn owned_bytes(message: &Control) -> usize {
         | Control::Begin { .. }
         | Control::EndOfManifest
         | Control::Again { .. }
+        | Control::Void(_)
         | Control::LaneLost { .. }
         | Control::Summary(_)
         | Control::ProbeSent(_)

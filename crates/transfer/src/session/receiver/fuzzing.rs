@@ -135,7 +135,7 @@ impl Peer {
         theirs.write_all(bytes).expect("it fits into the buffer of the socket");
         theirs.shutdown(Shutdown::Write).expect("it is open");
         // A peer that breaks the protocol of a lane loses it.
-        let _ = lane::carry(Stream::plain(ours), &self.shared);
+        let _ = lane::carry(Stream::plain(ours), 0, &self.shared);
         namers::name_all(&self.shared);
     }
 

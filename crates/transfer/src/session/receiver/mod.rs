@@ -386,7 +386,7 @@ impl Session<'_> {
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
                 SessionEvent::LaneUp(stream, lane) => {
                     let shared = Arc::clone(&self.shared);
-                    self.lanes.start(stream, lane, move |stream| lane::carry(stream, &shared))?;
+                    self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
                 }
                 SessionEvent::LaneDown(end) => {
                     if self.lanes.ended(&end) && end.error.is_some() {

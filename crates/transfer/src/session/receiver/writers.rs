@@ -90,7 +90,7 @@ mod tests {
     }
 
     fn chunk_of(incoming: &Arc<Incoming>, part: &Arc<Draft>, number: u32) -> Arc<Chunk> {
-        Chunk::new(Arc::clone(incoming), Arc::clone(part), Arc::new(Claimed::take(incoming, number)))
+        Chunk::new(Arc::clone(incoming), Arc::clone(part), Arc::new(Claimed::take(incoming, number, 0)))
     }
 
     #[test]

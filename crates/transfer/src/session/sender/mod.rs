@@ -356,6 +356,7 @@ impl<'a> Session<'a> {
             }
             Control::Named(name) if self.shared.sources.is_single_file() => self.watch.on_name(&name)?,
             Control::Again { index, chunk } => self.shared.again(index, chunk)?,
+            Control::Void(void) => self.shared.void(&void)?,
             Control::Repair { index, chunk } => self.shared.repair(index, chunk)?,
             Control::ReadAgain { bytes } => {
                 self.shared.on_read_again(bytes)?;

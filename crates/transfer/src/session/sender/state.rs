@@ -14,7 +14,7 @@ use haul_engine::sending::{Broken, Offered, Sending};
 use haul_job::{Error, Fault, Subject};
 use haul_pump::{Dropped, Routes, SendPump, SendRoute};
 use haul_store::{SourceFile, SourceTree};
-use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wanted, Withdraw};
+use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Void, Wanted, Withdraw};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer, Time};
 
@@ -57,6 +57,8 @@ pub(super) struct SourceItem {
     pub(super) hash_only: AtomicBool,
     /// How often a chunk of it was sent again because the target's medium had lost it.
     repairs: AtomicU32,
+    /// How often a chunk of it was sent again because a lane that died had it last.
+    voids: AtomicU32,
     /// Hashes of its chunks that were computed before there were lanes.
     early: Option<Arc<FileHashes>>,
     /// Kept open while chunks of a large file are carried.
@@ -348,6 +350,25 @@ impl Shared {
             }
             // The file failed or the lane died meanwhile.
             Retry::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// What this lane brings of a chunk does not count at the target, because a lane that was given up had the chunk last and died. If
+    /// this lane still carries it, it goes again. That is no failed try: a lane that is lost says nothing about the data.
+    pub(super) fn void(&self, void: &Void) -> Result<(), Error> {
+        let Void { index, chunk, lane } = *void;
+        let mut state = self.lock();
+        let unit = Unit { index, chunk };
+        // Otherwise another lane carries it by now, and that data counts; or nobody awaits it any more.
+        if let Ok(Some(file)) = state.items.open_file(index)
+            && state.items.lane_of(unit) == Some(lane)
+        {
+            if file.voids.fetch_add(1, Ordering::Relaxed) >= MAX_REPAIRS.saturating_add(file.layout.count()) {
+                return Err(broken(Broken("its lanes lose chunks without end")));
+            }
+            state.items.repair(unit);
+            self.work.notify_all();
         }
         Ok(())
     }
@@ -659,6 +680,7 @@ fn source_item(
         changes_left,
         hash_only: AtomicBool::new(false),
         repairs: AtomicU32::new(0),
+        voids: AtomicU32::new(0),
         early: early.and_then(|early| early.of(identity)),
         file: Mutex::new(None),
     }))
