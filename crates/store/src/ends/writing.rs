@@ -272,6 +272,38 @@ impl Draft {
         }
     }
 
+    /// See [`FileToWrite::read_at`].
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        match self {
+            Draft::Local(part) => part.read_at(buffer, offset),
+            Draft::Other(other) => other.read_at(buffer, offset),
+        }
+    }
+
+    /// See [`FileToWrite::extend`].
+    pub fn extend(&self, size: u64) -> Result<()> {
+        match self {
+            Draft::Local(part) => part.extend(size),
+            Draft::Other(other) => other.extend(size),
+        }
+    }
+
+    /// See [`FileToWrite::punch`].
+    pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        match self {
+            Draft::Local(part) => part.punch(offset, len),
+            Draft::Other(other) => other.punch(offset, len),
+        }
+    }
+
+    /// See [`FileToWrite::hole_bytes`].
+    pub fn hole_bytes(&self) -> usize {
+        match self {
+            Draft::Local(part) => part.hole_bytes(),
+            Draft::Other(other) => other.hole_bytes(),
+        }
+    }
+
     /// [`Draft::write_at`] past the page cache, where there is one.
     pub fn write_past_cache(&self, data: &[u8], offset: u64) -> Result<()> {
         match self {
