@@ -379,7 +379,8 @@ impl Tuning {
         let before = std::mem::replace(&mut applied.advice, advice.clone());
         let mut lanes = self.lanes.iter().filter(|lane| path_of(lane.number) == path).peekable();
         let first = lanes.peek().copied();
-        let refused = lanes.filter_map(|lane| lane.choose_congestion_control(&advice).err()).last();
+        // Each lane is asked, whatever the others do.
+        let refused = lanes.fold(None, |refused, lane| lane.choose_congestion_control(&advice).err().or(refused));
         if let Some(granted) = first.and_then(|lane| lane.probe.congestion_control()) {
             self.paths.on_granted(path, &granted);
         }
