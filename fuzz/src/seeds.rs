@@ -13,7 +13,7 @@ use haul_wire::codec;
 use haul_wire::control::{
     Abort, AbortFault, Address, AgentHello, Answer, Candidate, Carriage, ChunkRange, Control, Dial, FailureKind,
     FilterRule, Listed, Notice, Outcome, OutcomeKind, ProbeArrived, ProbeSent, Receipt, ReceiverSummary, Role,
-    Selection, SenderSummary, Start, Wanted, Withdraw,
+    Selection, SenderSummary, Start, Void, Wanted, Withdraw,
 };
 use haul_wire::lane::{BlockHeader, Encoding, Hello, LaneHello, Trailer, UnitHeader, UnitKind};
 use haul_wire::manifest::{Attributes, Identity as FileIdentity, Item, ItemKind, PackedItem, Packer, Time, Xattr};
@@ -30,9 +30,11 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             texts(&["Welcome\nHAUL-AGENT 4\n", "mail\r\nHAUL-NEED Linux x86_64\n", "x HAUL-FAIL no space left\n"])
         }
         "block" => vec![zstd(&[0; 9000]), zstd(b"some words, and some words again, and again some words")],
-        "control" => {
-            messages().iter().map(|message| frame(message)[codec::LENGTH_BYTES..].to_vec()).chain([channel()]).collect()
-        }
+        "control" => messages()
+            .iter()
+            .map(|message| frame(message)[codec::LENGTH_BYTES..].to_vec())
+            .chain([channel(), link()])
+            .collect(),
         "filter" => texts(&["a/b/c.o\0\0*.o\0\x01/a/**/c?\0\0[a-c[:digit:]]*\0\x01dir/***", "dir/x\0\0**/x\0\x01\\*["]),
         "handshake" => handshakes(),
         "items" => {
@@ -80,6 +82,11 @@ fn frame(message: &Control) -> Vec<u8> {
 
 fn channel() -> Vec<u8> {
     messages().iter().flat_map(frame).collect()
+}
+
+fn link() -> Vec<u8> {
+    let numbered = |(number, message): (u64, &Control)| [number.to_be_bytes().to_vec(), frame(message)].concat();
+    (0..).zip(&messages()).flat_map(numbered).collect()
 }
 
 fn time() -> Time {
@@ -158,6 +165,7 @@ fn messages() -> Vec<Control> {
             session: [1; 16],
             peer_session: [9; 16],
             peer_key: [2; 32],
+            links: true,
             role,
             selection: selection.clone(),
             carriage: carriage.clone(),
@@ -197,6 +205,7 @@ fn messages() -> Vec<Control> {
         Control::Answers((0..).zip(answers).map(|(index, wanted)| Answer { index, wanted }).collect()),
         Control::Receipts(vec![Receipt { index: 300, chunk: 7, data_bytes: 1 << 22 }; 2]),
         Control::Again { index: 1, chunk: 2 },
+        Control::Void(Void { index: 1, chunk: 2, lane: 3 }),
         Control::Outcomes((0..).zip(outcomes).map(|(index, result)| Outcome { index, result }).collect()),
         Control::Notice(Notice::Skipped { path: b"x".to_vec(), why: "a socket".into() }),
         Control::LaneLost { lane: 3 },
@@ -210,7 +219,7 @@ fn messages() -> Vec<Control> {
             cause: None,
             hint: Some("make room".into()),
         }),
-        Control::Ping,
+        Control::Ping { received: 300, turn: 2 },
         Control::Repair { index: 1, chunk: 2 },
         Control::ReadAgain { bytes: 1 << 30 },
         Control::Listed(vec![b"a".to_vec(), b"d/e".to_vec()]),
@@ -220,8 +229,10 @@ fn messages() -> Vec<Control> {
 
 fn lane_heads() -> Vec<Vec<u8>> {
     let lane = Hello::Lane(LaneHello { session: [5; 16], lane: 3 });
-    let mut heads: Vec<Vec<u8>> =
-        [lane, Hello::Control, Hello::OtherVersion(2)].iter().map(|hello| hello.encode().to_vec()).collect();
+    let mut heads: Vec<Vec<u8>> = [lane, Hello::Control, Hello::OtherVersion(2), Hello::Link { session: [6; 16] }]
+        .iter()
+        .map(|hello| hello.encode().to_vec())
+        .collect();
     let kinds = [UnitKind::Whole, UnitKind::Chunk, UnitKind::Hash, UnitKind::End, UnitKind::Hole];
     heads.extend(kinds.map(|kind| UnitHeader { kind, index: 300, chunk: 2 }.encode().to_vec()));
     heads.extend(

@@ -145,6 +145,7 @@ impl House {
         match Desk::read_hello(&mut stream) {
             // A lane that no session expects is closed without a word.
             Ok(Hello::Lane(hello)) => drop(self.desk.deliver(stream, &key, hello)),
+            Ok(Hello::Link { session }) => drop(self.desk.deliver_link(stream, &key, session)),
             Ok(Hello::Control) => self.open_session(stream, key, from),
             Ok(Hello::OtherVersion(version)) => {
                 let text = format!("turned away {from}: it speaks version {version} of the protocol");

@@ -168,6 +168,11 @@ impl<F: Offered + Clone> Sending<F> {
         open.map(|open| open.file.as_ref()).ok_or(Broken("it wants chunks again of an item that is not open"))
     }
 
+    /// The lane that carries this unit.
+    pub fn lane_of(&self, unit: Unit) -> Option<u16> {
+        self.scheduler.lane_of(unit)
+    }
+
     /// The target has lost the data of a unit after its receipt: it goes once more. How often is for the caller to bound.
     pub fn repair(&mut self, unit: Unit) {
         self.scheduler.repair(unit);

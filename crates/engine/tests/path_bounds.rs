@@ -20,7 +20,7 @@ prop_compose! {
             lane, rtt_us: times.0, rtt_min_us: times.1, mss_bytes: times.2, rtt_deviation_us: times.2, resent_in_vain_bytes: resent_bytes,
             cwnd_bytes, in_slow_start, acked_bytes, delivered_bytes: acked_bytes, sent_bytes, resent_bytes, unsent_bytes, busy_us,
             receive_window_limited_us: receive, send_buffer_limited_us: send,
-            peer_window_bytes: peer, send_buffer_bytes: buffer,
+            peer_window_bytes: peer, send_buffer_bytes: buffer, silent_us: send,
         }
     }
 }

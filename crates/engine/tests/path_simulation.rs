@@ -1,5 +1,6 @@
 //! The tuner on simulated paths: does it fill them, keep them free of queues, and leave others their share?
 
+mod several;
 mod simulated;
 
 use haul_engine::path::{AUTO_LANES_MAX, Remembered, START_LANES_MAX};

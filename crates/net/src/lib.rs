@@ -33,6 +33,7 @@ mod kernel_sealer;
 mod key_greeter;
 pub mod limits;
 pub mod listen;
+pub mod mptcp;
 pub mod policy;
 #[cfg(test)]
 mod posers;

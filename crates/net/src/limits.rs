@@ -86,5 +86,5 @@ pub const MAX_DEVICES: usize = 32;
 pub const MAX_INTERRUPTS: usize = 1_024;
 /// Processors in a list: twice what the largest configuration of Linux on x86 has.
 pub const MAX_PROCESSORS: usize = 16_384;
-/// The file of saved settings: 17 settings of some 80 bytes are 1.4 KiB.
+/// The file of saved settings: 18 settings of some 80 bytes are 1.4 KiB.
 pub const MAX_KEPT_BYTES: u64 = 64 * 1024;

@@ -1,13 +1,14 @@
-//! A port that is listened on.
+//! A port that is listened on: over MPTCP where the kernel has it, which takes plain TCP as well.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr, Type};
 
 use crate::dial::Family;
 use crate::error::NetError;
 use crate::limits;
+use crate::mptcp;
 use crate::policy;
 
 /// A TCP port that is listened on.
@@ -69,7 +70,8 @@ fn bind_port(port: u16, family: Option<Family>) -> io::Result<Listener> {
 }
 
 fn listen_on(address: SocketAddr, v6_only: bool) -> io::Result<Listener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A caller over plain TCP gets a plain TCP socket, with all of its options, from a listener of either kind.
+    let socket = mptcp::socket_or_tcp(Domain::for_address(address), Type::STREAM)?;
     if address.is_ipv6() {
         socket.set_only_v6(v6_only)?;
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use haul_sys::poll;
 use haul_sys::socket;
-use haul_sys::tcp_info::{self, TcpInfo};
+use haul_sys::tcp_info::TcpInfo;
 use zeroize::Zeroize as _;
 
 use crate::cipher::Cipher;
@@ -23,6 +23,7 @@ use crate::door::Caller;
 use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
+use crate::mptcp::Subflow;
 use crate::policy::{Applied, Wanted};
 use crate::record::{Opener, Sealer, TAG_KEY_BYTES};
 use crate::transport::{Link, Pipes, ShutdownHandle, Transport};
@@ -221,9 +222,14 @@ impl Stream {
         policies.for_data(socket, wanted, near_rtt_us).settings
     }
 
-    /// The kernel's view of the connection; None when it is not TCP.
+    /// The kernel's view of the connection; None when it is not TCP. Over MPTCP it is a view of all paths together.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
-        tcp_info_of(&self.read.link)
+        self.read.link.tcp_info()
+    }
+
+    /// Whether an MPTCP socket uses MPTCP; `Some(false)`: it has fallen back to TCP. `None` for everything else.
+    pub fn is_mptcp(&self) -> Option<bool> {
+        self.read.link.is_mptcp()
     }
 
     /// The address of the peer; None when it is not TCP.
@@ -470,9 +476,24 @@ impl Write for WriteHalf {
 }
 
 impl Probe {
-    /// The kernel's view of the connection; None when it is not TCP.
+    /// The kernel's view of the connection; None when it is not TCP. Over MPTCP it is a view of all paths together.
     pub fn tcp_info(&self) -> Option<TcpInfo> {
-        tcp_info_of(&self.0)
+        self.0.tcp_info()
+    }
+
+    /// See [`Stream::is_mptcp`].
+    pub fn is_mptcp(&self) -> Option<bool> {
+        self.0.is_mptcp()
+    }
+
+    /// The paths of a connection that uses MPTCP. None of them for all others.
+    pub fn subflows(&self) -> Vec<Subflow> {
+        self.0.subflows()
+    }
+
+    /// Has the peer ended its direction, or is the connection broken?
+    pub fn has_hung_up(&self) -> bool {
+        poll::has_hung_up(self.0.input_fd())
     }
 
     /// Size of the send buffer, as the kernel counts it; None when it is not TCP.
@@ -490,7 +511,7 @@ impl Probe {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_congestion_control(socket, name))
     }
 
-    /// Bounds the rate at which TCP sends. None lifts the bound. Other transports have none.
+    /// Bounds the rate at which TCP sends. None lifts the bound. Other transports have none, and MPTCP refuses it.
     pub fn set_max_pacing_rate(&self, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_max_pacing_rate(socket, rate_bytes_per_s))
     }
@@ -503,8 +524,4 @@ impl fmt::Debug for Stream {
             .field("cipher", &self.cipher_name())
             .finish_non_exhaustive()
     }
-}
-
-fn tcp_info_of(link: &Link) -> Option<TcpInfo> {
-    tcp_info::tcp_info(link.tcp()?).ok()
 }

@@ -10,11 +10,13 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_sys::poll::{self, Interest};
+use haul_sys::tcp_info::{self, TcpInfo};
 
+use crate::mptcp::{self, AsOnePath, Subflow};
 use crate::policy::Policies;
 
 /// The transport of a stream. Made with `into()` from a socket, or from [`Pipes`].
@@ -61,6 +63,16 @@ impl Pipes {
     }
 }
 
+impl Transport {
+    /// Whether an MPTCP socket uses MPTCP; `Some(false)`: it has fallen back to TCP. `None` for everything else.
+    pub fn is_mptcp(&self) -> Option<bool> {
+        match self {
+            Transport::Tcp(socket) => mptcp::is_in_use(socket),
+            Transport::Unix(_) | Transport::Pipes(_) => None,
+        }
+    }
+}
+
 impl From<TcpStream> for Transport {
     fn from(socket: TcpStream) -> Transport {
         Transport::Tcp(socket)
@@ -87,6 +99,8 @@ pub(crate) struct Link {
     deadline: Mutex<Deadline>,
     /// The policies of the door that accepted it.
     policies: Option<Arc<Policies>>,
+    /// For an MPTCP socket, from the first look at it on.
+    paths: OnceLock<Option<AsOnePath>>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -103,6 +117,7 @@ impl Link {
             has_deadline: AtomicBool::new(false),
             deadline: Mutex::default(),
             policies: None,
+            paths: OnceLock::new(),
         }
     }
 
@@ -119,6 +134,25 @@ impl Link {
         match &self.transport {
             Transport::Tcp(socket) => Some(socket),
             Transport::Unix(_) | Transport::Pipes(_) => None,
+        }
+    }
+
+    /// See [`Transport::is_mptcp`].
+    pub(crate) fn is_mptcp(&self) -> Option<bool> {
+        self.transport.is_mptcp()
+    }
+
+    /// The paths of a connection that uses MPTCP.
+    pub(crate) fn subflows(&self) -> Vec<Subflow> {
+        self.tcp().map(mptcp::subflows).unwrap_or_default()
+    }
+
+    /// The kernel's view of the connection. None when it is not TCP.
+    pub(crate) fn tcp_info(&self) -> Option<TcpInfo> {
+        let socket = self.tcp()?;
+        match self.paths.get_or_init(|| mptcp::is_socket(socket).then(AsOnePath::default)) {
+            Some(paths) => paths.tcp_info(socket),
+            None => tcp_info::tcp_info(socket).ok(),
         }
     }
 

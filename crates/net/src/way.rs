@@ -12,6 +12,8 @@ use haul_sys::interfaces::{Interface, interfaces};
 use haul_sys::outgoing;
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use crate::mptcp;
+
 /// How a connection leaves this host. The default leaves every choice to the kernel, and uses TCP.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Way {
@@ -78,8 +80,8 @@ impl Way {
         self.local.is_none_or(|local| is_v4(local) == is_v4(to))
     }
 
-    /// The way that a connected socket has taken. The device is the one that it is bound to, else the one that has its
-    /// source address.
+    /// The way that a connected socket has taken. The device is the one to which the socket is bound, or else the one
+    /// with its source address. With MPTCP, this is the first path; see [`crate::mptcp::subflows`] for all.
     pub fn of(socket: &TcpStream) -> io::Result<Way> {
         let local = socket.local_addr()?.ip().to_canonical();
         let bound = outgoing::bound_device(socket).ok().flatten();
@@ -87,14 +89,19 @@ impl Way {
             Some(name) => Some(name),
             None => device_with(&interfaces()?, local).map(|interface| interface.name.clone()),
         };
-        Ok(Way { local: Some(local), device: device.and_then(|name| name.parse().ok()), protocol: Protocol::Tcp })
+        let is_mptcp = mptcp::is_in_use(socket) == Some(true);
+        let protocol = if is_mptcp { Protocol::Mptcp } else { Protocol::Tcp };
+        Ok(Way { local: Some(local), device: device.and_then(|name| name.parse().ok()), protocol })
     }
 
     /// A socket that leaves by this way, not yet connected.
     pub(crate) fn socket(&self, to: SocketAddr) -> Result<Socket, Refused> {
-        let kind = Type::STREAM.nonblocking();
-        let socket =
-            Socket::new(Domain::for_address(to), kind, Some(socket2::Protocol::TCP)).map_err(Refused::Socket)?;
+        let (domain, kind) = (Domain::for_address(to), Type::STREAM.nonblocking());
+        let socket = match self.protocol {
+            Protocol::Tcp => Socket::new(domain, kind, Some(socket2::Protocol::TCP)),
+            Protocol::Mptcp => mptcp::socket_or_tcp(domain, kind),
+        };
+        let socket = socket.map_err(Refused::Socket)?;
         if let Some(device) = &self.device {
             let refused = |cause| Refused::Device(device.clone(), cause);
             outgoing::bind_to_device(&socket, device.as_str()).map_err(refused)?;

@@ -10,11 +10,11 @@ use rustix::io::Errno;
 use crate::error::{StoreError, is_missing, refusal};
 use crate::limits::MAX_DEPTH;
 use crate::listing::{Hint, Names};
+use crate::local_tree::LocalTree;
 use crate::meta::{self, Kind, Stat};
 use crate::name::{join, split};
-use crate::tree::TargetTree;
 
-impl TargetTree {
+impl LocalTree {
     /// Removes every entry of the directory `path` for which `keep(name, is_dir)` is false, and all that lies in such a
     /// directory. Entries for which `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted`
     /// gets each path, content before its directory; a dry run does only this.
@@ -40,7 +40,7 @@ impl TargetTree {
 
     /// Removes one entry, a directory with all that lies in it. Entries for which `spare(path, is_dir)` is true stay,
     /// and so do the directories above them. `spare` is asked about the entry itself first. `deleted` gets each path,
-    /// as in [`TargetTree::delete_extraneous`].
+    /// as in [`LocalTree::delete_extraneous`].
     pub fn delete_entry(
         &self,
         path: &[u8],
@@ -59,7 +59,7 @@ impl TargetTree {
 }
 
 struct Deletion<'a> {
-    tree: &'a TargetTree,
+    tree: &'a LocalTree,
     dry_run: bool,
     deleted: &'a mut dyn FnMut(Vec<u8>),
     errors: Vec<StoreError>,

@@ -1,6 +1,8 @@
 //! The steps of a walk: entries to copy, ends of directories, skipped entries and failures.
 
-use crate::error::StoreError;
+use std::io;
+
+use crate::error::{StoreError, refusal};
 use crate::meta::Stat;
 
 /// One step of a walk.
@@ -32,6 +34,15 @@ pub enum Found {
         /// Which entries the walk may have missed because of it.
         hides: Hidden,
     },
+}
+
+impl Found {
+    /// A list of files was given, and the source is no directory, or more than one.
+    pub(crate) fn list_of_no_directory(typed: Vec<u8>) -> Found {
+        let error = refusal(io::ErrorKind::NotADirectory, "a list of files needs one directory as the source");
+        let error = StoreError::new("copy from a list", &typed, error);
+        Found::Failed { path: typed, error, hides: Hidden::Anything }
+    }
 }
 
 /// The entries that a walk may have missed because of a failure.

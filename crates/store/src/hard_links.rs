@@ -87,19 +87,22 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::{FileId, Kind};
+    use crate::meta::{FileId, Kind, Version};
+    use crate::resolve::ResolveOptions;
 
     /// Each has two more names.
     const FIRST: Name = Name::First { further_names: 2 };
 
     fn stat(ino: u64, size: u64, mtime: Time) -> Stat {
-        let id = FileId { dev: 1, ino, ctime: Time::default() };
-        Stat { kind: Kind::File, mode: 0o644, size, blocks: 8, mtime, id, nlink: 3, uid: 0, gid: 0 }
+        let (id, version) = (FileId { dev: 1, ino }, Version::default());
+        Stat { kind: Kind::File, mode: 0o644, size, blocks: 8, mtime, id, version, nlink: 3, uid: 0, gid: 0 }
     }
 
     #[test]
     fn a_new_file_with_the_inode_number_of_a_deleted_one_is_no_name_of_it() {
-        let set = SourceSet::zeros(1).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().as_os_str().as_encoded_bytes().to_vec();
+        let set = SourceSet::resolve(&[path], &ResolveOptions::default()).unwrap();
         let mut links = HardLinks::default();
         let mut note = |path: &str, stat: &Stat| {
             let (dir, path) = (set.source(0).root.as_fd(), path.as_bytes());

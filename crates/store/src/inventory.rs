@@ -9,11 +9,11 @@ use rustix::io::Errno;
 use crate::error::{Result, StoreError, refusal};
 use crate::limits::MAX_DEPTH;
 use crate::listing::Names;
+use crate::local_tree::LocalTree;
 use crate::meta::{Kind, Stat};
 use crate::name::join;
-use crate::tree::TargetTree;
 
-impl TargetTree {
+impl LocalTree {
     /// Calls `tell` with every entry beneath the root, directories before their content. Links are not followed.
     /// Directories that cannot be listed and entries that cannot be looked at are told as errors. `Break` ends it.
     ///
@@ -65,9 +65,9 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::tree::TargetOptions;
+    use crate::local_tree::TargetOptions;
 
-    fn told(tree: &TargetTree) -> Vec<String> {
+    fn told(tree: &LocalTree) -> Vec<String> {
         let mut told = Vec::new();
         let ended = tree.each_entry(|path, found| {
             told.push(match found {
@@ -87,14 +87,14 @@ mod tests {
         fs::write(dir.path().join("d/x"), b"x").unwrap();
         fs::write(dir.path().join("f"), b"f").unwrap();
         symlink("d", dir.path().join("link")).unwrap();
-        let (tree, _) = TargetTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
+        let (tree, _) = LocalTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
         assert_eq!(told(&tree), ["d Directory", "f File", "link Symlink { target: [] }", "d/x File"]);
     }
 
     #[test]
     fn a_root_that_cannot_be_listed_is_no_empty_tree() {
         let dir = tempfile::tempdir().unwrap();
-        let (tree, _) = TargetTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
+        let (tree, _) = LocalTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
         assert!(told(&tree).is_empty());
         dir.close().unwrap();
         let errors = told(&tree);

@@ -1,8 +1,9 @@
 //! Bytes at rest: where trees are read from, and where they are written.
 //!
-//! A source is resolved from what was typed ([`SourceSet::resolve`]), walked ([`SourceSet::walk`]) and its files are
-//! opened by the lanes ([`SourceSet::open`]). A target is an open root directory ([`TargetTree`]); a file is written as
-//! a [`Part`] under a temporary name. A complete file takes its final name ([`Part::commit`]).
+//! An end is a tree to read ([`SourceTree`]) or to write ([`TargetTree`]); `ends/` has the traits. On a disk of this host
+//! a source is resolved from what was typed ([`SourceSet::resolve`]), walked ([`SourceSet::walk`]) and its files are
+//! opened by the lanes ([`SourceSet::open`]). A target there is an open root directory ([`LocalTree`]); a file is written
+//! as a [`Part`] under a temporary name. A complete file takes its final name ([`Part::commit`]).
 //!
 //! Both sides distrust every path and every name. The kernel resolves each path beneath an open directory and follows
 //! no links. Names are escaped before they are printed. Every list, cache and retry has its limit in `limits.rs`.
@@ -13,8 +14,12 @@ mod asked_for;
 mod at;
 mod attributes;
 mod cold;
+#[cfg(test)]
+#[path = "../tests/conformance/mod.rs"]
+mod conformance;
 mod delete;
 mod disk_rate;
+mod ends;
 mod error;
 mod files_from;
 mod filter;
@@ -23,10 +28,14 @@ mod glob;
 mod hard_links;
 mod held;
 mod inventory;
+mod journal_file;
 mod kernel_files;
 mod layers;
 mod limits;
 mod listing;
+mod local_file;
+mod local_tree;
+pub mod memory;
 mod meta;
 mod name;
 mod own_file;
@@ -39,32 +48,39 @@ mod regular_file;
 mod resolve;
 pub mod scratch;
 mod source;
-mod source_file;
 mod spelling;
 mod striped;
 mod sweep;
-mod tree;
 mod trial;
 mod typed;
 mod walk;
+mod walk_options;
 
 pub use asked_for::AskedFor;
 pub use cold::ColdMap;
 pub use disk_rate::{DiskRate, disk_rate, disk_rate_within};
+pub use ends::abilities::Abilities;
+pub use ends::journal::Journal;
+pub use ends::nowhere::Nowhere;
+pub use ends::reading::{FileToRead, ItemSource, SourceFile, SourceTree};
+pub use ends::writing::{Draft, FileToWrite, TargetTree};
+pub use ends::zeros::zeros;
 pub use error::{Result, StoreError, drives_terminal, printable};
 pub use files_from::{Extent, FileList, FileListBuilder, ListFault};
 pub use filter::Filter;
 pub use found::{EntryKind, Found, FoundEntry, Hidden};
+pub use journal_file::JournalFile;
 pub use limits::{DIRECT_FROM_BYTES, MAX_LISTED_PATH_BYTES};
-pub use meta::{FileId, Kind, Metadata, Stat, Time};
+pub use local_file::LocalFile;
+pub use local_tree::{LocalTree, NO_DIRECTORY, TargetOptions, is_null_device};
+pub use meta::{FileId, Kind, Metadata, Stat, Time, Version};
 pub use name::{journal_name, name_hash, parse_haul_name, part_name};
 pub use part::Part;
 pub use resolve::{ResolveOptions, SourceLimits};
 pub use source::SourceSet;
-pub use source_file::SourceFile;
 pub use spelling::{Fold, Spellings};
 pub use striped::{Striped, stripe_bytes};
-pub use tree::{NO_DIRECTORY, TargetOptions, TargetTree, is_null_device};
 pub use trial::{Trial, WriteRoute};
 pub use typed::open_root;
-pub use walk::{Walk, WalkOptions};
+pub use walk::Walk;
+pub use walk_options::WalkOptions;

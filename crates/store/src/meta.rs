@@ -20,15 +20,39 @@ pub struct Time {
 /// The unit of `st_blocks` (stat(2)), whatever the file system's own blocks are.
 pub(crate) const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Which file this is, and which version of it: `ctime` changes with every change of content or metadata.
+/// Which file this is, under whatever names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FileId {
     /// Device number.
     pub dev: u64,
     /// Inode number.
     pub ino: u64,
-    /// When the inode last changed.
-    pub ctime: Time,
+}
+
+/// Tells one state of a file from another. Every change of its content, and another file under its name, make another
+/// version. Versions are compared, and mean nothing else: on a local disk they are made of ctime and inode; another end
+/// makes them of whatever it has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Version {
+    changed: Time,
+    file: u64,
+}
+
+impl Version {
+    /// Of what changed last then. `file` is another one for another file under the same name.
+    pub const fn new(changed: Time, file: u64) -> Version {
+        Version { changed, file }
+    }
+
+    /// When it changed last, by the clock of its end.
+    pub fn changed(self) -> Time {
+        self.changed
+    }
+
+    /// The number that another file under the same name has not.
+    pub fn file(self) -> u64 {
+        self.file
+    }
 }
 
 /// What an entry is.
@@ -60,8 +84,10 @@ pub struct Stat {
     pub blocks: u64,
     /// When the content last changed.
     pub mtime: Time,
-    /// Identity and version.
+    /// Which file it is.
     pub id: FileId,
+    /// In which state it is.
+    pub version: Version,
     /// Names of this inode.
     pub nlink: u64,
     /// Owner.
@@ -121,7 +147,8 @@ impl From<rustix::fs::Stat> for Stat {
             size: stat.st_size as u64,
             blocks: stat.st_blocks as u64,
             mtime: Time { s: stat.st_mtime as i64, ns: stat.st_mtime_nsec as u32 },
-            id: FileId { dev: stat.st_dev as u64, ino: stat.st_ino as u64, ctime },
+            id: FileId { dev: stat.st_dev as u64, ino: stat.st_ino as u64 },
+            version: Version::new(ctime, stat.st_ino as u64),
             nlink: stat.st_nlink as u64,
             uid: stat.st_uid as u32,
             gid: stat.st_gid as u32,

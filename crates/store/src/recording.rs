@@ -13,12 +13,13 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use haul_sys::whole_file::{self, Mode};
 use serde::{Deserialize, Serialize};
 
+use crate::ends::reading::SourceTree;
 use crate::error::StoreError;
-use crate::source::SourceSet;
 use crate::striped::Striped;
 
 /// Most directories of one recording.
@@ -194,7 +195,7 @@ impl Index {
 /// A recording that is to be sent.
 pub struct Recording {
     /// The recording as one file.
-    pub sources: SourceSet,
+    pub sources: Arc<dyn SourceTree>,
     /// The expected hash of the whole recording, if known.
     pub blake3: Option<Hash>,
     /// Said when it is not complete.
@@ -214,7 +215,7 @@ pub fn open(path: &Path, directories: &[PathBuf]) -> Result<Recording, Recording
         return Err(RecordingError::NoDirectories { recorded_to: index.directories.join(", ") });
     }
     let striped = Striped::find(directories, &index.stripe_names(), index.block_bytes, index.bytes, index.complete)?;
-    let sources = SourceSet::striped(striped, &index.name)?;
+    let sources = striped.into_source(&index.name)?;
     let warning = (!index.complete).then(|| {
         let bytes = index.bytes;
         let name = &index.name;

@@ -17,7 +17,7 @@ use crate::held::Held;
 use crate::limits::{MAX_NAMES_LISTED, MAX_SOURCES, MAX_SOURCES_CONFINED};
 use crate::meta::{Kind, Stat};
 use crate::pattern::has_wildcard;
-use crate::source::{Alone, Reach, Source, SourceSet};
+use crate::source::{Reach, Source, SourceSet};
 use crate::typed::{Typed, means_contents, parent_and_name};
 
 /// How typed source paths are understood.
@@ -137,14 +137,7 @@ impl Resolver<'_> {
         if means_contents(path) {
             let root = self.typed.open(path, DIRECTORY)?;
             let stat = Stat::of_fd(&root)?;
-            return Ok(Source {
-                root: self.hold(root)?,
-                name: Vec::new(),
-                is_dir: true,
-                alone: Alone::No,
-                stat,
-                typed: path.to_vec(),
-            });
+            return Ok(Source { root: self.hold(root)?, name: Vec::new(), is_dir: true, stat, typed: path.to_vec() });
         }
         let nofollow = if self.options.follow_links { OFlags::empty() } else { OFlags::NOFOLLOW };
         let entry = self.typed.open(path, OFlags::PATH | nofollow)?;
@@ -154,7 +147,7 @@ impl Resolver<'_> {
         // The descriptor that was looked at becomes the root, so nothing can change in between.
         let root = if is_dir { self.hold(entry)? } else { self.parent(parent)? };
         let (name, typed) = (name.to_vec(), path.to_vec());
-        Ok(Source { root, name, is_dir, alone: Alone::No, stat, typed })
+        Ok(Source { root, name, is_dir, stat, typed })
     }
 
     fn parent(&mut self, path: &[u8]) -> io::Result<Arc<OwnedFd>> {

@@ -8,16 +8,15 @@ use haul_sys::beneath::{self, Links};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::error::{Context, Result, StoreError};
+use crate::ends::reading::SourceFile;
+use crate::error::{Result, StoreError};
 use crate::held::Held;
 use crate::kernel_files::KernelFiles;
-use crate::meta::{STAT_BLOCK_BYTES, Stat};
+use crate::local_file::LocalFile;
+use crate::meta::Stat;
 use crate::name::{check_path, split};
 use crate::parents::Parents;
 use crate::regular_file::READ_FLAGS;
-use crate::scratch;
-use crate::source_file::SourceFile;
-use crate::striped::Striped;
 
 /// The resolved sources of a job.
 #[derive(Debug)]
@@ -39,28 +38,9 @@ pub(crate) struct Source {
     /// First component at the target; empty when the contents go straight into the target's root.
     pub name: Vec<u8>,
     pub is_dir: bool,
-    /// Whether it is a file without a name, or a file in stripes.
-    pub alone: Alone,
     pub stat: Stat,
     /// For messages.
     pub typed: Vec<u8>,
-}
-
-/// A file that is not opened by its name.
-#[derive(Debug)]
-pub(crate) enum Alone {
-    /// It is an ordinary source.
-    No,
-    /// `root` is the file itself.
-    Nameless,
-    /// It lies in stripes; `root` is unused.
-    Striped(Arc<Striped>),
-}
-
-impl Source {
-    pub(crate) fn is_alone(&self) -> bool {
-        !matches!(self.alone, Alone::No)
-    }
 }
 
 /// How far a path beneath a source may lead.
@@ -103,31 +83,6 @@ impl SourceSet {
         SourceSet { _held: held, ..self }
     }
 
-    /// One file of `bytes` zeros, named `zero`, in no directory. It is a hole in a file in memory, so it takes no
-    /// memory. It counts as full of data, so that its zeros are sent.
-    pub fn zeros(bytes: u64) -> Result<SourceSet> {
-        let typed = format!("zero:{bytes}").into_bytes();
-        let made = scratch::in_memory(bytes).and_then(|file| Ok((Stat::of_fd(&file)?, file)));
-        let (stat, file) = made.context("make", &typed)?;
-        let stat = Stat { blocks: bytes.div_ceil(STAT_BLOCK_BYTES), mode: 0o644, ..stat };
-        let root = Arc::new(OwnedFd::from(file));
-        let name = b"zero".to_vec();
-        Ok(SourceSet::alone(Source { root, name, is_dir: false, alone: Alone::Nameless, stat, typed }))
-    }
-
-    /// One file in stripes, under this name.
-    pub fn striped(striped: Striped, name: &str) -> Result<SourceSet> {
-        let made = scratch::in_memory(0).and_then(|root| Ok((striped.stat()?, root)));
-        let (stat, root) = made.context("look at", name.as_bytes())?;
-        let (root, name) = (Arc::new(OwnedFd::from(root)), name.as_bytes().to_vec());
-        let (alone, typed) = (Alone::Striped(Arc::new(striped)), name.clone());
-        Ok(SourceSet::alone(Source { root, name, is_dir: false, alone, stat, typed }))
-    }
-
-    fn alone(source: Source) -> SourceSet {
-        SourceSet::new(vec![source], true, Reach::of(false, false))
-    }
-
     /// Exactly one path was given, and it is not a directory: the target may be its new name.
     pub fn is_single_file(&self) -> bool {
         self.typed_alone && self.sources.len() == 1 && !self.sources[0].is_dir
@@ -164,12 +119,8 @@ impl SourceSet {
     }
 
     fn open_file(&self, number: u32, path: &[u8]) -> io::Result<SourceFile> {
-        match self.sources.get(number as usize) {
-            Some(Source { alone: Alone::Striped(striped), name, .. }) if path == *name => {
-                Ok(SourceFile::striped(Arc::clone(striped)))
-            }
-            _ => SourceFile::new(self.kernel_files.checked(self.open_fd(number, path)?)?),
-        }
+        let opened = self.kernel_files.checked(self.open_fd(number, path)?)?;
+        LocalFile::new(opened).map(SourceFile::Local)
     }
 
     fn open_fd(&self, number: u32, path: &[u8]) -> io::Result<OwnedFd> {
@@ -180,9 +131,6 @@ impl SourceSet {
             return Err(Errno::NOENT.into());
         }
         let root = source.root.as_fd();
-        if source.is_alone() {
-            return root.try_clone_to_owned();
-        }
         match self.links {
             SourceLinks::Followed => {
                 let flags = READ_FLAGS & !OFlags::NOFOLLOW;

@@ -9,10 +9,10 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use crate::error::{Context, Result, StoreError, refusal};
 use crate::limits::{LISTING_BUFFER_BYTES, MAX_DIRECTORY_BYTES};
+use crate::local_tree::LocalTree;
 use crate::meta::{Kind, Stat};
 use crate::name::name_hash;
 use crate::placed::TWIN;
-use crate::tree::TargetTree;
 
 /// Which differences between names a file system may ignore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Spellings {
     }
 }
 
-impl TargetTree {
+impl LocalTree {
     /// Whether the entry at this path is also found under another name that is the same under this fold. `None`:
     /// nothing can be told from it.
     pub fn is_found_respelled(&self, path: &[u8], fold: Fold) -> Option<bool> {
@@ -119,7 +119,7 @@ fn swapped(byte: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::TargetOptions;
+    use crate::local_tree::TargetOptions;
 
     #[test]
     fn a_directory_says_how_it_spells_what_stands_in_it() {
@@ -128,7 +128,7 @@ mod tests {
             std::fs::write(dir.path().join(name), name).unwrap();
         }
         std::fs::hard_link(dir.path().join("one"), dir.path().join("two")).unwrap();
-        let (tree, _) = TargetTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
+        let (tree, _) = LocalTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
         let spellings = tree.spellings(b"").unwrap();
         let names = |path: &[u8]| {
             let mut names: Vec<u64> = spellings.of(tree.stat(path).unwrap().unwrap().id.ino).collect();

@@ -5,13 +5,16 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use haul_sys::file;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 
+use crate::ends::one_file::{Content, OneFile};
+use crate::ends::reading::{FileToRead, SourceFile, SourceTree};
 use crate::error::{Context, Result, StoreError, refusal};
-use crate::meta::{STAT_BLOCK_BYTES, Stat, Time};
+use crate::meta::{STAT_BLOCK_BYTES, Stat, Time, Version};
 use crate::regular_file::{self, READ_FLAGS};
 
 /// The stripes of one file, open for reading.
@@ -59,8 +62,33 @@ impl Striped {
         Ok(Striped { stripes, block_bytes, size })
     }
 
-    /// Fills `buffer` from `offset` on; fewer bytes mean the end.
-    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    /// This file as a source, under this name.
+    pub fn into_source(self, name: &str) -> Result<Arc<dyn SourceTree>> {
+        let name = name.as_bytes().to_vec();
+        let stat = self.stat().context("look at", &name)?;
+        Ok(Arc::new(OneFile { typed: name.clone(), name, stat, content: Stripes(Arc::new(self)) }))
+    }
+
+    /// Has the disks of the other stripes begin to read the next blocks while this block is read. One after the other,
+    /// all disks together would be as slow as one.
+    fn announce(&self, first: u64) {
+        for block in first..first + self.stripes.len() as u64 - 1 {
+            let (stripe, start) = self.place(block);
+            file::will_need(stripe.as_fd(), start, self.block_bytes);
+        }
+    }
+
+    /// Where a block stands.
+    fn place(&self, block: u64) -> (&OwnedFd, u64) {
+        let stripes = self.stripes.len() as u64;
+        let stripe = usize::try_from(block % stripes).expect("one of them");
+        (&self.stripes[stripe], block / stripes * self.block_bytes)
+    }
+}
+
+/// It has no one descriptor, and no holes: its bytes are read and copied.
+impl FileToRead for Striped {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let wanted = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
         let mut done = 0;
         while done < wanted {
@@ -85,34 +113,27 @@ impl Striped {
     /// as full of data.
     ///
     /// Fails if a stripe was cut since it was found: the rest must not pass for the whole file.
-    pub(crate) fn stat(&self) -> io::Result<Stat> {
+    fn stat(&self) -> io::Result<Stat> {
         let mut all = Stat::of_fd(&self.stripes[0])?;
         let newest = |a: Time, b: Time| a.max(b);
         for (number, stripe) in (0u64..).zip(&self.stripes) {
             let stat = Stat::of_fd(stripe)?;
             all.mtime = newest(all.mtime, stat.mtime);
-            all.id.ctime = newest(all.id.ctime, stat.id.ctime);
+            all.version = Version::new(newest(all.version.changed(), stat.version.changed()), all.version.file());
             if stat.size < stripe_bytes(self.size, self.block_bytes, self.stripes.len() as u64, number) {
                 return Err(refusal(io::ErrorKind::UnexpectedEof, "one of its stripes was cut"));
             }
         }
         Ok(Stat { size: self.size, blocks: self.size.div_ceil(STAT_BLOCK_BYTES), ..all })
     }
+}
 
-    /// Has the disks of the other stripes begin to read the next blocks while this block is read. One after the other,
-    /// all disks together would be as slow as one.
-    fn announce(&self, first: u64) {
-        for block in first..first + self.stripes.len() as u64 - 1 {
-            let (stripe, start) = self.place(block);
-            file::will_need(stripe.as_fd(), start, self.block_bytes);
-        }
-    }
+#[derive(Debug)]
+struct Stripes(Arc<Striped>);
 
-    /// Where a block stands.
-    fn place(&self, block: u64) -> (&OwnedFd, u64) {
-        let stripes = self.stripes.len() as u64;
-        let stripe = usize::try_from(block % stripes).expect("one of them");
-        (&self.stripes[stripe], block / stripes * self.block_bytes)
+impl Content for Stripes {
+    fn open(&self) -> io::Result<SourceFile> {
+        Ok(SourceFile::Other(self.0.clone()))
     }
 }
 

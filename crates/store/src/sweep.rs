@@ -11,13 +11,13 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::listing::{Hint, Names};
+use crate::local_tree::LocalTree;
 use crate::meta::Stat;
 use crate::name::{journal_name, journal_of_part, part_name, split};
 use crate::own_file::{WRITE_FLAGS, is_own, is_still_there};
 use crate::regular_file::READ_FLAGS;
-use crate::tree::TargetTree;
 
-impl TargetTree {
+impl LocalTree {
     /// Removes the parts in the directory `path` that have no journal and no writer. True when there were any. Entries
     /// that cannot be listed, locked or removed stay: they do no harm.
     pub fn sweep_parts(&self, path: &[u8]) -> bool {
@@ -32,7 +32,7 @@ impl TargetTree {
         any
     }
 
-    /// [`TargetTree::sweep_parts`] for the part of one file, in a directory that may be too large to list for it.
+    /// [`LocalTree::sweep_parts`] for the part of one file, in a directory that may be too large to list for it.
     pub fn sweep_part_of(&self, path: &[u8]) -> bool {
         let (parent, name) = split(path);
         self.open_dir(parent).is_ok_and(|dir| self.sweep(&dir, &part_name(name)))

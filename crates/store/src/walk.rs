@@ -29,23 +29,7 @@ use crate::listing::{Hint, Names};
 use crate::meta::{Kind, Stat};
 use crate::name::{join, parse_haul_name};
 use crate::source::{Source, SourceLinks, SourceSet};
-
-/// Options of a walk.
-#[derive(Debug, Default)]
-pub struct WalkOptions {
-    /// Which entries are wanted; it sees paths relative to the target.
-    pub filter: Filter,
-    /// Only these paths beneath the one source directory, and the directories that lead to them.
-    pub files_from: Option<Arc<FileList>>,
-    /// Yield further names of a file or symbolic link as [`EntryKind::HardLink`].
-    pub hard_links: bool,
-    /// Read extended attributes.
-    pub xattrs: bool,
-    /// Read ACLs.
-    pub acls: bool,
-    /// Only check that all directories can be listed. Files are skipped where their directory reports their type.
-    pub listing_only: bool,
-}
+use crate::walk_options::WalkOptions;
 
 /// An iterator over everything in a [`SourceSet`].
 pub struct Walk {
@@ -129,9 +113,7 @@ impl Walk {
     fn take_list(&mut self, list: Arc<FileList>) {
         if self.set.sources.len() != 1 || !self.set.sources[0].is_dir {
             let typed = self.set.sources.first().map(|source| source.typed.clone()).unwrap_or_default();
-            let error = refusal(io::ErrorKind::NotADirectory, "a list of files needs one directory as the source");
-            let error = StoreError::new("copy from a list", &typed, error);
-            self.pending.push_back(Found::Failed { path: typed, error, hides: Hidden::Anything });
+            self.pending.push_back(Found::list_of_no_directory(typed));
             self.has_begun = true;
         }
         self.list = Some(list);
@@ -140,11 +122,6 @@ impl Walk {
     /// The root of the target: what all sources have there.
     fn begin(&mut self) {
         let set = Arc::clone(&self.set);
-        if let [source] = &set.sources[..]
-            && source.is_alone()
-        {
-            return self.yield_alone(source);
-        }
         let numbered = || (0u32..).zip(&set.sources);
         // As with rsync, listed paths are relative to the source whether or not it was typed with a slash.
         let is_root = |source: &Source| source.name.is_empty() || self.list.is_some();
@@ -184,20 +161,6 @@ impl Walk {
             extent => extent,
         };
         self.enter(roots, extent, beneath, names);
-    }
-
-    fn yield_alone(&mut self, source: &Source) {
-        if self.filter.selects(&source.name, false) {
-            self.pending.push_back(Found::Entry(FoundEntry {
-                source: 0,
-                path: source.name.clone(),
-                source_path: source.name.clone(),
-                stat: source.stat.clone(),
-                tells_changes: true,
-                kind: EntryKind::File { further_names: 0 },
-                xattrs: Vec::new(),
-            }));
-        }
     }
 
     /// Visits the next name of the directory on top of the stack, or leaves it.
@@ -497,7 +460,7 @@ impl Walk {
     /// A change time later than the modification time is real. Otherwise the file system is asked once whether it keeps
     /// change times.
     fn tells_changes(&mut self, at: At<'_>, stat: &Stat) -> bool {
-        if stat.id.ctime > stat.mtime {
+        if stat.version.changed() > stat.mtime {
             return true;
         }
         if let Some(kept) = self.change_times.get(&stat.id.dev) {

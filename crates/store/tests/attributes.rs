@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 
-use haul_store::{Metadata, TargetOptions, TargetTree};
+use haul_store::{LocalTree, Metadata, TargetOptions};
 use haul_sys::condition::unmet;
 use haul_sys::{process, xattr};
 
@@ -20,7 +20,7 @@ fn a_capability_of_a_program_travels_with_its_owner_only() {
     }
     let dir = tempfile::tempdir().unwrap();
     let options = TargetOptions { xattrs: true, ..Default::default() };
-    let tree = TargetTree::open(dir.path().as_os_str().as_bytes(), &options).unwrap().0;
+    let tree = LocalTree::open(dir.path().as_os_str().as_bytes(), &options).unwrap().0;
     let capability = |name: &str| xattr::get(File::open(dir.path().join(name)).unwrap().as_fd(), NAME).unwrap();
     fs::write(dir.path().join("probe"), "").unwrap();
     if xattr::set(File::open(dir.path().join("probe")).unwrap().as_fd(), NAME, &RAW_SOCKETS).is_err() {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant, SystemTime};
 
-use haul_store::{Metadata, StoreError, TargetOptions, TargetTree, Time};
+use haul_store::{LocalTree, Metadata, StoreError, TargetOptions, Time};
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Verdict, watch_this_thread};
 use rustix::io::Errno;
@@ -70,7 +70,7 @@ fn acl() -> Vec<u8> {
 }
 
 /// Its name, and what is tried.
-type Operation = (&'static str, fn(&TargetTree) -> Met);
+type Operation = (&'static str, fn(&LocalTree) -> Met);
 
 /// `a/stays` and `a/sub` are there, in the directory and in what the link leads to; `own` is in the root.
 const OPERATIONS: [Operation; 16] = [
@@ -105,7 +105,7 @@ const OPERATIONS: [Operation; 16] = [
 
 const PRECIOUS: &[u8] = b"precious";
 
-fn write(tree: &TargetTree, path: &[u8], inplace: bool) -> Met {
+fn write(tree: &LocalTree, path: &[u8], inplace: bool) -> Met {
     let part = tree.new_part(path, inplace);
     if let Ok(part) = &part {
         // It is written where it was opened, whatever its name leads to by now.
@@ -211,7 +211,7 @@ fn race(run: impl FnOnce(&(dyn Fn() -> Seen + Sync)) -> Option<Seen>) {
             }
             for (name, operation) in OPERATIONS {
                 // A fresh tree every time, so that nothing is cached.
-                let tree = TargetTree::open(path, &options).unwrap().0;
+                let tree = LocalTree::open(path, &options).unwrap().0;
                 *seen.entry((name, operation(&tree))).or_insert(0) += 1;
             }
         }

@@ -6,16 +6,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use haul_store::{Metadata, TargetOptions, TargetTree, part_name};
+use haul_store::{LocalTree, Metadata, TargetOptions, part_name};
 
 fn bytes(path: impl AsRef<Path>) -> Vec<u8> {
     path.as_ref().as_os_str().as_bytes().to_vec()
 }
 
-fn setup() -> (tempfile::TempDir, TargetTree) {
+fn setup() -> (tempfile::TempDir, LocalTree) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("root")).unwrap();
-    let (tree, _) = TargetTree::open(&bytes(dir.path().join("root")), &TargetOptions::default()).unwrap();
+    let (tree, _) = LocalTree::open(&bytes(dir.path().join("root")), &TargetOptions::default()).unwrap();
     (dir, tree)
 }
 
@@ -64,13 +64,13 @@ fn a_target_is_where_it_was_until_its_path_leads_elsewhere() {
     let root = dir.path().join("root");
     tree.check_place().unwrap();
     symlink("root", dir.path().join("link")).unwrap();
-    let (through_link, _) = TargetTree::open(
+    let (through_link, _) = LocalTree::open(
         &bytes(dir.path().join("link/new")),
         &TargetOptions { single_file: true, ..Default::default() },
     )
     .unwrap();
     let confine = Some(dir.path().to_owned());
-    let (confined, _) = TargetTree::open(b"/root/", &TargetOptions { confine, ..Default::default() }).unwrap();
+    let (confined, _) = LocalTree::open(b"/root/", &TargetOptions { confine, ..Default::default() }).unwrap();
     through_link.check_place().unwrap();
     confined.check_place().unwrap();
     fs::rename(&root, dir.path().join("elsewhere")).unwrap();

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use haul_store::{EntryKind, FileList, Filter, Found, FoundEntry, ResolveOptions, SourceSet, WalkOptions, printable};
+use haul_store::{
+    EntryKind, FileList, Filter, Found, FoundEntry, ResolveOptions, SourceSet, SourceTree, WalkOptions, printable,
+};
 use haul_sys::condition::unmet;
 use haul_sys::intercept::{Call, Verdict, watch_this_thread};
 use rustix::io::Errno;
@@ -25,7 +27,7 @@ fn resolve(paths: &[PathBuf], options: &ResolveOptions) -> Arc<SourceSet> {
 
 /// One line for each step: `d` directory, `f` file, `l` link, `h` hard link, `.` end (`!` incomplete), `s` skipped,
 /// `x` failed.
-fn lines(set: &Arc<SourceSet>, options: WalkOptions) -> Vec<String> {
+fn lines<T: SourceTree + ?Sized>(set: &Arc<T>, options: WalkOptions) -> Vec<String> {
     let line = |found| match found {
         Found::Entry(entry) => match entry.kind {
             EntryKind::File { .. } => format!("f {}", printable(&entry.path)),
@@ -37,7 +39,7 @@ fn lines(set: &Arc<SourceSet>, options: WalkOptions) -> Vec<String> {
         Found::Skipped { path, why } => format!("s {} {why}", printable(&path)),
         Found::Failed { path, .. } => format!("x {}", printable(&path)),
     };
-    set.walk(options).map(line).collect()
+    Arc::clone(set).items(options).map(line).collect()
 }
 
 fn tree() -> tempfile::TempDir {
@@ -215,13 +217,14 @@ fn several_sources_one_missing_and_one_file() {
 
 #[test]
 fn zeros_are_one_file_that_is_full_and_takes_no_room() {
-    let set = Arc::new(SourceSet::zeros(3 << 40).unwrap());
+    let set = haul_store::zeros(3 << 40).unwrap();
     assert!(set.is_single_file());
     assert_eq!(lines(&set, WalkOptions::default()), ["f zero"]);
-    let found = set.walk(WalkOptions::default()).find_map(entry).unwrap();
+    let found = Arc::clone(&set).items(WalkOptions::default()).find_map(entry).unwrap();
     assert_eq!((found.stat.size, found.stat.blocks * 512), (3 << 40, 3 << 40), "so that its zeros are sent");
     let file = set.open(found.source, &found.source_path).unwrap();
     assert_eq!(file.stat().unwrap().size, 3 << 40);
+    assert_eq!(file.next_data(1 << 40, 2 << 40).unwrap(), Some((1 << 40, 2 << 40)), "none of it is a hole");
     let mut got = vec![1; 100_000];
     assert_eq!(file.read_at(&mut got, (3 << 40) - 70_000).unwrap(), 70_000, "up to its end");
     assert!(got[..70_000].iter().all(|byte| *byte == 0));
@@ -305,7 +308,7 @@ fn trees_deeper_than_open_directories_and_paths_longer_than_the_kernel_takes() {
     }
     assert_eq!((files, ends), (300, 301));
     // The temporary directory's own removal would meet the same limits.
-    let tree = haul_store::TargetTree::open(&bytes(dir.path()), &Default::default()).unwrap().0;
+    let tree = haul_store::LocalTree::open(&bytes(dir.path()), &Default::default()).unwrap().0;
     let mut deleted = 0;
     assert!(tree.delete_extraneous(b"", &mut |_, _| false, &|_, _| false, false, &mut |_| deleted += 1).is_empty());
     assert_eq!(deleted, 600);

@@ -7,18 +7,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use haul_store::{Kind, Metadata, StoreError, TargetOptions, TargetTree, Time, journal_name, part_name};
+use haul_store::{Kind, LocalTree, Metadata, StoreError, TargetOptions, Time, journal_name, part_name};
 use haul_sys::condition::unmet;
 
 fn bytes(path: impl AsRef<Path>) -> Vec<u8> {
     path.as_ref().as_os_str().as_bytes().to_vec()
 }
 
-fn open(path: &Path) -> TargetTree {
-    TargetTree::open(&bytes(path), &TargetOptions::default()).unwrap().0
+fn open(path: &Path) -> LocalTree {
+    LocalTree::open(&bytes(path), &TargetOptions::default()).unwrap().0
 }
 
-fn setup() -> (tempfile::TempDir, TargetTree) {
+fn setup() -> (tempfile::TempDir, LocalTree) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("root")).unwrap();
     let tree = open(&dir.path().join("root"));
@@ -44,26 +44,26 @@ fn the_typed_path_is_a_directory_or_a_new_name_by_cps_rule() {
     fs::write(dir.path().join("file"), b"").unwrap();
     symlink("sub/deeper", dir.path().join("alias")).unwrap();
 
-    assert_eq!(TargetTree::open(&at("file"), &one).unwrap().1, Some(b"file".to_vec()));
-    assert_eq!(TargetTree::open(&at("new"), &one).unwrap().1, Some(b"new".to_vec()));
-    assert!(TargetTree::open(&at("no/new"), &one).is_err());
-    assert_eq!(TargetTree::open(&at(""), &one).unwrap().1, None);
+    assert_eq!(LocalTree::open(&at("file"), &one).unwrap().1, Some(b"file".to_vec()));
+    assert_eq!(LocalTree::open(&at("new"), &one).unwrap().1, Some(b"new".to_vec()));
+    assert!(LocalTree::open(&at("no/new"), &one).is_err());
+    assert_eq!(LocalTree::open(&at(""), &one).unwrap().1, None);
     for (path, options) in [("file", &many), ("file/", &one)] {
-        let error = TargetTree::open(&at(path), options).unwrap_err();
+        let error = LocalTree::open(&at(path), options).unwrap_err();
         assert_eq!(error.source.kind(), std::io::ErrorKind::NotADirectory, "{path}");
     }
-    assert!(TargetTree::open(&at("new"), &TargetOptions::default()).is_err());
+    assert!(LocalTree::open(&at("new"), &TargetOptions::default()).is_err());
     let dry = TargetOptions { dry_run: true, ..many.clone() };
-    let (tree, _) = TargetTree::open(&at("sub/deeper"), &dry).unwrap();
+    let (tree, _) = LocalTree::open(&at("sub/deeper"), &dry).unwrap();
     assert_eq!(tree.stat(b"anything").unwrap(), None);
     assert!(!dir.path().join("sub").exists());
-    assert_eq!(TargetTree::open(&at("sub/deeper/"), &many).unwrap().1, None);
+    assert_eq!(LocalTree::open(&at("sub/deeper/"), &many).unwrap().1, None);
     assert!(dir.path().join("sub/deeper").is_dir());
     // The user may type a path through links.
-    assert_eq!(TargetTree::open(&at("alias"), &one).unwrap().1, None);
+    assert_eq!(LocalTree::open(&at("alias"), &one).unwrap().1, None);
     // A socket is not replaced by a file.
     let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
-    let error = TargetTree::open(&at("socket"), &one).unwrap_err();
+    let error = LocalTree::open(&at("socket"), &one).unwrap_err();
     assert!(error.to_string().contains("which a file would replace"), "{error}");
     assert!(!haul_store::is_null_device(&at("socket"), &one).unwrap());
     assert!(haul_store::is_null_device(b"/dev/null", &one).unwrap());
@@ -78,11 +78,11 @@ fn a_confined_target_cannot_leave_its_directory() {
     symlink("..", root.join("up")).unwrap();
     let options = TargetOptions { confine: Some(root.clone()), make: true, ..Default::default() };
     for path in ["..", "/..", "up", "up/x", "new/../../x", "../x/"] {
-        assert!(TargetTree::open(path.as_bytes(), &options).is_err(), "{path}");
+        assert!(LocalTree::open(path.as_bytes(), &options).is_err(), "{path}");
     }
-    TargetTree::open(b"/a/b", &options).unwrap();
+    LocalTree::open(b"/a/b", &options).unwrap();
     assert!(root.join("a/b").is_dir());
-    assert!(TargetTree::open(b"/", &options).is_ok());
+    assert!(LocalTree::open(b"/", &options).is_ok());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
@@ -450,7 +450,7 @@ fn a_file_never_replaces_a_directory() {
 fn two_names_that_are_one_at_the_target_do_not_replace_each_other() {
     let (dir, tree) = setup();
     let root = dir.path().join("root");
-    let committed = |tree: &TargetTree, name: &str, words: &[u8]| {
+    let committed = |tree: &LocalTree, name: &str, words: &[u8]| {
         let part = tree.new_part(name.as_bytes(), false).unwrap();
         part.write_at(words, 0).unwrap();
         part.commit(&Metadata::default(), false)
@@ -586,7 +586,7 @@ fn attributes_become_equal_to_the_sources() {
     let (dir, _) = setup();
     let root = dir.path().join("root");
     let options = TargetOptions { xattrs: true, ..Default::default() };
-    let tree = TargetTree::open(&bytes(&root), &options).unwrap().0;
+    let tree = LocalTree::open(&bytes(&root), &options).unwrap().0;
     let pair = |name: &str, value: &[u8]| (name.as_bytes().to_vec(), value.to_vec());
     let set = |xattrs: Vec<_>| {
         let meta = Metadata { xattrs: Some(xattrs), mode: Some(0o444), ..Default::default() };

@@ -18,6 +18,8 @@ pub mod kernel_files;
 pub mod kernel_tls;
 pub mod mapping;
 pub mod medium;
+pub mod mptcp;
+pub mod mptcp_paths;
 pub mod names;
 pub mod namespace;
 mod netlink;

@@ -20,6 +20,14 @@ pub fn readable_now(fd: impl AsFd) -> bool {
     wait(&[(fd.as_fd(), Interest::Read)], Some(Duration::ZERO)).is_ok_and(|ready| ready[0])
 }
 
+/// Has the peer ended its direction, or is the connection broken? Bytes that arrived before may still be read.
+pub fn has_hung_up(fd: impl AsFd) -> bool {
+    let fd = fd.as_fd();
+    let mut poll_fds = [PollFd::from_borrowed_fd(fd, PollFlags::RDHUP)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut poll_fds, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
 /// Waits until at least one descriptor is ready, or the time is over; says for each whether it is ready.
 ///
 /// A signal does not end the wait. Errors and hang-ups count as ready: the next call on the descriptor tells them.
@@ -66,6 +74,15 @@ mod tests {
         assert!(readable_now(&far));
         drop(far);
         assert!(readable_now(&near));
+    }
+
+    #[test]
+    fn a_hang_up_is_seen_before_the_bytes_in_front_of_it_are_read() {
+        let (mut near, far) = UnixStream::pair().unwrap();
+        near.write_all(b"x").unwrap();
+        assert!(!has_hung_up(&far) && !has_hung_up(&near));
+        drop(near);
+        assert!(has_hung_up(&far));
     }
 
     #[test]

@@ -28,9 +28,9 @@ pub struct Route {
 
 /// The route that the tables of this host have for a packet. `None`: they have none.
 ///
-/// For IPv4 a socket that is bound to a device is sent from there even without a route: the kernel then takes the
-/// target for a neighbour, and finds out seconds later that nobody answers (`ip_route_output_key_hash_rcu`). This
-/// asks for what is in the tables.
+/// The kernel sends an IPv4 packet from a device even without a route, when its socket is bound to the device: it takes
+/// the target for a neighbour (`ip_route_output_key_hash_rcu`). Nobody answers, and the connection fails after three
+/// seconds. This function asks for what is in the tables.
 pub fn route_of(packet: Packet) -> io::Result<Option<Route>> {
     let to = packet.to.to_canonical();
     let mut found = None;

@@ -19,6 +19,8 @@ pub struct TcpInfo {
     pub path_mtu_bytes: u32,
     /// Smoothed round-trip time.
     pub rtt_us: u32,
+    /// Since data was last sent (`tcpi_last_data_sent`).
+    pub silent_us: u64,
     /// Mean deviation of the round-trip time.
     pub rtt_var_us: u32,
     /// Slow start ends here, in segments (RFC 5681).
@@ -89,7 +91,7 @@ const RAW_BYTES: usize = 512;
 const RTT_MIN_UNKNOWN: u32 = u32::MAX;
 
 /// Offsets are those of `struct tcp_info` in `linux/tcp.h`; they never change, the structure only grows.
-fn parse(raw: &[u8]) -> Option<TcpInfo> {
+pub(crate) fn parse(raw: &[u8]) -> Option<TcpInfo> {
     let u32_at =
         |offset: usize| -> Option<u32> { Some(u32::from_ne_bytes(raw.get(offset..offset + 4)?.try_into().ok()?)) };
     let u64_at =
@@ -99,6 +101,7 @@ fn parse(raw: &[u8]) -> Option<TcpInfo> {
         rto_us: u32_at(8)?,
         snd_mss_bytes: u32_at(16)?,
         path_mtu_bytes: u32_at(60)?,
+        silent_us: u64::from(u32_at(44)?) * 1000,
         rtt_us: u32_at(68)?,
         rtt_var_us: u32_at(72)?,
         snd_ssthresh: u32_at(76)?,

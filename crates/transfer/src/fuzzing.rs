@@ -9,9 +9,10 @@ use haul_wire::limits::BLOCK_BYTES;
 use crate::kept::{known_paths, known_routes, trusted_keys};
 use crate::session::{channel, receiver};
 
-/// A control channel, message after message.
+/// A control channel, message after message, and a further link of one.
 pub fn control_channel(mut bytes: &[u8]) {
     let mut buffer = Vec::new();
+    channel::read_link(bytes, &mut buffer);
     while let Ok(Some(_)) = channel::read_message(&mut bytes, &mut buffer) {}
     assert!(buffer.len() <= haul_wire::limits::MAX_CONTROL_FRAME_BYTES);
 }

@@ -1,4 +1,8 @@
 //! Control frames: a 32-bit big-endian length, then one postcard-encoded message.
+//!
+//! On the first link of a channel frames follow each other, and each has the number that its place gives it. On a further
+//! link its number stands before each frame, 64 bits big-endian. Pings are not counted: there they have the number of the
+//! next message.
 
 use alloc::vec::Vec;
 
@@ -8,6 +12,9 @@ use crate::limits::MAX_CONTROL_FRAME_BYTES;
 
 /// Bytes of the length that stands before each control frame.
 pub const LENGTH_BYTES: usize = 4;
+
+/// Bytes of the number that stands before each frame on a further link.
+pub const NUMBER_BYTES: usize = 8;
 
 /// Appends one frame to `out`.
 pub fn encode(message: &Control, out: &mut Vec<u8>) -> Result<(), CodecFault> {

@@ -15,6 +15,7 @@
 //!       <--- Answers, Outcomes ----         what is wanted; what became of each item
 //!       <--- Receipts -------------         chunks that verified (their data came over the lanes)
 //!       <--- Again, Repair --------         chunks that did not, on their way or at the target
+//!       <--- Void -----------------         a chunk that two lanes brought, and of which neither counts
 //!       <--- ReadAgain ------------         how much of what an earlier run left was read
 //!       ---- Withdraw ------------>         a wanted file changed or cannot be read
 //!       ---- EndOfManifest ------->
@@ -31,6 +32,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::abort::{Abort, AbortFault};
 pub use crate::address::{Address, Candidate};
 use crate::bounded;
 use crate::fault::CodecFault;
@@ -40,7 +42,7 @@ use crate::limits::{
 use crate::manifest::{self, PackedItem};
 use crate::path::RelPath;
 use crate::summary::{HostLimits, KnownPath, PathNow};
-pub use crate::summary::{LaneTime, ReceiverSummary, SenderSummary};
+pub use crate::summary::{LaneTime, ReceiverSummary, SenderSummary, Void};
 
 /// One message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,8 +120,14 @@ pub enum Control {
     ProbeArrived(ProbeArrived),
     /// Either way: the job ends here. Its number and form never change (see [`crate::codec::encode_refusal`]).
     Abort(Abort),
-    /// Either way: I am alive.
-    Ping,
+    /// Either way: I am alive. It has no number of its own among the messages.
+    Ping {
+        /// So many messages of the other end have arrived here, in their order and without a gap. Pings are not counted.
+        received: u64,
+        /// On the link over which this end speaks: 1, and one more each time that it has moved to another link. On all
+        /// other links: 0.
+        turn: u32,
+    },
     /// Receiver to sender: this chunk does not stand at the target as it was verified, by this run or an earlier one; send it again,
     /// though it has its receipt or was not asked for.
     Repair {
@@ -146,6 +154,8 @@ pub enum Control {
     },
     /// Agent to initiator: the addresses of its interfaces are others now.
     Addresses(#[serde(deserialize_with = "bounded::at_most::<_, _, MAX_CANDIDATES>")] Vec<Address>),
+    /// Receiver to sender: what a lane brings of a chunk does not count.
+    Void(Void),
 }
 
 /// What an agent says first.
@@ -183,6 +193,8 @@ pub struct Start {
     pub peer_session: [u8; 16],
     /// Public key of the side that brings the lanes or is reached by them.
     pub peer_key: [u8; 32],
+    /// That key is the initiator's own: who proves it may bring further links of this control channel.
+    pub links: bool,
     /// Sender or receiver.
     pub role: Role,
     /// What is copied and how faithfully.
@@ -490,35 +502,6 @@ pub struct ProbeArrived {
     pub steady_bytes_per_s: u64,
 }
 
-/// Ends the job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Abort {
-    /// Kind.
-    pub fault: AbortFault,
-    /// What failed and on what.
-    pub what: String,
-    /// Why.
-    pub cause: Option<String>,
-    /// What to try.
-    pub hint: Option<String>,
-}
-
-/// Kinds of errors that end a job; converted by hand from and to those of the front end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub enum AbortFault {
-    Usage,
-    FileIo,
-    Space,
-    Protocol,
-    Network,
-    Authentication,
-    Verification,
-    Timeout,
-    Interrupted,
-    Busy,
-}
-
 impl Control {
     /// Refuses what decodes but is larger than anything an honest peer sends. Sequences ended at their limits while they were decoded;
     /// manifest items are checked when they are unpacked.
@@ -579,6 +562,7 @@ impl Control {
             | Control::Begin { .. }
             | Control::EndOfManifest
             | Control::Again { .. }
+            | Control::Void(_)
             | Control::LaneLost { .. }
             | Control::Summary(_)
             | Control::ProbeArrived(_)
@@ -586,7 +570,7 @@ impl Control {
             | Control::ReadAgain { .. }
             | Control::DeleteNothing
             | Control::Addresses(_)
-            | Control::Ping => Ok(()),
+            | Control::Ping { .. } => Ok(()),
         }
     }
 }
@@ -614,7 +598,7 @@ mod tests {
     #[test]
     fn bytes_left_over_and_wild_lengths_are_refused() {
         let mut bytes = Vec::new();
-        codec::encode(&Control::Ping, &mut bytes).unwrap();
+        codec::encode(&Control::EndOfManifest, &mut bytes).unwrap();
         bytes.push(0);
         assert_eq!(codec::decode(&bytes[4..]), Err(CodecFault::Trailing));
         for length in [0, u32::MAX, (1 << 20) + 1] {
@@ -636,6 +620,7 @@ mod tests {
                 session: [1; 16],
                 peer_session: [3; 16],
                 peer_key: [2; 32],
+                links: true,
                 role,
                 selection,
                 carriage,
@@ -663,7 +648,15 @@ mod tests {
             let known = KnownPath { congestion_control: congestion_control.into(), lanes, ..KnownPath::default() };
             let carriage = Carriage { path: Some(known.clone()), ..Carriage::default() };
             let (role, selection) = (Role::Receiver { target: Vec::new() }, Selection::default());
-            let start = Start { session: [1; 16], peer_session: [3; 16], peer_key: [2; 32], role, selection, carriage };
+            let start = Start {
+                session: [1; 16],
+                peer_session: [3; 16],
+                peer_key: [2; 32],
+                links: true,
+                role,
+                selection,
+                carriage,
+            };
             let path = PathSummary { known: Some(known), ..PathSummary::default() };
             let bye = SenderSummary { path, ..SenderSummary::default() };
             [Control::Start(start), Control::Bye(bye)].map(|message| {

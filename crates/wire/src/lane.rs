@@ -21,8 +21,12 @@ pub const LANE_MAGIC: [u8; 8] = magic(LANE, PROTOCOL_VERSION);
 /// hello.
 pub const CONTROL_MAGIC: [u8; 8] = magic(CONTROL, PROTOCOL_VERSION);
 
+/// First bytes of a further link of a control channel: `haulink8` in version 8. The name of the session follows, and zeros.
+pub const LINK_MAGIC: [u8; 8] = magic(LINK, PROTOCOL_VERSION);
+
 const LANE: [u8; 7] = *b"haulane";
 const CONTROL: [u8; 7] = *b"haulctl";
+const LINK: [u8; 7] = *b"haulink";
 
 /// The version stands in the last byte, from `1` on, so that each end knows at once what the other speaks.
 const fn magic(kind: [u8; 7], version: u32) -> [u8; 8] {
@@ -96,6 +100,11 @@ pub enum Hello {
     Lane(LaneHello),
     /// The control channel of a new session.
     Control,
+    /// A further link of the control channel of a session.
+    Link {
+        /// Random name of the session.
+        session: [u8; 16],
+    },
     /// The control channel of somebody who speaks this other version.
     OtherVersion(u32),
 }
@@ -106,6 +115,12 @@ impl Hello {
         match self {
             Hello::Lane(lane) => lane.encode(),
             Hello::Control => Self::control(PROTOCOL_VERSION),
+            Hello::Link { session } => {
+                let mut out = [0; LANE_HELLO_BYTES];
+                out[..8].copy_from_slice(&LINK_MAGIC);
+                out[8..24].copy_from_slice(session);
+                out
+            }
             Hello::OtherVersion(version) => Self::control(*version),
         }
     }
@@ -116,7 +131,8 @@ impl Hello {
         out
     }
 
-    /// Decodes; `None` when it is something else, also a lane of another version: those come only after the control channel was refused.
+    /// Decodes; `None` when it is something else, also a lane or link of another version: those come only after the control
+    /// channel was refused.
     pub fn decode(bytes: &[u8; LANE_HELLO_BYTES]) -> Option<Self> {
         if *bytes == Hello::Control.encode() {
             return Some(Hello::Control);
@@ -125,6 +141,11 @@ impl Hello {
         if let Some(version @ 1..) = other.filter(|version| bytes[..7] == CONTROL && *version != PROTOCOL_VERSION) {
             // What another version has in the rest is its own affair.
             return Some(Hello::OtherVersion(version));
+        }
+        if bytes[..8] == LINK_MAGIC && bytes[24..] == [0; 2] {
+            let mut session = [0; 16];
+            session.copy_from_slice(&bytes[8..24]);
+            return Some(Hello::Link { session });
         }
         LaneHello::decode(bytes).map(Hello::Lane)
     }
@@ -351,7 +372,7 @@ mod tests {
 
     #[test]
     fn a_greeting_says_its_version_and_only_ours_is_served() {
-        assert_eq!(LANE_MAGIC[7], CONTROL_MAGIC[7]);
+        assert_eq!([LANE_MAGIC[7], LINK_MAGIC[7]], [CONTROL_MAGIC[7]; 2]);
         assert_eq!(u32::from(CONTROL_MAGIC[7] - b'0'), PROTOCOL_VERSION);
         let greeted = |magic: &[u8; 8]| {
             let mut bytes = [0; LANE_HELLO_BYTES];
@@ -361,7 +382,13 @@ mod tests {
         assert_eq!(greeted(&CONTROL_MAGIC), Some(Hello::Control));
         assert_eq!(greeted(b"haulctl1"), Some(Hello::OtherVersion(1)));
         assert_eq!(greeted(b"haulctl9"), Some(Hello::OtherVersion(9)));
-        for stranger in [b"haulane1", b"haulane9", b"haulctl0", b"haulctl\0", b"SSH-2.0-"] {
+        let link = Hello::Link { session: [7; 16] };
+        assert_eq!(Hello::decode(&link.encode()), Some(link));
+        assert_eq!(LaneHello::decode(&link.encode()), None);
+        let mut more = link.encode();
+        more[25] = 1;
+        assert_eq!(Hello::decode(&more), None);
+        for stranger in [b"haulane1", b"haulane9", b"haulink9", b"haulctl0", b"haulctl\0", b"SSH-2.0-"] {
             assert_eq!(greeted(stranger), None, "{stranger:?}");
         }
     }

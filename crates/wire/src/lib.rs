@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   control channel   banner line, then frames: u32 length | postcard(Control)      (ssh stdin/stdout, or TLS)
+//!   further link      hello, then frames, each behind its number: u64               (TLS over TCP)
 //!   lane              hello, then frames: header | blocks | trailer                  (TLS over TCP, pipes, socket pair)
 //! ```
 
@@ -13,6 +14,7 @@
 
 extern crate alloc;
 
+mod abort;
 mod address;
 pub mod banner;
 mod bounded;
@@ -30,4 +32,4 @@ pub use manifest::{Item, ItemKind};
 pub use path::RelPath;
 
 /// Both ends must speak exactly this version; a far side with another one gets our own program copied over.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;

@@ -180,6 +180,17 @@ pub struct PathTime {
     pub latency_us: u64,
 }
 
+/// What a lane brings of a chunk does not count: another lane began the chunk after it, and died before the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Void {
+    /// Manifest index.
+    pub index: u64,
+    /// Chunk number.
+    pub chunk: u32,
+    /// The lane whose data does not count.
+    pub lane: u16,
+}
+
 /// Lane time by cause, in microseconds over all lanes of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneTime {

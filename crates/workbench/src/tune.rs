@@ -6,13 +6,13 @@ use std::path::Path;
 
 use haul_engine::tune::SETTINGS;
 pub use haul_engine::tune::{
-    Advice, Disk, Finding, Host, Interface, Interrupt, LANES, Matters, Processors, Reach, Remedy, Setting, Wanted,
-    advise, rate_text, rtt_text, size_text,
+    Advice, Disk, Finding, Host, Interface, Interrupt, LANES, Matters, Multipath, Processors, Reach, Remedy, Setting,
+    Uplink, Wanted, advise, rate_text, rtt_text, size_text,
 };
 pub use haul_net::host::Roots;
 use haul_net::host::kept::{self, Change, Refused};
 pub use haul_net::host::kept::{Step, saved_file, start_file};
-use haul_net::host::{devices, processors, settings};
+use haul_net::host::{devices, processors, settings, uplinks};
 use haul_sys::process;
 
 use haul_job::{Error, Fault};
@@ -30,7 +30,35 @@ pub fn look(roots: &Roots, disk: Option<&Path>) -> Result<Host, Error> {
         memory_bytes: processors::memory_bytes(roots),
         page_bytes: process::page_bytes(),
         disk: disk.map(measure).transpose()?,
+        uplinks: uplinks_of(roots),
+        multipath: uplinks::multipath().filter(|_| is_this_host(roots)).map(multipath),
     })
+}
+
+/// Routes are asked of the kernel, which tells of this host only.
+fn is_this_host(roots: &Roots) -> bool {
+    *roots == Roots::default()
+}
+
+/// A kernel that does not tell its routes has no advice about them.
+fn uplinks_of(roots: &Roots) -> Vec<Uplink> {
+    let found = if is_this_host(roots) { uplinks::uplinks(roots).unwrap_or_default() } else { Vec::new() };
+    found.into_iter().map(uplink).collect()
+}
+
+fn uplink(found: uplinks::Uplink) -> Uplink {
+    Uplink {
+        device: found.device,
+        local: found.local,
+        prefix_len: found.prefix_len,
+        router: found.router,
+        leaves_by: found.leaves_by,
+        reverse_path_filter: found.reverse_path_filter,
+    }
+}
+
+fn multipath(found: uplinks::Multipath) -> Multipath {
+    Multipath { subflows: found.subflows, accepted_addresses: found.accepted_addresses, endpoints: found.endpoints }
 }
 
 fn interface(device: devices::Device) -> Interface {

@@ -254,6 +254,38 @@ mod tests {
     }
 
     #[test]
+    fn commands_for_several_uplinks_are_for_a_person_to_judge() {
+        let uplink = |device: &str, net: u8| haul_workbench::tune::Uplink {
+            device: device.into(),
+            local: [10, net, 0, 5].into(),
+            prefix_len: 24,
+            router: Some([10, net, 0, 1].into()),
+            leaves_by: Some("eth0".into()),
+            reverse_path_filter: Some(1),
+        };
+        let seen = seen(&[("net.mptcp.enabled", "1")]);
+        let multipath = haul_workbench::tune::Multipath {
+            subflows: 2,
+            accepted_addresses: 0,
+            endpoints: Some(vec![[10, 1, 0, 5].into()]),
+        };
+        let uplinks = vec![uplink("eth0", 1), uplink("eth1", 2)];
+        let host = Host { uplinks, multipath: Some(multipath), ..seen.host };
+        let advice = advise(&host, seen.wanted);
+        insta::assert_snapshot!(commands(&Seen { host, advice, ..seen }), @r"
+        # haul tune, for 1 Gbit/s over 228 ms
+        # nothing is to be set
+        # For you to judge:
+        # ip route add 10.2.0.0/24 dev eth1 table 102
+        # ip route add default via 10.2.0.1 dev eth1 table 102
+        # ip rule add from 10.2.0.5 table 102
+        # sysctl -w net/ipv4/conf/eth1/rp_filter=2
+        # ip mptcp limits set subflows 2 add_addr_accepted 1
+        # ip mptcp endpoint add 10.2.0.5 dev eth1 subflow signal
+        ");
+    }
+
+    #[test]
     fn each_change_is_a_line() {
         let done = [
             Step::Set { name: "net.ipv4.tcp_sack".into(), from: "0".into(), to: "1".into() },

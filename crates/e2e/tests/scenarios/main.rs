@@ -22,6 +22,7 @@ mod power;
 mod probe;
 mod record;
 mod resume;
+mod roaming;
 mod stage;
 mod start;
 mod terminal;

@@ -95,7 +95,7 @@ impl Tuner {
         let mut congestion_control_reason = "what the host chooses";
         let mut is_switched = false;
         if let Some(asked) = &wishes.congestion_control {
-            (congestion_control, congestion_control_reason) = (asked.clone(), "asked for");
+            (congestion_control, congestion_control_reason) = (asked.clone(), ASKED_REASON);
         } else if remembered.is_some_and(|remembered| {
             remembered.congestion_control == BBR
                 && remembered.random_loss_ppm >= LOSS_PPM_MIN
@@ -179,6 +179,18 @@ impl Tuner {
         self.changed()
     }
 
+    /// Takes a sample in that tells nothing about the path: somebody else held its lanes, or those of a path that it meets.
+    pub(crate) fn on_disturbed_sample(&mut self, sample: &Sample) {
+        let Some(step) = self.steps.to(sample, self.given.lanes) else { return };
+        self.estimator.on_disturbed_step(&step);
+        self.pacer.on_disturbed_step(step.at_us, &self.estimator);
+    }
+
+    /// The congestion control of the lanes, as far as we know.
+    pub(crate) fn congestion_control(&self) -> &str {
+        &self.congestion_control
+    }
+
     /// The part of the limit of the user that this path has from now on, when there are several paths.
     pub(crate) fn limit_rate(&mut self, rate_bytes_per_s: Option<u64>) {
         self.wishes.rate_bytes_per_s = rate_bytes_per_s;
@@ -189,13 +201,18 @@ impl Tuner {
         let lanes = lanes.clamp(1, MAX_LANES);
         if self.wishes.lanes != Some(lanes) {
             self.wishes.lanes = Some(lanes);
-            self.lanes = LaneCount::new(lanes, true, "asked for");
+            self.lanes = LaneCount::new(lanes, true, ASKED_REASON);
+            if self.is_near {
+                (self.given.lanes, self.given.reasons.lanes) = (lanes, ASKED_REASON);
+            }
         }
     }
 
-    /// Somebody may have left the path: what was found to be the capacity, and who was found to be there, counts no more.
+    /// Somebody has left the path: what was found to be the capacity counts no more.
     pub(crate) fn look_again(&mut self) {
-        self.pacer = Pacer::new(None);
+        if !self.pacer.is_contended() {
+            self.pacer = Pacer::new(None);
+        }
     }
 
     /// The congestion control that the lanes have, read back from them when they came and when advice was carried out. What was
@@ -430,7 +447,7 @@ fn first_lanes(
     cpus: u16,
 ) -> (u16, &'static str) {
     if let Some(asked) = wishes.lanes {
-        return (asked.clamp(1, MAX_LANES), "asked for");
+        return (asked.clamp(1, MAX_LANES), ASKED_REASON);
     }
     if rtt_us < NEAR_RTT_US {
         let near = plan::near_lanes(None, cpus);
@@ -452,6 +469,7 @@ fn first_lanes(
 }
 
 const BBR: &str = "bbr";
+const ASKED_REASON: &str = "asked for";
 /// Two of a million slow cubic down to 420 Mbit/s per lane at 100 ms.
 const LOSS_PPM_MIN: u32 = 2;
 /// Lanes faster than twice what the loss would leave them are not held by it: the estimate is not that good.

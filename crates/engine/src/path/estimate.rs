@@ -407,7 +407,7 @@ pub(super) fn scaled(value: u64, factor: f64) -> u64 {
 }
 
 /// Square root by Newton's method: `core` has none. Relative error below 1e-9 for what occurs here.
-pub(super) fn square_root(value: f64) -> f64 {
+pub(crate) fn square_root(value: f64) -> f64 {
     if !value.is_finite() || value <= 0.0 {
         return 0.0;
     }

@@ -7,7 +7,7 @@
 use super::estimate::{Estimator, Phase, bytes_in, cube_root, scaled, square_root};
 use super::pacing::{DRAIN_LOOK_US, Levels, Pacer};
 use super::remember::Remembered;
-use super::sample::Step;
+use super::sample::{FIRST_WINDOW_BYTES, Step};
 use crate::plan::NEAR_RTT_US;
 
 /// Most lanes that are used unasked: 128 windows of 2.9 MB fill 10 Gbit/s at 297 ms. As many as a listener shakes hands with at
@@ -430,8 +430,6 @@ fn settling_us(estimator: &Estimator) -> u64 {
     (u64::from(doublings) + 4).saturating_mul(u64::from(estimator.now.rtt_us)).max(SETTLING_US_MIN)
 }
 
-/// Ten segments of 1448 bytes (RFC 6928).
-const FIRST_WINDOW_BYTES: u64 = 14_480;
 /// On shorter paths the handshakes of more lanes cost more than the round trip that they save.
 pub const QUICK_FROM_US: u32 = 160_000;
 /// What a stock host lets one connection have under way: 0.7 of `tcp_wmem[2]` = 4 MiB.

@@ -28,6 +28,7 @@ mod share;
 mod silence;
 
 pub use advise::{Advice, Reasons, Tuner, Wishes};
+pub(crate) use estimate::square_root;
 pub use estimate::{Confidence, Estimate, Limit, Phase};
 pub use lanes::{AUTO_LANES_MAX, QUICK_FROM_US, QUICK_START_WORTH_BYTES, START_LANES_MAX};
 pub use remember::Remembered;

@@ -40,6 +40,8 @@ pub struct LaneReading {
     pub receive_window_limited_us: u64,
     /// Of it, time stopped by the send buffer. Stays 0 in cases where the buffer is the limit.
     pub send_buffer_limited_us: u64,
+    /// Since data was last sent. A lane that says nothing for long begins again with a small window (RFC 2861).
+    pub silent_us: u64,
     /// Window the peer offers; 0 when unknown.
     pub peer_window_bytes: u64,
     /// `SO_SNDBUF` in effect; 0 when unknown.
@@ -195,6 +197,9 @@ fn lane_step(last: Option<&LaneReading>, now: &LaneReading, us: u64) -> Option<L
         wants_data: now.unsent_bytes == 0 && !fills_buffer && !fills_peer,
     })
 }
+
+/// Ten segments of 1448 bytes (RFC 6928).
+pub(super) const FIRST_WINDOW_BYTES: u64 = 14_480;
 
 /// A lane that has sent more than a handshake has carried data.
 const HANDSHAKE_BYTES_MAX: u64 = 16_384;

@@ -2,15 +2,21 @@
 //!
 //! ```text
 //!   candidates  addresses of both ends, what was asked for  -> further ways to try
+//!   one         samples of a path                           -> its advice, what arrived on it
 //!   divider     one rate limit, one number of lanes         -> the part of each path
-//!   silence     what each path delivers                     -> a path that is dead, while others deliver
+//!   arrived     counters of the lanes of a path             -> what arrived
+//!   silence     what arrived                                -> a path that is dead, while others deliver
+//!   queues      delays of two paths                         -> whether they are of one queue
 //!   bottleneck  rates and queues of all paths               -> a path that adds no capacity rests
 //! ```
 //! A job with one path has what its [`Tuner`] says, and nothing else.
 
+mod arrived;
 mod bottleneck;
 mod candidates;
 mod divider;
+mod one;
+mod queues;
 mod silence;
 
 use alloc::collections::BTreeMap;
@@ -19,8 +25,11 @@ use alloc::vec::Vec;
 use haul_wire::limits::{MAX_LANES, MAX_PATHS};
 use haul_wire::summary::PathSummary;
 
-use crate::path::{Advice, Estimate, LaneReading, Remembered, Sample, Tuner, Wishes};
+use crate::path::{Advice, Estimate, LaneReading, Remembered, Tuner, Wishes};
+use bottleneck::{Bottlenecks, Decision};
+use one::Path;
 
+pub use bottleneck::Verdict;
 pub use candidates::{Asked, AskedPath, Candidates, Leads, LocalAddress, Refusal, Surroundings, Way, candidates};
 pub use divider::{divide_lanes, divide_rate};
 
@@ -53,7 +62,7 @@ pub struct PathsSample {
     pub at_us: u64,
     /// The paths that are up.
     pub paths: Vec<PathReading>,
-    /// See [`Sample::waiting_bytes`].
+    /// See [`crate::path::Sample::waiting_bytes`].
     pub waiting_bytes: u64,
 }
 
@@ -109,22 +118,18 @@ pub struct Paths {
     wishes: Wishes,
     cpus: u16,
     paths: BTreeMap<u16, Path>,
-}
-
-/// One path, also after it went down: it may come back, and the report names it.
-#[derive(Clone, Debug)]
-struct Path {
-    tuner: Tuner,
-    is_up: bool,
-    rests: bool,
-    advice: Advice,
+    bottlenecks: Bottlenecks,
+    /// The part of each path of the rate limit, and when it is divided anew.
+    parts: BTreeMap<u16, u64>,
+    divides_at_us: u64,
 }
 
 impl Paths {
     /// For a job with these wishes, between hosts of which the smaller has `cpus` processors. What belongs to a single path
     /// ([`Wishes::remembered`], [`Wishes::foreseen_bytes`]) comes with [`Paths::path_up`].
     pub fn new(wishes: Wishes, cpus: u16) -> Self {
-        Self { wishes, cpus, paths: BTreeMap::new() }
+        let (paths, bottlenecks, parts) = (BTreeMap::new(), Bottlenecks::default(), BTreeMap::new());
+        Self { wishes, cpus, paths, bottlenecks, parts, divides_at_us: 0 }
     }
 
     /// The first lane of a path is there. Returns what its lanes shall do until the next sample. A path that comes back under its number
@@ -138,25 +143,28 @@ impl Paths {
         let known = self.paths.entry(path).or_insert_with(|| {
             let wishes =
                 Wishes { foreseen_bytes: joined.foreseen_bytes, remembered: joined.remembered, ..wishes.clone() };
-            let tuner = Tuner::new(wishes, joined.rtt_us_at_connect, cpus);
-            let advice = tuner.first();
-            Path { tuner, is_up: true, rests: false, advice }
+            Path::new(Tuner::new(wishes, joined.rtt_us_at_connect, cpus))
         });
-        known.is_up = true;
-        known.advice.clone()
+        known.up();
+        self.divide();
+        let lanes_most = self.lanes_most();
+        let Some(known) = self.paths.get_mut(&path) else { unreachable!("it was entered above") };
+        known.told = known.advice(None, lanes_most);
+        known.told.clone()
     }
 
-    /// The last lane of a path is gone, or its interface is down.
+    /// The last lane of a path is gone, or its interface is down. Paths that rest carry data again.
     pub fn path_down(&mut self, path: u16) -> Vec<PathEvent> {
-        if let Some(known) = self.paths.get_mut(&path) {
-            (known.is_up, known.rests) = (false, false);
-        }
-        Vec::new()
+        let Some(known) = self.paths.get_mut(&path).filter(|known| known.is_up) else { return Vec::new() };
+        (known.is_up, known.rests) = (false, false);
+        self.bottlenecks.forget(path);
+        self.resume_all("another path is gone")
     }
 
     /// The number will be another way's: what was known of the path counts no more.
     pub fn forget(&mut self, path: u16) {
         self.paths.remove(&path);
+        self.bottlenecks.forget(path);
     }
 
     /// The congestion control that the lanes of a path have, read back from them.
@@ -168,22 +176,27 @@ impl Paths {
 
     /// Takes a sample in; says what shall change.
     pub fn on_sample(&mut self, sample: &PathsSample) -> Vec<PathEvent> {
-        let mut events = Vec::new();
+        if sample.at_us >= self.divides_at_us {
+            self.divide();
+            self.divides_at_us = sample.at_us.saturating_add(DIVIDE_EVERY_US);
+        }
+        let mut has_new_advice = Vec::new();
         for reading in sample.paths.iter().take(usize::from(MAX_PATHS)) {
+            let in_trial = self.bottlenecks.held(reading.path).is_some();
             let Some(path) = self.paths.get_mut(&reading.path).filter(|path| path.is_up) else { continue };
-            let lanes = reading.lanes.clone();
-            let sample = Sample { at_us: sample.at_us, lanes, waiting_bytes: sample.waiting_bytes };
-            if let Some(advice) = path.tuner.on_sample(&sample) {
-                path.advice = advice.clone();
-                events.push(PathEvent::Advice { path: reading.path, advice });
+            if path.on_reading(sample.at_us, reading, sample.waiting_bytes, in_trial) {
+                has_new_advice.push(reading.path);
             }
         }
+        let mut events = self.look_for_dead();
+        events.extend(self.look_for_bottlenecks(sample.at_us));
+        events.extend(self.tell(&has_new_advice));
         events
     }
 
     /// What the lanes of a path shall do now.
     pub fn advice(&self, path: u16) -> Option<&Advice> {
-        self.paths.get(&path).map(|path| &path.advice)
+        self.paths.get(&path).map(|path| &path.told)
     }
 
     /// What is known of a path.
@@ -215,10 +228,130 @@ impl Paths {
     pub fn known(&self) -> impl Iterator<Item = u16> {
         self.paths.keys().copied()
     }
+
+    /// What the last look for a shared bottleneck showed.
+    pub fn last_verdict(&self) -> Option<Verdict> {
+        self.bottlenecks.last_verdict
+    }
+
+    /// The paths whose advice is another than what was told.
+    fn tell(&mut self, has_new_advice: &[u16]) -> Vec<PathEvent> {
+        let lanes_most = self.lanes_most();
+        let mut events = Vec::new();
+        for (number, path) in self.paths.iter_mut().filter(|(_, path)| path.is_up) {
+            let advice = path.advice(self.bottlenecks.held(*number), lanes_most);
+            if has_new_advice.contains(number) || advice != path.told {
+                path.told = advice.clone();
+                events.push(PathEvent::Advice { path: *number, advice });
+            }
+        }
+        events
+    }
+
+    /// Divides what the user asked for among the paths that carry data.
+    fn divide(&mut self) {
+        let carrying: Vec<u16> =
+            self.paths.iter().filter(|(_, path)| path.carries()).map(|(number, _)| *number).collect();
+        if let Some(rate) = self.wishes.rate_bytes_per_s {
+            self.divide_rate(rate, &carrying);
+        }
+        let Some(lanes) = self.wishes.lanes else { return };
+        let parts = divide_lanes(lanes, u16::try_from(carrying.len()).unwrap_or(MAX_PATHS));
+        for (number, lanes) in carrying.iter().zip(parts) {
+            if let Some(path) = self.paths.get_mut(number) {
+                path.tuner.ask_for_lanes(lanes);
+            }
+        }
+    }
+
+    fn divide_rate(&mut self, rate: u64, carrying: &[u16]) {
+        let can_use: Vec<Option<u64>> = carrying
+            .iter()
+            .map(|number| self.paths[number].can_use(self.parts.get(number).copied().unwrap_or(rate)))
+            .collect();
+        let parts: BTreeMap<u16, u64> = carrying.iter().copied().zip(divide_rate(rate, &can_use)).collect();
+        let is_as_before = parts.len() == self.parts.len()
+            && parts.iter().all(|(number, part)| {
+                self.parts.get(number).is_some_and(|before| part.abs_diff(*before) <= before / SAME_PART)
+            });
+        if is_as_before {
+            return;
+        }
+        for (number, part) in &parts {
+            if let Some(path) = self.paths.get_mut(number) {
+                path.tuner.limit_rate(Some(*part));
+            }
+        }
+        self.parts = parts;
+    }
+
+    /// Cuts the paths that are silent while another delivers. As long as only paths that rest could deliver, they are asked to.
+    fn look_for_dead(&mut self) -> Vec<PathEvent> {
+        let carrying = || self.paths.iter().filter(|(_, path)| path.carries());
+        let mut dead = Vec::new();
+        for (number, path) in carrying() {
+            let others = carrying().filter(|(other, _)| *other != number);
+            let other_heard_us = others.map(|(_, other)| other.silence.heard_us()).min();
+            let death = other_heard_us.and_then(|heard_us| path.silence.death(path.timing(), heard_us));
+            dead.extend(death.map(|cause| (*number, cause)));
+        }
+        let is_doubtful = carrying().any(|(_, path)| path.silence.is_doubtful(path.timing()));
+        let mut events = Vec::new();
+        if is_doubtful {
+            events.extend(self.resume_all("another path is silent"));
+        }
+        for (path, cause) in dead {
+            events.push(PathEvent::Dead { path, cause });
+            events.extend(self.path_down(path));
+        }
+        events
+    }
+
+    fn look_for_bottlenecks(&mut self, at_us: u64) -> Option<PathEvent> {
+        if self.up().count() < 2 {
+            return None;
+        }
+        let rate: u64 =
+            self.paths.values().filter(|path| path.carries()).map(|path| path.tuner.estimate().rate_bytes_per_s).sum();
+        let is_limited = self.wishes.rate_bytes_per_s.is_some_and(|limit| rate >= limit / 10 * 8);
+        let carrying = self.paths.iter().filter(|(_, path)| path.carries());
+        let mut seen: Vec<_> = carrying.map(|(number, path)| path.seen(*number)).collect();
+        seen.iter_mut().for_each(|seen| seen.starves |= is_limited);
+        match self.bottlenecks.on_sample(at_us, &seen)? {
+            Decision::Rest(path) => {
+                self.paths.get_mut(&path)?.rests = true;
+                let others = self.paths.values_mut().filter(|path| path.carries());
+                others.for_each(|other| other.tuner.look_again());
+                self.divide();
+                Some(PathEvent::Rests { path, reason: "it meets another path at a bottleneck, and adds no capacity" })
+            }
+            Decision::Retry(path) => {
+                self.paths.get_mut(&path)?.rests = false;
+                self.divide();
+                Some(PathEvent::Resumes { path, reason: "to see whether it adds capacity now" })
+            }
+        }
+    }
+
+    fn resume_all(&mut self, reason: &'static str) -> Vec<PathEvent> {
+        let mut events = Vec::new();
+        for (number, path) in self.paths.iter_mut().filter(|(_, path)| path.is_up && path.rests) {
+            path.rests = false;
+            self.bottlenecks.forget(*number);
+            events.push(PathEvent::Resumes { path: *number, reason });
+        }
+        self.divide();
+        events
+    }
+
+    /// Lanes of one path, so that all paths together have no more than a session may have.
+    fn lanes_most(&self) -> u16 {
+        let paths = u16::try_from(self.up().count()).unwrap_or(MAX_PATHS);
+        MAX_LANES / paths.clamp(1, MAX_PATHS)
+    }
 }
 
-/// Lanes of one path, so that all paths together have no more than a session may have.
-#[allow(dead_code)]
-fn lanes_most(paths: usize) -> u16 {
-    MAX_LANES / u16::try_from(paths).unwrap_or(MAX_LANES).clamp(1, MAX_PATHS)
-}
+/// Between two divisions of the rate limit.
+const DIVIDE_EVERY_US: u64 = 1_000_000;
+/// Parts that differ by less than this share (5 %) are the same.
+const SAME_PART: u64 = 20;

@@ -1,1 +1,120 @@
-//! A path that is dead, while others deliver.
+//! A path that is dead: data is under way and nothing is acknowledged, while another path delivers.
+//!
+//! TCP takes minutes to give a connection up. A path alone has nothing better to do than to wait for that; one of several leaves its
+//! units to the others. If no path delivers, the cause is elsewhere (this host, the peer, a common cable), and no path is cut.
+
+use super::Death;
+use super::arrived::Arrival;
+
+/// One path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Silence {
+    /// Nothing came for so long, although data was under way all the time.
+    silent_us: u64,
+    /// Something came so long ago.
+    heard_us: u64,
+    timeouts: u8,
+}
+
+/// Times of a path while it was heard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    pub(super) rtt_us: u32,
+    pub(super) deviation_us: u32,
+}
+
+impl Silence {
+    /// Takes in what arrived since the last reading. `timeouts`: see [`super::PathReading::timeouts`].
+    pub(super) fn on_arrival(&mut self, arrival: Arrival, timeouts: u8) {
+        // A session that was stopped hears everything late. A single long interval is no long silence.
+        let us = arrival.us.min(INTERVAL_US_MAX);
+        self.timeouts = timeouts;
+        self.heard_us = if arrival.bytes > 0 { 0 } else { self.heard_us.saturating_add(us) };
+        let is_silent = arrival.bytes == 0 && arrival.in_flight_bytes > 0;
+        self.silent_us = if is_silent { self.silent_us.saturating_add(us) } else { 0 };
+    }
+
+    /// Whether this path is dead, if another path delivered `other_heard_us` ago.
+    pub(super) fn death(&self, timing: Timing, other_heard_us: u64) -> Option<Death> {
+        let most_us = silent_us_most(timing);
+        if self.silent_us == 0 || other_heard_us > most_us / 2 {
+            return None;
+        }
+        if self.silent_us >= most_us {
+            return Some(Death::Silent { us: self.silent_us });
+        }
+        (self.timeouts >= TIMEOUTS_IN_A_ROW).then_some(Death::Repeats)
+    }
+
+    /// So long nothing came that a path that rests had better carry data: it will show whether this path is dead.
+    pub(super) fn is_doubtful(&self, timing: Timing) -> bool {
+        self.silent_us >= silent_us_most(timing) / 2
+    }
+
+    /// Something came so long ago.
+    pub(super) fn heard_us(&self) -> u64 {
+        self.heard_us
+    }
+}
+
+/// Three retransmission timeouts (RFC 6298), with the least that Linux takes for the deviation.
+fn silent_us_most(timing: Timing) -> u64 {
+    let timeout_us =
+        u64::from(timing.rtt_us) + (4 * u64::from(timing.deviation_us)).clamp(DEVIATIONS_US_MIN, DEVIATIONS_US_MAX);
+    (TIMEOUTS * timeout_us).max(SILENT_US_MIN)
+}
+
+const TIMEOUTS: u64 = 3;
+/// `TCP_RTO_MIN`
+const DEVIATIONS_US_MIN: u64 = 200_000;
+/// Of a queue that grew or emptied. More is no measure of the path.
+const DEVIATIONS_US_MAX: u64 = 1_000_000;
+/// Ten readings: a radio link changes its cell, a switch its tree (RSTP), in less.
+const SILENT_US_MIN: u64 = 1_000_000;
+/// Three readings that failed.
+const INTERVAL_US_MAX: u64 = 300_000;
+/// A segment that was lost three times in a row is dropped by rule, and not by chance.
+const TIMEOUTS_IN_A_ROW: u8 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEAR: Timing = Timing { rtt_us: 20_000, deviation_us: 2_000 };
+
+    fn quiet(in_flight_bytes: u64) -> Arrival {
+        Arrival { us: 100_000, bytes: 0, in_flight_bytes }
+    }
+
+    /// How many readings without an arrival until the path is dead, of at most 100.
+    fn dies_after(timing: Timing, arrival: Arrival, timeouts: u8, other_heard_us: u64) -> Option<usize> {
+        let mut silence = Silence::default();
+        silence.on_arrival(Arrival { bytes: 1, ..arrival }, 0);
+        (1..=100).find(|_| {
+            silence.on_arrival(arrival, timeouts);
+            silence.death(timing, other_heard_us).is_some()
+        })
+    }
+
+    #[test]
+    fn a_path_is_dead_after_a_second_or_three_timeouts() {
+        assert_eq!(dies_after(NEAR, quiet(1), 0, 0), Some(10));
+        assert_eq!(dies_after(Timing { rtt_us: 80_000, deviation_us: 20_000 }, quiet(1), 0, 0), Some(10));
+        assert_eq!(dies_after(Timing { rtt_us: 228_000, deviation_us: 20_000 }, quiet(1), 0, 0), Some(13));
+        assert_eq!(dies_after(NEAR, quiet(1), TIMEOUTS_IN_A_ROW, 0), Some(1));
+    }
+
+    #[test]
+    fn a_path_lives_while_it_has_nothing_to_send_or_nobody_else_delivers() {
+        assert_eq!(dies_after(NEAR, quiet(0), 0, 0), None);
+        assert_eq!(dies_after(NEAR, quiet(1), 0, 600_000), None);
+        assert_eq!(dies_after(NEAR, Arrival { bytes: 1, ..quiet(1) }, 0, 0), None);
+    }
+
+    #[test]
+    fn a_session_that_was_stopped_for_an_hour_has_seen_no_silence() {
+        let mut silence = Silence::default();
+        silence.on_arrival(Arrival { us: 3_600_000_000, ..quiet(1) }, 0);
+        assert_eq!(silence.death(NEAR, 0), None);
+    }
+}

@@ -4,6 +4,7 @@
 //!   Host (facts) + Wanted (rate, round trip)  -> buffers   how much one connection may have under way
 //!                                             -> stack     the rest of TCP, queues, congestion control
 //!                                             -> machine   interfaces, interrupts, processors, disk
+//!                                             -> uplinks   several interfaces at once: routes, filters, MPTCP
 //!                                             -> reach     what one connection and many reach, now and then
 //!   -> Advice: findings, what matters first
 //! ```
@@ -16,10 +17,12 @@ mod reach;
 #[cfg(test)]
 mod scenarios;
 mod stack;
+mod uplinks;
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 pub use figures::{rate_text, rtt_text, size_text};
 pub use reach::{LANES, Reach};
@@ -61,6 +64,38 @@ pub struct Host {
     pub page_bytes: u64,
     /// What a disk did, when it was measured.
     pub disk: Option<Disk>,
+    /// The addresses from which it reaches others.
+    pub uplinks: Vec<Uplink>,
+    /// What MPTCP may add to a connection.
+    pub multipath: Option<Multipath>,
+}
+
+/// One address of a device, the first of its family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Uplink {
+    /// `eth0`
+    pub device: String,
+    /// The address.
+    pub local: IpAddr,
+    /// Bits of its network.
+    pub prefix_len: u8,
+    /// The router behind the device.
+    pub router: Option<IpAddr>,
+    /// The device by which packets from this address leave; `None`: by no device.
+    pub leaves_by: Option<String>,
+    /// The reverse path filter in effect; IPv6 has none.
+    pub reverse_path_filter: Option<u8>,
+}
+
+/// What the kernel's MPTCP may add to a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Multipath {
+    /// Paths besides the first one.
+    pub subflows: u32,
+    /// Addresses of a peer that are dialled.
+    pub accepted_addresses: u32,
+    /// Addresses of this host that may join; `None`: haul is not told.
+    pub endpoints: Option<Vec<IpAddr>>,
 }
 
 /// A setting of the kernel.
@@ -267,6 +302,7 @@ pub fn advise(host: &Host, wanted: Wanted) -> Advice {
     let mut findings = buffers::findings(host, wanted);
     findings.extend(stack::findings(host, wanted));
     findings.extend(machine::findings(host, wanted));
+    findings.extend(uplinks::findings(host));
     // Stable: within a group the order is that of the looking.
     findings.sort_by_key(|finding| finding.matters);
     let mut advice = Advice {
@@ -286,7 +322,7 @@ pub fn advise(host: &Host, wanted: Wanted) -> Advice {
 }
 
 /// The settings of the kernel that are looked at; what is advised is advised for some of these.
-pub const SETTINGS: [&str; 17] = [
+pub const SETTINGS: [&str; 18] = [
     "net.core.default_qdisc",
     "net.core.netdev_max_backlog",
     "net.core.optmem_max",
@@ -304,6 +340,7 @@ pub const SETTINGS: [&str; 17] = [
     "net.ipv4.tcp_timestamps",
     "net.ipv4.tcp_window_scaling",
     "net.ipv4.tcp_wmem",
+    "net.mptcp.enabled",
 ];
 
 /// A packet of ordinary size on Ethernet.

@@ -87,6 +87,66 @@ fn one_gbit_over_228_ms_on_a_stock_host() {
     );
 }
 
+fn uplink(device: &str, net: u8, leaves_by: &str) -> Uplink {
+    Uplink {
+        device: device.into(),
+        local: [10, net, 0, 5].into(),
+        prefix_len: 24,
+        router: Some([10, net, 0, 1].into()),
+        leaves_by: Some(leaves_by.into()),
+        reverse_path_filter: Some(1),
+    }
+}
+
+/// What is said of several interfaces, as a person reads it.
+fn about_paths(host: &Host) -> String {
+    let mut text = String::new();
+    let others = advise(&Host { uplinks: Vec::new(), ..host.clone() }, LONG).findings;
+    for finding in advise(host, LONG).findings.into_iter().filter(|finding| !others.contains(finding)) {
+        let Finding { setting, now, advised, why, commands, .. } = finding;
+        let now = now.unwrap_or_else(|| "not told".into());
+        let advised = advised.map_or(String::new(), |advised| format!(" -> {advised}"));
+        text.push_str(&format!("{setting}: {now}{advised}\n  {why}\n"));
+        commands.iter().for_each(|command| text.push_str(&format!("  $ {command}\n")));
+    }
+    text
+}
+
+#[test]
+fn a_host_with_two_uplinks_is_told_how_each_carries_its_own_packets_and_one_with_one_is_not() {
+    let mut host = stock();
+    host.settings.insert("net.mptcp.enabled".into(), Setting { value: "0".into(), writable: true });
+    host.multipath = Some(Multipath { subflows: 2, accepted_addresses: 0, endpoints: Some(Vec::new()) });
+    host.uplinks = vec![uplink("eth0", 1, "eth0")];
+    assert_eq!(about_paths(&host), "");
+    let without_router = Uplink { router: None, leaves_by: None, reverse_path_filter: None, ..uplink("eth2", 3, "") };
+    let v6 = Uplink {
+        local: "2001:db8:2::5".parse().unwrap(),
+        prefix_len: 64,
+        router: Some("fe80::1".parse().unwrap()),
+        reverse_path_filter: None,
+        ..uplink("eth1", 2, "eth0")
+    };
+    host.uplinks.extend([uplink("eth1", 2, "eth0"), v6, without_router]);
+    insta::assert_snapshot!("several_uplinks", about_paths(&host));
+}
+
+#[test]
+fn a_host_whose_uplinks_are_set_is_left_alone() {
+    let mut host = stock();
+    host.settings.insert("net.mptcp.enabled".into(), Setting { value: "1".into(), writable: true });
+    let endpoints = Some(vec![[10, 1, 0, 5].into(), [10, 2, 0, 5].into()]);
+    host.multipath = Some(Multipath { subflows: 2, accepted_addresses: 1, endpoints });
+    host.uplinks = vec![uplink("eth0", 1, "eth0"), uplink("eth1", 2, "eth1")];
+    let told = about_paths(&host);
+    assert!(told.contains("packets from 10.2.0.5: leave by eth1\n") && !told.contains(" -> "), "{told}");
+    // Without rights the endpoints are not told; nothing is advised then.
+    host.multipath = Some(Multipath { subflows: 8, accepted_addresses: 8, endpoints: None });
+    let advice = advise(&host, LONG);
+    assert_eq!(found(&advice, "ip mptcp endpoint").matters, Matters::NotTold);
+    assert_eq!(found(&advice, "ip mptcp limits").matters, Matters::Fine);
+}
+
 #[test]
 fn a_host_that_is_tuned_already_is_left_alone() {
     let mut host = stock();

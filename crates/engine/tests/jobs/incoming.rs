@@ -1,6 +1,6 @@
 //! A file on its way to the target, and what `store` holds of it: the part and its journal.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use haul_engine::arriving::{Arriving, Resumed};
 use haul_engine::integrity::{Hash, UnitHasher};
@@ -25,7 +25,7 @@ pub struct Incoming {
     pub arrived: bool,
     pub spoilt: u32,
     /// Which lane may write a chunk: the one that began it last.
-    pub claims: BTreeMap<u32, u64>,
+    pub claims: BTreeMap<u32, Claim>,
     /// Its disk failed it.
     pub failed: bool,
 }
@@ -49,6 +49,13 @@ pub struct Lane {
     pub busy: bool,
 }
 
+/// The right of one lane to write a chunk.
+pub struct Claim {
+    pub number: u64,
+    /// The lane, and those that had the chunk before it.
+    pub lanes: BTreeSet<usize>,
+}
+
 pub struct Arrival {
     pub file: Option<usize>,
     pub unit: Unit,
@@ -56,8 +63,8 @@ pub struct Arrival {
     pub end: u64,
     pub hasher: Option<UnitHasher>,
     pub claim: u64,
-    /// Another lane had the claim.
-    pub took_over: bool,
+    /// Lanes that had the claim before.
+    pub voids: BTreeSet<usize>,
     /// Where it goes; `None` when nobody wants it.
     pub part: Option<Part>,
     pub failed: Option<Trouble>,
@@ -82,9 +89,21 @@ impl Incoming {
         self.large.as_ref().map_or_else(Vec::new, Arriving::missing)
     }
 
+    /// A lane takes a chunk. Returns the lanes that had it before.
+    pub fn claim(&mut self, chunk: u32, claim: u64, lane: usize) -> BTreeSet<usize> {
+        let before = self.claims.get(&chunk).map(|before| before.lanes.clone()).unwrap_or_default();
+        let lanes = before.iter().copied().chain([lane]).collect();
+        self.claims.insert(chunk, Claim { number: claim, lanes });
+        before
+    }
+
+    pub fn holds(&self, chunk: u32, claim: u64) -> bool {
+        self.claims.get(&chunk).is_some_and(|held| held.number == claim)
+    }
+
     /// A lane is done with a chunk. False when another has taken it by then.
     pub fn lets_go(&mut self, chunk: u32, claim: u64) -> bool {
-        let held = self.claims.get(&chunk) == Some(&claim);
+        let held = self.holds(chunk, claim);
         if held {
             self.claims.remove(&chunk);
         }

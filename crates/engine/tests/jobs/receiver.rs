@@ -1,7 +1,7 @@
 //! The receiving side: the engine's [`Receiving`], [`Arriving`], [`AtRisk`], `compare` and `integrity`, and around them what `transfer`
 //! and `store` do on threads and on a disk, with one settle thread and a thread for each lane.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use haul_engine::arriving::{Arriving, Checkpoint, Progressed, Step};
 use haul_engine::at_risk::AtRisk;
@@ -11,7 +11,7 @@ use haul_engine::plan::ChunkLayout;
 use haul_engine::receiving::Receiving;
 use haul_engine::schedule::{MAX_TRIES, Unit};
 use haul_wire::control::{
-    Answer, Control, FailureKind, Outcome, OutcomeKind, Receipt, ReceiverSummary, Wanted, Withdraw,
+    Answer, Control, FailureKind, Outcome, OutcomeKind, Receipt, ReceiverSummary, Void, Wanted, Withdraw,
 };
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::{Identity, Item, ItemKind, Packer};
@@ -465,8 +465,8 @@ impl Receiver {
 
     /// The lane died in the middle of a unit. What the lane before it brings of the chunk has become void, and its sender does not know.
     fn forsake(&mut self, arrival: &Arrival, around: &mut Around) {
-        let Some(file) = arrival.file else { return };
-        let (incoming, Unit { index, chunk }) = (&mut self.files[file], arrival.unit);
+        let (Some(file), Unit { index, chunk }) = (arrival.file, arrival.unit) else { return };
+        let incoming = &mut self.files[file];
         if !incoming.lets_go(chunk, arrival.claim) {
             return;
         }
@@ -474,8 +474,8 @@ impl Receiver {
             Some(large) => large.wants(chunk),
             None => !incoming.arrived,
         };
-        if arrival.took_over && wanted {
-            around.say_to_sender(Control::Again { index, chunk });
+        for lane in arrival.voids.iter().filter(|_| wanted) {
+            around.say_to_sender(Control::Void(Void { index, chunk, lane: *lane as u16 }));
         }
     }
 
@@ -523,10 +523,11 @@ impl Receiver {
         }
         let lane = &mut self.lanes[serial];
         let Some(frame) = lane.frames.pop_front() else { return };
-        around.at(0, Event::Room(lane.number, serial));
+        let number = lane.number;
+        around.at(0, Event::Room(number, serial));
         match frame {
             Frame::Header(unit) => {
-                let arrival = self.arrival(unit, around);
+                let arrival = self.arrival(number, unit, around);
                 self.lanes[serial].unit = Some(arrival);
             }
             Frame::Block(block) => self.block(serial, block, around),
@@ -537,16 +538,15 @@ impl Receiver {
         around.at(delay_us, Event::ReceiverLane(serial));
     }
 
-    fn arrival(&mut self, unit: Unit, around: &mut Around) -> Arrival {
-        let claim = around.number();
+    fn arrival(&mut self, lane: usize, unit: Unit, around: &mut Around) -> Arrival {
         let mut arrival = Arrival {
             file: None,
             unit,
             next: 0,
             end: 0,
             hasher: None,
-            claim,
-            took_over: false,
+            claim: around.number(),
+            voids: BTreeSet::new(),
             part: None,
             failed: None,
         };
@@ -556,7 +556,7 @@ impl Receiver {
         (arrival.next, arrival.end) = (places.start, places.end);
         arrival.hasher = Some(UnitHasher::new(&incoming.layout, unit.chunk));
         arrival.file = Some(file);
-        arrival.took_over = incoming.claims.insert(unit.chunk, claim).is_some();
+        arrival.voids = incoming.claim(unit.chunk, arrival.claim, lane);
         let wanted = match &incoming.large {
             Some(large) => large.wants(unit.chunk),
             None => !incoming.arrived,
@@ -577,7 +577,7 @@ impl Receiver {
         let hasher = arrival.hasher.as_mut().expect("of a file that is awaited");
         hasher.update(&block.to_le_bytes());
         let incoming = &mut self.files[file];
-        let held = incoming.claims.get(&arrival.unit.chunk) == Some(&arrival.claim);
+        let held = incoming.holds(arrival.unit.chunk, arrival.claim);
         assert!(arrival.next < arrival.end, "more than the chunk holds");
         if let (Some(part), None, true) = (&arrival.part, arrival.failed, held) {
             match around.trouble() {

@@ -8,7 +8,7 @@ use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::{Retry, Unit};
 use haul_engine::sending::{Offered, Sending};
 use haul_engine::tally::Tally;
-use haul_wire::control::{Control, FailureKind, OutcomeKind, Withdraw};
+use haul_wire::control::{Control, FailureKind, OutcomeKind, Void, Withdraw};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer};
 
 use super::run::{Around, Event, Frame};
@@ -155,6 +155,12 @@ impl Sender {
                 if self.items.again(Unit { index, chunk }) == Retry::GiveUp {
                     let (why, kind) = ("it did not verify".into(), FailureKind::Unverified);
                     around.say_to_receiver(Control::Withdraw(Withdraw { index, why, kind, retry: None }));
+                }
+            }
+            Control::Void(Void { index, chunk, lane }) => {
+                let unit = Unit { index, chunk };
+                if self.items.lane_of(unit) == Some(lane) {
+                    self.items.repair(unit);
                 }
             }
             Control::LaneLost { lane } => self.lane_died(usize::from(lane), around),

@@ -439,7 +439,7 @@ impl Runner {
     }
 }
 
-fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReading {
+pub(super) fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReading {
     LaneReading {
         lane: lane as u16,
         rtt_us: flow.srtt_us as u32,
@@ -457,10 +457,11 @@ fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReadin
             as u64,
         busy_us: flow.busy_us,
         receive_window_limited_us: flow.receive_limited_us,
+        silent_us: 0,
         send_buffer_limited_us: 0,
         peer_window_bytes: flow.receive_window as u64,
         send_buffer_bytes: flow.send_buffer() as u64,
     }
 }
 
-const SAMPLE_US: u64 = 100_000;
+pub(super) const SAMPLE_US: u64 = 100_000;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   limits      what bounds one connection, for tuning it
+//!   uplinks     addresses from which others are reached, and how packets from them leave
 //!   settings    one setting of the kernel: read, write
 //!   devices     network devices that are up, and where their interrupts go
 //!   processors  processors, nodes, governors; memory
@@ -12,6 +13,7 @@ pub mod devices;
 pub mod kept;
 pub mod processors;
 pub mod settings;
+pub mod uplinks;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -14,6 +14,7 @@ mod options;
 mod prefix;
 
 use std::fmt;
+use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -22,6 +23,8 @@ pub use connection::{Policies, Wanted};
 pub use distance::Distance;
 pub use options::*;
 pub use prefix::{BadPrefix, BadRow, Prefix, PrefixTable};
+
+use crate::mptcp;
 
 /// A policy for each of some networks.
 pub type PolicyTable = PrefixTable<Policy>;
@@ -38,11 +41,16 @@ macro_rules! policy_of {
 
         /// For each option, asks for the value of the first layer that has one.
         fn ask_for_each(socket: BorrowedFd<'_>, layers: &[Layer<'_>], peer: IpAddr) -> Vec<Applied> {
-            let mut applied = Vec::new();
+            let (mut applied, mut missing) = (Vec::new(), Vec::new());
             $(
                 let value = |layer: &Layer<'_>| layer.policy.$option.clone().map(|value| (value, layer.source.clone()));
-                applied.extend(layers.iter().find_map(value).map(|(value, source)| ask(socket, &value, source, peer)));
+                match layers.iter().find_map(value).map(|(value, source)| ask(socket, &value, source, peer)) {
+                    Some(Ok(setting)) => applied.push(setting),
+                    Some(Err(not_over_mptcp)) => missing.push(not_over_mptcp),
+                    None => {}
+                }
             )*
+            applied.extend(told_at_once(&missing));
             applied
         }
     };
@@ -146,8 +154,12 @@ fn apply_layers(socket: BorrowedFd<'_>, layers: &[Layer<'_>], peer: IpAddr) -> G
     Granted { peer, row, settings: ask_for_each(socket, layers, peer) }
 }
 
-fn ask<S: Setting>(socket: BorrowedFd<'_>, value: &S, source: Source, peer: IpAddr) -> Applied {
+fn ask<S: Setting>(socket: BorrowedFd<'_>, value: &S, source: Source, peer: IpAddr) -> Result<Applied, NotOverMptcp> {
     let refused = value.set(socket, peer).err();
+    if refused.as_ref().is_some_and(is_no_such_option) && mptcp::is_socket(socket) {
+        let is_by_name = !matches!(source, Source::Haul(_));
+        return Err(NotOverMptcp { asked: format!("{} {value}", S::NAME), is_by_name });
+    }
     let granted = S::read(socket, peer);
     let is_granted = refused.is_none() && granted.as_ref().is_ok_and(|granted| value.is_granted(granted));
     let is_by_name = !matches!(source, Source::Haul(_));
@@ -159,13 +171,37 @@ fn ask<S: Setting>(socket: BorrowedFd<'_>, value: &S, source: Source, peer: IpAd
     if let Some(error) = refused {
         reason += &S::refusal(&error);
     }
-    Applied {
+    Ok(Applied {
         what: S::NAME,
         asked: value.to_string(),
         granted: granted.map_or_else(|error| format!("unknown: {error}"), |granted| granted.to_string()),
         reason,
         falls_short: is_by_name && !is_granted,
-    }
+    })
+}
+
+/// An option that TCP has and MPTCP has not.
+struct NotOverMptcp {
+    /// Its name and the requested value.
+    asked: String,
+    is_by_name: bool,
+}
+
+/// One setting that stands for all of them.
+fn told_at_once(missing: &[NotOverMptcp]) -> Option<Applied> {
+    let asked: Vec<&str> = missing.iter().map(|missing| missing.asked.as_str()).collect();
+    (!asked.is_empty()).then(|| Applied {
+        what: "options of TCP",
+        asked: asked.join(", "),
+        granted: "none of them".to_owned(),
+        reason: "a connection over MPTCP does not have them".to_owned(),
+        falls_short: missing.iter().any(|missing| missing.is_by_name),
+    })
+}
+
+/// The answers of an MPTCP socket: EOPNOTSUPP and ENOPROTOOPT, by their numbers on most architectures of Linux.
+fn is_no_such_option(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(92 | 95))
 }
 
 #[cfg(test)]

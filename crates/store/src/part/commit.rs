@@ -17,7 +17,7 @@ use crate::placed::TWIN;
 
 impl Part {
     /// Finishes the file: metadata, flush if asked, rename over the final name, removal of the journal. The directory
-    /// is not flushed, see [`TargetTree::flush_dir`](crate::TargetTree::flush_dir). Without a mode in `meta` the user's
+    /// is not flushed, see [`LocalTree::flush_dir`](crate::LocalTree::flush_dir). Without a mode in `meta` the user's
     /// umask decides, in place the mode stays.
     pub fn commit(&self, meta: &Metadata, flush: bool) -> Result<()> {
         self.prepare(meta, flush)?;

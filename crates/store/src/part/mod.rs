@@ -10,7 +10,7 @@ mod journal;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use haul_sys::direct::DirectFile;
@@ -20,11 +20,12 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::{Context, Result, StoreError, is_missing, refusal};
+use crate::journal_file::{self, JournalFile};
 use crate::limits::{MAX_JOURNAL_BYTES, ZERO_BUFFER_BYTES};
+use crate::local_tree::{LocalTree, Settings};
 use crate::meta::{STAT_BLOCK_BYTES, Stat};
 use crate::name::{check_new_path, journal_name, part_name, split};
 use crate::own_file::{begin_journal, is_still_there, lock, open_journal, open_new, open_own, unlink_if_there};
-use crate::tree::{Settings, TargetTree};
 use crate::trial::{self, Trial};
 
 /// A file being written, locked against other processes. Shared by threads.
@@ -34,8 +35,8 @@ pub struct Part {
     /// See [`Part::opened_number`].
     number: u64,
     settings: Arc<Settings>,
-    journal: Mutex<Option<OwnedFd>>,
-    has_journal: AtomicBool,
+    /// Made at its first use, or when an earlier run has left one.
+    journal: OnceLock<JournalFile>,
     /// The part was given up, so its temporary name may belong to another part by now. Locked while names change,
     /// before `journal`.
     discarded: Mutex<bool>,
@@ -68,7 +69,7 @@ struct PartFile {
     inplace: bool,
 }
 
-impl TargetTree {
+impl LocalTree {
     /// An empty part for `path`, locked. A part left behind is emptied and used again, unless another process holds it.
     ///
     /// In place means writing into the final file itself, whose content stays until it is overwritten. The journal of
@@ -82,10 +83,10 @@ impl TargetTree {
                 let file = PartFile { fd, opened, parent: dir.clone(), path: path.to_vec(), current_name, inplace };
                 if inplace {
                     self.settings.check_placed(&file.opened, path)?;
-                    let has_journal = Stat::of_name(dir.as_fd(), &journal_name(name)).is_ok();
-                    let part = Part::new(self, file, None);
-                    part.has_journal.store(has_journal, Ordering::Release);
-                    return Ok(part);
+                    let name = journal_name(name);
+                    let has_journal = Stat::of_name(dir.as_fd(), &name).is_ok();
+                    let journal = || JournalFile::new(dir.clone(), name, self.settings.user, None, true);
+                    return Ok(Part::new(self, file, has_journal.then(journal)));
                 }
                 let had_journal = unlink_if_there(dir, &journal_name(name))?;
                 let part = Part::new(self, file, None);
@@ -143,7 +144,8 @@ impl TargetTree {
         let resumed = check_new_path(path).and_then(|()| {
             let (_, name) = split(path);
             let (dir, _) = self.place(path)?;
-            let Some((journal, journal_stat)) = open_own(&dir, &journal_name(name), self.settings.user)? else {
+            let own_journal = journal_name(name);
+            let Some((journal, journal_stat)) = open_own(&dir, &own_journal, self.settings.user)? else {
                 return Ok(None);
             };
             if journal_stat.size > MAX_JOURNAL_BYTES {
@@ -153,14 +155,11 @@ impl TargetTree {
             let Some((fd, opened)) = open_own(&dir, &current_name, self.settings.user)? else { return Ok(None) };
             self.settings.kernel_files.check(&fd).and_then(|()| lock(&fd))?;
             // The last holder of the lock may have finished: then the file has its final name, or the journal is gone.
-            if !is_still_there(&dir, &current_name, &opened)
-                || !is_still_there(&dir, &journal_name(name), &journal_stat)
-            {
+            if !is_still_there(&dir, &current_name, &opened) || !is_still_there(&dir, &own_journal, &journal_stat) {
                 return Ok(None);
             }
-            let mut bytes = vec![0; journal_stat.size as usize];
-            let len = file::read_full_at(journal.as_fd(), &mut bytes, 0)?;
-            bytes.truncate(len);
+            let Some(bytes) = journal_file::read(&journal, &journal_stat)? else { return Ok(None) };
+            let journal = JournalFile::new(dir.clone(), own_journal, self.settings.user, Some(journal), true);
             let file = PartFile { fd, opened, parent: dir, path: path.to_vec(), current_name, inplace };
             Ok(Some((Part::new(self, file, Some(journal)), bytes)))
         });
@@ -172,12 +171,11 @@ impl TargetTree {
 }
 
 impl Part {
-    fn new(tree: &TargetTree, file: PartFile, journal: Option<OwnedFd>) -> Part {
+    fn new(tree: &LocalTree, file: PartFile, journal: Option<JournalFile>) -> Part {
         Part {
             number: OPENED.fetch_add(1, Ordering::SeqCst),
             settings: tree.settings.clone(),
-            has_journal: AtomicBool::new(journal.is_some()),
-            journal: Mutex::new(journal),
+            journal: journal.map_or_else(OnceLock::new, OnceLock::from),
             discarded: Mutex::new(false),
             flush_error: AtomicI32::new(0),
             direct: OnceLock::new(),
@@ -387,6 +385,11 @@ impl Part {
         let direct = self.reopen_direct(OFlags::RDONLY);
         let plain = self.file.fd.as_fd().try_clone_to_owned();
         plain.and_then(|plain| Medium::new(plain, direct)).context("read back", &self.file.path)
+    }
+
+    /// Where it goes, for messages.
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.file.path
     }
 
     /// Device and inode, which the journal remembers.

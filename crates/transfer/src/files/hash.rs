@@ -7,7 +7,7 @@ use haul_engine::front_to_back::FileHasher;
 use haul_engine::integrity::{Hash, UnitHasher};
 use haul_engine::plan::ChunkLayout;
 use haul_engine::zeros;
-use haul_store::{Part, SourceFile};
+use haul_store::{Draft, SourceFile};
 use haul_wire::limits::BLOCK_BYTES;
 
 use crate::files::sparse;
@@ -71,7 +71,7 @@ pub(crate) fn front_to_back(
 }
 
 /// The hash of a chunk of a part. `None`: the part ends before, cannot be read, or the session is over.
-pub(crate) fn chunk(part: &Part, layout: &ChunkLayout, chunk: u32, is_over: &dyn Fn() -> bool) -> Option<Hash> {
+pub(crate) fn chunk(part: &Draft, layout: &ChunkLayout, chunk: u32, is_over: &dyn Fn() -> bool) -> Option<Hash> {
     let (start, length) = layout.range(chunk)?;
     let mut hasher = UnitHasher::new(layout, chunk);
     let mut buffer = vec![0; BLOCK_BYTES];
@@ -92,7 +92,7 @@ pub(crate) fn chunk(part: &Part, layout: &ChunkLayout, chunk: u32, is_over: &dyn
 mod tests {
     use std::os::unix::fs::FileExt as _;
 
-    use haul_store::{TargetOptions, TargetTree};
+    use haul_store::{LocalTree, TargetOptions};
 
     use super::*;
 
@@ -107,7 +107,7 @@ mod tests {
             made.write_all_at(b"data", at).unwrap();
         }
         let expected = *blake3::hash(&std::fs::read(dir.path().join("file")).unwrap()).as_bytes();
-        let (tree, _) = TargetTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
+        let (tree, _) = LocalTree::open(dir.path().as_os_str().as_encoded_bytes(), &TargetOptions::default()).unwrap();
         let file = tree.open_file(b"file").unwrap();
         assert_eq!(whole_file(&file, size, &|| false).unwrap(), expected);
         assert!(whole_file(&file, size, &|| true).is_err(), "the session is over");

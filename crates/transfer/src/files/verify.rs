@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use haul_job::{Error, Fault, ManifestLine};
-use haul_store::{Kind, TargetOptions, TargetTree};
+use haul_store::{Kind, LocalTree, TargetOptions};
 
 use crate::files::hash::{self, Found};
 use crate::files::manifest_file::{ReadError, Reader, Trailer, escape};
@@ -152,7 +152,7 @@ pub fn verify(options: &VerifyOptions, watcher: &dyn VerifyWatcher) -> Result<Ve
 
 /// One check as its threads share it.
 struct Check<'a> {
-    tree: &'a TargetTree,
+    tree: &'a LocalTree,
     watcher: &'a dyn VerifyWatcher,
     stop: AtomicBool,
     files: AtomicU64,
@@ -273,8 +273,8 @@ impl Check<'_> {
 }
 
 /// The tree that is checked. Its files are opened beneath its root, and no symbolic link is followed on the way.
-fn open_tree(root: &Path) -> Result<TargetTree, Error> {
-    let (tree, _) = TargetTree::open(root.as_os_str().as_encoded_bytes(), &TargetOptions::default()).map_err(|e| {
+fn open_tree(root: &Path) -> Result<LocalTree, Error> {
+    let (tree, _) = LocalTree::open(root.as_os_str().as_encoded_bytes(), &TargetOptions::default()).map_err(|e| {
         Error::new(Fault::FileIo, format!("cannot check the tree {}", tree_name(root))).because(e.source)
     })?;
     Ok(tree)

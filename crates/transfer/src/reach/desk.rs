@@ -1,4 +1,4 @@
-//! Where arriving lanes find their session.
+//! Where arriving lanes, and further links of control channels, find their session.
 //!
 //! A lane proves its key in the TLS handshake and then names its session. It is handed over only when that session
 //! expects lanes of that key; anybody else is let go without a word.
@@ -18,7 +18,7 @@ use haul_net::limits::HANDSHAKE_DEADLINE;
 use haul_net::{PublicKey, Stream, Wanted};
 use haul_wire::lane::{Hello, LANE_HELLO_BYTES, LaneHello};
 
-use crate::session::channel::{EventSender, SessionEvent};
+use crate::session::channel::{Channel, EventSender, SessionEvent};
 use crate::session::clock::TICK;
 use crate::sync::lock;
 
@@ -55,6 +55,8 @@ struct Expected {
     wanted: Wanted,
     /// Its lanes become clear behind their hello.
     clear: bool,
+    /// Who proves this key may bring links of this channel. The keys of other hosts bring lanes and no links.
+    channel: Option<(PublicKey, Channel)>,
 }
 
 /// Keys whose lanes one session takes: the initiator's, and those of hosts that it names. A copy between two hosts names one.
@@ -103,6 +105,7 @@ impl Desk {
             return false;
         };
         let (events, clear) = (expected.events.clone(), expected.clear);
+        let channel = expected.channel_of(key).cloned();
         let mut applied = stream.tune(&expected.wanted, NEAR_RTT_US);
         drop(sessions);
         // One lane speaks for all: they are asked for the same.
@@ -119,7 +122,23 @@ impl Desk {
         if stream.set_deadline(None).is_err() {
             return false;
         }
-        events.send_within(SessionEvent::LaneUp(stream, hello.lane), self.hand_over).is_ok()
+        let delivered = events.send_within(SessionEvent::LaneUp(stream, hello.lane), self.hand_over).is_ok();
+        if let Some(channel) = channel.filter(|_| delivered) {
+            channel.set_dialled();
+        }
+        delivered
+    }
+
+    /// Hands a further link to the control channel of its session. False: there is none that takes links of this key. Links
+    /// come long after their session was announced, so nobody waits.
+    pub fn deliver_link(&self, stream: Stream, key: &PublicKey, session: [u8; 16]) -> bool {
+        let sessions = lock(&self.sessions);
+        let channel = sessions.by_number.get(&session).and_then(|expected| expected.channel_of(key)).cloned();
+        drop(sessions);
+        let Some(channel) = channel else { return false };
+        // So the death of the peer's host is noticed, whatever time-out the peer asked for.
+        stream.tune(&Wanted::default(), NEAR_RTT_US);
+        stream.set_deadline(None).is_ok() && channel.offer(stream)
     }
 
     /// While the answer lives, an initiator may still announce a session.
@@ -146,10 +165,16 @@ impl Desk {
         }
         sessions.tickets += 1;
         let ticket = sessions.tickets;
-        sessions.by_number.insert(id, Expected { ticket, keys: vec![key], events, wanted, clear });
+        sessions.by_number.insert(id, Expected { ticket, keys: vec![key], events, wanted, clear, channel: None });
         drop(sessions);
         self.changed.notify_all();
         Ok(Expecting { desk: Arc::clone(self), id, ticket })
+    }
+}
+
+impl Expected {
+    fn channel_of(&self, key: &PublicKey) -> Option<&Channel> {
+        self.channel.as_ref().filter(|(of, _)| of == key).map(|(_, channel)| channel)
     }
 }
 
@@ -195,6 +220,13 @@ impl Expecting {
         }
         self.desk.changed.notify_all();
         true
+    }
+
+    /// Who proves this key may bring further links of the session's control channel.
+    pub(crate) fn takes_links(&self, key: PublicKey, channel: &Channel) {
+        if let Some(expected) = lock(&self.desk.sessions).entry(self.id, self.ticket) {
+            expected.channel = Some((key, channel.clone()));
+        }
     }
 }
 
@@ -317,6 +349,65 @@ mod tests {
         drop(first);
         let _second = desk.expect([1; 16], key_b, events_b.sender(), Wanted::default(), false).unwrap();
         assert!(delivers(&key_b), "it is free again");
+    }
+
+    #[test]
+    fn a_link_is_for_the_session_that_it_names_and_for_the_key_of_its_initiator() {
+        let desk = Arc::new(Desk::default());
+        let (key, other_host, stranger) = (KEY, PublicKey([2; 32]), PublicKey([3; 32]));
+        let events = Events::new();
+        let open = |events: &Events| {
+            let (near, far) = Stream::plain_pair().unwrap();
+            let channel = Channel::open(near, events.sender(), PATIENCE).unwrap();
+            channel.set_attended();
+            (channel, far)
+        };
+        let (channel, _far) = open(&events);
+        let (events_b, key_b) = (Events::new(), PublicKey([0xb; 32]));
+        let (channel_b, _far_b) = open(&events_b);
+        let expecting = desk.expect([1; 16], key, events.sender(), Wanted::default(), false).unwrap();
+        let expecting_b = desk.expect([2; 16], key_b, events_b.sender(), Wanted::default(), false).unwrap();
+        let delivers = |key: &PublicKey, session| {
+            let (link, _peer) = Stream::plain_pair().unwrap();
+            desk.deliver_link(link, key, session)
+        };
+        assert!(!delivers(&key, [1; 16]), "nothing was said of links");
+        expecting.takes_links(key, &channel);
+        expecting_b.takes_links(key_b, &channel_b);
+        assert!(expecting.also(other_host));
+        for (who, session) in
+            [(stranger, [1; 16]), (other_host, [1; 16]), (key, [2; 16]), (key_b, [1; 16]), (key, [3; 16])]
+        {
+            assert!(!delivers(&who, session), "{who:?} {session:?}");
+        }
+        assert!(channel.attend(Duration::ZERO).0.is_empty() && channel_b.attend(Duration::ZERO).0.is_empty());
+        assert!(delivers(&key, [1; 16]));
+        let mut links = channel.attend(PATIENCE).0;
+        assert!(channel.add_link(links.pop().unwrap(), true).is_some() && links.is_empty());
+        // Nobody takes them any more.
+        while delivers(&key, [1; 16]) {}
+        assert!(channel.attend(PATIENCE).0.len() < 10);
+        drop(expecting);
+        assert!(!delivers(&key, [1; 16]), "the session has ended");
+        [channel, channel_b].iter().for_each(|channel| channel.close(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_peer_that_brought_a_lane_can_bring_a_link() {
+        let desk = Arc::new(Desk::default());
+        let events = Events::new();
+        let (near, _far) = Stream::plain_pair().unwrap();
+        let channel = Channel::open(near, events.sender(), PATIENCE).unwrap();
+        let expecting = desk.expect([1; 16], KEY, events.sender(), Wanted::default(), false).unwrap();
+        expecting.takes_links(KEY, &channel);
+        assert!(expecting.also(PublicKey([2; 32])));
+        let delivers = |key: &PublicKey| {
+            let (lane, _peer) = Stream::plain_pair().unwrap();
+            desk.deliver(lane, key, LaneHello { session: [1; 16], lane: 0 })
+        };
+        assert!(delivers(&PublicKey([2; 32])) && !channel.is_dialled(), "that was another host");
+        assert!(delivers(&KEY) && channel.is_dialled());
+        channel.close(Duration::ZERO);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where lanes arrive at a side that listens.
+//! Where lanes, and further links of a control channel, arrive at a side that listens.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ pub(crate) const LOOPBACK: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Add
 
 pub(crate) fn open_door_on(listener: Listener, identity: &Arc<Identity>, desk: &Arc<Desk>) -> Option<Door> {
     let desk = Arc::clone(desk);
-    let deliver = Arc::new(move |mut stream: Stream, key, _from: SocketAddr| {
-        if let Ok(Hello::Lane(hello)) = Desk::read_hello(&mut stream) {
-            desk.deliver(stream, &key, hello);
-        }
+    let deliver = Arc::new(move |mut stream: Stream, key, _from: SocketAddr| match Desk::read_hello(&mut stream) {
+        Ok(Hello::Lane(hello)) => drop(desk.deliver(stream, &key, hello)),
+        Ok(Hello::Link { session }) => drop(desk.deliver_link(stream, &key, session)),
+        Ok(Hello::Control | Hello::OtherVersion(_)) | Err(_) => {}
     });
     // Whoever proves a key may name a session; the desk then compares both.
     let greeter = KeyGreeter::for_any_key(Arc::clone(identity), deliver);

@@ -23,7 +23,7 @@ use crate::reach::lane_terms::{LaneTerms, Memory};
 use crate::reach::paths::{self, Bringer, PeerAddresses};
 use crate::reach::remote::{self, Remote};
 use crate::reach::ssh::SshLanes;
-use crate::session::channel::{Outbox, SessionEvent};
+use crate::session::channel::{Channel, SessionEvent};
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::reporter::Watch;
@@ -59,7 +59,7 @@ pub(crate) struct LanePlan {
     pub(crate) own_port: Option<u16>,
     /// Messages of the far side about its dialling.
     pub(crate) answers: Receiver<Control>,
-    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) channel: Channel,
     /// Lanes inside ssh sessions, when the far side was reached over ssh.
     pub(crate) over_ssh: Option<SshLanes>,
     pub(crate) only_over_ssh: bool,
@@ -166,6 +166,7 @@ impl LanePlan {
             asked: self.asked.clone(),
             family: self.family,
             peer: self.peer.clone(),
+            channel: self.channel.clone(),
             port,
             cpus: self.cpus,
             tell: Arc::new(move |notice| watch.on_notice(notice)),
@@ -179,11 +180,11 @@ impl LanePlan {
         let timeout_ms = u32::try_from(WAY_TIMEOUT.as_millis()).expect("seconds");
         let lanes = self.terms.carriage.lanes.unwrap_or(0);
         let several_paths = self.asked != Asked::One;
-        self.outbox.send(Control::Dial(Dial { candidates, lanes, several_paths, timeout_ms }));
+        self.channel.outbox().send(Control::Dial(Dial { candidates, lanes, several_paths, timeout_ms }));
         match self.answers.recv_timeout(WAY_TIMEOUT * 2) {
             Ok(Control::Dialled { lanes, .. }) => {
                 // From here on it is the far side that looks for further paths.
-                paths::tell_changes(&self.terms.crew, &self.outbox);
+                paths::tell_changes(&self.terms.crew, self.channel.outbox());
                 let reason = "the far side cannot be reached from here, but reaches us";
                 self.tell_path(LanePath::Reversed, reason);
                 self.tell_chose(Subject::Lanes, lanes.to_string(), "chosen by the side that connects");
@@ -283,7 +284,7 @@ pub(crate) fn lane_plan(
         own_addresses: paths::offered(&job.carriage.paths, remote.our_addresses()),
         own_port,
         answers,
-        outbox: Arc::clone(remote.channel.outbox()),
+        channel: remote.channel.clone(),
         over_ssh: remote.ssh_lanes(watch),
         only_over_ssh: job.carriage.lanes_over_ssh,
         asked: job.carriage.paths.clone(),

@@ -69,7 +69,7 @@ impl LaneTerms {
     }
 
     /// The peer's key, and no other.
-    fn admits(&self) -> impl Fn(&PublicKey) -> bool + Send + Sync + use<> {
+    pub(super) fn admits(&self) -> impl Fn(&PublicKey) -> bool + Send + Sync + use<> {
         let expected = self.peer_key;
         move |key| *key == expected
     }

@@ -5,9 +5,11 @@
 //!   lane_plan    direct, reversed, inside ssh sessions: the first way that works
 //!   dialler      dials lanes             redial   dials lost lanes again      early_lanes   before the daemon has spoken
 //!   paths        further paths beside the first, and those that were lost
+//!   attach       further links of the control channel
 //!   desk         where lanes wait for their session             lane_door   where they arrive
 //! ```
 
+pub(crate) mod attach;
 pub(crate) mod connect;
 pub(crate) mod crew;
 pub(crate) mod daemon;

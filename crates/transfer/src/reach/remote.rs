@@ -58,6 +58,8 @@ pub(crate) struct Remote {
 pub(crate) struct Assignment {
     pub(crate) peer_session: [u8; 16],
     pub(crate) peer_key: PublicKey,
+    /// That key is our own: it may bring further links of the control channel.
+    pub(crate) links: bool,
     pub(crate) role: Role,
     pub(crate) path: Option<KnownPath>,
     /// Of the smaller host.
@@ -119,7 +121,7 @@ impl Remote {
     /// # Errors
     /// [`Fault::Usage`]: the job names more than a far side takes.
     pub(crate) fn start(&self, assigned: Assignment, job: &Job, hash_kept: bool, watch: &Watch) -> Result<(), Error> {
-        let Assignment { peer_session, peer_key, role, path, cpus } = assigned;
+        let Assignment { peer_session, peer_key, links, role, path, cpus } = assigned;
         let listed = job.selection.files_from.as_ref().filter(|_| matches!(role, Role::Sender { .. }));
         if listed.is_some_and(|list| list.weight_bytes() > MAX_LISTED_BYTES) {
             let mib = MAX_LISTED_BYTES >> 20;
@@ -129,7 +131,8 @@ impl Remote {
         let selection = convert::selection(&job.selection, hash_kept);
         let carriage = convert::carriage(&job.carriage, &agreed_ciphers(&job.carriage, &self.far_end));
         let carriage = control::Carriage { path, cpus, ..carriage };
-        let start = Start { session: self.session, peer_session, peer_key: peer_key.0, role, selection, carriage };
+        let (session, peer_key) = (self.session, peer_key.0);
+        let start = Start { session, peer_session, peer_key, links, role, selection, carriage };
         let start = Control::Start(start);
         if start.check_limits().and_then(|()| codec::encode(&start, &mut Vec::new())).is_err() {
             let mib = MAX_CONTROL_FRAME_BYTES >> 20;

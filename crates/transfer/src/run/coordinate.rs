@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use haul_job::{Error, Fault, Job, Observer, Place, Report};
+use haul_job::{Error, Fault, Job, LanePath, Observer, Place, Report};
 use haul_net::Identity;
 use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
@@ -10,9 +10,10 @@ use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary
 use crate::faults;
 use crate::kept::known_paths::{Direction, KnownPaths, PathName};
 use crate::kept::surroundings::Surroundings;
+use crate::reach::attach::{self, LinkDialler};
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{LanePlan, LaneRecord, dial_answers, lane_plan, lane_terms};
-use crate::reach::lane_terms::Memory;
+use crate::reach::lane_terms::{LaneTerms, Memory};
 use crate::reach::remote::{Assignment, Remote};
 use crate::reach::{connect, lane_door};
 use crate::run::ends::{check_made_up, sources_here, target_here, was_hashed};
@@ -20,7 +21,7 @@ use crate::run::here::here;
 use crate::run::order::Order;
 use crate::run::relay;
 use crate::session::asked_for::AskedFor;
-use crate::session::receiver::{self, Bounds, ReceiverJob};
+use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::session::reporter::{self, Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
 use crate::session::sender::{self, SenderJob, Sources};
@@ -95,18 +96,34 @@ fn with_remote(order: Order<'_>, place: &Place, side: Side) -> Result<Ends, Erro
     Ok(Ends { sender, receiver, source, target, lane_path, cipher })
 }
 
+/// If lanes to the far side could be dialled, so can further links of the control channel; else the far side may dial.
+fn keep_channel(remote: &Remote, job: &Job, terms: &LaneTerms, record: &Arc<LaneRecord>, watch: &Arc<Watch>) {
+    let links = LinkDialler::new(terms.clone(), remote.candidates(job.carriage.family));
+    let (record, watch) = (Arc::clone(record), Arc::clone(watch));
+    let dialler = move || match *lock(&record.path) {
+        Some(LanePath::Direct) => Some(links.clone().towards(watch.addresses_of(0).map(|ends| ends.peer))),
+        _ => None,
+    };
+    // Without the thread the loss of the channel is the end of the session.
+    let _ = attach::keep(&remote.channel, &remote.lead.crew(), dialler);
+}
+
 /// Begins with what is to be sent from here, while the far side is being reached.
 fn early_look(job: &Job, surroundings: &Surroundings, side: Side) -> Option<EarlyLook> {
     if side != Side::Sender || job.selection.dry_run {
         return None;
     }
-    match sources_here(job) {
-        Sources::Paths(paths) => {
-            EarlyLook::begin(&paths, surroundings.home.clone(), &job.selection, job.carriage.clear)
-        }
-        Sources::Zeros(bytes) => Some(EarlyLook::of_bytes(bytes)),
-        Sources::Stripes { .. } => None,
+    match job.sources.first()?.place {
+        Place::Zero { bytes } => Some(EarlyLook::of_bytes(bytes)),
+        Place::Stripes { .. } => None,
+        _ => EarlyLook::begin(&job.source_paths(), surroundings.home.clone(), &job.selection, job.carriage.clear),
     }
+}
+
+/// The end of a job that lies on this host.
+enum EndHere {
+    Source(Sources),
+    Target(Target),
 }
 
 /// A session with a remote: one role here, the other there.
@@ -118,6 +135,11 @@ pub(crate) fn session_with(
     record: &Arc<LaneRecord>,
 ) -> Result<(SenderSummary, ReceiverSummary), Error> {
     let Order { job, surroundings, watch, hash_kept } = order;
+    // Before the far side hears of the job: what cannot be opened here ends it.
+    let end = match side {
+        Side::Sender => EndHere::Source(sources_here(job)?),
+        Side::Receiver => EndHere::Target(target_here(job)),
+    };
     let id = remote.session;
     let identity = match &remote.identity {
         Some(identity) => Arc::clone(identity),
@@ -130,7 +152,7 @@ pub(crate) fn session_with(
     let (direction, paths) = (side.direction(), KnownPaths::of(surroundings));
     let cpus = host_facts::cpus().min(remote.far_end.cpus());
     let path = remote.known_path(&paths, direction);
-    let assigned = Assignment { peer_session: id, peer_key: identity.public(), role, path, cpus };
+    let assigned = Assignment { peer_session: id, peer_key: identity.public(), links: true, role, path, cpus };
     remote.start(assigned, job, hash_kept, watch)?;
     let desk = Arc::new(Desk::default());
     let door = lane_door::open_door(&identity, &desk, job.carriage.port_range);
@@ -138,7 +160,9 @@ pub(crate) fn session_with(
     let carriage = Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let terms = lane_terms(&remote, job, id, &identity, &carriage, Some(Memory { paths: paths.clone(), direction }));
     let (wanted, clear) = (convert::wanted(&carriage), carriage.clear);
-    let _expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear)?;
+    let expecting = desk.expect(id, remote.key(), remote.events.sender(), wanted, clear)?;
+    expecting.takes_links(remote.key(), &remote.channel);
+    keep_channel(&remote, job, &terms, record, watch);
     let (to_plan, mut answers) = dial_answers();
     let (far_end, peer) = (remote.far_end.clone(), remote.peer.clone());
     let mut aside = |message: Control| match message {
@@ -160,9 +184,8 @@ pub(crate) fn session_with(
     };
     let Remote { channel, events, .. } = remote;
     let selection = convert::selection(&job.selection, hash_kept);
-    let result = match side {
-        Side::Sender => {
-            let sources = sources_here(job);
+    let result = match end {
+        EndHere::Source(sources) => {
             let job = SenderJob {
                 sources,
                 listed: job.selection.files_from.clone(),
@@ -178,8 +201,8 @@ pub(crate) fn session_with(
             };
             sender::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }
-        Side::Receiver => {
-            let (target, asked_for) = (target_here(job), Some(AskedFor::of(job)?));
+        EndHere::Target(target) => {
+            let asked_for = Some(AskedFor::of(job)?);
             let bounds = Bounds::default();
             let job = ReceiverJob {
                 target,

@@ -2,14 +2,17 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 
 use haul_job::{Endpoint, Error, Fault, Job, Place};
 use haul_pump::SendRoute;
-use haul_store::recording;
+use haul_store::Nowhere;
+use haul_store::recording::{self, Recording};
 
+use crate::faults;
 use crate::session::receiver::{self, Target};
-use crate::session::sender::Sources;
+use crate::session::sender::{OpenSource, Sources};
 
 /// Zeros and striped recordings only come, and nowhere is only gone to.
 pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
@@ -47,20 +50,26 @@ pub(crate) fn was_hashed(job: &Job) -> bool {
 }
 
 /// What a sender on this machine reads.
-pub(crate) fn sources_here(job: &Job) -> Sources {
-    match job.sources.first() {
-        Some(Endpoint { place: Place::Zero { bytes }, .. }) => Sources::Zeros(*bytes),
+pub(crate) fn sources_here(job: &Job) -> Result<Sources, Error> {
+    Ok(match job.sources.first() {
+        Some(Endpoint { place: Place::Zero { bytes }, .. }) => {
+            let zeros = haul_store::zeros(*bytes).map_err(|error| faults::store_error(&error))?;
+            Sources::Open(OpenSource::of(zeros))
+        }
         Some(Endpoint { place: Place::Stripes { directories }, path }) => {
-            Sources::Stripes { index: PathBuf::from(OsStr::from_bytes(path)), directories: directories.clone() }
+            let index = Path::new(OsStr::from_bytes(path));
+            let Recording { sources, blake3, warning } =
+                recording::open(index, directories).map_err(|error| faults::recording_error(&error))?;
+            Sources::Open(OpenSource { tree: sources, recorded: blake3, warning })
         }
         _ => Sources::Paths(job.source_paths()),
-    }
+    })
 }
 
 /// What a receiver on this machine writes to.
 pub(crate) fn target_here(job: &Job) -> Target {
     match job.target.place {
-        Place::Null => Target::Nowhere,
+        Place::Null => Target::Open(Arc::new(Nowhere)),
         _ => Target::Path(job.target.path.clone()),
     }
 }

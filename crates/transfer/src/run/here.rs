@@ -71,10 +71,58 @@ pub(crate) fn here_watched(
     early: Option<EarlyLook>,
     job: &Job,
     surroundings: &Surroundings,
-    [sender_watch, receiver_watch]: [&Arc<Watch>; 2],
+    watches: [&Arc<Watch>; 2],
     hash_kept: bool,
     lanes: Vec<(Stream, Stream)>,
     bounds: Bounds,
+) -> Result<Ends, Error> {
+    let (sender, receiver) = roles(job, surroundings, hash_kept, bounds)?;
+    carry(SenderJob { early, ..sender }, receiver, watches, lanes)
+}
+
+/// What the two roles have to do.
+pub(crate) fn roles(
+    job: &Job,
+    surroundings: &Surroundings,
+    hash_kept: bool,
+    bounds: Bounds,
+) -> Result<(SenderJob, ReceiverJob), Error> {
+    // On one host a number has one name.
+    let mut selection = convert::selection(&job.selection, hash_kept);
+    selection.numeric_ids = true;
+    let carriage = convert::carriage(&job.carriage, &[]);
+    let receiver = ReceiverJob {
+        far: false,
+        target: target_here(job),
+        confine: None,
+        asked_for: None,
+        selection: selection.clone(),
+        carriage: carriage.clone(),
+        bounds,
+        surroundings: surroundings.clone(),
+    };
+    let sender = SenderJob {
+        far: false,
+        sources: sources_here(job)?,
+        listed: job.selection.files_from.clone(),
+        confine: None,
+        expand_globs: false,
+        remembers: None,
+        home: surroundings.home.clone(),
+        direct_from_bytes: bounds.past_cache_from_bytes,
+        early: None,
+        selection,
+        carriage,
+    };
+    Ok((sender, receiver))
+}
+
+/// Runs both roles over these lanes.
+pub(crate) fn carry(
+    sender_job: SenderJob,
+    receiver_job: ReceiverJob,
+    [sender_watch, receiver_watch]: [&Arc<Watch>; 2],
+    lanes: Vec<(Stream, Stream)>,
 ) -> Result<Ends, Error> {
     let failed = |error: std::io::Error| Error::new(Fault::FileIo, "cannot make a socket pair").because(error);
     let (sender_end, receiver_end) = Stream::plain_pair().map_err(failed)?;
@@ -93,33 +141,6 @@ pub(crate) fn here_watched(
             }
         })
         .map_err(failed)?;
-    // On one host a number has one name.
-    let mut selection = convert::selection(&job.selection, hash_kept);
-    selection.numeric_ids = true;
-    let carriage = convert::carriage(&job.carriage, &[]);
-    let receiver_job = ReceiverJob {
-        far: false,
-        target: target_here(job),
-        confine: None,
-        asked_for: None,
-        selection: selection.clone(),
-        carriage: carriage.clone(),
-        bounds,
-        surroundings: surroundings.clone(),
-    };
-    let sender_job = SenderJob {
-        far: false,
-        sources: sources_here(job),
-        listed: job.selection.files_from.clone(),
-        confine: None,
-        expand_globs: false,
-        remembers: None,
-        home: surroundings.home.clone(),
-        direct_from_bytes: bounds.past_cache_from_bytes,
-        early,
-        selection,
-        carriage,
-    };
     let receiver_watch = Arc::clone(receiver_watch);
     let receiver = std::thread::Builder::new()
         .name("receiver".into())

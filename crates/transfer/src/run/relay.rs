@@ -86,7 +86,11 @@ fn relay(job: &Job, sender: Remote, receiver: Remote, watch: &Arc<Watch>, hash_k
     };
     let cpus = sender.far_end.cpus().min(receiver.far_end.cpus());
     let assigned =
-        |peer: &Remote, peer_key, role| Assignment { peer_session: peer.session, peer_key, role, path: None, cpus };
+        // The key is that of the other host in most cases, which has no say here.
+        |peer: &Remote, peer_key, role| {
+            let (peer_session, path, links) = (peer.session, None, false);
+            Assignment { peer_session, peer_key, links, role, path, cpus }
+        };
     // The receiver first: it is told at once what to do, and the list that a sender is given may take longer than a daemon waits.
     let role = Role::Receiver { target: job.target.path.clone() };
     receiver.start(assigned(&sender, key_for(&receiver, &sender), role), job, hash_kept, watch)?;
@@ -278,6 +282,7 @@ impl Relay<'_> {
                 From::Receiver,
                 Control::Answers(_)
                 | Control::Again { .. }
+                | Control::Void(_)
                 | Control::Repair { .. }
                 | Control::LaneLost { .. }
                 | Control::PathLost { .. },
@@ -314,7 +319,7 @@ impl Relay<'_> {
 struct Side {
     remote: Arc<RemoteView>,
     candidates: Vec<SocketAddr>,
-    outbox: Arc<channel::Outbox>,
+    channel: Channel,
 }
 
 /// The part of a remote that outlives the split into channel and events.
@@ -345,14 +350,19 @@ impl Side {
         Self {
             remote: Arc::new(view),
             candidates: remote.candidates(job.carriage.family),
-            outbox: Arc::clone(remote.channel.outbox()),
+            channel: remote.channel.clone(),
         }
     }
 
     fn dial(&self, candidates: &[SocketAddr], carriage: &Carriage) {
         let candidates = candidates.iter().copied().map(convert::candidate).collect();
         let (lanes, several_paths) = (carriage.lanes.unwrap_or(0), carriage.paths != AskedPaths::One);
-        self.outbox.send(Control::Dial(Dial { candidates, lanes, several_paths, timeout_ms: DIAL_TIMEOUT_MS }));
+        self.channel.outbox().send(Control::Dial(Dial {
+            candidates,
+            lanes,
+            several_paths,
+            timeout_ms: DIAL_TIMEOUT_MS,
+        }));
     }
 }
 
@@ -464,7 +474,7 @@ impl Route {
         let carriage = wire::Carriage { lanes: Some(lanes_between(job)), ..convert::carriage(&job.carriage, &[]) };
         let (view, lead) = (&side.remote, Lead::new());
         let identity = view.identity.as_ref().unwrap_or(&self.identity);
-        side.outbox.send(Control::Admit { key: identity.public().0 });
+        side.channel.outbox().send(Control::Admit { key: identity.public().0 });
         let desk = Arc::new(Desk::default());
         let door = lane_door::open_door(identity, &desk, job.carriage.port_range);
         let expecting = desk.expect(view.peer_session, view.key, events.sender(), convert::wanted(&carriage), false)?;
@@ -488,7 +498,7 @@ impl Route {
             own_addresses: view.our_addresses.clone(),
             own_port: None,
             answers,
-            outbox: Arc::clone(&side.outbox),
+            channel: side.channel.clone(),
             over_ssh: view.ssh.clone().map(|(target, port)| crate::reach::ssh::SshLanes {
                 target,
                 port,

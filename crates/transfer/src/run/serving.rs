@@ -14,12 +14,13 @@ use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
 
 use crate::faults;
 use crate::kept::surroundings::Surroundings;
+use crate::reach::attach::{self, LinkDialler};
 use crate::reach::crew::Lead;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
 use crate::reach::paths::{Bringer, PathSet, PeerAddresses, own_addresses, tell_changes};
 use crate::run::probe;
-use crate::session::channel::{self, Channel, Events, Outbox, PING_EVERY, SessionEvent};
+use crate::session::channel::{self, Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::clock::{START_DEADLINE, TICK};
 use crate::session::foreseen::Foreseen;
 use crate::session::grant::{Grant, Visit};
@@ -134,19 +135,35 @@ pub fn serve_control(
         .inspect_err(|error| farewell::abort(&channel, error))?;
     drop(awaited);
     let paths = Arc::new(Mutex::new(None));
+    let peer = PeerAddresses::default();
+    let watch = Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
+    let links = Arc::new(Mutex::new(None));
+    if start.links {
+        expecting.takes_links(terms.peer_key, &channel);
+        let (links, watch): (Arc<Mutex<Option<LinkDialler>>>, _) = (Arc::clone(&links), Arc::clone(&watch));
+        let dialler =
+            move || lock(&links).clone().map(|links| links.towards(watch.addresses_of(0).map(|ends| ends.peer)));
+        // Without the thread the loss of the channel is the end of the session.
+        let _ = attach::keep(&channel, &lead.crew(), dialler);
+    }
     let mut dials = 0;
     let mut keeper = FarKeeper(Arc::clone(&paths));
-    let peer = PeerAddresses::default();
-    let outbox = Arc::clone(channel.outbox());
     let of_daemon = grant.is_of_daemon();
     let mut aside = |message: Control| match message {
         Control::Dial(request) if dials < MAX_DIALS => {
             dials += 1;
-            let (terms, outbox, paths) = (terms.clone(), Arc::clone(&outbox), Arc::clone(&paths));
-            let peer = peer.clone();
+            let (terms, paths, links) = (terms.clone(), Arc::clone(&paths), Arc::clone(&links));
+            let (peer, channel) = (peer.clone(), channel.clone());
             let started = lead.crew().start("dial".into(), move || {
-                let dialler = FarDialler { terms: &terms, paths: &paths, outbox: &outbox, peer: &peer, of_daemon };
-                outbox.send(dialler.answer(&request));
+                let dialler = FarDialler {
+                    terms: &terms,
+                    paths: &paths,
+                    links: &links,
+                    peer: &peer,
+                    channel: &channel,
+                    of_daemon,
+                };
+                channel.outbox().send(dialler.answer(&request));
             });
             started.map_err(|error| Error::new(Fault::FileIo, "cannot start a thread").because(error))
         }
@@ -158,7 +175,6 @@ pub fn serve_control(
         other => Err(faults::unexpected(&other)),
     };
     tell_changes(&lead.crew(), channel.outbox());
-    let watch = Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
     let wiring = Wiring { events, channel: &channel, watch: &watch, keeper: &mut keeper, aside: &mut aside };
     run_role(start, grant, surroundings, visit.as_deref(), wiring)
 }
@@ -332,7 +348,9 @@ struct FarDialler<'a> {
     terms: &'a LaneTerms,
     /// Keeps what was dialled.
     paths: &'a Mutex<Option<PathSet>>,
-    outbox: &'a Arc<Outbox>,
+    /// Brings the control channel another link.
+    links: &'a Mutex<Option<LinkDialler>>,
+    channel: &'a Channel,
     /// Where the other end of the lanes may be reached.
     peer: &'a PeerAddresses,
     of_daemon: bool,
@@ -356,13 +374,15 @@ impl FarDialler<'_> {
                 if let Some((addresses, reached)) = first.get() {
                     let peer = self.peer.clone();
                     peer.know(candidates.iter().map(SocketAddr::ip));
-                    let outbox = Arc::clone(self.outbox);
+                    let outbox = Arc::clone(self.channel.outbox());
+                    *lock(self.links) = Some(LinkDialler::new(terms.clone(), candidates.clone()));
                     let bringer = Bringer {
                         terms,
                         asked: if request.several_paths { AskedPaths::Auto } else { AskedPaths::One },
                         // The candidates are of the family that the user wants.
                         family: None,
                         peer,
+                        channel: self.channel.clone(),
                         port: reached.port(),
                         cpus,
                         tell: Arc::new(move |notice| outbox.send(Control::Notice(notice))),
@@ -412,6 +432,7 @@ mod tests {
             session: [0; 16],
             peer_session: [1; 16],
             peer_key: [0; 32],
+            links: true,
             role,
             selection: Selection::default(),
             carriage,

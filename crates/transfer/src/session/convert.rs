@@ -202,7 +202,12 @@ fn store_time(time: Time) -> haul_store::Time {
 }
 
 pub(crate) fn identity(stat: &Stat) -> Identity {
-    Identity { size: stat.size, mtime: time(stat.mtime), ctime: time(stat.id.ctime), inode: stat.id.ino }
+    Identity {
+        size: stat.size,
+        mtime: time(stat.mtime),
+        ctime: time(stat.version.changed()),
+        inode: stat.version.file(),
+    }
 }
 
 pub(crate) fn item(entry: FoundEntry) -> Result<Item, PathFault> {

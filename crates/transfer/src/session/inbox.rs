@@ -2,13 +2,13 @@
 //! `while !done { apply(next_event()) }`.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_job::Error;
-use haul_net::{Applied, Stream};
+use haul_net::{Applied, Probe, Stream};
 use haul_wire::control::Control;
 use haul_wire::limits::MAX_LANES;
 
@@ -74,6 +74,14 @@ struct Queue {
     state: Mutex<State>,
     filled: Condvar,
     taken: Condvar,
+    lanes: Mutex<Carrying>,
+}
+
+/// Lanes whose threads have not ended.
+#[derive(Default)]
+struct Carrying {
+    probes: BTreeMap<u64, Probe>,
+    next: u64,
 }
 
 #[derive(Default)]
@@ -125,8 +133,8 @@ impl Events {
 
     /// Messages that wait take at most so many bytes, or are a single one.
     pub(crate) fn with(max_bytes: usize) -> Self {
-        let (state, filled, taken) = Default::default();
-        Self { queue: Arc::new(Queue { max_bytes, state, filled, taken }), put_back: RefCell::default() }
+        let (state, filled, taken, lanes) = Default::default();
+        Self { queue: Arc::new(Queue { max_bytes, state, filled, taken, lanes }), put_back: RefCell::default() }
     }
 
     pub(crate) fn sender(&self) -> EventSender {
@@ -191,6 +199,20 @@ impl EventSender {
         self.0.lock().is_over
     }
 
+    /// A thread carries this lane, until the answer is dropped.
+    pub(crate) fn carries(&self, lane: Probe) -> CarriedLane {
+        let mut lanes = lock(&self.0.lanes);
+        let number = lanes.next;
+        lanes.next += 1;
+        lanes.probes.insert(number, lane);
+        CarriedLane { queue: Arc::clone(&self.0), number }
+    }
+
+    /// Whether a lane stands, as far as the kernel knows: a thread that waits for work does not see the end of its lane.
+    pub(crate) fn has_live_lane(&self) -> bool {
+        lock(&self.0.lanes).probes.values().any(|lane| !lane.has_hung_up())
+    }
+
     fn put(&self, event: SessionEvent, limit: Option<Duration>, waits: impl FnOnce()) -> Result<(), NotTaken> {
         let weight = match &event {
             SessionEvent::Control(message) => Some(weight::memory_bytes(message)),
@@ -221,6 +243,18 @@ impl EventSender {
     }
 }
 
+/// See [`EventSender::carries`].
+pub(crate) struct CarriedLane {
+    queue: Arc<Queue>,
+    number: u64,
+}
+
+impl Drop for CarriedLane {
+    fn drop(&mut self) {
+        lock(&self.queue.lanes).probes.remove(&self.number);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -242,7 +276,10 @@ mod tests {
         while sender.try_send(message()).is_ok() {
             messages += 1;
         }
-        assert!(messages * weight::memory_bytes(&Control::Ping) <= WAITING_BYTES && messages > 100, "{messages}");
+        assert!(
+            messages * weight::memory_bytes(&Control::EndOfManifest) <= WAITING_BYTES && messages > 100,
+            "{messages}"
+        );
         (0..MAX_WAITING_OTHERS).for_each(|_| sender.try_send(SessionEvent::Wake).unwrap());
         assert_eq!(sender.try_send(SessionEvent::Wake), Err(NotTaken));
         // Room for a message comes back with a message.
@@ -263,6 +300,20 @@ mod tests {
         assert_eq!(events.sender().try_send(message()), Err(NotTaken));
         assert!(events.next(LONG).is_some());
         assert_eq!(events.sender().try_send(message()), Ok(()));
+    }
+
+    #[test]
+    fn a_lane_lives_until_its_peer_or_its_thread_has_ended() {
+        let events = Events::new();
+        let sender = events.sender();
+        assert!(!sender.has_live_lane());
+        let ((one, peer), (two, _peer)) = (Stream::plain_pair().unwrap(), Stream::plain_pair().unwrap());
+        let (_one, two) = (sender.carries(one.probe()), sender.carries(two.probe()));
+        assert!(sender.has_live_lane());
+        drop(two);
+        assert!(sender.has_live_lane());
+        drop(peer);
+        assert!(!sender.has_live_lane(), "its thread has not ended, and its peer has");
     }
 
     #[test]

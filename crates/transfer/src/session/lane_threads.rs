@@ -108,6 +108,7 @@ impl Lanes {
         self.started += 1;
         let serial = self.started;
         let events = self.events.clone();
+        let carried = events.carries(stream.probe());
         let running = Arc::clone(&self.running);
         *lock(&running.count) += 1;
         let thread = std::thread::Builder::new()
@@ -117,6 +118,7 @@ impl Lanes {
                 // The panic hook has reported it.
                 let result = catch_unwind(AssertUnwindSafe(|| carry(stream)))
                     .unwrap_or_else(|_| Err(io::Error::other("the thread of this lane panicked")));
+                drop(carried);
                 *lock(&running.count) -= 1;
                 running.ended.notify_all();
                 // A session that is over does not listen any more.

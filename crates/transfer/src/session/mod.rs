@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   channel      the control channel         inbox          the one queue of events of each session
+//!   outbox       messages that wait          links, frames  over which link, and which messages may be missing
 //!   lane_threads the lanes of one side       clock, stalls  what happens at every turn
 //!   sender       walk, read, hash, send      receiver       decide, verify, write, settle
 //!   tuning       lanes sampled while they work -> how many, how fast
@@ -17,12 +18,15 @@ pub(crate) mod disk_watch;
 pub(crate) mod failure;
 pub(crate) mod farewell;
 pub(crate) mod foreseen;
+pub(crate) mod frames;
 pub(crate) mod grant;
 pub(crate) mod host_facts;
 pub(crate) mod id;
 pub(crate) mod inbox;
 pub(crate) mod lane_addresses;
 pub(crate) mod lane_threads;
+pub(crate) mod links;
+pub(crate) mod outbox;
 pub(crate) mod receiver;
 pub(crate) mod reporter;
 pub(crate) mod rights;

@@ -56,11 +56,12 @@ fn owned_bytes(message: &Control) -> usize {
         | Control::Begin { .. }
         | Control::EndOfManifest
         | Control::Again { .. }
+        | Control::Void(_)
         | Control::LaneLost { .. }
         | Control::Summary(_)
         | Control::ProbeSent(_)
         | Control::ProbeArrived(_)
-        | Control::Ping
+        | Control::Ping { .. }
         | Control::DeleteNothing
         | Control::Repair { .. }
         | Control::ReadAgain { .. } => 0,

@@ -146,7 +146,7 @@ impl Peer {
     fn only_lives(mut self, mut besides: impl FnMut(&mut Self)) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
         while !self.end.is_finished() && Instant::now() < end {
-            self.says(&Control::Ping);
+            self.says(&Control::Ping { received: 0, turn: 1 });
             besides(&mut self);
             // Ends early when the other end does.
             let _ = self.heard.recv_timeout(Duration::from_millis(20));

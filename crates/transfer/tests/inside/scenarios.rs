@@ -32,7 +32,7 @@ pub(crate) struct Bench {
 
 /// What stands between the two ends of a lane.
 #[derive(Clone, Copy, Debug)]
-enum Lane {
+pub(crate) enum Lane {
     Good,
     /// Ends after this many bytes.
     Cut(usize),
@@ -218,7 +218,7 @@ pub(crate) fn run_watched(
 }
 
 impl Lane {
-    fn pair(self) -> (Stream, Stream) {
+    pub(crate) fn pair(self) -> (Stream, Stream) {
         if let Lane::Good = self {
             return Stream::plain_pair().unwrap();
         }

@@ -9,14 +9,16 @@ use std::time::{Duration, Instant};
 use haul_engine::paths::{Asked, LocalAddress, Surroundings, Way, candidates};
 use haul_job::{Family, Subject};
 use haul_net::interfaces::{self, NetworkEvent, NetworkWatch};
+use haul_net::{Policies, dial};
 use haul_wire::control::Notice;
 
 use super::peer_addresses::PeerAddresses;
 use super::set::{Due, PathSet, Vain, wake};
+use crate::reach::attach::greet_link;
 use crate::reach::crew::Crew;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
 use crate::reach::lane_terms::LaneTerms;
-use crate::session::channel::SessionEvent;
+use crate::session::channel::{Channel, LinkId, SessionEvent};
 use crate::session::convert;
 use crate::session::lane_addresses::LaneAddresses;
 
@@ -30,6 +32,8 @@ pub(crate) struct Bringer {
     /// The only version of IP that may be used.
     pub(crate) family: Option<Family>,
     pub(crate) peer: PeerAddresses,
+    /// The control channel, which gets a link on each path.
+    pub(crate) channel: Channel,
     /// Where the peer's lanes arrive.
     pub(crate) port: u16,
     /// Of the smaller host.
@@ -48,7 +52,7 @@ impl Bringer {
     pub(crate) fn start(self, dialler: Arc<Dialler>, lanes: u16, first: LaneAddresses) -> PathSet {
         let locals = local_addresses();
         let (wakes, woken) = sync_channel(1);
-        let set = PathSet::with_first(way_of(first, &locals), dialler, lanes, wakes.clone());
+        let set = PathSet::with_first(way_of(first, &locals), dialler, lanes, self.channel.clone(), wakes.clone());
         if self.asked != Asked::One && !first.peer.is_loopback() {
             let crew = self.terms.crew.clone();
             let for_thread = set.clone();
@@ -117,18 +121,14 @@ impl Bringer {
 
     fn bring(&self, set: &PathSet, due: &Due) {
         let Due { number, way } = due;
-        let out = haul_net::Way {
-            local: Some(way.local),
-            device: way.interface.parse().ok(),
-            protocol: self.terms.way.protocol,
-        };
         let there = SocketAddr::new(way.remote, self.port);
-        let dialler = Arc::new(Dialler::on_path(self.terms.of_further_path(), *number, out, vec![there]));
+        let dialler = Arc::new(Dialler::on_path(self.terms.of_further_path(), *number, self.out(way), vec![there]));
         set.tries(*number, &dialler);
         // Nobody else is flooded: further lanes follow once the peer has proved its key.
         match dialler.bring(self.cpus, WAY_TIMEOUT, 1, Further::OnceProved, &|_, _, _| {}) {
             Ok((lanes, _)) => {
                 set.stands(*number, lanes);
+                set.has_link(*number, self.bring_link(way, there));
                 (self.tell)(convert::chose(Subject::Paths, name(*number, way), "it is another way to the far side"));
             }
             Err(error) => {
@@ -137,6 +137,19 @@ impl Bringer {
                 }
             }
         }
+    }
+
+    /// Words need not stand still where data does not: the control channel gets a link by this way, too.
+    fn bring_link(&self, way: &Way, there: SocketAddr) -> Option<LinkId> {
+        let socket =
+            dial::dial(&[there], WAY_TIMEOUT, &Policies::default(), &self.out(way), self.terms.crew.cancel()).ok()?;
+        let stream = greet_link(socket, &self.terms).ok()?;
+        self.channel.add_link(stream, false)
+    }
+
+    /// How connections leave this host on this way.
+    fn out(&self, way: &Way) -> haul_net::Way {
+        haul_net::Way { local: Some(way.local), device: way.interface.parse().ok(), protocol: self.terms.way.protocol }
     }
 
     /// A way that was asked for is missed; of others few want to know.

@@ -11,6 +11,7 @@ use haul_wire::limits::MAX_PATHS;
 
 use crate::reach::dialler::Dialler;
 use crate::reach::redial::Redialler;
+use crate::session::channel::{Channel, LinkId};
 use crate::session::lane_threads::LaneKeeper;
 use crate::sync::lock;
 
@@ -28,6 +29,7 @@ const NEVER_PAUSE_MAX: Duration = Duration::from_secs(64);
 #[derive(Clone)]
 pub(crate) struct PathSet {
     state: Arc<Mutex<State>>,
+    channel: Channel,
     /// Wakes the thread that brings paths.
     wakes: SyncSender<()>,
 }
@@ -44,6 +46,8 @@ struct Path {
     stage: Stage,
     dialler: Option<Arc<Dialler>>,
     redialler: Option<Redialler>,
+    /// The link of the control channel that takes this way.
+    link: Option<LinkId>,
     /// It has stood.
     stood: bool,
     /// Attempts in vain since it last stood.
@@ -77,10 +81,18 @@ pub(super) enum Vain {
 
 impl PathSet {
     /// With the first path of a session, to which `lanes` were dialled.
-    pub(super) fn with_first(way: Way, dialler: Arc<Dialler>, lanes: u16, wakes: SyncSender<()>) -> Self {
-        let set = Self { state: Arc::default(), wakes };
+    pub(super) fn with_first(
+        way: Way,
+        dialler: Arc<Dialler>,
+        lanes: u16,
+        channel: Channel,
+        wakes: SyncSender<()>,
+    ) -> Self {
+        let set = Self { state: Arc::default(), channel, wakes };
         let redialler = Some(Redialler::new(Arc::clone(&dialler), lanes));
-        let path = Path { way, stage: Stage::Up, dialler: Some(dialler), redialler, stood: true, tries: 0 };
+        // The first link most likely takes the way that the first lanes take: both are the kernel's choice.
+        let link = Some(LinkId::FIRST);
+        let path = Path { way, stage: Stage::Up, dialler: Some(dialler), redialler, link, stood: true, tries: 0 };
         lock(&set.state).paths.insert(0, path);
         set
     }
@@ -100,7 +112,15 @@ impl PathSet {
                 continue;
             }
             let free = (0..MAX_PATHS).find(|number| !state.paths.contains_key(number));
-            let path = Path { way, stage: Stage::Down(now), dialler: None, redialler: None, stood: false, tries: 0 };
+            let path = Path {
+                way,
+                stage: Stage::Down(now),
+                dialler: None,
+                redialler: None,
+                link: None,
+                stood: false,
+                tries: 0,
+            };
             let is_idle = |path: &Path| matches!(path.stage, Stage::Down(_));
             let number = free.or_else(|| state.paths.iter().find(|(_, path)| is_idle(path)).map(|(number, _)| *number));
             if let Some(number) = number {
@@ -158,7 +178,7 @@ impl PathSet {
         let Some(dialler) = path.dialler.clone() else { return };
         // They may have gone meanwhile.
         if lock(&dialler.connected).is_empty() {
-            path.goes_down();
+            path.goes_down(&self.channel);
         } else {
             (path.stage, path.stood, path.tries) = (Stage::Up, true, 0);
             path.redialler = Some(Redialler::new(dialler, lanes));
@@ -168,12 +188,19 @@ impl PathSet {
         wake(&self.wakes);
     }
 
+    /// The control channel has this link on a path.
+    pub(super) fn has_link(&self, number: u16, link: Option<LinkId>) {
+        if let Some(path) = lock(&self.state).paths.get_mut(&number) {
+            path.link = link;
+        }
+    }
+
     /// An attempt was in vain.
     pub(super) fn failed(&self, number: u16) -> Vain {
         let mut state = lock(&self.state);
         let Some(path) = state.paths.get_mut(&number) else { return Vain::Again };
         let vain = if path.stood || path.tries > 0 { Vain::Again } else { Vain::First };
-        path.goes_down();
+        path.goes_down(&self.channel);
         drop(state);
         wake(&self.wakes);
         vain
@@ -183,12 +210,15 @@ impl PathSet {
     pub(super) fn is_gone(&self, number: u16) -> bool {
         let mut state = lock(&self.state);
         let path = state.paths.get_mut(&number).filter(|path| path.stage == Stage::Up);
-        path.map(Path::goes_down).is_some()
+        path.map(|path| path.goes_down(&self.channel)).is_some()
     }
 }
 
 impl Path {
-    fn goes_down(&mut self) {
+    fn goes_down(&mut self, channel: &Channel) {
+        if let Some(link) = self.link.take() {
+            channel.avoid(link);
+        }
         if let Some(dialler) = self.dialler.take() {
             dialler.give_up();
         }
@@ -214,7 +244,7 @@ impl LaneKeeper for PathSet {
         match &mut path.redialler {
             // Without a lane nobody knows whether the path still leads anywhere. The first lane finds out.
             _ if is_several && is_last => {
-                path.goes_down();
+                path.goes_down(&self.channel);
                 drop(state);
                 wake(&self.wakes);
             }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use haul_engine::integrity::Verified;
-use haul_store::{Part, StoreError};
+use haul_store::{Draft, StoreError};
 use haul_sys::direct::AlignedBuffer;
 use haul_wire::control::Receipt;
 use haul_wire::limits::BLOCK_BYTES;
@@ -25,7 +25,7 @@ pub(crate) const BUFFERS: usize = 64;
 /// A chunk on its way past the page cache; delivered by whoever is last: the lane, or a writer.
 pub(super) struct Chunk {
     pub(super) incoming: Arc<Incoming>,
-    pub(super) part: Arc<Part>,
+    pub(super) part: Arc<Draft>,
     /// The right to write it.
     pub(super) claim: Arc<Claimed>,
     /// Blocks that are not written yet, and one for the lane until it has said how the chunk ended.
@@ -43,7 +43,7 @@ pub(super) struct End {
 }
 
 impl Chunk {
-    pub(super) fn new(incoming: Arc<Incoming>, part: Arc<Part>, claim: Arc<Claimed>) -> Arc<Self> {
+    pub(super) fn new(incoming: Arc<Incoming>, part: Arc<Draft>, claim: Arc<Claimed>) -> Arc<Self> {
         Arc::new(Self { incoming, part, claim, left: AtomicU32::new(1), end: Mutex::default() })
     }
 

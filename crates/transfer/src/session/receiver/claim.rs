@@ -16,26 +16,32 @@ pub(super) struct Claimed {
     incoming: Arc<Incoming>,
     chunk: u32,
     claim: Arc<Claim>,
-    /// Another lane had it.
-    took_over: bool,
+    /// The claim that it was taken from.
+    before: Option<Arc<Claim>>,
 }
 
 impl Claimed {
-    /// Takes the claim, from another lane if need be.
-    pub(super) fn take(incoming: &Arc<Incoming>, chunk: u32) -> Self {
-        let claim = Arc::new(Claim::default());
-        let before = lock(&incoming.claims.0).insert(chunk, Arc::clone(&claim));
-        let took_over = before.is_some();
-        if let Some(before) = before {
+    /// Takes the claim for this lane, from another if need be.
+    pub(super) fn take(incoming: &Arc<Incoming>, chunk: u32, lane: u16) -> Self {
+        let mut claims = lock(&incoming.claims.0);
+        let before = claims.get(&chunk).cloned();
+        let mut lanes = before.as_ref().map(|before| before.lanes.clone()).unwrap_or_default();
+        lanes.insert(lane);
+        let claim = Arc::new(Claim::new(lanes));
+        claims.insert(chunk, Arc::clone(&claim));
+        drop(claims);
+        if let Some(before) = &before {
             before.end();
         }
-        Self { incoming: Arc::clone(incoming), chunk, claim, took_over }
+        Self { incoming: Arc::clone(incoming), chunk, claim, before }
     }
 
-    /// Whether the chunk is lost if this lane does not bring it: the data of the lane before it is void, though the sender may wait
-    /// for its receipt. Lanes come in any order, so this lane may be the one that was given up.
-    pub(super) fn alone_can_bring_it(&self) -> bool {
-        self.took_over && self.claim.unless_ended(|| self.incoming.wants(self.chunk)) == Some(true)
+    /// The lanes whose data of the chunk is void if this lane dies, though the sender may wait for a receipt of one of them. Lanes come
+    /// in any order, so this lane may be the one that was given up. None while another lane brings the chunk, or nobody wants it.
+    pub(super) fn voids(&self) -> impl Iterator<Item = u16> {
+        let before =
+            self.before.as_ref().filter(|_| self.claim.unless_ended(|| self.incoming.wants(self.chunk)) == Some(true));
+        before.into_iter().flat_map(|before| before.lanes.iter().copied())
     }
 
     /// Does this unless another lane has the chunk by now; none has it before this is done.
@@ -62,6 +68,8 @@ mod tests {
 
     use super::*;
 
+    const LANE: u16 = 1;
+
     fn incoming() -> Arc<Incoming> {
         let time = Time::default();
         let identity = Identity { size: 10 << 20, mtime: time, ctime: time, inode: 1 };
@@ -73,32 +81,33 @@ mod tests {
     #[test]
     fn a_lane_that_was_given_up_writes_no_more_once_another_has_its_chunk() {
         let incoming = incoming();
-        let first = Claimed::take(&incoming, 3);
+        let first = Claimed::take(&incoming, 3, LANE);
         assert_eq!(first.while_held(|| 1), Some(1));
-        let second = Claimed::take(&incoming, 3);
+        let second = Claimed::take(&incoming, 3, LANE);
         assert_eq!(first.while_held(|| 1), None);
         drop(first);
         assert_eq!(second.while_held(|| 2), Some(2), "the end of the first takes nothing from the second");
-        assert_eq!(Claimed::take(&incoming, 4).while_held(|| 3), Some(3));
+        assert_eq!(Claimed::take(&incoming, 4, LANE).while_held(|| 3), Some(3));
         drop(second);
         assert!(lock(&incoming.claims.0).is_empty(), "nothing is kept of lanes that are done");
     }
 
     #[test]
-    fn a_lane_that_took_a_chunk_and_dies_leaves_it_to_nobody() {
+    fn a_lane_that_took_a_chunk_and_dies_names_the_lanes_whose_data_is_void() {
         let incoming = incoming();
-        let first = Claimed::take(&incoming, 3);
-        assert!(!first.alone_can_bring_it(), "who sent it knows that its lane is gone");
-        let second = Claimed::take(&incoming, 3);
-        assert!(second.alone_can_bring_it() && !first.alone_can_bring_it());
-        let third = Claimed::take(&incoming, 3);
-        assert!(third.alone_can_bring_it() && !second.alone_can_bring_it());
+        let voids = |claim: &Claimed| claim.voids().collect::<Vec<_>>();
+        let first = Claimed::take(&incoming, 3, 7);
+        assert!(voids(&first).is_empty(), "who sent it knows that its lane is gone");
+        let second = Claimed::take(&incoming, 3, 5);
+        assert_eq!((voids(&second), voids(&first)), (vec![7], vec![]));
+        let third = Claimed::take(&incoming, 3, 9);
+        assert_eq!((voids(&third), voids(&second)), (vec![5, 7], vec![]));
     }
 
     #[test]
     fn the_other_lane_waits_until_a_write_that_has_begun_is_over() {
         let incoming = incoming();
-        let first = Claimed::take(&incoming, 0);
+        let first = Claimed::take(&incoming, 0, LANE);
         let (begun, goes_on) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
         let order = Arc::new(Mutex::new(Vec::new()));
         let (written, taken) = (Arc::clone(&order), Arc::clone(&order));
@@ -111,7 +120,7 @@ mod tests {
         });
         begun.1.recv().unwrap();
         let other = std::thread::spawn(move || {
-            let claim = Claimed::take(&incoming, 0);
+            let claim = Claimed::take(&incoming, 0, LANE);
             taken.lock().unwrap().push("taken");
             drop(claim);
         });

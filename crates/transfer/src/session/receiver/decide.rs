@@ -229,8 +229,8 @@ impl Decider {
     pub(super) fn end_loose(&self) {
         let swept = match &self.loose {
             Loose::None => false,
-            Loose::One(path) => self.shared.sweep(|tree| tree.sweep_part_of(path)),
-            Loose::Many => self.shared.sweep(|tree| tree.sweep_parts(b"")),
+            Loose::One(path) => self.shared.sweep(|tree| tree.sweep_draft_of(path)),
+            Loose::Many => self.shared.sweep(|tree| tree.sweep_drafts(b"")),
         };
         let stands = self.shared.makes_files() && !matches!(self.loose, Loose::None);
         if swept || (stands && settle::changed_lately(&self.shared, b"")) {
@@ -300,7 +300,7 @@ impl Decider {
         let shared = Arc::clone(&self.shared);
         // Only where it matters: each name is looked at once more.
         let standing = if self.twins.takes_names_for_one() { self.stat(path, fresh)? } else { None };
-        self.twins.check(shared.tree(), path, standing.as_ref())
+        self.twins.check(shared.tree().local(), path, standing.as_ref())
     }
 
     /// `made`: whether it is new, or why it is none of ours: whether it is another one's twin.
@@ -318,7 +318,7 @@ impl Decider {
         let ItemKind::File { identity, blake3, .. } = item.kind else {
             return shared.settle(index, OutcomeKind::Nothing);
         };
-        let twin = |stat: &Option<Stat>| stat.as_ref().map_or(Ok(()), |stat| shared.tree().check_twin(stat, &path));
+        let twin = |stat: &Option<Stat>| stat.as_ref().map_or(Ok(()), |stat| shared.check_twin(stat, &path));
         let stat = match self.stat(&path, fresh).and_then(|stat| twin(&stat).map(|()| stat)) {
             Ok(stat) => stat,
             Err(error) => return shared.fail_item(index, &error),
@@ -340,7 +340,7 @@ impl Decider {
             };
         }
         if let (FileDecision::Keep | FileDecision::Touch, Some(stat)) = (&decision, &stat) {
-            shared.tree().keep(stat, &path);
+            shared.keep(stat, &path);
         }
         match decision {
             FileDecision::Send | FileDecision::CompareContents => {
@@ -375,7 +375,7 @@ impl Decider {
         let header = |standing: Option<_>| {
             journal::Header { identity, chunk_bytes, part: standing.unwrap_or(journal::NOTHING) }.encode()
         };
-        shared.tree().mark_unfinished(&incoming.path, header, shared.job.selection.flush)
+        shared.tree().mark_unfinished(&incoming.path, &header, shared.job.selection.flush)
     }
 
     /// The file is there. A manifest wants its hash as it is at the source, unless the contents were compared anyway.
@@ -449,7 +449,7 @@ impl Decider {
         let mut incoming = Incoming::new(index, Arc::clone(item), path, identity, inplace);
         let mut wanted = Wanted::All;
         if !incoming.layout.is_whole() && !selection.no_resume {
-            match shared.tree().resume_part(&incoming.path, inplace) {
+            match shared.tree().resume_draft(&incoming.path, inplace) {
                 Ok(Some((part, journal))) => {
                     if incoming.resume(part, &journal, shared.trusts_journal(), &|| shared.is_over()) {
                         wanted = Wanted::Chunks(incoming.missing());
@@ -492,7 +492,7 @@ impl Decider {
             shared.tree().make_dir(path).inspect(|is_new| {
                 if !is_new {
                     // What then cannot be changed in it says why.
-                    let _ = shared.tree().open_up(path);
+                    let _ = shared.tree().local().map(|tree| tree.open_up(path));
                 }
             })
         };

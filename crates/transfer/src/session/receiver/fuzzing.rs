@@ -87,7 +87,7 @@ impl Peer {
         let single_file = bit(12);
         let path = directory.join("to").as_os_str().as_bytes().to_vec();
         let options = TargetOptions { make: true, single_file, dry_run: selection.dry_run, ..TargetOptions::default() };
-        let (tree, rename_to) = TargetTree::open(&path, &options).expect("the directory is ours");
+        let (tree, rename_to) = LocalTree::open(&path, &options).expect("the directory is ours");
         let job = ReceiverJob {
             target: Target::Path(path),
             confine: None,
@@ -100,7 +100,8 @@ impl Peer {
         };
         let events = Events::new();
         let (outbox, watch) = (Arc::default(), Arc::new(Watch::silent()));
-        let shared = Shared::new(Some(tree), rename_to, job, outbox, watch, events.sender()).expect("it has no rules");
+        let shared =
+            Shared::new(Arc::new(tree), rename_to, job, outbox, watch, events.sender()).expect("it has no rules");
         let shared = Arc::new(shared);
         let decider = Decider::new(Arc::clone(&shared), None);
         Self { shared, decider, packer: (Packer::default(), Packer::default()), verified: Vec::new(), _events: events }
@@ -134,7 +135,7 @@ impl Peer {
         theirs.write_all(bytes).expect("it fits into the buffer of the socket");
         theirs.shutdown(Shutdown::Write).expect("it is open");
         // A peer that breaks the protocol of a lane loses it.
-        let _ = lane::carry(Stream::plain(ours), &self.shared);
+        let _ = lane::carry(Stream::plain(ours), 0, &self.shared);
         namers::name_all(&self.shared);
     }
 

@@ -4,14 +4,14 @@
 //! chunk with less data than was written is then read. A file system that turns zeros into holes costs a little time only.
 
 use haul_engine::plan::ChunkLayout;
-use haul_store::{Part, StoreError};
+use haul_store::{Draft, StoreError};
 
 /// Pieces of data of one file that are looked at: a file that is more scattered is as good as looked at where this ends. Each takes about a
 /// microsecond.
 const MAX_PIECES: u32 = 64 << 10;
 
 /// Chunks that hold less than these many bytes of data each.
-pub(super) fn chunks(part: &Part, layout: &ChunkLayout, stored: &[u32]) -> Result<Vec<u32>, StoreError> {
+pub(super) fn chunks(part: &Draft, layout: &ChunkLayout, stored: &[u32]) -> Result<Vec<u32>, StoreError> {
     if stored.iter().all(|bytes| *bytes == 0) {
         return Ok(Vec::new());
     }

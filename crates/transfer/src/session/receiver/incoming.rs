@@ -10,7 +10,7 @@ use haul_engine::arriving::{Arriving, Loss, Resumed, Step, WasRead};
 use haul_engine::integrity::{Hash, Verified};
 use haul_engine::plan::ChunkLayout;
 use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES};
-use haul_store::{DIRECT_FROM_BYTES, Metadata, Part, StoreError, TargetTree};
+use haul_store::{DIRECT_FROM_BYTES, Draft, Metadata, StoreError, TargetTree};
 use haul_wire::control::{ChunkRange, OutcomeKind};
 use haul_wire::manifest::{Identity, Item, ItemKind};
 
@@ -46,7 +46,7 @@ pub(super) struct Incoming {
 /// Then both write the same bytes to the same part, and the first to verify counts.
 #[derive(Default)]
 struct Whole {
-    part: Option<Arc<Part>>,
+    part: Option<Arc<Draft>>,
     arrived: bool,
     stale: bool,
     /// How often the medium did not give it back.
@@ -54,7 +54,7 @@ struct Whole {
 }
 
 struct Large {
-    part: Option<Arc<Part>>,
+    part: Option<Arc<Draft>>,
     file: Arriving,
     /// Holes have to be punched: the part held other data before.
     stale: bool,
@@ -98,7 +98,7 @@ pub(super) enum Published {
 
 /// Chunks of a part, with the hashes they must have: what a checkpoint has flushed, or what is to be read.
 pub(super) struct Flushed {
-    pub(super) part: Arc<Part>,
+    pub(super) part: Arc<Draft>,
     pub(super) chunks: Vec<(u32, Hash)>,
 }
 
@@ -158,11 +158,12 @@ impl Incoming {
     /// journal is `trusted`.
     ///
     /// Once the session is over nothing is read any more, and what was claimed stays claimed.
-    pub(super) fn resume(&mut self, part: Part, journal: &[u8], trusted: bool, is_over: &dyn Fn() -> bool) -> bool {
+    pub(super) fn resume(&mut self, part: Draft, journal: &[u8], trusted: bool, is_over: &dyn Fn() -> bool) -> bool {
         let stands = |chunk: u32, hash: &Hash| {
             !self.inplace || (!is_over() && hash::chunk(&part, &self.layout, chunk, is_over).as_ref() == Some(hash))
         };
-        let (bytes, now_us) = (part.opened_stat().size, now_us(self.opened));
+        let Ok(bytes) = part.size() else { return false };
+        let now_us = now_us(self.opened);
         let resumed = Arriving::resume(self.identity, part.id(), bytes, journal, stands, now_us);
         let Some(Resumed { mut file, keep_bytes }) = resumed else { return false };
         if !self.inplace && !trusted {
@@ -182,12 +183,12 @@ impl Incoming {
 
     /// The file that chunks are written to, made when the first arrives. `None` once the file is finished or given up: another
     /// part would take the place of what is kept for a later run.
-    pub(super) fn part(&self, tree: &TargetTree) -> Result<Option<Arc<Part>>, StoreError> {
+    pub(super) fn part(&self, tree: &dyn TargetTree) -> Result<Option<Arc<Draft>>, StoreError> {
         let mut large = lock(self.large().expect("only large files come in chunks"));
         if large.file.is_dead() || large.part.is_some() {
             return Ok(large.part.clone());
         }
-        let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
+        let part = Arc::new(tree.new_draft(&self.path, self.inplace)?);
         if !self.sparse()
             && let Err(error) = part.reserve(self.identity.size)
         {
@@ -201,18 +202,18 @@ impl Incoming {
     }
 
     /// The file that a whole file is written to, made by the first lane that needs it. `None` once it was given up.
-    pub(super) fn whole_part(&self, tree: &TargetTree) -> Result<Option<Arc<Part>>, StoreError> {
+    pub(super) fn whole_part(&self, tree: &dyn TargetTree) -> Result<Option<Arc<Draft>>, StoreError> {
         let mut whole = lock(&self.whole);
         if whole.arrived || whole.part.is_some() {
             return Ok(whole.part.clone());
         }
-        let part = Arc::new(tree.new_part(&self.path, self.inplace)?);
+        let part = Arc::new(tree.new_draft(&self.path, self.inplace)?);
         whole.part = Some(Arc::clone(&part));
         Ok(Some(part))
     }
 
     /// The file that a whole file is written to, where a lane has made it.
-    pub(super) fn whole_part_made(&self) -> Option<Arc<Part>> {
+    pub(super) fn whole_part_made(&self) -> Option<Arc<Draft>> {
         lock(&self.whole).part.clone()
     }
 
@@ -468,7 +469,7 @@ impl Incoming {
     }
 
     /// The chunks that have to be read because somebody has cut the file, or made holes in it.
-    fn doubted(&self, part: &Arc<Part>, exposure: &Exposure) -> Result<Option<Published>, StoreError> {
+    fn doubted(&self, part: &Arc<Draft>, exposure: &Exposure) -> Result<Option<Published>, StoreError> {
         let stored = lock(self.large().expect("only large files come in chunks")).stored.clone();
         let hollow = hollow::chunks(part, &self.layout, &stored)?;
         if hollow.is_empty() {
@@ -506,7 +507,7 @@ impl Incoming {
     }
 
     /// What is flushed of a large file leaves the page cache, which belongs to others.
-    fn leave_cache(&self, part: &Part) {
+    fn leave_cache(&self, part: &Draft) {
         if self.identity.size >= DIRECT_FROM_BYTES {
             part.drop_cache(0, self.identity.size);
         }
@@ -523,7 +524,7 @@ impl Incoming {
 }
 
 impl Large {
-    fn new(file: Arriving, part: Option<Arc<Part>>, stale: bool) -> Self {
+    fn new(file: Arriving, part: Option<Arc<Draft>>, stale: bool) -> Self {
         Self { part, file, stale, lost: BTreeMap::new(), stored: Vec::new() }
     }
 
@@ -561,7 +562,7 @@ fn now_us(start: Instant) -> u64 {
 #[cfg(test)]
 mod tests {
     use haul_engine::integrity::{self, UnitHasher};
-    use haul_store::TargetOptions;
+    use haul_store::{LocalTree, TargetOptions};
     use haul_sys::intercept::{Call, Stopped, Verdict};
     use haul_wire::RelPath;
     use haul_wire::manifest::Attributes;
@@ -570,10 +571,10 @@ mod tests {
     use crate::inside::bad_disk::{path_of, under};
 
     /// A file of three chunks, all of them verified, in an empty directory.
-    fn complete() -> (tempfile::TempDir, TargetTree, Incoming, Exposure) {
+    fn complete() -> (tempfile::TempDir, LocalTree, Incoming, Exposure) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().as_os_str().as_encoded_bytes();
-        let (tree, _) = TargetTree::open(root, &TargetOptions::default()).unwrap();
+        let (tree, _) = LocalTree::open(root, &TargetOptions::default()).unwrap();
         let data = vec![7; 3 << 20];
         let identity =
             Identity { size: data.len() as u64, mtime: Default::default(), ctime: Default::default(), inode: 1 };

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use haul_engine::integrity::{self, LaneTags, Mismatch, Tag, UnitHasher, Verified};
 use haul_net::Stream;
-use haul_store::{Part, StoreError};
-use haul_wire::control::{Control, OutcomeKind, Receipt};
+use haul_store::{Draft, StoreError};
+use haul_wire::control::{Control, OutcomeKind, Receipt, Void};
 use haul_wire::lane::{
     BLOCK_HEADER_BYTES, BlockHeader, Encoding, TAG_BYTES, TRAILER_BYTES, Trailer, UNIT_HEADER_BYTES, UnitHeader,
     UnitKind,
@@ -27,10 +27,11 @@ use super::state::Shared;
 use super::{behind, writers};
 
 /// Takes units until the sender ends the lane (`Ok`), or the connection fails.
-pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
+pub(super) fn carry(stream: Stream, number: u16, shared: &Arc<Shared>) -> io::Result<()> {
     let tags = stream.tag_keys().map(|keys| LaneTags::new(keys.receive));
     let mut lane = Lane {
         input: Input::new(stream, if tags.is_some() { TAG_BYTES } else { 0 }),
+        number,
         tags,
         shared,
         decompressor: None,
@@ -44,6 +45,7 @@ pub(super) fn carry(stream: Stream, shared: &Arc<Shared>) -> io::Result<()> {
 }
 
 struct Lane<'a> {
+    number: u16,
     input: Input,
     /// On a clear lane.
     tags: Option<LaneTags>,
@@ -55,11 +57,11 @@ struct Lane<'a> {
 /// Where the data of a unit goes.
 enum Sink {
     /// A chunk of a large file.
-    Chunk(Arc<Part>),
+    Chunk(Arc<Draft>),
     /// A chunk that others write, past the page cache.
     Behind(Arc<behind::Chunk>),
     /// A whole file; made at the first data, in place at the first hole, too.
-    Whole(Option<Arc<Part>>),
+    Whole(Option<Arc<Draft>>),
     /// Verified and let go.
     Null,
     /// Nobody wants it (any more).
@@ -125,9 +127,9 @@ impl Lane<'_> {
         let trailer = match self.until_trailer(&mut arrival) {
             Ok(trailer) => trailer,
             Err(error) => {
-                if arrival.claim.alone_can_bring_it() {
-                    let UnitHeader { index, chunk, .. } = header;
-                    self.shared.outbox.send(Control::Again { index, chunk });
+                let UnitHeader { index, chunk, .. } = header;
+                for lane in arrival.claim.voids() {
+                    self.shared.outbox.send(Control::Void(Void { index, chunk, lane }));
                 }
                 return Err(error);
             }
@@ -205,7 +207,7 @@ impl Lane<'_> {
         }
         let mut failed = None;
         // First: what the lane before did with the chunk is over then.
-        let claim = Arc::new(self.shared.storage.during(|| Claimed::take(&incoming, header.chunk)));
+        let claim = Arc::new(self.shared.storage.during(|| Claimed::take(&incoming, header.chunk, self.number)));
         let sink = if !incoming.wants(header.chunk) {
             Sink::Nowhere
         } else if self.shared.lets_go() {
@@ -563,7 +565,7 @@ impl Arrival {
 }
 
 /// The part of a whole file, from now on where its data goes; `None` when nobody wants it any more.
-fn whole_part(sink: &mut Sink, incoming: &Incoming, shared: &Shared) -> Result<Option<Arc<Part>>, StoreError> {
+fn whole_part(sink: &mut Sink, incoming: &Incoming, shared: &Shared) -> Result<Option<Arc<Draft>>, StoreError> {
     let part = incoming.whole_part(shared.tree())?;
     *sink = part.clone().map_or(Sink::Nowhere, |part| Sink::Whole(Some(part)));
     Ok(part)

@@ -9,6 +9,7 @@
 //!   reread threads  what an earlier run left is read again; what the checkpoints flushed is read back from the medium (`--verify disk`)
 //! ```
 
+mod abilities;
 mod behind;
 mod claim;
 mod claims;
@@ -44,7 +45,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use haul_store::{DIRECT_FROM_BYTES, StoreError, TargetOptions, TargetTree};
+use haul_store::{DIRECT_FROM_BYTES, LocalTree, Nowhere, StoreError, TargetOptions, TargetTree};
 use haul_wire::RelPath;
 use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
 use haul_wire::limits::MAX_LANES;
@@ -82,8 +83,8 @@ pub(crate) const CHECKPOINT_BYTES: u64 = 256 << 20;
 pub(crate) enum Target {
     /// What this path means.
     Path(Vec<u8>),
-    /// Files are verified and let go; nothing is made.
-    Nowhere,
+    /// A tree that is open already.
+    Open(Arc<dyn TargetTree>),
 }
 
 /// What a receiver has to do.
@@ -272,10 +273,16 @@ fn open_target(
     watch: &Arc<Watch>,
     events: &Events,
 ) -> Result<Shared, Error> {
-    let shared = |tree, name, job| {
+    let shared = |tree: Arc<dyn TargetTree>, name, job| {
         Shared::new(tree, name, job, Arc::clone(channel.outbox()), Arc::clone(watch), events.sender())
     };
-    let Target::Path(path) = &job.target else { return shared(None, None, job) };
+    let path = match &job.target {
+        Target::Path(path) => path,
+        Target::Open(tree) => {
+            abilities::check(tree.abilities())?;
+            return shared(Arc::clone(tree), None, job);
+        }
+    };
     let options = TargetOptions {
         confine: job.confine.clone(),
         home: job.surroundings.home.clone(),
@@ -290,16 +297,16 @@ fn open_target(
         if job.selection.delete {
             return Err(nothing_to_delete(&haul_store::printable(path)));
         }
-        return shared(None, None, job);
+        return shared(Arc::new(Nowhere), None, job);
     }
-    let (tree, rename_to) = TargetTree::open(path, &options).map_err(failed)?;
+    let (tree, rename_to) = LocalTree::open(path, &options).map_err(failed)?;
     if let Some(name) = &rename_to {
         // It was checked to be one.
         let name = RelPath::new(name.clone()).map_err(|fault| Error::new(Fault::Usage, fault.to_string()))?;
         watch.on_name(&name)?;
         channel.outbox().send(Control::Named(name));
     }
-    shared(Some(tree), rename_to, job)
+    shared(Arc::new(tree), rename_to, job)
 }
 
 /// Where nothing is kept.
@@ -379,7 +386,7 @@ impl Session<'_> {
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
                 SessionEvent::LaneUp(stream, lane) => {
                     let shared = Arc::clone(&self.shared);
-                    self.lanes.start(stream, lane, move |stream| lane::carry(stream, &shared))?;
+                    self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
                 }
                 SessionEvent::LaneDown(end) => {
                     if self.lanes.ended(&end) && end.error.is_some() {
@@ -525,8 +532,8 @@ impl Session<'_> {
     fn summarise(&mut self) -> Result<(), Error> {
         self.decider.end_loose();
         self.shared.flush_remaining_directories()?;
-        if self.shared.makes_files() {
-            self.shared.tree().check_place().map_err(|error| {
+        if let Some(tree) = self.local_target() {
+            tree.check_place().map_err(|error| {
                 faults::store_error(&error)
                     .try_this("look for the directory where it is now; then run the same command again")
             })?;
@@ -555,9 +562,14 @@ impl Session<'_> {
         }
     }
 
+    /// The tree of this host that something is made in.
+    fn local_target(&self) -> Option<&LocalTree> {
+        self.shared.tree().local().filter(|_| self.shared.makes_files())
+    }
+
     /// Says once what the target does not hold, while the sender still hears it.
     fn tell_attributes(&mut self) {
-        let unsupported = if self.shared.makes_files() { self.shared.tree().xattrs_unsupported() } else { None };
+        let unsupported = self.local_target().and_then(LocalTree::xattrs_unsupported);
         let Some(name) = unsupported.filter(|_| !std::mem::replace(&mut self.attributes_told, true)) else { return };
         let text = format!(
             "the file system of the target does not hold all attributes or ACLs of what was copied: {name}, for one, is left out"
@@ -567,7 +579,7 @@ impl Session<'_> {
 
     /// Says once that the kernel left a bit out.
     fn tell_set_group(&mut self) {
-        let lost = if self.shared.makes_files() { self.shared.tree().lost_set_group() } else { None };
+        let lost = self.local_target().and_then(LocalTree::lost_set_group);
         let Some(path) = lost.filter(|_| !std::mem::replace(&mut self.set_group_told, true)) else { return };
         let text = format!(
             "set-group-id bits are not kept where the user at the target is not in the group of the entry: {path}, for one"

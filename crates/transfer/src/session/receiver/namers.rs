@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use haul_engine::flush_choice::FlushWay;
 use haul_engine::integrity::Rereading;
-use haul_store::{Part, StoreError};
+use haul_store::{Draft, Part, StoreError};
 use haul_sys::direct::AlignedBuffer;
 use haul_wire::control::{Notice, OutcomeKind};
 
@@ -70,11 +70,12 @@ impl<'a> Batch<'a> {
     }
 
     /// Those for which one flush of their file system is enough. Another file system that is mounted in the tree has few.
-    fn sharing(&self) -> impl Iterator<Item = &Arc<Part>> {
-        let mut parts = self.nameless.iter().map(|nameless| &nameless.part).filter(|part| part.can_share_flush());
+    fn sharing(&self) -> impl Iterator<Item = (&Arc<Draft>, &Part)> {
+        let parts = self.nameless.iter().filter_map(|nameless| Some((&nameless.part, nameless.part.local()?)));
+        let mut parts = parts.filter(|(_, part)| part.can_share_flush());
         let first = parts.next();
-        let device = first.map(|part| part.id().0);
-        first.into_iter().chain(parts.filter(move |part| Some(part.id().0) == device))
+        let device = first.map(|(_, part)| part.id().0);
+        first.into_iter().chain(parts.filter(move |(_, part)| Some(part.id().0) == device))
     }
 }
 
@@ -134,7 +135,9 @@ fn tell(shared: &Shared, notice: Option<Notice>) {
 /// One flush for all that can share it. False where that is not possible, or has failed.
 fn flush_together(shared: &Shared, batch: &mut Batch<'_>) -> bool {
     // Its descriptor hears of all errors since it was opened: what the others hold was written later.
-    let Some(first) = batch.sharing().min_by_key(|part| part.opened_number()).cloned() else { return false };
+    let first = batch.sharing().min_by_key(|(_, part)| part.opened_number());
+    let Some(first) = first.map(|(draft, _)| Arc::clone(draft)) else { return false };
+    let Some(first) = first.local() else { return false };
     if !first.has_shared_flush() || shared.storage.during(|| first.flush_file_system()).is_err() {
         return false;
     }
@@ -147,7 +150,7 @@ fn flush_together(shared: &Shared, batch: &mut Batch<'_>) -> bool {
 fn flush_each(shared: &Shared, batch: &mut Batch<'_>, is_flushed: impl Fn(&Part) -> bool) {
     let flush = shared.job.selection.flush;
     for Nameless { incoming, part, .. } in batch.nameless.iter().filter(|_| flush) {
-        if !is_flushed(part) {
+        if !part.local().is_some_and(&is_flushed) {
             part.start_writeback(0, incoming.identity.size);
         }
     }
@@ -157,7 +160,10 @@ fn flush_each(shared: &Shared, batch: &mut Batch<'_>, is_flushed: impl Fn(&Part)
         if incoming.inplace {
             return part.prepare(&shared.metadata(&incoming.item), flush);
         }
-        if is_flushed(part) { part.check_close() } else { part.finish_flush(flush) }
+        match part.local() {
+            Some(part) if is_flushed(part) => part.check_close(),
+            _ => part.finish_flush(flush),
+        }
     };
     batch.nameless.retain(|nameless| {
         let finished = shared.storage.during(|| finish(nameless));
@@ -188,9 +194,8 @@ fn give_names(shared: &Shared, mut batch: Batch<'_>, buffer: &mut Option<Aligned
 fn read_back(shared: &Shared, batch: &mut Batch<'_>, buffer: &mut AlignedBuffer) {
     batch.nameless.retain(|Nameless { incoming, part, blake3 }| {
         let found = shared.storage.during(|| {
-            let mut medium = part.medium().map_err(io::Error::other)?;
             let rereading = Rereading::new(&incoming.layout, 0, *blake3);
-            reread::read_back(shared, &mut medium, &incoming.layout, rereading, buffer)
+            reread::read_back(shared, part, &incoming.layout, rereading, buffer)
         });
         let is_there = found.is_ok_and(|found| found.is_ok());
         if !is_there {

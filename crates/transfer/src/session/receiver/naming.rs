@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use haul_engine::integrity::Hash;
-use haul_store::Part;
+use haul_store::Draft;
 
 use crate::sync::lock;
 
@@ -17,7 +17,7 @@ use super::incoming::Incoming;
 /// A whole file that is verified and has no name yet.
 pub(super) struct Nameless {
     pub(super) incoming: Arc<Incoming>,
-    pub(super) part: Arc<Part>,
+    pub(super) part: Arc<Draft>,
     pub(super) blake3: Hash,
 }
 

@@ -19,7 +19,7 @@ use haul_engine::integrity::{Mismatch, Rereading, Verified};
 use haul_engine::ledger::Unread;
 use haul_engine::plan::ChunkLayout;
 use haul_job::{Error, Fault};
-use haul_store::DIRECT_FROM_BYTES;
+use haul_store::{DIRECT_FROM_BYTES, Draft};
 use haul_sys::direct::AlignedBuffer;
 use haul_sys::medium::Medium;
 
@@ -129,8 +129,7 @@ impl Reread {
             return Ok(Some((rereading.finish(), 0)));
         }
         if shared.verifies_disk() {
-            let mut medium = part.medium().map_err(io::Error::other)?;
-            return read_back(shared, &mut medium, layout, rereading, buffer).map(|found| Some((found, data_bytes)));
+            return read_back(shared, part, layout, rereading, buffer).map(|found| Some((found, data_bytes)));
         }
         let found = self.read_anywhere(shared, rereading, buffer)?;
         Ok(found.map(|found| (found, data_bytes)))
@@ -140,37 +139,68 @@ impl Reread {
     fn read_anywhere(
         &self,
         shared: &Shared,
-        mut rereading: Rereading,
+        rereading: Rereading,
         buffer: &mut AlignedBuffer,
     ) -> io::Result<Option<Result<Verified, Mismatch>>> {
         let Self { incoming, part, chunk, .. } = self;
         let (start, length) = incoming.layout.range(*chunk).ok_or(io::ErrorKind::InvalidInput)?;
         part.will_need(start, length);
-        let mut done = 0;
-        while done < length {
-            if shared.is_over() {
-                return Ok(None);
-            }
-            let wanted = usize::try_from(length - done).unwrap_or(usize::MAX).min(buffer.len());
-            let got = part.read_at(&mut buffer[..wanted], start + done).map_err(io::Error::other)?;
-            rereading.update(&buffer[..got]);
-            shared.rereads.add_read(got as u64);
-            done += got as u64;
-            if got < wanted {
-                break;
-            }
-        }
+        let found = read_plainly(shared, part, &incoming.layout, rereading, buffer, || shared.is_over())?;
         // It belongs to others.
-        if incoming.identity.size >= DIRECT_FROM_BYTES {
+        if found.is_some() && incoming.identity.size >= DIRECT_FROM_BYTES {
             part.drop_cache(start, length);
         }
-        end_in_hole(&mut rereading, length - done);
-        Ok(Some(rereading.finish()))
+        Ok(found)
     }
 }
 
-/// Compares a chunk as the medium holds it.
+/// Compares a chunk as a plain read gives it. `None`: nobody needs it any more.
+fn read_plainly(
+    shared: &Shared,
+    draft: &Draft,
+    layout: &ChunkLayout,
+    mut rereading: Rereading,
+    buffer: &mut AlignedBuffer,
+    is_over: impl Fn() -> bool,
+) -> io::Result<Option<Result<Verified, Mismatch>>> {
+    let (start, length) = layout.range(rereading.chunk()).ok_or(io::ErrorKind::InvalidInput)?;
+    let mut done = 0;
+    while done < length {
+        if is_over() {
+            return Ok(None);
+        }
+        let wanted = usize::try_from(length - done).unwrap_or(usize::MAX).min(buffer.len());
+        let got = draft.read_at(&mut buffer[..wanted], start + done).map_err(io::Error::other)?;
+        rereading.update(&buffer[..got]);
+        shared.rereads.add_read(got as u64);
+        done += got as u64;
+        if got < wanted {
+            break;
+        }
+    }
+    end_in_hole(&mut rereading, length - done);
+    Ok(Some(rereading.finish()))
+}
+
+/// Compares a chunk as the medium holds it; at an end that has none of this host's, as the end gives it back.
 pub(super) fn read_back(
+    shared: &Shared,
+    draft: &Draft,
+    layout: &ChunkLayout,
+    rereading: Rereading,
+    buffer: &mut AlignedBuffer,
+) -> io::Result<Result<Verified, Mismatch>> {
+    match draft.local() {
+        Some(part) => {
+            let mut medium = part.medium().map_err(io::Error::other)?;
+            from_medium(shared, &mut medium, layout, rereading, buffer)
+        }
+        None => read_plainly(shared, draft, layout, rereading, buffer, || false)?
+            .ok_or_else(|| io::ErrorKind::Interrupted.into()),
+    }
+}
+
+fn from_medium(
     shared: &Shared,
     medium: &mut Medium,
     layout: &ChunkLayout,

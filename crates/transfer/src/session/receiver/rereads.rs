@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use haul_engine::integrity::Hash;
 use haul_job::Subject;
-use haul_store::Part;
+use haul_store::Draft;
 use haul_sys::medium::Way;
 use haul_wire::control::Notice;
 
@@ -19,7 +19,7 @@ use super::incoming::Incoming;
 /// A chunk to be read, with the hash that it has to have.
 pub(super) struct Reread {
     pub(super) incoming: Arc<Incoming>,
-    pub(super) part: Arc<Part>,
+    pub(super) part: Arc<Draft>,
     pub(super) chunk: u32,
     pub(super) hash: Hash,
 }

@@ -203,7 +203,7 @@ fn directory_end(shared: &Shared, end: &DirectoryEnd) {
     if dry_run {
         return;
     }
-    let swept = !end.fresh && shared.sweep(|tree| tree.sweep_parts(&end.path));
+    let swept = !end.fresh && shared.sweep(|tree| tree.sweep_drafts(&end.path));
     let dirty = shared.take_dirty(&end.path) || deleted || swept || (!end.fresh && changed_lately(shared, &end.path));
     if let Some(directory) = &end.directory
         && let Err(error) = set_directory_metadata(shared, end, directory)
@@ -226,7 +226,7 @@ pub(super) fn changed_lately(shared: &Shared, path: &[u8]) -> bool {
         Ok(None) => return false,
         Err(_) => return true,
     };
-    !was_written_by_itself(stat.id.ctime.s, SystemTime::now())
+    !was_written_by_itself(stat.version.changed().s, SystemTime::now())
 }
 
 /// Of what changed at `ctime_s`. A time ahead of our clock is the server's, or from before a clock was set back: who knows how long ago.

@@ -10,7 +10,7 @@ use haul_engine::journal;
 use haul_engine::receiving::Receiving;
 use haul_engine::window::Overflow;
 use haul_job::{Error, Fault};
-use haul_store::{Filter, Kind, Metadata, Part, Stat, StoreError, TargetTree, WriteRoute, printable};
+use haul_store::{Draft, Filter, Kind, LocalTree, Metadata, Stat, StoreError, TargetTree, WriteRoute, printable};
 use haul_sys::rights::Access;
 use haul_wire::control::{Control, FailureKind, LaneTime, Notice, Outcome, OutcomeKind, Receipt, ReceiverSummary};
 use haul_wire::manifest::Item;
@@ -59,8 +59,9 @@ struct State {
 }
 
 pub(super) struct Shared {
-    /// `None`: nothing is made, and what arrives is let go.
-    tree: Option<TargetTree>,
+    tree: Arc<dyn TargetTree>,
+    /// Nothing is made, and what arrives is let go.
+    lets_go: bool,
     pub(super) job: ReceiverJob,
     pub(super) rules: Rules,
     pub(super) filter: Filter,
@@ -90,7 +91,7 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(
-        tree: Option<TargetTree>,
+        tree: Arc<dyn TargetTree>,
         rename_to: Option<Vec<u8>>,
         job: ReceiverJob,
         outbox: Arc<Outbox>,
@@ -107,6 +108,7 @@ impl Shared {
         };
         Ok(Self {
             rules: convert::rules(&job.selection),
+            lets_go: !tree.abilities().keeps,
             tree,
             exposure: Exposure::new(job.bounds.checkpoint_bytes),
             storage: Storage::of("target"),
@@ -137,27 +139,36 @@ impl Shared {
 
     /// Keeps a far side within its tree. What to tell of it.
     pub(super) fn give_up_rights(&self) -> Option<Notice> {
-        let root = self.tree.as_ref().and_then(TargetTree::root_directory);
+        let root = self.tree.local().and_then(LocalTree::root_directory);
         let trees: Vec<_> = root.into_iter().map(|root| (root, Access::Write)).collect();
         self.job.far.then(|| rights::stay_within(&trees, self.job.selection.xattrs))
     }
 
     /// Whether what arrives is verified and let go.
     pub(super) fn lets_go(&self) -> bool {
-        self.tree.is_none()
+        self.lets_go
     }
 
     /// Whether this job makes anything.
     pub(super) fn makes_files(&self) -> bool {
-        self.tree.is_some() && !self.job.selection.dry_run
+        !self.lets_go && !self.job.selection.dry_run
     }
 
     /// Where files are made.
-    ///
-    /// # Panics
-    /// When what arrives is let go: then nobody has anything to make.
-    pub(super) fn tree(&self) -> &TargetTree {
-        self.tree.as_ref().expect("nothing is made where what arrives is let go")
+    pub(super) fn tree(&self) -> &dyn TargetTree {
+        &*self.tree
+    }
+
+    /// Fails when what stands at this path is another entry of this job, whose name the file system takes for the same.
+    pub(super) fn check_twin(&self, standing: &Stat, path: &[u8]) -> Result<(), StoreError> {
+        self.tree.local().map_or(Ok(()), |tree| tree.check_twin(standing, path))
+    }
+
+    /// What stands at this path stays, and counts as placed by this job.
+    pub(super) fn keep(&self, standing: &Stat, path: &[u8]) {
+        if let Some(tree) = self.tree.local() {
+            tree.keep(standing, path);
+        }
     }
 
     /// Where an item goes: its path, or the new name of the single file.
@@ -268,15 +279,15 @@ impl Shared {
 
     /// Whether a file is written past the page cache; it has room on the disk then. Without a flush nobody waits for the disk: then memory
     /// is faster.
-    pub(super) fn goes_past_cache(&self, incoming: &Incoming, part: &Part) -> Result<bool, StoreError> {
+    pub(super) fn goes_past_cache(&self, incoming: &Incoming, draft: &Draft) -> Result<bool, StoreError> {
         let is_large = incoming.identity.size >= self.job.bounds.past_cache_from_bytes && self.job.selection.flush;
         if !is_large && !self.write_routes.is_forced() {
             return Ok(false);
         }
-        if !part.goes_past_cache() {
+        let Some(part) = draft.local().filter(|part| part.goes_past_cache()) else {
             self.write_routes.refused().into_iter().for_each(|notice| self.notice(notice));
             return Ok(false);
-        }
+        };
         if self.write_routes.choose(part, &self.storage, |notice| self.notice(notice)) == WriteRoute::Copy {
             return Ok(false);
         }
@@ -290,7 +301,7 @@ impl Shared {
     /// Whether an earlier run, or this one before the source changed, began to write the file in place and did not finish it. Asked only
     /// where a file that is not like the source's may stay.
     pub(super) fn is_unfinished(&self, path: &[u8], stat: &Stat) -> bool {
-        let journal = || self.tree().journal_beside(path, journal::HEADER_BYTES);
+        let journal = || self.tree().journal_of_file(path, journal::HEADER_BYTES);
         let file = (stat.id.dev, stat.id.ino);
         self.rules.may_keep_others()
             && stat.kind == Kind::File
@@ -359,7 +370,7 @@ impl Shared {
 
     /// Whether what was written is read back from the medium before it counts.
     pub(super) fn verifies_disk(&self) -> bool {
-        self.job.selection.verify_disk && self.tree.is_some()
+        self.job.selection.verify_disk && !self.lets_go
     }
 
     /// Further chunks of this file that do not stand there as they were verified: one new journal does for all.
@@ -409,8 +420,8 @@ impl Shared {
     }
 
     /// Removes parts that nobody will go on with, unless this job makes none.
-    pub(super) fn sweep(&self, sweep: impl FnOnce(&TargetTree) -> bool) -> bool {
-        !self.job.selection.dry_run && !self.job.selection.inplace && self.tree.as_ref().is_some_and(sweep)
+    pub(super) fn sweep(&self, sweep: impl FnOnce(&dyn TargetTree) -> bool) -> bool {
+        self.makes_files() && !self.job.selection.inplace && sweep(&*self.tree)
     }
 
     /// A name changed in the root of the tree.
@@ -624,7 +635,7 @@ pub(super) mod tests {
     /// What a receiver into this directory shares; nobody hears its events.
     pub(crate) fn over(directory: &std::path::Path) -> Shared {
         let target = directory.as_os_str().as_encoded_bytes().to_vec();
-        let (tree, _) = TargetTree::open(&target, &haul_store::TargetOptions::default()).unwrap();
+        let (tree, _) = LocalTree::open(&target, &haul_store::TargetOptions::default()).unwrap();
         let job = ReceiverJob {
             target: Target::Path(target),
             confine: None,
@@ -636,7 +647,7 @@ pub(super) mod tests {
             surroundings: Surroundings::default(),
         };
         let events = crate::session::channel::Events::new().sender();
-        Shared::new(Some(tree), None, job, Arc::default(), Arc::new(Watch::silent()), events).unwrap()
+        Shared::new(Arc::new(tree), None, job, Arc::default(), Arc::new(Watch::silent()), events).unwrap()
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use std::collections::HashSet;
 
-use haul_store::{Fold, Spellings, Stat, StoreError, TargetTree, name_hash};
+use haul_store::{Fold, LocalTree, Spellings, Stat, StoreError, name_hash};
 use haul_wire::limits::MAX_OPEN_ITEMS;
 
 use super::state::parent;
@@ -73,11 +73,17 @@ impl Twins {
     }
 
     /// The next entry, whose name stands in the innermost directory, and what stands at its path. Fails when that is another entry of this
-    /// job.
-    pub(super) fn check(&mut self, tree: &TargetTree, path: &[u8], standing: Option<&Stat>) -> Result<(), StoreError> {
+    /// job. Only file systems take two names for one: elsewhere there is no `tree`.
+    pub(super) fn check(
+        &mut self,
+        tree: Option<&LocalTree>,
+        path: &[u8],
+        standing: Option<&Stat>,
+    ) -> Result<(), StoreError> {
         if self.directories.last().is_some_and(|directory| directory.is_refused) {
             return Err(StoreError::twin(path));
         }
+        let Some(tree) = tree else { return Ok(()) };
         if self.folds.iter().any(|question| question.answer.is_none()) {
             self.learn(tree, path);
         }
@@ -97,7 +103,7 @@ impl Twins {
         Ok(())
     }
 
-    fn learn(&mut self, tree: &TargetTree, path: &[u8]) {
+    fn learn(&mut self, tree: &LocalTree, path: &[u8]) {
         self.items += 1;
         for question in &mut self.folds {
             if question.answer.is_none() {
@@ -115,7 +121,7 @@ impl Twins {
 
 impl Question {
     /// Takes this entry for its candidate if it has none, and looks at that when it is `time`.
-    fn look(&mut self, tree: &TargetTree, path: &[u8], time: bool) {
+    fn look(&mut self, tree: &LocalTree, path: &[u8], time: bool) {
         if self.candidate.is_none() && self.fold.respelled(last(path)).is_some() {
             self.candidate = Some((path.to_vec(), 0));
         }
@@ -133,7 +139,7 @@ impl Question {
 
 impl Directory {
     /// Whether what stands at this path was given another name by this job: one that came before in this directory.
-    fn has_another_name(&mut self, tree: &TargetTree, path: &[u8], standing: &Stat) -> Result<bool, StoreError> {
+    fn has_another_name(&mut self, tree: &LocalTree, path: &[u8], standing: &Stat) -> Result<bool, StoreError> {
         // An older listing may lack what was made since, or have the name of another entry that had this inode.
         if self.spells_otherwise(path, standing) != Some(false) {
             self.listing = Some(tree.spellings(parent(path))?);

@@ -68,7 +68,7 @@ pub(super) fn deliver(shared: &Shared, chunk: &Chunk, ended: Option<End>) {
 
 #[cfg(test)]
 mod tests {
-    use haul_store::Part;
+    use haul_store::Draft;
     use haul_wire::RelPath;
     use haul_wire::manifest::{Attributes, Identity, Item, ItemKind};
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     /// A file of three chunks and its part.
-    fn incoming(shared: &Shared) -> (Arc<Incoming>, Arc<Part>) {
+    fn incoming(shared: &Shared) -> (Arc<Incoming>, Arc<Draft>) {
         let identity = Identity { size: 3 << 20, mtime: Default::default(), ctime: Default::default(), inode: 1 };
         let kind = ItemKind::File { identity, sparse: false, blake3: None, further_names: 0 };
         let path = RelPath::new(b"file".to_vec()).unwrap();
@@ -89,8 +89,8 @@ mod tests {
         (incoming, part)
     }
 
-    fn chunk_of(incoming: &Arc<Incoming>, part: &Arc<Part>, number: u32) -> Arc<Chunk> {
-        Chunk::new(Arc::clone(incoming), Arc::clone(part), Arc::new(Claimed::take(incoming, number)))
+    fn chunk_of(incoming: &Arc<Incoming>, part: &Arc<Draft>, number: u32) -> Arc<Chunk> {
+        Chunk::new(Arc::clone(incoming), Arc::clone(part), Arc::new(Claimed::take(incoming, number, 0)))
     }
 
     #[test]

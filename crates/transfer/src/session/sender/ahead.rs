@@ -168,7 +168,7 @@ impl<'a> ReadAhead<'a> {
             let index = last.unit.index;
             let (unit, item) = self.shared.take_ahead(self.lane, index)?;
             // What cannot be opened is told when it is its turn.
-            let open = item.open(&self.shared.sources, self.shared.direct_from_bytes()).ok();
+            let open = item.open(&*self.shared.sources, self.shared.direct_from_bytes()).ok();
             self.plans.push_back(Plan::new(unit, &item, open.filter(|open| open.cold().is_some())));
         }
     }

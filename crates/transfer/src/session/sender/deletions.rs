@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use haul_store::{Found, Hidden, SourceSet, StoreError, WalkOptions, printable};
+use haul_store::{Found, Hidden, SourceTree, StoreError, WalkOptions, printable};
 use haul_wire::control::{Control, Notice};
 
 use crate::session::convert;
@@ -47,11 +47,11 @@ impl<'a> Deletions<'a> {
     }
 
     /// Lists all directories.
-    pub(super) fn look_ahead(&mut self, sources: &Arc<SourceSet>, options: WalkOptions) {
+    pub(super) fn look_ahead(&mut self, sources: &Arc<dyn SourceTree>, options: WalkOptions) {
         if !matches!(self.state, State::Allowed) {
             return;
         }
-        for found in sources.walk(WalkOptions { listing_only: true, ..options }) {
+        for found in Arc::clone(sources).items(WalkOptions { listing_only: true, ..options }) {
             if self.shared.is_over() {
                 return;
             }

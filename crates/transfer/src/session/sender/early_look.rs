@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use haul_engine::integrity::{Hash, UnitHasher};
 use haul_engine::plan::ChunkLayout;
 use haul_job::Selection;
-use haul_store::{EntryKind, Found, SourceFile, SourceSet, Walk};
+use haul_store::{EntryKind, Found, LocalFile, SourceFile, SourceSet, Walk};
 use haul_wire::limits::BLOCK_BYTES;
 use haul_wire::manifest::Identity;
 
@@ -207,7 +207,7 @@ struct Finder {
 }
 
 struct FoundFile {
-    file: SourceFile,
+    file: LocalFile,
     layout: ChunkLayout,
     hashes: Arc<FileHashes>,
 }
@@ -243,7 +243,9 @@ impl Finder {
             return Some(None);
         }
         self.chunks_left = self.chunks_left.checked_sub(layout.count())?;
-        let Ok(file) = self.sources.open(entry.source, &entry.source_path) else { return Some(None) };
+        let Ok(SourceFile::Local(file)) = self.sources.open(entry.source, &entry.source_path) else {
+            return Some(None);
+        };
         let chunks = (0..layout.count()).map(|_| OnceLock::new()).collect();
         let hashes = Arc::new(FileHashes { chunks, doubted: AtomicBool::new(false) });
         Some(Some((convert::identity(&entry.stat), Arc::new(FoundFile { file, layout, hashes }))))

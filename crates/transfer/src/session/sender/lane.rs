@@ -25,7 +25,6 @@ use crate::files::zeros::ZEROS;
 use crate::session::convert;
 use crate::session::stopwatch::{Stopwatch, Waiting};
 
-use super::Sources;
 use super::ahead::ReadAhead;
 use super::early_look::ChunkHasher;
 use super::state::{self, Shared, SourceItem, Units};
@@ -214,7 +213,7 @@ impl Lane<'_> {
 
     fn carry_unit(&mut self, unit: Unit, file: &Arc<SourceItem>) -> io::Result<()> {
         let shared = self.shared;
-        let open = match shared.storage.during(|| file.open(&shared.sources, shared.direct_from_bytes())) {
+        let open = match shared.storage.during(|| file.open(&*shared.sources, shared.direct_from_bytes())) {
             Ok(open) => open,
             Err(error) => return self.withdraw(file, error.to_string(), source_failure(&error)),
         };
@@ -222,11 +221,7 @@ impl Lane<'_> {
         if file.hash_only.load(Ordering::Relaxed) {
             return self.hash_only(unit, file, &open);
         }
-        // Zeros that were asked for travel.
-        let content = match shared.job.sources {
-            Sources::Zeros(_) => Ok(Content::Dense),
-            Sources::Paths(_) | Sources::Stripes { .. } => content(unit, file, &open),
-        };
+        let content = content(unit, file, &open);
         let kind = match content {
             Ok(Content::Hole) => UnitKind::Hole,
             _ if file.layout.is_whole() => UnitKind::Whole,
@@ -290,7 +285,7 @@ impl Lane<'_> {
                 if self.shared.pace(size as u64) {
                     self.watch.lap(Waiting::Rate);
                 }
-                match (open.single(), self.pump.take()) {
+                match (open.local_fd(), self.pump.take()) {
                     (Some(fd), Some(pump)) => self.routed_block(pump, fd, offset, size, block, &mut hasher)?,
                     _ => self.data_block(unit, open, offset, size, block, &mut hasher)?,
                 }

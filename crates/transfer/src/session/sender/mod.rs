@@ -26,8 +26,7 @@ use early_look::EarlyLook;
 use haul_engine::integrity::Hash;
 use haul_job::{Error, Fault, Subject};
 use haul_pump::SendRoute;
-use haul_store::recording::{self, Recording};
-use haul_store::{FileList, ResolveOptions, SourceSet, StoreError};
+use haul_store::{FileList, ResolveOptions, SourceSet, SourceTree, StoreError};
 use haul_sys::rights::Access;
 use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSummary, SenderSummary};
 use state::Shared;
@@ -48,10 +47,24 @@ use crate::session::{convert, farewell, rights, stalls};
 pub(crate) enum Sources {
     /// What stands at these paths.
     Paths(Vec<Vec<u8>>),
-    /// One file of so many zeros.
-    Zeros(u64),
-    /// A striped recording.
-    Stripes { index: PathBuf, directories: Vec<PathBuf> },
+    /// A tree that is open already.
+    Open(OpenSource),
+}
+
+/// A tree that was opened before the session.
+pub(crate) struct OpenSource {
+    pub(crate) tree: Arc<dyn SourceTree>,
+    /// What its only file has to hash to, where that is known.
+    pub(crate) recorded: Option<Hash>,
+    /// What is to be told of it.
+    pub(crate) warning: Option<String>,
+}
+
+impl OpenSource {
+    /// Nothing more is known of it.
+    pub(crate) fn of(tree: Arc<dyn SourceTree>) -> Self {
+        Self { tree, recorded: None, warning: None }
+    }
 }
 
 /// What a sender has to do.
@@ -120,9 +133,9 @@ impl<'a> Session<'a> {
             Some(paths) => tuning.remembering(paths.clone()),
             None => tuning,
         };
-        let search = walk::Search::new(&job.selection, job.listed.as_ref(), missing)?;
+        let search = walk::Search::new(&sources, &job.selection, job.listed.as_ref(), missing)?;
         // Before the threads that work on files.
-        let notice = give_up_rights(&job, &sources);
+        let notice = give_up_rights(&job, &*sources);
         let shared = Arc::new(Shared::new(sources, job, Arc::clone(channel.outbox()), Arc::clone(watch)));
         if let Some(notice) = notice {
             shared.notice(notice);
@@ -343,6 +356,7 @@ impl<'a> Session<'a> {
             }
             Control::Named(name) if self.shared.sources.is_single_file() => self.watch.on_name(&name)?,
             Control::Again { index, chunk } => self.shared.again(index, chunk)?,
+            Control::Void(void) => self.shared.void(&void)?,
             Control::Repair { index, chunk } => self.shared.repair(index, chunk)?,
             Control::ReadAgain { bytes } => {
                 self.shared.on_read_again(bytes)?;
@@ -407,7 +421,7 @@ impl<'a> Session<'a> {
 }
 
 /// Keeps a far side within its sources, unless its links are to be followed wherever they lead. What to tell of it.
-fn give_up_rights(job: &SenderJob, sources: &SourceSet) -> Option<Notice> {
+fn give_up_rights(job: &SenderJob, sources: &dyn SourceTree) -> Option<Notice> {
     let roots = sources.roots().filter(|_| job.far)?;
     let trees: Vec<_> = roots.into_iter().map(|root| (root, Access::Read)).collect();
     Some(rights::stay_within(&trees, job.selection.xattrs))
@@ -420,35 +434,23 @@ fn resolve_options(home: Option<PathBuf>, follow_links: bool) -> ResolveOptions 
 
 /// What a sender reads, found and open.
 struct Resolved {
-    sources: Arc<SourceSet>,
+    sources: Arc<dyn SourceTree>,
     /// What the only file has to hash to, where that is known.
     recorded: Option<Hash>,
     /// Why the first of those that are not there is not.
     missing: Option<String>,
 }
 
-impl Resolved {
-    fn all(sources: SourceSet, recorded: Option<Hash>) -> Self {
-        Self { sources: Arc::new(sources), recorded, missing: None }
-    }
-}
-
 fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Resolved, Error> {
     let paths = match &job.sources {
         Sources::Paths(paths) => paths,
-        Sources::Zeros(bytes) => {
-            let zeros = SourceSet::zeros(*bytes).map_err(|error| faults::store_error(&error))?;
-            return Ok(Resolved::all(zeros, None));
-        }
-        Sources::Stripes { index, directories } => {
-            let Recording { sources, blake3, warning } =
-                recording::open(index, directories).map_err(|error| faults::recording_error(&error))?;
+        Sources::Open(OpenSource { tree, recorded, warning }) => {
             if let Some(text) = warning {
                 let notice = Notice::Warning { text: convert::bounded(text) };
                 watch.on_notice(notice.clone());
                 channel.outbox().send(Control::Notice(notice));
             }
-            return Ok(Resolved::all(sources, blake3));
+            return Ok(Resolved { sources: Arc::clone(tree), recorded: *recorded, missing: None });
         }
     };
     let options = ResolveOptions {
@@ -472,5 +474,5 @@ fn resolve(job: &SenderJob, channel: &Channel, watch: &Watch) -> Result<Resolved
         channel.outbox().send(Control::Notice(notice));
     }
     let missing = missing.first().map(StoreError::to_string);
-    Ok(Resolved { missing, ..Resolved::all(sources, None) })
+    Ok(Resolved { sources: Arc::new(sources), recorded: None, missing })
 }

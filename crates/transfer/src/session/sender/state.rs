@@ -13,8 +13,8 @@ use haul_engine::schedule::{MAX_REPAIRS, MAX_TRIES, Retry, Unit};
 use haul_engine::sending::{Broken, Offered, Sending};
 use haul_job::{Error, Fault, Subject};
 use haul_pump::{Dropped, Routes, SendPump, SendRoute};
-use haul_store::{SourceFile, SourceSet};
-use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Wanted, Withdraw};
+use haul_store::{SourceFile, SourceTree};
+use haul_wire::control::{Carriage, Control, FailureKind, LaneTime, Notice, Void, Wanted, Withdraw};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::{Attributes, Identity, Item, ItemKind, Packer, Time};
 
@@ -57,6 +57,8 @@ pub(super) struct SourceItem {
     pub(super) hash_only: AtomicBool,
     /// How often a chunk of it was sent again because the target's medium had lost it.
     repairs: AtomicU32,
+    /// How often a chunk of it was sent again because a lane that died had it last.
+    voids: AtomicU32,
     /// Hashes of its chunks that were computed before there were lanes.
     early: Option<Arc<FileHashes>>,
     /// Kept open while chunks of a large file are carried.
@@ -68,7 +70,7 @@ impl SourceItem {
     /// of a file of at least `direct_from_bytes` is looked at.
     pub(super) fn open(
         &self,
-        sources: &SourceSet,
+        sources: &dyn SourceTree,
         direct_from_bytes: Option<u64>,
     ) -> haul_store::Result<Arc<SourceFile>> {
         if self.layout.is_whole() {
@@ -79,10 +81,8 @@ impl SourceItem {
             return Ok(Arc::clone(file));
         }
         let mut opened = sources.open(self.origin.source, &self.origin.path)?;
-        if let Some(from_bytes) = direct_from_bytes.filter(|_| !self.hash_only.load(Ordering::Relaxed)) {
-            opened.map_cold(self.identity.size, from_bytes);
-        }
-        opened.advise_sequential();
+        let looks_from_bytes = direct_from_bytes.filter(|_| !self.hash_only.load(Ordering::Relaxed));
+        opened.prepare(self.identity.size, looks_from_bytes);
         let opened = Arc::new(opened);
         *file = Some(Arc::clone(&opened));
         Ok(opened)
@@ -130,7 +130,7 @@ struct State {
 pub(super) type Units = Vec<(Unit, Arc<SourceItem>)>;
 
 pub(super) struct Shared {
-    pub(super) sources: Arc<SourceSet>,
+    pub(super) sources: Arc<dyn SourceTree>,
     pub(super) job: SenderJob,
     pub(super) outbox: Arc<Outbox>,
     pub(super) watch: Arc<Watch>,
@@ -167,7 +167,7 @@ pub(super) struct Shared {
 const UNITS_AT_ONCE: usize = 16;
 
 impl Shared {
-    pub(super) fn new(sources: Arc<SourceSet>, job: SenderJob, outbox: Arc<Outbox>, watch: Arc<Watch>) -> Self {
+    pub(super) fn new(sources: Arc<dyn SourceTree>, job: SenderJob, outbox: Arc<Outbox>, watch: Arc<Watch>) -> Self {
         let bucket = job.carriage.rate_bytes_per_s.map(|rate| Mutex::new(TokenBucket::new(rate, 0)));
         // The lanes' own way to copy sends many small files at once.
         let asked = asked_route(&job.carriage).filter(|route| *route != SendRoute::Copy);
@@ -350,6 +350,25 @@ impl Shared {
             }
             // The file failed or the lane died meanwhile.
             Retry::Unknown => {}
+        }
+        Ok(())
+    }
+
+    /// What this lane brings of a chunk does not count at the target, because a lane that was given up had the chunk last and died. If
+    /// this lane still carries it, it goes again. That is no failed try: a lane that is lost says nothing about the data.
+    pub(super) fn void(&self, void: &Void) -> Result<(), Error> {
+        let Void { index, chunk, lane } = *void;
+        let mut state = self.lock();
+        let unit = Unit { index, chunk };
+        // Otherwise another lane carries it by now, and that data counts; or nobody awaits it any more.
+        if let Ok(Some(file)) = state.items.open_file(index)
+            && state.items.lane_of(unit) == Some(lane)
+        {
+            if file.voids.fetch_add(1, Ordering::Relaxed) >= MAX_REPAIRS.saturating_add(file.layout.count()) {
+                return Err(broken(Broken("its lanes lose chunks without end")));
+            }
+            state.items.repair(unit);
+            self.work.notify_all();
         }
         Ok(())
     }
@@ -661,6 +680,7 @@ fn source_item(
         changes_left,
         hash_only: AtomicBool::new(false),
         repairs: AtomicU32::new(0),
+        voids: AtomicU32::new(0),
         early: early.and_then(|early| early.of(identity)),
         file: Mutex::new(None),
     }))

@@ -1,10 +1,10 @@
-//! The walk thread: what the store finds becomes the manifest.
+//! The walk thread: what an item source yields, a walk over the sources for example, becomes the manifest.
 
 use std::io;
 use std::sync::Arc;
 
 use haul_job::{Error, Subject};
-use haul_store::{FileList, Found, FoundEntry, WalkOptions, printable};
+use haul_store::{FileList, Found, FoundEntry, ItemSource, SourceTree, WalkOptions, printable};
 use haul_wire::control::{self as wire, Notice};
 use haul_wire::manifest::{Attributes, Item, ItemKind};
 use haul_wire::path::RelPath;
@@ -17,8 +17,8 @@ use super::walk_options::options;
 
 /// What the walk thread is told.
 pub(super) struct Search {
-    pub(super) options: WalkOptions,
-    /// As above, to list directories ahead.
+    pub(super) items: Box<dyn ItemSource>,
+    /// How directories are listed ahead.
     pub(super) ahead: WalkOptions,
     /// Why a source is not there.
     pub(super) missing: Option<String>,
@@ -26,13 +26,15 @@ pub(super) struct Search {
 
 impl Search {
     pub(super) fn new(
+        sources: &Arc<dyn SourceTree>,
         selection: &wire::Selection,
         listed: Option<&Arc<FileList>>,
         missing: Option<String>,
     ) -> Result<Self, Error> {
         let ahead =
             WalkOptions { hard_links: false, xattrs: false, acls: false, ..options(selection, listed.cloned())? };
-        Ok(Self { options: options(selection, listed.cloned())?, ahead, missing })
+        let items = Arc::clone(sources).items(options(selection, listed.cloned())?);
+        Ok(Self { items, ahead, missing })
     }
 }
 
@@ -45,12 +47,11 @@ pub(super) fn start(shared: Arc<Shared>, search: Search) -> io::Result<()> {
     Ok(())
 }
 
-fn walk(shared: &Shared, search: Search) -> Result<(), Error> {
+fn walk(shared: &Shared, mut search: Search) -> Result<(), Error> {
     let checksum = shared.job.selection.checksum;
     let mut deletions = Deletions::new(shared, search.missing);
     deletions.look_ahead(&shared.sources, search.ahead);
-    let mut walk = shared.sources.walk(search.options);
-    for found in walk.by_ref() {
+    for found in search.items.by_ref() {
         let mut origin = Origin::default();
         let item = match found {
             Found::Entry(entry) => {
@@ -78,7 +79,7 @@ fn walk(shared: &Shared, search: Search) -> Result<(), Error> {
         }
     }
     deletions.end();
-    tell_duplicates(shared, walk.duplicates());
+    tell_duplicates(shared, search.items.duplicates());
     shared.walk_done();
     Ok(())
 }

@@ -61,6 +61,7 @@ impl Lane {
             busy_us: info.busy_time_us.unwrap_or(0),
             receive_window_limited_us: info.rwnd_limited_us.unwrap_or(0),
             send_buffer_limited_us: info.sndbuf_limited_us.unwrap_or(0),
+            silent_us: info.silent_us,
             peer_window_bytes: u64::from(info.snd_wnd_bytes.unwrap_or(0)),
             send_buffer_bytes: probe.send_buffer_bytes().map_or(0, |bytes| bytes as u64),
         };

@@ -53,6 +53,7 @@ fn far_side_as(role: Role, carriage: wire::Carriage, selection: wire::Selection)
         session: [3; 16],
         peer_session: [5; 16],
         peer_key: [4; 32],
+        links: false,
         role,
         selection,
         carriage,

@@ -2,7 +2,10 @@
 
 use std::io::Read as _;
 
-use haul_wire::control::{Answer, ChunkRange, FailureKind, Outcome, Receipt, ReceiverSummary, SenderSummary, Wanted};
+use haul_engine::schedule::MAX_REPAIRS;
+use haul_wire::control::{
+    Answer, ChunkRange, FailureKind, Outcome, Receipt, ReceiverSummary, SenderSummary, Void, Wanted,
+};
 use haul_wire::lane::{BLOCK_HEADER_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 
@@ -292,6 +295,43 @@ fn a_lane_that_the_far_side_leaves_without_a_word_is_replaced_and_what_it_carrie
     assert_eq!((header.index, data.as_slice()), (SMALL, &b"small"[..]));
 }
 
+/// A lane that is lost says nothing about the data: with a slow disk at the target a chunk may lose several.
+#[test]
+fn a_chunk_whose_lanes_are_lost_again_and_again_is_not_taken_for_wrong_data() {
+    let mut source = Source::open();
+    source.answers(LARGE, Wanted::Chunks(vec![ChunkRange { first: 1, count: 1 }]));
+    for _ in 0..10 {
+        let (header, ..) = next_unit(&mut source.peer.lane);
+        assert_eq!((header.index, header.chunk), (LARGE, 1));
+        // Of another lane than the one that carries it, that says nothing new.
+        source.peer.says(&Control::Void(Void { index: LARGE, chunk: 1, lane: 7 }));
+        source.peer.says(&Control::Void(Void { index: LARGE, chunk: 1, lane: 0 }));
+    }
+    let (header, ..) = next_unit(&mut source.peer.lane);
+    assert_eq!((header.index, header.chunk), (LARGE, 1));
+    source.peer.says(&Control::Receipts(vec![Receipt { index: LARGE, chunk: 1, data_bytes: MIN_CHUNK_BYTES }]));
+    for index in 0..4 {
+        source.settles(index, OutcomeKind::Nothing);
+    }
+    source.peer.says(&Control::Summary(ReceiverSummary::default()));
+    source.peer.hears(|message| match message {
+        Control::Withdraw(withdrawn) => panic!("{withdrawn:?}"),
+        message => matches!(message, Control::Bye(_)).then_some(()),
+    });
+    source.peer.ended().unwrap();
+}
+
+#[test]
+fn lanes_that_lose_a_chunk_without_end_end_the_session() {
+    let mut source = Source::open();
+    source.answers(LARGE, Wanted::Chunks(vec![ChunkRange { first: 1, count: 1 }]));
+    for _ in 0..=MAX_REPAIRS + CHUNKS {
+        next_unit(&mut source.peer.lane);
+        source.peer.says(&Control::Void(Void { index: LARGE, chunk: 1, lane: 0 }));
+    }
+    source.peer.broke_the_protocol("without end");
+}
+
 /// Reads one unit off a lane.
 fn next_unit(lane: &mut Stream) -> (UnitHeader, Trailer, Vec<u8>) {
     let mut header = [0; UNIT_HEADER_BYTES];
@@ -327,6 +367,7 @@ fn a_flood_about_lanes_that_do_not_exist_changes_nothing() {
     for lane in 1..2_000 {
         source.peer.says(&Control::LaneLost { lane });
         source.peer.says(&Control::Again { index: u64::from(lane), chunk: u32::from(lane) });
+        source.peer.says(&Control::Void(Void { index: u64::from(lane), chunk: u32::from(lane), lane }));
     }
     for index in 0..4 {
         source.settles(index, OutcomeKind::Nothing);

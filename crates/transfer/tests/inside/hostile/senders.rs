@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use haul_job::{FilterRule, Selection};
 use haul_store::FileList;
-use haul_wire::control::{Answer, FailureKind, Notice, ReceiverSummary, SenderSummary, Wanted};
+use haul_wire::control::{Answer, FailureKind, Notice, ReceiverSummary, SenderSummary, Void, Wanted};
 use haul_wire::lane::UNIT_HEADER_BYTES;
 use haul_wire::limits::{BLOCK_BYTES, MAX_BATCH_ITEMS, MAX_OPEN_ITEMS, MAX_XATTR_BYTES, MIN_CHUNK_BYTES};
 use haul_wire::manifest::Xattr;
@@ -673,6 +673,7 @@ fn words_that_are_not_a_senders_break_the_protocol() {
         Control::Receipts(Vec::new()),
         Control::Outcomes(Vec::new()),
         Control::Again { index: 0, chunk: 0 },
+        Control::Void(Void { index: 0, chunk: 0, lane: 0 }),
         Control::LaneLost { lane: 0 },
         Control::Summary(ReceiverSummary::default()),
         Control::Bye(SenderSummary::default()),

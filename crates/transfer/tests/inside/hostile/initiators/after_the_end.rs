@@ -68,6 +68,7 @@ fn far_side_of(
         session: [3; 16],
         peer_session: [5; 16],
         peer_key: [4; 32],
+        links: false,
         role,
         selection,
         carriage: wire::Carriage { ciphers: vec![1], ..carriage(20_000) },

@@ -1,4 +1,4 @@
-//! One file of a source, open for reading: an ordinary file, or a file in stripes.
+//! A regular file of this host, open for reading.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,67 +11,55 @@ use crate::attributes::{self, Namespaces, Place};
 use crate::cold::ColdMap;
 use crate::meta::Stat;
 use crate::regular_file;
-use crate::striped::Striped;
 
 /// A regular file that is open for reading.
 #[derive(Debug)]
-pub struct SourceFile {
-    content: Content,
+pub struct LocalFile {
+    fd: Arc<OwnedFd>,
+    /// It counts as full of data, whatever its holes are.
+    is_full: bool,
     cold: Option<ColdMap>,
     /// The range of data that was found last. On tmpfs a look for a hole walks page by page to the end of the data: in
     /// a file of 2 GB, one look for each chunk took 20 s.
     known_data: Mutex<(u64, u64)>,
 }
 
-#[derive(Debug)]
-enum Content {
-    One(Arc<OwnedFd>),
-    Striped(Arc<Striped>),
-}
-
-impl SourceFile {
-    pub(crate) fn striped(striped: Arc<Striped>) -> Self {
-        Self::of(Content::Striped(striped))
-    }
-
-    fn of(content: Content) -> Self {
-        Self { content, cold: None, known_data: Mutex::new((0, 0)) }
-    }
-
+impl LocalFile {
     /// Accepts only regular files.
-    pub(crate) fn new(fd: OwnedFd) -> io::Result<SourceFile> {
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         regular_file::check(&Stat::of_fd(&fd)?)?;
-        Ok(SourceFile::of(Content::One(Arc::new(fd))))
+        Ok(Self { fd: Arc::new(fd), is_full: false, cold: None, known_data: Mutex::new((0, 0)) })
+    }
+
+    /// The file counts as full of data, whatever its holes are.
+    pub(crate) fn full(self) -> Self {
+        Self { is_full: true, ..self }
     }
 
     /// The metadata now. Compare it with the walk's metadata to notice a change.
     pub fn stat(&self) -> io::Result<Stat> {
-        match &self.content {
-            Content::One(fd) => Stat::of_fd(fd),
-            Content::Striped(striped) => striped.stat(),
-        }
+        Stat::of_fd(&self.fd)
     }
 
     /// Its extended attributes and ACLs, as far as they are kept.
     pub fn attributes(&self, xattrs: bool, acls: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
         let namespaces = Namespaces { xattrs, acls, ..Namespaces::default() };
-        match self.single().filter(|_| namespaces.any()) {
-            Some(fd) => attributes::read(&Place::Open(fd), &namespaces),
-            None => Ok(Vec::new()),
+        if !namespaces.any() {
+            return Ok(Vec::new());
         }
+        attributes::read(&Place::Open(self.as_fd()), &namespaces)
     }
 
     /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        match &self.content {
-            Content::One(fd) => file::read_full_at(fd.as_fd(), buffer, offset),
-            Content::Striped(striped) => striped.read_at(buffer, offset),
-        }
+        file::read_full_at(self.as_fd(), buffer, offset)
     }
 
     /// The next `[start, end)` that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
     pub fn next_data(&self, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
-        let Content::One(fd) = &self.content else { return Ok((offset < end).then_some((offset, end))) };
+        if self.is_full {
+            return Ok((offset < end).then_some((offset, end)));
+        }
         let known = *self.known_data.lock().unwrap_or_else(PoisonError::into_inner);
         if known.0 <= offset && offset < end && end <= known.1 {
             return Ok(Some((offset, end)));
@@ -79,27 +67,22 @@ impl SourceFile {
         if offset >= end {
             return Ok(None);
         }
-        let Some(found) = file::next_data(fd.as_fd(), offset, u64::MAX)? else { return Ok(None) };
+        let Some(found) = file::next_data(self.as_fd(), offset, u64::MAX)? else { return Ok(None) };
         *self.known_data.lock().unwrap_or_else(PoisonError::into_inner) = found;
         Ok((found.0 < end).then_some((found.0, found.1.min(end))))
     }
 
     /// Tells the kernel that the file will be read from front to back.
     pub fn advise_sequential(&self) {
-        if let Some(fd) = self.single() {
-            file::advise_sequential(fd);
-        }
+        file::advise_sequential(self.as_fd());
     }
 
     /// Looks at what the page cache has of a file of `size` bytes, when that is at least `from_bytes`.
     pub fn map_cold(&mut self, size: u64, from_bytes: u64) {
-        self.cold = match &self.content {
-            Content::One(fd) => ColdMap::of(fd, size, from_bytes),
-            Content::Striped(_) => None,
-        };
+        self.cold = ColdMap::of(&self.fd, size, from_bytes);
     }
 
-    /// The map of its uncached parts, if [`SourceFile::map_cold`] made one.
+    /// The map of its uncached parts, if [`LocalFile::map_cold`] made one.
     pub fn cold(&self) -> Option<&ColdMap> {
         self.cold.as_ref()
     }
@@ -107,24 +90,18 @@ impl SourceFile {
     /// Whether reading a range costs no more than copying it: the file lies in memory, or the page cache has all of the
     /// range.
     pub fn is_in_memory(&self, offset: u64, len: u64) -> bool {
-        self.single().is_some_and(|fd| {
-            medium::lies_in_memory(fd).unwrap_or(false)
-                || CacheProbe::new(fd).cached_bytes(offset, len).is_ok_and(|cached| cached >= len)
-        })
+        medium::lies_in_memory(self.as_fd()).unwrap_or(false)
+            || CacheProbe::new(self.as_fd()).cached_bytes(offset, len).is_ok_and(|cached| cached >= len)
     }
 
     /// Drops clean pages of a range from the cache, so that the next read comes from the medium.
     pub fn drop_cache(&self, offset: u64, len: u64) {
-        if let Some(fd) = self.single() {
-            file::drop_cache(fd, offset, len);
-        }
+        file::drop_cache(self.as_fd(), offset, len);
     }
+}
 
-    /// The descriptor, for routes that move bytes inside the kernel; `None` for a file in stripes.
-    pub fn single(&self) -> Option<BorrowedFd<'_>> {
-        match &self.content {
-            Content::One(fd) => Some(fd.as_fd()),
-            Content::Striped(_) => None,
-        }
+impl AsFd for LocalFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }

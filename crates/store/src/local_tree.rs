@@ -14,14 +14,15 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::attributes::Namespaces;
+use crate::ends::reading::SourceFile;
 use crate::error::{Context, Result, StoreError, is_missing, printable, refusal};
 use crate::kernel_files::KernelFiles;
+use crate::local_file::LocalFile;
 use crate::meta::{self, Kind, Metadata, Stat};
 use crate::name::{check_new_path, check_path, part_name, split};
 use crate::parents::Parents;
 use crate::placed::{Placed, TWIN};
 use crate::regular_file::READ_FLAGS;
-use crate::source_file::SourceFile;
 use crate::typed::{Typed, means_contents, parent_and_name};
 
 /// How a typed target path is understood, and what is kept.
@@ -45,7 +46,7 @@ pub struct TargetOptions {
 
 /// An open directory to write into.
 #[derive(Debug)]
-pub struct TargetTree {
+pub struct LocalTree {
     /// `None`: does not exist, in a dry run.
     root: Option<OwnedFd>,
     display: Vec<u8>,
@@ -115,15 +116,15 @@ const OTHER_DIRECTORY: &str = "another directory stands there now: it was rename
 /// Why no directory is made where something else stands.
 pub const NO_DIRECTORY: &str = "a file or link has that name, which only --delete replaces";
 
-impl TargetTree {
+impl LocalTree {
     /// Opens the target of a job, by cp's rule. The path is the tree if it is an existing directory, ends in a slash,
     /// or will hold more than one file. Otherwise the path is the new name of the single file: the name is returned,
     /// and its parent is the tree. A name of a device, a FIFO or a socket is refused, because a file would replace it.
     /// The null device is a target of its own: see [`is_null_device`].
-    pub fn open(path: &[u8], options: &TargetOptions) -> Result<(TargetTree, Option<Vec<u8>>)> {
+    pub fn open(path: &[u8], options: &TargetOptions) -> Result<(LocalTree, Option<Vec<u8>>)> {
         let typed = Typed::new(options.confine.as_deref(), options.home.as_deref())?;
         let expanded = typed.expand(path);
-        let tree = |root, shown: &[u8]| TargetTree::new(root, shown, options);
+        let tree = |root, shown: &[u8]| LocalTree::new(root, shown, options);
         let into_directory = means_contents(&expanded) || !options.single_file;
         let exists = match typed.open(&expanded, ROOT_FLAGS) {
             Ok(root) => return Ok((tree(Some(root), &expanded), None)),
@@ -148,14 +149,14 @@ impl TargetTree {
         Ok((tree(root, parent), Some(name.to_vec())))
     }
 
-    fn new(root: Option<OwnedFd>, display: &[u8], options: &TargetOptions) -> TargetTree {
+    fn new(root: Option<OwnedFd>, display: &[u8], options: &TargetOptions) -> LocalTree {
         let namespaces = Namespaces { xattrs: options.xattrs, acls: options.acls, ..Namespaces::default() };
         let (umask, user) = (process::umask(), process::effective_user());
         let kernel_files = KernelFiles::of(options.confine.is_some());
         let (placed, lost_set_group) = (Mutex::default(), OnceLock::new());
         let settings = Settings { namespaces, umask, user, kernel_files, placed, lost_set_group };
         let (display, confine, parents) = (display.to_vec(), options.confine.clone(), Parents::new(kernel_files));
-        TargetTree { root, display, confine, parents, settings: Arc::new(settings) }
+        LocalTree { root, display, confine, parents, settings: Arc::new(settings) }
     }
 
     /// Checks that the typed path still leads to this directory. If not, the directory was renamed or unmounted, and
@@ -390,7 +391,7 @@ impl TargetTree {
         let opened = check_path(path).and_then(|()| {
             let (dir, name) = self.place(path)?;
             let opened = rustix::io::retry_on_intr(|| rustix::fs::openat(&dir, name, READ_FLAGS, Mode::empty()))?;
-            SourceFile::new(self.settings.kernel_files.checked(opened)?)
+            LocalFile::new(self.settings.kernel_files.checked(opened)?).map(SourceFile::Local)
         });
         opened.context("open", path)
     }

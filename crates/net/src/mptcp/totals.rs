@@ -1,0 +1,166 @@
+//! The figures of several subflows as those of one connection.
+//!
+//! Subflows come and go, and a sum over those that are there would run backward. So each reading adds what each
+//! subflow did since the reading before.
+
+use haul_sys::mptcp::Subflow;
+use haul_sys::tcp_info::TcpInfo;
+
+/// Counters of a connection, over all subflows that it has had.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
+    last: Vec<Subflow>,
+    acked_bytes: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+    resent_bytes: u64,
+    delivered: u32,
+    dsack_dups: u32,
+    total_retrans: u32,
+    busy_us: u64,
+    rwnd_limited_us: u64,
+    sndbuf_limited_us: u64,
+}
+
+impl Totals {
+    /// Takes a reading. `unsent_bytes` wait for a subflow. None without a subflow.
+    ///
+    /// Round-trip times are those of the subflow whose smallest is the largest: data in order arrives no sooner. They
+    /// belong together, so that a queue shows as the difference of the two.
+    pub(crate) fn read(&mut self, now: &[Subflow], unsent_bytes: u32) -> Option<TcpInfo> {
+        self.count(now);
+        let slowest = now.iter().map(|subflow| &subflow.info).max_by_key(|info| (info.rtt_min_us, info.rtt_us))?;
+        let infos = || now.iter().map(|subflow| &subflow.info);
+        let sum = |of: fn(&TcpInfo) -> u32| infos().map(of).fold(0, u32::saturating_add);
+        Some(TcpInfo {
+            // The connection is silent when all of its paths are.
+            timeouts: infos().map(|info| info.timeouts).min()?,
+            rto_us: infos().map(|info| info.rto_us).max()?,
+            snd_mss_bytes: infos().map(|info| info.snd_mss_bytes).max()?,
+            path_mtu_bytes: infos().map(|info| info.path_mtu_bytes).min()?,
+            silent_us: infos().map(|info| info.silent_us).min()?,
+            rtt_us: slowest.rtt_us,
+            rtt_var_us: slowest.rtt_var_us,
+            rtt_min_us: slowest.rtt_min_us,
+            // A threshold that was never set is the largest number: then the sum is, too, and slow start goes on.
+            snd_ssthresh: sum(|info| info.snd_ssthresh),
+            snd_cwnd: sum(|info| info.snd_cwnd),
+            total_retrans: self.total_retrans,
+            // Nothing bounds the rate of the whole.
+            pacing_rate_bytes_per_s: None,
+            max_pacing_rate_bytes_per_s: None,
+            delivery_rate_bytes_per_s: None,
+            bytes_acked: Some(self.acked_bytes),
+            bytes_received: Some(self.received_bytes),
+            notsent_bytes: Some(sum(|info| info.notsent_bytes.unwrap_or_default()).saturating_add(unsent_bytes)),
+            busy_time_us: Some(self.busy_us),
+            rwnd_limited_us: Some(self.rwnd_limited_us),
+            sndbuf_limited_us: Some(self.sndbuf_limited_us),
+            delivered: Some(self.delivered),
+            bytes_sent: Some(self.sent_bytes),
+            bytes_retrans: Some(self.resent_bytes),
+            dsack_dups: Some(self.dsack_dups),
+            // One window for the whole connection, as each subflow heard of it last.
+            snd_wnd_bytes: infos().filter_map(|info| info.snd_wnd_bytes).max(),
+        })
+    }
+
+    fn count(&mut self, now: &[Subflow]) {
+        let last = std::mem::replace(&mut self.last, now.to_vec());
+        let before = |subflow: &Subflow| last.iter().find(|last| is_same(last, subflow)).map(|last| last.info);
+        // The connection was busy while any of its subflows was: at least as long as the busiest.
+        let (mut busy_us, mut rwnd_us, mut sndbuf_us) = (0, 0, 0);
+        for subflow in now {
+            let (was, is) = (before(subflow).unwrap_or_default(), &subflow.info);
+            let more = |of: fn(&TcpInfo) -> Option<u64>| {
+                of(is).unwrap_or_default().saturating_sub(of(&was).unwrap_or_default())
+            };
+            let more_of_32 =
+                |of: fn(&TcpInfo) -> Option<u32>| of(is).unwrap_or_default().wrapping_sub(of(&was).unwrap_or_default());
+            self.acked_bytes = self.acked_bytes.saturating_add(more(|info| info.bytes_acked));
+            self.received_bytes = self.received_bytes.saturating_add(more(|info| info.bytes_received));
+            self.sent_bytes = self.sent_bytes.saturating_add(more(|info| info.bytes_sent));
+            self.resent_bytes = self.resent_bytes.saturating_add(more(|info| info.bytes_retrans));
+            self.delivered = self.delivered.wrapping_add(more_of_32(|info| info.delivered));
+            self.dsack_dups = self.dsack_dups.wrapping_add(more_of_32(|info| info.dsack_dups));
+            self.total_retrans = self.total_retrans.wrapping_add(is.total_retrans.wrapping_sub(was.total_retrans));
+            busy_us = busy_us.max(more(|info| info.busy_time_us));
+            rwnd_us = rwnd_us.max(more(|info| info.rwnd_limited_us));
+            sndbuf_us = sndbuf_us.max(more(|info| info.sndbuf_limited_us));
+        }
+        self.busy_us = self.busy_us.saturating_add(busy_us);
+        self.rwnd_limited_us = self.rwnd_limited_us.saturating_add(rwnd_us);
+        self.sndbuf_limited_us = self.sndbuf_limited_us.saturating_add(sndbuf_us);
+        // What was under way on a subflow that is gone is sent again on another, and is not under way any more.
+        for gone in last.iter().filter(|last| !now.iter().any(|now| is_same(last, now))) {
+            let info = &gone.info;
+            let sent_bytes = info.bytes_sent.unwrap_or_default();
+            let over_bytes =
+                info.bytes_acked.unwrap_or_default().saturating_add(info.bytes_retrans.unwrap_or_default());
+            self.resent_bytes = self.resent_bytes.saturating_add(sent_bytes.saturating_sub(over_bytes));
+        }
+    }
+}
+
+fn is_same(one: &Subflow, other: &Subflow) -> bool {
+    (one.local, one.remote) == (other.local, other.remote)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn subflow(port: u16, rtt_ms: u32, sent: u64, acked: u64, busy_us: u64) -> Subflow {
+        Subflow {
+            local: ([10, 0, 0, 1], port).into(),
+            remote: ([10, 0, 0, 2], 22).into(),
+            info: TcpInfo {
+                rtt_us: rtt_ms * 1_000,
+                rtt_min_us: Some(rtt_ms * 900),
+                snd_cwnd: 10,
+                snd_ssthresh: u32::MAX,
+                snd_mss_bytes: 1_448,
+                bytes_sent: Some(sent),
+                bytes_acked: Some(acked),
+                delivered: Some((acked / 1_448) as u32),
+                bytes_retrans: Some(0),
+                busy_time_us: Some(busy_us),
+                notsent_bytes: Some(5),
+                ..TcpInfo::default()
+            },
+        }
+    }
+
+    #[test]
+    fn counters_are_those_of_all_subflows_and_never_run_backward() {
+        let mut totals = Totals::default();
+        let figures = |info: TcpInfo| {
+            (
+                info.bytes_sent.unwrap(),
+                info.bytes_acked.unwrap(),
+                info.bytes_retrans.unwrap(),
+                info.busy_time_us.unwrap(),
+            )
+        };
+        let one = totals.read(&[subflow(1, 10, 1_000, 900, 100)], 0).unwrap();
+        assert_eq!(figures(one), (1_000, 900, 0, 100));
+        let both = totals.read(&[subflow(1, 10, 2_000, 1_900, 200), subflow(2, 80, 500, 100, 60)], 0).unwrap();
+        assert_eq!(figures(both), (2_500, 2_000, 0, 200), "busy as long as the busiest");
+        // The first one is gone, with 100 bytes under way: they are sent again.
+        let other = totals.read(&[subflow(2, 80, 700, 300, 160)], 0).unwrap();
+        assert_eq!(figures(other), (2_700, 2_200, 100, 300));
+        let in_flight = 2_700 - 2_200 - 100;
+        assert_eq!(in_flight, 700 - 300, "what the other one has under way");
+        assert!(totals.read(&[], 0).is_none());
+        let back = totals.read(&[subflow(3, 10, 40, 20, 5)], 0).unwrap();
+        assert_eq!(back.bytes_acked, Some(2_220));
+    }
+
+    #[test]
+    fn round_trips_are_of_one_subflow_and_windows_of_all() {
+        let mut totals = Totals::default();
+        let info = totals.read(&[subflow(1, 10, 0, 0, 0), subflow(2, 80, 0, 0, 0)], 7).unwrap();
+        assert_eq!((info.rtt_us, info.rtt_min_us), (80_000, Some(72_000)));
+        assert_eq!((info.snd_cwnd, info.snd_ssthresh, info.notsent_bytes), (20, u32::MAX, Some(17)));
+    }
+}

@@ -1,0 +1,141 @@
+//! What is read: a tree, the items in it, and a file.
+
+use std::fmt::Debug;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::Arc;
+
+use crate::cold::ColdMap;
+use crate::error::Result;
+use crate::found::Found;
+use crate::local_file::LocalFile;
+use crate::meta::Stat;
+use crate::walk_options::WalkOptions;
+
+/// A tree to read.
+pub trait SourceTree: Debug + Send + Sync {
+    /// All that is to be copied: each directory before its content, the names of a directory sorted.
+    fn items(self: Arc<Self>, options: WalkOptions) -> Box<dyn ItemSource>;
+
+    /// Opens a regular file that the walk found, by its `source` and `source_path`.
+    fn open(&self, source: u32, source_path: &[u8]) -> Result<SourceFile>;
+
+    /// Exactly one path was given, and it is not a directory: the target may be its new name.
+    fn is_single_file(&self) -> bool {
+        false
+    }
+
+    /// The name of the single file, if [`SourceTree::is_single_file`].
+    fn name_of_single_file(&self) -> &[u8] {
+        b""
+    }
+
+    /// The local directories beneath which files are opened. The process may give up its rights to all others. `None`
+    /// where files are opened anywhere.
+    fn roots(&self) -> Option<Vec<BorrowedFd<'_>>> {
+        Some(Vec::new())
+    }
+}
+
+/// Where the items of a job come from, one after the other: a walk over a tree, or a list.
+pub trait ItemSource: Iterator<Item = Found> + Send {
+    /// Entries left out so far because an earlier source has their names.
+    fn duplicates(&self) -> u64 {
+        0
+    }
+}
+
+/// A list in memory.
+impl ItemSource for std::vec::IntoIter<Found> {}
+
+/// A file to read.
+pub trait FileToRead: Debug + Send + Sync {
+    /// The metadata now. Another version means that the file has changed since the walk.
+    fn stat(&self) -> io::Result<Stat>;
+
+    /// Fills `buffer` from `offset` on; fewer bytes mean the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// The next `[start, end)` that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left.
+    /// An end without holes has data everywhere.
+    fn next_data(&self, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
+        Ok((offset < end).then_some((offset, end)))
+    }
+
+    /// Its extended attributes and ACLs, as far as they are kept.
+    fn attributes(&self, _xattrs: bool, _acls: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        Ok(Vec::new())
+    }
+}
+
+/// A file of any end, open for reading. Callers can ask for the file of this host, because the kernel can move its bytes.
+/// The blocks of such a file are read without a virtual call.
+#[derive(Debug)]
+pub enum SourceFile {
+    /// On this host.
+    Local(LocalFile),
+    /// Anywhere else.
+    Other(Arc<dyn FileToRead>),
+}
+
+impl SourceFile {
+    /// See [`FileToRead::stat`].
+    pub fn stat(&self) -> io::Result<Stat> {
+        match self {
+            SourceFile::Local(file) => file.stat(),
+            SourceFile::Other(file) => file.stat(),
+        }
+    }
+
+    /// See [`FileToRead::read_at`].
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            SourceFile::Local(file) => file.read_at(buffer, offset),
+            SourceFile::Other(file) => file.read_at(buffer, offset),
+        }
+    }
+
+    /// See [`FileToRead::next_data`].
+    pub fn next_data(&self, offset: u64, end: u64) -> io::Result<Option<(u64, u64)>> {
+        match self {
+            SourceFile::Local(file) => file.next_data(offset, end),
+            SourceFile::Other(file) => file.next_data(offset, end),
+        }
+    }
+
+    /// See [`FileToRead::attributes`].
+    pub fn attributes(&self, xattrs: bool, acls: bool) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        match self {
+            SourceFile::Local(file) => file.attributes(xattrs, acls),
+            SourceFile::Other(file) => file.attributes(xattrs, acls),
+        }
+    }
+
+    /// The file of this host, where it is one.
+    pub fn local(&self) -> Option<&LocalFile> {
+        match self {
+            SourceFile::Local(file) => Some(file),
+            SourceFile::Other(_) => None,
+        }
+    }
+
+    /// The descriptor of a local file, for routes that move bytes inside the kernel.
+    pub fn local_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.local().map(|file| file.as_fd())
+    }
+
+    /// Prepares a large file of `size` bytes to be read from front to back. With `from_bytes`, and where the file is at
+    /// least so large, looks at what the page cache has of it.
+    pub fn prepare(&mut self, size: u64, from_bytes: Option<u64>) {
+        let SourceFile::Local(file) = self else { return };
+        if let Some(from_bytes) = from_bytes {
+            file.map_cold(size, from_bytes);
+        }
+        file.advise_sequential();
+    }
+
+    /// The parts of a local file that the page cache did not have when the file was prepared.
+    pub fn cold(&self) -> Option<&ColdMap> {
+        self.local().and_then(LocalFile::cold)
+    }
+}

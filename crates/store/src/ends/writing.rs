@@ -1,0 +1,340 @@
+//! What is written: a tree, and a draft of a file.
+
+use std::fmt::Debug;
+use std::io;
+use std::ops::Deref;
+
+use super::abilities::Abilities;
+use super::journal::Journal;
+use super::reading::SourceFile;
+use crate::error::{Context, Result, StoreError, refusal};
+use crate::limits::ZERO_BUFFER_BYTES;
+use crate::local_tree::LocalTree;
+use crate::meta::{Metadata, Stat};
+use crate::part::Part;
+
+/// A tree to write. All paths are relative to it.
+pub trait TargetTree: Debug + Send + Sync {
+    /// What it can do.
+    fn abilities(&self) -> Abilities;
+
+    /// The tree, when it lies on this host. Such a tree knows more about its names and rights.
+    fn local(&self) -> Option<&LocalTree> {
+        None
+    }
+
+    /// Looks at an entry itself, not through a link; `None` when it or a parent is missing.
+    fn stat(&self, path: &[u8]) -> Result<Option<Stat>>;
+
+    /// Opens an existing regular file, to compare it.
+    fn open_file(&self, path: &[u8]) -> Result<SourceFile>;
+
+    /// Makes a directory; false if it existed.
+    fn make_dir(&self, path: &[u8]) -> Result<bool>;
+
+    /// Makes a symbolic link; false if it existed. Replaces a file or another link, but never a directory.
+    fn make_symlink(&self, path: &[u8], target: &[u8], meta: &Metadata) -> Result<bool>;
+
+    /// Makes `path` a hard link to `first`, a regular file or symbolic link; false if it is one already. Replaces a
+    /// file or link, but never a directory.
+    fn make_hard_link(&self, path: &[u8], first: &[u8]) -> Result<bool>;
+
+    /// Sets metadata of a file or directory, never through a link.
+    fn set_metadata(&self, path: &[u8], meta: &Metadata) -> Result<()>;
+
+    /// Waits until the names in a directory are on the medium.
+    fn flush_dir(&self, path: &[u8]) -> Result<()>;
+
+    /// Waits until the data of an existing regular file is on the medium.
+    fn flush_file(&self, path: &[u8]) -> Result<()>;
+
+    /// An empty draft for `path`. What an earlier run left of it is gone.
+    ///
+    /// In place means writing into the final file itself, whose content stays until it is overwritten.
+    fn new_draft(&self, path: &[u8], inplace: bool) -> Result<Draft>;
+
+    /// The draft of an interrupted transfer and its journal; `None` unless both are there and are ours.
+    fn resume_draft(&self, path: &[u8], inplace: bool) -> Result<Option<(Draft, Vec<u8>)>>;
+
+    /// Removes every entry of the directory `path` for which `keep(name, is_dir)` is false, and all that lies in such a
+    /// directory. Entries for which `spare(path, is_dir)` is true stay, and so do the directories above them. `deleted`
+    /// gets each path, content before its directory; a dry run does only this.
+    ///
+    /// `keep` is asked about the entries of `path` itself, also about drafts and journals that stand there. `spare` is
+    /// asked about the entries beneath. A missing directory counts as empty.
+    fn delete_extraneous(
+        &self,
+        path: &[u8],
+        keep: &mut dyn FnMut(&[u8], bool) -> bool,
+        spare: &dyn Fn(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &mut dyn FnMut(Vec<u8>),
+    ) -> Vec<StoreError>;
+
+    /// Removes one entry, a directory with all that lies in it. `spare` is asked about the entry itself first; the rest
+    /// is as in [`TargetTree::delete_extraneous`].
+    fn delete_entry(
+        &self,
+        path: &[u8],
+        spare: &dyn Fn(&[u8], bool) -> bool,
+        dry_run: bool,
+        deleted: &mut dyn FnMut(Vec<u8>),
+    ) -> Vec<StoreError>;
+
+    /// Marks a file as unfinished before it is opened to be written in place. With `flush` the mark is on the medium on
+    /// return. `header` makes the beginning of a journal from the [`FileToWrite::id`] of the existing file.
+    fn mark_unfinished(
+        &self,
+        path: &[u8],
+        _header: &dyn Fn(Option<(u64, u64)>) -> Vec<u8>,
+        _flush: bool,
+    ) -> Result<()> {
+        Err(StoreError::new("mark as unfinished", path, no_writing_in_place()))
+    }
+
+    /// The first bytes, at most so many, of our own journal of a file that has no draft.
+    fn journal_of_file(&self, _path: &[u8], _most_bytes: usize) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Removes the journal of a file that is complete, where one was left.
+    fn remove_left_journal(&self, _path: &[u8]) {}
+
+    /// Removes the drafts in the directory `path` that nobody will go on with. True when there were any.
+    fn sweep_drafts(&self, _path: &[u8]) -> bool {
+        false
+    }
+
+    /// [`TargetTree::sweep_drafts`] for the draft of one file, in a directory that may be too large to list for it.
+    fn sweep_draft_of(&self, _path: &[u8]) -> bool {
+        false
+    }
+}
+
+/// Why an end that only makes new files refuses one.
+pub(crate) fn no_writing_in_place() -> io::Error {
+    refusal(io::ErrorKind::Unsupported, "this target writes no file in place")
+}
+
+/// A file being written. Shared by threads. It shows under its final name only once it is complete.
+pub trait FileToWrite: Debug + Send + Sync {
+    /// Its path, for messages.
+    fn path(&self) -> &[u8];
+
+    /// Tells it from every other draft at this end, also after a restart. The journal remembers it.
+    fn id(&self) -> (u64, u64);
+
+    /// Writes all of `data` at `offset`.
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<()>;
+
+    /// Reads back what was written; fewer bytes mean the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// The size that it has.
+    fn size(&self) -> Result<u64>;
+
+    /// Cuts or extends (by zeros, which are a hole where there are holes) the file.
+    fn set_size(&self, size: u64) -> Result<()>;
+
+    /// Waits until everything written so far is on the medium. After one failure every further flush fails.
+    fn flush(&self) -> Result<()>;
+
+    /// Sets the metadata. Without a mode in `meta` the end decides, in place the mode stays. `flush`: in place, data is
+    /// flushed before.
+    fn set_metadata(&self, meta: &Metadata, flush: bool) -> Result<()>;
+
+    /// Gives it its final name and removes its journal. Fails when it was discarded meanwhile.
+    fn give_name(&self) -> Result<()>;
+
+    /// Gives the file up: removes draft and journal. A file written in place stays, and so does its journal.
+    fn discard(&self) -> Result<()>;
+
+    /// Where its journal lives.
+    fn journal(&self) -> &dyn Journal;
+
+    /// Begins a journal that holds only `header`, and makes it and the draft findable after a crash. Fails when the
+    /// draft was discarded meanwhile.
+    fn journal_start(&self, header: &[u8]) -> Result<()> {
+        self.journal().begin(header, &mut || ()).context("start the journal of", self.path())
+    }
+
+    /// See [`Journal::append`].
+    fn journal_append(&self, record: &[u8]) -> Result<()> {
+        self.journal().append(record).context("append to the journal of", self.path())
+    }
+
+    /// See [`Journal::keep`].
+    fn journal_keep(&self, len: u64) -> Result<()> {
+        self.journal().keep(len).context("cut the journal of", self.path())
+    }
+
+    /// Makes a range read as zeros, by a hole where there are holes. Beyond the end there is nothing to do: the file
+    /// grows by zeros.
+    fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len).min(self.size()?);
+        let zeros = [0; ZERO_BUFFER_BYTES];
+        let mut at = offset;
+        while at < end {
+            let step = (end - at).min(ZERO_BUFFER_BYTES as u64);
+            self.write_at(&zeros[..step as usize], at)?;
+            at += step;
+        }
+        Ok(())
+    }
+
+    /// The next range that holds data at or after `offset`, clipped to `end`; `None` when only a hole is left. An end
+    /// without holes has data everywhere.
+    fn next_data(&self, offset: u64, end: u64) -> Result<Option<(u64, u64)>> {
+        let end = end.min(self.size()?);
+        Ok((offset < end).then_some((offset, end)))
+    }
+
+    /// Bytes of data in a range, without holes.
+    fn data_bytes(&self, offset: u64, end: u64) -> Result<u64> {
+        let (mut at, mut bytes) = (offset, 0);
+        while let Some((start, stop)) = self.next_data(at, end)? {
+            bytes += stop - start;
+            at = stop;
+        }
+        Ok(bytes)
+    }
+
+    /// Fails early when the end clearly has no room for `size` bytes of data in this file.
+    fn reserve(&self, _size: u64) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gives the file at least this size; only the first call need act.
+    fn extend(&self, size: u64) -> Result<()> {
+        if self.size()? < size { self.set_size(size) } else { Ok(()) }
+    }
+
+    /// The least aligned range of zeros that can be a hole here, never more than 4 KiB.
+    fn hole_bytes(&self) -> usize {
+        4096
+    }
+
+    /// The last flush of content and metadata, if asked for. Fails when data was lost.
+    fn finish_flush(&self, flush: bool) -> Result<()> {
+        if flush { self.flush() } else { Ok(()) }
+    }
+
+    /// Everything but the name.
+    fn prepare(&self, meta: &Metadata, flush: bool) -> Result<()> {
+        self.set_metadata(meta, flush)?;
+        self.finish_flush(flush)
+    }
+
+    /// Finishes the file: metadata, flush if asked, final name, removal of the journal. The directory is not flushed,
+    /// see [`TargetTree::flush_dir`].
+    fn commit(&self, meta: &Metadata, flush: bool) -> Result<()> {
+        self.prepare(meta, flush)?;
+        self.give_name()
+    }
+}
+
+/// A draft at any end. Callers can ask for the part on a disk of this host, because a part has further routes. The
+/// blocks of a part are written without a virtual call.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a draft lies behind a pointer that lanes share; most are parts")]
+pub enum Draft {
+    /// On a disk of this host.
+    Local(Part),
+    /// Anywhere else.
+    Other(Box<dyn FileToWrite>),
+}
+
+impl Deref for Draft {
+    type Target = dyn FileToWrite;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Draft::Local(part) => part,
+            Draft::Other(other) => &**other,
+        }
+    }
+}
+
+impl Draft {
+    /// The part on a disk of this host, where it is one.
+    pub fn local(&self) -> Option<&Part> {
+        match self {
+            Draft::Local(part) => Some(part),
+            Draft::Other(_) => None,
+        }
+    }
+
+    /// See [`FileToWrite::write_at`].
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        match self {
+            Draft::Local(part) => part.write_at(data, offset),
+            Draft::Other(other) => other.write_at(data, offset),
+        }
+    }
+
+    /// See [`FileToWrite::read_at`].
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        match self {
+            Draft::Local(part) => part.read_at(buffer, offset),
+            Draft::Other(other) => other.read_at(buffer, offset),
+        }
+    }
+
+    /// See [`FileToWrite::extend`].
+    pub fn extend(&self, size: u64) -> Result<()> {
+        match self {
+            Draft::Local(part) => part.extend(size),
+            Draft::Other(other) => other.extend(size),
+        }
+    }
+
+    /// See [`FileToWrite::punch`].
+    pub fn punch(&self, offset: u64, len: u64) -> Result<()> {
+        match self {
+            Draft::Local(part) => part.punch(offset, len),
+            Draft::Other(other) => other.punch(offset, len),
+        }
+    }
+
+    /// See [`FileToWrite::hole_bytes`].
+    pub fn hole_bytes(&self) -> usize {
+        match self {
+            Draft::Local(part) => part.hole_bytes(),
+            Draft::Other(other) => other.hole_bytes(),
+        }
+    }
+
+    /// [`Draft::write_at`] past the page cache, where there is one.
+    pub fn write_past_cache(&self, data: &[u8], offset: u64) -> Result<()> {
+        match self {
+            Draft::Local(part) => part.write_past_cache(data, offset),
+            Draft::Other(other) => other.write_at(data, offset),
+        }
+    }
+
+    /// Whether room was made for all of it: then a hole is made only by [`FileToWrite::punch`].
+    pub fn is_allocated(&self) -> bool {
+        self.local().is_some_and(Part::is_allocated)
+    }
+
+    /// Has the kernel begin to read a range, without waiting.
+    pub fn will_need(&self, offset: u64, len: u64) {
+        if let Some(part) = self.local() {
+            part.will_need(offset, len);
+        }
+    }
+
+    /// Asks the kernel to begin writing a range to the medium. Only a hint; errors show at the flush.
+    pub fn start_writeback(&self, offset: u64, len: u64) {
+        if let Some(part) = self.local() {
+            part.start_writeback(offset, len);
+        }
+    }
+
+    /// Drops clean pages of a range from the cache, so that reading back comes from the medium.
+    pub fn drop_cache(&self, offset: u64, len: u64) {
+        if let Some(part) = self.local() {
+            part.drop_cache(offset, len);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! A journal that is a file: beside the draft, or in a directory of this host that holds journals of other ends.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use haul_sys::{file, process};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::ends::journal::Journal;
+use crate::error::refusal;
+use crate::limits::MAX_JOURNAL_BYTES;
+use crate::meta::Stat;
+use crate::name::journal_name;
+use crate::own_file::{begin_journal, is_still_there, open_journal, open_own, unlink_if_there};
+
+/// A journal under a name in an open directory.
+#[derive(Debug)]
+pub struct JournalFile {
+    directory: Arc<OwnedFd>,
+    name: Vec<u8>,
+    user: u32,
+    open: Mutex<Option<OwnedFd>>,
+    exists: AtomicBool,
+}
+
+impl JournalFile {
+    /// One that may exist already, and may be open.
+    pub(crate) fn new(directory: Arc<OwnedFd>, name: Vec<u8>, user: u32, open: Option<OwnedFd>, exists: bool) -> Self {
+        Self { directory, name, user, open: Mutex::new(open), exists: AtomicBool::new(exists) }
+    }
+
+    /// The journal of a draft at another end, in a directory of this host: its state directory, for example. `draft`
+    /// names the end and the path there.
+    pub fn in_directory(directory: &Path, draft: &[u8]) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = Arc::new(rustix::io::retry_on_intr(|| rustix::fs::open(directory, flags, Mode::empty()))?);
+        Ok(Self::new(directory, journal_name(draft), process::effective_user(), None, true))
+    }
+
+    /// Reads the journal that an earlier run has left. `None`: there is no journal, or somebody else may have made it.
+    pub fn resume(&self) -> io::Result<Option<Vec<u8>>> {
+        let mut open = self.lock();
+        let Some((journal, stat)) = open_own(&self.directory, &self.name, self.user)? else { return Ok(None) };
+        let Some(bytes) = read(&journal, &stat)? else { return Ok(None) };
+        if !is_still_there(&self.directory, &self.name, &stat) {
+            return Ok(None);
+        }
+        *open = Some(journal);
+        Ok(Some(bytes))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<OwnedFd>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All of a journal; `None` where it is longer than any of ours.
+pub(crate) fn read(journal: &OwnedFd, stat: &Stat) -> io::Result<Option<Vec<u8>>> {
+    if stat.size > MAX_JOURNAL_BYTES {
+        return Ok(None);
+    }
+    let mut bytes = vec![0; stat.size as usize];
+    let len = file::read_full_at(journal.as_fd(), &mut bytes, 0)?;
+    bytes.truncate(len);
+    Ok(Some(bytes))
+}
+
+impl Journal for JournalFile {
+    fn begin(&self, header: &[u8], begun: &mut dyn FnMut()) -> io::Result<()> {
+        let mut open = self.lock();
+        let fd = match &mut *open {
+            Some(fd) => fd,
+            none => none.insert(open_journal(&self.directory, &self.name, self.user)?),
+        };
+        self.exists.store(true, Ordering::Release);
+        begin_journal(fd, header)?;
+        begun();
+        file::flush_data(fd.as_fd())?;
+        // What stands beside it, its draft for example, can be found after a crash, too.
+        file::flush_directory(self.directory.as_fd())
+    }
+
+    fn append(&self, record: &[u8]) -> io::Result<()> {
+        let open = self.lock();
+        let fd = open.as_ref().ok_or_else(|| refusal(io::ErrorKind::NotFound, "it has no journal"))?;
+        let end = Stat::of_fd(fd)?.size;
+        if end.saturating_add(record.len() as u64) > MAX_JOURNAL_BYTES {
+            return Err(Errno::FBIG.into());
+        }
+        file::write_all_at(fd.as_fd(), record, end)?;
+        file::flush_data(fd.as_fd())
+    }
+
+    fn keep(&self, len: u64) -> io::Result<()> {
+        let open = self.lock();
+        let Some(fd) = open.as_ref() else { return Ok(()) };
+        if Stat::of_fd(fd)?.size != len {
+            file::set_size(fd.as_fd(), len)?;
+            file::flush_data(fd.as_fd())?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        if !self.exists.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        *self.lock() = None;
+        unlink_if_there(&self.directory, &self.name).map(drop)
+    }
+}

@@ -1,0 +1,23 @@
+//! What a walk is asked for.
+
+use std::sync::Arc;
+
+use crate::files_from::FileList;
+use crate::filter::Filter;
+
+/// Options of a walk.
+#[derive(Debug, Default)]
+pub struct WalkOptions {
+    /// Which entries are wanted; it sees paths relative to the target.
+    pub filter: Filter,
+    /// Only these paths beneath the one source directory, and the directories that lead to them.
+    pub files_from: Option<Arc<FileList>>,
+    /// Yield further names of a file or symbolic link as [`EntryKind::HardLink`].
+    pub hard_links: bool,
+    /// Read extended attributes.
+    pub xattrs: bool,
+    /// Read ACLs.
+    pub acls: bool,
+    /// Only check that all directories can be listed. Files are skipped where their directory reports their type.
+    pub listing_only: bool,
+}

@@ -1,0 +1,132 @@
+//! What every end must do. A new end is done when it passes.
+//!
+//! ```text
+//!   source_conforms! { || tree }     a tree to read
+//!   target_conforms! { || bench }    a tree to write, which is also read back
+//! ```
+//! Each macro makes one test of each scenario. What an end cannot do, it says in its abilities; then the scenario asks for the
+//! refusal instead.
+
+mod ends;
+mod journals;
+pub(crate) mod reading;
+pub(crate) mod writing;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::{Draft, Found, FoundEntry, Metadata, SourceTree, TargetTree, WalkOptions};
+
+/// An empty tree to write.
+pub(crate) struct Bench {
+    pub target: Arc<dyn TargetTree>,
+    /// What stands there now, as a source.
+    pub source: Box<dyn Fn() -> Arc<dyn SourceTree>>,
+    /// Goes with the bench: a temporary directory, for example.
+    pub _held: Box<dyn Any>,
+}
+
+/// A tree to read.
+pub(crate) struct Reading {
+    pub tree: Arc<dyn SourceTree>,
+    /// As in [`Bench`].
+    pub _held: Box<dyn Any>,
+}
+
+impl Bench {
+    fn draft(&self, path: &str) -> Draft {
+        self.target.new_draft(path.as_bytes(), false).unwrap()
+    }
+
+    /// A draft with this content.
+    fn written(&self, path: &str, data: &[u8]) -> Draft {
+        let draft = self.draft(path);
+        draft.write_at(data, 0).unwrap();
+        draft
+    }
+
+    /// A complete file.
+    fn file(&self, path: &str, data: &[u8]) {
+        self.written(path, data).commit(&Metadata::default(), true).unwrap();
+    }
+
+    fn content(&self, path: &str) -> Vec<u8> {
+        let file = self.target.open_file(path.as_bytes()).unwrap();
+        let mut data = vec![0; 1 << 20];
+        let read = file.read_at(&mut data, 0).unwrap();
+        data.truncate(read);
+        data
+    }
+
+    fn exists(&self, path: &str) -> bool {
+        self.target.stat(path.as_bytes()).unwrap().is_some()
+    }
+
+    /// What a copy of the whole tree would find, without its root.
+    fn paths(&self) -> Vec<String> {
+        let entries = entries(&(self.source)(), WalkOptions::default());
+        let paths = entries.iter().map(|entry| String::from_utf8(entry.path.clone()).unwrap());
+        paths.filter(|path| !path.is_empty()).collect()
+    }
+}
+
+fn entries(tree: &Arc<dyn SourceTree>, options: WalkOptions) -> Vec<FoundEntry> {
+    let entry = |found| match found {
+        Found::Entry(entry) => Some(entry),
+        Found::DirEnd { .. } => None,
+        other => panic!("{other:?}"),
+    };
+    Arc::clone(tree).items(options).filter_map(entry).collect()
+}
+
+/// One test of each scenario.
+macro_rules! conforms {
+    ($room:ident, $bench:expr; $($scenario:ident)*) => {
+        $(#[test]
+        fn $scenario() {
+            $crate::conformance::$room::$scenario(&$bench());
+        })*
+    };
+}
+
+/// The tests of a tree to read, which must hold a file with content at least.
+macro_rules! source_conforms {
+    ($tree:expr) => {
+        $crate::conformance::conforms! { reading, $tree;
+            each_item_comes_once_and_a_directory_before_its_content
+            a_file_is_read_at_any_offset_up_to_its_end
+            all_bytes_outside_of_the_data_ranges_are_zeros
+            a_file_that_does_not_change_keeps_its_version
+            only_what_was_found_can_be_opened
+            what_a_filter_excludes_is_not_found
+        }
+    };
+}
+
+/// The tests of a tree to write.
+macro_rules! target_conforms {
+    ($bench:expr) => {
+        $crate::conformance::conforms! { writing, $bench;
+            a_draft_shows_under_no_name_until_it_is_committed
+            a_committed_draft_replaces_what_stood_there
+            a_discarded_draft_leaves_no_trace_and_gets_no_name
+            a_new_draft_begins_empty_whatever_an_earlier_one_held
+            pieces_come_in_any_order_from_several_threads
+            what_was_written_is_read_back_from_the_draft
+            a_size_that_is_set_cuts_and_extends_by_zeros
+            a_range_that_is_punched_reads_as_zeros
+            metadata_is_kept_as_far_as_the_end_can
+            the_version_of_a_file_changes_with_its_contents
+            a_directory_is_made_once_and_a_file_needs_its_directory
+            links_are_made_or_refused
+            no_path_leads_out_of_the_tree
+            what_is_not_there_is_missing_or_an_error_that_names_it
+            a_draft_with_a_journal_is_found_again_with_all_that_was_flushed
+            a_journal_ends_with_its_draft
+            deletion_keeps_what_is_to_stay_and_tells_the_rest
+            a_file_that_is_written_in_place_is_marked_or_refused
+        }
+    };
+}
+
+pub(crate) use {conforms, source_conforms, target_conforms};

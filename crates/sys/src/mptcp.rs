@@ -1,0 +1,197 @@
+//! Multipath TCP (RFC 8684): one connection over several paths, each of them a *subflow*.
+//!
+//! An MPTCP socket whose peer or network has no MPTCP carries plain TCP: it has *fallen back*. Structures are those of
+//! `linux/mptcp.h`; they only grow, and a field beyond the returned length is `None`.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd as _};
+
+use crate::socket::{option, option_u32};
+use crate::tcp_info::{self, TcpInfo};
+
+/// The protocol of a socket that speaks MPTCP (IPPROTO_MPTCP).
+pub const PROTOCOL: i32 = libc::IPPROTO_MPTCP;
+
+/// Does the connection of an MPTCP socket use MPTCP? If not, it has fallen back to TCP (TCP_IS_MPTCP, Linux 5.16).
+pub fn is_in_use(socket: impl AsFd) -> io::Result<bool> {
+    option_u32(&socket, libc::IPPROTO_TCP, TCP_IS_MPTCP).map(|is| is != 0)
+}
+
+/// The whole connection. Counters are of its data, whatever the subflows send again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MptcpInfo {
+    /// Data that was given to subflows, repeats included (Linux 6.5).
+    pub bytes_sent: Option<u64>,
+    /// Of it, repeats on another subflow, because the first one was silent (Linux 6.5).
+    pub bytes_retrans: Option<u64>,
+    /// Data that the peer has acknowledged (Linux 6.5).
+    pub bytes_acked: Option<u64>,
+    /// Data that was received in order (Linux 6.5).
+    pub bytes_received: Option<u64>,
+    /// Subflows now (Linux 6.6).
+    pub subflows: Option<u8>,
+}
+
+/// Reads the state of an MPTCP connection (MPTCP_INFO, Linux 5.16). One that fell back has none.
+pub fn mptcp_info(socket: impl AsFd) -> io::Result<MptcpInfo> {
+    let mut raw = [0; INFO_BYTES];
+    let length = option(&socket, SOL_MPTCP, MPTCP_INFO, &mut raw)?.min(INFO_BYTES);
+    Ok(parse_info(&raw[..length]))
+}
+
+fn parse_info(raw: &[u8]) -> MptcpInfo {
+    let u64_at = |offset: usize| raw.get(offset..offset + 8)?.try_into().ok().map(u64::from_ne_bytes);
+    MptcpInfo {
+        bytes_retrans: u64_at(48),
+        bytes_sent: u64_at(56),
+        bytes_received: u64_at(64),
+        bytes_acked: u64_at(72),
+        subflows: raw.get(80).copied(),
+    }
+}
+
+/// One path of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subflow {
+    /// This end.
+    pub local: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// What TCP tells of it.
+    pub info: TcpInfo,
+}
+
+/// The subflows of an MPTCP connection (MPTCP_SUBFLOW_ADDRS and MPTCP_TCPINFO, Linux 5.16). One that fell back has
+/// none.
+///
+/// Linux 6.5 has one option for both (MPTCP_FULL_INFO). The two older ones tell the same, as long as the list of
+/// addresses is the same before and after.
+pub fn subflows(socket: impl AsFd) -> io::Result<Vec<Subflow>> {
+    for _ in 0..MAX_TRIES {
+        let before = addresses(&socket)?;
+        let infos = records(&socket, MPTCP_TCPINFO, TCP_INFO_BYTES, tcp_info::parse)?;
+        if addresses(&socket)? == before && before.len() == infos.len() {
+            let both = before.into_iter().zip(infos);
+            return Ok(both.map(|((local, remote), info)| Subflow { local, remote, info }).collect());
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::Interrupted, "the subflows of the connection changed while they were read"))
+}
+
+/// Data of an MPTCP connection that no subflow has taken yet (SIOCOUTQNSD, Linux 5.17).
+pub fn unsent_bytes(socket: impl AsFd) -> io::Result<u32> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is borrowed and so open; the kernel writes one `int` into `bytes`.
+    let status = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD, &raw mut bytes) };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(u32::try_from(bytes).unwrap_or(0)) }
+}
+
+fn addresses(socket: &impl AsFd) -> io::Result<Vec<(SocketAddr, SocketAddr)>> {
+    records(socket, MPTCP_SUBFLOW_ADDRS, 2 * ADDRESS_BYTES, |record| {
+        Some((address(record.get(..ADDRESS_BYTES)?)?, address(record.get(ADDRESS_BYTES..)?)?))
+    })
+}
+
+/// Reads one record for each subflow. The header is `struct mptcp_subflow_data`: its own size, the number of subflows,
+/// the size of a record in the kernel, the size of a record here. The kernel lowers the last one to the one before it;
+/// the records stand that far apart.
+fn records<T>(
+    socket: &impl AsFd,
+    name: libc::c_int,
+    record_bytes: usize,
+    parse: impl Fn(&[u8]) -> Option<T>,
+) -> io::Result<Vec<T>> {
+    let mut raw = vec![0; HEADER_BYTES + MAX_SUBFLOWS * record_bytes];
+    raw[..4].copy_from_slice(&(HEADER_BYTES as u32).to_ne_bytes());
+    raw[12..16].copy_from_slice(&(record_bytes as u32).to_ne_bytes());
+    let length = option(socket, SOL_MPTCP, name, &mut raw)?.min(raw.len());
+    part(&raw[..length], parse)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the kernel tells it otherwise"))
+}
+
+/// The records of an answer. `None` where one of them is not what it should be.
+fn part<T>(raw: &[u8], parse: impl Fn(&[u8]) -> Option<T>) -> Option<Vec<T>> {
+    let number = |offset: usize| raw.get(offset..offset + 4)?.try_into().ok().map(u32::from_ne_bytes);
+    let (count, record_bytes) = (number(4)? as usize, number(12)? as usize);
+    if record_bytes == 0 {
+        return None;
+    }
+    raw.get(HEADER_BYTES..)?.chunks_exact(record_bytes).take(count.min(MAX_SUBFLOWS)).map(parse).collect()
+}
+
+/// A socket address as the kernel lays it out: family, port, and the address behind them (ip(7), ipv6(7)).
+fn address(raw: &[u8]) -> Option<SocketAddr> {
+    let family = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
+    let port = u16::from_be_bytes(raw.get(2..4)?.try_into().ok()?);
+    let ip: IpAddr = match libc::c_int::from(family) {
+        libc::AF_INET => Ipv4Addr::from(<[u8; 4]>::try_from(raw.get(4..8)?).ok()?).into(),
+        libc::AF_INET6 => Ipv6Addr::from(<[u8; 16]>::try_from(raw.get(8..24)?).ok()?).into(),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip.to_canonical(), port))
+}
+
+/// Of `linux/tcp.h`, `linux/socket.h` and `linux/mptcp.h`; `libc` does not have them.
+const TCP_IS_MPTCP: libc::c_int = 43;
+const SOL_MPTCP: libc::c_int = 284;
+const MPTCP_INFO: libc::c_int = 1;
+const MPTCP_TCPINFO: libc::c_int = 2;
+const MPTCP_SUBFLOW_ADDRS: libc::c_int = 3;
+const SIOCOUTQNSD: libc::Ioctl = 0x894B;
+
+/// `struct mptcp_subflow_data`.
+const HEADER_BYTES: usize = 16;
+/// `struct sockaddr_storage`.
+const ADDRESS_BYTES: usize = 128;
+/// Larger than the largest known ones (280 and 96), so that a newer kernel is not cut within a field that we know.
+const TCP_INFO_BYTES: usize = 512;
+const INFO_BYTES: usize = 256;
+/// The in-kernel path manager allows 8 additional subflows (MPTCP_PM_ADDR_MAX, `net/mptcp/protocol.h`). Another one may
+/// allow more; the rest is not shown.
+const MAX_SUBFLOWS: usize = 32;
+/// Subflows come and go by seconds.
+const MAX_TRIES: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_are_cut_or_malformed_are_told_apart_from_records() {
+        let mut raw = vec![0; HEADER_BYTES];
+        raw[4] = 2;
+        raw[12] = 8;
+        raw.extend([1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0]);
+        let first = |record: &[u8]| record.first().copied();
+        assert_eq!(part(&raw, first), Some(vec![1, 2]));
+        assert_eq!(part(&raw[..HEADER_BYTES + 8], first), Some(vec![1]), "fewer than were announced");
+        for end in 0..HEADER_BYTES {
+            assert_eq!(part(&raw[..end], first), None);
+        }
+        raw[12] = 0;
+        assert_eq!(part(&raw, first), None, "records without a length have no end");
+    }
+
+    #[test]
+    fn addresses_are_read_in_both_families() {
+        let mut raw = [0; ADDRESS_BYTES];
+        raw[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        raw[2..8].copy_from_slice(&[0x1f, 0x90, 192, 0, 2, 1]);
+        assert_eq!(address(&raw), Some("192.0.2.1:8080".parse().unwrap()));
+        raw[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+        raw[4..].fill(0);
+        raw[23] = 1;
+        assert_eq!(address(&raw), Some("[::1]:8080".parse().unwrap()));
+        raw[0] = 0xff;
+        assert_eq!(address(&raw), None);
+        assert_eq!(address(&raw[..3]), None);
+    }
+
+    #[test]
+    fn an_older_kernel_leaves_new_fields_out() {
+        assert_eq!(parse_info(&[1; 48]), MptcpInfo::default());
+        let info = parse_info(&[1; 80]);
+        assert_eq!((info.bytes_acked, info.subflows), (Some(0x0101_0101_0101_0101), None));
+    }
+}

@@ -1,0 +1,34 @@
+//! The end of a job by an error, as one side tells it to the other.
+
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+
+/// Ends the job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Abort {
+    /// Kind.
+    pub fault: AbortFault,
+    /// What failed and on what.
+    pub what: String,
+    /// Why.
+    pub cause: Option<String>,
+    /// What to try.
+    pub hint: Option<String>,
+}
+
+/// Kinds of errors that end a job; converted by hand from and to those of the front end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum AbortFault {
+    Usage,
+    FileIo,
+    Space,
+    Protocol,
+    Network,
+    Authentication,
+    Verification,
+    Timeout,
+    Interrupted,
+    Busy,
+}
