@@ -84,6 +84,7 @@ fn shares(run: &Outcome) -> Vec<(String, f64)> {
 /// Waits until this device of the target has received so many bytes more.
 #[track_caller]
 fn receives(running: &mut Running, ways: &Ways, device: &str, bytes: u64) -> Duration {
+    running.when_moved(1);
     let (before, start) = (ways.received(device).expect("the copy runs"), Instant::now());
     let what = format!("{bytes} bytes through {device}");
     running.when(&what, |_| ways.received(device).is_some_and(|received| received >= before + bytes));
