@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::boxed_stage::{Stage, one_at_a_time};
 use crate::lab::{at, keygen};
 use crate::needs::tool;
-use crate::{Run, binary};
+use crate::{Outcome, Run, binary};
 
 /// How the interfaces are joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,16 +126,22 @@ impl Ways {
     /// Runs a shell command on a host while a copy runs, to its end. Returns what it printed.
     #[track_caller]
     pub fn on(&self, host: &str, command: &str) -> String {
-        let run = Run::new(binary::find_lab().expect("asked for with needs!(Boxed)"));
-        run.args(["exec", "--lab", &self.name, host, "--", "sh", "-c", command]).run().expect(0).stdout_text()
+        self.enter(host, command).expect(0).stdout_text()
     }
 
-    /// Bytes that a device of a host has received so far, headers included.
     #[track_caller]
-    pub fn received(&self, host: &str, device: &str) -> u64 {
-        let table = self.on(host, "cat /proc/net/dev");
+    fn enter(&self, host: &str, command: &str) -> Outcome {
+        let run = Run::new(binary::find_lab().expect("asked for with needs!(Boxed)"));
+        run.args(["exec", "--lab", &self.name, host, "--", "sh", "-c", command]).run()
+    }
+
+    /// Bytes that a device of the target has received so far, headers included; `None` when the copy has ended, and its hosts
+    /// with it.
+    #[track_caller]
+    pub fn received(&self, device: &str) -> Option<u64> {
+        let table = self.enter("target", "cat /proc/net/dev").stdout_text();
         let line = table.lines().find_map(|line| line.trim_start().strip_prefix(&format!("{device}:")));
-        line.and_then(|numbers| numbers.split_whitespace().next()?.parse().ok()).unwrap_or_else(|| panic!("{table}"))
+        line?.split_whitespace().next()?.parse().ok()
     }
 
     /// Pulls the cable of a way at both ends, or puts it back: the kernels of both hosts notice.
