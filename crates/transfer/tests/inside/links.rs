@@ -335,11 +335,14 @@ fn a_gap_and_a_confirmation_of_what_was_never_said_break_the_protocol() {
     }
 }
 
+/// At so many bytes, what happens.
+type Act = (u64, Box<dyn FnOnce() + Send>);
+
 /// Somebody watches.
 #[derive(Default)]
 pub(crate) struct Watcher {
     /// At so many bytes this happens, once.
-    at: std::sync::Mutex<Option<(u64, Box<dyn FnOnce() + Send>)>>,
+    at: std::sync::Mutex<Option<Act>>,
 }
 
 impl Watcher {
