@@ -21,6 +21,7 @@ pub enum FlushWay {
 #[derive(Clone, Debug)]
 pub struct FlushChooser {
     together_from_files: usize,
+    dirty_bytes_max: u64,
     /// Of one file flushed by itself.
     each_us: u64,
     /// So many batches go by before it is tried again to flush together.
@@ -30,9 +31,10 @@ pub struct FlushChooser {
 }
 
 impl FlushChooser {
-    /// Fewer files than `together_from_files` are flushed each by itself.
-    pub fn new(together_from_files: usize) -> Self {
-        Self { together_from_files, each_us: EACH_US, pause: 0, next_pause: FIRST_PAUSE, slow: false }
+    /// Fewer files than `together_from_files` are flushed each by itself, and so are all while the host has more than `dirty_bytes_max` to
+    /// write; see [`DIRTY_BYTES_MAX`].
+    pub fn new(together_from_files: usize, dirty_bytes_max: u64) -> Self {
+        Self { together_from_files, dirty_bytes_max, each_us: EACH_US, pause: 0, next_pause: FIRST_PAUSE, slow: false }
     }
 
     /// How a batch of so many files is flushed. `dirty_bytes`: what the whole host has written and not flushed, where that is known.
@@ -45,7 +47,7 @@ impl FlushChooser {
             return FlushWay::Each;
         }
         match dirty_bytes {
-            Some(bytes) if bytes > DIRTY_BYTES_MAX => FlushWay::Each,
+            Some(bytes) if bytes > self.dirty_bytes_max => FlushWay::Each,
             _ => FlushWay::Together,
         }
     }
@@ -80,7 +82,7 @@ const EACH_US: u64 = 500;
 const SHORT_US: u64 = 100_000;
 
 /// More than this is not written by us alone: 256 MiB of a job may be at risk. A disk of 200 MB/s takes less than three seconds for it.
-const DIRTY_BYTES_MAX: u64 = 512 << 20;
+pub const DIRTY_BYTES_MAX: u64 = 512 << 20;
 
 /// Batches until a slow way is tried again, at first and at most.
 const FIRST_PAUSE: u32 = 4;
@@ -92,7 +94,7 @@ mod tests {
 
     #[test]
     fn many_files_share_a_flush_and_few_do_not() {
-        let mut chooser = FlushChooser::new(8);
+        let mut chooser = FlushChooser::new(8, DIRTY_BYTES_MAX);
         assert_eq!(chooser.choose(7, Some(0)), FlushWay::Each);
         assert_eq!(chooser.choose(8, Some(0)), FlushWay::Together);
         assert_eq!(chooser.choose(8, None), FlushWay::Together);
@@ -101,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_shared_flush_that_takes_longer_than_its_files_is_tried_again_later_and_ever_later() {
-        let mut chooser = FlushChooser::new(8);
+        let mut chooser = FlushChooser::new(8, DIRTY_BYTES_MAX);
         let mut tried_at = [0; 5];
         let mut batch = 0;
         for tried in &mut tried_at {

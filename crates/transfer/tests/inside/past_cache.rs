@@ -28,6 +28,7 @@ const BOUNDS: Bounds = Bounds {
     past_cache_from_bytes: 1,
     search: std::time::Duration::MAX,
     flush_together_from_files: usize::MAX,
+    dirty_bytes_max: u64::MAX,
     idle_items: u64::MAX,
     foreign_names: usize::MAX,
 };

@@ -107,13 +107,16 @@ impl PathSet {
     /// From now on these ways are wanted. Those that are new get a number; when none is left, that of a path which is down and not wanted.
     pub(super) fn want(&self, ways: Vec<Way>, now: Instant) {
         let mut state = lock(&self.state);
-        for way in ways {
-            if state.paths.values().any(|path| path.way == way) {
+        for way in &ways {
+            if state.paths.values().any(|path| path.way == *way) {
                 continue;
             }
+            let is_idle = |path: &Path| matches!(path.stage, Stage::Down(_)) && !ways.contains(&path.way);
             let free = (0..MAX_PATHS).find(|number| !state.paths.contains_key(number));
+            let number = free.or_else(|| state.paths.iter().find(|(_, path)| is_idle(path)).map(|(number, _)| *number));
+            let Some(number) = number else { return };
             let path = Path {
-                way,
+                way: way.clone(),
                 stage: Stage::Down(now),
                 dialler: None,
                 redialler: None,
@@ -121,11 +124,7 @@ impl PathSet {
                 stood: false,
                 tries: 0,
             };
-            let is_idle = |path: &Path| matches!(path.stage, Stage::Down(_));
-            let number = free.or_else(|| state.paths.iter().find(|(_, path)| is_idle(path)).map(|(number, _)| *number));
-            if let Some(number) = number {
-                state.paths.insert(number, path);
-            }
+            state.paths.insert(number, path);
         }
     }
 
@@ -269,4 +268,137 @@ impl LaneKeeper for PathSet {
 /// Wakes the thread that brings paths. It may be awake, or have somebody's word already.
 pub(super) fn wake(wakes: &SyncSender<()>) {
     let _ = wakes.try_send(());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, SocketAddr};
+    use std::sync::mpsc::{Receiver, sync_channel};
+
+    use haul_net::Stream;
+    use haul_wire::lane::lane_of;
+
+    use super::*;
+    use crate::reach::crew::Lead;
+    use crate::reach::lane_terms::LaneTerms;
+    use crate::session::channel::{Events, PING_EVERY};
+
+    fn way(interface: &str, net: u8) -> Way {
+        let ip = |host| IpAddr::from([10, net, 0, host]);
+        Way { interface: interface.into(), local: ip(1), remote: ip(2) }
+    }
+
+    /// The paths of a session whose first path stands with lane 0.
+    struct Trial {
+        set: PathSet,
+        terms: LaneTerms,
+        woken: Receiver<()>,
+        _lead: Lead,
+        _events: Events,
+        _peer: Stream,
+    }
+
+    impl Trial {
+        fn new() -> Self {
+            let (near, peer) = Stream::plain_pair().unwrap();
+            let (events, lead) = (Events::new(), Lead::new());
+            let channel = Channel::open(near, events.sender(), PING_EVERY).unwrap();
+            let terms = LaneTerms::towards_nobody(&events, lead.crew());
+            let (wakes, woken) = sync_channel(1);
+            let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+            let dialler = Arc::new(Dialler::new(terms.clone(), vec![nowhere]));
+            lock(&dialler.connected).insert(0, Instant::now());
+            let set = PathSet::with_first(way("eth0", 0), dialler, 1, channel, wakes);
+            Self { set, terms, woken, _lead: lead, _events: events, _peer: peer }
+        }
+
+        /// A path comes up with one lane.
+        fn comes_up(&self, number: u16) {
+            let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+            let dialler =
+                Arc::new(Dialler::on_path(self.terms.clone(), number, haul_net::Way::default(), vec![nowhere]));
+            self.set.tries(number, &dialler);
+            lock(&dialler.connected).insert(lane_of(number, 0), Instant::now());
+            self.set.stands(number, 1);
+        }
+
+        fn up(&self) -> Vec<u16> {
+            self.set.up().into_iter().map(|(number, _)| number).collect()
+        }
+
+        fn due(&self, at: Instant) -> Vec<u16> {
+            self.set.due(at, |_| true).into_iter().map(|due| due.number).collect()
+        }
+    }
+
+    #[test]
+    fn a_path_that_loses_its_last_lane_is_down_and_is_dialled_again() {
+        let mut trial = Trial::new();
+        let now = Instant::now();
+        trial.set.want(vec![way("eth0", 0), way("eth1", 1)], now);
+        assert_eq!((trial.up(), trial.due(now)), (vec![0], vec![1]), "the first path has its way already");
+        assert_eq!(trial.due(now), Vec::<u16>::new(), "somebody is dialling it");
+        trial.comes_up(1);
+        assert_eq!(trial.up(), [0, 1]);
+        let _ = trial.woken.try_recv();
+        trial.set.lane_lost(0);
+        assert_eq!(trial.up(), [1]);
+        assert!(trial.woken.try_recv().is_ok(), "whoever brings paths is woken");
+        assert_eq!(trial.due(Instant::now()), Vec::<u16>::new(), "a moment later");
+        assert_eq!(trial.due(Instant::now() + LOST_PAUSE), [0]);
+    }
+
+    #[test]
+    fn a_first_path_that_is_alone_has_its_lanes_dialled_one_by_one_as_ever() {
+        let mut trial = Trial::new();
+        trial.set.lane_lost(0);
+        assert_eq!(trial.up(), [0], "it may be the lane and not the path");
+    }
+
+    #[test]
+    fn a_lane_that_is_lost_before_its_path_counts_as_up_takes_the_path_down() {
+        let mut trial = Trial::new();
+        let now = Instant::now();
+        trial.set.want(vec![way("eth1", 1)], now);
+        assert_eq!(trial.due(now), [1]);
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+        let dialler = Arc::new(Dialler::on_path(trial.terms.clone(), 1, haul_net::Way::default(), vec![nowhere]));
+        trial.set.tries(1, &dialler);
+        lock(&dialler.connected).insert(lane_of(1, 0), Instant::now());
+        trial.set.lane_lost(lane_of(1, 0));
+        trial.set.stands(1, 1);
+        assert_eq!(trial.up(), [0]);
+    }
+
+    #[test]
+    fn a_way_that_never_led_anywhere_is_tried_ever_less_often_until_the_network_changes() {
+        let trial = Trial::new();
+        let now = Instant::now();
+        trial.set.want(vec![way("docker0", 7)], now);
+        let mut pauses = Vec::new();
+        for attempt in 0..7 {
+            let at = trial.set.next_due().unwrap().max(now);
+            assert_eq!(trial.due(at), [1]);
+            let vain = trial.set.failed(1);
+            assert_eq!(vain == Vain::First, attempt == 0, "the user hears of it once");
+            pauses.push(trial.set.next_due().unwrap().saturating_duration_since(Instant::now()).as_secs_f64().round());
+        }
+        assert_eq!(pauses, [4.0, 8.0, 16.0, 32.0, 64.0, 64.0, 64.0]);
+        trial.set.try_now(Instant::now());
+        assert_eq!(trial.due(Instant::now()), [1]);
+    }
+
+    #[test]
+    fn there_are_never_more_paths_than_a_session_has_and_a_way_that_is_idle_makes_room() {
+        let trial = Trial::new();
+        let now = Instant::now();
+        trial.set.want((1..40).map(|net| way("eth1", net)).collect(), now);
+        let due = trial.due(now);
+        assert_eq!(due, (1..MAX_PATHS).collect::<Vec<_>>());
+        trial.comes_up(3);
+        trial.set.failed(5);
+        trial.set.want(vec![way("wlan0", 99)], now);
+        let due = trial.set.due(now, |_| true);
+        assert_eq!(due.iter().map(|due| (due.number, due.way.interface.as_str())).collect::<Vec<_>>(), [(5, "wlan0")]);
+    }
 }

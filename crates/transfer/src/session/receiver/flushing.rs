@@ -22,9 +22,9 @@ pub(super) struct Flushing {
 }
 
 impl Flushing {
-    /// Batches of fewer files are flushed each file by itself.
-    pub(super) fn new(together_from_files: usize) -> Self {
-        let chooser = Mutex::new(FlushChooser::new(together_from_files));
+    /// See [`FlushChooser::new`].
+    pub(super) fn new(together_from_files: usize, dirty_bytes_max: u64) -> Self {
+        let chooser = Mutex::new(FlushChooser::new(together_from_files, dirty_bytes_max));
         Self { turn: Mutex::default(), chooser, dirty: DirtyPages::open(), said: Default::default() }
     }
 

@@ -45,6 +45,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use haul_engine::flush_choice::DIRTY_BYTES_MAX;
 use haul_store::{DIRECT_FROM_BYTES, LocalTree, Nowhere, StoreError, TargetOptions, TargetTree};
 use haul_wire::RelPath;
 use haul_wire::control::{self as wire, Control, OutcomeKind, ReceiverSummary, SenderSummary, Withdraw};
@@ -117,6 +118,8 @@ pub(crate) struct Bounds {
     pub(crate) search: Duration,
     /// See [`FLUSH_TOGETHER_FROM_FILES`].
     pub(crate) flush_together_from_files: usize,
+    /// See [`DIRTY_BYTES_MAX`].
+    pub(crate) dirty_bytes_max: u64,
     /// Most items of a job that make nothing here, or stand in no directory of the manifest.
     pub(crate) idle_items: u64,
     /// See [`FirstNames`](first_names::FirstNames).
@@ -130,6 +133,7 @@ impl Default for Bounds {
             past_cache_from_bytes: DIRECT_FROM_BYTES,
             search: MAX_SEARCH,
             flush_together_from_files: FLUSH_TOGETHER_FROM_FILES,
+            dirty_bytes_max: DIRTY_BYTES_MAX,
             idle_items: MAX_IDLE_ITEMS,
             foreign_names: MAX_FOREIGN,
         }

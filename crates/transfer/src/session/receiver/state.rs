@@ -113,7 +113,7 @@ impl Shared {
             exposure: Exposure::new(job.bounds.checkpoint_bytes),
             storage: Storage::of("target"),
             naming: Naming::new(haul_sys::process::open_file_limit().unwrap_or(u64::MAX)),
-            flushing: Flushing::new(job.bounds.flush_together_from_files),
+            flushing: Flushing::new(job.bounds.flush_together_from_files, job.bounds.dirty_bytes_max),
             behind: Behind::default(),
             write_routes: WriteRoutes::new(
                 job.carriage.write_route.and_then(convert::write_route),
