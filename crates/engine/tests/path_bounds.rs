@@ -1,6 +1,7 @@
 //! Whatever the readings say, the tuner does not panic, and its advice is within bounds.
 
-use haul_engine::path::{AUTO_LANES_MAX, LaneReading, Remembered, Sample, Tuner, Wishes};
+use haul_engine::path::{AUTO_LANES_MAX, Advice, LaneReading, Remembered, Sample, Tuner, Wishes};
+use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use proptest::prelude::*;
 
 fn any_size() -> impl Strategy<Value = u64> {
@@ -77,5 +78,65 @@ proptest! {
             prop_assert!(matches!(known, None | Some("bbr" | "cubic")), "{advice:?}");
         }
         let _ = (tuner.summary().time.total_us(), tuner.remembered(), tuner.estimate().clone());
+    }
+}
+
+fn joined(wishes: &Wishes, rtt_us_at_connect: u32) -> Joined {
+    Joined { rtt_us_at_connect, foreseen_bytes: wishes.foreseen_bytes, remembered: wishes.remembered.clone() }
+}
+
+proptest! {
+    #[test]
+    fn a_job_with_one_path_has_what_its_tuner_says(
+        wishes in any_wishes(), rtt_us in any_time(), cpus: u16, timeouts: u8,
+        mut samples in prop::collection::vec(any_sample(), 0..40)
+    ) {
+        for (at, sample) in (1u64..).zip(&mut samples) {
+            sample.at_us = at * 100_000;
+        }
+        let mut tuner = Tuner::new(wishes.clone(), rtt_us, cpus);
+        let mut paths = Paths::new(wishes.clone(), cpus);
+        prop_assert_eq!(paths.path_up(0, joined(&wishes, rtt_us)), tuner.first());
+        for sample in samples {
+            let expected: Vec<Advice> = tuner.on_sample(&sample).into_iter().collect();
+            let reading = PathReading { path: 0, lanes: sample.lanes, timeouts };
+            let (at_us, waiting_bytes) = (sample.at_us, sample.waiting_bytes);
+            let events = paths.on_sample(&PathsSample { at_us, paths: vec![reading], waiting_bytes });
+            let given: Vec<PathEvent> =
+                expected.into_iter().map(|advice| PathEvent::Advice { path: 0, advice }).collect();
+            prop_assert_eq!(events, given);
+        }
+        prop_assert_eq!(paths.summary(0), Some(tuner.summary()));
+        prop_assert_eq!((paths.estimate(0), paths.remembered(0)), (Some(tuner.estimate()), tuner.remembered()));
+    }
+
+    #[test]
+    fn any_readings_of_several_paths_give_advice_within_bounds(
+        wishes in any_wishes(), rtts in prop::collection::vec(any_time(), 2..8), cpus: u16, timeouts: u8,
+        mut samples in prop::collection::vec(prop::collection::vec(any_sample(), 8), 0..40)
+    ) {
+        for (at, samples) in (1u64..).zip(&mut samples) {
+            samples[0].at_us = at * 100_000;
+        }
+        let count = rtts.len() as u16;
+        let mut paths = Paths::new(wishes.clone(), cpus);
+        let mut lanes = 0;
+        for (path, rtt_us) in (0..).zip(rtts) {
+            let advice = paths.path_up(path, joined(&wishes, rtt_us));
+            prop_assert!(advice.lanes >= 1 && advice.lanes <= 256 / (path + 1));
+        }
+        for samples in samples {
+            let (at_us, waiting_bytes) = (samples[0].at_us, samples[0].waiting_bytes);
+            let reading = |(path, sample): (u16, Sample)| PathReading { path, lanes: sample.lanes, timeouts };
+            let readings = (0..count).zip(samples).map(reading).collect();
+            for event in paths.on_sample(&PathsSample { at_us, paths: readings, waiting_bytes }) {
+                if let PathEvent::Advice { advice, .. } = event {
+                    prop_assert!(advice.lanes >= 1 && advice.pacing_bytes_per_s != Some(0), "{advice:?}");
+                }
+            }
+            lanes = paths.up().filter_map(|path| paths.advice(path)).map(|advice| advice.lanes).sum();
+        }
+        prop_assert!(lanes <= 256, "{lanes}");
+        prop_assert!(count < 2 || paths.up().count() >= 1, "one always stays");
     }
 }

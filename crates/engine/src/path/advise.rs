@@ -212,6 +212,7 @@ impl Tuner {
     pub(crate) fn look_again(&mut self) {
         if !self.pacer.is_contended() {
             self.pacer = Pacer::new(None);
+            self.lanes.look_again();
         }
     }
 

@@ -146,6 +146,12 @@ impl LaneCount {
         }
     }
 
+    /// Somebody has left the path: verdicts about more or fewer lanes hold no more.
+    pub(super) fn look_again(&mut self) {
+        (self.trial, self.ceiling, self.floor) = (None, None, None);
+        self.others_took = false;
+    }
+
     /// Takes one step in, after estimator and pacer have.
     pub(super) fn on_step(&mut self, step: &Step, estimator: &Estimator, pacer: &Pacer, control: Control) {
         let suffers_loss = control.is_loss_based;

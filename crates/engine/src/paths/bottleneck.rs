@@ -1,5 +1,5 @@
-//! Whether a path adds capacity. One that meets another at its bottleneck rests: together they carry no more, and take from others what
-//! two connections take.
+//! Whether a path adds capacity. If two paths share a bottleneck, one of them rests: both together carry no more than one, and take the
+//! share of two from the flows of others.
 //!
 //! ```text
 //!   suspicion  two paths see one queue, or the sum of the rates did not grow when a path joined
@@ -24,7 +24,9 @@ pub(super) struct Seen {
     pub(super) queueing_us: u32,
     /// It waits for its source, or for the limit of the user.
     pub(super) starves: bool,
-    /// Its lanes take what the path delivers for its capacity, so that they slow down for good when it is held back.
+    /// Lanes that carry data.
+    pub(super) lanes: u16,
+    /// Its lanes measure the rate of the path and keep to it (bbr). After a pause they would be slow for long.
     pub(super) remembers_rate: bool,
 }
 
@@ -51,11 +53,11 @@ pub(super) enum Held {
 pub struct Verdict {
     /// The path that was held back.
     pub path: u16,
-    /// So much less it delivered meanwhile.
+    /// The rate that the path lost in the trial.
     pub freed_bytes_per_s: u64,
-    /// So much more the others did.
+    /// The rate that the others gained.
     pub taken_bytes_per_s: u64,
-    /// Most of it, so that the paths meet at a bottleneck.
+    /// The others took so much of it that the paths share a bottleneck.
     pub is_shared: bool,
 }
 
@@ -83,10 +85,10 @@ struct History {
 /// What is thought of a path.
 #[derive(Clone, Copy, Debug, Default)]
 struct Suspect {
-    /// Trials in a row that showed that it adds nothing, and the time of the next one.
-    shared: u8,
+    /// Trials that showed a shared bottleneck, less the trials that showed none. The next trial comes at this time.
+    score: i8,
     again_us: u64,
-    /// It meets nobody at a bottleneck until then.
+    /// Until then the path counts as one with a bottleneck of its own.
     clear_until_us: u64,
     /// So long the next verdict that clears it holds.
     clear_us: u64,
@@ -119,6 +121,10 @@ impl Bottlenecks {
         let due = self.resting.iter().find(|(_, until_us)| at_us >= **until_us).map(|(path, _)| *path);
         if let Some(path) = due {
             self.resting.remove(&path);
+            let settles_us = self.histories.values().map(History::rtt_us).max().unwrap_or(0) * JOIN_SETTLES_ROUND_TRIPS;
+            let suspect = self.suspects.entry(path).or_default();
+            // The path shared a bottleneck before, so one more trial is enough.
+            (suspect.score, suspect.again_us) = (TRIALS - 1, at_us.saturating_add(settles_us.max(JOIN_SETTLES_US)));
             return Some(Decision::Retry(path));
         }
         if let Some(path) = self.suspect() {
@@ -157,7 +163,7 @@ impl Bottlenecks {
         }
     }
 
-    /// What all other paths deliver together, as a mean over so long; `None` while one of them is younger, or there is none.
+    /// Mean rate of all other paths together over so long. `None` if there is no other path, or one of them is younger.
     fn others(&self, path: u16, span_us: u64) -> Option<u64> {
         let mut others = self.histories.iter().filter(|(other, _)| **other != path).peekable();
         others.peek()?;
@@ -167,7 +173,7 @@ impl Bottlenecks {
     /// The path that a trial shall hold back.
     fn suspect(&self) -> Option<u16> {
         let again = |(path, suspect): (&u16, &Suspect)| {
-            let is_due = suspect.shared > 0 && self.at_us >= suspect.again_us && self.may_try(*path);
+            let is_due = suspect.score != 0 && self.at_us >= suspect.again_us && self.may_try(*path);
             is_due.then_some(*path)
         };
         let again = self.suspects.iter().find_map(again);
@@ -195,10 +201,11 @@ impl Bottlenecks {
         let rate = self.histories.get(&path).and_then(|history| history.rate(BEFORE_US));
         let counts =
             rate.zip(self.others(path, BEFORE_US)).is_some_and(|(rate, others)| rate as f64 >= SMALL * others as f64);
-        counts && !self.histories.values().any(starves)
+        let is_steady = self.histories.values().all(History::has_same_lanes);
+        counts && is_steady && !self.histories.values().any(starves)
     }
 
-    /// It came when the others had found their rate, and all together deliver hardly more.
+    /// The path joined when the others had found their rate, and the sum of the rates hardly grew.
     fn joined_in_vain(&self, path: u16) -> bool {
         let Some(history) = self.histories.get(&path) else { return false };
         let age_us = self.at_us.saturating_sub(history.since_us);
@@ -213,14 +220,17 @@ impl Bottlenecks {
     fn begin(&mut self, path: u16) {
         let Some(history) = self.histories.get(&path) else { return };
         let rtt_us = self.histories.values().map(History::rtt_us).max().unwrap_or(0);
+        if rtt_us > TRIAL_RTT_US_MOST {
+            return;
+        }
         let before_us = BEFORE_US.max(BEFORE_ROUND_TRIPS * rtt_us);
         let (Some(before), Some(others_before)) = (history.rate(before_us), self.others(path, before_us)) else {
             return;
         };
         let hold_bytes_per_s = if history.remembers_rate() { before / 2 } else { 1 };
-        // What is under way arrives, then what the others send in its place does.
-        let measures_from_us = self.at_us + history.rtt_us() + rtt_us + SAMPLE_US / 2;
-        let ends_us = measures_from_us + MEASURE_US.max(MEASURE_ROUND_TRIPS * rtt_us);
+        // First the bytes arrive that are under way. A round trip later the others have taken the place.
+        let measures_from_us = self.at_us.saturating_add(history.rtt_us() + rtt_us + SAMPLE_US / 2);
+        let ends_us = measures_from_us.saturating_add(MEASURE_US.max(MEASURE_ROUND_TRIPS * rtt_us));
         let (us, bytes, others_bytes) = (0, 0, 0);
         let trial =
             Trial { path, hold_bytes_per_s, before, others_before, measures_from_us, ends_us, us, bytes, others_bytes };
@@ -230,18 +240,18 @@ impl Bottlenecks {
     fn try_on(&mut self, mut trial: Trial, seen: &[Seen]) -> Option<Decision> {
         let us = seen.iter().map(|seen| seen.us).max().unwrap_or(0);
         if self.at_us.saturating_sub(us) >= trial.measures_from_us {
-            let sum =
-                |seen: &mut dyn Iterator<Item = &Seen>| seen.fold(0u64, |sum, seen| sum.saturating_add(seen.bytes));
-            trial.us += us;
-            trial.bytes += sum(&mut seen.iter().filter(|seen| seen.path == trial.path));
-            trial.others_bytes += sum(&mut seen.iter().filter(|seen| seen.path != trial.path));
+            trial.us = trial.us.saturating_add(us);
+            for seen in seen {
+                let bytes = if seen.path == trial.path { &mut trial.bytes } else { &mut trial.others_bytes };
+                *bytes = bytes.saturating_add(seen.bytes);
+            }
         }
         if self.at_us < trial.ends_us || trial.us == 0 {
             self.trial = Some(trial);
             return None;
         }
         self.trial = None;
-        // What they did meanwhile says nothing of what they do.
+        // The rates and delays of the trial are not those of usual work.
         self.histories.values_mut().for_each(|history| history.steps.clear());
         self.judge(trial)
     }
@@ -252,22 +262,24 @@ impl Bottlenecks {
         let is_shared = freed > 0 && taken as f64 >= TAKEN * freed as f64;
         let verdict = Verdict { path: trial.path, freed_bytes_per_s: freed, taken_bytes_per_s: taken, is_shared };
         self.last_verdict = Some(verdict);
+        let nothing_taken = (taken as f64) < NOTHING * freed as f64;
         let at_us = self.at_us;
         let suspect = self.suspects.entry(trial.path).or_default();
-        if !is_shared {
-            suspect.clear_us = (2 * suspect.clear_us).clamp(CLEAR_US_MIN, CLEAR_US_MAX);
-            (suspect.shared, suspect.clear_until_us) = (0, at_us + suspect.clear_us);
-            return None;
+        suspect.again_us = at_us.saturating_add(AGAIN_US);
+        suspect.score += if is_shared { 1 } else { -1 };
+        if nothing_taken || suspect.score <= -TRIALS {
+            // If the path shared a bottleneck before, the next look comes soon.
+            let least_us = if suspect.rest_us > 0 { CLEAR_US_MIN / 4 } else { CLEAR_US_MIN };
+            suspect.clear_us = (2 * suspect.clear_us).clamp(least_us, CLEAR_US_MAX);
+            (suspect.score, suspect.clear_until_us) = (0, at_us.saturating_add(suspect.clear_us));
         }
-        suspect.shared += 1;
-        suspect.again_us = at_us + AGAIN_US;
-        if suspect.shared < SHARED_TRIALS {
+        if suspect.score < TRIALS {
             return None;
         }
         suspect.rest_us = (2 * suspect.rest_us).clamp(REST_US_MIN, REST_US_MAX);
-        (suspect.shared, suspect.clear_us) = (0, 0);
+        (suspect.score, suspect.clear_us) = (0, 0);
         let rest_us = suspect.rest_us;
-        self.resting.insert(trial.path, at_us + rest_us);
+        self.resting.insert(trial.path, at_us.saturating_add(rest_us));
         self.histories.remove(&trial.path);
         Some(Decision::Rest(trial.path))
     }
@@ -278,7 +290,7 @@ impl History {
     fn rate(&self, span_us: u64) -> Option<u64> {
         let (mut us, mut bytes) = (0u64, 0u64);
         for seen in self.steps.iter().rev() {
-            (us, bytes) = (us + seen.us, bytes.saturating_add(seen.bytes));
+            (us, bytes) = (us.saturating_add(seen.us), bytes.saturating_add(seen.bytes));
             if us >= span_us {
                 return Some(per_second(bytes, us));
             }
@@ -294,6 +306,13 @@ impl History {
     fn is_settled(&self, at_us: u64) -> bool {
         let look_us = LOOK_US.max(LOOK_ROUND_TRIPS * self.rtt_us());
         at_us.saturating_sub(self.since_us) >= look_us + RAMP_US.max(RAMP_ROUND_TRIPS * self.rtt_us())
+    }
+
+    /// A change of the number of lanes changes the rates, too.
+    fn has_same_lanes(&self) -> bool {
+        let lately = self.steps.iter().rev().take(SAME_LANES_STEPS);
+        let lanes = self.steps.back().map(|seen| seen.lanes);
+        lately.map(|seen| Some(seen.lanes)).all(|of_step| of_step == lanes)
     }
 
     fn remembers_rate(&self) -> bool {
@@ -326,9 +345,12 @@ const LOOK_ROUND_TRIPS: u64 = 10;
 /// The ramps of two paths are alike.
 const RAMP_US: u64 = 1_000_000;
 const RAMP_ROUND_TRIPS: u64 = 8;
-/// A path that waited for its source in one of so many samples does not show what it carries.
+/// If a path waited for its source in one of the last samples, its rate is not its capacity.
 const STARVES_STEPS: usize = 3;
-/// A path that carries less than this share of the others takes little from anybody, and their chance changes are as much.
+/// Samples since the number of lanes changed. The rates settle within a second.
+const SAME_LANES_STEPS: usize = 15;
+/// Below this share of the rate of the others a trial tells nothing: the rates of the others change by as much by chance. And so slow
+/// a path takes little from anybody.
 const SMALL: f64 = 0.1;
 /// The rate before a path joined, and after.
 const JOIN_US: u64 = 1_000_000;
@@ -337,6 +359,8 @@ const JOIN_SETTLES_US: u64 = 2_000_000;
 const JOIN_SETTLES_ROUND_TRIPS: u64 = 16;
 /// Less is chance.
 const JOIN_GAINS: f64 = 1.05;
+/// Over a longer round trip a trial would hold a path back for five seconds.
+const TRIAL_RTT_US_MOST: u64 = 1_000_000;
 /// The rates before a trial.
 const BEFORE_US: u64 = 1_000_000;
 const BEFORE_ROUND_TRIPS: u64 = 4;
@@ -345,12 +369,14 @@ const MEASURE_US: u64 = 200_000;
 const MEASURE_ROUND_TRIPS: u64 = 2;
 /// Share of what a path leaves that the others must take. With one flow of others and two of ours at a bottleneck ours takes half.
 const TAKEN: f64 = 0.25;
-/// Trials in a row that must show the same, because rates change by chance; and the time between.
-const SHARED_TRIALS: u8 = 2;
+/// Less is nothing.
+const NOTHING: f64 = 0.05;
+/// Rates change by chance, so that so many more trials must show one thing than the other; and the time between.
+const TRIALS: i8 = 2;
 const AGAIN_US: u64 = 1_000_000;
 /// A verdict that clears a path holds so long, then twice as long. A trial of 0.4 s each 20 s costs a path 2 %.
 const CLEAR_US_MIN: u64 = 20_000_000;
 const CLEAR_US_MAX: u64 = 320_000_000;
 /// A rest lasts so long, then twice as long.
-const REST_US_MIN: u64 = 30_000_000;
+const REST_US_MIN: u64 = 60_000_000;
 const REST_US_MAX: u64 = 480_000_000;

@@ -1,10 +1,10 @@
 //! Which further ways between two hosts are worth a try.
 //!
-//! A way is a pair of a local and a remote address. Each further way brings a local interface or a remote address that no way has so far:
-//! a way that brings neither goes through the same cables. Pairs in one subnet come first, because they need no router.
+//! A way is a pair of a local and a remote address. Each further way must bring a new local interface or a new remote subnet. Otherwise it
+//! goes through the same cables. Pairs in one subnet come first, because they need no router.
 //!
-//! Nothing that a peer names is believed: few of its addresses are looked at, and those that lead to this host, to nobody or to many are
-//! refused. So a peer cannot make us scan a network, or reach what only we can reach.
+//! A peer is not trusted with the addresses that it names. We look at few of them, and refuse loopback, link-local, multicast and our own.
+//! So a peer can neither make us scan a network, nor make us connect to services that only this host can reach.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -191,8 +191,8 @@ impl Choice<'_> {
         ]
     }
 
-    /// The pair has an interface that no way has, or a remote address in a subnet to which no way leads. A host with IPv4 and IPv6 has both on
-    /// one cable, and so have two addresses in one subnet as a rule.
+    /// The pair brings a new local interface or a new remote subnet. IPv4 and IPv6 of a host usually share one cable, and so do two
+    /// addresses in one subnet.
     fn is_new(&self, local: &LocalAddress, remote: IpAddr) -> bool {
         let leads_there = |way: &Way| way.remote == remote || self.share_subnet(way.remote, remote);
         !self.has_interface(&local.interface)
@@ -240,7 +240,7 @@ impl Choice<'_> {
         self.ways.iter().any(|way| way.interface == name)
     }
 
-    /// What is known of a subnet of ours counts. Of others the usual size is assumed.
+    /// Our own subnets have known sizes. For others we assume the usual size.
     fn share_subnet(&self, one: IpAddr, other: IpAddr) -> bool {
         let usual = if one.is_ipv4() { 24 } else { 64 };
         let ours = self.locals.iter().find(|local| contains(local, one));
@@ -248,7 +248,7 @@ impl Choice<'_> {
     }
 }
 
-/// Somebody else may have it, and one host only.
+/// The address of one host, which may be another than this one.
 fn is_reachable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_reachable_v4(v4),

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 
 /// Divides the rate limit of the user (max-min fairness): equal parts, and what a path cannot use goes to the others.
 ///
-/// `can_use` has for each path what it can carry; `None` while nobody knows. What nobody can use is divided equally, so that a path that
-/// turns out to carry more is free to.
+/// `can_use` has the most that each path can carry; `None` if unknown. A rest that no path can use is divided equally, because a path may
+/// turn out to carry more.
 pub fn divide_rate(rate_bytes_per_s: u64, can_use: &[Option<u64>]) -> Vec<u64> {
     let mut parts = vec![0; can_use.len()];
     let mut order: Vec<(u64, usize)> =

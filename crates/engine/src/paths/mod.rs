@@ -9,7 +9,7 @@
 //!   queues      delays of two paths                         -> whether they are of one queue
 //!   bottleneck  rates and queues of all paths               -> a path that adds no capacity rests
 //! ```
-//! A job with one path has what its [`Tuner`] says, and nothing else.
+//! With one path, the advice is that of its [`Tuner`], unchanged.
 
 mod arrived;
 mod bottleneck;
@@ -161,7 +161,7 @@ impl Paths {
         self.resume_all("another path is gone")
     }
 
-    /// The number will be another way's: what was known of the path counts no more.
+    /// The number will be used for another way, so nothing of the old path holds any more.
     pub fn forget(&mut self, path: u16) {
         self.paths.remove(&path);
         self.bottlenecks.forget(path);
@@ -234,7 +234,7 @@ impl Paths {
         self.bottlenecks.last_verdict
     }
 
-    /// The paths whose advice is another than what was told.
+    /// The advice of each path, if it changed.
     fn tell(&mut self, has_new_advice: &[u16]) -> Vec<PathEvent> {
         let lanes_most = self.lanes_most();
         let mut events = Vec::new();
@@ -285,7 +285,8 @@ impl Paths {
         self.parts = parts;
     }
 
-    /// Cuts the paths that are silent while another delivers. As long as only paths that rest could deliver, they are asked to.
+    /// Cuts the paths that are silent while another delivers. If a path is in doubt, the paths that rest carry data again, and so show
+    /// whether it is dead.
     fn look_for_dead(&mut self) -> Vec<PathEvent> {
         let carrying = || self.paths.iter().filter(|(_, path)| path.carries());
         let mut dead = Vec::new();
@@ -311,8 +312,9 @@ impl Paths {
         if self.up().count() < 2 {
             return None;
         }
-        let rate: u64 =
-            self.paths.values().filter(|path| path.carries()).map(|path| path.tuner.estimate().rate_bytes_per_s).sum();
+        let rates =
+            self.paths.values().filter(|path| path.carries()).map(|path| path.tuner.estimate().rate_bytes_per_s);
+        let rate = rates.fold(0, u64::saturating_add);
         let is_limited = self.wishes.rate_bytes_per_s.is_some_and(|limit| rate >= limit / 10 * 8);
         let carrying = self.paths.iter().filter(|(_, path)| path.carries());
         let mut seen: Vec<_> = carrying.map(|(number, path)| path.seen(*number)).collect();

@@ -1,4 +1,4 @@
-//! One path of several: its tuner, what arrived on it, and what it was told last.
+//! One path of several: its tuner, its arrivals, and its last advice.
 
 use alloc::vec::Vec;
 
@@ -8,14 +8,14 @@ use super::bottleneck::{Held, Seen};
 use super::silence::{Silence, Timing};
 use crate::path::{Advice, Confidence, LaneReading, Phase, Sample, Tuner};
 
-/// A path, also after it went down: it may come back, and the report names it.
+/// A path. It stays known after it went down, because it may come back, and the report names it.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     pub(super) tuner: Tuner,
     pub(super) is_up: bool,
     pub(super) rests: bool,
     pub(super) silence: Silence,
-    /// As it was told last.
+    /// The last advice that was given.
     pub(super) told: Advice,
     arrived: Arrived,
     arrival: Arrival,
@@ -63,6 +63,7 @@ impl Path {
             rtt_us: estimate.rtt_us,
             queueing_us: estimate.queueing_us,
             starves: estimate.source_permille > STARVES_PERMILLE,
+            lanes: self.told.lanes,
             remembers_rate: self.tuner.congestion_control() == "bbr",
         }
     }
@@ -89,7 +90,7 @@ impl Path {
         advice
     }
 
-    /// What it can use of a rate limit, of which it has `part` now; `None` while nobody knows.
+    /// The most that the path can use of a rate limit. `None` if unknown. Its part is `part_bytes_per_s` now.
     pub(super) fn can_use(&self, part_bytes_per_s: u64) -> Option<u64> {
         let estimate = self.tuner.estimate();
         let rate = estimate.rate_bytes_per_s;
@@ -97,7 +98,7 @@ impl Path {
             return Some(estimate.capacity_bytes_per_s);
         }
         let is_slow = rate < part_bytes_per_s / 5 * 4 && estimate.source_permille <= STARVES_PERMILLE;
-        // What holds it may pass.
+        // The cause may pass, so leave room to grow.
         (is_slow && estimate.phase == Phase::Steady).then_some(rate.saturating_add(rate / 4))
     }
 }

@@ -1,8 +1,7 @@
 //! Whether two paths see the same queue.
 //!
-//! Paths that meet at a full link wait in its queue: their delays are alike, and change together (cf. RFC 8382, which compares moments
-//! of the delays each few seconds; here are ten readings a second). The steps from reading to reading must agree, too: queues of two
-//! links grow and fall within the same seconds by chance, but not within the same tenths of a second.
+//! Paths that share a full link wait in its queue. So their delays have the same size, and change together (cf. RFC 8382). The steps from
+//! reading to reading must agree, too: by chance the queues of two links grow in the same seconds, but not in the same tenths of a second.
 
 use alloc::vec::Vec;
 
@@ -44,7 +43,8 @@ const STANDING_US: u32 = 2_000;
 const COUNT_LEAST: usize = 20;
 /// Least share of the longer mean delay that the shorter one is.
 const ALIKE: f64 = 0.6;
-/// Two links of 500 Mbit/s x 10 ms with a full queue each had more in 2 of 100 stretches of 3 s, two paths over one link in all (simulated).
+/// Two separate links of 500 Mbit/s x 10 ms reached this in 2 % of all stretches of 3 s. Two paths over one link reached it in all
+/// (simulated).
 const TOGETHER: f64 = 0.7;
 const STEPS_TOGETHER: f64 = 0.5;
 

@@ -1,7 +1,7 @@
 //! A path that is dead: data is under way and nothing is acknowledged, while another path delivers.
 //!
-//! TCP takes minutes to give a connection up. A path alone has nothing better to do than to wait for that; one of several leaves its
-//! units to the others. If no path delivers, the cause is elsewhere (this host, the peer, a common cable), and no path is cut.
+//! TCP takes minutes to give a connection up. With several paths, the others can carry the units at once. If no path delivers, the cause is
+//! elsewhere (this host, the peer, a common cable), and no path is cut. So a path alone is never cut.
 
 use super::Death;
 use super::arrived::Arrival;
@@ -9,9 +9,9 @@ use super::arrived::Arrival;
 /// One path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
-    /// Nothing came for so long, although data was under way all the time.
+    /// Time without an arrival, while data was under way.
     silent_us: u64,
-    /// Something came so long ago.
+    /// Time since the last arrival.
     heard_us: u64,
     timeouts: u8,
 }
@@ -46,12 +46,12 @@ impl Silence {
         (self.timeouts >= TIMEOUTS_IN_A_ROW).then_some(Death::Repeats)
     }
 
-    /// So long nothing came that a path that rests had better carry data: it will show whether this path is dead.
+    /// Half of the time has passed. A path that rests should carry data now: then it can show whether this path is dead.
     pub(super) fn is_doubtful(&self, timing: Timing) -> bool {
         self.silent_us >= silent_us_most(timing) / 2
     }
 
-    /// Something came so long ago.
+    /// Time since the last arrival.
     pub(super) fn heard_us(&self) -> u64 {
         self.heard_us
     }
@@ -67,7 +67,7 @@ fn silent_us_most(timing: Timing) -> u64 {
 const TIMEOUTS: u64 = 3;
 /// `TCP_RTO_MIN`
 const DEVIATIONS_US_MIN: u64 = 200_000;
-/// Of a queue that grew or emptied. More is no measure of the path.
+/// A queue that grows or empties gives large deviations for a moment.
 const DEVIATIONS_US_MAX: u64 = 1_000_000;
 /// Ten readings: a radio link changes its cell, a switch its tree (RSTP), in less.
 const SILENT_US_MIN: u64 = 1_000_000;

@@ -35,8 +35,8 @@ pub struct Several {
     pub seed: u64,
     /// Smoothed round-trip times are read with up to this much on top.
     pub jitter_us: u32,
-    /// All lanes together send no more, as the source gives no more. In equal parts for each path.
-    pub told_at_once_us: Option<(usize, u64)>,
+    /// The interface of a path goes down then, and the host says so.
+    pub goes_down_us: Option<(usize, u64)>,
 }
 
 impl Several {
@@ -56,7 +56,7 @@ impl Several {
             seconds: 30,
             seed: 1,
             jitter_us: 0,
-            told_at_once_us: None,
+            goes_down_us: None,
         }
     }
 
@@ -75,11 +75,6 @@ impl Several {
         Self { seed, ..self }
     }
 
-    pub fn only_cubic(mut self) -> Self {
-        self.wishes.allowed_congestion_controls = vec!["reno".into(), "cubic".into()];
-        self
-    }
-
     pub fn foreign(mut self, network: usize, control: Control, from_s: u64, to_s: u64) -> Self {
         self.networks[network].foreign.push((control, from_s * 1_000_000, to_s * 1_000_000));
         self
@@ -88,6 +83,10 @@ impl Several {
     pub fn joins(mut self, path: usize, at_ms: u64) -> Self {
         self.routes[path].joins_us = at_ms * 1000;
         self
+    }
+
+    pub fn goes_down(self, path: usize, at_ms: u64) -> Self {
+        Self { goes_down_us: Some((path, at_ms * 1000)), ..self }
     }
 
     pub fn outage(mut self, network: usize, from_ms: u64, until_ms: u64) -> Self {
@@ -100,7 +99,7 @@ impl Several {
     }
 }
 
-/// One sample interval: of each path what it delivered so far, its lanes, and its bound.
+/// One sample interval. Each path has its delivered bytes, its lanes, and its bound.
 #[derive(Clone, Debug)]
 pub struct Point {
     pub at_us: u64,
@@ -143,6 +142,10 @@ impl Outcome {
         };
         let ((t0, a0), (t1, a1)) = (at(from_s), at(to_s));
         (a1 - a0) / (t1 - t0)
+    }
+
+    pub fn end_s(&self) -> f64 {
+        self.points.last().map_or(0.0, |point| point.at_us as f64 / 1e6)
     }
 
     /// Longest time in which nothing was delivered at all, in milliseconds.
@@ -258,6 +261,11 @@ impl Runner {
                     world.step(|_| false);
                 }
             }
+            if let Some((path, _)) = self.setting.goes_down_us.filter(|(_, at_us)| *at_us == now_us) {
+                let events = self.paths.path_down(path as u16);
+                self.cut(path, u64::MAX - DIAL_AGAIN_US);
+                self.carry_out_all(events, now_us);
+            }
             points.push(self.sample(now_us));
         }
         let links = self.setting.networks.iter().map(|network| network.link).collect();
@@ -310,6 +318,14 @@ impl Runner {
         if self.paths.last_verdict() != verdict_before {
             self.verdicts.extend(self.paths.last_verdict().map(|verdict| (now_us, verdict)));
         }
+        self.carry_out_all(events, now_us);
+        for reading in &sample.paths {
+            self.pace(reading);
+        }
+        self.point(now_us)
+    }
+
+    fn carry_out_all(&mut self, events: Vec<PathEvent>, now_us: u64) {
         for event in events {
             match &event {
                 PathEvent::Advice { path, advice } => self.carry_out(usize::from(*path), advice.clone()),
@@ -318,10 +334,6 @@ impl Runner {
             }
             self.events.push((now_us, event));
         }
-        for reading in &sample.paths {
-            self.pace(reading);
-        }
-        self.point(now_us)
     }
 
     fn pace(&mut self, reading: &PathReading) {
