@@ -120,12 +120,11 @@ pub enum Control {
     ProbeArrived(ProbeArrived),
     /// Either way: the job ends here. Its number and form never change (see [`crate::codec::encode_refusal`]).
     Abort(Abort),
-    /// Either way: I am alive. It has no number of its own among the messages.
+    /// Either way: I am alive. Pings are not counted among the messages.
     Ping {
-        /// So many messages of the other end have arrived here, in their order and without a gap. Pings are not counted.
+        /// So many messages of the other end have arrived here, in their order and without a gap.
         received: u64,
-        /// On the link over which this end speaks: 1, and one more each time that it has moved to another link. On all
-        /// other links: 0.
+        /// On the link where this end speaks: 1, and one more for each move to another link. On all others: 0.
         turn: u32,
     },
     /// Receiver to sender: this chunk does not stand at the target as it was verified, by this run or an earlier one; send it again,
@@ -606,6 +605,12 @@ mod tests {
         }
     }
 
+    fn start(role: Role, carriage: Carriage) -> Control {
+        let (session, peer_session, peer_key) = ([1; 16], [3; 16], [2; 32]);
+        let (selection, links) = (Selection::default(), true);
+        Control::Start(Start { session, peer_session, peer_key, links, role, selection, carriage })
+    }
+
     #[test]
     fn a_probe_has_its_longest_time_and_names_of_bounded_length() {
         let decoded = |message: &Control| {
@@ -613,19 +618,7 @@ mod tests {
             codec::encode(message, &mut bytes).unwrap();
             codec::decode(&bytes[4..]).map(drop)
         };
-        let start = |time_ms| {
-            let (selection, carriage) = (Selection::default(), Carriage::default());
-            let role = Role::Probe { time_ms };
-            Control::Start(Start {
-                session: [1; 16],
-                peer_session: [3; 16],
-                peer_key: [2; 32],
-                links: true,
-                role,
-                selection,
-                carriage,
-            })
-        };
+        let start = |time_ms| start(Role::Probe { time_ms }, Carriage::default());
         for (time_ms, result) in [
             (0, Err(CodecFault::Limit("time of a probe"))),
             (1, Ok(())),
@@ -647,19 +640,10 @@ mod tests {
         let decoded = |congestion_control: &str, lanes| {
             let known = KnownPath { congestion_control: congestion_control.into(), lanes, ..KnownPath::default() };
             let carriage = Carriage { path: Some(known.clone()), ..Carriage::default() };
-            let (role, selection) = (Role::Receiver { target: Vec::new() }, Selection::default());
-            let start = Start {
-                session: [1; 16],
-                peer_session: [3; 16],
-                peer_key: [2; 32],
-                links: true,
-                role,
-                selection,
-                carriage,
-            };
+            let start = start(Role::Receiver { target: Vec::new() }, carriage);
             let path = PathSummary { known: Some(known), ..PathSummary::default() };
             let bye = SenderSummary { path, ..SenderSummary::default() };
-            [Control::Start(start), Control::Bye(bye)].map(|message| {
+            [start, Control::Bye(bye)].map(|message| {
                 let mut bytes = Vec::new();
                 codec::encode(&message, &mut bytes).unwrap();
                 codec::decode(&bytes[4..]).is_ok()

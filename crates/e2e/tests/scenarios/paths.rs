@@ -279,7 +279,6 @@ const MPTCP_TARGET: &str =
     "ip mptcp limits set subflows 8 add_addr_accepted 8; ip mptcp endpoint add 10.99.3.2 dev eth1 signal";
 
 #[test]
-#[ignore = "--transport mptcp is accepted, and does nothing yet"]
 fn one_mptcp_connection_runs_over_both_interfaces_and_outlives_each() {
     needs!(Nftables, Boxed);
     let trial = Trial::prepared(Joined::ThroughRouters, 4, [MPTCP_SOURCE, MPTCP_TARGET]);
@@ -293,12 +292,11 @@ fn one_mptcp_connection_runs_over_both_interfaces_and_outlives_each() {
     running.when("both are gone for a while", |_| Instant::now() >= until);
     trial.ways.plug("eth0", true);
     trial.ways.plug("eth1", true);
-    let run = running.wait().expect(code::OK);
+    running.wait().expect(code::OK);
     assert_same(&trial.from, &trial.to, Facets::PLAIN);
 }
 
 #[test]
-#[ignore = "--transport mptcp is accepted, and does nothing yet"]
 fn where_a_middlebox_strips_mptcp_the_copy_goes_by_tcp_and_says_so() {
     needs!(Nftables, Boxed);
     let strip = "add table inet strip; add chain inet strip c { type filter hook output priority 0; }; \

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haul_e2e::compare::{names_below, path_of};
+use haul_e2e::firewall::Manner;
 use haul_e2e::{
     Facets, Host, Lab, Outcome, Running, assert_same, at, code, contents_of, eventually, needs, plant, settle,
 };
@@ -111,14 +112,16 @@ fn goes_on_after_the_far_side_was_killed() {
 }
 
 #[test]
-fn both_sides_end_when_ssh_alone_dies_and_the_next_run_goes_on() {
-    needs!(Namespaces, Haul);
+fn both_sides_end_when_ssh_dies_and_nothing_else_leads_to_the_far_side_and_the_next_run_goes_on() {
+    needs!(Nftables, Haul);
     for copy in [Copy::push(), Copy::pull()] {
         let (home, alpha) = (copy.lab.home(), copy.lab.alpha());
         let running = copy.start_and_move(&[]);
         let lane_ports = |host: &Host| host.listening_ports().into_iter().filter(|&port| port != host.ssh_port).count();
         assert!(lane_ports(alpha) > 0, "lanes come in at {:?}", alpha.listening_ports());
         let [ssh] = home.processes_named("ssh")[..] else { panic!("one session has the control channel") };
+        // The lanes stand, and nothing new comes in.
+        alpha.close_ports_but(&[alpha.ssh_port], Manner::Reject);
         let killed = std::time::Instant::now();
         home.kill(ssh);
         // Lanes alone are no session: nobody could send receipts for their data.
@@ -129,6 +132,7 @@ fn both_sides_end_when_ssh_alone_dies_and_the_next_run_goes_on() {
             .says(&["run the same command again"]);
         alpha.expect_no_haul_left(NOTICE_LIMIT);
         assert_eq!((lane_ports(alpha), lane_ports(home)), (0, 0), "nobody listens for lanes any more");
+        alpha.open_firewall();
         copy.finishes_from_where_it_was();
     }
 }

@@ -25,9 +25,13 @@ const LAST_PAUSE: Duration = Duration::from_secs(2);
 /// A channel without a link is waited for so long at most. The session may give its peer up earlier: `--timeout`.
 const LONGEST_LOSS: Duration = Duration::from_secs(60);
 
-/// When the peer's kernel has ended the channel and no lane lives, the peer's process is gone. Its kernel ends all of its
-/// connections in one moment, and their ends may arrive so far apart.
-const LANE_GRACE: Duration = Duration::from_millis(500);
+/// When ssh has ended and no lane lives, the peer's process is gone. Its kernel ends all of its connections in one moment,
+/// and their ends may arrive so far apart.
+const LANE_GRACE: Duration = Duration::from_millis(200);
+
+/// A peer that lives sees the end of ssh too, and dials at once. So long after it a link is there, with one lost SYN (1 s) on a
+/// path of 300 ms. A killed peer's lanes may live on for a while: its kernel sends what their buffers hold.
+const RETURN_LIMIT: Duration = Duration::from_secs(5);
 
 /// How often the channel is looked at when nothing happens.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -138,8 +142,10 @@ impl Keeper<'_> {
 
     /// The peer dials, if it still exists.
     fn await_link(&self, loss: &Loss) {
-        let is_too_long = loss.since.elapsed() > LONGEST_LOSS;
-        if is_too_long || !self.channel.is_dialled() || self.peer_is_gone(loss) {
+        let is_too_long = loss.since.elapsed() > if loss.by_peer { RETURN_LIMIT } else { LONGEST_LOSS };
+        // Of a peer's process nothing but its end, or its will, ends a direct connection.
+        let is_sure = loss.by_peer && loss.is_direct;
+        if is_sure || is_too_long || !self.channel.is_dialled() || self.peer_is_gone(loss) {
             return self.channel.give_up();
         }
         self.channel.pause(LANE_GRACE / 4);

@@ -1,7 +1,7 @@
 //! Dials the lanes of a session.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use haul_engine::path::{QUICK_FROM_US, START_LANES_MAX};
 use haul_engine::plan;
-use haul_net::{NetError, Stream, Way, dial};
+use haul_net::way::Protocol;
+use haul_net::{Applied, NetError, Stream, Way, dial, mptcp};
 use haul_wire::lane::lane_of;
 
 use crate::reach::lane_terms::{LaneTerms, greet, greet_padded};
@@ -106,6 +107,7 @@ impl Dialler {
             let address = socket.peer_addr().map_err(|cause| NetError::Io { what: "peer address", cause })?;
             answered(address, rtt_us);
             let mut applied = self.terms.wanted().apply(&socket, plan::NEAR_RTT_US);
+            applied.extend(self.without_mptcp(&socket));
             let _watched = self.terms.crew.watches(&socket);
             let pads = self.pads(rtt_us);
             let greeted = if pads { greet_padded(socket, &self.terms, lane) } else { greet(socket, &self.terms, lane) };
@@ -128,6 +130,13 @@ impl Dialler {
                 }
             }
         }
+    }
+
+    /// MPTCP was asked for, and this connection goes by TCP.
+    fn without_mptcp(&self, socket: &TcpStream) -> Option<Applied> {
+        let fallback = mptcp::fallback(socket).filter(|_| self.way.protocol == Protocol::Mptcp)?;
+        let (asked, granted) = ("MPTCP".into(), "TCP".into());
+        Some(Applied { what: "transport", asked, granted, reason: fallback.to_string(), falls_short: true })
     }
 
     /// Whether a connection begins with padding that fills its first congestion window. The window doubles a round trip sooner

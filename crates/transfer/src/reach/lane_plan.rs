@@ -287,7 +287,7 @@ pub(crate) fn lane_plan(
         channel: remote.channel.clone(),
         over_ssh: remote.ssh_lanes(watch),
         only_over_ssh: job.carriage.lanes_over_ssh,
-        asked: job.carriage.paths.clone(),
+        asked: paths::asked(&job.carriage),
         family: job.carriage.family,
         peer: remote.peer_addresses(),
         record: Arc::clone(record),

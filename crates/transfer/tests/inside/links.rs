@@ -335,18 +335,52 @@ fn a_gap_and_a_confirmation_of_what_was_never_said_break_the_protocol() {
     }
 }
 
-/// At so many bytes, what happens.
+/// A side that is dialled, with one lane. Returns how long after `end_of_peer` its channel has ended.
+fn ends_after(stream: Stream, peer: Stream, end_of_peer: impl FnOnce(Stream)) -> Duration {
+    let (lead, events) = (crate::reach::crew::Lead::new(), Events::new());
+    let channel = Channel::open(stream, events.sender(), PING_EVERY).unwrap();
+    channel.set_dialled();
+    crate::reach::attach::keep(&channel, &lead.crew(), || None).unwrap();
+    let (lane, lane_peer) = Stream::plain_pair().unwrap();
+    let _carried = events.sender().carries(lane.probe());
+    let begun = Instant::now();
+    drop(peer);
+    end_of_peer(lane_peer);
+    assert!(matches!(events.next(PATIENCE), Some(SessionEvent::ControlEnded(None))));
+    channel.close(Duration::ZERO);
+    begun.elapsed()
+}
+
+#[test]
+fn who_was_killed_is_told_from_one_whose_ssh_has_died() {
+    const WAITS: Duration = Duration::from_millis(700);
+    let lane_ends_later = |lane: Stream| {
+        std::thread::sleep(WAITS);
+        drop(lane);
+    };
+    let (pipe, peer) = Stream::plain_pair().unwrap();
+    assert!(ends_after(pipe, peer, lane_ends_later) >= WAITS, "a lane lived, and a link might have come");
+    let (pipe, peer) = Stream::plain_pair().unwrap();
+    assert!(ends_after(pipe, peer, drop) < WAITS);
+    // Only the process itself ends a connection of its own.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let peer = Stream::plain_tcp(std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+    let direct = Stream::plain_tcp(listener.accept().unwrap().0);
+    let mut held = None;
+    assert!(ends_after(direct, peer, |lane| held = Some(lane)) < WAITS);
+}
+
+/// What happens, once, and at how many bytes.
 type Act = (u64, Box<dyn FnOnce() + Send>);
 
 /// Somebody watches.
 #[derive(Default)]
 pub(crate) struct Watcher {
-    /// At so many bytes this happens, once.
     at: std::sync::Mutex<Option<Act>>,
 }
 
 impl Watcher {
-    pub(crate) fn acting(bytes: u64, act: impl FnOnce() + Send + 'static) -> Self {
+    fn acting(bytes: u64, act: impl FnOnce() + Send + 'static) -> Self {
         Self { at: std::sync::Mutex::new(Some((bytes, Box::new(act)))) }
     }
 }

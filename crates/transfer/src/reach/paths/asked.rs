@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use haul_engine::paths::{Asked, AskedPath};
-use haul_job::Carriage;
+use haul_job::{Carriage, Transport};
 use haul_net::{Way, interfaces};
 
 /// How the lanes of the first path leave this host: by the first that was asked for, or as the kernel routes them.
@@ -21,6 +21,14 @@ pub(crate) fn first_candidates(carriage: &Carriage, candidates: Vec<SocketAddr>)
     match (first_asked(carriage), candidates.first()) {
         (Some(AskedPath::Pair(_, remote)), Some(any)) => vec![SocketAddr::new(*remote, any.port())],
         _ => candidates,
+    }
+}
+
+/// Which paths are to be looked for. Over MPTCP the kernels look for them, unless the user names some.
+pub(crate) fn asked(carriage: &Carriage) -> Asked {
+    match (&carriage.paths, carriage.transport) {
+        (Asked::Auto, Transport::Mptcp) => Asked::One,
+        (asked, _) => asked.clone(),
     }
 }
 
