@@ -17,8 +17,8 @@ use haul_sys::socket;
 use super::buffers::apply_buffers;
 use super::distance::{Distance, Measured};
 use super::{
-    Applied, CongestionControl, Granted, Keepalive, Layer, NoDelay, Pacing, Policy, PolicyTable, Source, UnsentMax,
-    UserTimeout, apply, apply_layers,
+    Applied, CongestionControl, Granted, Keepalive, Layer, NoDelay, Pacing, Policy, PolicyTable, RtoMax, Source,
+    UnsentMax, UserTimeout, apply, apply_layers,
 };
 use crate::{host, limits};
 
@@ -127,6 +127,7 @@ fn of_haul(class: Option<Distance>) -> Policy {
     let always = Policy {
         no_delay: Some(NoDelay(true)),
         user_timeout: Some(UserTimeout(Duration::from_millis(limits::USER_TIMEOUT_MS.into()))),
+        rto_max: Some(RtoMax(limits::RTO_MAX)),
         keepalive: Some(Keepalive { idle: limits::KEEPALIVE_IDLE, interval: limits::KEEPALIVE_INTERVAL }),
         ..Policy::default()
     };

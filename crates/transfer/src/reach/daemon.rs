@@ -15,7 +15,7 @@ use crate::reach::crew::{Crew, Lead};
 use crate::reach::early_lanes::Early;
 use crate::reach::far_end::Introduction;
 use crate::reach::lane_terms::{LaneTerms, Memory};
-use crate::reach::paths::first_way;
+use crate::reach::paths::{first_way, names_remote};
 use crate::reach::remote::{Remote, ciphers, net_family};
 use crate::session::channel::Events;
 use crate::session::clock::TICK;
@@ -53,7 +53,8 @@ pub(crate) fn connect_daemon(
     let ciphers = ciphers(&job.carriage);
     // A daemon of which one key is known needs no introduction before lanes are dialled.
     let key = known.as_deref().and_then(|known| <[PublicKey; 1]>::try_from(known).ok()).map(|[key]| key);
-    let mut early = match (direction.filter(|_| !job.selection.dry_run), key, addresses.first()) {
+    let may_presume = !job.selection.dry_run && !names_remote(&job.carriage);
+    let mut early = match (direction.filter(|_| may_presume), key, addresses.first()) {
         (Some(direction), Some(peer_key), Some(presumed)) => {
             let terms = LaneTerms {
                 session,

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use haul_engine::paths::{Asked, AskedPath};
 use haul_job::{Carriage, Transport};
-use haul_net::{Way, interfaces};
+use haul_net::{DeviceName, Way, interfaces};
 
 /// How the lanes of the first path leave this host: by the first that was asked for, or as the kernel routes them.
 pub(crate) fn first_way(carriage: &Carriage) -> Way {
@@ -12,7 +12,10 @@ pub(crate) fn first_way(carriage: &Carriage) -> Way {
     match first_asked(carriage) {
         None => any,
         Some(AskedPath::Interface(name)) => Way { device: name.parse().ok(), ..any },
-        Some(AskedPath::Local(local) | AskedPath::Pair(local, _)) => Way { local: Some(*local), ..any },
+        // By the address alone, the kernel's routes would choose the interface.
+        Some(AskedPath::Local(local) | AskedPath::Pair(local, _)) => {
+            Way { local: Some(*local), device: device_of(*local), ..any }
+        }
     }
 }
 
@@ -22,6 +25,11 @@ pub(crate) fn first_candidates(carriage: &Carriage, candidates: Vec<SocketAddr>)
         (Some(AskedPath::Pair(_, remote)), Some(any)) => vec![SocketAddr::new(*remote, any.port())],
         _ => candidates,
     }
+}
+
+/// Whether the user names the address at the other end of the first path: then none is presumed.
+pub(crate) fn names_remote(carriage: &Carriage) -> bool {
+    matches!(first_asked(carriage), Some(AskedPath::Pair(..)))
 }
 
 /// Which paths are to be looked for. Over MPTCP the kernels look for them, unless the user names some.
@@ -47,6 +55,12 @@ pub(crate) fn offered(asked: &Asked, addresses: Vec<IpAddr>) -> Vec<IpAddr> {
         })
     };
     addresses.into_iter().filter(is_asked).collect()
+}
+
+fn device_of(local: IpAddr) -> Option<DeviceName> {
+    let found = interfaces::usable().unwrap_or_default();
+    let has = |interface: &&interfaces::Interface| interface.addresses.iter().any(|of| of.ip.to_canonical() == local);
+    found.iter().find(has).and_then(|interface| interface.name.parse().ok())
 }
 
 fn first_asked(carriage: &Carriage) -> Option<&AskedPath> {

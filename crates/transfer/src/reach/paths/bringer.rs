@@ -124,8 +124,9 @@ impl Bringer {
         let there = SocketAddr::new(way.remote, self.port);
         let dialler = Arc::new(Dialler::on_path(self.terms.of_further_path(), *number, self.out(way), vec![there]));
         set.tries(*number, &dialler);
-        // Nobody else is flooded: further lanes follow once the peer has proved its key.
-        match dialler.bring(self.cpus, WAY_TIMEOUT, 1, Further::OnceProved, &|_, _, _| {}) {
+        // At an address where the peer has proved its key, lanes follow as soon as somebody answers. Nobody else is flooded.
+        let further = if set.has_reached(way.remote) { Further::OnceAnswered } else { Further::OnceProved };
+        match dialler.bring(self.cpus, WAY_TIMEOUT, 1, further, &|_, _, _| {}) {
             Ok((lanes, _)) => {
                 set.stands(*number, lanes);
                 set.has_link(*number, self.bring_link(way, there));

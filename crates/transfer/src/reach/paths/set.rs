@@ -1,6 +1,7 @@
 //! The paths of a session, and who brings the lanes of each.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -102,6 +103,11 @@ impl PathSet {
         let state = lock(&self.state);
         let up = state.paths.iter().filter(|(_, path)| path.stage == Stage::Up);
         up.map(|(number, path)| (*number, path.way.clone())).collect()
+    }
+
+    /// Whether a path to this address has stood.
+    pub(super) fn has_reached(&self, remote: IpAddr) -> bool {
+        lock(&self.state).paths.values().any(|path| path.stood && path.way.remote == remote)
     }
 
     /// From now on these ways are wanted. Those that are new get a number; when none is left, that of a path which is down and not wanted.
@@ -272,7 +278,7 @@ pub(super) fn wake(wakes: &SyncSender<()>) {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, SocketAddr};
+    use std::net::SocketAddr;
     use std::sync::mpsc::{Receiver, sync_channel};
 
     use haul_net::Stream;
