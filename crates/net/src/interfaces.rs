@@ -108,7 +108,7 @@ impl NetworkWatch {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::net::TcpListener;
 
     use haul_sys::own_network::OwnNetwork;
@@ -121,6 +121,15 @@ mod tests {
     const SOON: Option<Duration> = Some(Duration::from_secs(20));
     const TIMEOUT: Duration = Duration::from_secs(5);
 
+    /// Waits until so many interfaces are usable. A cable between two hosts is noticed by a worker of the kernel.
+    pub(crate) fn await_uplinks(count: usize) {
+        let mut watch = NetworkWatch::new().unwrap();
+        while usable().unwrap().len() < count {
+            let event = watch.wait(SOON, None).unwrap();
+            assert_ne!(event, NetworkEvent::TimedOut, "{:?}", usable());
+        }
+    }
+
     /// Two hosts, two cables. Network 1 is 10.1.0.0/24, network 2 is 10.2.0.0/24; the client is .1, the server .2.
     fn two_hosts() -> Option<(OwnNetwork, OwnNetwork)> {
         let (client, server) = (OwnNetwork::new()?, OwnNetwork::new()?);
@@ -131,6 +140,8 @@ mod tests {
                 host.ip(&format!("link set eth{net} up"));
             }
         }
+        client.enter(|| await_uplinks(2));
+        server.enter(|| await_uplinks(2));
         Some((client, server))
     }
 

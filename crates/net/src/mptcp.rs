@@ -94,8 +94,7 @@ pub fn fallback(socket: &TcpStream) -> Option<Fallback> {
 
 /// Whether an MPTCP socket uses MPTCP; `Some(false)`: it has fallen back to TCP. `None` for a TCP socket.
 pub fn is_in_use(socket: &TcpStream) -> Option<bool> {
-    // Before Linux 5.16 nothing tells it, and MPTCP is the likelier case.
-    is_socket(socket).then(|| mptcp::is_in_use(socket).unwrap_or(true))
+    is_socket(socket).then(|| mptcp::is_in_use(socket).unwrap_or(false))
 }
 
 /// The paths of a connection. None for a TCP socket, and for an MPTCP socket that has fallen back.
@@ -127,8 +126,9 @@ impl AsOnePath {
         if is_in_use(socket) != Some(true) {
             return tcp_info::tcp_info(socket).ok();
         }
+        // Readings are counted in the order in which they are taken.
+        let mut totals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let subflows = mptcp::subflows(socket).ok()?;
-        let unsent_bytes = mptcp::unsent_bytes(socket).unwrap_or_default();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).read(&subflows, unsent_bytes)
+        totals.read(&subflows, mptcp::unsent_bytes(socket).unwrap_or_default())
     }
 }

@@ -1,7 +1,7 @@
 //! Multipath TCP (RFC 8684): one connection over several paths, each of them a *subflow*.
 //!
 //! An MPTCP socket whose peer or network has no MPTCP carries plain TCP: it has *fallen back*. Structures are those of
-//! `linux/mptcp.h`; they only grow, and a field beyond the returned length is `None`.
+//! `linux/mptcp.h`.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -13,42 +13,20 @@ use crate::tcp_info::{self, TcpInfo};
 /// The protocol of a socket that speaks MPTCP (IPPROTO_MPTCP).
 pub const PROTOCOL: i32 = libc::IPPROTO_MPTCP;
 
-/// Does the connection of an MPTCP socket use MPTCP? If not, it has fallen back to TCP (TCP_IS_MPTCP, Linux 5.16).
+/// Does the connection of an MPTCP socket use MPTCP? If not, it has fallen back to TCP.
+///
+/// Newer kernels tell by TCP_IS_MPTCP. Older ones tell nothing of a connection that fell back (MPTCP_INFO).
 pub fn is_in_use(socket: impl AsFd) -> io::Result<bool> {
-    option_u32(&socket, libc::IPPROTO_TCP, TCP_IS_MPTCP).map(|is| is != 0)
-}
-
-/// The whole connection. Counters are of its data, whatever the subflows send again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MptcpInfo {
-    /// Data that was given to subflows, repeats included (Linux 6.5).
-    pub bytes_sent: Option<u64>,
-    /// Of it, repeats on another subflow, because the first one was silent (Linux 6.5).
-    pub bytes_retrans: Option<u64>,
-    /// Data that the peer has acknowledged (Linux 6.5).
-    pub bytes_acked: Option<u64>,
-    /// Data that was received in order (Linux 6.5).
-    pub bytes_received: Option<u64>,
-    /// Subflows now (Linux 6.6).
-    pub subflows: Option<u8>,
-}
-
-/// Reads the state of an MPTCP connection (MPTCP_INFO, Linux 5.16). One that fell back has none.
-pub fn mptcp_info(socket: impl AsFd) -> io::Result<MptcpInfo> {
-    let mut raw = [0; INFO_BYTES];
-    let length = option(&socket, SOL_MPTCP, MPTCP_INFO, &mut raw)?.min(INFO_BYTES);
-    Ok(parse_info(&raw[..length]))
-}
-
-fn parse_info(raw: &[u8]) -> MptcpInfo {
-    let u64_at = |offset: usize| raw.get(offset..offset + 8)?.try_into().ok().map(u64::from_ne_bytes);
-    MptcpInfo {
-        bytes_retrans: u64_at(48),
-        bytes_sent: u64_at(56),
-        bytes_received: u64_at(64),
-        bytes_acked: u64_at(72),
-        subflows: raw.get(80).copied(),
+    match option_u32(&socket, libc::IPPROTO_TCP, TCP_IS_MPTCP) {
+        Ok(is) => Ok(is != 0),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(tells_of_paths(socket)),
+        Err(error) => Err(error),
     }
+}
+
+/// Whether the kernel tells of the paths of a connection (MPTCP_INFO, Linux 5.16). A connection that fell back has none.
+pub fn tells_of_paths(socket: impl AsFd) -> bool {
+    option(&socket, SOL_MPTCP, MPTCP_INFO, &mut [0; INFO_BYTES]).is_ok()
 }
 
 /// One path of a connection.
@@ -144,9 +122,10 @@ const SIOCOUTQNSD: libc::Ioctl = 0x894B;
 const HEADER_BYTES: usize = 16;
 /// `struct sockaddr_storage`.
 const ADDRESS_BYTES: usize = 128;
-/// Larger than the largest known ones (280 and 96), so that a newer kernel is not cut within a field that we know.
+/// Larger than the largest known one (280), so that a newer kernel is not cut within a field that we know.
 const TCP_INFO_BYTES: usize = 512;
-const INFO_BYTES: usize = 256;
+/// The structure itself is not read.
+const INFO_BYTES: usize = 8;
 /// The in-kernel path manager allows 8 additional subflows (MPTCP_PM_ADDR_MAX, `net/mptcp/protocol.h`). Another one may
 /// allow more; the rest is not shown.
 const MAX_SUBFLOWS: usize = 32;
@@ -186,12 +165,5 @@ mod tests {
         raw[0] = 0xff;
         assert_eq!(address(&raw), None);
         assert_eq!(address(&raw[..3]), None);
-    }
-
-    #[test]
-    fn an_older_kernel_leaves_new_fields_out() {
-        assert_eq!(parse_info(&[1; 48]), MptcpInfo::default());
-        let info = parse_info(&[1; 80]);
-        assert_eq!((info.bytes_acked, info.subflows), (Some(0x0101_0101_0101_0101), None));
     }
 }

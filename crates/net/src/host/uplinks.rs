@@ -107,6 +107,7 @@ mod tests {
     use haul_sys::own_network::OwnNetwork;
 
     use super::*;
+    use crate::interfaces::tests::await_uplinks;
 
     #[test]
     fn uplinks_are_told_with_the_way_that_their_packets_take() {
@@ -120,6 +121,7 @@ mod tests {
             host.ip(&format!("link set p{net} up"));
             host.ip(&format!("addr add 10.{net}.0.5/24 dev {device}"));
         }
+        host.enter(|| await_uplinks(3));
         host.ip("route add default via 10.1.0.1");
         host.ip("route add default via 10.2.0.1 metric 200");
         host.enter(|| {

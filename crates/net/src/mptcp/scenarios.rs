@@ -10,6 +10,7 @@ use haul_sys::own_network::OwnNetwork;
 use super::*;
 use crate::cipher::Cipher;
 use crate::dial::dial;
+use crate::interfaces::tests::await_uplinks;
 use crate::kernel_scenarios::kernel_seals;
 use crate::kernel_sealer::KeyUsedUp;
 use crate::listen::Listener;
@@ -75,6 +76,7 @@ fn a_listener_takes_both_protocols_and_each_end_knows_which_it_has() {
         let (mut near, mut far) = pair(&listener, &way);
         for end in [&near, &far] {
             assert_eq!(is_in_use(end), is_used, "{way}");
+            assert_eq!(mptcp::tells_of_paths(end), is_used.is_some(), "what older kernels tell: {way}");
         }
         carry(&mut near, &mut far, 300_000);
         let (local, peer) = (near.local_addr().unwrap(), near.peer_addr().unwrap());
@@ -86,8 +88,9 @@ fn a_listener_takes_both_protocols_and_each_end_knows_which_it_has() {
         for path in probe.subflows() {
             assert!(path.sent_bytes >= 300_000 && path.acked_bytes >= 1 && path.rtt_us > 0, "{path:?}");
         }
-        let sent = probe.tcp_info().unwrap().bytes_sent.unwrap();
-        assert!((300_000..310_000).contains(&sent), "{sent}");
+        // A busy host may send some of it twice.
+        let info = probe.tcp_info().unwrap();
+        assert!(info.bytes_sent.unwrap() >= 300_000 && info.rtt_us > 0 && info.snd_cwnd > 0, "{info:?}");
     }
 }
 
@@ -185,6 +188,7 @@ fn a_peer_without_mptcp_is_noticed_and_said() {
     let (mut far, _) = listener.accept().unwrap();
     assert_eq!((is_in_use(&near), is_in_use(&far)), (Some(false), None));
     assert_eq!(fallback(&near), Some(Fallback::There));
+    assert!(!mptcp::tells_of_paths(&near), "what older kernels tell");
     assert_eq!(Way::of(&near).unwrap().protocol, way::Protocol::Tcp);
     carry(&mut near, &mut far, 300_000);
     let probe = Stream::plain(near).probe();
@@ -222,6 +226,7 @@ fn two_hosts() -> Option<(OwnNetwork, OwnNetwork)> {
         }
     }
     for host in [&client, &server] {
+        host.enter(|| await_uplinks(2));
         host.ip("mptcp limits set subflows 2 add_addr_accepted 2");
     }
     // It joins only if it reaches the address that the connection began with.
