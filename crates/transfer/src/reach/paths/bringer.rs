@@ -87,14 +87,9 @@ impl Bringer {
 
     /// Looks what the network is like now, and does what follows from it.
     fn look(self: Arc<Self>, set: &PathSet) {
+        self.look_for_lost(set);
         let locals = local_addresses();
         let has = |way: &Way| locals.iter().any(|local| local.address == way.local && local.interface == way.interface);
-        for (number, way) in set.up() {
-            if !has(&way) && set.is_gone(number) {
-                let why = format!("{} has no address {} any more", way.interface, way.local);
-                let _ = self.terms.events.try_send(SessionEvent::PathLost { path: number, why });
-            }
-        }
         let now = Instant::now();
         let mut remotes = self.peer.get();
         remotes.retain(|remote| self.family.is_none_or(|family| family.has(*remote)));
@@ -107,6 +102,25 @@ impl Bringer {
         for due in set.due(now, has) {
             let (bringer, set) = (Arc::clone(&self), set.clone());
             let _ = self.terms.crew.start(format!("path-{}", due.number), move || bringer.bring(&set, &due));
+        }
+    }
+
+    /// Looks for paths whose way is gone from this host. A cable that is out for a moment is no reason to give up the only path.
+    fn look_for_lost(&self, set: &PathSet) {
+        let up = set.up();
+        for (number, way) in &up {
+            let why = match presence(way) {
+                Presence::There => {
+                    set.was_there(*number);
+                    continue;
+                }
+                Presence::NoCarrier if up.len() == 1 => continue,
+                Presence::NoCarrier => format!("{} is down", way.interface),
+                Presence::NoAddress => format!("{} has no address {} any more", way.interface, way.local),
+            };
+            if set.is_gone(*number) {
+                let _ = self.terms.events.try_send(SessionEvent::PathLost { path: *number, why });
+            }
         }
     }
 
@@ -198,6 +212,26 @@ pub(super) fn on_network_change(crew: &Crew, act: impl Fn() + Send + 'static) {
             }
         }
     });
+}
+
+/// What this host still has of a way.
+enum Presence {
+    There,
+    /// The interface is down, or its cable is out.
+    NoCarrier,
+    /// The address was taken away, or the interface with it.
+    NoAddress,
+}
+
+/// Also an address on its way out, at which no new connection begins, carries those that it has.
+fn presence(way: &Way) -> Presence {
+    let Ok(found) = haul_sys::interfaces::interfaces() else { return Presence::There };
+    let named = found.iter().find(|interface| interface.name == way.interface);
+    match named.filter(|interface| interface.addresses.iter().any(|of| of.ip.to_canonical() == way.local)) {
+        None => Presence::NoAddress,
+        Some(interface) if interface.up && interface.running => Presence::There,
+        Some(_) => Presence::NoCarrier,
+    }
 }
 
 /// The addresses that a connection may have here.

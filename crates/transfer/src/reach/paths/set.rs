@@ -49,6 +49,8 @@ struct Path {
     redialler: Option<Redialler>,
     /// The link of the control channel that takes this way.
     link: Option<LinkId>,
+    /// This host was seen to have its way. Of some, such as link-local ones, it does not tell.
+    was_there: bool,
     /// It has stood.
     stood: bool,
     /// Attempts in vain since it last stood.
@@ -93,7 +95,8 @@ impl PathSet {
         let redialler = Some(Redialler::new(Arc::clone(&dialler), lanes));
         // The first link most likely takes the way that the first lanes take: both are the kernel's choice.
         let link = Some(LinkId::FIRST);
-        let path = Path { way, stage: Stage::Up, dialler: Some(dialler), redialler, link, stood: true, tries: 0 };
+        let dialler = Some(dialler);
+        let path = Path { way, stage: Stage::Up, dialler, redialler, link, was_there: false, stood: true, tries: 0 };
         lock(&set.state).paths.insert(0, path);
         set
     }
@@ -127,6 +130,7 @@ impl PathSet {
                 dialler: None,
                 redialler: None,
                 link: None,
+                was_there: false,
                 stood: false,
                 tries: 0,
             };
@@ -211,10 +215,17 @@ impl PathSet {
         vain
     }
 
-    /// A path whose way does not exist any more. False: it was not up.
+    /// This host has the way of a path.
+    pub(super) fn was_there(&self, number: u16) {
+        if let Some(path) = lock(&self.state).paths.get_mut(&number) {
+            path.was_there = true;
+        }
+    }
+
+    /// A path whose way does not exist any more. False: it was not up, or this host never told of its way.
     pub(super) fn is_gone(&self, number: u16) -> bool {
         let mut state = lock(&self.state);
-        let path = state.paths.get_mut(&number).filter(|path| path.stage == Stage::Up);
+        let path = state.paths.get_mut(&number).filter(|path| path.stage == Stage::Up && path.was_there);
         path.map(|path| path.goes_down(&self.channel)).is_some()
     }
 }
@@ -374,6 +385,16 @@ mod tests {
         trial.set.lane_lost(lane_of(1, 0));
         trial.set.stands(1, 1);
         assert_eq!(trial.up(), [0]);
+    }
+
+    #[test]
+    fn a_way_of_which_this_host_never_told_is_not_taken_for_gone() {
+        let trial = Trial::new();
+        assert!(!trial.set.is_gone(0), "a link-local address, for one");
+        trial.set.was_there(0);
+        assert!(trial.set.is_gone(0));
+        assert_eq!(trial.up(), Vec::<u16>::new());
+        assert!(!trial.set.is_gone(0), "it is down already");
     }
 
     #[test]
