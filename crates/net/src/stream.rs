@@ -24,7 +24,7 @@ use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
 use crate::mptcp::Subflow;
-use crate::policy::{Applied, Wanted};
+use crate::policy::{self, Applied, Dscp, Policy, Wanted};
 use crate::record::{Opener, Sealer, TAG_KEY_BYTES};
 use crate::transport::{Link, Pipes, ShutdownHandle, Transport};
 
@@ -509,6 +509,14 @@ impl Probe {
     /// Changes the congestion control of TCP. Other transports have none.
     pub fn set_congestion_control(&self, name: &str) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_congestion_control(socket, name))
+    }
+
+    /// Marks the packets of TCP from now on (RFC 2474), and reads back what the kernel grants. Other transports have none to mark.
+    pub fn set_dscp(&self, dscp: Dscp) -> Vec<Applied> {
+        let Some((socket, peer)) = self.0.tcp().and_then(|tcp| Some((tcp, tcp.peer_addr().ok()?))) else {
+            return Vec::new();
+        };
+        policy::apply(socket, &Policy { dscp: Some(dscp), ..Policy::default() }, peer.ip()).settings
     }
 
     /// Bounds the rate at which TCP sends. None lifts the bound. Other transports have none, and MPTCP refuses it.

@@ -2,14 +2,28 @@
 
 use std::io;
 
-use haul_engine::path::{Advice, LaneReading};
+use haul_engine::path::LaneReading;
 use haul_net::Probe;
+use haul_net::policy::Dscp;
 
 /// A lane that is sampled.
 pub(super) struct Lane {
     pub(super) number: u16,
     pub(super) probe: Probe,
     delivered: Delivered,
+    /// What it was asked for last.
+    follows: LaneAdvice,
+}
+
+/// What one lane shall do from now on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LaneAdvice {
+    /// Bound of its rate; `None` lifts it.
+    pub(super) pace_bytes_per_s: Option<u64>,
+    /// `None`: the one that it has.
+    pub(super) congestion_control: Option<String>,
+    /// The mark of its packets; `None`: the one that they have.
+    pub(super) dscp: Option<Dscp>,
 }
 
 /// Bytes that arrived, from the kernel's count of segments. The count wraps around, and segments change their size with the path, so each
@@ -32,13 +46,13 @@ impl Delivered {
 
 impl Lane {
     pub(super) fn new(number: u16, probe: Probe) -> Self {
-        Self { number, probe, delivered: Delivered::default() }
+        Self { number, probe, delivered: Delivered::default(), follows: LaneAdvice::default() }
     }
 
     /// Its counters, and how often in a row the kernel repeated the same segment in vain. `None` when the lane does not run over TCP, or
     /// has just ended.
     pub(super) fn reading(&mut self) -> Option<(LaneReading, u8)> {
-        let Self { number, probe, delivered } = self;
+        let Self { number, probe, delivered, .. } = self;
         let info = probe.tcp_info()?;
         let mss_bytes = u64::from(info.snd_mss_bytes);
         let acked_bytes = info.bytes_acked.unwrap_or(0);
@@ -73,25 +87,69 @@ impl Lane {
         self.delivered.bytes
     }
 
-    /// Bounds its rate. A lane that just ended is bounded by nothing any more.
-    pub(super) fn pace(&self, bytes_per_s: Option<u64>) {
-        let _ = self.probe.set_max_pacing_rate(bytes_per_s);
+    /// Compares the advice with what the lane follows, and asks the kernel for what is new. Returns what the kernel refuses; of a pace
+    /// nothing is told, because a lane that just ended has none.
+    pub(super) fn follow(&mut self, advice: LaneAdvice) -> io::Result<()> {
+        if advice.pace_bytes_per_s != self.follows.pace_bytes_per_s {
+            let _ = self.probe.set_max_pacing_rate(advice.pace_bytes_per_s);
+        }
+        let congestion_control = advice.congestion_control.as_ref().filter(|name| !self.has(name));
+        let chosen = congestion_control.map_or(Ok(()), |name| self.probe.set_congestion_control(name));
+        let dscp = advice.dscp.filter(|dscp| self.follows.dscp != Some(*dscp));
+        let marked = dscp.map_or_else(Vec::new, |dscp| self.probe.set_dscp(dscp));
+        let short = marked.into_iter().find(|applied| applied.falls_short);
+        self.follows = advice;
+        chosen.and_then(|()| short.map_or(Ok(()), |short| Err(io::Error::other(short.to_string()))))
     }
 
-    /// Gives it the congestion control of the advice, where it has another one.
-    pub(super) fn choose_congestion_control(&self, advice: &Advice) -> io::Result<()> {
-        match &advice.congestion_control {
-            Some(name) if self.probe.congestion_control().as_ref() != Some(name) => {
-                self.probe.set_congestion_control(name)
-            }
-            _ => Ok(()),
-        }
+    /// The same with another pace.
+    pub(super) fn pace(&mut self, bytes_per_s: Option<u64>) {
+        // Nothing else is new, and a pace is not refused.
+        let _ = self.follow(LaneAdvice { pace_bytes_per_s: bytes_per_s, ..self.follows.clone() });
+    }
+
+    /// The bound of its rate.
+    pub(super) fn pace_bytes_per_s(&self) -> Option<u64> {
+        self.follows.pace_bytes_per_s
+    }
+
+    /// The congestion control that the kernel granted.
+    pub(super) fn granted(&self) -> Option<String> {
+        self.probe.congestion_control()
+    }
+
+    fn has(&self, congestion_control: &str) -> bool {
+        self.granted().is_some_and(|granted| granted == congestion_control)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use haul_net::Stream;
+
     use super::*;
+
+    #[test]
+    fn each_lane_follows_its_own_advice_and_keeps_what_is_not_advised() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let streams: Vec<Stream> =
+            (0..2).map(|_| Stream::plain_tcp(TcpStream::connect(listener.local_addr().unwrap()).unwrap())).collect();
+        let mut lanes: Vec<Lane> =
+            (0..).zip(&streams).map(|(number, stream)| Lane::new(number, stream.probe())).collect();
+        let expedited = Dscp::new(46).unwrap();
+        let advice = LaneAdvice { pace_bytes_per_s: Some(1_000_000), dscp: Some(expedited), congestion_control: None };
+        lanes[0].follow(advice).unwrap();
+        lanes[1].follow(LaneAdvice { congestion_control: Some("reno".into()), ..LaneAdvice::default() }).unwrap();
+        lanes[1].pace(Some(2_000_000));
+        let paces: Vec<_> = streams.iter().map(|s| s.tcp_info().unwrap().max_pacing_rate_bytes_per_s).collect();
+        assert_eq!(paces, [Some(1_000_000), Some(2_000_000)]);
+        assert_eq!(lanes[1].granted().as_deref(), Some("reno"), "a new pace changes nothing else");
+        let marks =
+            streams.iter().map(|s| haul_sys::socket::dscp(s.tcp().unwrap(), haul_sys::socket::Family::V4).unwrap());
+        assert_eq!(marks.collect::<Vec<_>>(), [46, 0], "one lane is marked, and the other is not");
+    }
 
     #[test]
     fn what_arrived_counts_on_when_the_count_wraps_around_or_segments_change_their_size() {

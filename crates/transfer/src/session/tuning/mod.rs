@@ -27,7 +27,7 @@ use crate::session::foreseen::Foreseen;
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::{convert, host_facts};
 
-use lane::Lane;
+use lane::{Lane, LaneAdvice};
 pub(crate) use swallowed::Swallowed;
 pub(crate) use work::{Ending, Endless, Work};
 
@@ -77,8 +77,6 @@ struct OfPath {
     advice: Advice,
     /// The last bound that was the same for each lane, in bytes per second.
     paced_to: Option<u64>,
-    /// Lanes have bounds of their own, by what each has left.
-    is_divided: bool,
     /// Lanes will soon leave their part.
     some_finish: bool,
     /// What lanes delivered that are gone.
@@ -140,13 +138,11 @@ impl Tuning {
         if !self.paths.up().any(|up| up == path) {
             self.path_up(path, info.rtt_us, addresses);
         }
-        let lane = Lane::new(number, probe);
+        let mut lane = Lane::new(number, probe);
         let applied = self.applied.get(&path).expect("its path is up");
         // What the lane has now is good enough until the next sample.
-        if lane.choose_congestion_control(&applied.advice).is_ok() {
-            lane.pace(applied.paced_to);
-        }
-        if let Some(granted) = lane.probe.congestion_control() {
+        let _ = lane.follow(applied.for_lanes());
+        if let Some(granted) = lane.granted() {
             self.paths.on_granted(path, &granted);
         }
         self.lanes.push(lane);
@@ -167,8 +163,8 @@ impl Tuning {
         let before = self.applied.get(&path);
         let paced_to = before.and_then(|before| before.paced_to);
         let delivered_bytes = before.map_or(0, |before| before.delivered_bytes);
-        let (is_divided, some_finish) = (false, false);
-        self.applied.insert(path, OfPath { addresses, advice, paced_to, is_divided, some_finish, delivered_bytes });
+        let some_finish = false;
+        self.applied.insert(path, OfPath { addresses, advice, paced_to, some_finish, delivered_bytes });
     }
 
     pub(crate) fn lane_down(&mut self, number: u16) {
@@ -312,7 +308,7 @@ impl Tuning {
                 waiting_bytes: part_of(&ending.waiting_bytes, at, carrying.len().max(1)),
             });
             let Some(applied) = self.applied.get_mut(number) else { continue };
-            let of_path = self.lanes.iter().filter(|lane| path_of(lane.number) == *number);
+            let of_path = self.lanes.iter_mut().filter(|lane| path_of(lane.number) == *number);
             applied.divide(lanes, ending, rests || !is_waiting, of_path);
         }
     }
@@ -377,11 +373,13 @@ impl Tuning {
     fn follow(&mut self, path: u16, advice: Advice, turn: &mut Turn) {
         let Some(applied) = self.applied.get_mut(&path) else { return };
         let before = std::mem::replace(&mut applied.advice, advice.clone());
-        let mut lanes = self.lanes.iter().filter(|lane| path_of(lane.number) == path).peekable();
-        let first = lanes.peek().copied();
-        // Each lane is asked, whatever the others do.
-        let refused = lanes.fold(None, |refused, lane| lane.choose_congestion_control(&advice).err().or(refused));
-        if let Some(granted) = first.and_then(|lane| lane.probe.congestion_control()) {
+        let (mut refused, mut granted) = (None, None);
+        for lane in self.lanes.iter_mut().filter(|lane| path_of(lane.number) == path) {
+            let advice = LaneAdvice { pace_bytes_per_s: lane.pace_bytes_per_s(), ..applied.for_lanes() };
+            refused = lane.follow(advice).err().or(refused);
+            granted = granted.or_else(|| lane.granted());
+        }
+        if let Some(granted) = granted {
             self.paths.on_granted(path, &granted);
         }
         if before.lanes != advice.lanes {
@@ -408,7 +406,7 @@ impl OfPath {
         readings: &[LaneReading],
         ending: Option<Ending>,
         is_done: bool,
-        lanes: impl Iterator<Item = &'a Lane> + Clone,
+        lanes: impl Iterator<Item = &'a mut Lane>,
     ) {
         let Some(bound) = self.advice.pacing_bytes_per_s else {
             self.some_finish = false;
@@ -419,10 +417,10 @@ impl OfPath {
                 let left = left(readings, &left_bytes);
                 self.some_finish = left.iter().chain(&waiting_bytes).any(|bytes| *bytes > 0);
                 let bounds = bounds_at_end(bound, readings, &left, &waiting_bytes);
-                self.is_divided = true;
-                for (reading, bound) in readings.iter().zip(bounds) {
-                    if let Some(lane) = lanes.clone().find(|lane| lane.number == reading.lane) {
-                        lane.pace(Some(bound));
+                let bounds: BTreeMap<u16, u64> = readings.iter().map(|reading| reading.lane).zip(bounds).collect();
+                for lane in lanes {
+                    if let Some(bound) = bounds.get(&lane.number) {
+                        lane.pace(Some(*bound));
                     }
                 }
             }
@@ -434,11 +432,14 @@ impl OfPath {
         }
     }
 
-    fn pace_all<'a>(&mut self, bytes_per_s: Option<u64>, lanes: impl Iterator<Item = &'a Lane>) {
-        if bytes_per_s == self.paced_to && !self.is_divided {
-            return;
-        }
-        self.is_divided = false;
+    /// What each lane is advised as long as all are advised the same.
+    fn for_lanes(&self) -> LaneAdvice {
+        let congestion_control = self.advice.congestion_control.clone();
+        // Nothing asks for a class yet.
+        LaneAdvice { pace_bytes_per_s: self.paced_to, congestion_control, dscp: None }
+    }
+
+    fn pace_all<'a>(&mut self, bytes_per_s: Option<u64>, lanes: impl Iterator<Item = &'a mut Lane>) {
         self.paced_to = bytes_per_s;
         lanes.for_each(|lane| lane.pace(bytes_per_s));
     }
