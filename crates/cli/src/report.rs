@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use haul_job::{Remedy, Report};
+use haul_job::{OnePath, Remedy, Report};
 
 use crate::failure;
 use crate::figures::{bytes, count, counted, duration, rate};
@@ -156,6 +156,11 @@ fn lanes(report: &Report) -> String {
     if let Some(path) = report.lane_path {
         let _ = write!(text, " {}", path.name());
     }
+    let used: Vec<&OnePath> = report.paths.iter().filter(|path| path.delivered_bytes > 0).collect();
+    if used.len() > 1 {
+        let devices: Vec<String> = used.iter().map(|path| printable(&path.device)).collect();
+        let _ = write!(text, " over {} paths ({})", used.len(), devices.join(", "));
+    }
     if report.cipher.contains("clear") {
         text.push_str(" in the clear");
     } else if !report.cipher.is_empty() && !report.cipher.starts_with("none") {
@@ -250,6 +255,20 @@ pub mod tests {
             (Cause::Work, 0.125),
         ];
         parts.into_iter().collect()
+    }
+
+    #[test]
+    fn several_paths_are_named_and_those_that_carried_nothing_are_not() {
+        let path = |number, device: &str, delivered_bytes| OnePath {
+            number,
+            device: device.to_owned(),
+            delivered_bytes,
+            ..OnePath::default()
+        };
+        let paths = vec![path(0, "eth0", 7), path(1, "eth1", 8), path(2, "wlan0", 0)];
+        assert_eq!(lanes(&Report { paths, ..report() }), "4 lanes direct over 2 paths (eth0, eth1) AES-128-GCM");
+        let paths = vec![path(0, "eth0", 7)];
+        assert_eq!(lanes(&Report { paths, ..report() }), "4 lanes direct AES-128-GCM");
     }
 
     #[test]
