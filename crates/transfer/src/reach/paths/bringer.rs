@@ -96,7 +96,14 @@ impl Bringer {
         let primary = set.up().into_iter().map(|(_, way)| way).next().or_else(|| self.by_routes(&remotes, &locals));
         if let Some(primary) = primary {
             let surroundings = Surroundings { primary: &primary, locals: &locals, remotes: &remotes };
-            let found = candidates(surroundings, &self.asked, &leads);
+            // What never led anywhere is tried now and then, and does not keep the other addresses of its interface away.
+            let in_vain = set.in_vain();
+            let is_in_vain = |local: &LocalAddress, remote: IpAddr| {
+                let is_it = |way: &Way| way.interface == local.interface && way.local == local.address;
+                in_vain.iter().any(|way| is_it(way) && way.remote == remote)
+            };
+            let is_open = |local: &LocalAddress, remote| !is_in_vain(local, remote) && leads(local, remote);
+            let found = candidates(surroundings, &self.asked, &is_open);
             set.want(std::iter::once(primary.clone()).chain(found.ways).collect(), now);
         }
         for due in set.due(now, has) {

@@ -113,6 +113,13 @@ impl PathSet {
         lock(&self.state).paths.values().any(|path| path.stood && path.way.remote == remote)
     }
 
+    /// The ways that were tried, and never led anywhere.
+    pub(super) fn in_vain(&self) -> Vec<Way> {
+        let state = lock(&self.state);
+        let is_in_vain = |path: &&Path| !path.stood && path.tries > 0 && matches!(path.stage, Stage::Down(_));
+        state.paths.values().filter(is_in_vain).map(|path| path.way.clone()).collect()
+    }
+
     /// From now on these ways are wanted. Those that are new get a number; when none is left, that of a path which is down and not wanted.
     pub(super) fn want(&self, ways: Vec<Way>, now: Instant) {
         let mut state = lock(&self.state);
@@ -411,6 +418,7 @@ mod tests {
             pauses.push(trial.set.next_due().unwrap().saturating_duration_since(Instant::now()).as_secs_f64().round());
         }
         assert_eq!(pauses, [4.0, 8.0, 16.0, 32.0, 64.0, 64.0, 64.0]);
+        assert_eq!(trial.set.in_vain(), [way("docker0", 7)], "and others of its interface may be tried");
         trial.set.try_now(Instant::now());
         assert_eq!(trial.due(Instant::now()), [1]);
     }
