@@ -269,8 +269,8 @@ fn a_network_that_strips_mptcp_leaves_plain_tcp_with_the_same_bytes() {
     let Some((client, server)) = two_hosts() else { return };
     for words in [
         "add table inet strip",
-        "add chain inet strip all { type filter hook input priority -300 ; }",
-        "add rule inet strip all reset tcp option mptcp",
+        "add chain inet strip received { type filter hook input priority -300 ; }",
+        "add rule inet strip received reset tcp option mptcp",
     ] {
         if let Err(error) = server.try_run("nft", words) {
             return unmet(format_args!("nftables here do not strip an option: {error}"));
