@@ -163,10 +163,13 @@ impl House {
         // So the daemon notices when the client's host dies, whatever time-out the client asked for.
         stream.tune(&Wanted::default(), haul_transfer::NEAR_RTT_US);
         let Some((grant, comment)) = self.grant(&key) else {
-            // The other host of a copy between two hosts may bring lanes, but start no session.
-            self.log.warn_of_stranger(&format!("refused {from}: the key {key} may bring lanes, but start no session"));
-            let error = Error::new(Fault::Authentication, "the daemon does not let this key in")
-                .try_this("ask its operator to add it to the list of authorised keys");
+            // The other host of a copy between two hosts may bring lanes, but start no session. So may who has left the list, as long as
+            // an earlier session has not ended.
+            let text =
+                format!("refused {from}: the key {key} is not in the list; it may bring lanes, but start no session");
+            self.log.warn_of_stranger(&text);
+            let error = Error::new(Fault::Authentication, "the daemon does not let our key in")
+                .try_this("ask its operator to add it to the list of authorised keys: haul key show prints it");
             return haul_transfer::turn_away(stream, &error);
         };
         let name = if comment.is_empty() { key.to_string() } else { comment };
