@@ -136,7 +136,7 @@ fn a_client_without_mptcp_gets_a_socket_like_that_of_a_plain_listener() {
 
 /// Pages of files, sealed by the kernel, over what a listener for both accepted.
 #[test]
-fn in_kernel_tls_a_client_without_mptcp_is_sealed_for_as_ever_and_one_with_mptcp_by_the_program() {
+fn a_client_without_mptcp_is_sealed_for_as_ever_and_one_with_mptcp_by_the_program() {
     if !has_mptcp() {
         return;
     }
