@@ -20,6 +20,7 @@
 //!   attribute  where lane time went                   -> what limited the transfer
 //!   path       samples of the lanes, again and again  -> advice: lanes, pacing, congestion control
 //!   paths      samples of all paths                  -> which of them carry data, each with its advice
+//!   service    what others need, what the job needs -> its class: background, normal, priority
 //!   remedy     the limit, both hosts, the path        -> what would help
 //! ```
 //! Time and randomness are arguments. `no_std` makes the compiler keep that promise.
@@ -47,6 +48,7 @@ pub mod receiving;
 pub mod remedy;
 pub mod schedule;
 pub mod sending;
+pub mod service;
 pub mod tally;
 pub mod tune;
 pub mod window;
