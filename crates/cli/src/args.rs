@@ -11,10 +11,10 @@ use haul_job::job::WriteRoute;
 use haul_pump::SendRoute;
 
 use crate::bench::flags::{Bench, send_route, write_route};
-use crate::rate;
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{TRAVEL, parse_port_range, whole};
 use crate::record::flags::Record;
+use crate::{rate, retry};
 
 /// Moves large data sets between machines: as simply as scp, at the speed of the wire.
 #[derive(Debug, Parser)]
@@ -210,6 +210,10 @@ pub struct Cp {
     /// Give up when the peer is silent for this long: 1 to 86400, 60 without this flag
     #[arg(long, value_name = "SECONDS", value_parser = parse_timeout, allow_hyphen_values = true, help_heading = TRAVEL)]
     pub timeout: Option<u64>,
+    /// Try again when the network, the far side or the login is lost: for this long without any data (90s, 10m, 2h),
+    /// forever, or 0. 10m without this flag; then a host that was never there is tried once
+    #[arg(long, value_name = "TIME", value_parser = retry::parse, allow_hyphen_values = true, help_heading = TRAVEL)]
+    pub retry: Option<retry::Patience>,
 
     // ---- How the far side is reached ----
     #[command(flatten)]

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::CommandFactory as _;
-use haul_job::{Cause, Error, Event, Fault, Job, Observer, Report};
+use haul_job::{Cause, Earlier, Error, Event, Fault, Job, Observer, Report};
 use haul_transfer::Surroundings;
 
 use crate::args::{Cp, Filter, Typed};
@@ -16,6 +16,7 @@ use crate::json::{self, JsonLines};
 use crate::kept::{self, Kept, SoFar};
 use crate::manifest_out::{self, ManifestOut};
 use crate::progress::{Manner, Screen, Show};
+use crate::retry::{Next, Patience, Retries, Try};
 use crate::speaker::{Speaker, Word};
 use crate::{endpoint, failure, job, output, report, signals};
 
@@ -65,8 +66,15 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
         let what = "cannot start the thread that prints messages";
         failed(Error::new(Fault::FileIo, what).because(error))
     })?;
-    let watcher = Arc::new(Watcher { view: Arc::clone(&view), speaker, manifest, so_far, interrupted });
-    let ended = haul_transfer::run(&job, &Surroundings::of_process(), Arc::clone(&watcher) as Arc<dyn Observer>);
+    let watcher = Arc::new(Watcher {
+        view: Arc::clone(&view),
+        speaker,
+        manifest,
+        so_far,
+        this_try: Mutex::default(),
+        interrupted,
+    });
+    let ended = run_with_patience(&job, retries(typed), &watcher, started);
     // Kept files are written first: a reader of our output may pause for long.
     let listed = match (&ended, &watcher.manifest) {
         (Ok(_), Some(manifest)) => manifest.finish(),
@@ -98,6 +106,49 @@ fn carry_out(typed: &Cp, filters: &[Filter], view: View) -> Result<u8, (Arc<View
     view.close(&report, code, typed.quiet);
     Ok(code)
 }
+
+/// Lines of a manifest that a reader of standard output has seen cannot be taken back, so that copy is tried once.
+fn retries(typed: &Cp) -> Retries {
+    Retries::new(if manifest_aside(typed) { Some(Patience::Never) } else { typed.retry })
+}
+
+/// Runs the job, and again after what may pass. The journal at the target keeps what the tries before have brought.
+fn run_with_patience(
+    job: &Job,
+    mut retries: Retries,
+    watcher: &Arc<Watcher>,
+    started: Instant,
+) -> Result<Report, Error> {
+    let mut earlier = Earlier::default();
+    loop {
+        watcher.begin_try()?;
+        let ended = haul_transfer::run(job, &Surroundings::of_process(), Arc::clone(watcher) as Arc<dyn Observer>);
+        let error = match ended {
+            Ok(report) => return Ok(Report { earlier, ..report }),
+            Err(error) => error,
+        };
+        let this = watcher.this_try();
+        let how = Try { reached: this.reached, moved: this.bytes_moved > 0 };
+        let Some(next) = retries.after(started.elapsed(), error.fault, how) else { return Err(error) };
+        let Next { pause, gives_up_after } = next;
+        watcher.on_event(&Event::Retry { why: plain(&error), pause, gives_up_after });
+        let again_at = Instant::now() + pause;
+        while Instant::now() < again_at {
+            if watcher.interrupted() {
+                return Err(
+                    Error::new(Fault::Interrupted, "stopped by a signal, between two tries").because(plain(&error))
+                );
+            }
+            std::thread::sleep(LOOK_EVERY.min(again_at.saturating_duration_since(Instant::now())));
+        }
+        earlier.tries += 1;
+        earlier.bytes_moved += this.bytes_moved;
+        earlier.elapsed = started.elapsed();
+    }
+}
+
+/// How often a pause looks for a signal.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Keeps the report for `haul why`. If this fails, the copy is still a success.
 fn keep_report(job: &Job, ended: &Result<Report, Error>, code: u8, so_far: SoFar) {
@@ -201,11 +252,33 @@ struct Watcher {
     speaker: Speaker<Event>,
     manifest: Option<ManifestOut>,
     so_far: Mutex<SoFar>,
+    this_try: Mutex<ThisTry>,
     interrupted: Arc<AtomicBool>,
 }
 
+/// What has come in this try.
+#[derive(Clone, Copy, Default)]
+struct ThisTry {
+    reached: bool,
+    bytes_moved: u64,
+}
+
 impl Watcher {
+    /// Forgets the try before, also what it wrote into the manifest.
+    fn begin_try(&self) -> Result<(), Error> {
+        *self.this_try.lock().unwrap_or_else(PoisonError::into_inner) = ThisTry::default();
+        self.manifest.as_ref().map_or(Ok(()), ManifestOut::begin_again)
+    }
+
+    fn this_try(&self) -> ThisTry {
+        *self.this_try.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn note(&self, event: &Event) {
+        if let Event::Progress(p) = event {
+            let bytes_moved = p.bytes_moved;
+            *self.this_try.lock().unwrap_or_else(PoisonError::into_inner) = ThisTry { reached: true, bytes_moved };
+        }
         let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::Progress(p) => {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use haul_job::{Address, Cause, Change, Error, Event, Host, Job, OnePath, PathState, PathSummary, Report, Shares};
 use serde::{Deserialize, Serialize};
 
+use crate::outlook::Outlook;
 use crate::{endpoint, failure, json_text, limit};
 
 /// Writes each event as a line.
@@ -17,12 +18,13 @@ pub struct JsonLines {
     started: Instant,
     /// `None` after the last line: a thread of a finished job may still try to report a new lane.
     out: Mutex<Option<Box<dyn Write + Send>>>,
+    outlook: Mutex<Outlook>,
 }
 
 impl JsonLines {
     /// Writes to `out` and counts time from now.
     pub fn new(out: Box<dyn Write + Send>) -> Self {
-        Self { started: Instant::now(), out: Mutex::new(Some(out)) }
+        Self { started: Instant::now(), out: Mutex::new(Some(out)), outlook: Mutex::default() }
     }
 
     /// The first line.
@@ -32,7 +34,11 @@ impl JsonLines {
 
     /// One event.
     pub fn on_event(&self, event: &Event) {
-        if let Some(line) = of_event(event) {
+        let line = {
+            let mut outlook = self.outlook.lock().unwrap_or_else(PoisonError::into_inner);
+            of_event(event, self.started.elapsed(), &mut outlook)
+        };
+        if let Some(line) = line {
             // With a million entries, a system call for each line would cost too much.
             self.write(&line, !matches!(line, Line::Copied { .. } | Line::Deleted { .. }));
         }
@@ -123,6 +129,10 @@ enum Line {
         found_all: bool,
         lanes: u16,
         failed: u64,
+        rate_bytes_per_s: Option<u64>,
+        files_left: u64,
+        bytes_left: u64,
+        eta_s: Option<f64>,
     },
     Path {
         number: u16,
@@ -154,6 +164,11 @@ enum Line {
         #[serde(flatten)]
         path: Named,
         why: String,
+    },
+    Retry {
+        why: String,
+        pause_s: f64,
+        gives_up_after_s: Option<f64>,
     },
     Warning {
         text: String,
@@ -220,6 +235,14 @@ pub struct ReportLine {
     pub lanes: u16,
     pub lane_path: String,
     pub cipher: String,
+    #[serde(default)]
+    pub earlier_tries: u32,
+    #[serde(default)]
+    pub earlier_bytes_moved: u64,
+    #[serde(default)]
+    pub earlier_elapsed_s: f64,
+    #[serde(default)]
+    pub only_blake3: Option<String>,
     pub root_blake3: String,
     pub root_files: u64,
     pub limit: String,
@@ -331,7 +354,7 @@ fn of_job(job: &Job) -> Line {
     }
 }
 
-fn of_event(event: &Event) -> Option<Line> {
+fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> {
     Some(match event {
         Event::Connecting { place } => Line::Connecting { place: place.clone() },
         Event::Installing { place, bytes } => Line::Installing { place: place.clone(), bytes: *bytes },
@@ -339,17 +362,25 @@ fn of_event(event: &Event) -> Option<Line> {
             Line::Chose { what: what.name(), choice: choice.clone(), reason: reason.clone() }
         }
         Event::Found { files, bytes, complete } => Line::Found { files: *files, bytes: *bytes, complete: *complete },
-        Event::Progress(p) => Line::Progress {
-            files_done: p.files_done,
-            files_found: p.files_found,
-            bytes_moved: p.bytes_moved,
-            bytes_kept: p.bytes_kept,
-            bytes_read_again: p.bytes_read_again,
-            bytes_found: p.bytes_found,
-            found_all: p.found_all,
-            lanes: p.lanes,
-            failed: p.failed,
-        },
+        Event::Progress(p) => {
+            outlook.add(at, p);
+            let left = outlook.left(p);
+            Line::Progress {
+                files_done: p.files_done,
+                files_found: p.files_found,
+                bytes_moved: p.bytes_moved,
+                bytes_kept: p.bytes_kept,
+                bytes_read_again: p.bytes_read_again,
+                bytes_found: p.bytes_found,
+                found_all: p.found_all,
+                lanes: p.lanes,
+                failed: p.failed,
+                rate_bytes_per_s: outlook.bytes_per_s().map(|rate| rate as u64),
+                files_left: left.files,
+                bytes_left: left.bytes,
+                eta_s: left.time.map(seconds),
+            }
+        }
         Event::Path(p) => Line::Path {
             number: p.path,
             rate_bytes_per_s: p.rate_bytes_per_s,
@@ -372,6 +403,9 @@ fn of_event(event: &Event) -> Option<Line> {
         Event::Deleted { path } => Line::Deleted { path: named(path) },
         Event::Skipped { path, why } => Line::Skipped { path: named(path), why: why.clone() },
         Event::Failed { path, why } => Line::Failed { path: named(path), why: why.clone() },
+        Event::Retry { why, pause, gives_up_after } => {
+            Line::Retry { why: why.clone(), pause_s: seconds(*pause), gives_up_after_s: gives_up_after.map(seconds) }
+        }
         Event::Warning { text } => Line::Warning { text: text.clone() },
         // These lines have their own output: --manifest-out.
         Event::Manifest(_) => return None,
@@ -409,6 +443,10 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         lanes: r.lanes,
         lane_path: r.lane_path.map_or_else(String::new, |path| path.name().to_owned()),
         cipher: r.cipher.clone(),
+        earlier_tries: r.earlier.tries,
+        earlier_bytes_moved: r.earlier.bytes_moved,
+        earlier_elapsed_s: seconds(r.earlier.elapsed),
+        only_blake3: r.only_blake3.map(|hash| hex(&hash)),
         root_blake3: hex(&r.root_blake3),
         root_files: r.root_files,
         limit: r.limit.map_or("nothing moved", |limit| limit.cause.name()).to_owned(),
@@ -618,13 +656,18 @@ mod tests {
             Event::Deleted { path: path.clone() },
             Event::Skipped { path: path.clone(), why: "it is a socket".into() },
             Event::Failed { path: path.clone(), why: "cannot read: permission denied".into() },
+            Event::Retry {
+                why: "cannot reach host-b".into(),
+                pause: Duration::from_secs(2),
+                gives_up_after: Some(Duration::from_secs(600)),
+            },
             Event::Warning { text: "a lane died and came back".into() },
         ];
         let failures = vec![(path, "permission denied".into())];
         let failed = Report { failed: 1, failures, remedies: vec![Remedy::LookAtPath], ..report() };
         let error = Error::new(Fault::Network, "cannot reach host-b").because("connection refused").try_this("-P");
         let mut lines = vec![of_job(&job)];
-        lines.extend(events.iter().filter_map(of_event));
+        lines.extend(events.iter().filter_map(|event| of_event(event, Duration::ZERO, &mut Outlook::default())));
         lines.push(Line::Report(Box::new(of_report(&failed, 23))));
         lines.push(Line::Error(of_error(&error)));
         lines

@@ -7,6 +7,7 @@
 use std::io::{self, BufWriter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use haul_job::{Error, Fault, ManifestLine};
@@ -21,6 +22,17 @@ pub struct ManifestOut {
     file: PathBuf,
     /// Empty after the first error. The copy goes on, and the error is reported at its end.
     state: Mutex<Result<Writer<BufWriter<Sink>>, io::Error>>,
+    is_new: AtomicBool,
+}
+
+fn open(file: &Path) -> Result<Writer<BufWriter<Sink>>, Error> {
+    let sink = if file == Path::new(STANDARD_OUTPUT) {
+        Ok(Sink::StandardOutput)
+    } else {
+        WholeFile::begin(file, Mode::AsBefore).map(Sink::File)
+    };
+    sink.and_then(|sink| Writer::start(BufWriter::with_capacity(BUFFER_BYTES, sink)))
+        .map_err(|error| failure(file, error))
 }
 
 /// Where it goes.
@@ -48,18 +60,22 @@ impl Write for Sink {
 impl ManifestOut {
     /// Creates the file at the start, so that a bad name is an error before anything is copied.
     pub fn start(file: &Path) -> Result<Self, Error> {
-        let sink = if file == Path::new(STANDARD_OUTPUT) {
-            Ok(Sink::StandardOutput)
-        } else {
-            WholeFile::begin(file, Mode::AsBefore).map(Sink::File)
-        };
-        let writer = sink.and_then(|sink| Writer::start(BufWriter::with_capacity(BUFFER_BYTES, sink)));
-        let writer = writer.map_err(|error| failure(file, error))?;
-        Ok(Self { file: file.to_path_buf(), state: Mutex::new(Ok(writer)) })
+        Ok(Self { file: file.to_path_buf(), state: Mutex::new(Ok(open(file)?)), is_new: AtomicBool::new(true) })
+    }
+
+    /// A copy that is tried again lists its files anew. Before the first line this does nothing.
+    pub fn begin_again(&self) -> Result<(), Error> {
+        if !self.is_new.load(Ordering::Relaxed) {
+            self.discard();
+            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Ok(open(&self.file)?);
+            self.is_new.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Adds one file.
     pub fn add(&self, line: &ManifestLine) {
+        self.is_new.store(false, Ordering::Relaxed);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Ok(writer) = &mut *state
             && let Err(error) = writer.add(line)

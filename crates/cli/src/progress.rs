@@ -2,7 +2,6 @@
 //!
 //! The bar waits for the first progress: ssh may ask for a password on the same terminal before that.
 
-use std::collections::VecDeque;
 use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,8 +9,9 @@ use std::time::{Duration, Instant};
 use haul_job::{Change, Event, Progress};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::figures::{bytes, clock, count, counted, rate};
+use crate::figures::{bytes, clock, count, counted, duration, rate};
 use crate::live::Live;
+use crate::outlook::{Left, Outlook};
 use crate::output;
 use crate::printable::{printable, printable_path};
 
@@ -66,9 +66,11 @@ pub struct Screen {
 
 #[derive(Default)]
 struct State {
-    speed: Speed,
+    outlook: Outlook,
     bar_shown: bool,
     last_line: Option<Duration>,
+    /// The copy broke off, and no progress came since.
+    is_lost: bool,
     failed: bool,
     lines_since_failure: bool,
     live: Live,
@@ -89,6 +91,7 @@ impl Screen {
             Event::Warning { .. } | Event::Skipped { .. } | Event::Installing { .. } => !self.manner.quiet,
             Event::Connecting { .. } | Event::Chose { .. } => self.manner.verbose,
             Event::Copied { .. } | Event::Deleted { .. } => self.names(),
+            Event::Retry { .. } => !self.manner.quiet,
             Event::Found { .. } | Event::Manifest(_) => false,
         }
     }
@@ -116,6 +119,7 @@ impl Screen {
             Event::Installing { place, bytes: size } => {
                 self.below(&format!("putting haul on {} ({}), once", printable(place), bytes(*size)), false);
             }
+            Event::Retry { why, pause, gives_up_after } => self.retry(why, *pause, *gives_up_after),
             Event::Connecting { place } => {
                 self.below(&format!("connecting to {}", printable(place)), false);
             }
@@ -149,8 +153,9 @@ impl Screen {
         }
         let now = self.started.elapsed();
         let mut state = self.state();
-        state.speed.add(now, progress.bytes_moved);
-        let line = status(progress, state.speed.bytes_per_s());
+        state.is_lost = false;
+        state.outlook.add(now, progress);
+        let line = status(progress, state.outlook.bytes_per_s(), state.outlook.left(progress));
         match self.manner.show {
             Show::Bar => {
                 // The bar stays empty while the total is unknown: the share of a growing total would run back and
@@ -170,6 +175,20 @@ impl Screen {
                 let _ = writeln!(std::io::stderr(), "{line}");
             }
             _ => {}
+        }
+    }
+
+    /// The first loss is a line. The bar shows those that follow without any progress between them.
+    fn retry(&self, why: &str, pause: Duration, gives_up_after: Option<Duration>) {
+        let bound = gives_up_after.map_or_else(String::new, |left| format!("; gives up in {}", duration(left)));
+        let line = format!("{}: tries again in {}{bound}", printable(why), duration(pause));
+        let mut state = self.state();
+        let is_first = !std::mem::replace(&mut state.is_lost, true);
+        let on_bar = state.bar_shown;
+        drop(state);
+        self.bar.set_message(line.clone());
+        if is_first || !on_bar {
+            self.below(&line, false);
         }
     }
 
@@ -225,28 +244,27 @@ impl Screen {
     }
 }
 
-/// `45 %  1.20 of 2.60 GiB  466 MiB/s (3.91 Gbit/s)  1,234 of 5,678 files  0:12 left  4 lanes`
-fn status(progress: &Progress, bytes_per_s: Option<f64>) -> String {
+/// `45 %  0:12 left  466 MiB/s (3.91 Gbit/s)  1.20 of 2.60 GiB  1,234 of 5,678 files  4 lanes`: what matters most comes first, because a
+/// narrow terminal cuts the end off. `~` stands before what is a rough figure, because the source is still being listed.
+fn status(progress: &Progress, bytes_per_s: Option<f64>, left: Left) -> String {
     let done = progress.bytes_moved + progress.bytes_kept;
-    let more = if progress.found_all { "" } else { "+" };
+    let (rough, more) = if left.is_rough { ("~", "+") } else { ("", "") };
     let mut parts = Vec::new();
-    if progress.found_all && progress.bytes_found > 0 {
-        parts.push(format!("{} %", (u128::from(done) * 100 / u128::from(progress.bytes_found)).min(100)));
+    if progress.bytes_found > 0 {
+        let percent = (u128::from(done) * 100 / u128::from(progress.bytes_found)).min(100);
+        parts.push(format!("{rough}{percent} %"));
     }
+    // All data is there: the disk of the target still writes it, and files get their names.
+    let is_flushing = progress.found_all && left.bytes == 0 && left.files > 0 && progress.bytes_moved > 0;
+    if is_flushing {
+        parts.push(format!("flushing {}", counted(left.files, "file", "files")));
+    } else if let Some(time) = left.time.filter(|_| left.bytes > 0 || left.files > 0) {
+        parts.push(format!("{rough}{} left", clock(Duration::from_secs_f64(time.as_secs_f64().ceil()))));
+    }
+    // A rate of nothing says nothing: files come, or the far side compares.
+    parts.extend(bytes_per_s.filter(|rate| *rate >= 1.0).map(rate));
     parts.push(format!("{} of {}{more}", bytes(done), bytes(progress.bytes_found)));
-    parts.extend(bytes_per_s.map(rate));
     parts.push(format!("{} of {}{more} files", count(progress.files_done), count(progress.files_found)));
-    let left = progress.bytes_found.saturating_sub(done);
-    match bytes_per_s {
-        Some(speed) if progress.found_all && speed >= 1.0 && left > 0 => {
-            let seconds = left as f64 / speed;
-            // A longer time left only means that the copy stalls.
-            if seconds < 100.0 * 86_400.0 {
-                parts.push(format!("{} left", clock(Duration::from_secs_f64(seconds.ceil()))));
-            }
-        }
-        _ => {}
-    }
     if progress.bytes_read_again > 0 {
         parts.push(format!("{} of an earlier run read again", bytes(progress.bytes_read_again)));
     }
@@ -262,34 +280,6 @@ fn status(progress: &Progress, bytes_per_s: Option<f64>) -> String {
 fn style() -> ProgressStyle {
     ProgressStyle::with_template("{bar:16} {wide_msg}").expect("a template of ours").progress_chars("=> ")
 }
-
-/// The rate of the last few seconds.
-#[derive(Default)]
-struct Speed {
-    samples: VecDeque<(Duration, u64)>,
-}
-
-impl Speed {
-    fn add(&mut self, now: Duration, bytes: u64) {
-        let fresh = self.samples.back().is_none_or(|(last, _)| now.saturating_sub(*last) >= SAMPLE_EVERY);
-        if fresh {
-            self.samples.push_back((now, bytes));
-        }
-        while self.samples.len() > 2 && now.saturating_sub(self.samples[0].0) > SPEED_OVER {
-            self.samples.pop_front();
-        }
-    }
-
-    fn bytes_per_s(&self) -> Option<f64> {
-        let (first, last) = (self.samples.front()?, self.samples.back()?);
-        let span = last.0.saturating_sub(first.0);
-        (span >= SAMPLE_EVERY).then(|| last.1.saturating_sub(first.1) as f64 / span.as_secs_f64())
-    }
-}
-
-/// Long enough for a calm figure, short enough to see a change. With the next constant: at most 51 samples.
-const SPEED_OVER: Duration = Duration::from_secs(5);
-const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 
 /// In a log, progress is a line now and then.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -313,32 +303,42 @@ mod tests {
             lanes: 4,
             failed: 1,
         };
-        insta::assert_snapshot!(status(&known, Some(131_072_000.0)), @"50 %  1.50 GiB of 3.00 GiB  125 MiB/s (1.05 Gbit/s)  1,234 of 5,678 files  0:13 left  4 lanes  1 failed");
-        let resumed = Progress { bytes_read_again: 1 << 29, found_all: false, failed: 0, lanes: 0, ..known };
-        assert!(status(&resumed, None).ends_with("files  512 MiB of an earlier run read again"));
+        let left = Left { files: 4_444, bytes: 3 << 29, time: Some(Duration::from_millis(12_300)), is_rough: false };
+        insta::assert_snapshot!(status(&known, Some(131_072_000.0), left), @"50 %  0:13 left  125 MiB/s (1.05 Gbit/s)  1.50 GiB of 3.00 GiB  1,234 of 5,678 files  4 lanes  1 failed");
+        let resumed = Progress { bytes_read_again: 1 << 29, failed: 0, lanes: 0, ..known };
+        assert!(status(&resumed, None, left).ends_with("files  512 MiB of an earlier run read again"));
         let walking = Progress { found_all: false, failed: 0, ..known };
-        insta::assert_snapshot!(status(&walking, None), @"1.50 GiB of 3.00 GiB+  1,234 of 5,678+ files  4 lanes");
+        let rough = Left { is_rough: true, ..left };
+        insta::assert_snapshot!(status(&walking, None, rough), @"~50 %  ~0:13 left  1.50 GiB of 3.00 GiB+  1,234 of 5,678+ files  4 lanes");
+    }
+
+    #[test]
+    fn the_time_left_is_the_last_to_go_on_a_narrow_terminal() {
+        let known = Progress { bytes_moved: 1 << 30, bytes_found: 2 << 30, found_all: true, ..Progress::default() };
+        let left = Left { files: 1, bytes: 1 << 30, time: Some(Duration::from_secs(7_500)), is_rough: false };
+        let first: String = status(&known, Some(131_072_000.0), left).chars().take(40 - 17).collect();
+        assert!(first.contains("50 %  2:05:00 left"), "{first}");
+    }
+
+    #[test]
+    fn when_all_data_is_there_the_flush_is_named() {
+        let all = Progress {
+            files_done: 8,
+            files_found: 20,
+            bytes_moved: 9,
+            bytes_found: 9,
+            found_all: true,
+            ..Progress::default()
+        };
+        let left = Left { files: 12, bytes: 0, time: Some(Duration::from_secs(3)), is_rough: false };
+        insta::assert_snapshot!(status(&all, Some(0.0), left), @"100 %  flushing 12 files  9 B of 9 B  8 of 20 files");
     }
 
     #[test]
     fn nothing_found_yet_divides_by_nothing() {
         let empty = Progress { found_all: true, ..Progress::default() };
-        insta::assert_snapshot!(status(&empty, Some(0.0)), @"0 B of 0 B  0 B/s (0.00 kbit/s)  0 of 0 files");
-    }
-
-    #[test]
-    fn the_speed_forgets_what_is_long_past() {
-        let mut speed = Speed::default();
-        assert_eq!(speed.bytes_per_s(), None);
-        for tenth in 0..100 {
-            speed.add(Duration::from_millis(tenth * 100), tenth * 1_000);
-        }
-        assert_eq!(speed.bytes_per_s(), Some(10_000.0));
-        assert!(speed.samples.len() <= 51);
-        for tenth in 100..200 {
-            speed.add(Duration::from_millis(tenth * 100), 99_000);
-        }
-        assert_eq!(speed.bytes_per_s(), Some(0.0));
+        let left = Left { files: 0, bytes: 0, time: None, is_rough: false };
+        insta::assert_snapshot!(status(&empty, Some(0.0), left), @"0 B of 0 B  0 of 0 files");
     }
 
     #[test]

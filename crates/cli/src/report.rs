@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use haul_job::{OnePath, Remedy, Report};
+use haul_job::{Earlier, OnePath, Remedy, Report};
 
 use crate::failure;
 use crate::figures::{bytes, count, counted, duration, rate};
@@ -58,6 +58,7 @@ fn line(report: &Report, look: &str) -> String {
     } else {
         parts.push(format!("nothing to copy: {}", here_already()));
     }
+    parts.extend(after_tries(report));
     if report.deleted > 0 {
         parts.push(format!("deleted {}", counted(report.deleted, "entry", "entries")));
     }
@@ -118,12 +119,12 @@ fn verification(report: &Report) -> String {
     if report.unverified > 0 {
         return format!("{} NOT VERIFIED", counted(report.unverified, "entry", "entries"));
     }
-    // Without files no digest is shown: it would look like a proof of something.
-    if report.root_files == 0 {
-        return format!("verified BLAKE3{}", on_disk(report));
+    // One file: what `b3sum` prints. The hash of a list of files says nothing to a person; `haul why` and JSON have it.
+    match report.only_blake3 {
+        Some(hash) => format!("verified BLAKE3 {}{}", hex(&hash), on_disk(report)),
+        None if report.failed > 0 => format!("verified{}", on_disk(report)),
+        None => format!("all verified{}", on_disk(report)),
     }
-    let root: String = report.root_blake3[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("verified BLAKE3 {root}…{}", on_disk(report))
 }
 
 /// The result of reading back from the medium.
@@ -133,6 +134,26 @@ fn on_disk(report: &Report) -> String {
         (_, 0) => " on disk".to_owned(),
         (_, repaired) => format!(" on disk ({} written again)", counted(repaired, "chunk", "chunks")),
     }
+}
+
+/// What tries before this one did.
+fn after_tries(report: &Report) -> Option<String> {
+    let Earlier { tries, bytes_moved, elapsed } = report.earlier;
+    (tries > 0).then(|| {
+        let lost = counted(tries.into(), "try", "tries");
+        format!(
+            "after {lost} that broke off ({} moved before, {} in all)",
+            bytes(bytes_moved),
+            duration(elapsed + report.elapsed)
+        )
+    })
+}
+
+fn hex(hash: &[u8]) -> String {
+    hash.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// Data of earlier runs: whether it was read again, and with which result.
@@ -208,6 +229,8 @@ pub mod tests {
             lanes: 4,
             lane_path: Some(LanePath::Direct),
             cipher: "AES-128-GCM".to_owned(),
+            earlier: Earlier::default(),
+            only_blake3: None,
             root_blake3: [0x1a; 32],
             root_files: 1_234,
             source: host("this machine", 6 << 20),
@@ -283,7 +306,7 @@ pub mod tests {
 
     #[test]
     fn the_closing_line_after_a_success() {
-        insta::assert_snapshot!(closing_line(&report()), @"copied 1,234 files, 5.60 GiB in 12.3 s, 466 MiB/s (3.91 Gbit/s), verified BLAKE3 1a1a1a1a…, 4 lanes direct AES-128-GCM, limited by network");
+        insta::assert_snapshot!(closing_line(&report()), @"copied 1,234 files, 5.60 GiB in 12.3 s, 466 MiB/s (3.91 Gbit/s), all verified, 4 lanes direct AES-128-GCM, limited by network");
         assert_eq!(closing_failures(&report(), true), "");
     }
 
@@ -318,7 +341,7 @@ pub mod tests {
             limit: Some(Limit { cause: Cause::TargetStorage, share: 0.5 }),
             ..report()
         };
-        insta::assert_snapshot!(closing_line(&resumed), @"copied 1 file, 1.00 GiB in 12.3 s, 83.3 MiB/s (698 Mbit/s), verified BLAKE3 1a1a1a1a…, 1 lane this machine, limited by target storage, 3.00 GiB already there");
+        insta::assert_snapshot!(closing_line(&resumed), @"copied 1 file, 1.00 GiB in 12.3 s, 83.3 MiB/s (698 Mbit/s), all verified, 1 lane this machine, limited by target storage, 3.00 GiB already there");
     }
 
     #[test]
@@ -343,11 +366,9 @@ pub mod tests {
     #[test]
     fn what_was_read_back_from_the_medium_is_told() {
         let disk = Report { bytes_reread: 6_012_954_214, ..report() };
-        assert!(closing_line(&disk).contains("verified BLAKE3 1a1a1a1a… on disk, 4 lanes"));
+        assert!(closing_line(&disk).contains("all verified on disk, 4 lanes"));
         let repaired = Report { chunks_repaired: 2, ..disk };
-        assert!(
-            closing_line(&repaired).contains("verified BLAKE3 1a1a1a1a… on disk (2 chunks written again), 4 lanes")
-        );
+        assert!(closing_line(&repaired).contains("all verified on disk (2 chunks written again), 4 lanes"));
     }
 
     #[test]

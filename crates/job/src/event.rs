@@ -71,6 +71,15 @@ pub enum Event {
         /// What failed and why, one line.
         why: String,
     },
+    /// The job broke off for a reason that may pass, and is tried again after a pause.
+    Retry {
+        /// What broke it off, one line.
+        why: String,
+        /// How long the pause is.
+        pause: Duration,
+        /// After so long without data, it is given up; `None`: never.
+        gives_up_after: Option<Duration>,
+    },
     /// Something the user should know once: a limit of the host, a lane that died and came back.
     Warning {
         /// One line.
@@ -204,6 +213,10 @@ pub struct Report {
     pub lane_path: Option<LanePath>,
     /// TLS cipher of the lanes, or `none (this machine)`.
     pub cipher: String,
+    /// What earlier tries of the same job did. All other figures are of the last one.
+    pub earlier: Earlier,
+    /// BLAKE3 of the contents, when `root_files` is 1: the same that `b3sum` prints.
+    pub only_blake3: Option<[u8; 32]>,
     /// BLAKE3 over the lines `<hex blake3>  <size> <path>\n` of all files in manifest order whose hash is known.
     pub root_blake3: [u8; 32],
     /// Files that the root covers. Files kept because size and time match are not read, so they are not in it.
@@ -226,6 +239,17 @@ pub struct Report {
     pub dry_run: bool,
     /// The first failures, at most 20, for the closing lines.
     pub failures: Vec<(Vec<u8>, String)>,
+}
+
+/// What was done before the job broke off, and was tried again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Earlier {
+    /// Tries that broke off.
+    pub tries: u32,
+    /// Payload bytes that they moved. The last try finds them there.
+    pub bytes_moved: u64,
+    /// Their time, with the pauses after them.
+    pub elapsed: Duration,
 }
 
 /// Watches a job. Called from several threads; must not block for long.

@@ -96,7 +96,7 @@ impl Stage {
     }
 
     fn cp(&self) -> Run {
-        self.haul("client").args(["cp", "--json"])
+        self.haul("client").args(["cp", "--json", "--retry", "0"])
     }
 
     fn log(&self) -> String {

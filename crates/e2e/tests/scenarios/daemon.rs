@@ -62,7 +62,7 @@ impl Daemon {
     }
 
     fn cp(&self) -> Run {
-        self.haul("cp")
+        self.haul("cp").args(["--retry", "0"])
     }
 
     /// A command of `home` to the daemon, with JSON on standard output.

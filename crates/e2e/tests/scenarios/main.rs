@@ -11,6 +11,7 @@ mod faithful;
 mod faults;
 mod filters;
 mod forms;
+mod goes_on;
 mod host_to_host;
 mod lanes;
 mod limits;

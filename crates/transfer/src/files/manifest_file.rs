@@ -143,6 +143,7 @@ pub struct RootHasher {
     hasher: blake3::Hasher,
     line: String,
     files: u64,
+    last: Option<[u8; 32]>,
 }
 
 impl RootHasher {
@@ -154,6 +155,12 @@ impl RootHasher {
         self.line.push('\n');
         self.hasher.update(self.line.as_bytes());
         self.files += 1;
+        self.last = Some(*hash);
+    }
+
+    /// The hash of the file, as long as there is one file.
+    pub fn only(&self) -> Option<[u8; 32]> {
+        self.last.filter(|_| self.files == 1)
     }
 
     /// Number of files added, and the root over them.

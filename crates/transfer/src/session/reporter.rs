@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use haul_engine::attribute::{self, Phases};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
-use haul_job::{Change, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Report, Subject};
+use haul_job::{Change, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Report, Subject};
 use haul_wire::RelPath;
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::manifest::Item;
@@ -261,7 +261,9 @@ impl Watch {
         let person = self.person.as_ref()?;
         let mut state = person.lock();
         let totals = *state.tally.totals();
-        let (root_files, root_blake3) = std::mem::take(&mut state.root).finish();
+        let root = std::mem::take(&mut state.root);
+        let only_blake3 = root.only();
+        let (root_files, root_blake3) = root.finish();
         let nothing_moved = dry_run || totals.bytes_moved == 0;
         let phases = person.phases();
         let (sender, receiver) = (&ends.sender, &ends.receiver);
@@ -305,6 +307,8 @@ impl Watch {
             lanes,
             lane_path: ends.lane_path,
             cipher: ends.cipher.clone(),
+            earlier: Earlier::default(),
+            only_blake3,
             root_blake3,
             root_files,
             remedies: limit.map_or_else(Vec::new, |limit| remedy::remedies(&limit, &shares, &facts)),
