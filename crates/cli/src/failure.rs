@@ -66,6 +66,7 @@ pub fn of_fault(fault: Fault) -> &'static Exit {
         Fault::Space => "space",
         Fault::Timeout => "timeout",
         Fault::Busy => "busy",
+        Fault::Missing => "partial",
     })
 }
 
@@ -162,6 +163,7 @@ mod tests {
             (Fault::Space, 28),
             (Fault::Timeout, 30),
             (Fault::Busy, 31),
+            (Fault::Missing, 23),
         ];
         for (fault, code) in table {
             assert_eq!(of_fault(fault).code, code, "{fault:?}");

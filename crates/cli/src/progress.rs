@@ -71,6 +71,8 @@ struct State {
     last_line: Option<Duration>,
     /// The copy broke off, and no progress came since.
     is_lost: bool,
+    /// A line has said that the target is full.
+    is_full: bool,
     failed: bool,
     lines_since_failure: bool,
     live: Live,
@@ -110,7 +112,7 @@ impl Screen {
             }
             Event::Path(path) => self.state().live.on_path(*path),
             Event::Failed { path, why } => {
-                self.below(&format!("failed: {}: {}", printable_path(path), printable(why)), true);
+                self.failure(path, why);
             }
             Event::Warning { text } => self.below(&format!("warning: {}", printable(text)), false),
             Event::Skipped { path, why } => {
@@ -176,6 +178,14 @@ impl Screen {
             }
             _ => {}
         }
+    }
+
+    /// A full disk fails every file that follows in the same way: one line says it, and the closing lines count the files.
+    fn failure(&self, path: &[u8], why: &str) {
+        if FULL.iter().any(|words| why.ends_with(words)) && std::mem::replace(&mut self.state().is_full, true) {
+            return;
+        }
+        self.below(&format!("failed: {}: {}", printable_path(path), printable(why)), true);
     }
 
     /// The first loss is a line. The bar shows those that follow without any progress between them.
@@ -281,6 +291,9 @@ fn style() -> ProgressStyle {
     ProgressStyle::with_template("{bar:16} {wide_msg}").expect("a template of ours").progress_chars("=> ")
 }
 
+/// What a far side says of a full disk: strerror(3) of ENOSPC and EDQUOT, and our own words for inodes.
+const FULL: [&str; 3] = ["No space left on device", "Disk quota exceeded", "whatever space is free (df -i)"];
+
 /// In a log, progress is a line now and then.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
@@ -339,6 +352,17 @@ mod tests {
         let empty = Progress { found_all: true, ..Progress::default() };
         let left = Left { files: 0, bytes: 0, time: None, is_rough: false };
         insta::assert_snapshot!(status(&empty, Some(0.0), left), @"0 B of 0 B  0 of 0 files");
+    }
+
+    #[test]
+    fn a_full_disk_is_one_line() {
+        let screen = Screen::new(Manner::default());
+        let fail = |why: &str| screen.on_event(&Event::Failed { path: b"a".to_vec(), why: why.to_owned() });
+        fail("cannot write a: No space left on device");
+        assert!(screen.state().is_full && !screen.state().lines_since_failure);
+        fail("cannot write a: No space left on device");
+        fail("cannot read a: Permission denied");
+        assert!(screen.close() || screen.state().failed);
     }
 
     #[test]

@@ -83,6 +83,7 @@ fn mends(fault: Fault) -> bool {
         Fault::Network | Fault::Ssh | Fault::Timeout | Fault::Busy => true,
         Fault::Usage
         | Fault::FileIo
+        | Fault::Missing
         | Fault::Space
         | Fault::Protocol
         | Fault::Authentication

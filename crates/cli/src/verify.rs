@@ -1,9 +1,12 @@
 //! `haul verify FILE [ROOT]`: names each difference on a line, and closes with one line.
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use haul_job::{Fault, Progress};
 use haul_transfer::verify::{Finding, VerifyOptions, VerifyProgress, VerifyReport, VerifyWatcher, verify};
@@ -24,7 +27,7 @@ pub fn run(typed: &Verify) -> ExitCode {
     };
     let show = Show::choose(false, typed.no_progress, typed.quiet, std::io::stderr().is_terminal());
     let screen = Screen::new(Manner { quiet: typed.quiet, show, ..Manner::default() });
-    let watcher = Watcher { screen, interrupted: signals::watch() };
+    let watcher = Watcher { screen, first_missing: Mutex::default(), interrupted: signals::watch() };
     let outcome = verify(&options, &watcher);
     watcher.screen.close();
     match outcome {
@@ -32,6 +35,16 @@ pub fn run(typed: &Verify) -> ExitCode {
             let line = closing_line(&report, typed.extra);
             if differs(&report) {
                 let _ = writeln!(std::io::stderr(), "error: {line}");
+                let missing = watcher.first_missing.into_inner().unwrap_or_else(PoisonError::into_inner);
+                if report.differing == report.files
+                    && let Some(other) = missing.and_then(|path| elsewhere(&typed.root, &path))
+                {
+                    let _ = writeln!(
+                        std::io::stderr(),
+                        "  hint:  the tree lies at {0}: haul verify LIST {0}",
+                        other.display()
+                    );
+                }
                 return ExitCode::from(failure::of_fault(Fault::Verification).code);
             }
             if !typed.quiet {
@@ -48,11 +61,15 @@ pub fn run(typed: &Verify) -> ExitCode {
 
 struct Watcher {
     screen: Screen,
+    first_missing: Mutex<Option<Vec<u8>>>,
     interrupted: Arc<AtomicBool>,
 }
 
 impl VerifyWatcher for Watcher {
     fn on_finding(&self, path: &[u8], finding: &Finding) {
+        if *finding == Finding::Missing {
+            self.first_missing.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| path.to_vec());
+        }
         self.screen.below(&finding_line(path, finding), true);
     }
 
@@ -72,6 +89,22 @@ impl VerifyWatcher for Watcher {
         self.interrupted.load(Ordering::Relaxed)
     }
 }
+
+/// Where a file that is listed, and is not below `root`, may be meant to lie: the manifest was made for a directory above, or for one below.
+fn elsewhere(root: &Path, listed: &[u8]) -> Option<PathBuf> {
+    let listed = Path::new(OsStr::from_bytes(listed));
+    let holds = |directory: &Path| directory.join(listed).symlink_metadata().is_ok();
+    let root = root.canonicalize().ok()?;
+    let above = root.ancestors().skip(1).take(MOST_LEVELS).find(|directory| holds(directory));
+    above.map(Path::to_path_buf).or_else(|| {
+        let below = std::fs::read_dir(&root).ok()?.take(MOST_LOOKED_AT).filter_map(Result::ok);
+        below.map(|entry| entry.path()).find(|directory| holds(directory))
+    })
+}
+
+/// People are wrong by one directory, seldom by more.
+const MOST_LEVELS: usize = 3;
+const MOST_LOOKED_AT: usize = 1000;
 
 fn differs(report: &VerifyReport) -> bool {
     report.differing > 0 || report.extra > 0
@@ -115,6 +148,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_tree_one_directory_away_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("to/tree/sub")).unwrap();
+        std::fs::write(dir.path().join("to/tree/sub/file"), "x").unwrap();
+        let to = dir.path().canonicalize().unwrap().join("to");
+        assert_eq!(elsewhere(&to.join("tree"), b"tree/sub/file"), Some(to.clone()), "too deep");
+        assert_eq!(elsewhere(dir.path(), b"tree/sub/file"), Some(to.clone()), "not deep enough");
+        assert_eq!(elsewhere(&to, b"tree/sub/other"), None);
+    }
 
     #[test]
     fn the_closing_line_says_what_was_proved() {

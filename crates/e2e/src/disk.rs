@@ -31,6 +31,12 @@ impl SmallDisk {
         Self { dir }
     }
 
+    /// Lets it have so many inodes.
+    #[track_caller]
+    pub fn limit_inodes(&self, inodes: u32) {
+        Run::new("mount").arg("-o").arg(format!("remount,nr_inodes={inodes}")).arg(self.path()).run().expect(0);
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.dir.path()

@@ -26,6 +26,8 @@ pub enum Fault {
     Usage,
     /// Files could not be read or written at all (source missing, target not a directory, no space).
     FileIo,
+    /// None of the sources is there.
+    Missing,
     /// No space or quota left at the target.
     Space,
     /// The peer broke the protocol, or speaks another version.

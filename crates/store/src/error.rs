@@ -33,7 +33,7 @@ impl StoreError {
 
     /// The device or the quota is full.
     pub fn is_no_space(&self) -> bool {
-        self.is_one_of(&[Errno::NOSPC, Errno::DQUOT])
+        self.is_one_of(&[Errno::NOSPC, Errno::DQUOT]) || self.source.kind() == io::ErrorKind::StorageFull
     }
 
     /// The file system takes no writes.

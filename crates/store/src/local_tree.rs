@@ -414,7 +414,9 @@ impl LocalTree {
         if name.is_empty() {
             return Err(Errno::ISDIR.into());
         }
-        self.parents.within(ONLY_ROOT, self.root()?, parent, Links::Refused, |dir| work(dir, name))
+        self.parents.within(ONLY_ROOT, self.root()?, parent, Links::Refused, |dir| {
+            work(dir, name).map_err(|error| full_of_what(dir, error))
+        })
     }
 
     /// The open parent and the name in it; for the root itself, the root and `.`.
@@ -504,3 +506,16 @@ const ROOT_FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 /// The cache tells several roots apart; a target has one.
 const ONLY_ROOT: u32 = 0;
+/// A file system may have room for data and none for one more name: `ENOSPC` says both. Space that is free then misleads.
+fn full_of_what(dir: &Arc<OwnedFd>, error: io::Error) -> io::Error {
+    let is_full = error.raw_os_error() == Some(Errno::NOSPC.raw_os_error());
+    match rustix::fs::fstatvfs(dir) {
+        // Some file systems (btrfs) make inodes as they need them, and count none.
+        Ok(space) if is_full && space.f_files > 0 && space.f_favail == 0 => {
+            refusal(io::ErrorKind::StorageFull, NO_INODES)
+        }
+        _ => error,
+    }
+}
+
+const NO_INODES: &str = "no inodes left: the file system takes no more files, whatever space is free (df -i)";

@@ -132,3 +132,25 @@ fn an_agent_that_hears_nonsense_ends_quickly_and_quietly() {
         assert!(!run.stderr_text().contains("panicked"), "{run}");
     }
 }
+
+#[test]
+fn a_source_that_is_not_here_is_found_before_anybody_logs_in() {
+    needs!(Haul);
+    let dir = haul_e2e::disk::scratch();
+    let marker = dir.path().join("logged-in");
+    let ssh = dir.path().join("ssh");
+    haul_e2e::plant::text(&ssh, &format!("#!/bin/sh\ntouch {}\nexit 255\n", marker.display()));
+    haul_e2e::plant::set_mode(&ssh, 0o755);
+    let haul = || {
+        Run::new(haul_e2e::binary::find().expect("asked for with needs!"))
+            .env("HOME", dir.path())
+            .current_dir(dir.path())
+    };
+    let run = haul().args(["cp", "-S"]).arg(&ssh).args(["no-such-file", "nor-this", "host:there"]).run();
+    run.expect(code::PARTIAL).says(&["cannot find no-such-file, nor any of 1 more"]);
+    assert!(!marker.exists(), "nobody logged in");
+    // One of several is enough.
+    haul_e2e::plant::text(&dir.path().join("here"), "x");
+    haul().args(["cp", "-S"]).arg(&ssh).args(["no-such-file", "here", "host:there"]).run().expect(code::SSH);
+    assert!(marker.exists());
+}

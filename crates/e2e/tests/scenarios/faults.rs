@@ -90,6 +90,26 @@ fn a_full_disk_here_stops_a_pull() {
 }
 
 #[test]
+fn a_file_system_without_inodes_is_not_called_full_of_data() {
+    needs!(Namespaces, Haul);
+    let disk = SmallDisk::mount(24);
+    disk.limit_inodes(20);
+    let lab = Lab::pair();
+    let source = lab.data("home").join("tree");
+    plant::many(&source, 100, 100, 1);
+    let run = lab
+        .haul()
+        .args(["cp", "-F"])
+        .arg(lab.ssh_config())
+        .arg(contents_of(&source))
+        .arg(at("alpha", disk.path().join("to")))
+        .run();
+    let run = run.expect_one_of(&[code::SPACE, code::PARTIAL]).says(&["no inodes left", "df -i"]);
+    let lines = run.stderr_text().lines().filter(|line| line.starts_with("failed: ")).count();
+    assert!(lines <= 1, "a full disk is one line, however many files it refuses\n{run}");
+}
+
+#[test]
 fn a_read_only_target_is_named() {
     needs!(Namespaces, Haul);
     let disk = SmallDisk::mount(8);

@@ -16,7 +16,7 @@ use crate::reach::lane_plan::{LanePlan, LaneRecord, dial_answers, lane_plan, lan
 use crate::reach::lane_terms::{LaneTerms, Memory};
 use crate::reach::remote::{Assignment, Remote};
 use crate::reach::{connect, lane_door};
-use crate::run::ends::{check_made_up, sources_here, target_here, was_hashed};
+use crate::run::ends::{check_made_up, check_some_source, sources_here, target_here, was_hashed};
 use crate::run::here::here;
 use crate::run::order::Order;
 use crate::run::relay;
@@ -49,7 +49,7 @@ pub fn run(job: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer>) 
     let order = Order { job, surroundings, watch: &watch, hash_kept };
     let ends = match (source.is_here(), target.is_here()) {
         (true, true) => here(order),
-        (true, false) => with_remote(order, target, Side::Sender),
+        (true, false) => check_some_source(job).and_then(|()| with_remote(order, target, Side::Sender)),
         (false, true) => with_remote(order, source, Side::Receiver),
         (false, false) => relay::run(order, source, target),
     };

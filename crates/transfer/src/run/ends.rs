@@ -1,6 +1,7 @@
 //! What the two ends of a job are, where they lie on this host.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,6 +42,28 @@ pub(crate) fn check_made_up(job: &Job) -> Result<(), Error> {
         return Err(receiver::nothing_to_delete("null:"));
     }
     Ok(())
+}
+
+/// A name that is mistyped here is found before anybody logs in there. Of several sources, those that are there are copied.
+pub(crate) fn check_some_source(job: &Job) -> Result<(), Error> {
+    let missing = |source: &Endpoint| match source.place {
+        Place::Local => Path::new(OsStr::from_bytes(&source.path))
+            .symlink_metadata()
+            .err()
+            .filter(|error| error.kind() == io::ErrorKind::NotFound),
+        _ => None,
+    };
+    let Some(first) = job.sources.first() else { return Ok(()) };
+    let Some(why) = missing(first) else { return Ok(()) };
+    if job.sources[1..].iter().any(|source| missing(source).is_none()) {
+        return Ok(());
+    }
+    let name = String::from_utf8_lossy(&first.path).into_owned();
+    let more = match job.sources.len() - 1 {
+        0 => String::new(),
+        more => format!(", nor any of {more} more sources"),
+    };
+    Err(Error::new(Fault::Missing, format!("cannot find {name}{more}")).because(why))
 }
 
 /// Whether the source is a recording whose hash is known.

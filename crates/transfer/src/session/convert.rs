@@ -299,6 +299,7 @@ pub(crate) fn abort(error: &Error) -> Abort {
         Fault::Timeout => AbortFault::Timeout,
         Fault::Interrupted => AbortFault::Interrupted,
         Fault::Busy => AbortFault::Busy,
+        Fault::Missing => AbortFault::FileIo,
     };
     Abort {
         fault,
