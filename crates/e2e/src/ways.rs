@@ -113,6 +113,11 @@ impl Ways {
         self.stage.cp().arg("-F").arg(self.stage.file("ssh_config")).arg("--haul-path").arg(haul)
     }
 
+    /// `haul probe --json` on the host `source`; flags and the place are still to be added.
+    pub fn probe(&self) -> Run {
+        self.stage.haul("probe")
+    }
+
     /// A path below the offered directory, by way of the daemon.
     pub fn daemon(&self, path: &str) -> OsString {
         self.stage.url(path).into()

@@ -141,6 +141,28 @@ fn a_push_and_a_pull_use_both_links_and_the_report_names_each() {
 }
 
 #[test]
+fn a_probe_tells_what_each_path_carries_both_ways_and_why_not_more() {
+    needs!(Boxed);
+    let trial = Trial::new(Joined::Directly, 1);
+    let run = trial.ways.probe().args(["-4", "--time", "4"]).arg(trial.ways.daemon("")).run().expect(code::OK);
+    let found = run.events().pop().unwrap();
+    for way in ["there", "back"] {
+        let (all, paths) = (found[way]["rate_bytes_per_s"].as_u64().unwrap(), found[way]["paths"].as_array().unwrap());
+        let text = |path: &Value, field: &str| path[field].as_str().unwrap().to_owned();
+        let ends: Vec<_> =
+            paths.iter().map(|path| [text(path, "device"), text(path, "local"), text(path, "remote")]).collect();
+        let expected = [["eth0", "10.99.0.1", "10.99.0.2"], ["eth1", "10.99.1.1", "10.99.1.2"]];
+        assert_eq!(ends, expected, "as this host sees them, also on the way back\n{run}");
+        let rates: Vec<u64> = paths.iter().map(|path| path["rate_bytes_per_s"].as_u64().unwrap()).collect();
+        assert!(rates.iter().all(|rate| *rate > all / 4), "{way}: {rates:?} of {all}\n{run}");
+        assert!(rates.iter().sum::<u64>().abs_diff(all) <= 2, "{way}: {rates:?} of {all}\n{run}");
+        // 10 ms are the link's own.
+        assert!(paths.iter().all(|path| path["rtt_min_us"].as_u64().unwrap() >= 9_000), "{run}");
+        assert!(paths.iter().all(|path| !text(path, "limit").is_empty()), "{run}");
+    }
+}
+
+#[test]
 fn over_ssh_a_direct_link_and_a_way_through_a_router_are_used_together() {
     needs!(Boxed, Tool("sshd"));
     let trial = Trial::new(Joined::OneThroughARouter, 2);

@@ -323,7 +323,7 @@ impl Watch {
     }
 
     /// A path whose lanes end here, with the addresses of this side.
-    fn seen_from_here(&self, path: &OnePath) -> OnePath {
+    pub(crate) fn seen_from_here(&self, path: &OnePath) -> OnePath {
         let path = path.clone();
         let Some(ends) = self.addresses_of(path.number) else { return path };
         let device = ends.device().unwrap_or_default();
