@@ -39,8 +39,8 @@ impl Stage {
         stage.write(
             "serve.sh",
             &format!(
-                "{start}\n{before_target}\nexec {haul} serve -q --port {PORT} --identity {place}/host \
-                 --authorized-keys {place}/authorized\n"
+                "{start}\n{before_target}\nexec {haul} serve ${{SERVE-}} --port {PORT} --identity {place}/host \
+                 --authorized-keys {place}/authorized >{place}/serve.log 2>&1\n"
             ),
         );
         stage.write(

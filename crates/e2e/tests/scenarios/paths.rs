@@ -220,6 +220,24 @@ fn a_cable_is_pulled_and_put_back_and_the_copy_hardly_pauses() {
     // 1.5 s and 5 s on a quiet machine; docs/multipath.md has the exact figures.
     let pause = longest_pause_s(&run.events());
     assert!(pause < 3.0 && back_after < Duration::from_secs(8), "{pause} s, back after {back_after:?}\n{run}");
+    // The operator reads of it, too.
+    let log = trial.ways.log();
+    let of_path_1: Vec<&str> = log.lines().filter(|line| line.contains("path 1")).collect();
+    let told = ["between 10.99.1.2 and 10.99.1.1", "has lost path 1", "between 10.99.1.2 and 10.99.1.1"];
+    assert_eq!(of_path_1.len(), told.len(), "{log}");
+    assert!(of_path_1.iter().zip(told).all(|(line, told)| line.contains(told)), "{log}");
+}
+
+#[test]
+fn a_daemon_names_its_clients_the_addresses_that_it_is_set_to() {
+    needs!(Boxed);
+    for (paths, devices) in [("eth0,eth1", &["eth0", "eth1"][..]), ("10.99.0.2", &["eth0"]), ("one", &["eth0"])] {
+        let trial = Trial::prepared(Joined::Directly, 1, ["", &format!("SERVE='--paths {paths}'")]);
+        let run = trial.push(&[]).run().expect(code::OK);
+        assert_same(&trial.from, &trial.to, Facets::PLAIN);
+        let used: Vec<String> = shares(&run).into_iter().map(|(device, _)| device).collect();
+        assert_eq!(used, devices, "serve --paths {paths}\n{run}\n{}", trial.ways.log());
+    }
 }
 
 #[test]
