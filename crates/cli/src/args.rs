@@ -7,12 +7,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use haul_job::AskedPaths;
 use haul_job::job::WriteRoute;
 use haul_pump::SendRoute;
 
 use crate::bench::flags::{Bench, send_route, write_route};
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
-use crate::reach::{TRAVEL, parse_port_range, whole};
+use crate::reach::{TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
 use crate::{rate, retry};
 
@@ -380,6 +381,11 @@ pub struct Serve {
     /// Port to listen on, at every address
     #[arg(long, value_name = "PORT", value_parser = parse_port, allow_hyphen_values = true)]
     pub port: Option<u16>,
+    /// Addresses that are named to clients, and dialled from when they cannot dial: 'auto' for all of this host, 'one' for
+    /// none but the one that a client knows, or interfaces and addresses of this host, with commas, such as
+    /// eth0,10.0.1.5
+    #[arg(long = "paths", value_name = "auto|one|LIST", default_value = "auto", value_parser = parse_own_paths)]
+    pub network_paths: AskedPaths,
     /// The daemon's own key, made if it is missing; ~/.config/haul/host_ed25519 without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub identity: Option<PathBuf>,

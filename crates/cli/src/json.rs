@@ -2,16 +2,19 @@
 //!
 //! The types are converted from the events by hand: a change inside the program must not change the output.
 
+mod paths;
+
 use std::io::Write;
-use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_job::{Address, Cause, Change, Error, Event, Host, Job, OnePath, PathState, PathSummary, Report, Shares};
+use haul_job::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
 use serde::{Deserialize, Serialize};
 
 use crate::outlook::Outlook;
 use crate::{endpoint, failure, json_text, limit};
+
+pub use paths::{OnePathLine, of_paths};
 
 /// Writes each event as a line.
 pub struct JsonLines {
@@ -293,25 +296,6 @@ pub struct PathLine {
     pub rate_variation_permille: u32,
 }
 
-/// One of the paths of a copy, as its sender saw it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct OnePathLine {
-    pub number: u16,
-    /// The interface of this machine; of a copy between two others, that of the source.
-    pub device: String,
-    /// The address there, and the one at the other end; empty: unknown.
-    pub local: String,
-    pub remote: String,
-    /// `carries`, `rests` or `lost`.
-    pub state: String,
-    pub bytes: u64,
-    pub share: f64,
-    pub rate_bytes_per_s: u64,
-    #[serde(flatten)]
-    pub path: PathLine,
-}
-
 /// One end, and the limits of its connections; 0 and empty mean unknown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
@@ -454,7 +438,7 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
         limited_by: limit::limited_by(r),
         time: of_shares(&r.time),
         path: of_path(&r.path),
-        paths: of_paths(r),
+        paths: of_each_path(r),
         source: of_host(&r.source),
         target: of_host(&r.target),
         remedies: limit::remedies(r)
@@ -499,28 +483,9 @@ pub fn of_path(path: &PathSummary) -> PathLine {
     }
 }
 
-fn of_paths(report: &Report) -> Vec<OnePathLine> {
-    let all: u64 = report.paths.iter().fold(0, |sum, path| sum.saturating_add(path.delivered_bytes));
+fn of_each_path(report: &Report) -> Vec<OnePathLine> {
     let moving = report.last_byte.unwrap_or(report.elapsed).saturating_sub(report.first_byte.unwrap_or_default());
-    let address =
-        |address: Option<Address>| address.map_or_else(String::new, |address| IpAddr::from(address).to_string());
-    let of = |path: &OnePath| OnePathLine {
-        number: path.number,
-        device: path.device.clone(),
-        local: address(path.local),
-        remote: address(path.remote),
-        state: match path.state {
-            PathState::Carries => "carries",
-            PathState::Rests => "rests",
-            PathState::Lost => "lost",
-        }
-        .to_owned(),
-        bytes: path.delivered_bytes,
-        share: share(path.delivered_bytes as f64 / all.max(1) as f64),
-        rate_bytes_per_s: (path.delivered_bytes as f64 / moving.as_secs_f64().max(1e-3)) as u64,
-        path: of_path(&path.summary),
-    };
-    report.paths.iter().map(of).collect()
+    of_paths(report.paths.iter(), |path| (path.delivered_bytes as f64 / moving.as_secs_f64().max(1e-3)) as u64)
 }
 
 pub fn of_host(host: &Host) -> HostLine {

@@ -156,6 +156,18 @@ fn parse_paths(text: &str) -> Result<AskedPaths, String> {
     }
 }
 
+/// The paths of a daemon, whose clients come from anywhere: it cannot name the other end.
+pub fn parse_own_paths(text: &str) -> Result<AskedPaths, String> {
+    let asked = parse_paths(text)?;
+    match &asked {
+        AskedPaths::List(list) if list.iter().any(|path| matches!(path, AskedPath::Pair(..))) => {
+            Err("interfaces (eth0) and addresses (10.0.1.5) of this host only: clients have addresses of their own"
+                .to_owned())
+        }
+        _ => Ok(asked),
+    }
+}
+
 /// TCP_CA_NAME_MAX of Linux is 16, with the closing NUL.
 pub fn parse_congestion_control(text: &str) -> Result<String, String> {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
@@ -199,3 +211,17 @@ pub const MAX_LANES: u16 = 256;
 
 pub const TRAVEL: &str = "How it travels";
 const REACH: &str = "How the far side is reached";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_set_to_its_own_interfaces_and_addresses_and_not_to_those_of_its_clients() {
+        let list = AskedPaths::List(vec![AskedPath::Interface("eth0".into()), AskedPath::Local([10, 0, 1, 5].into())]);
+        assert_eq!(parse_own_paths("eth0,10.0.1.5"), Ok(list));
+        assert_eq!((parse_own_paths("auto"), parse_own_paths("one")), (Ok(AskedPaths::Auto), Ok(AskedPaths::One)));
+        assert!(parse_own_paths("10.0.1.5=192.0.2.7").unwrap_err().contains("clients have addresses of their own"));
+        assert!(parse_own_paths("eth0,").is_err());
+    }
+}

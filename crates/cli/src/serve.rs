@@ -78,6 +78,7 @@ fn meant(typed: &Serve) -> Options {
         identity: typed.identity.clone(),
         authorized_keys: typed.authorized_keys.clone(),
         quiet: typed.quiet,
+        paths: typed.network_paths.clone(),
         policies: Default::default(),
     }
 }

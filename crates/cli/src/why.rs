@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::args::Why;
 use crate::figures::{bits, bytes, count, counted, duration, latency, parts, percent, rate};
-use crate::json::{self, HostLine, Named, ReportLine};
+use crate::json::{self, HostLine, Named, OnePathLine, ReportLine};
 use crate::json_text::line;
 use crate::kept::{self, Kept};
 use crate::printable::printable;
@@ -262,11 +262,15 @@ fn each_path(text: &mut String, report: &ReportLine) {
             format!("{} ({}), {}", bytes(path.bytes), percent(path.share), bits(path.rate_bytes_per_s as f64));
         let queues = format!("{} more in queues", latency(path.path.queueing_us));
         row(text, "", &format!("{carried}; {} lanes", path.path.lanes));
-        row(
-            text,
-            "",
-            &format!("RTT {}, {queues}, {} sent again", latency(path.path.rtt_min_us), parts(path.path.resent_ppm)),
-        );
+        let again = format!("{} sent again{}", parts(path.path.resent_ppm), held_by(path));
+        row(text, "", &format!("RTT {}, {queues}, {again}", latency(path.path.rtt_min_us)));
+    }
+}
+
+fn held_by(path: &OnePathLine) -> String {
+    match path.limit.as_str() {
+        "" => String::new(),
+        cause => format!("; limited by {}, {}", printable(cause), percent(path.limit_share)),
     }
 }
 

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use haul_job::{Error, Fault};
+use haul_job::{AskedPaths, Error, Fault};
 use haul_net::{
     Door, DoorOptions, Identity, KeyGreeter, Listener, NetError, Policies, PolicyTable, PublicKey, ShutdownHandle,
     Stream, Wanted,
@@ -41,6 +41,8 @@ pub struct Options {
     pub authorized_keys: Option<PathBuf>,
     /// `--quiet`: only warnings are logged.
     pub quiet: bool,
+    /// `--paths auto|one|LIST`: which addresses are named to clients, and dialled from for them.
+    pub paths: AskedPaths,
     /// How connections are tuned, by the network that they come from.
     pub policies: PolicyTable,
 }
@@ -68,6 +70,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     let address = listener.local_addr();
     let house = Arc::new(House {
         port: address.port(),
+        paths: options.paths.clone(),
         identity,
         identity_file,
         authority,
@@ -91,6 +94,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
 /// State that all connections share.
 struct House {
     port: u16,
+    paths: AskedPaths,
     identity: Arc<Identity>,
     identity_file: PathBuf,
     authority: Authority,
@@ -199,7 +203,7 @@ impl House {
         let own = OwnFiles::find(&self.identity_file, self.authority.path());
         let clerk = Arc::new(place.clerk(who.clone(), grant.clone(), own, Arc::clone(&self.log)));
         let visit = Some(Arc::clone(&clerk) as Arc<dyn Visit>);
-        let ports = haul_transfer::Ports { open: self.port, relay: 0 };
+        let ports = haul_transfer::Ports { open: self.port, relay: 0, paths: self.paths.clone() };
         let result =
             haul_transfer::serve_control(stream, &self.identity, &self.desk, ports, grant, &self.surroundings, visit);
         let how = format!("{} in {:.1} s", clerk.totals(), start.elapsed().as_secs_f64());

@@ -1,6 +1,7 @@
 //! The sessions of a daemon: they are counted against the limits, logged, and ended when the daemon ends.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -138,6 +139,11 @@ struct Totals {
 }
 
 impl Clerk {
+    fn tell(&self, what: &str, matters: bool) {
+        let text = format!("session {}: {} {what}", self.place.number, self.who);
+        self.log.tell_of(&self.place.key, &text, matters);
+    }
+
     /// How far the session came, for the log.
     pub(crate) fn totals(&self) -> String {
         let Totals { files, bytes, failed } = *self.totals.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,8 +198,19 @@ impl Visit for Clerk {
             Role::Receiver { target } => format!("writes to '{}'", escaped(target)),
             Role::Probe { time_ms } => format!("probes the path, {:.1} s each way", f64::from(*time_ms) / 1e3),
         };
-        let text = format!("session {}: {} {what}", self.place.number, self.who);
-        self.log.tell_of(&self.place.key, &text, false);
+        self.tell(&what, false);
+    }
+
+    fn on_path(&self, number: u16, local: IpAddr, peer: IpAddr) {
+        self.tell(&format!("has path {number}, between {local} and {peer}"), false);
+    }
+
+    fn on_path_gone(&self, number: u16) {
+        self.tell(&format!("has lost path {number}"), false);
+    }
+
+    fn on_refused(&self, why: &str) {
+        self.tell(&format!("names paths that are not used: {why}"), true);
     }
 
     fn on_list(&self, bytes: usize) -> bool {

@@ -39,8 +39,8 @@ impl Stage {
         stage.write(
             "serve.sh",
             &format!(
-                "{start}\n{before_target}\nexec {haul} serve -q --port {PORT} --identity {place}/host \
-                 --authorized-keys {place}/authorized\n"
+                "{start}\n{before_target}\nexec {haul} serve ${{SERVE-}} --port {PORT} --identity {place}/host \
+                 --authorized-keys {place}/authorized >{place}/serve.log 2>&1\n"
             ),
         );
         stage.write(
@@ -48,7 +48,8 @@ impl Stage {
             &format!(
                 "{start}\ntries=0\nuntil bash -c 'exec 3<>/dev/tcp/target/{PORT}' 2>/dev/null; do\n\
                  tries=$((tries + 1)); [ $tries -lt 100 ]; sleep 0.1\ndone\n{before_source}\n\
-                 exec {haul} cp --json --identity {place}/user --known-hosts {place}/known \"$@\"\n"
+                 command=$1; shift\n\
+                 exec {haul} \"$command\" --json --identity {place}/user --known-hosts {place}/known \"$@\"\n"
             ),
         );
         stage
@@ -57,6 +58,11 @@ impl Stage {
     /// `haul cp --json` on the host `source`, with the daemon's keys and without memory of earlier paths. Flags, sources and
     /// target are still to be added.
     pub(crate) fn cp(&self) -> Run {
+        self.haul("cp")
+    }
+
+    /// Another command than a copy, in the same way.
+    pub(crate) fn haul(&self, command: &str) -> Run {
         Run::new(binary::find_lab().expect("asked for with needs!(Boxed)"))
             .args(["run", "--on", "source"])
             .arg(self.file("topology.toml"))
@@ -64,6 +70,7 @@ impl Stage {
             .arg(format!("target=sh {}", self.file("serve.sh").display()))
             .args(["--", "sh"])
             .arg(self.file("copy.sh"))
+            .arg(command)
     }
 
     /// A path below the offered directory, by way of the daemon.

@@ -47,7 +47,8 @@ impl Ways {
         Self::prepared(joined, rate, offered, ["", ""])
     }
 
-    /// The same, with a shell command for `source` and one for `target`, which run before the copy.
+    /// The same, with a shell command for `source` and one for `target`, which run before the copy. What the latter puts into
+    /// `SERVE` are flags of the daemon.
     pub fn prepared(joined: Joined, rate: &str, offered: &Path, before: [&str; 2]) -> Self {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let lock = one_at_a_time();
@@ -111,6 +112,16 @@ impl Ways {
     pub fn cp(&self) -> Run {
         let haul = binary::find().expect("asked for with needs!(Haul)");
         self.stage.cp().arg("-F").arg(self.stage.file("ssh_config")).arg("--haul-path").arg(haul)
+    }
+
+    /// `haul probe --json` on the host `source`; flags and the place are still to be added.
+    pub fn probe(&self) -> Run {
+        self.stage.haul("probe")
+    }
+
+    /// The log of the daemon so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.stage.file("serve.log")).unwrap_or_default()
     }
 
     /// A path below the offered directory, by way of the daemon.

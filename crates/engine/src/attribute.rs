@@ -202,6 +202,13 @@ fn of_path(path: &PathTime, target: f64) -> [(Cause, f64); 9] {
     parts.map(|(cause, us)| (cause, us as f64 / total))
 }
 
+/// What held the lanes of one path most while they waited for the network, and its share of that time. `None`: nothing is known.
+/// What else the lanes waited for belongs to the hosts, and not to a path.
+pub fn limit_of_path(path: &PathTime) -> Option<Limit> {
+    let known = (path.total_us() > 0).then(|| of_path(path, 0.0))?;
+    known.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|(cause, share)| Limit { cause, share })
+}
+
 /// Names the largest cause, `None` when no lane ran.
 ///
 /// - What took more than half of the job before there was a lane, or after the last byte, limited it: no lane could help.
@@ -276,6 +283,14 @@ mod tests {
     /// A job whose lanes ran from its start to its end.
     const ALL_LANES: Phases =
         Phases { connected_us: Some(0), first_byte_us: Some(1), last_byte_us: Some(1_000), elapsed_us: 1_000 };
+
+    #[test]
+    fn a_path_is_limited_by_what_held_its_lanes_longest() {
+        let held = PathTime { capacity_us: 30, loss_us: 60, ramp_us: 10, ..PathTime::default() };
+        let limit = limit_of_path(&held).unwrap();
+        assert_eq!((limit.cause, limit.share), (Cause::Loss, 0.6));
+        assert_eq!(limit_of_path(&PathTime::default()), None);
+    }
 
     /// What is named for a sender that waited for its sockets for 80 % of its time and a receiver that waited for data.
     #[track_caller]

@@ -486,6 +486,9 @@ pub struct ProbeSent {
     pub mtu_bytes: u32,
     /// Largest segment of TCP, without headers; 0: unknown.
     pub segment_bytes: u32,
+    /// What each path of `sender` delivered in the second half of the time, in the same order.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, { MAX_PATHS as usize }>")]
+    pub steady_bytes: Vec<u64>,
 }
 
 /// What the receiving side of a probe saw.

@@ -3,7 +3,9 @@
 use haul_transfer::probe::{Found, Way};
 use serde::Serialize;
 
-use crate::json::{HostLine, PathLine, RemedyLine, SCHEMA, TimeLine, of_host, of_path, of_shares, seconds, share};
+use crate::json::{
+    HostLine, OnePathLine, PathLine, RemedyLine, SCHEMA, TimeLine, of_host, of_path, of_shares, seconds, share,
+};
 use crate::json_text;
 use crate::limit::{self, Case};
 
@@ -54,6 +56,7 @@ struct WayLine {
     mtu_bytes: u32,
     segment_bytes: u32,
     path: PathLine,
+    paths: Vec<OnePathLine>,
     time: TimeLine,
     remedies: Vec<RemedyLine>,
 }
@@ -70,6 +73,7 @@ fn way(way: &Way, case: Case<'_>) -> WayLine {
         mtu_bytes: way.mtu_bytes,
         segment_bytes: way.segment_bytes,
         path: of_path(&way.path),
+        paths: text::paths(way),
         time: of_shares(&way.time),
         remedies: limit::remedies(case)
             .into_iter()

@@ -1,13 +1,14 @@
 //! The result for a person: both directions side by side, both hosts, and remedies.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use haul_job::Cause;
+use haul_job::{Cause, OnePath};
 use haul_transfer::probe::{Found, Way};
 
 use crate::figures::{bits, bytes, duration, latency, parts, percent};
-use crate::json;
+use crate::json::{self, OnePathLine, of_paths};
 use crate::limit::{self, Case};
 use crate::printable::printable;
 use crate::why::{HOST_WIDTH, paragraph, row, side_by_side};
@@ -19,6 +20,7 @@ pub fn table(found: &Found) -> String {
     let named: Vec<&str> = named.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
     let mut text = format!("{far}: {} each way, {}\n\n", duration(found.time), named.join(", "));
     path(&mut text, found);
+    each_path(&mut text, found);
     let _ = writeln!(text, "\nthe hosts");
     side_by_side(&mut text, "here, there", &json::of_host(&found.here), &json::of_host(&found.far), true);
     helps(&mut text, found);
@@ -57,6 +59,54 @@ fn path(text: &mut String, found: &Found) {
         })
     });
     pair("congestion control", &|way| Some(printable(&way.path.congestion_control)).filter(|name| !name.is_empty()));
+}
+
+/// Each of several paths, both ways.
+fn each_path(text: &mut String, found: &Found) {
+    let [there, back] = [&found.there, &found.back].map(paths);
+    let numbers: BTreeSet<u16> = there.iter().chain(&back).map(|path| path.number).collect();
+    if numbers.len() < 2 {
+        return;
+    }
+    let _ = writeln!(text, "\nthe paths");
+    for number in numbers {
+        let ways = [&there, &back].map(|paths| paths.iter().find(|path| path.number == number));
+        let Some(any) = ways.iter().flatten().next() else { continue };
+        let device = if any.device.is_empty() { String::new() } else { format!("{}, ", printable(&any.device)) };
+        row(text, &format!("path {number}"), &format!("{device}{} to {}", any.local, any.remote));
+        let mut pair = |label: &str, of: &dyn Fn(&OnePathLine) -> Option<String>| {
+            let cells = ways.map(|way| way.and_then(of).unwrap_or_else(|| "unknown".to_owned()));
+            line(text, label, &cells);
+        };
+        pair("  carried", &|path| {
+            Some(match path.state.as_str() {
+                "carries" => bits(path.rate_bytes_per_s as f64),
+                other => state_in_short(other).to_owned(),
+            })
+        });
+        let known = |path: &OnePathLine, us: u32| (path.path.rtt_min_us > 0).then(|| latency(us));
+        pair("  limited by", &|path| {
+            (!path.limit.is_empty()).then(|| format!("{}, {}", path.limit, percent(path.limit_share)))
+        });
+        pair("  round trip, least", &|path| known(path, path.path.rtt_min_us));
+        pair("    of it in queues", &|path| known(path, path.path.queueing_us));
+        pair("  sent again", &|path| (path.path.rtt_min_us > 0).then(|| parts(path.path.resent_ppm)));
+        pair("  lanes that carried", &|path| (path.path.lanes > 0).then(|| path.path.lanes.to_string()));
+    }
+}
+
+/// The paths of one direction.
+pub fn paths(way: &Way) -> Vec<OnePathLine> {
+    let rate =
+        |path: &OnePath| way.paths.iter().find(|one| one.path.number == path.number).map_or(0, |one| one.bytes_per_s);
+    of_paths(way.paths.iter().map(|one| &one.path), rate)
+}
+
+fn state_in_short(name: &str) -> &'static str {
+    match name {
+        "rests" => "not used: adds nothing",
+        _ => "lost",
+    }
 }
 
 fn line(text: &mut String, label: &str, [left, right]: &[String; 2]) {
@@ -117,7 +167,10 @@ const TERABYTE: u64 = 1_000_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use haul_job::{LanePath, PathSummary};
+    use std::net::IpAddr;
+
+    use haul_job::{LanePath, PathState, PathSummary, PathTime};
+    use haul_transfer::probe::OneWay;
 
     use super::*;
     use crate::probe::tests::found;
@@ -125,6 +178,37 @@ mod tests {
     #[test]
     fn a_probe_in_full() {
         insta::assert_snapshot!("probe_in_full", table(&found()));
+    }
+
+    #[test]
+    fn each_of_several_paths_has_its_own_figures_both_ways() {
+        let mut found = found();
+        let path = |number: u16, device: &str, state, time| OnePath {
+            number,
+            local: Some(IpAddr::from([10, 99, number as u8, 1]).into()),
+            remote: Some(IpAddr::from([10, 99, number as u8, 2]).into()),
+            device: device.to_owned(),
+            state,
+            delivered_bytes: 1 << 30,
+            summary: PathSummary { rtt_min_us: 20_000, queueing_us: 1_500, lanes: 2, time, ..PathSummary::default() },
+        };
+        let full = PathTime { capacity_us: 90, loss_us: 10, ..PathTime::default() };
+        let lossy = PathTime { capacity_us: 10, loss_us: 90, ..PathTime::default() };
+        let one = |path, bytes_per_s| OneWay { path, bytes_per_s };
+        found.there.paths = vec![
+            one(path(0, "eth0", PathState::Carries, full), 60_000_000),
+            one(path(1, "eth1", PathState::Carries, lossy), 41_000_000),
+        ];
+        found.back.paths = vec![
+            one(path(0, "eth0", PathState::Carries, full), 60_000_000),
+            one(path(1, "eth1", PathState::Rests, PathTime::default()), 0),
+        ];
+        let text = table(&found);
+        let paths = text.split("\nthe ").find(|part| part.starts_with("paths")).unwrap();
+        insta::assert_snapshot!("probe_paths", paths);
+        found.there.paths.truncate(1);
+        found.back.paths.truncate(1);
+        assert!(!table(&found).contains("the paths"), "what one path is like is told already");
     }
 
     #[test]

@@ -141,6 +141,28 @@ fn a_push_and_a_pull_use_both_links_and_the_report_names_each() {
 }
 
 #[test]
+fn a_probe_tells_what_each_path_carries_both_ways_and_why_not_more() {
+    needs!(Boxed);
+    let trial = Trial::new(Joined::Directly, 1);
+    let run = trial.ways.probe().args(["-4", "--time", "4"]).arg(trial.ways.daemon("")).run().expect(code::OK);
+    let found = run.events().pop().unwrap();
+    for way in ["there", "back"] {
+        let (all, paths) = (found[way]["rate_bytes_per_s"].as_u64().unwrap(), found[way]["paths"].as_array().unwrap());
+        let text = |path: &Value, field: &str| path[field].as_str().unwrap().to_owned();
+        let ends: Vec<_> =
+            paths.iter().map(|path| [text(path, "device"), text(path, "local"), text(path, "remote")]).collect();
+        let expected = [["eth0", "10.99.0.1", "10.99.0.2"], ["eth1", "10.99.1.1", "10.99.1.2"]];
+        assert_eq!(ends, expected, "as this host sees them, also on the way back\n{run}");
+        let rates: Vec<u64> = paths.iter().map(|path| path["rate_bytes_per_s"].as_u64().unwrap()).collect();
+        assert!(rates.iter().all(|rate| *rate > all / 4), "{way}: {rates:?} of {all}\n{run}");
+        assert!(rates.iter().sum::<u64>().abs_diff(all) <= 2, "{way}: {rates:?} of {all}\n{run}");
+        // 10 ms are the link's own.
+        assert!(paths.iter().all(|path| path["rtt_min_us"].as_u64().unwrap() >= 9_000), "{run}");
+        assert!(paths.iter().all(|path| !text(path, "limit").is_empty()), "{run}");
+    }
+}
+
+#[test]
 fn over_ssh_a_direct_link_and_a_way_through_a_router_are_used_together() {
     needs!(Boxed, Tool("sshd"));
     let trial = Trial::new(Joined::OneThroughARouter, 2);
@@ -198,6 +220,24 @@ fn a_cable_is_pulled_and_put_back_and_the_copy_hardly_pauses() {
     // 1.5 s and 5 s on a quiet machine; docs/multipath.md has the exact figures.
     let pause = longest_pause_s(&run.events());
     assert!(pause < 3.0 && back_after < Duration::from_secs(8), "{pause} s, back after {back_after:?}\n{run}");
+    // The operator reads of it, too.
+    let log = trial.ways.log();
+    let of_path_1: Vec<&str> = log.lines().filter(|line| line.contains("path 1")).collect();
+    let told = ["between 10.99.1.2 and 10.99.1.1", "has lost path 1", "between 10.99.1.2 and 10.99.1.1"];
+    assert_eq!(of_path_1.len(), told.len(), "{log}");
+    assert!(of_path_1.iter().zip(told).all(|(line, told)| line.contains(told)), "{log}");
+}
+
+#[test]
+fn a_daemon_names_its_clients_the_addresses_that_it_is_set_to() {
+    needs!(Boxed);
+    for (paths, devices) in [("eth0,eth1", &["eth0", "eth1"][..]), ("10.99.0.2", &["eth0"]), ("one", &["eth0"])] {
+        let trial = Trial::prepared(Joined::Directly, 1, ["", &format!("SERVE='--paths {paths}'")]);
+        let run = trial.push(&[]).run().expect(code::OK);
+        assert_same(&trial.from, &trial.to, Facets::PLAIN);
+        let used: Vec<String> = shares(&run).into_iter().map(|(device, _)| device).collect();
+        assert_eq!(used, devices, "serve --paths {paths}\n{run}\n{}", trial.ways.log());
+    }
 }
 
 #[test]

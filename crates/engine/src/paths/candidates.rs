@@ -8,6 +8,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use haul_wire::limits::{MAX_CANDIDATES, MAX_PATHS};
@@ -94,6 +95,29 @@ pub enum Refusal {
     NoRemote(AskedPath),
     /// There would be more paths than a session has.
     BeyondLimit(AskedPath),
+}
+
+impl fmt::Display for AskedPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AskedPath::Interface(name) => f.write_str(name),
+            AskedPath::Local(local) => write!(f, "{local}"),
+            AskedPath::Pair(local, remote) => write!(f, "{local}={remote}"),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotReachable(address) => write!(f, "{address} leads to no other host, and is not dialled"),
+            Refusal::Ours(address) => write!(f, "{address} is an address of this host too, and is not dialled"),
+            Refusal::TooMany(count) => write!(f, "of {count} addresses the first {MAX_CANDIDATES} count"),
+            Refusal::NotHere(path) => write!(f, "no path by {path}: no interface of this host that is up has it"),
+            Refusal::NoRemote(path) => write!(f, "no path by {path}: the other host has no address that it leads to"),
+            Refusal::BeyondLimit(path) => write!(f, "no path by {path}: a session has at most {MAX_PATHS}"),
+        }
+    }
 }
 
 /// Whether the routes of this host lead from an address of an interface to an address.
@@ -248,9 +272,9 @@ impl Choice<'_> {
     }
 }
 
-/// The address of one host, which may be another than this one.
-fn is_reachable(address: IpAddr) -> bool {
-    match address {
+/// Whether this is the address of one host, which may be another than this one: not loopback, link-local, multicast or reserved.
+pub fn is_reachable(address: IpAddr) -> bool {
+    match address.to_canonical() {
         IpAddr::V4(v4) => is_reachable_v4(v4),
         IpAddr::V6(v6) => is_reachable_v6(v6),
     }

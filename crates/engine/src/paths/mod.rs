@@ -30,7 +30,9 @@ use bottleneck::{Bottlenecks, Decision};
 use one::Path;
 
 pub use bottleneck::Verdict;
-pub use candidates::{Asked, AskedPath, Candidates, Leads, LocalAddress, Refusal, Surroundings, Way, candidates};
+pub use candidates::{
+    Asked, AskedPath, Candidates, Leads, LocalAddress, Refusal, Surroundings, Way, candidates, is_reachable,
+};
 pub use divider::{divide_lanes, divide_rate};
 
 /// What is known of a path when its first lane is there.

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use haul_engine::paths::Asked;
+use haul_engine::paths::{Asked, Refusal};
 use haul_engine::plan;
 use haul_job::{Error, Event, Family, Fault, Job, LanePath, Subject};
 use haul_net::{Identity, Stream};
-use haul_wire::control::{Carriage, Control, Dial};
+use haul_wire::control::{Carriage, Control, Dial, Notice};
 use haul_wire::limits::MAX_LANES;
 
 use crate::faults;
@@ -160,7 +160,7 @@ impl LanePlan {
     fn keep(&self, keeper: &Keeper, dialler: Arc<Dialler>, lanes: u16, first: Option<LaneAddresses>) {
         let port = self.candidates.first().map(SocketAddr::port);
         let Some((first, port)) = first.zip(port) else { return };
-        let watch = Arc::clone(&self.watch);
+        let (watch, told) = (Arc::clone(&self.watch), Arc::clone(&self.watch));
         let bringer = Bringer {
             terms: self.terms.clone(),
             asked: self.asked.clone(),
@@ -170,6 +170,7 @@ impl LanePlan {
             port,
             cpus: self.cpus,
             tell: Arc::new(move |notice| watch.on_notice(notice)),
+            refuses: Arc::new(move |refusal| told.on_notice(refused(refusal))),
         };
         keeper.set(bringer.start(dialler, lanes, first));
     }
@@ -184,7 +185,7 @@ impl LanePlan {
         match self.answers.recv_timeout(WAY_TIMEOUT * 2) {
             Ok(Control::Dialled { lanes, .. }) => {
                 // From here on it is the far side that looks for further paths.
-                paths::tell_changes(&self.terms.crew, self.channel.outbox());
+                paths::tell_changes(&self.terms.crew, self.channel.outbox(), self.asked.clone());
                 let reason = "the far side cannot be reached from here, but reaches us";
                 self.tell_path(LanePath::Reversed, reason);
                 self.tell_chose(Subject::Lanes, lanes.to_string(), "chosen by the side that connects");
@@ -293,6 +294,18 @@ pub(crate) fn lane_plan(
         record: Arc::clone(record),
         watch: Arc::clone(watch),
         early: None,
+    }
+}
+
+/// What was asked for is missed; of what the far side names few want to know.
+fn refused(refusal: &Refusal) -> Notice {
+    match refusal {
+        Refusal::NotHere(_) | Refusal::NoRemote(_) | Refusal::BeyondLimit(_) => {
+            Notice::Warning { text: refusal.to_string() }
+        }
+        Refusal::NotReachable(_) | Refusal::Ours(_) | Refusal::TooMany(_) => {
+            convert::chose(Subject::Paths, refusal.to_string(), "the far side names it")
+        }
     }
 }
 

@@ -50,7 +50,8 @@ fn serve(options: &AgentOptions) -> Result<(), Error> {
     let relay_door = if door.is_none() { Listener::bind_to(LOOPBACK).ok() } else { None };
     let relay_door = relay_door.and_then(|listener| open_door_on(listener, &identity, &desk));
     let open = door.as_ref().map_or(0, Door::port);
-    let ports = Ports { open, relay: relay_door.as_ref().map_or(open, Door::port) };
+    let relay = relay_door.as_ref().map_or(open, Door::port);
+    let ports = Ports { open, relay, ..Ports::default() };
     let mut output = io::stdout().lock();
     writeln!(output, "{AGENT} {PROTOCOL_VERSION}")
         .and_then(|()| output.flush())

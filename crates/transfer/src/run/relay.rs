@@ -454,7 +454,7 @@ impl Route {
                 let watch = Arc::clone(&self.watch);
                 let started = std::thread::Builder::new().name(format!("relay-{lane}")).spawn(move || {
                     let carried = pump(from, to);
-                    watch.lane_down();
+                    watch.lane_down(0);
                     if carried.is_err() {
                         out_keeper.lane_lost(lane);
                         into_keeper.lane_lost(lane);

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use haul_engine::paths::{Refusal, is_reachable};
 use haul_engine::remedy::Asked;
-use haul_job::{AskedPaths, Error, Fault};
-use haul_net::{Identity, PublicKey, Stream, Way};
+use haul_job::{AskedPaths, Error, Fault, Transport};
+use haul_net::{Identity, PublicKey, Stream};
 use haul_store::{FileList, FileListBuilder, printable};
-use haul_wire::control::{self as wire, AgentHello, Control, Dial, Role, Start};
+use haul_wire::control::{self as wire, Address, AgentHello, Control, Dial, Role, Start};
 use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
 
 use crate::faults;
@@ -18,7 +19,7 @@ use crate::reach::attach::{self, LinkDialler};
 use crate::reach::crew::Lead;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
-use crate::reach::paths::{Bringer, PathSet, PeerAddresses, own_addresses, tell_changes};
+use crate::reach::paths::{Bringer, PathSet, PeerAddresses, own_addresses, tell_changes, way_of};
 use crate::run::probe;
 use crate::session::channel::{self, Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::clock::{START_DEADLINE, TICK};
@@ -52,16 +53,18 @@ const MAX_DIALS: u32 = 4;
 const MAX_DIAL_TIME: Duration = Duration::from_secs(10);
 
 /// Where the lanes of a far side arrive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ports {
     /// For other hosts; 0 when there is none that they may use.
     pub open: u16,
     /// For ssh sessions on this host; 0 when there is none.
     pub relay: u16,
+    /// Which of its addresses the far side names to its peers, and dials from when they ask for it.
+    pub paths: AskedPaths,
 }
 
 /// What the far side says about itself.
-pub(crate) fn hello(identity: &Identity, ports: Ports, grant: &Grant, surroundings: &Surroundings) -> AgentHello {
+pub(crate) fn hello(identity: &Identity, ports: &Ports, grant: &Grant, surroundings: &Surroundings) -> AgentHello {
     // In a daemon that was started from an ssh session it would be the operator's, and no business of a peer.
     let ssh = surroundings.ssh_connection.as_deref().filter(|_| !grant.is_of_daemon()).unwrap_or_default();
     let mut words = ssh.split(' ');
@@ -72,13 +75,18 @@ pub(crate) fn hello(identity: &Identity, ports: Ports, grant: &Grant, surroundin
         key: identity.public().0,
         port: ports.open,
         relay_port: ports.relay,
-        addresses: own_addresses(),
+        addresses: named_addresses(&ports.paths),
         ssh_server,
         ssh_client,
         cpus: cpus(),
         limits: convert::host_limits(haul_net::host::limits()),
         fast_aes: haul_net::preferred_ciphers(None).first() == Some(&haul_net::Cipher::Aes128Gcm),
     }
+}
+
+/// A far side that shall have one path names no address: its peer knows one.
+fn named_addresses(paths: &AskedPaths) -> Vec<Address> {
+    if *paths == AskedPaths::One { Vec::new() } else { own_addresses(paths) }
 }
 
 /// Serves one initiator on a control channel to its end. Lanes arrive at `desk`, whose listener has `port`.
@@ -92,12 +100,13 @@ pub fn serve_control(
     visit: Option<Arc<dyn Visit>>,
 ) -> Result<(), Error> {
     let awaited = desk.await_session();
+    let is_from_here = stream.peer_addr().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
     // First: the threads of the session inherit it.
     let entered = rights::enter(grant, visit.as_deref());
     let events = Events::new();
     let channel = Channel::open(stream, events.sender(), PING_EVERY)
         .map_err(|error| Error::new(Fault::Protocol, "cannot open the control channel").because(error))?;
-    channel.outbox().send(Control::AgentHello(hello(identity, ports, grant, surroundings)));
+    channel.outbox().send(Control::AgentHello(hello(identity, &ports, grant, surroundings)));
     let start = match entered.and_then(|()| await_start(&events, &channel, grant.is_of_daemon())) {
         Ok(start) => bounded(start),
         Err(error) => {
@@ -122,7 +131,7 @@ pub fn serve_control(
         peer_key: PublicKey(start.peer_key),
         ciphers,
         carriage: start.carriage.clone(),
-        way: Way::default(),
+        way: way_of(&ports.paths, Transport::Tcp),
         // What is known of the path is the initiator's to say.
         memory: None,
         foreseen: Foreseen::default(),
@@ -148,20 +157,27 @@ pub fn serve_control(
     }
     let mut dials = 0;
     let mut keeper = FarKeeper(Arc::clone(&paths));
-    let of_daemon = grant.is_of_daemon();
+    let allowed = match grant.is_of_daemon() {
+        true if is_from_here => Allowed::OfClientHere,
+        true => Allowed::OfClient,
+        false => Allowed::OfUser,
+    };
     let mut aside = |message: Control| match message {
         Control::Dial(request) if dials < MAX_DIALS => {
             dials += 1;
             let (terms, paths, links) = (terms.clone(), Arc::clone(&paths), Arc::clone(&links));
-            let (peer, channel) = (peer.clone(), channel.clone());
+            let (peer, channel, visit) = (peer.clone(), channel.clone(), visit.clone());
+            let asked = if request.several_paths { ports.paths.clone() } else { AskedPaths::One };
             let started = lead.crew().start("dial".into(), move || {
                 let dialler = FarDialler {
                     terms: &terms,
+                    allowed: &allowed,
+                    asked: &asked,
+                    visit: visit.as_ref(),
                     paths: &paths,
                     links: &links,
                     peer: &peer,
                     channel: &channel,
-                    of_daemon,
                 };
                 channel.outbox().send(dialler.answer(&request));
             });
@@ -174,7 +190,9 @@ pub fn serve_control(
         Control::Admit { key } if expecting.also(PublicKey(key)) => Ok(()),
         other => Err(faults::unexpected(&other)),
     };
-    tell_changes(&lead.crew(), channel.outbox());
+    if ports.paths != AskedPaths::One {
+        tell_changes(&lead.crew(), channel.outbox(), ports.paths.clone());
+    }
     let wiring = Wiring { events, channel: &channel, watch: &watch, keeper: &mut keeper, aside: &mut aside };
     run_role(start, grant, surroundings, visit.as_deref(), wiring)
 }
@@ -343,9 +361,42 @@ impl LaneKeeper for FarKeeper {
     }
 }
 
+/// Whose words a dial follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Allowed {
+    /// Of a user with an account here, who could dial anyway.
+    OfUser,
+    /// Of a client of a daemon, which must not use the daemon to reach other hosts beyond need, nor learn from its words which ports
+    /// are open. What is open on the daemon's own host for this host alone is not dialled.
+    OfClient,
+    /// Of a client of a daemon on the same host.
+    OfClientHere,
+}
+
+impl Allowed {
+    /// Why this address is not dialled, of a list that begins with the port `port`.
+    fn refusal(self, candidate: SocketAddr, port: u16) -> Option<String> {
+        let address = candidate.ip().to_canonical();
+        let is_another_host = is_reachable(address) || (self == Allowed::OfClientHere && address.is_loopback());
+        match self {
+            Allowed::OfUser => None,
+            Allowed::OfClient | Allowed::OfClientHere if !is_another_host => {
+                Some(Refusal::NotReachable(address).to_string())
+            }
+            Allowed::OfClient | Allowed::OfClientHere => (candidate.port() != port)
+                .then(|| format!("{candidate} is not dialled: the lanes of a session have one port, which is {port}")),
+        }
+    }
+}
+
 /// Who dials for an initiator.
 struct FarDialler<'a> {
     terms: &'a LaneTerms,
+    allowed: &'a Allowed,
+    /// Which paths may be used.
+    asked: &'a AskedPaths,
+    /// Hears of what is refused.
+    visit: Option<&'a Arc<dyn Visit>>,
     /// Keeps what was dialled.
     paths: &'a Mutex<Option<PathSet>>,
     /// Brings the control channel another link.
@@ -353,20 +404,18 @@ struct FarDialler<'a> {
     channel: &'a Channel,
     /// Where the other end of the lanes may be reached.
     peer: &'a PeerAddresses,
-    of_daemon: bool,
 }
 
 impl FarDialler<'_> {
-    /// Dials for the initiator. A user with an account here could dial anyway. A client of a daemon must not use the daemon to reach
-    /// other hosts beyond need, nor learn from its words which ports are open.
     fn answer(&self, request: &Dial) -> Control {
-        let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
+        let candidates = self.allowed(request);
         let mut terms = self.terms.clone();
         let cpus = tuning::cpus_of_smaller(&terms.carriage);
         terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
         let dialler = Arc::new(Dialler::new(terms.clone(), candidates.clone()));
         let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(MAX_DIAL_TIME);
-        let further = if self.of_daemon { Further::OnceProved } else { Further::OnceAnswered };
+        let is_user = *self.allowed == Allowed::OfUser;
+        let further = if is_user { Further::OnceAnswered } else { Further::OnceProved };
         let first = Cell::new(None);
         let told = |stream: &Stream, _, _| first.set(LaneAddresses::of(stream).zip(stream.peer_addr()));
         match dialler.bring(cpus, timeout, 1, further, &told) {
@@ -374,31 +423,55 @@ impl FarDialler<'_> {
                 if let Some((addresses, reached)) = first.get() {
                     let peer = self.peer.clone();
                     peer.know(candidates.iter().map(SocketAddr::ip));
-                    let outbox = Arc::clone(self.channel.outbox());
                     *lock(self.links) = Some(LinkDialler::new(terms.clone(), candidates.clone()));
-                    let bringer = Bringer {
-                        terms,
-                        asked: if request.several_paths { AskedPaths::Auto } else { AskedPaths::One },
-                        // The candidates are of the family that the user wants.
-                        family: None,
-                        peer,
-                        channel: self.channel.clone(),
-                        port: reached.port(),
-                        cpus,
-                        tell: Arc::new(move |notice| outbox.send(Control::Notice(notice))),
-                    };
+                    let bringer = self.bringer(terms, peer, reached.port(), cpus);
                     *lock(self.paths) = Some(bringer.start(dialler, lanes, addresses));
                 }
                 Control::Dialled { lanes, rtt_us }
             }
-            Err(error) if !self.of_daemon => Control::DialFailed { why: convert::bounded(error) },
+            Err(error) if is_user => Control::DialFailed { why: convert::bounded(error) },
             Err(_) => Control::DialFailed { why: "no address could be reached".into() },
+        }
+    }
+
+    /// The addresses of a request that are dialled; the others are told to who watches.
+    fn allowed(&self, request: &Dial) -> Vec<SocketAddr> {
+        let candidates: Vec<SocketAddr> = request.candidates.iter().map(convert::socket_addr).collect();
+        let Some(port) = candidates.first().map(SocketAddr::port) else { return candidates };
+        let is_allowed = |candidate: &SocketAddr| {
+            let refusal = self.allowed.refusal(*candidate, port);
+            if let (Some(why), Some(visit)) = (&refusal, self.visit) {
+                visit.on_refused(why);
+            }
+            refusal.is_none()
+        };
+        candidates.into_iter().filter(is_allowed).collect()
+    }
+
+    fn bringer(&self, terms: LaneTerms, peer: PeerAddresses, port: u16, cpus: u16) -> Bringer {
+        let (outbox, visit) = (Arc::clone(self.channel.outbox()), self.visit.cloned());
+        Bringer {
+            terms,
+            asked: self.asked.clone(),
+            // The candidates are of the family that the user wants.
+            family: None,
+            peer,
+            channel: self.channel.clone(),
+            port,
+            cpus,
+            tell: Arc::new(move |notice| outbox.send(Control::Notice(notice))),
+            refuses: Arc::new(move |refusal| {
+                if let Some(visit) = &visit {
+                    visit.on_refused(&refusal.to_string());
+                }
+            }),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use haul_job::AskedPath;
     use haul_wire::control::{Carriage, Selection};
 
     use super::*;
@@ -423,6 +496,29 @@ mod tests {
             drop(events);
             result
         })
+    }
+
+    #[test]
+    fn a_client_of_a_daemon_does_not_reach_what_only_the_host_of_the_daemon_reaches() {
+        let refused = |allowed: Allowed, to: &str| allowed.refusal(to.parse().unwrap(), 7).is_some();
+        for to in ["127.0.0.1:7", "[::1]:7", "[::ffff:127.0.0.1]:7", "[fe80::1]:7", "224.0.0.1:7", "192.0.2.1:22"] {
+            assert!(refused(Allowed::OfClient, to), "{to}");
+            assert!(!refused(Allowed::OfUser, to), "{to}: ssh has an account, who may dial anyway");
+        }
+        assert!(!refused(Allowed::OfClient, "192.0.2.1:7") && !refused(Allowed::OfClient, "[2001:db8::1]:7"));
+        assert!(!refused(Allowed::OfClientHere, "127.0.0.1:7") && refused(Allowed::OfClientHere, "[fe80::1]:7"));
+    }
+
+    #[test]
+    fn a_far_side_names_the_addresses_that_it_is_set_to() {
+        let all = named_addresses(&AskedPaths::Auto);
+        assert_eq!(named_addresses(&AskedPaths::One), []);
+        let Some(first) = all.first().copied() else { return };
+        let list = |path| AskedPaths::List(vec![path]);
+        // Where there is nothing but loopback, an address of that is named, which is no interface for paths.
+        let of_one = named_addresses(&list(AskedPath::Local(convert::ip(first))));
+        assert!(of_one == [first] || convert::ip(first).is_loopback(), "{of_one:?}");
+        assert_eq!(named_addresses(&list(AskedPath::Interface("no-such-0".into()))), []);
     }
 
     fn start(timeout_ms: u32) -> Start {

@@ -1,5 +1,6 @@
 //! What a peer may do at a far side, and who watches it there.
 
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
@@ -37,6 +38,15 @@ pub trait Visit: Observer {
 
     /// The initiator said what it wants.
     fn on_role(&self, role: &Role);
+
+    /// A path of the session has its first lane, between these addresses of this host and of the peer, or has one again.
+    fn on_path(&self, number: u16, local: IpAddr, peer: IpAddr);
+
+    /// A path of the session lost its last lane a while ago.
+    fn on_path_gone(&self, number: u16);
+
+    /// The peer named an address that is not dialled, or this host lacks a path that it is set to use.
+    fn on_refused(&self, why: &str);
 
     /// It lists what it wants, so many bytes so far. False: that is more than there is room for.
     fn on_list(&self, bytes: usize) -> bool;

@@ -151,7 +151,7 @@ impl Lanes {
     fn forget(&mut self, lane: u16) {
         let before = self.alive.len();
         self.alive.retain(|alive| alive.lane != lane);
-        (self.alive.len()..before).for_each(|_| self.watch.lane_down());
+        (self.alive.len()..before).for_each(|_| self.watch.lane_down(path_of(lane)));
     }
 
     /// Tells the user, wherever he is, once for each setting. `host` says in his words which one it is.

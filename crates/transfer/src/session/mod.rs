@@ -7,6 +7,7 @@
 //!   sender       walk, read, hash, send      receiver       decide, verify, write, settle
 //!   tuning       lanes sampled while they work -> how many, how fast
 //!   rights       what a far side gives up before it works for a peer
+//!   path_log     which paths come and go, for the log of a daemon
 //!   reporter     what happens -> events, report
 //! ```
 
@@ -27,6 +28,7 @@ pub(crate) mod lane_addresses;
 pub(crate) mod lane_threads;
 pub(crate) mod links;
 pub(crate) mod outbox;
+pub(crate) mod path_log;
 pub(crate) mod receiver;
 pub(crate) mod reporter;
 pub(crate) mod rights;

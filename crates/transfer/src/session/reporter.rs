@@ -16,18 +16,22 @@ use haul_wire::summary::{OnePath, PathNow};
 
 use crate::files::manifest_file::RootHasher;
 use crate::session::convert;
+use crate::session::grant::Visit;
 use crate::session::lane_addresses::LaneAddresses;
+use crate::session::path_log::PathLog;
 use crate::sync::lock;
 
 /// Stands beside a session. An agent's watch is silent: nobody is there to be told.
 pub(crate) struct Watch {
     person: Option<Person>,
     /// The one who watches is a daemon, not the one who asked for the copy.
-    serves: bool,
+    visit: Option<Arc<dyn Visit>>,
     lanes_alive: AtomicU16,
     lanes_most: AtomicU16,
     /// Where the first lane of each path leads, by the number of the path.
     lane_addresses: Mutex<BTreeMap<u16, LaneAddresses>>,
+    /// For a daemon.
+    path_log: Mutex<PathLog>,
 }
 
 struct Person {
@@ -65,10 +69,11 @@ impl Watch {
     pub(crate) fn silent() -> Self {
         Self {
             person: None,
-            serves: false,
+            visit: None,
             lanes_alive: AtomicU16::new(0),
             lanes_most: AtomicU16::new(0),
             lane_addresses: Mutex::default(),
+            path_log: Mutex::default(),
         }
     }
 
@@ -84,13 +89,13 @@ impl Watch {
         Self { person: Some(person), ..Self::silent() }
     }
 
-    pub(crate) fn serving(observer: Arc<dyn Observer>) -> Self {
-        Self { serves: true, ..Self::new(observer) }
+    pub(crate) fn serving(visit: Arc<dyn Visit>) -> Self {
+        Self { visit: Some(Arc::clone(&visit)), ..Self::new(visit) }
     }
 
     /// What an interruption means for the one who asked for the copy.
     pub(crate) fn interruption(&self) -> Error {
-        if self.serves {
+        if self.visit.is_some() {
             return Error::new(Fault::Network, "the daemon is being stopped")
                 .try_this("run the same command again once it is back: what is verified is not sent again");
         }
@@ -203,6 +208,11 @@ impl Watch {
         if let Some(addresses) = addresses {
             lock(&self.lane_addresses).entry(path).or_insert(addresses);
         }
+        if let Some(visit) = &self.visit
+            && let Some(ends) = lock(&self.path_log).lane_up(path, addresses)
+        {
+            visit.on_path(path, ends.local, ends.peer);
+        }
         let alive = self.lanes_alive.fetch_add(1, Ordering::Relaxed) + 1;
         self.lanes_most.fetch_max(alive, Ordering::Relaxed);
         self.connected();
@@ -213,8 +223,9 @@ impl Watch {
         lock(&self.lane_addresses).get(&path).copied()
     }
 
-    pub(crate) fn lane_down(&self) {
+    pub(crate) fn lane_down(&self, path: u16) {
         self.lanes_alive.fetch_sub(1, Ordering::Relaxed);
+        lock(&self.path_log).lane_down(path, Instant::now());
     }
 
     /// For a side through which the lanes do not run.
@@ -233,6 +244,10 @@ impl Watch {
 
     /// Tells the running totals.
     pub(crate) fn tell_progress(&self) {
+        if let Some(visit) = &self.visit {
+            let gone = lock(&self.path_log).gone(Instant::now());
+            gone.into_iter().for_each(|path| visit.on_path_gone(path));
+        }
         let _ = self.with(|person, state| {
             let totals = *state.tally.totals();
             let found =
@@ -327,7 +342,7 @@ impl Watch {
     }
 
     /// A path whose lanes end here, with the addresses of this side.
-    fn seen_from_here(&self, path: &OnePath) -> OnePath {
+    pub(crate) fn seen_from_here(&self, path: &OnePath) -> OnePath {
         let path = path.clone();
         let Some(ends) = self.addresses_of(path.number) else { return path };
         let device = ends.device().unwrap_or_default();

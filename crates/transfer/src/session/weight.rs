@@ -1,6 +1,8 @@
 //! What a message takes in memory. A peer that packs many small elements into one must not get more of it than one with large ones.
 
-use haul_wire::control::{Answer, Control, FilterRule, Notice, Outcome, OutcomeKind, Receipt, Role, Wanted};
+use haul_wire::control::{
+    Answer, Control, FilterRule, Notice, Outcome, OutcomeKind, Receipt, Role, SenderSummary, Wanted,
+};
 use haul_wire::manifest::PackedItem;
 use haul_wire::summary::OnePath;
 
@@ -42,11 +44,8 @@ fn owned_bytes(message: &Control) -> usize {
             let more = [&abort.cause, &abort.hint].into_iter().flatten();
             abort.what.len() + more.map(String::len).sum::<usize>()
         }
-        Control::Bye(summary) => {
-            summary.path.congestion_control.len()
-                + size_of_val(&summary.paths[..])
-                + summary.paths.iter().map(one_path_bytes).sum::<usize>()
-        }
+        Control::Bye(summary) => sender_bytes(summary),
+        Control::ProbeSent(sent) => sender_bytes(&sent.sender) + size_of_val(&sent.steady_bytes[..]),
         Control::Addresses(addresses) => size_of_val(&addresses[..]),
         Control::Dialled { .. }
         | Control::Admit { .. }
@@ -59,13 +58,17 @@ fn owned_bytes(message: &Control) -> usize {
         | Control::Void(_)
         | Control::LaneLost { .. }
         | Control::Summary(_)
-        | Control::ProbeSent(_)
         | Control::ProbeArrived(_)
         | Control::Ping { .. }
         | Control::DeleteNothing
         | Control::Repair { .. }
         | Control::ReadAgain { .. } => 0,
     }
+}
+
+fn sender_bytes(summary: &SenderSummary) -> usize {
+    let paths = size_of_val(&summary.paths[..]) + summary.paths.iter().map(one_path_bytes).sum::<usize>();
+    summary.path.congestion_control.len() + paths
 }
 
 fn one_path_bytes(path: &OnePath) -> usize {

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 
 use haul_net::Stream;
 use haul_wire::control::{Control, Notice, ProbeArrived, ProbeSent};
+use haul_wire::lane::lane_of;
 
 use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::lane_threads::NoKeeper;
@@ -133,6 +134,31 @@ fn both_ends_agree_on_what_moved_each_way() {
         assert!(way.bytes_per_s > 1_000_000 && way.arrived_bytes > 1_000_000, "{way:?}");
         assert!(way.path.rtt_min_us > 0 && way.mtu_bytes > way.segment_bytes && way.segment_bytes > 500, "{way:?}");
         assert!(way.limit.is_some(), "{way:?}");
+    }
+}
+
+#[test]
+fn what_arrived_is_divided_among_the_paths_as_they_delivered() {
+    let (initiator, agent) = Bench::pair();
+    for path in 0..2 {
+        let (one, two) = tcp_pair();
+        initiator.lane(one, lane_of(path, 0));
+        agent.lane(two, lane_of(path, 0));
+    }
+    let (initiator, agent) = (initiator.start(Side::Initiator), agent.start(Side::Agent));
+    let (here, _) = (initiator.join().unwrap().unwrap(), agent.join().unwrap().unwrap());
+    for measured in [here.there, here.back] {
+        let way = way(&Host::default(), &Host::default(), measured, Asked::default(), LanePath::Direct);
+        assert_eq!(way.paths.iter().map(|one| one.path.number).collect::<Vec<_>>(), [0, 1]);
+        let parts: u64 = way.paths.iter().map(|one| one.bytes_per_s).sum();
+        assert!(parts.abs_diff(way.bytes_per_s) <= 2, "{way:?}");
+    }
+    // A peer that leaves figures out, or says too much, breaks nothing.
+    let paths = vec![OnePath::default(), OnePath { number: 1, ..OnePath::default() }];
+    for steady_bytes in [vec![], vec![u64::MAX], vec![u64::MAX; 8]] {
+        let sender = wire::SenderSummary { paths: paths.clone(), ..wire::SenderSummary::default() };
+        let sent = ProbeSent { sender, steady_bytes, ..ProbeSent::default() };
+        assert!(each_way(&sent, u64::MAX).iter().all(|one| one.path.number < 2));
     }
 }
 

@@ -8,8 +8,13 @@ use haul_net::{DeviceName, Way, interfaces};
 
 /// How the lanes of the first path leave this host: by the first that was asked for, or as the kernel routes them.
 pub(crate) fn first_way(carriage: &Carriage) -> Way {
-    let any = Way { protocol: carriage.transport, ..Way::default() };
-    match first_asked(carriage) {
+    way_of(&carriage.paths, carriage.transport)
+}
+
+/// The same for whoever dials by these paths.
+pub(crate) fn way_of(asked: &Asked, protocol: Transport) -> Way {
+    let any = Way { protocol, ..Way::default() };
+    match first_of(asked) {
         None => any,
         Some(AskedPath::Interface(name)) => Way { device: name.parse().ok(), ..any },
         // By the address alone, the kernel's routes would choose the interface.
@@ -64,7 +69,11 @@ fn device_of(local: IpAddr) -> Option<DeviceName> {
 }
 
 fn first_asked(carriage: &Carriage) -> Option<&AskedPath> {
-    match &carriage.paths {
+    first_of(&carriage.paths)
+}
+
+fn first_of(asked: &Asked) -> Option<&AskedPath> {
+    match asked {
         Asked::List(list) => list.first(),
         Asked::Auto | Asked::One => None,
     }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use haul_engine::paths::{Asked, LocalAddress, Surroundings, Way, candidates};
+use haul_engine::paths::{Asked, LocalAddress, Refusal, Surroundings, Way, candidates};
 use haul_job::{Family, Subject};
 use haul_net::interfaces::{self, NetworkEvent, NetworkWatch};
 use haul_net::{Policies, dial};
 use haul_wire::control::Notice;
+use haul_wire::limits::MAX_CANDIDATES;
 
 use super::peer_addresses::PeerAddresses;
 use super::set::{Due, PathSet, Vain, wake};
@@ -24,6 +25,9 @@ use crate::session::lane_addresses::LaneAddresses;
 
 /// Tells whoever watches, on whichever side that is.
 pub(crate) type Tell = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// Hears what is no candidate, once for each.
+pub(crate) type Refuses = Arc<dyn Fn(&Refusal) + Send + Sync>;
 
 /// What is needed to bring further paths.
 pub(crate) struct Bringer {
@@ -39,6 +43,7 @@ pub(crate) struct Bringer {
     /// Of the smaller host.
     pub(crate) cpus: u16,
     pub(crate) tell: Tell,
+    pub(crate) refuses: Refuses,
 }
 
 /// A host whose changes are not told is looked at this often, and any host this often to be sure.
@@ -46,6 +51,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Addresses come one by one when an interface comes up. After a change this long is waited for more.
 const SETTLES: Duration = Duration::from_millis(50);
+
+/// Refusals that are told of one session. A peer may name 64 addresses, and others again and again.
+const REFUSED_TOLD_MAX: usize = 2 * MAX_CANDIDATES;
 
 impl Bringer {
     /// Takes the first path over, whose `lanes` were dialled by `dialler`, and looks for further ones until the session ends.
@@ -64,6 +72,7 @@ impl Bringer {
 
     fn run(self, set: &PathSet, woken: &Receiver<()>, wakes: &SyncSender<()>) {
         let bringer = Arc::new(self);
+        let mut refused = Refused::default();
         let crew = bringer.terms.crew.clone();
         let at_end = wakes.clone();
         let _ends = crew.on_end(move || wake(&at_end));
@@ -72,7 +81,7 @@ impl Bringer {
         let changed = set.clone();
         on_network_change(&crew, move || changed.try_now(Instant::now()));
         loop {
-            Arc::clone(&bringer).look(set);
+            Arc::clone(&bringer).look(set, &mut refused);
             let now = Instant::now();
             let wait = set.next_due().map_or(LOOK_EVERY, |due| due.saturating_duration_since(now).min(LOOK_EVERY));
             match woken.recv_timeout(wait.max(SETTLES)) {
@@ -86,7 +95,7 @@ impl Bringer {
     }
 
     /// Looks what the network is like now, and does what follows from it.
-    fn look(self: Arc<Self>, set: &PathSet) {
+    fn look(self: Arc<Self>, set: &PathSet, refused: &mut Refused) {
         self.look_for_lost(set);
         let locals = local_addresses();
         let has = |way: &Way| locals.iter().any(|local| local.address == way.local && local.interface == way.interface);
@@ -104,6 +113,7 @@ impl Bringer {
             };
             let is_open = |local: &LocalAddress, remote| !is_in_vain(local, remote) && leads(local, remote);
             let found = candidates(surroundings, &self.asked, &is_open);
+            refused.tell_new(found.refused, &self.refuses);
             set.want(std::iter::once(primary.clone()).chain(found.ways).collect(), now);
         }
         for due in set.due(now, has) {
@@ -180,6 +190,21 @@ impl Bringer {
         match self.asked {
             Asked::List(_) => (self.tell)(Notice::Warning { text: format!("{what}: {why}. {}", hint(way)) }),
             Asked::Auto | Asked::One => (self.tell)(convert::chose(Subject::Paths, what, why.to_string())),
+        }
+    }
+}
+
+/// What was refused so far, so that each is told once.
+#[derive(Default)]
+struct Refused(Vec<Refusal>);
+
+impl Refused {
+    fn tell_new(&mut self, refused: Vec<Refusal>, tell: &Refuses) {
+        for refusal in refused {
+            if self.0.len() < REFUSED_TOLD_MAX && !self.0.contains(&refusal) {
+                tell(&refusal);
+                self.0.push(refusal);
+            }
         }
     }
 }

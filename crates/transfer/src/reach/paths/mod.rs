@@ -14,7 +14,7 @@ mod own_addresses;
 mod peer_addresses;
 mod set;
 
-pub(crate) use asked::{asked, first_candidates, first_way, names_remote, offered};
+pub(crate) use asked::{asked, first_candidates, first_way, names_remote, offered, way_of};
 pub(crate) use bringer::Bringer;
 pub(crate) use own_addresses::{own_addresses, tell_changes};
 pub(crate) use peer_addresses::PeerAddresses;

@@ -31,7 +31,7 @@ use haul_job::{
 use haul_net::Identity;
 use haul_wire::control::{self as wire, Role};
 use haul_wire::limits::MAX_PROBE_MS;
-use haul_wire::summary::{PathSummary, PathTime};
+use haul_wire::summary::{OnePath, PathSummary, PathTime};
 use session::{Measured, Measures, Side, Terms};
 
 use crate::faults;
@@ -90,8 +90,10 @@ pub struct Way {
     pub arrived_bytes: u64,
     /// Its rate when the ramp was over: what a long copy gets.
     pub bytes_per_s: u64,
-    /// The path as its sender saw it.
+    /// The path as its sender saw it; of several paths, all together.
     pub path: PathSummary,
+    /// Each of them, with the addresses as this host sees them.
+    pub paths: Vec<OneWay>,
     /// Mean deviation of the round-trip time under load.
     pub jitter_us: u32,
     /// Largest packet on the path; 0: unknown.
@@ -104,6 +106,15 @@ pub struct Way {
     pub limit: Option<Limit>,
     /// What would help, the best first.
     pub remedies: Vec<Remedy>,
+}
+
+/// One of several paths, in one direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OneWay {
+    /// As its sender saw it.
+    pub path: OnePath,
+    /// Its part of [`Way::bytes_per_s`].
+    pub bytes_per_s: u64,
 }
 
 /// Probes the path to a host and back.
@@ -142,7 +153,10 @@ fn with_far(request: &Request, surroundings: &Surroundings, time_ms: u32, watch:
     let asked = reporter::asked(&job);
     let lane_path = crate::sync::lock(&record.path).unwrap_or(LanePath::Direct);
     let cipher = crate::sync::lock(&record.cipher).clone();
-    let (there, back) = (way(&here, &far, there, asked, lane_path), way(&far, &here, back, asked, lane_path));
+    let (mut there, mut back) = (way(&here, &far, there, asked, lane_path), way(&far, &here, back, asked, lane_path));
+    for one in there.paths.iter_mut().chain(&mut back.paths) {
+        one.path = watch.seen_from_here(&one.path);
+    }
     Ok(Found { here, far, lane_path, cipher, time: request.time, there, back })
 }
 
@@ -188,6 +202,7 @@ pub(crate) fn serve(time_ms: u32, carriage: wire::Carriage, wiring: Wiring<'_>) 
 /// What one direction means.
 fn way(source: &Host, target: &Host, measured: Measured, asked: Asked, lane_path: LanePath) -> Way {
     let (sent, arrived) = measured;
+    let paths = each_way(&sent, arrived.steady_bytes_per_s);
     let path = sent.sender.path;
     let time = attribute::shares(&sent.sender.time, &arrived.time, &without_ramp(path.time));
     let phases = Phases {
@@ -219,8 +234,21 @@ fn way(source: &Host, target: &Host, measured: Measured, asked: Asked, lane_path
         time,
         limit,
         remedies,
+        paths,
         path,
     }
+}
+
+/// What arrived is divided as the sender saw its paths deliver: it does not tell by which path it came.
+fn each_way(sent: &wire::ProbeSent, bytes_per_s: u64) -> Vec<OneWay> {
+    let of = |at: usize| u128::from(sent.steady_bytes.get(at).copied().unwrap_or_default());
+    let all: u128 = (0..sent.sender.paths.len()).map(of).sum();
+    let each = sent.sender.paths.iter().enumerate().map(|(at, path)| {
+        let part = u128::from(bytes_per_s) * of(at) / all.max(1);
+        let summary = PathSummary { time: without_ramp(path.summary.time), ..path.summary.clone() };
+        OneWay { path: OnePath { summary, ..path.clone() }, bytes_per_s: u64::try_from(part).unwrap_or(u64::MAX) }
+    });
+    each.collect()
 }
 
 /// A probe is short, and a copy grows once: the ramp says nothing about the path, unless there was nothing else.

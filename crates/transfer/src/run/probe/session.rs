@@ -2,12 +2,14 @@
 //!
 //! The side that sends keeps the time, and the other sees to it that it is kept.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haul_job::{Error, Fault};
 use haul_net::Probe as LaneProbe;
 use haul_wire::control::{Carriage, Control, ProbeArrived, ProbeSent, SenderSummary};
+use haul_wire::summary::OnePath;
 
 use crate::faults;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
@@ -145,9 +147,13 @@ impl End<'_> {
         self.tuning = Some(tuning);
         self.flow.send(true);
         let (start, mut readings, mut read_at) = (Instant::now(), Readings::default(), Instant::now());
+        let mut half = None;
         while start.elapsed() < self.time {
             self.silent_turn()?;
             self.tune();
+            if start.elapsed() >= self.time / 2 {
+                half.get_or_insert_with(|| self.delivered_bytes());
+            }
             if read_at.elapsed() >= READ_EVERY {
                 read_at = Instant::now();
                 self.probes.iter().for_each(|(_, probe, _)| readings.add(probe));
@@ -155,12 +161,16 @@ impl End<'_> {
         }
         self.flow.send(false);
         let (path, paths) = self.tuning.take().map(|tuning| tuning.summary()).unwrap_or_default();
+        // A path that went down and came back counts on.
+        let half = half.unwrap_or_default();
+        let before = |path: &OnePath| half.get(&path.number).copied().unwrap_or_default();
+        let steady_bytes = paths.iter().map(|path| path.delivered_bytes.saturating_sub(before(path))).collect();
         let drained_by = Instant::now() + DRAIN;
         while Instant::now() < drained_by && self.probes.iter().any(|(_, probe, _)| is_under_way(probe)) {
             self.silent_turn()?;
         }
         let sender = SenderSummary { time: self.flow.sending_time(), path, paths };
-        let sent = readings.summary(sender);
+        let sent = ProbeSent { steady_bytes, ..readings.summary(sender) };
         self.channel.outbox().send(Control::ProbeSent(sent.clone()));
         let answered_by = Instant::now() + GRACE;
         loop {
@@ -269,6 +279,11 @@ impl End<'_> {
         Ok(None)
     }
 
+    /// By the number of the path.
+    fn delivered_bytes(&self) -> BTreeMap<u16, u64> {
+        self.tuning.as_ref().map(Tuning::delivered_bytes).unwrap_or_default()
+    }
+
     /// Lets the lanes follow the path, as those of a copy do.
     fn tune(&mut self) {
         let Some(tuning) = &mut self.tuning else { return };
@@ -317,7 +332,7 @@ impl Readings {
     fn summary(&self, sender: SenderSummary) -> ProbeSent {
         let jitter_us = u32::try_from(self.deviation_us.checked_div(self.count).unwrap_or(0)).unwrap_or(u32::MAX);
         let Self { mtu_bytes, segment_bytes, .. } = *self;
-        ProbeSent { sender, jitter_us, mtu_bytes, segment_bytes }
+        ProbeSent { sender, jitter_us, mtu_bytes, segment_bytes, steady_bytes: Vec::new() }
     }
 }
 

@@ -333,13 +333,22 @@ impl Tuning {
 
     /// The paths, for the report: all together, and each.
     pub(crate) fn summary(&self) -> (PathSummary, Vec<OnePath>) {
+        let delivered = self.delivered_bytes();
         let paths = self.applied.iter().filter_map(|(number, applied)| {
-            let now = self.lanes.iter().filter(|lane| path_of(lane.number) == *number).map(Lane::delivered_bytes);
-            let delivered_bytes = now.fold(applied.delivered_bytes, u64::saturating_add);
+            let delivered_bytes = delivered.get(number).copied().unwrap_or_default();
             report::one_path(&self.paths, *number, applied.addresses, delivered_bytes)
         });
         let paths: Vec<OnePath> = paths.collect();
         (report::together(&paths), paths)
+    }
+
+    /// What the lanes of each path delivered so far.
+    pub(crate) fn delivered_bytes(&self) -> BTreeMap<u16, u64> {
+        let of = |number: &u16, applied: &OfPath| {
+            let now = self.lanes.iter().filter(|lane| path_of(lane.number) == *number).map(Lane::delivered_bytes);
+            now.fold(applied.delivered_bytes, u64::saturating_add)
+        };
+        self.applied.iter().map(|(number, applied)| (*number, of(number, applied))).collect()
     }
 
     /// What the path did not let through when it was last looked at, for a peer that is alive on another connection.

