@@ -55,7 +55,7 @@ from=$offered/from to=$offered/to
 
 # ---- The tools: each copies $from/$1 to $to/$1 ----
 
-haul_copy() { "$HAUL" cp -q -F "$SSH_CONFIG" "$from/$1" "there:$to/"; }
+haul_copy() { "$HAUL" cp -q --no-keep-login -F "$SSH_CONFIG" "$from/$1" "there:$to/"; }
 with_daemon() { "$HAUL" cp -q --identity "$work/own" --known-hosts "$work/known" "$@"; }
 haul_daemon_copy() { with_daemon "$from/$1" "haul://127.0.0.1:$haul_port/to/"; }
 haul_clear_copy() { with_daemon --cipher none "haul://127.0.0.1:$haul_port/from/$1" "$to/"; }

@@ -139,7 +139,7 @@ fn run_with_patience(
                     Error::new(Fault::Interrupted, "stopped by a signal, between two tries").because(plain(&error))
                 );
             }
-            std::thread::sleep(LOOK_EVERY.min(again_at.saturating_duration_since(Instant::now())));
+            std::thread::park_timeout(LOOK_EVERY.min(again_at.saturating_duration_since(Instant::now())));
         }
         earlier.tries += 1;
         earlier.bytes_moved += this.bytes_moved;

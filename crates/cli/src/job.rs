@@ -158,6 +158,7 @@ pub fn ssh_options(typed: &Reach) -> Result<(SshOptions, Option<Family>), Error>
     ssh.jump = typed.jump.clone().or(ssh.jump);
     // For a repeated option, ssh takes the first value.
     ssh.options.splice(0..0, typed.ssh_option.iter().cloned());
+    ssh.fresh_login = typed.no_keep_login;
     ssh.remote_program = typed.haul_path.clone();
     ssh.haul_identity = typed.identity.clone();
     ssh.haul_known_hosts = typed.known_hosts.clone();

@@ -62,6 +62,9 @@ pub struct Reach {
     /// IPv6 only
     #[arg(short = '6', long, help_heading = REACH)]
     pub ipv6: bool,
+    /// Log in anew for each copy. Without this flag a login to a host is kept for a minute after a copy, for the next one
+    #[arg(long, help_heading = REACH)]
+    pub no_keep_login: bool,
     /// Path of haul at the far side; without it haul puts a copy of itself there
     #[arg(long, value_name = "PATH", help_heading = REACH)]
     pub haul_path: Option<String>,

@@ -148,7 +148,7 @@ impl Lab {
     /// `haul cp` on `home` with the lab's ssh configuration and JSON lines on standard output. It is not tried again: most
     /// tests look at how one try ends.
     pub fn cp(&self) -> Run {
-        self.haul().args(["cp", "--json", "--retry", "0", "-F"]).arg(self.ssh_config())
+        self.haul().args(["cp", "--json", "--retry", "0", "--no-keep-login", "-F"]).arg(self.ssh_config())
     }
 
     /// `haul cp ARGS…` to its end.

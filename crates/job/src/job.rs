@@ -233,6 +233,8 @@ pub struct SshOptions {
     pub jump: Option<String>,
     /// `-o`, repeated
     pub options: Vec<OsString>,
+    /// Log in anew, and keep no login for the next copy to the same host.
+    pub fresh_login: bool,
     /// Path of `haul` at the far side; no copy of ours is put there then.
     pub remote_program: Option<String>,
     /// For `haul://` places: the identity key file, default `~/.config/haul/id_ed25519`.

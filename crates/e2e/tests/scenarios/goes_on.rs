@@ -106,3 +106,39 @@ fn patience_that_was_asked_for_waits_for_a_host_that_is_not_there_yet_and_a_sign
     waiting.wait().expect(code::OK);
     assert_same(&copy.source, &copy.target, Facets::PLAIN);
 }
+
+/// Two copies one after the other, and what sshd says of logins.
+fn logins_of_two_copies(lab: &Lab, flags: &[&str], config: &std::path::Path) -> usize {
+    let before = lab.alpha().sshd_log().matches("Accepted publickey").count();
+    for number in 0..2 {
+        let source = lab.data("home").join("small");
+        plant::file(&source, 100_000 + number, number);
+        let target = lab.data("alpha").join(format!("small-{number}"));
+        let run =
+            lab.haul().args(["cp", "--json", "-F"]).arg(config).args(flags).arg(&source).arg(at("alpha", &target));
+        run.run().expect(code::OK);
+        assert_same(&source, &target, Facets::PLAIN);
+    }
+    lab.alpha().sshd_log().matches("Accepted publickey").count() - before
+}
+
+#[test]
+fn the_second_copy_within_a_minute_needs_no_login_unless_the_user_wants_one() {
+    needs!(Namespaces, Haul);
+    let lab = Lab::pair();
+    assert_eq!(logins_of_two_copies(&lab, &["--no-keep-login"], &lab.ssh_config()), 2);
+    // What the user's own configuration says comes first.
+    let own = lab.data("home").join("own-config");
+    let text = std::fs::read_to_string(lab.ssh_config()).expect("the lab made it");
+    std::fs::write(&own, format!("ControlMaster no\n{text}")).expect("own directory");
+    assert_eq!(logins_of_two_copies(&lab, &[], &own), 2);
+    assert_eq!(logins_of_two_copies(&lab, &["-o", "ControlPath=none"], &lab.ssh_config()), 2);
+    assert_eq!(logins_of_two_copies(&lab, &[], &lab.ssh_config()), 1);
+    // Nothing of ours is left at the far side but a connection of ssh, and it carries the next copy after the far side was killed.
+    lab.alpha().expect_no_haul_left(Duration::from_secs(10));
+    assert_eq!(logins_of_two_copies(&lab, &[], &lab.ssh_config()), 0);
+    for master in lab.home().processes_named("ssh") {
+        lab.home().kill(master);
+    }
+    assert_eq!(logins_of_two_copies(&lab, &[], &lab.ssh_config()), 1, "a dead connection is no obstacle");
+}

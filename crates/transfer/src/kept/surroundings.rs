@@ -3,6 +3,7 @@
 //! ```text
 //!   $XDG_CONFIG_HOME/haul or ~/.config/haul        keys, known daemons
 //!   $XDG_STATE_HOME/haul  or ~/.local/state/haul   known paths and routes, last reports
+//!   $XDG_RUNTIME_DIR/haul or the state's directory  sockets
 //! ```
 
 use std::ffi::OsString;
@@ -17,6 +18,8 @@ pub struct Surroundings {
     pub config: Option<PathBuf>,
     /// What haul remembers: last reports, known paths and routes.
     pub state: Option<PathBuf>,
+    /// Where sockets lie. The system empties it when the user has logged out.
+    pub runtime: Option<PathBuf>,
     /// The ssh session that the process was started from, as sshd tells it: address and port of both ends.
     pub ssh_connection: Option<String>,
 }
@@ -39,6 +42,9 @@ impl Surroundings {
             home: environment("HOME").map(PathBuf::from),
             config: directory("XDG_CONFIG_HOME", ".config"),
             state: directory("XDG_STATE_HOME", ".local/state"),
+            runtime: absolute("XDG_RUNTIME_DIR")
+                .map(|base| base.join("haul"))
+                .or_else(|| directory("XDG_STATE_HOME", ".local/state")),
             ssh_connection: environment("SSH_CONNECTION").and_then(|words| words.into_string().ok()),
         }
     }

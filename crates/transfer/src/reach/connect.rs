@@ -24,7 +24,7 @@ pub(crate) fn connect(
         Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null => {
             unreachable!("this machine is not reached, it is here")
         }
-        Place::Ssh { .. } => connect_ssh(place, job, watch),
+        Place::Ssh { .. } => connect_ssh(place, job, surroundings, watch),
         Place::Haul { host, port } => {
             connect_daemon(place, (host, *port), job, surroundings, watch, direction, &foreseen)
         }

@@ -6,20 +6,31 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use haul_job::{Error, Family, Job, Place};
 use haul_net::dial;
 
+use crate::kept::surroundings::Surroundings;
 use crate::reach::remote::{Remote, net_family};
 use crate::reach::ssh::SshTarget;
 use crate::session::channel::Events;
 use crate::session::id;
 use crate::session::reporter::Watch;
 
-pub(crate) fn connect_ssh(place: &Place, job: &Job, watch: &Watch) -> Result<Remote, Error> {
+pub(crate) fn connect_ssh(
+    place: &Place,
+    job: &Job,
+    surroundings: &Surroundings,
+    watch: &Watch,
+) -> Result<Remote, Error> {
     let target = SshTarget::of(place, &job.ssh, &job.carriage).expect("an ssh place");
+    // Lanes inside ssh are connections of their own: one for all would be one connection through the network.
+    let with_kept_login = match &surroundings.runtime {
+        Some(runtime) if !job.ssh.fresh_login => target.clone().keeping_its_login(&runtime.join("ssh")),
+        _ => target.clone(),
+    };
     let arguments = match job.carriage.port_range {
         Some((first, last)) => format!("--port-range {first}-{last}"),
         None => String::new(),
     };
     let resolver = resolve_meanwhile(&target.host, job.carriage.family);
-    let (stream, child) = target.start_agent(&arguments, watch, None)?.into_stream()?;
+    let (stream, child) = with_kept_login.start_agent(&arguments, watch, None)?.into_stream()?;
     let mut remote = Remote::meet(place, stream, id::random_id()?, Events::new(), watch)?;
     remote.resolver = resolver;
     remote.ssh = Some(target);

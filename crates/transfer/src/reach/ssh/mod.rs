@@ -8,6 +8,7 @@
 //! (`ConnectTimeout`, `ServerAliveInterval`). From then on `--timeout` holds.
 
 mod escaper;
+mod kept_login;
 mod lanes;
 mod script;
 mod words;
@@ -15,6 +16,7 @@ mod words;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -69,6 +71,14 @@ impl SshTarget {
             }),
             Place::Local | Place::Zero { .. } | Place::Stripes { .. } | Place::Null | Place::Haul { .. } => None,
         }
+    }
+
+    /// The same, with a login that outlives the session for the next one; see [`kept_login`].
+    pub(crate) fn keeping_its_login(mut self, directory: &Path) -> Self {
+        if let Some(configuration) = kept_login::configuration(directory, &self.options) {
+            self.options.config = Some(configuration);
+        }
+        self
     }
 
     /// The ssh command without the remote command. The settings are scp's: nothing from the user's configuration may turn
