@@ -15,7 +15,7 @@ use crate::reach::crew::{Crew, Lead};
 use crate::reach::early_lanes::Early;
 use crate::reach::far_end::Introduction;
 use crate::reach::lane_terms::{LaneTerms, Memory};
-use crate::reach::paths::{first_way, names_remote};
+use crate::reach::paths::{self, first_way, names_remote};
 use crate::reach::remote::{Remote, ciphers, net_family};
 use crate::session::channel::Events;
 use crate::session::clock::TICK;
@@ -68,7 +68,7 @@ pub(crate) fn connect_daemon(
                 events: events.sender(),
                 crew: lead.crew(),
             };
-            Early::start(terms, *presumed, host_facts::cpus())
+            Early::start(terms, *presumed, host_facts::cpus(), paths::asked(&job.carriage))
         }
         _ => None,
     };

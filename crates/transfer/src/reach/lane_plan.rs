@@ -20,7 +20,7 @@ use crate::faults;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
 use crate::reach::early_lanes::Early;
 use crate::reach::lane_terms::{LaneTerms, Memory};
-use crate::reach::paths::{self, Bringer, PeerAddresses};
+use crate::reach::paths::{self, Bringer, First, PeerAddresses};
 use crate::reach::remote::{self, Remote};
 use crate::reach::ssh::SshLanes;
 use crate::session::channel::{Channel, SessionEvent};
@@ -117,7 +117,7 @@ impl LanePlan {
         // When they did not get through, the ways are tried one after the other as ever.
         if let Some(Ok(brought)) = self.early.take().map(Early::brought) {
             self.tell(LanePath::Direct, brought.cipher, brought.lanes, brought.reason);
-            self.keep(keeper, brought.dialler, brought.dialled, brought.addresses);
+            self.keep(keeper, brought.first);
             return;
         }
         if !self.only_over_ssh {
@@ -152,12 +152,12 @@ impl LanePlan {
         };
         let brought = dialler.bring(self.cpus, WAY_TIMEOUT, 1, Further::OnceAnswered, &told);
         let (lanes, _) = brought.map_err(|error| error.to_string())?;
-        self.keep(keeper, dialler, lanes, addresses.get());
+        self.keep(keeper, addresses.get().map(|addresses| First { dialler, lanes, addresses, ahead: Vec::new() }));
         Ok(())
     }
 
     /// Keeps the lanes of the first path, and looks for further paths.
-    fn keep(&self, keeper: &Keeper, dialler: Arc<Dialler>, lanes: u16, first: Option<LaneAddresses>) {
+    fn keep(&self, keeper: &Keeper, first: Option<First>) {
         let port = self.candidates.first().map(SocketAddr::port);
         let Some((first, port)) = first.zip(port) else { return };
         let (watch, told) = (Arc::clone(&self.watch), Arc::clone(&self.watch));
@@ -172,7 +172,7 @@ impl LanePlan {
             tell: Arc::new(move |notice| watch.on_notice(notice)),
             refuses: Arc::new(move |refusal| told.on_notice(refused(refusal))),
         };
-        keeper.set(bringer.start(dialler, lanes, first));
+        keeper.set(bringer.start(first));
     }
 
     fn reversed(&self) -> Result<(), String> {

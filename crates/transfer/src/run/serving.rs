@@ -19,7 +19,7 @@ use crate::reach::attach::{self, LinkDialler};
 use crate::reach::crew::Lead;
 use crate::reach::dialler::{Dialler, Further};
 use crate::reach::lane_terms::LaneTerms;
-use crate::reach::paths::{Bringer, PathSet, PeerAddresses, own_addresses, tell_changes, way_of};
+use crate::reach::paths::{Bringer, First, PathSet, PeerAddresses, own_addresses, tell_changes, way_of};
 use crate::run::probe;
 use crate::session::channel::{self, Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::clock::{START_DEADLINE, TICK};
@@ -425,7 +425,7 @@ impl FarDialler<'_> {
                     peer.know(candidates.iter().map(SocketAddr::ip));
                     *lock(self.links) = Some(LinkDialler::new(terms.clone(), candidates.clone()));
                     let bringer = self.bringer(terms, peer, reached.port(), cpus);
-                    *lock(self.paths) = Some(bringer.start(dialler, lanes, addresses));
+                    *lock(self.paths) = Some(bringer.start(First { dialler, lanes, addresses, ahead: Vec::new() }));
                 }
                 Control::Dialled { lanes, rtt_us }
             }

@@ -8,13 +8,15 @@ use std::time::{Duration, Instant};
 
 use haul_engine::paths::{Asked, LocalAddress, Refusal, Surroundings, Way, candidates};
 use haul_job::{Family, Subject};
-use haul_net::interfaces::{self, NetworkEvent, NetworkWatch};
+use haul_net::interfaces::{NetworkEvent, NetworkWatch};
 use haul_net::{Policies, dial};
 use haul_wire::control::Notice;
 use haul_wire::limits::MAX_CANDIDATES;
 
+use super::ahead::Ahead;
 use super::peer_addresses::PeerAddresses;
 use super::set::{Due, PathSet, Vain, wake};
+use super::ways::{leads, local_addresses, out, way_between};
 use crate::reach::attach::greet_link;
 use crate::reach::crew::Crew;
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
@@ -25,6 +27,16 @@ use crate::session::lane_addresses::LaneAddresses;
 
 /// Tells whoever watches, on whichever side that is.
 pub(crate) type Tell = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// The first path of a session, which has lanes.
+pub(crate) struct First {
+    /// It has dialled them.
+    pub(crate) dialler: Arc<Dialler>,
+    pub(crate) lanes: u16,
+    pub(crate) addresses: LaneAddresses,
+    /// Paths that are being dialled together with it.
+    pub(crate) ahead: Vec<Ahead>,
+}
 
 /// Hears what is no candidate, once for each.
 pub(crate) type Refuses = Arc<dyn Fn(&Refusal) + Send + Sync>;
@@ -56,21 +68,25 @@ const SETTLES: Duration = Duration::from_millis(50);
 const REFUSED_TOLD_MAX: usize = 2 * MAX_CANDIDATES;
 
 impl Bringer {
-    /// Takes the first path over, whose `lanes` were dialled by `dialler`, and looks for further ones until the session ends.
-    pub(crate) fn start(self, dialler: Arc<Dialler>, lanes: u16, first: LaneAddresses) -> PathSet {
-        let locals = local_addresses();
+    /// Takes the first path over, and those that were dialled together with it, and looks for further ones until the session ends.
+    pub(crate) fn start(self, first: First) -> PathSet {
+        let First { dialler, lanes, addresses, ahead } = first;
+        let way = way_between(addresses, &local_addresses());
         let (wakes, woken) = sync_channel(1);
-        let set = PathSet::with_first(way_of(first, &locals), dialler, lanes, self.channel.clone(), wakes.clone());
-        if self.asked != Asked::One && !first.peer.is_loopback() {
+        let set = PathSet::with_first(way.clone(), dialler, lanes, self.channel.clone(), wakes.clone());
+        let (same, ahead): (Vec<_>, Vec<_>) = ahead.into_iter().partition(|ahead| ahead.way == way);
+        same.iter().for_each(Ahead::give_up);
+        ahead.iter().for_each(|ahead| set.adopt(ahead.number, &ahead.way, &ahead.dialler));
+        if self.asked != Asked::One && !addresses.peer.is_loopback() {
             let crew = self.terms.crew.clone();
             let for_thread = set.clone();
             // Without a thread the session has one path.
-            let _ = crew.start("paths".into(), move || self.run(&for_thread, &woken, &wakes));
+            let _ = crew.start("paths".into(), move || self.run(&for_thread, ahead, &woken, &wakes));
         }
         set
     }
 
-    fn run(self, set: &PathSet, woken: &Receiver<()>, wakes: &SyncSender<()>) {
+    fn run(self, set: &PathSet, ahead: Vec<Ahead>, woken: &Receiver<()>, wakes: &SyncSender<()>) {
         let bringer = Arc::new(self);
         let mut refused = Refused::default();
         let crew = bringer.terms.crew.clone();
@@ -80,6 +96,14 @@ impl Bringer {
         bringer.peer.on_change(move || wake(&for_peer));
         let changed = set.clone();
         on_network_change(&crew, move || changed.try_now(Instant::now()));
+        for Ahead { number, way, outcome, .. } in ahead {
+            let (bringer, set) = (Arc::clone(&bringer), set.clone());
+            let due = Due { number, way };
+            let _ = crew.start(format!("path-{number}"), move || {
+                let brought = outcome.recv().unwrap_or_else(|_| Err("its thread broke".into()));
+                bringer.brought(&set, &due, brought);
+            });
+        }
         loop {
             Arc::clone(&bringer).look(set, &mut refused);
             let now = Instant::now();
@@ -146,7 +170,7 @@ impl Bringer {
         remotes.iter().find_map(|remote| {
             let local = haul_net::dial::local_address_towards(*remote).ok()?.to_canonical();
             let there = !local.is_loopback() && locals.iter().any(|found| found.address == local);
-            there.then(|| way_of(LaneAddresses { local, peer: remote.to_canonical() }, locals))
+            there.then(|| way_between(LaneAddresses { local, peer: remote.to_canonical() }, locals))
         })
     }
 
@@ -157,9 +181,17 @@ impl Bringer {
         set.tries(*number, &dialler);
         // At an address where the peer has proved its key, lanes follow as soon as somebody answers. Nobody else is flooded.
         let further = if set.has_reached(way.remote) { Further::OnceAnswered } else { Further::OnceProved };
-        match dialler.bring(self.cpus, WAY_TIMEOUT, 1, further, &|_, _, _| {}) {
-            Ok((lanes, _)) => {
+        let brought = dialler.bring(self.cpus, WAY_TIMEOUT, 1, further, &|_, _, _| {});
+        self.brought(set, due, brought.map(|(lanes, _)| lanes));
+    }
+
+    /// An attempt on a path has ended, with so many lanes if it was not in vain.
+    fn brought(&self, set: &PathSet, due: &Due, brought: Result<u16, impl fmt::Display>) {
+        let Due { number, way } = due;
+        match brought {
+            Ok(lanes) => {
                 set.stands(*number, lanes);
+                let there = SocketAddr::new(way.remote, self.port);
                 set.has_link(*number, self.bring_link(way, there));
                 (self.tell)(convert::chose(Subject::Paths, name(*number, way), "it is another way to the far side"));
             }
@@ -179,9 +211,8 @@ impl Bringer {
         self.channel.add_link(stream, false)
     }
 
-    /// How connections leave this host on this way.
     fn out(&self, way: &Way) -> haul_net::Way {
-        haul_net::Way { local: Some(way.local), device: way.interface.parse().ok(), protocol: self.terms.way.protocol }
+        out(way, self.terms.way.protocol)
     }
 
     /// A way that was asked for is missed; of others few want to know.
@@ -207,13 +238,6 @@ impl Refused {
             }
         }
     }
-}
-
-/// Whether packets that are bound to this interface have a route. Nothing is sent for it. Where the kernel does not tell, it is tried.
-fn leads(local: &LocalAddress, remote: IpAddr) -> bool {
-    let found = interfaces::usable().unwrap_or_default();
-    let Some(interface) = found.iter().find(|interface| interface.name == local.interface) else { return true };
-    !matches!(interfaces::route(interface, local.address, remote), Ok(None))
 }
 
 /// `path 1: eth1, 10.0.1.5 to 192.0.2.7`
@@ -264,25 +288,4 @@ fn presence(way: &Way) -> Presence {
         Some(interface) if interface.up && interface.running => Presence::There,
         Some(_) => Presence::NoCarrier,
     }
-}
-
-/// The addresses that a connection may have here.
-fn local_addresses() -> Vec<LocalAddress> {
-    let found = interfaces::usable().unwrap_or_default();
-    let of = |interface: &interfaces::Interface| -> Vec<LocalAddress> {
-        let addresses = interface.addresses.iter().map(|address| LocalAddress {
-            interface: interface.name.clone(),
-            address: address.ip.to_canonical(),
-            prefix_len: address.prefix_len,
-            is_loopback: interface.loopback,
-        });
-        addresses.collect()
-    };
-    found.iter().flat_map(of).collect()
-}
-
-fn way_of(addresses: LaneAddresses, locals: &[LocalAddress]) -> Way {
-    let found = locals.iter().find(|local| local.address == addresses.local);
-    let interface = found.map(|local| local.interface.clone()).unwrap_or_default();
-    Way { interface, local: addresses.local, remote: addresses.peer }
 }

@@ -96,9 +96,15 @@ impl PathSet {
         // The first link most likely takes the way that the first lanes take: both are the kernel's choice.
         let link = Some(LinkId::FIRST);
         let dialler = Some(dialler);
-        let path = Path { way, stage: Stage::Up, dialler, redialler, link, was_there: false, stood: true, tries: 0 };
+        let path = Path { dialler, redialler, link, stood: true, ..Path::new(&way, Stage::Up) };
         lock(&set.state).paths.insert(0, path);
         set
+    }
+
+    /// Somebody dials this path already.
+    pub(super) fn adopt(&self, number: u16, way: &Way, dialler: &Arc<Dialler>) {
+        let path = Path { dialler: Some(Arc::clone(dialler)), ..Path::new(way, Stage::Tried) };
+        lock(&self.state).paths.insert(number, path);
     }
 
     /// The ways of the paths that have lanes, by their numbers.
@@ -131,17 +137,7 @@ impl PathSet {
             let free = (0..MAX_PATHS).find(|number| !state.paths.contains_key(number));
             let number = free.or_else(|| state.paths.iter().find(|(_, path)| is_idle(path)).map(|(number, _)| *number));
             let Some(number) = number else { return };
-            let path = Path {
-                way: way.clone(),
-                stage: Stage::Down(now),
-                dialler: None,
-                redialler: None,
-                link: None,
-                was_there: false,
-                stood: false,
-                tries: 0,
-            };
-            state.paths.insert(number, path);
+            state.paths.insert(number, Path::new(way, Stage::Down(now)));
         }
     }
 
@@ -238,6 +234,19 @@ impl PathSet {
 }
 
 impl Path {
+    fn new(way: &Way, stage: Stage) -> Self {
+        Self {
+            way: way.clone(),
+            stage,
+            dialler: None,
+            redialler: None,
+            link: None,
+            was_there: false,
+            stood: false,
+            tries: 0,
+        }
+    }
+
     fn goes_down(&mut self, channel: &Channel) {
         if let Some(link) = self.link.take() {
             channel.avoid(link);
@@ -338,12 +347,15 @@ mod tests {
 
         /// A path comes up with one lane.
         fn comes_up(&self, number: u16) {
-            let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
-            let dialler =
-                Arc::new(Dialler::on_path(self.terms.clone(), number, haul_net::Way::default(), vec![nowhere]));
+            let dialler = self.dialler(number);
             self.set.tries(number, &dialler);
             lock(&dialler.connected).insert(lane_of(number, 0), Instant::now());
             self.set.stands(number, 1);
+        }
+
+        fn dialler(&self, number: u16) -> Arc<Dialler> {
+            let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+            Arc::new(Dialler::on_path(self.terms.clone(), number, haul_net::Way::default(), vec![nowhere]))
         }
 
         fn up(&self) -> Vec<u16> {
@@ -353,6 +365,23 @@ mod tests {
         fn due(&self, at: Instant) -> Vec<u16> {
             self.set.due(at, |_| true).into_iter().map(|due| due.number).collect()
         }
+    }
+
+    #[test]
+    fn a_path_that_was_dialled_together_with_the_first_is_not_dialled_twice() {
+        let trial = Trial::new();
+        let (now, dialler) = (Instant::now(), trial.dialler(1));
+        trial.set.adopt(1, &way("eth1", 1), &dialler);
+        trial.set.want(vec![way("eth0", 0), way("eth1", 1), way("eth2", 2)], now);
+        assert_eq!((trial.up(), trial.due(now)), (vec![0], vec![2]));
+        lock(&dialler.connected).insert(lane_of(1, 0), Instant::now());
+        trial.set.stands(1, 1);
+        assert_eq!(trial.up(), [0, 1]);
+        // In vain it is tried again like any other.
+        trial.set.adopt(3, &way("eth3", 3), &trial.dialler(3));
+        trial.set.failed(3);
+        let later = trial.set.next_due().unwrap();
+        assert_eq!(trial.due(later), [3]);
     }
 
     #[test]
