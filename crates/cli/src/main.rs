@@ -28,6 +28,7 @@ mod reach;
 mod record;
 mod report;
 mod serve;
+mod service;
 mod signals;
 mod speaker;
 mod tune;

@@ -135,6 +135,10 @@ pub struct PathNow {
     pub pacing_bytes_per_s: u64,
     /// What holds the lanes.
     pub held_by: Option<Cause>,
+    /// The mark of most lanes (DSCP, RFC 2474).
+    pub mark: u8,
+    /// So many lanes have a mark other than 0.
+    pub marked_lanes: u16,
 }
 
 /// One name of a regular file of the manifest, with its BLAKE3 hash.
@@ -277,12 +281,14 @@ pub enum Subject {
     Resume,
     /// How small files are flushed.
     SmallFileFlush,
+    /// What is asked of the network: the mark of the packets.
+    Class,
     /// Something that this version does not know.
     Other,
 }
 
 impl Subject {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Lanes,
         Self::Cipher,
         Self::CongestionControl,
@@ -298,6 +304,7 @@ impl Subject {
         Self::Sources,
         Self::Resume,
         Self::SmallFileFlush,
+        Self::Class,
         Self::Other,
     ];
 
@@ -319,6 +326,7 @@ impl Subject {
             Self::Sources => "sources",
             Self::Resume => "resume",
             Self::SmallFileFlush => "flush of small files",
+            Self::Class => "class",
             Self::Other => "other",
         }
     }

@@ -18,7 +18,8 @@ pub use haul_engine::remedy::{Buffer, End, Host, LanePath, Remedy};
 pub use haul_net::DeviceName;
 pub use haul_wire::control::Address;
 pub use haul_wire::limits::MAX_PATHS;
-pub use haul_wire::summary::{HostLimits, OnePath, PathState, PathSummary};
+pub use haul_wire::summary::{Arrival, HostLimits, MarkEffect, OnePath, PathService, PathState, PathSummary};
 pub use job::{
-    AskedPath, AskedPaths, Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions, Transport,
+    AskedClass, AskedPath, AskedPaths, Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, Service,
+    ServiceClass, SshOptions, Transport,
 };

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use haul_wire::limits::MAX_LANES;
-use haul_wire::summary::PathSummary;
+use haul_wire::summary::{PathService, PathSummary};
 
 use super::estimate::{Confidence, Estimate, Estimator, Limit, Phase, scaled};
 use super::held::Held;
@@ -256,6 +256,8 @@ impl Tuner {
             rate_variation_permille: self.held.rate_variation_permille(),
             time: self.held.time,
             known: None,
+            // Whoever marks knows.
+            service: PathService::default(),
         }
     }
 
