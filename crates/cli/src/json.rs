@@ -7,9 +7,12 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_job::{Address, Cause, Change, Error, Event, Host, Job, OnePath, PathState, PathSummary, Report, Shares};
+use haul_job::{
+    Address, Cause, Change, ClassChange, Error, Event, Host, Job, OnePath, PathState, PathSummary, Report, Shares,
+};
 use serde::{Deserialize, Serialize};
 
+use crate::class::{ClassLine, class_name, of_service};
 use crate::{endpoint, failure, json_text, limit};
 
 /// Writes each event as a line.
@@ -134,6 +137,8 @@ enum Line {
         lanes: u16,
         pacing_bytes_per_s: u64,
         held_by: Option<&'static str>,
+        class: &'static str,
+        marked_lanes: u16,
     },
     Copied {
         #[serde(flatten)]
@@ -229,10 +234,22 @@ pub struct ReportLine {
     pub path: PathLine,
     #[serde(default)]
     pub paths: Vec<OnePathLine>,
+    /// Each change of the service class, in order.
+    #[serde(default)]
+    pub class_changes: Vec<ClassChangeLine>,
     pub source: HostLine,
     pub target: HostLine,
     pub remedies: Vec<RemedyLine>,
     pub failures: Vec<Failure>,
+}
+
+/// The service class changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ClassChangeLine {
+    pub at_s: f64,
+    pub class: String,
+    pub reason: String,
 }
 
 /// Shares of the lanes' time.
@@ -268,6 +285,8 @@ pub struct PathLine {
     pub lanes: u16,
     pub congestion_control: String,
     pub rate_variation_permille: u32,
+    #[serde(flatten)]
+    pub class: ClassLine,
 }
 
 /// One of the paths of a copy, as its sender saw it.
@@ -360,6 +379,8 @@ fn of_event(event: &Event) -> Option<Line> {
             lanes: p.lanes,
             pacing_bytes_per_s: p.pacing_bytes_per_s,
             held_by: p.held_by.map(Cause::name),
+            class: class_name(p.mark),
+            marked_lanes: p.marked_lanes,
         },
         Event::Copied { path, bytes, change } => {
             let change = match change {
@@ -423,8 +444,14 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
             .into_iter()
             .map(|remedy| RemedyLine { text: remedy.words, command: remedy.command })
             .collect(),
+        class_changes: r.class_changes.iter().map(of_class_change).collect(),
         failures: r.failures.iter().map(|(path, why)| Failure { path: named(path), why: why.clone() }).collect(),
     }
+}
+
+fn of_class_change(change: &ClassChange) -> ClassChangeLine {
+    let ClassChange { at, class, reason } = change;
+    ClassChangeLine { at_s: seconds(*at), class: class.clone(), reason: reason.clone() }
 }
 
 pub fn of_shares(shares: &Shares) -> TimeLine {
@@ -458,6 +485,7 @@ pub fn of_path(path: &PathSummary) -> PathLine {
         lanes: path.lanes,
         congestion_control: path.congestion_control.clone(),
         rate_variation_permille: path.rate_variation_permille,
+        class: of_service(&path.service),
     }
 }
 
@@ -612,6 +640,8 @@ mod tests {
                 lanes: 4,
                 pacing_bytes_per_s: 120_000_000,
                 held_by: Some(Cause::ReceiveWindow),
+                mark: 46,
+                marked_lanes: 3,
             }),
             Event::Copied { path: path.clone(), bytes: 1024, change: Change::Data },
             Event::Copied { path: b"odd\xff".to_vec(), bytes: 0, change: Change::Made },

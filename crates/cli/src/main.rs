@@ -5,6 +5,7 @@
 mod agent;
 mod args;
 mod bench;
+mod class;
 mod copy;
 mod ending;
 mod endpoint;

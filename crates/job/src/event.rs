@@ -230,6 +230,19 @@ pub struct Report {
     pub dry_run: bool,
     /// The first failures, at most 20, for the closing lines.
     pub failures: Vec<(Vec<u8>, String)>,
+    /// The changes of the service class, in their order, at most 100.
+    pub class_changes: Vec<ClassChange>,
+}
+
+/// The service class changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassChange {
+    /// Since the start.
+    pub at: Duration,
+    /// The class from then on, for people.
+    pub class: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// Watches a job. Called from several threads; must not block for long.

@@ -12,7 +12,7 @@ pub mod event;
 pub mod job;
 
 pub use error::{Error, Fault};
-pub use event::{Change, Event, ManifestLine, Observer, PathNow, Progress, Report, Subject};
+pub use event::{Change, ClassChange, Event, ManifestLine, Observer, PathNow, Progress, Report, Subject};
 pub use haul_engine::attribute::{Cause, Limit, Shares};
 pub use haul_engine::remedy::{Buffer, End, Host, LanePath, Remedy};
 pub use haul_net::DeviceName;
