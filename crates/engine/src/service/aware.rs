@@ -20,7 +20,7 @@
 //! One lane stays unmarked as a *scout*, at a small rate: it stands in the queue of the others, so that its round trips show whether
 //! they are still there.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 
 use crate::path::{Confidence, Estimate, LaneReading, Phase};
@@ -38,6 +38,10 @@ pub struct Seen<'a> {
     /// Priority is possible: allowed, and not refused.
     pub may_raise: bool,
 }
+
+/// Lanes that carry data while priority is asked for are no more than these, or than there were before. What is policed looks like a path that
+/// loses packets, for which many lanes would be of use.
+pub const LANES_MOST: u16 = 8;
 
 /// The class has changed, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +120,11 @@ pub struct Aware {
     /// When it was released the last time, and how long the others have to be away before it is released again.
     released_us: Option<u64>,
     calm_us: u64,
+    /// Longest wait of the scout's packets since the class was raised.
+    scout_peak_us: u64,
+    /// It waits less than before: worth a trial.
+    scout_hopes: bool,
+    hopes_from_us: u64,
     /// So much the path carried with a queue that was ours: it carries no more.
     proved_bytes_per_s: u64,
     /// When the queue is looked at again, and how long after that.
@@ -129,15 +138,30 @@ enum State {
     HoldBack(HoldBack),
     Compare(Raise),
     Raised { raise: Raise, calm_since_us: Option<u64>, more_at_us: u64, trial_at_us: u64, trial_in_us: u64 },
-    Trial { raise: Raise, until_us: u64, trial_in_us: u64 },
+    Trial(Trial),
     GivenUp,
+}
+
+/// Nothing is marked for a moment.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    raise: Raise,
+    from_us: u64,
+    until_us: u64,
+    trial_in_us: u64,
+    /// With the mark.
+    rate_bytes_per_s: u64,
 }
 
 /// We send less for a moment: a queue of our own goes then, and one of others stays.
 #[derive(Clone, Copy, Debug)]
 struct HoldBack {
+    from_us: u64,
     until_us: u64,
-    bound_bytes_per_s: u64,
+    lanes: usize,
+    lane_bytes_per_s: u64,
+    /// Of all lanes before.
+    rate_bytes_per_s: u64,
     queueing_us: u32,
 }
 
@@ -155,9 +179,11 @@ struct Recent {
     samples: VecDeque<Sample>,
     /// Most that the path carried for us over a second without marks, and when that was.
     best_bytes_per_s: u64,
-    queue_peak_us: u32,
     /// Marked and unmarked lanes since the marks changed.
     since_change: VecDeque<(u64, Sides)>,
+    /// Of the last reading: what each side did, and each lane's counts.
+    totals: Sides,
+    last: BTreeMap<u16, (u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -191,8 +217,8 @@ impl Side {
         let sum = |of: fn(&LaneReading) -> u64| lanes.iter().map(of).fold(0, u64::saturating_add);
         Self {
             lanes: count,
-            acked_bytes: sum(|lane| lane.delivered_bytes),
-            resent_bytes: sum(|lane| lane.resent_bytes),
+            acked_bytes: 0,
+            resent_bytes: 0,
             rtt_us: sum(|lane| lane.rtt_us.into()) / count.max(1),
             has_data: lanes.iter().any(|lane| {
                 lane.unsent_bytes > 0
@@ -205,13 +231,13 @@ impl Side {
 
 impl Recent {
     fn on_sample(&mut self, seen: &Seen<'_>, marked: usize) {
-        let acked_bytes = seen.lanes.iter().map(|lane| lane.delivered_bytes).fold(0, u64::saturating_add);
         let queueing_us = seen.estimate.queueing_us;
-        self.queue_peak_us = self.queue_peak_us.max(queueing_us);
-        // A lane that came or went changes the sum.
-        if self.samples.back().is_some_and(|last| acked_bytes < last.acked_bytes) {
-            self.samples.clear();
-        }
+        let (with, without) = seen.lanes.split_at(marked.min(seen.lanes.len()));
+        let sides =
+            Sides { marked: self.side(with, self.totals.marked), unmarked: self.side(without, self.totals.unmarked) };
+        self.totals = sides;
+        self.last = seen.lanes.iter().map(|lane| (lane.lane, (lane.delivered_bytes, lane.resent_bytes))).collect();
+        let acked_bytes = sides.marked.acked_bytes.saturating_add(sides.unmarked.acked_bytes);
         self.samples.push_back(Sample { at_us: seen.at_us, acked_bytes, queueing_us });
         while self.samples.front().is_some_and(|first| seen.at_us.saturating_sub(first.at_us) > KEPT_US) {
             self.samples.pop_front();
@@ -220,17 +246,22 @@ impl Recent {
         if is_of_path && let Some(rate) = self.rate_over(BEST_US) {
             self.best_bytes_per_s = self.best_bytes_per_s.max(rate);
         }
-        let (with, without) = seen.lanes.split_at(marked.min(seen.lanes.len()));
-        let sides = Sides { marked: Side::of(with), unmarked: Side::of(without) };
-        if let Some((_, last)) = self.since_change.back()
-            && (last.marked.lanes != sides.marked.lanes || last.unmarked.lanes != sides.unmarked.lanes)
-        {
-            self.since_change.clear();
-        }
         self.since_change.push_back((seen.at_us, sides));
         while self.since_change.front().is_some_and(|(at_us, _)| seen.at_us.saturating_sub(*at_us) > KEPT_US) {
             self.since_change.pop_front();
         }
+    }
+
+    /// The lanes of one side now, on top of what that side did before. Lanes come, go and change sides, so each counts from its own last reading.
+    fn side(&self, lanes: &[LaneReading], before: Side) -> Side {
+        let mut side = Side { acked_bytes: before.acked_bytes, resent_bytes: before.resent_bytes, ..Side::of(lanes) };
+        for lane in lanes {
+            let (delivered, resent) =
+                self.last.get(&lane.lane).copied().unwrap_or((lane.delivered_bytes, lane.resent_bytes));
+            side.acked_bytes = side.acked_bytes.saturating_add(lane.delivered_bytes.saturating_sub(delivered));
+            side.resent_bytes = side.resent_bytes.saturating_add(lane.resent_bytes.saturating_sub(resent));
+        }
+        side
     }
 
     /// What was delivered over the last `span_us`; `None`: that is not known.
@@ -246,6 +277,13 @@ impl Recent {
         let within = self.samples.iter().rev().take_while(|sample| last.at_us.saturating_sub(sample.at_us) <= span_us);
         let (sum, count) = within.fold((0, 0), |(sum, count), sample| (sum + u64::from(sample.queueing_us), count + 1));
         u32::try_from(sum / count.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// The shortest queue over the last `span_us`.
+    fn least_queue_us(&self, span_us: u64) -> u32 {
+        let Some(last) = self.samples.back() else { return 0 };
+        let within = self.samples.iter().rev().take_while(|sample| last.at_us.saturating_sub(sample.at_us) <= span_us);
+        within.map(|sample| sample.queueing_us).min().unwrap_or(0)
     }
 
     /// What each side did since this moment; `None`: nothing is known of so long ago.
@@ -277,6 +315,9 @@ impl Aware {
             contention_is_new: true,
             released_us: None,
             calm_us: CALM_US,
+            scout_peak_us: 0,
+            scout_hopes: false,
+            hopes_from_us: 0,
             proved_bytes_per_s: 0,
             looks_at_us: 0,
             look_in_us: LOOK_IN_US,
@@ -287,16 +328,16 @@ impl Aware {
     #[must_use]
     pub fn class(&self) -> ServiceClass {
         match self.state {
-            State::Compare(_) | State::Raised { .. } | State::Trial { .. } => ServiceClass::Priority,
+            State::Compare(_) | State::Raised { .. } | State::Trial(_) => ServiceClass::Priority,
             State::Normal { .. } | State::HoldBack(_) | State::GivenUp => ServiceClass::Normal,
         }
     }
 
-    /// All lanes together shall send so much at most, for a moment.
+    /// Each lane shall send so much at most, for a moment. Below two segments for each round trip, too, so that many lanes hold back as well.
     #[must_use]
-    pub fn bound_bytes_per_s(&self) -> Option<u64> {
+    pub fn lane_bytes_per_s(&self) -> Option<u64> {
         match self.state {
-            State::HoldBack(hold) => Some(hold.bound_bytes_per_s),
+            State::HoldBack(hold) => Some(hold.lane_bytes_per_s),
             _ => None,
         }
     }
@@ -305,12 +346,19 @@ impl Aware {
     #[must_use]
     pub fn marked_lanes(&self, carrying: usize) -> usize {
         match self.state {
-            State::Normal { .. } | State::HoldBack(_) | State::GivenUp | State::Trial { .. } => 0,
+            State::Normal { .. } | State::HoldBack(_) | State::GivenUp | State::Trial(_) => 0,
             State::Compare(_) | State::Raised { .. } => {
                 let most = if carrying > 1 { carrying - 1 } else { carrying };
                 if self.floor_bytes_per_s.is_some() { self.enough.clamp(1, most.max(1)) } else { most }
             }
         }
+    }
+
+    /// What the marked lanes may send together: what the floor needs, and a little more.
+    #[must_use]
+    pub fn marked_bytes_per_s(&self) -> Option<u64> {
+        let floor = self.floor_bytes_per_s?;
+        (self.class() == ServiceClass::Priority).then(|| floor / 100 * FLOOR_PERCENT)
     }
 
     /// The last of the lanes is the scout, and may send so much.
@@ -345,7 +393,7 @@ impl Aware {
             State::HoldBack(hold) => self.hold_back(seen, hold),
             State::Compare(raise) => self.compare(seen, raise),
             State::Raised { .. } => self.raised(seen),
-            State::Trial { raise, until_us, trial_in_us } => self.trial(seen, raise, until_us, trial_in_us),
+            State::Trial(trial) => self.trial(seen, trial),
             State::GivenUp => None,
         }
     }
@@ -367,9 +415,7 @@ impl Aware {
     /// A queue stands, or packets are lost, and nobody knows what the path carries: holding back shows whose queue it is.
     fn look_whose_queue(&mut self, seen: &Seen<'_>) {
         let Seen { at_us, estimate, .. } = *seen;
-        let is_known =
-            self.recent.best_bytes_per_s <= self.proved_bytes_per_s.saturating_add(self.proved_bytes_per_s / 4);
-        if !seen.may_raise || seen.lanes.is_empty() || is_known || at_us < self.looks_at_us {
+        if !seen.may_raise || seen.lanes.is_empty() || at_us < self.looks_at_us {
             return;
         }
         let (Some(rate), Some(before)) = (self.recent.rate_over(RATE_US), self.recent.rate_over(2 * RATE_US)) else {
@@ -377,17 +423,26 @@ impl Aware {
         };
         let queueing_us = self.recent.mean_queue_us(RATE_US);
         let grows = rate > before / 100 * GROWS_PERCENT;
-        if grows || queueing_us < QUEUE_US_MIN || estimate.source_permille > SOURCE_PERMILLE {
+        let is_less = rate < self.recent.best_bytes_per_s / 100 * TAKEN_PERCENT;
+        let is_doubtful = is_less || (estimate.contended && self.contention_is_new);
+        let is_known = !is_doubtful && rate <= self.proved_bytes_per_s.saturating_add(self.proved_bytes_per_s / 4);
+        if is_known || grows || queueing_us < clear_queue_us(estimate) || estimate.source_permille > SOURCE_PERMILLE {
             return;
         }
         // Until what we hold back has emptied the queue, and each lane has heard of that eight times: so often a smoothed round trip needs.
-        let drained_us = u64::from(queueing_us) * 100 / (100 - HELD_PERCENT);
+        let drained_us = u64::from(queueing_us) * 200 / (100 - HELD_PERCENT);
         let heard_us = HEARD_PACKETS * seen.lanes.len() as u64 * u64::from(PACKET_BYTES) * 1_000_000 / rate.max(1);
         let span_us =
             (drained_us.max(heard_us) + 2 * u64::from(estimate.rtt_us)).clamp(HOLD_BACK_US_MIN, HOLD_BACK_US_MOST);
-        let bound_bytes_per_s = (rate / 100 * HELD_PERCENT).max(1);
-        self.state =
-            State::HoldBack(HoldBack { until_us: at_us.saturating_add(span_us), bound_bytes_per_s, queueing_us });
+        let lane_bytes_per_s = (rate / 100 * HELD_PERCENT / seen.lanes.len() as u64).max(HELD_LANE_LEAST_BYTES_PER_S);
+        self.state = State::HoldBack(HoldBack {
+            from_us: at_us,
+            until_us: at_us.saturating_add(span_us),
+            lanes: seen.lanes.len(),
+            lane_bytes_per_s,
+            rate_bytes_per_s: rate,
+            queueing_us,
+        });
     }
 
     fn hold_back(&mut self, seen: &Seen<'_>, hold: HoldBack) -> Option<Change> {
@@ -397,7 +452,16 @@ impl Aware {
         self.state = State::Normal { pressed_since_us: None };
         self.looks_at_us = seen.at_us.saturating_add(self.look_in_us);
         self.look_in_us = self.look_in_us.saturating_mul(2).min(LOOK_IN_US_MOST);
-        let has_gone = self.recent.mean_queue_us(RATE_US / 2) <= (hold.queueing_us / 5 * 3).max(QUEUE_US_MIN);
+        let has_gone =
+            self.recent.least_queue_us(RATE_US / 2) <= (hold.queueing_us / 5 * 3).max(clear_queue_us(seen.estimate));
+        // Whoever did not hold back for long enough has not tried.
+        let rate = self.recent.rate_over(RATE_US / 2)?;
+        let before = hold.rate_bytes_per_s.max(1);
+        let held_back_us = seen.at_us.saturating_sub(hold.from_us).saturating_sub(u64::from(seen.estimate.rtt_us));
+        let shorter_us = u128::from(before.saturating_sub(rate)) * u128::from(held_back_us) / u128::from(before);
+        if seen.lanes.len() != hold.lanes || shorter_us < u128::from(hold.queueing_us) {
+            return None;
+        }
         if has_gone {
             self.proved_bytes_per_s = self.recent.best_bytes_per_s;
             return None;
@@ -410,11 +474,13 @@ impl Aware {
         let raise = Raise { at_us: seen.at_us, rate_bytes_per_s, queueing_us: seen.estimate.queueing_us };
         if self.released_us.is_some_and(|at_us| seen.at_us.saturating_sub(at_us) < FLAPS_US) {
             // It was released too early, so it stays longer this time.
-            self.calm_us = (self.calm_us * 3 / 2).min(CALM_US_MOST);
+            self.calm_us = (self.calm_us * 2).min(CALM_US_MOST);
         } else {
             self.calm_us = CALM_US;
         }
         self.raises = self.raises.saturating_add(1);
+        (self.scout_peak_us, self.scout_hopes) = (0, false);
+        self.hopes_from_us = seen.at_us.saturating_add(HOPES_AGAIN_US.saturating_mul(self.calm_us / CALM_US));
         self.enough = self.enough_at_first(seen, rate_bytes_per_s);
         // What was found out holds: there is nothing to compare again.
         self.state = if self.effect == Effect::Unknown { State::Compare(raise) } else { self.raised_since(raise) };
@@ -423,9 +489,15 @@ impl Aware {
     }
 
     fn raised_since(&self, raise: Raise) -> State {
-        let trial_in_us = TRIAL_IN_US;
+        // Only who knows what the path carries knows when it is full of marked packets.
+        let trial_in_us = if self.knows_more_than(raise) { TRIAL_IN_US } else { TRIAL_IN_US_UNKNOWN };
         let (calm_since_us, more_at_us) = (None, raise.at_us.saturating_add(MORE_EVERY_US));
         State::Raised { raise, calm_since_us, more_at_us, trial_at_us: raise.at_us + trial_in_us, trial_in_us }
+    }
+
+    /// The path carried more before than when the class was raised.
+    fn knows_more_than(&self, raise: Raise) -> bool {
+        self.recent.best_bytes_per_s / 100 * TAKEN_PERCENT > raise.rate_bytes_per_s
     }
 
     /// Lanes that carry the floor, if each carries as much as the path gave us per lane at its best.
@@ -443,20 +515,16 @@ impl Aware {
             return None;
         }
         let rate_bytes_per_s = self.recent.rate_over(RATE_US)?;
-        let least_us = (self.recent.queue_peak_us / 3).max(QUEUE_US_MIN);
-        let stands = self.recent.mean_queue_us(RATE_US) >= least_us;
+        let stands = self.recent.mean_queue_us(RATE_US) >= clear_queue_us(estimate);
         let is_loss = estimate.congestion_loss_ppm > 0;
         if let Some(floor_bytes_per_s) = self.floor_bytes_per_s {
             let is_below = rate_bytes_per_s < floor_bytes_per_s;
             let by_path = stands || is_loss || estimate.contended || estimate.phase == Phase::Steady;
             return (is_below && by_path).then_some(Reason::BelowFloor { rate_bytes_per_s, floor_bytes_per_s });
         }
-        if estimate.contended && self.contention_is_new && stands {
-            return Some(Reason::Filled);
-        }
         let remembered = if estimate.confidence == Confidence::Remembered { estimate.capacity_bytes_per_s } else { 0 };
         let before_bytes_per_s = self.recent.best_bytes_per_s.max(remembered);
-        let is_taken = rate_bytes_per_s < before_bytes_per_s / 100 * TAKEN_PERCENT;
+        let is_taken = rate_bytes_per_s < before_bytes_per_s / 100 * CLEARLY_TAKEN_PERCENT;
         (stands && is_taken).then_some(Reason::Taken { rate_bytes_per_s, before_bytes_per_s })
     }
 
@@ -494,7 +562,7 @@ impl Aware {
             self.effect = Effect::Policed { bytes_per_s: marked_rate };
             return Some(self.give_up(Reason::Policed { rate_bytes_per_s: marked_rate }));
         }
-        if is_quicker && !harms {
+        if is_quicker && !(is_policed && harms) {
             self.effect = if is_policed { Effect::Policed { bytes_per_s: marked_rate } } else { Effect::Helps };
             self.state = self.raised_since(raise);
             return None;
@@ -512,26 +580,32 @@ impl Aware {
             return None;
         };
         let rate = self.recent.rate_over(RATE_US);
-        if let (Some(floor), Some(rate)) = (self.floor_bytes_per_s, rate)
+        if let Some(floor) = self.floor_bytes_per_s
             && seen.at_us >= more_at_us
         {
-            more_at_us = seen.at_us.saturating_add(MORE_EVERY_US.max(4 * u64::from(seen.estimate.rtt_us)));
-            if rate < floor {
-                self.enough = self.enough.saturating_add(1);
-            }
+            more_at_us = seen.at_us.saturating_add(MORE_EVERY_US.max(8 * u64::from(seen.estimate.rtt_us)));
+            self.fit_to(floor);
         }
-        let is_calm = self.others_are_gone(seen, raise);
+        let is_calm = match self.floor_bytes_per_s {
+            Some(floor) => self.floor_needs_no_mark(seen, floor),
+            None => self.others_are_gone(seen, raise),
+        };
         calm_since_us = if is_calm == Some(true) { calm_since_us.or(Some(seen.at_us)) } else { None };
         if calm_since_us.is_some_and(|since_us| seen.at_us.saturating_sub(since_us) >= self.calm_us) {
             return Some(self.release(seen.at_us, Reason::OthersGone));
         }
-        let best = self.recent.best_bytes_per_s;
+        let full = if self.knows_more_than(raise) { self.recent.best_bytes_per_s / 100 * FULL_PERCENT } else { 0 };
         // Our own marked packets may fill the link, and leave nothing for the scout.
-        let may_starve_it = rate.is_some_and(|rate| rate >= best / 100 * FULL_PERCENT) && best > 0;
-        if is_calm.is_none() || (is_calm == Some(false) && may_starve_it) {
-            if seen.at_us >= trial_at_us {
-                let until_us = seen.at_us.saturating_add(TRIAL_US.max(3 * u64::from(seen.estimate.rtt_min_us)));
-                self.state = State::Trial { raise, until_us, trial_in_us };
+        let may_starve_it = rate.is_some_and(|rate| rate >= full);
+        let hopes = self.scout_hopes && seen.at_us >= self.hopes_from_us;
+        if hopes || is_calm.is_none() || (is_calm == Some(false) && may_starve_it) {
+            if hopes || seen.at_us >= trial_at_us {
+                // Others that yielded to the marked packets come back step by step.
+                let patience = self.calm_us / CALM_US;
+                let span_us = TRIAL_US.saturating_mul(patience).max(3 * u64::from(seen.estimate.rtt_min_us));
+                let until_us = seen.at_us.saturating_add(span_us);
+                let (from_us, rate_bytes_per_s) = (seen.at_us, rate.unwrap_or(0));
+                self.state = State::Trial(Trial { raise, from_us, until_us, trial_in_us, rate_bytes_per_s });
                 self.recent.since_change.clear();
                 return None;
             }
@@ -542,28 +616,64 @@ impl Aware {
         None
     }
 
-    /// Whether unmarked packets find no queue. `None`: no unmarked lane tells.
-    fn others_are_gone(&self, seen: &Seen<'_>, raise: Raise) -> Option<bool> {
+    /// One lane more while the floor is not reached and the rate does not grow; one less when the others carry it.
+    fn fit_to(&mut self, floor: u64) {
+        let (Some(rate), Some(before)) = (self.recent.rate_over(RATE_US), self.recent.rate_over(2 * RATE_US)) else {
+            return;
+        };
+        let grows = rate > before / 100 * GROWS_A_LITTLE_PERCENT;
+        if rate < floor && !grows {
+            self.enough = self.enough.saturating_add(1);
+        }
+    }
+
+    /// The unmarked lanes alone carry the floor.
+    fn floor_needs_no_mark(&self, seen: &Seen<'_>, floor: u64) -> Option<bool> {
+        let (sides, span_us) = self.recent.sides_since(seen.at_us.saturating_sub(RATE_US))?;
+        if sides.unmarked.lanes == 0 {
+            return None;
+        }
+        Some(per_second(sides.unmarked.acked_bytes, span_us).unwrap_or(0) > floor / 100 * FLOOR_PERCENT)
+    }
+
+    /// Whether unmarked packets go through as the scout sends them. `None`: no unmarked lane tells.
+    ///
+    /// What our own marked packets leave of the link may be little: of 25 Mbit/s, 24 are marked, and a packet of the scout waits 12 ms. Behind
+    /// the queue of others it waits 200 ms there, or is lost.
+    fn others_are_gone(&mut self, seen: &Seen<'_>, raise: Raise) -> Option<bool> {
         let rtt_min_us = u64::from(seen.estimate.rtt_min_us);
         let from_us = seen.at_us.saturating_sub(SCOUTED_US.max(2 * rtt_min_us));
-        let (sides, _) = self.recent.sides_since(from_us)?;
+        let (sides, span_us) = self.recent.sides_since(from_us)?;
         let scout = sides.unmarked;
         if scout.lanes == 0 || (scout.acked_bytes == 0 && !scout.has_data) {
             return None;
         }
-        let short_us = u64::from(raise.queueing_us / 3).max(u64::from(QUEUE_US_MIN));
-        let meets_none = scout.rtt_us <= rtt_min_us + u64::from(seen.estimate.jitter_us) + short_us;
-        Some(meets_none && scout.resent_bytes == 0 && scout.acked_bytes > 0)
+        let waits_us = scout.rtt_us.saturating_sub(rtt_min_us + u64::from(seen.estimate.jitter_us));
+        self.scout_peak_us = self.scout_peak_us.max(waits_us);
+        let short_us = u64::from(raise.queueing_us / 3).max(u64::from(QUEUE_US_MIN)).max(self.scout_peak_us / 4);
+        let sends = self.scout_bytes_per_s(seen.estimate.rate_bytes_per_s).unwrap_or(0);
+        let goes_through = per_second(scout.acked_bytes, span_us).unwrap_or(0) >= sends / 100 * GOES_THROUGH_PERCENT;
+        self.scout_hopes = scout.resent_bytes == 0 && scout.acked_bytes > 0 && waits_us <= self.scout_peak_us / 4 * 3;
+        Some(waits_us <= short_us && scout.resent_bytes == 0 && goes_through)
     }
 
-    /// Without marks for a moment: the queue of the others comes back at once, if they are there.
-    fn trial(&mut self, seen: &Seen<'_>, raise: Raise, until_us: u64, trial_in_us: u64) -> Option<Change> {
-        let queue_us = (raise.queueing_us / 2).max(QUEUE_US_MIN);
-        if seen.estimate.queueing_us >= queue_us {
+    /// Without marks for a moment: the others take the path away again, if they are there.
+    fn trial(&mut self, seen: &Seen<'_>, trial: Trial) -> Option<Change> {
+        let Trial { raise, from_us, until_us, trial_in_us, rate_bytes_per_s } = trial;
+        let stands = seen.estimate.queueing_us >= (raise.queueing_us / 2).max(QUEUE_US_MIN);
+        let heard_us = from_us.saturating_add(TRIAL_US / 3 + u64::from(seen.estimate.rtt_min_us));
+        if seen.at_us < heard_us {
+            return None;
+        }
+        let rate = self.recent.rate_over(TRIAL_US / 3)?;
+        let falls = rate < rate_bytes_per_s / 100 * KEPT_PERCENT;
+        if stands && falls {
             let trial_in_us = trial_in_us.saturating_mul(2).min(TRIAL_IN_US_MOST);
             let (trial_at_us, more_at_us) = (seen.at_us.saturating_add(trial_in_us), seen.at_us);
             self.state = State::Raised { raise, calm_since_us: None, more_at_us, trial_at_us, trial_in_us };
             self.recent.since_change.clear();
+            self.scout_hopes = false;
+            self.hopes_from_us = seen.at_us.saturating_add(HOPES_AGAIN_US.saturating_mul(self.calm_us / CALM_US));
             return None;
         }
         if seen.at_us < until_us {
@@ -616,6 +726,11 @@ impl fmt::Display for Reason {
     }
 }
 
+/// A queue of this length is not a matter of when samples were taken.
+fn clear_queue_us(estimate: &Estimate) -> u32 {
+    (estimate.rtt_min_us / 8).clamp(QUEUE_US_MIN, CLEAR_QUEUE_US_MOST)
+}
+
 fn per_second(bytes: u64, us: u64) -> Option<u64> {
     (us > 0).then(|| u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(us)).unwrap_or(u64::MAX))
 }
@@ -625,15 +740,18 @@ const KEPT_US: u64 = 4_000_000;
 /// The best rate is a mean over this time: bursts do not count.
 const BEST_US: u64 = 1_000_000;
 /// The rate now is a mean over this time.
-const RATE_US: u64 = 400_000;
+const RATE_US: u64 = 300_000;
 /// The need has to last this long. With [`RATE_US`] before it and a sample, the class is raised within 1.5 s.
 const PRESSED_US: u64 = 400_000;
 /// Lanes that wait for data that often have no need of the network.
 const SOURCE_PERMILLE: u16 = 300;
 /// Shorter than this is no queue, but a busy host.
 const QUEUE_US_MIN: u32 = 1_500;
+const CLEAR_QUEUE_US_MOST: u32 = 5_000;
 /// We hold back to this share for a moment.
-const HELD_PERCENT: u64 = 70;
+const HELD_PERCENT: u64 = 60;
+/// A packet each tenth of a second: the kernel keeps the moment of the next one when the bound is lifted.
+const HELD_LANE_LEAST_BYTES_PER_S: u64 = 15_000;
 /// For so long.
 const HOLD_BACK_US_MIN: u64 = 300_000;
 const HOLD_BACK_US_MOST: u64 = 2_000_000;
@@ -645,15 +763,20 @@ const GROWS_PERCENT: u64 = 115;
 /// The next look after one that found a queue of our own, and the longest time between two.
 const LOOK_IN_US: u64 = 3_000_000;
 const LOOK_IN_US_MOST: u64 = 60_000_000;
-/// Less than this share of what the path carried for us: others take it.
-const TAKEN_PERCENT: u64 = 80;
+/// Less than this share of what the path carried for us, behind a queue: others take the rest. Nothing of our own holds us back so far: the pacer
+/// goes down to 80 % while a queue of ours drains, and what is repaired comes on top.
+const CLEARLY_TAKEN_PERCENT: u64 = 60;
+/// Less than this share: holding back shows whose queue it is.
+const TAKEN_PERCENT: u64 = 85;
 /// So long the scout meets no queue before the class is released; longer after it was released too early.
-const CALM_US: u64 = 1_000_000;
+const CALM_US: u64 = 800_000;
 const CALM_US_MOST: u64 = 10_000_000;
 /// Raised again so soon after a release: the release was too early.
 const FLAPS_US: u64 = 5_000_000;
 /// The scout is judged by this time.
 const SCOUTED_US: u64 = 400_000;
+/// So much of what the scout sends arrives, if nobody else fills the queue.
+const GOES_THROUGH_PERCENT: u64 = 70;
 /// The scout's part of the rate.
 const SCOUT_PART: u64 = 50;
 /// At least so much, so that its round trips are smoothed over several in each second: 20 packets.
@@ -675,11 +798,20 @@ const NO_EFFECT_US: u64 = 2_000_000;
 /// One of so many marked bytes is lost without a queue.
 const POLICED_PART: u64 = 100;
 /// Between two lanes more, to carry a floor.
-const MORE_EVERY_US: u64 = 400_000;
+const MORE_EVERY_US: u64 = 800_000;
+/// So long as it grows by this much, a floor may be reached by the lanes that are marked.
+const GROWS_A_LITTLE_PERCENT: u64 = 102;
+/// Marked lanes may send a tenth more than the floor, which the ups and downs of congestion control need.
+const FLOOR_PERCENT: u64 = 110;
 /// The rate is what the path carried for us: it is full of our packets.
 const FULL_PERCENT: u64 = 95;
 /// The first trial without marks, and the longest time between two.
 const TRIAL_IN_US: u64 = 1_500_000;
+const TRIAL_IN_US_UNKNOWN: u64 = 10_000_000;
 const TRIAL_IN_US_MOST: u64 = 24_000_000;
+/// A scout that waits less than before is worth a trial, but not more often.
+const HOPES_AGAIN_US: u64 = 1_500_000;
+/// So much of the rate stays without the mark, if nobody else is there.
+const KEPT_PERCENT: u64 = 75;
 /// A trial takes this long, or three round trips.
 const TRIAL_US: u64 = 300_000;

@@ -16,6 +16,7 @@ use haul_engine::path::{
     Advice, LaneReading, Tuner, Wishes, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more,
 };
 use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
+use haul_engine::service::ServiceClass;
 use haul_engine::service::allowed::Allowed;
 use haul_job::Subject;
 use haul_net::policy::Dscp;
@@ -265,7 +266,10 @@ impl Tuning {
             let Some(estimate) = self.paths.estimate(*path).filter(|_| !is_here) else { continue };
             let (path, at_us, carrying) = (*path, sample.at_us, self.carrying(*path));
             let now = PathInClass { path, at_us, estimate, lanes, carrying };
-            self.classes.on_sample(&now, self.lanes.iter_mut().filter(|lane| path_of(lane.number) == path));
+            let lanes = self.lanes.iter_mut().filter(|lane| path_of(lane.number) == path);
+            if let Some(class) = self.classes.on_sample(&now, lanes) {
+                self.paths.class_changed(path, class == ServiceClass::Priority);
+            }
         }
         turn.notices.extend(self.classes.told());
     }
@@ -350,12 +354,10 @@ impl Tuning {
             let of_class = self.classes.bound(*number);
             applied.bound_of_class = of_class;
             applied.divide(lanes, ending, rests || !is_waiting, of_path);
-            if let Some(scout) = self.classes.scout(*number)
-                && let Some(lane) = self.lanes.iter_mut().find(|lane| lane.number == scout.lane)
-            {
-                let pace =
-                    lane.pace_bytes_per_s().map_or(scout.pace_bytes_per_s, |pace| pace.min(scout.pace_bytes_per_s));
-                lane.pace(Some(pace));
+            for (number, bound) in self.classes.lane_bounds(*number) {
+                if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.number == number) {
+                    lane.pace(Some(lane.pace_bytes_per_s().map_or(bound, |pace| pace.min(bound))));
+                }
             }
         }
     }

@@ -44,16 +44,10 @@ struct OfPath {
     is_over: bool,
     /// What lanes sent marked that are gone.
     gone_marked_bytes: u64,
-    scout: Option<Scout>,
-    /// See [`Classes::bound`].
+    /// Bound of all lanes together: see [`Classes::bound`].
     bound_bytes_per_s: Option<u64>,
-}
-
-/// The lane that shows whether others are still there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Scout {
-    pub(super) lane: u16,
-    pub(super) pace_bytes_per_s: u64,
+    /// Bounds of some lanes, by their numbers.
+    lane_bounds: BTreeMap<u16, u64>,
 }
 
 /// A path at one moment.
@@ -107,17 +101,22 @@ impl Classes {
             counted_us: 0,
             is_over: false,
             gone_marked_bytes: 0,
-            scout: None,
             bound_bytes_per_s: None,
+            lane_bounds: BTreeMap::new(),
         })
     }
 
-    /// Decides for one path, and marks its lanes.
-    pub(super) fn on_sample<'a>(&mut self, now: &PathNow<'_>, lanes: impl Iterator<Item = &'a mut Lane>) {
+    /// Decides for one path, and marks its lanes. Returns its class when that is another one now.
+    pub(super) fn on_sample<'a>(
+        &mut self,
+        now: &PathNow<'_>,
+        lanes: impl Iterator<Item = &'a mut Lane>,
+    ) -> Option<ServiceClass> {
         let allowed = self.allowed.clone();
         let asked = self.asked;
         // SEAM schedule: the class that the deadline wants takes the place of what was asked for.
         let of = self.of(now.path);
+        let before = of.class;
         of.count_time(now.at_us);
         let is_over = allowed.priority_us().is_some_and(|most| of.priority_us >= most);
         let (mut marked, mut change) = (0, None);
@@ -128,9 +127,6 @@ impl Classes {
             change = of.aware.on_sample(&seen);
             of.class = of.aware.class();
             marked = of.aware.marked_lanes(carry.len());
-            let pace = of.aware.scout_bytes_per_s(now.estimate.rate_bytes_per_s);
-            let last = carry.last().filter(|_| marked > 0 && marked < carry.len());
-            of.scout = last.zip(pace).map(|(lane, pace_bytes_per_s)| Scout { lane: lane.lane, pace_bytes_per_s });
         } else {
             if is_over && of.class == ServiceClass::Priority {
                 of.class = ServiceClass::Normal;
@@ -140,11 +136,8 @@ impl Classes {
             }
         }
         let has_ended = is_over && !std::mem::replace(&mut of.is_over, is_over);
-        of.bound_bytes_per_s = match of.class {
-            ServiceClass::Background => background_bound(now),
-            ServiceClass::Priority => allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s),
-            ServiceClass::Normal => of.aware.bound_bytes_per_s(),
-        };
+        of.bound_bytes_per_s = (of.class == ServiceClass::Background).then(|| background_bound(now)).flatten();
+        of.lane_bounds = of.bounds(now, marked, allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s));
         let class = of.class;
         for (at, lane) in lanes.enumerate() {
             let class = if at < marked { class } else { ServiceClass::Normal };
@@ -165,6 +158,7 @@ impl Classes {
             };
             self.untold.push(convert::chose(Subject::Class, choice, reason.to_string()));
         }
+        (class != before).then_some(class)
     }
 
     fn mark(&mut self, lane: &mut Lane, class: ServiceClass) {
@@ -185,9 +179,9 @@ impl Classes {
         self.paths.get(&path).and_then(|of| of.bound_bytes_per_s)
     }
 
-    /// The scout of a path.
-    pub(super) fn scout(&self, path: u16) -> Option<Scout> {
-        self.paths.get(&path).and_then(|of| of.scout)
+    /// Bounds of single lanes of a path, because of its class.
+    pub(super) fn lane_bounds(&self, path: u16) -> impl Iterator<Item = (u16, u64)> {
+        self.paths.get(&path).into_iter().flat_map(|of| of.lane_bounds.iter().map(|(lane, bound)| (*lane, *bound)))
     }
 
     /// What is new since the last call.
@@ -215,6 +209,26 @@ impl Classes {
 }
 
 impl OfPath {
+    /// Of the marked lanes, what is allowed and what the floor needs; of the scout, little; of all while we look whose queue it is.
+    fn bounds(&self, now: &PathNow<'_>, marked: usize, allowed_bytes_per_s: Option<u64>) -> BTreeMap<u16, u64> {
+        let carry = &now.lanes[..now.carrying.min(now.lanes.len())];
+        let mut bounds = BTreeMap::new();
+        if let Some(each) = self.aware.lane_bytes_per_s() {
+            bounds.extend(carry.iter().map(|lane| (lane.lane, each)));
+        }
+        let allowed = allowed_bytes_per_s.filter(|_| self.class == ServiceClass::Priority);
+        if let Some(all) = [self.aware.marked_bytes_per_s(), allowed].into_iter().flatten().min() {
+            let lanes = now.lanes.iter().take(marked);
+            let each = (all / carry.len().clamp(1, marked.max(1)) as u64).max(1);
+            bounds.extend(lanes.map(|lane| (lane.lane, each)));
+        }
+        let scout = self.aware.scout_bytes_per_s(now.estimate.rate_bytes_per_s);
+        if let (Some(scout), Some(last)) = (scout, carry.last().filter(|_| marked < carry.len())) {
+            bounds.insert(last.lane, scout);
+        }
+        bounds
+    }
+
     fn count_time(&mut self, at_us: u64) {
         if self.class == ServiceClass::Priority {
             self.priority_us = self.priority_us.saturating_add(at_us.saturating_sub(self.counted_us));
