@@ -223,10 +223,10 @@ impl Tuning {
                 let paths = self.readings();
                 self.divide(&paths, work);
             }
-            return Turn::default();
+            return Turn { notices: self.classes.told(), ..Turn::default() };
         }
         self.sampled_at = now;
-        let mut turn = Turn::default();
+        let mut turn = Turn { notices: self.classes.told(), ..Turn::default() };
         if self.applied.is_empty() {
             return turn;
         }
