@@ -15,6 +15,7 @@ use crate::bench::flags::{Bench, send_route, write_route};
 pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
+use crate::service::ServiceFlags;
 use crate::{rate, retry};
 
 /// Moves large data sets between machines: as simply as scp, at the speed of the wire.
@@ -180,6 +181,8 @@ pub struct Cp {
     #[arg(short = 'l', value_name = "KBIT", value_parser = rate::parse_scp_limit, allow_hyphen_values = true)]
     #[arg(help_heading = TRAVEL)]
     pub scp_limit: Option<u64>,
+    #[command(flatten)]
+    pub service: ServiceFlags,
     #[command(flatten)]
     pub connections: Connections,
     /// Bytes in flight on a data connection, such as 64M. 'auto' follows the path, and the hosts limit both

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use haul_job::job::{DEFAULT_TIMEOUT, FileList, FileListBuilder, ListFault};
-use haul_job::{Carriage, Endpoint, Error, Family, Fault, FilterRule, Job, Place, Selection, SshOptions};
+use haul_job::{Carriage, Endpoint, Error, Family, Fault, FilterRule, Job, Place, Selection, Service, SshOptions};
 
 use crate::args::{CipherName, Connections, Cp, Filter, Reach, VerifyWhere};
 use crate::endpoint;
@@ -39,7 +39,13 @@ pub fn from_typed(typed: &Cp, filters: &[Filter]) -> Result<Job, Error> {
             .because("the listed paths are relative to it")
             .try_this("name the directory that holds them: haul cp --files-from LIST DIR TARGET"));
     }
-    Ok(Job { sources, target, selection, carriage: carriage(typed, ssh_family), ssh })
+    Ok(Job {
+        sources,
+        target,
+        selection,
+        carriage: Carriage { service: service(typed)?, ..carriage(typed, ssh_family) },
+        ssh,
+    })
 }
 
 /// Without a flush, the data may not be on the medium yet.
@@ -126,6 +132,11 @@ fn carriage(typed: &Cp, ssh_family: Option<Family>) -> Carriage {
         window_bytes: typed.window.0,
         ..connections(&typed.connections, &typed.reach, ssh_family)
     }
+}
+
+/// What is asked of the network.
+fn service(typed: &Cp) -> Result<Service, Error> {
+    typed.service.service().map_err(|why| usage(why.what).try_this(why.hint))
 }
 
 /// The options of data connections, which several commands share.

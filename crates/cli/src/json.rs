@@ -8,9 +8,10 @@ use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_job::{Cause, Change, Error, Event, Host, Job, PathSummary, Report, Shares};
+use haul_job::{Cause, Change, ClassChange, Error, Event, Host, Job, PathSummary, Report, Shares};
 use serde::{Deserialize, Serialize};
 
+use crate::class::{ClassLine, class_name, of_service};
 use crate::outlook::Outlook;
 use crate::{endpoint, failure, json_text, limit};
 
@@ -147,6 +148,8 @@ enum Line {
         lanes: u16,
         pacing_bytes_per_s: u64,
         held_by: Option<&'static str>,
+        class: &'static str,
+        marked_lanes: u16,
     },
     Copied {
         #[serde(flatten)]
@@ -255,10 +258,22 @@ pub struct ReportLine {
     pub path: PathLine,
     #[serde(default)]
     pub paths: Vec<OnePathLine>,
+    /// Each change of the service class, in order.
+    #[serde(default)]
+    pub class_changes: Vec<ClassChangeLine>,
     pub source: HostLine,
     pub target: HostLine,
     pub remedies: Vec<RemedyLine>,
     pub failures: Vec<Failure>,
+}
+
+/// The service class changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ClassChangeLine {
+    pub at_s: f64,
+    pub class: String,
+    pub reason: String,
 }
 
 /// Shares of the lanes' time.
@@ -294,6 +309,8 @@ pub struct PathLine {
     pub lanes: u16,
     pub congestion_control: String,
     pub rate_variation_permille: u32,
+    #[serde(flatten)]
+    pub class: ClassLine,
 }
 
 /// One end, and the limits of its connections; 0 and empty mean unknown.
@@ -375,6 +392,8 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
             lanes: p.lanes,
             pacing_bytes_per_s: p.pacing_bytes_per_s,
             held_by: p.held_by.map(Cause::name),
+            class: class_name(p.mark),
+            marked_lanes: p.marked_lanes,
         },
         Event::Copied { path, bytes, change } => {
             let change = match change {
@@ -445,8 +464,14 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
             .into_iter()
             .map(|remedy| RemedyLine { text: remedy.words, command: remedy.command })
             .collect(),
+        class_changes: r.class_changes.iter().map(of_class_change).collect(),
         failures: r.failures.iter().map(|(path, why)| Failure { path: named(path), why: why.clone() }).collect(),
     }
+}
+
+fn of_class_change(change: &ClassChange) -> ClassChangeLine {
+    let ClassChange { at, class, reason } = change;
+    ClassChangeLine { at_s: seconds(*at), class: class.clone(), reason: reason.clone() }
 }
 
 pub fn of_shares(shares: &Shares) -> TimeLine {
@@ -480,6 +505,7 @@ pub fn of_path(path: &PathSummary) -> PathLine {
         lanes: path.lanes,
         congestion_control: path.congestion_control.clone(),
         rate_variation_permille: path.rate_variation_permille,
+        class: of_service(&path.service),
     }
 }
 
@@ -615,6 +641,8 @@ mod tests {
                 lanes: 4,
                 pacing_bytes_per_s: 120_000_000,
                 held_by: Some(Cause::ReceiveWindow),
+                mark: 46,
+                marked_lanes: 3,
             }),
             Event::Copied { path: path.clone(), bytes: 1024, change: Change::Data },
             Event::Copied { path: b"odd\xff".to_vec(), bytes: 0, change: Change::Made },

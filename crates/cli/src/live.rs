@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use haul_job::{PathNow, Progress};
 
+use crate::class::{class_name, mark_name};
 use crate::figures::{bits, bytes, counted, latency, parts, rate};
 
 /// State from the last line, for the next one.
@@ -48,6 +49,7 @@ fn together(paths: &[PathNow]) -> Option<PathNow> {
     Some(PathNow {
         rate_bytes_per_s: paths.iter().map(|path| path.rate_bytes_per_s).sum(),
         lanes: paths.iter().map(|path| path.lanes).sum(),
+        marked_lanes: paths.iter().map(|path| path.marked_lanes).sum(),
         ..*quickest
     })
 }
@@ -73,6 +75,10 @@ fn line(from: Duration, to: Duration, moved: u64, lanes: u16, path: Option<PathN
         }
         fields.push(format!("{} sent again", parts(path.resent_ppm)));
         fields.extend(path.held_by.map(|cause| format!("held by {}", cause.name())));
+        if path.marked_lanes > 0 {
+            let lanes = counted(path.marked_lanes.into(), "lane", "lanes");
+            fields.push(format!("{} ({lanes} marked {})", class_name(path.mark), mark_name(path.mark)));
+        }
     }
     fields.join("  ")
 }
@@ -124,6 +130,7 @@ mod tests {
             lanes: 8,
             pacing_bytes_per_s: 0,
             held_by: Some(Cause::ReceiveWindow),
+            ..PathNow::default()
         });
         assert_eq!(
             live.on_progress(at(2_050), &moved(220 << 20)).unwrap(),

@@ -5,6 +5,7 @@
 mod agent;
 mod args;
 mod bench;
+mod class;
 mod copy;
 mod ending;
 mod endpoint;
@@ -30,6 +31,7 @@ mod record;
 mod report;
 mod retry;
 mod serve;
+mod service;
 mod signals;
 mod speaker;
 mod tune;

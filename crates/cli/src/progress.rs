@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use haul_job::{Change, Event, Progress};
+use haul_job::{Change, Event, Progress, Subject};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::figures::{bytes, clock, count, counted, duration, rate};
@@ -91,6 +91,7 @@ impl Screen {
             Event::Path(_) => self.manner.live,
             Event::Failed { .. } => true,
             Event::Warning { .. } | Event::Skipped { .. } | Event::Installing { .. } => !self.manner.quiet,
+            Event::Chose { what: Subject::Class, .. } => self.manner.verbose || self.manner.live,
             Event::Connecting { .. } | Event::Chose { .. } => self.manner.verbose,
             Event::Copied { .. } | Event::Deleted { .. } => self.names(),
             Event::Retry { .. } => !self.manner.quiet,

@@ -252,6 +252,7 @@ pub mod tests {
             remedies: Vec::new(),
             dry_run: false,
             failures: Vec::new(),
+            class_changes: Vec::new(),
         }
     }
 

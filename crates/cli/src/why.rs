@@ -11,6 +11,7 @@ use haul_job::{Error, Fault};
 use serde::Serialize;
 
 use crate::args::Why;
+use crate::class;
 use crate::figures::{bits, bytes, count, counted, duration, latency, parts, percent, rate};
 use crate::json::{self, HostLine, Named, OnePathLine, ReportLine};
 use crate::json_text::line;
@@ -245,6 +246,13 @@ fn path(text: &mut String, report: &ReportLine) {
     if path.rate_variation_permille > 0 {
         let share = f64::from(path.rate_variation_permille) / 1e3;
         row(text, "rate varied by", &format!("{} from second to second", percent(share)));
+    }
+    for (label, words) in class::rows(&path.class) {
+        row(text, label, &words);
+    }
+    for change in &report.class_changes {
+        let label = format!("at {:.1} s", change.at_s);
+        row(text, &label, &format!("{}: {}", printable(&change.class), printable(&change.reason)));
     }
 }
 

@@ -144,6 +144,10 @@ pub struct PathNow {
     pub pacing_bytes_per_s: u64,
     /// What holds the lanes.
     pub held_by: Option<Cause>,
+    /// The mark of most lanes (DSCP, RFC 2474).
+    pub mark: u8,
+    /// So many lanes have a mark other than 0.
+    pub marked_lanes: u16,
 }
 
 /// One name of a regular file of the manifest, with its BLAKE3 hash.
@@ -239,6 +243,19 @@ pub struct Report {
     pub dry_run: bool,
     /// The first failures, at most 20, for the closing lines.
     pub failures: Vec<(Vec<u8>, String)>,
+    /// The changes of the service class, in their order, at most 100.
+    pub class_changes: Vec<ClassChange>,
+}
+
+/// The service class changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassChange {
+    /// Since the start.
+    pub at: Duration,
+    /// The class from then on, for people.
+    pub class: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// What was done before the job broke off, and was tried again.
@@ -301,12 +318,14 @@ pub enum Subject {
     Resume,
     /// How small files are flushed.
     SmallFileFlush,
+    /// What is asked of the network: the mark of the packets.
+    Class,
     /// Something that this version does not know.
     Other,
 }
 
 impl Subject {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Lanes,
         Self::Cipher,
         Self::CongestionControl,
@@ -322,6 +341,7 @@ impl Subject {
         Self::Sources,
         Self::Resume,
         Self::SmallFileFlush,
+        Self::Class,
         Self::Other,
     ];
 
@@ -343,6 +363,7 @@ impl Subject {
             Self::Sources => "sources",
             Self::Resume => "resume",
             Self::SmallFileFlush => "flush of small files",
+            Self::Class => "class",
             Self::Other => "other",
         }
     }

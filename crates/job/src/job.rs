@@ -6,11 +6,12 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use haul_pump::SendRoute;
 
 pub use haul_engine::paths::{Asked as AskedPaths, AskedPath};
+pub use haul_engine::service::{AskedClass, ServiceClass};
 pub use haul_net::way::Protocol as Transport;
 pub use haul_store::{FileList, FileListBuilder, ListFault, WriteRoute};
 
@@ -176,6 +177,19 @@ pub struct Carriage {
     pub route: Option<SendRoute>,
     /// How the receiver writes large files; `None` measures, where there is a choice.
     pub write_route: Option<WriteRoute>,
+    /// What is asked of a network that others use, too.
+    pub service: Service,
+}
+
+/// What is asked of a network that others use, too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// The class of the data connections.
+    pub class: AskedClass,
+    /// While the job has this rate, it asks for no priority.
+    pub floor_bytes_per_s: Option<u64>,
+    /// When the job shall be done.
+    pub deadline: Option<SystemTime>,
 }
 
 /// IPv4 or IPv6.
@@ -292,6 +306,7 @@ impl Default for Carriage {
             transport: Transport::Tcp,
             route: None,
             write_route: None,
+            service: Service::default(),
         }
     }
 }

@@ -12,13 +12,14 @@ pub mod event;
 pub mod job;
 
 pub use error::{Error, Fault};
-pub use event::{Change, Earlier, Event, ManifestLine, Observer, PathNow, Progress, Report, Subject};
+pub use event::{Change, ClassChange, Earlier, Event, ManifestLine, Observer, PathNow, Progress, Report, Subject};
 pub use haul_engine::attribute::{Cause, Limit, Shares, limit_of_path};
 pub use haul_engine::remedy::{Buffer, End, Host, LanePath, Remedy};
 pub use haul_net::DeviceName;
 pub use haul_wire::control::Address;
 pub use haul_wire::limits::MAX_PATHS;
-pub use haul_wire::summary::{HostLimits, OnePath, PathState, PathSummary, PathTime};
+pub use haul_wire::summary::{Arrival, HostLimits, MarkEffect, OnePath, PathService, PathState, PathSummary, PathTime};
 pub use job::{
-    AskedPath, AskedPaths, Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, SshOptions, Transport,
+    AskedClass, AskedPath, AskedPaths, Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, Service,
+    ServiceClass, SshOptions, Transport,
 };

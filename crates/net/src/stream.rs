@@ -519,6 +519,12 @@ impl Probe {
         policy::apply(socket, &Policy { dscp: Some(dscp), ..Policy::default() }, peer.ip()).settings
     }
 
+    /// The mark of the packets that TCP sends. `None`: it is not TCP, or the connection is over.
+    pub fn dscp(&self) -> Option<Dscp> {
+        let socket = self.0.tcp()?;
+        policy::mark_of(socket, socket.peer_addr().ok()?.ip())
+    }
+
     /// Bounds the rate at which TCP sends. None lifts the bound. Other transports have none, and MPTCP refuses it.
     pub fn set_max_pacing_rate(&self, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_max_pacing_rate(socket, rate_bytes_per_s))

@@ -41,6 +41,8 @@ use crate::limits::{
 };
 use crate::manifest::{self, PackedItem};
 use crate::path::RelPath;
+use crate::service::CODE_POINTS;
+pub use crate::service::{AskedClass, Service};
 use crate::summary::{HostLimits, KnownPath, PathNow};
 pub use crate::summary::{LaneTime, ReceiverSummary, SenderSummary, Void};
 
@@ -308,6 +310,8 @@ pub struct Carriage {
     pub path: Option<KnownPath>,
     /// Processors of the smaller of the two hosts, as the initiator knows them; 0: it does not.
     pub cpus: u16,
+    /// What is asked of a network that others use, too.
+    pub service: Service,
 }
 
 /// Asks an agent to bring the lanes.
@@ -523,7 +527,7 @@ impl Control {
             Control::Named(name) => within(!name.is_root() && !name.as_bytes().contains(&b'/'), "name"),
             Control::WantLanes { path, lanes } => within(*path < MAX_PATHS && *lanes <= MAX_LANES, "lanes"),
             Control::PathLost { path } => within(*path < MAX_PATHS, "path"),
-            Control::PathNow(now) => within(now.path < MAX_PATHS, "path"),
+            Control::PathNow(now) => within(now.path < MAX_PATHS && now.mark < CODE_POINTS, "path"),
             Control::Bye(summary) => within(summary.is_within_limits(), "summary"),
             Control::ProbeSent(sent) => within(sent.sender.is_within_limits(), "summary"),
             Control::Dial(dial) => within(dial.lanes <= MAX_LANES, "lanes"),

@@ -25,6 +25,7 @@ pub mod lane;
 pub mod limits;
 pub mod manifest;
 pub mod path;
+pub mod service;
 pub mod summary;
 
 pub use control::Control;

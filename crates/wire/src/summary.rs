@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::address::Address;
 use crate::bounded;
 use crate::limits::{MAX_CONGESTION_CONTROL_BYTES, MAX_CONGESTION_CONTROLS, MAX_LANES, MAX_PATHS, MAX_TEXT_BYTES};
+pub use crate::service::{Arrival, MarkEffect, PathService};
 
 /// What a host grants one connection (tcp(7), socket(7)). 0 and empty: it does not tell.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +89,8 @@ pub struct PathSummary {
     pub time: PathTime,
     /// What the next job on this path should know, when it would not be a guess.
     pub known: Option<KnownPath>,
+    /// What its lanes asked of the network.
+    pub service: PathService,
 }
 
 /// One of the paths of a session, as its sender saw it.
@@ -140,6 +143,10 @@ pub struct PathNow {
     pub pacing_bytes_per_s: Option<u64>,
     /// What holds the lanes.
     pub held_by: HeldBy,
+    /// The mark of most lanes (RFC 2474).
+    pub mark: u8,
+    /// So many lanes have a mark other than 0.
+    pub marked_lanes: u16,
 }
 
 /// What holds the lanes of a sender.
@@ -251,7 +258,9 @@ impl OnePath {
 impl PathSummary {
     /// Whether an honest sender could have said it.
     pub fn is_within_limits(&self) -> bool {
-        self.congestion_control.len() <= MAX_TEXT_BYTES && self.known.as_ref().is_none_or(KnownPath::is_within_limits)
+        self.congestion_control.len() <= MAX_TEXT_BYTES
+            && self.known.as_ref().is_none_or(KnownPath::is_within_limits)
+            && self.service.is_within_limits()
     }
 }
 

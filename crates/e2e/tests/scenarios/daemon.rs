@@ -61,7 +61,7 @@ impl Daemon {
         format!("haul://{}:{PORT}/{path}", self.lab.alpha().v4)
     }
 
-    fn cp(&self) -> Run {
+    pub fn cp(&self) -> Run {
         self.haul("cp").args(["--retry", "0"])
     }
 

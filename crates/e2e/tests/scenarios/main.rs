@@ -5,6 +5,7 @@
 
 mod bad_paths;
 mod bootstrap;
+mod classes;
 mod daemon;
 mod errors;
 mod faithful;

@@ -4,7 +4,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use haul_wire::limits::MAX_LANES;
-use haul_wire::summary::PathSummary;
+use haul_wire::summary::{PathService, PathSummary};
 
 use super::estimate::{Confidence, Estimate, Estimator, Limit, Phase, scaled};
 use super::held::Held;
@@ -14,6 +14,7 @@ use super::remember::Remembered;
 use super::sample::{Sample, Step, Steps};
 use super::silence::Silence;
 use crate::plan::{self, NEAR_RTT_US};
+use crate::service::aware::LANES_MOST;
 
 /// What the user asked for, what the host allows, and what an earlier job found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub struct Tuner {
     is_switched: bool,
     switches: u8,
     given: Advice,
+    /// No more lanes than these for now.
+    lanes_most: Option<u16>,
 }
 
 impl Tuner {
@@ -140,6 +143,7 @@ impl Tuner {
             is_switched,
             switches: 0,
             given,
+            lanes_most: None,
         }
     }
 
@@ -173,6 +177,7 @@ impl Tuner {
                 may_change: self.wishes.may_choose_bbr() && self.switches < SWITCHES_MAX,
             };
             self.lanes.on_step(&step, &self.estimator, &self.pacer, control);
+            self.lanes.lanes = self.lanes_most.map_or(self.lanes.lanes, |most| self.lanes.lanes.min(most));
         }
         self.estimate_on_step();
         self.held.on_step(&step, &self.estimator, &self.pacer);
@@ -194,6 +199,16 @@ impl Tuner {
     /// The part of the limit of the user that this path has from now on, when there are several paths.
     pub(crate) fn limit_rate(&mut self, rate_bytes_per_s: Option<u64>) {
         self.wishes.rate_bytes_per_s = rate_bytes_per_s;
+    }
+
+    /// The packets have another class from now on, and so meet other queues: what was found to be the capacity counts no more. While priority
+    /// is asked for, the lanes become no more: what is policed looks like a path that loses packets.
+    pub fn class_changed(&mut self, is_priority: bool) {
+        self.pacer = Pacer::new(None);
+        self.lanes.look_again();
+        self.estimator.forget_losses();
+        let most = self.lanes.lanes.max(LANES_MOST);
+        self.lanes_most = is_priority.then_some(most);
     }
 
     /// The part of the lanes that the user asked for.
@@ -256,6 +271,8 @@ impl Tuner {
             rate_variation_permille: self.held.rate_variation_permille(),
             time: self.held.time,
             known: None,
+            // Whoever marks knows.
+            service: PathService::default(),
         }
     }
 

@@ -189,6 +189,12 @@ impl Estimator {
         self.tally(step);
     }
 
+    /// What was lost so far says nothing about what comes: the packets meet other queues from now on.
+    pub(super) fn forget_losses(&mut self) {
+        (self.random, self.congestion) = (Losses::default(), Losses::default());
+        self.recent.clear();
+    }
+
     fn tally(&mut self, step: &Step) {
         self.remember(step);
         let rtt_us = u64::from(self.now.rtt_us.max(1));

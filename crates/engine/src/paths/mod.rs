@@ -196,6 +196,13 @@ impl Paths {
         events
     }
 
+    /// See [`Tuner::class_changed`].
+    pub fn class_changed(&mut self, path: u16, is_priority: bool) {
+        if let Some(path) = self.paths.get_mut(&path) {
+            path.tuner.class_changed(is_priority);
+        }
+    }
+
     /// What the lanes of a path shall do now.
     pub fn advice(&self, path: u16) -> Option<&Advice> {
         self.paths.get(&path).map(|path| &path.told)

@@ -1,4 +1,12 @@
 //! Service classes: what a job asks of a network that it shares with others.
+//!
+//! ```text
+//!   allowed what an operator allows                -> the class, rate and time instead of those that are asked for
+//!   aware   lanes and estimate of a path  -> whether priority is needed, what the mark does, when it can be given back
+//! ```
+
+pub mod allowed;
+pub mod aware;
 
 /// How a job wants to be treated beside the traffic of others, from the most modest up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -30,6 +38,32 @@ impl ServiceClass {
             Self::Background => "background",
             Self::Normal => "normal",
             Self::Priority => "priority",
+        }
+    }
+}
+
+/// What is asked for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum AskedClass {
+    /// [`ServiceClass::Background`] from the start to the end.
+    Background,
+    /// [`ServiceClass::Normal`] from the start to the end.
+    #[default]
+    Normal,
+    /// [`ServiceClass::Priority`] from the start to the end.
+    Priority,
+    /// Normal, and priority only while others take the path away.
+    Auto,
+}
+
+impl AskedClass {
+    /// The class in which its first byte travels.
+    #[must_use]
+    pub const fn first(self) -> ServiceClass {
+        match self {
+            Self::Background => ServiceClass::Background,
+            Self::Normal | Self::Auto => ServiceClass::Normal,
+            Self::Priority => ServiceClass::Priority,
         }
     }
 }

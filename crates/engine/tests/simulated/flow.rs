@@ -66,6 +66,8 @@ pub struct Flow {
     /// New data that waits in the send buffer.
     pub unsent: f64,
     pub starts_us: u64,
+    /// Its packets carry the mark of priority.
+    pub marked: bool,
     credit: f64,
     reduced_at_us: u64,
     last_sent_us: u64,
@@ -142,6 +144,7 @@ impl Flow {
             active: true,
             unsent: 0.0,
             starts_us,
+            marked: false,
             credit: 0.0,
             reduced_at_us: 0,
             last_sent_us: starts_us,

@@ -32,6 +32,17 @@ impl Link {
     }
 }
 
+/// What the link does with marked packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Marks {
+    /// Nothing: they are as all others.
+    Ignored,
+    /// They go first, up to so many bytes per second; what is more is dropped.
+    First(f64),
+    /// None of them arrives.
+    Dropped,
+}
+
 /// Bytes of one flow that left in one step.
 #[derive(Clone, Copy, Debug)]
 struct Parcel {
@@ -73,6 +84,12 @@ pub struct World {
     /// What the source has left for all lanes.
     pub left_bytes: f64,
     random: u64,
+    pub marks: Marks,
+    /// Marked packets that wait.
+    first: VecDeque<Batch>,
+    first_queued: f64,
+    /// What may pass of them at once.
+    tokens: f64,
 }
 
 impl World {
@@ -92,6 +109,10 @@ impl World {
             supply_every_us: 0,
             left_bytes: f64::INFINITY,
             random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            marks: Marks::Ignored,
+            first: VecDeque::new(),
+            first_queued: 0.0,
+            tokens: 0.0,
         }
     }
 
@@ -111,7 +132,8 @@ impl World {
             // Found out by a timeout, once something comes through again.
             Some(until_us) => self.lose_all(until_us + self.link.rtt_us, parcels),
             None => {
-                self.arrive(parcels);
+                let rest = self.arrive_marked(parcels);
+                self.arrive(rest);
                 self.serve();
             }
         }
@@ -231,8 +253,56 @@ impl World {
         self.queue.push_back(Batch { sent_us: self.now_us, parcels });
     }
 
+    /// Marked packets go to a queue of their own; returns all others.
+    fn arrive_marked(&mut self, parcels: Vec<Parcel>) -> Vec<Parcel> {
+        let step_s = self.step_us as f64 / 1e6;
+        let is_marked = |parcel: &Parcel, flows: &[Flow]| flows[parcel.flow].marked;
+        let (mut marked, rest): (Vec<Parcel>, Vec<Parcel>) = match self.marks {
+            Marks::Ignored => return parcels,
+            Marks::First(_) | Marks::Dropped => parcels.into_iter().partition(|parcel| is_marked(parcel, &self.flows)),
+        };
+        let total: f64 = marked.iter().map(|parcel| parcel.bytes).sum();
+        let passes = match self.marks {
+            Marks::Dropped => 0.0,
+            Marks::First(bytes_per_s) => {
+                // Five milliseconds of the rate may come at once.
+                self.tokens = (self.tokens + bytes_per_s * step_s).min(bytes_per_s * (0.005 + step_s));
+                let room = self.link.queue_bytes + self.link.bytes_per_s * step_s - self.first_queued;
+                let passes = total.min(self.tokens).min(room.max(0.0));
+                self.tokens -= passes;
+                passes
+            }
+            Marks::Ignored => total,
+        };
+        if total > passes {
+            let (share, mut lost) = (1.0 - passes / total, Vec::new());
+            for parcel in &mut marked {
+                let bytes = parcel.bytes * share;
+                lose(parcel, bytes, &mut lost);
+            }
+            let at_us = self.now_us + self.link.rtt_us;
+            self.lost.push_back(Notice { at_us, sent_us: self.now_us, acked: false, parcels: lost });
+        }
+        self.first_queued += passes;
+        self.first.push_back(Batch { sent_us: self.now_us, parcels: marked });
+        rest
+    }
+
     fn serve(&mut self) {
         let mut left = self.link.bytes_per_s * self.step_us as f64 / 1e6;
+        std::mem::swap(&mut self.first, &mut self.queue);
+        std::mem::swap(&mut self.first_queued, &mut self.queued);
+        left = self.serve_queue(left);
+        std::mem::swap(&mut self.first, &mut self.queue);
+        std::mem::swap(&mut self.first_queued, &mut self.queued);
+        self.serve_queue(left);
+        // Acknowledgements of both queues come back in their order.
+        self.notices.make_contiguous().sort_by_key(|notice| notice.at_us);
+        self.lost.make_contiguous().sort_by_key(|notice| notice.at_us);
+    }
+
+    /// Sends what waits; returns what the link could send beyond it.
+    fn serve_queue(&mut self, mut left: f64) -> f64 {
         let at_us = self.now_us + self.link.rtt_us;
         while left > 0.0 {
             let Some(batch) = self.queue.front_mut() else { break };
@@ -252,6 +322,7 @@ impl World {
             }
             self.queue.pop_front();
         }
+        left
     }
 
     /// A Poisson number.

@@ -8,6 +8,7 @@
 //! ```
 //! Bytes flow in steps of a twentieth of a round trip; only losses are counted in packets. The same seed gives the same run.
 
+pub mod aware;
 pub mod flow;
 pub mod link;
 pub mod run;

@@ -144,6 +144,11 @@ pub fn apply(socket: impl AsFd, policy: &Policy, peer: IpAddr) -> Granted {
     apply_layers(socket.as_fd(), &[Layer { policy, source: Source::User }], peer)
 }
 
+/// The mark of what a connection sends.
+pub(crate) fn mark_of(socket: impl AsFd, peer: IpAddr) -> Option<Dscp> {
+    Dscp::read(socket.as_fd(), peer).ok()
+}
+
 /// [`apply`] for several policies: for each option, the first layer that has a value wins.
 fn apply_layers(socket: BorrowedFd<'_>, layers: &[Layer<'_>], peer: IpAddr) -> Granted {
     let peer = peer.to_canonical();

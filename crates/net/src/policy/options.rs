@@ -155,6 +155,11 @@ impl Dscp {
     pub fn new(code_point: u8) -> Option<Dscp> {
         (code_point < 64).then_some(Dscp(code_point))
     }
+
+    /// 0 to 63.
+    pub fn code_point(self) -> u8 {
+        self.0
+    }
 }
 
 impl Setting for Dscp {

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use haul_engine::attribute::Cause;
 use haul_engine::compare::{Existing, LEFT, Rules, Standing};
-use haul_job::{Carriage, Error, Fault, PathNow, Selection, Subject};
+use haul_job::{AskedClass, Carriage, Error, Fault, PathNow, Selection, Subject};
 use haul_net::Wanted;
 use haul_pump::SendRoute;
 use haul_store::{Filter, FoundEntry, Kind, Metadata, Stat, StoreError, WriteRoute};
@@ -74,6 +74,31 @@ pub(crate) fn carriage(carriage: &Carriage, ciphers: &[haul_net::Cipher]) -> wir
         write_route: carriage.write_route.map(write_route_number),
         path: None,
         cpus: 0,
+        service: service(&carriage.service),
+    }
+}
+
+fn service(service: &haul_job::Service) -> wire::Service {
+    let left = service.deadline.map(|at| at.duration_since(SystemTime::now()).unwrap_or_default().as_millis());
+    wire::Service {
+        class: match service.class {
+            AskedClass::Background => wire::AskedClass::Background,
+            AskedClass::Normal => wire::AskedClass::Normal,
+            AskedClass::Priority => wire::AskedClass::Priority,
+            AskedClass::Auto => wire::AskedClass::Auto,
+        },
+        floor_bytes_per_s: service.floor_bytes_per_s,
+        time_left_ms: left.map(|ms| u64::try_from(ms).unwrap_or(u64::MAX)),
+    }
+}
+
+/// The class that a peer asks for.
+pub(crate) fn asked_class(class: wire::AskedClass) -> AskedClass {
+    match class {
+        wire::AskedClass::Background => AskedClass::Background,
+        wire::AskedClass::Normal => AskedClass::Normal,
+        wire::AskedClass::Priority => AskedClass::Priority,
+        wire::AskedClass::Auto => AskedClass::Auto,
     }
 }
 
@@ -99,6 +124,8 @@ pub(crate) fn path_now(path: &summary::PathNow) -> PathNow {
             HeldBy::Jitter => Some(Cause::Jitter),
             HeldBy::Source => Some(Cause::Work),
         },
+        mark: path.mark,
+        marked_lanes: path.marked_lanes,
     }
 }
 

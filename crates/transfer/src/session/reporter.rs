@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use haul_engine::attribute::{self, Phases};
 use haul_engine::remedy::{self, Asked, Facts, Host, LanePath};
 use haul_engine::tally::{Tally, TallyFault, Told};
-use haul_job::{Change, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Report, Subject};
+use haul_job::{
+    Change, ClassChange, Earlier, Error, Event, Fault, Job, ManifestLine, Observer, Progress, Report, Subject,
+};
 use haul_wire::RelPath;
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::manifest::Item;
@@ -54,6 +56,7 @@ struct State {
     /// What the receiver has read of what earlier runs left.
     bytes_read_again: u64,
     failures: Vec<(Vec<u8>, String)>,
+    class_changes: Vec<ClassChange>,
     told_found_all: bool,
     /// When each path was last told of, by its number.
     path_told: BTreeMap<u16, Instant>,
@@ -64,6 +67,9 @@ const PATH_EVERY: Duration = Duration::from_millis(500);
 
 /// Failures kept for the closing lines; each was told when it happened.
 const FAILURES_KEPT: usize = 20;
+
+/// Changes of the class that the report has; a class that does not flap has few.
+const CLASS_CHANGES_KEPT: usize = 100;
 
 impl Watch {
     pub(crate) fn silent() -> Self {
@@ -164,7 +170,14 @@ impl Watch {
                     Event::Skipped { path, why }
                 }
                 Notice::Warning { text } => Event::Warning { text },
-                Notice::Chose { what, choice, reason } => Event::Chose { what: Subject::named(&what), choice, reason },
+                Notice::Chose { what, choice, reason } => {
+                    let what = Subject::named(&what);
+                    if what == Subject::Class && state.class_changes.len() < CLASS_CHANGES_KEPT {
+                        let (class, reason, at) = (choice.clone(), reason.clone(), person.started.elapsed());
+                        state.class_changes.push(ClassChange { at, class, reason });
+                    }
+                    Event::Chose { what, choice, reason }
+                }
             };
             person.observer.on_event(&event);
             Ok(())
@@ -335,6 +348,7 @@ impl Watch {
             limit,
             dry_run,
             failures: std::mem::take(&mut state.failures),
+            class_changes: std::mem::take(&mut state.class_changes),
         };
         drop(state);
         self.tell_progress();

@@ -13,6 +13,17 @@ pub(super) struct Lane {
     delivered: Delivered,
     /// What it was asked for last.
     follows: LaneAdvice,
+    /// The mark that it came with: the host's, or that of a row of the operator's table.
+    own_mark: Option<Dscp>,
+    marked: Marked,
+}
+
+/// What went with a mark that was asked for here.
+#[derive(Clone, Copy, Debug, Default)]
+struct Marked {
+    bytes: u64,
+    /// The connection's count when it was last looked at.
+    sent_bytes: u64,
 }
 
 /// What one lane shall do from now on.
@@ -22,7 +33,7 @@ pub(super) struct LaneAdvice {
     pub(super) pace_bytes_per_s: Option<u64>,
     /// `None`: the one that it has.
     pub(super) congestion_control: Option<String>,
-    /// The mark of its packets; `None`: the one that they have.
+    /// The mark of its packets; `None`: the one that it came with.
     pub(super) dscp: Option<Dscp>,
 }
 
@@ -44,16 +55,26 @@ impl Delivered {
     }
 }
 
+impl Marked {
+    fn since(&self, sent_bytes: u64, is_marked: bool) -> u64 {
+        if is_marked { sent_bytes.saturating_sub(self.sent_bytes) } else { 0 }
+    }
+}
+
 impl Lane {
     pub(super) fn new(number: u16, probe: Probe) -> Self {
-        Self { number, probe, delivered: Delivered::default(), follows: LaneAdvice::default() }
+        let (own_mark, follows) = (probe.dscp(), LaneAdvice::default());
+        Self { number, probe, delivered: Delivered::default(), follows, own_mark, marked: Marked::default() }
     }
 
     /// Its counters, and how often in a row the kernel repeated the same segment in vain. `None` when the lane does not run over TCP, or
     /// has just ended.
     pub(super) fn reading(&mut self) -> Option<(LaneReading, u8)> {
-        let Self { number, probe, delivered, .. } = self;
+        let is_marked = self.is_marked();
+        let Self { number, probe, delivered, marked, .. } = self;
         let info = probe.tcp_info()?;
+        marked.bytes += marked.since(info.bytes_sent.unwrap_or(0), is_marked);
+        marked.sent_bytes = info.bytes_sent.unwrap_or(0);
         let mss_bytes = u64::from(info.snd_mss_bytes);
         let acked_bytes = info.bytes_acked.unwrap_or(0);
         let reading = LaneReading {
@@ -95,7 +116,8 @@ impl Lane {
         }
         let congestion_control = advice.congestion_control.as_ref().filter(|name| !self.has(name));
         let chosen = congestion_control.map_or(Ok(()), |name| self.probe.set_congestion_control(name));
-        let dscp = advice.dscp.filter(|dscp| self.follows.dscp != Some(*dscp));
+        let is_new = advice.dscp != self.follows.dscp;
+        let dscp = advice.dscp.or(self.own_mark).filter(|_| is_new);
         let marked = dscp.map_or_else(Vec::new, |dscp| self.probe.set_dscp(dscp));
         let short = marked.into_iter().find(|applied| applied.falls_short);
         self.follows = advice;
@@ -106,6 +128,31 @@ impl Lane {
     pub(super) fn pace(&mut self, bytes_per_s: Option<u64>) {
         // Nothing else is new, and a pace is not refused.
         let _ = self.follow(LaneAdvice { pace_bytes_per_s: bytes_per_s, ..self.follows.clone() });
+    }
+
+    /// The same with another mark. Returns what the kernel refuses.
+    pub(super) fn mark(&mut self, dscp: Option<Dscp>) -> io::Result<()> {
+        if dscp == self.follows.dscp {
+            return Ok(());
+        }
+        // What was sent so far had the mark of before.
+        self.reading();
+        self.follow(LaneAdvice { dscp, ..self.follows.clone() })
+    }
+
+    /// The mark that it was asked for.
+    pub(super) fn dscp(&self) -> Option<Dscp> {
+        self.follows.dscp
+    }
+
+    fn is_marked(&self) -> bool {
+        self.follows.dscp.is_some_and(|dscp| dscp.code_point() != 0)
+    }
+
+    /// Bytes that it sent with a mark that was asked for, up to now.
+    pub(super) fn marked_bytes(&self) -> u64 {
+        let sent_bytes = self.probe.tcp_info().and_then(|info| info.bytes_sent).unwrap_or(self.marked.sent_bytes);
+        self.marked.bytes + self.marked.since(sent_bytes, self.is_marked())
     }
 
     /// The bound of its rate.

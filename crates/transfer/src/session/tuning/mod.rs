@@ -5,6 +5,7 @@
 
 mod lane;
 mod report;
+mod service;
 mod swallowed;
 mod work;
 
@@ -15,7 +16,10 @@ use haul_engine::path::{
     Advice, LaneReading, Tuner, Wishes, better_given_up, bound_per_lane, bounds_at_end, too_slow_for_more,
 };
 use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
+use haul_engine::service::ServiceClass;
+use haul_engine::service::allowed::Allowed;
 use haul_job::Subject;
+use haul_net::policy::Dscp;
 use haul_net::{Probe, host};
 use haul_wire::control::{Carriage, Notice};
 use haul_wire::lane::path_of;
@@ -28,6 +32,7 @@ use crate::session::lane_addresses::LaneAddresses;
 use crate::session::{convert, host_facts};
 
 use lane::{Lane, LaneAdvice};
+use service::{Classes, PathNow as PathInClass};
 pub(crate) use swallowed::Swallowed;
 pub(crate) use work::{Ending, Endless, Work};
 
@@ -68,6 +73,7 @@ pub(crate) struct Tuning {
     told_at: Instant,
     was_refused: bool,
     swallowed: Option<Swallowed>,
+    classes: Classes,
 }
 
 /// What was done to the lanes of one path.
@@ -81,6 +87,8 @@ struct OfPath {
     some_finish: bool,
     /// What lanes delivered that are gone.
     delivered_bytes: u64,
+    /// The bound that follows from its class.
+    bound_of_class: Option<u64>,
 }
 
 /// What a turn of the loop brought.
@@ -121,7 +129,13 @@ impl Tuning {
             told_at: now,
             was_refused: false,
             swallowed: None,
+            classes: Classes::new(carriage, Allowed::default()),
         }
+    }
+
+    /// What an operator allows of what is asked for.
+    pub(crate) fn allowed(self, carriage: &Carriage, allowed: Allowed) -> Self {
+        Self { classes: Classes::new(carriage, allowed), ..self }
     }
 
     /// With what earlier jobs of this host found of the paths to whom the lanes lead.
@@ -145,6 +159,9 @@ impl Tuning {
         if let Some(granted) = lane.granted() {
             self.paths.on_granted(path, &granted);
         }
+        if applied.addresses.is_none_or(|addresses| !addresses.local.is_loopback()) {
+            self.classes.lane_up(&mut lane);
+        }
         self.lanes.push(lane);
         self.lanes.sort_unstable_by_key(|lane| lane.number);
     }
@@ -164,7 +181,9 @@ impl Tuning {
         let paced_to = before.and_then(|before| before.paced_to);
         let delivered_bytes = before.map_or(0, |before| before.delivered_bytes);
         let some_finish = false;
-        self.applied.insert(path, OfPath { addresses, advice, paced_to, some_finish, delivered_bytes });
+        let bound_of_class = before.and_then(|before| before.bound_of_class);
+        let of_path = OfPath { addresses, advice, paced_to, some_finish, delivered_bytes, bound_of_class };
+        self.applied.insert(path, of_path);
     }
 
     pub(crate) fn lane_down(&mut self, number: u16) {
@@ -180,6 +199,7 @@ impl Tuning {
     fn forget_lane(&mut self, number: u16) -> bool {
         let Some(at) = self.lanes.iter().position(|lane| lane.number == number) else { return false };
         let lane = self.lanes.remove(at);
+        self.classes.lane_down(&lane);
         if let Some(applied) = self.applied.get_mut(&path_of(number)) {
             applied.delivered_bytes = applied.delivered_bytes.saturating_add(lane.delivered_bytes());
         }
@@ -203,10 +223,10 @@ impl Tuning {
                 let paths = self.readings();
                 self.divide(&paths, work);
             }
-            return Turn::default();
+            return Turn { notices: self.classes.told(), ..Turn::default() };
         }
         self.sampled_at = now;
-        let mut turn = Turn::default();
+        let mut turn = Turn { notices: self.classes.told(), ..Turn::default() };
         if self.applied.is_empty() {
             return turn;
         }
@@ -217,6 +237,12 @@ impl Tuning {
         if now.duration_since(self.told_at) >= TELL_EVERY {
             self.told_at = now;
             turn.paths = self.paths.up().filter_map(|path| report::path_now(&self.paths, path)).collect();
+            for now in &mut turn.paths {
+                let marks = self.lanes.iter().filter(|lane| path_of(lane.number) == now.path).filter_map(Lane::dscp);
+                let marks: Vec<u8> = marks.map(Dscp::code_point).filter(|mark| *mark != 0).collect();
+                now.marked_lanes = u16::try_from(marks.len()).unwrap_or(u16::MAX);
+                now.mark = marks.first().copied().unwrap_or(0);
+            }
             // A cable that is out for a moment looks the same once data had passed.
             let swallowed = swallowed::look(&self.lanes, &mut self.swallowed);
             if let Some(swallowed) = swallowed.filter(|swallowed| !swallowed.ever) {
@@ -226,10 +252,26 @@ impl Tuning {
         for event in events {
             self.apply(event, &mut turn);
         }
+        self.classify(&sample, &mut turn);
         self.divide(&sample.paths, work);
         turn.work_moves |= self.look_for_slow(&sample, work.unit_bytes());
         turn.give_up = self.look_for_last(&sample.paths, work);
         turn
+    }
+
+    /// Gives each path its class. What goes through ssh, or stays on this host, meets no network that could be asked.
+    fn classify(&mut self, sample: &PathsSample, turn: &mut Turn) {
+        for PathReading { path, lanes, .. } in &sample.paths {
+            let is_here = self.addresses(*path).is_some_and(|addresses| addresses.local.is_loopback());
+            let Some(estimate) = self.paths.estimate(*path).filter(|_| !is_here) else { continue };
+            let (path, at_us, carrying) = (*path, sample.at_us, self.carrying(*path));
+            let now = PathInClass { path, at_us, estimate, lanes, carrying };
+            let lanes = self.lanes.iter_mut().filter(|lane| path_of(lane.number) == path);
+            if let Some(class) = self.classes.on_sample(&now, lanes) {
+                self.paths.class_changed(path, class == ServiceClass::Priority);
+            }
+        }
+        turn.notices.extend(self.classes.told());
     }
 
     /// The counters of all lanes, by path.
@@ -309,7 +351,14 @@ impl Tuning {
             });
             let Some(applied) = self.applied.get_mut(number) else { continue };
             let of_path = self.lanes.iter_mut().filter(|lane| path_of(lane.number) == *number);
+            let of_class = self.classes.bound(*number);
+            applied.bound_of_class = of_class;
             applied.divide(lanes, ending, rests || !is_waiting, of_path);
+            for (number, bound) in self.classes.lane_bounds(*number) {
+                if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.number == number) {
+                    lane.pace(Some(lane.pace_bytes_per_s().map_or(bound, |pace| pace.min(bound))));
+                }
+            }
         }
     }
 
@@ -336,7 +385,10 @@ impl Tuning {
         let delivered = self.delivered_bytes();
         let paths = self.applied.iter().filter_map(|(number, applied)| {
             let delivered_bytes = delivered.get(number).copied().unwrap_or_default();
-            report::one_path(&self.paths, *number, applied.addresses, delivered_bytes)
+            let mut path = report::one_path(&self.paths, *number, applied.addresses, delivered_bytes)?;
+            let lanes = self.lanes.iter().filter(|lane| path_of(lane.number) == *number);
+            path.summary.service = self.classes.summary(*number, lanes);
+            Some(path)
         });
         let paths: Vec<OnePath> = paths.collect();
         (report::together(&paths), paths)
@@ -384,7 +436,8 @@ impl Tuning {
         let before = std::mem::replace(&mut applied.advice, advice.clone());
         let (mut refused, mut granted) = (None, None);
         for lane in self.lanes.iter_mut().filter(|lane| path_of(lane.number) == path) {
-            let advice = LaneAdvice { pace_bytes_per_s: lane.pace_bytes_per_s(), ..applied.for_lanes() };
+            let (pace_bytes_per_s, dscp) = (lane.pace_bytes_per_s(), lane.dscp());
+            let advice = LaneAdvice { pace_bytes_per_s, dscp, ..applied.for_lanes() };
             refused = lane.follow(advice).err().or(refused);
             granted = granted.or_else(|| lane.granted());
         }
@@ -417,7 +470,7 @@ impl OfPath {
         is_done: bool,
         lanes: impl Iterator<Item = &'a mut Lane>,
     ) {
-        let Some(bound) = self.advice.pacing_bytes_per_s else {
+        let Some(bound) = [self.advice.pacing_bytes_per_s, self.bound_of_class].into_iter().flatten().min() else {
             self.some_finish = false;
             return self.pace_all(None, lanes);
         };
@@ -444,7 +497,6 @@ impl OfPath {
     /// What each lane is advised as long as all are advised the same.
     fn for_lanes(&self) -> LaneAdvice {
         let congestion_control = self.advice.congestion_control.clone();
-        // Nothing asks for a class yet.
         LaneAdvice { pace_bytes_per_s: self.paced_to, congestion_control, dscp: None }
     }
 

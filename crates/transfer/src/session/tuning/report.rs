@@ -2,7 +2,7 @@
 
 use haul_engine::path::{Limit, Phase, Remembered};
 use haul_engine::paths::{Death, Paths};
-use haul_wire::summary::{HeldBy, KnownPath, OnePath, PathNow, PathState, PathSummary, PathTime};
+use haul_wire::summary::{HeldBy, KnownPath, OnePath, PathNow, PathService, PathState, PathSummary, PathTime};
 
 use crate::session::convert;
 use crate::session::lane_addresses::LaneAddresses;
@@ -29,6 +29,8 @@ pub(super) fn path_now(paths: &Paths, path: u16) -> Option<PathNow> {
             (_, Limit::Source) => HeldBy::Source,
             (_, Limit::Unknown) => HeldBy::Unknown,
         },
+        mark: 0,
+        marked_lanes: 0,
     })
 }
 
@@ -83,6 +85,11 @@ pub(super) fn together(paths: &[OnePath]) -> PathSummary {
         time: all().fold(PathTime::default(), |sum, path| sum.plus(&path.time)),
         // Each path has what the next job should know of it.
         known: None,
+        service: PathService {
+            marked_bytes: all().fold(0, |sum, path| sum.saturating_add(path.service.marked_bytes)),
+            raises: all().fold(0, |sum, path| sum.saturating_add(path.service.raises)),
+            ..main.summary.service
+        },
     }
 }
 

@@ -1,0 +1,65 @@
+//! Flags for what a copy asks of a network that others use, too.
+
+use clap::{Args, ValueEnum};
+use haul_job::{AskedClass, Service};
+
+use crate::rate;
+use crate::reach::TRAVEL;
+
+/// What is asked of the network.
+#[derive(Clone, Debug, Args)]
+pub struct ServiceFlags {
+    /// What the data asks of networks that it shares with others: 'background' yields to everybody, 'normal' takes a
+    /// fair share, 'priority' goes first where the network and its operator allow that, 'auto' asks for priority only
+    /// while others take the path away
+    #[arg(long, value_name = "NAME", help_heading = TRAVEL)]
+    pub class: Option<ClassName>,
+    /// Yield to everybody: the same as --class background
+    #[arg(long, conflicts_with_all = ["class", "priority"], help_heading = TRAVEL)]
+    pub background: bool,
+    /// Ask for priority from the first byte on: the same as --class priority
+    #[arg(long, conflicts_with = "class", help_heading = TRAVEL)]
+    pub priority: bool,
+    /// Ask for priority while others leave less than this rate, for as much of the data as this rate needs
+    #[arg(long, value_name = "RATE", value_parser = rate::parse_rate, allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["background", "priority"], help_heading = TRAVEL)]
+    pub floor: Option<u64>,
+}
+
+/// `--class`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClassName {
+    Background,
+    Normal,
+    Priority,
+    Auto,
+}
+
+/// Flags that cannot both be meant.
+#[derive(Clone, Copy, Debug)]
+pub struct Contradiction {
+    pub what: &'static str,
+    pub hint: &'static str,
+}
+
+impl ServiceFlags {
+    /// What they mean.
+    pub fn service(&self) -> Result<Service, Contradiction> {
+        let class = match self.class {
+            _ if self.background => AskedClass::Background,
+            _ if self.priority => AskedClass::Priority,
+            None if self.floor.is_some() => AskedClass::Auto,
+            None | Some(ClassName::Normal) => AskedClass::Normal,
+            Some(ClassName::Background) => AskedClass::Background,
+            Some(ClassName::Priority) => AskedClass::Priority,
+            Some(ClassName::Auto) => AskedClass::Auto,
+        };
+        if self.floor.is_some() && class != AskedClass::Auto {
+            return Err(Contradiction {
+                what: "--floor asks for priority now and then, which only --class auto does",
+                hint: "leave --class out, or write --class auto",
+            });
+        }
+        Ok(Service { class, floor_bytes_per_s: self.floor, deadline: None })
+    }
+}

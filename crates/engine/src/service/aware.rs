@@ -1,0 +1,817 @@
+//! Asks for priority while others take the path away, and gives it back.
+//!
+//! ```text
+//!   Normal   no mark                    a queue stands, and we get less than the path carried for us, or than the floor -> Compare
+//!                                       a queue stands, and nobody knows what the path carries                      -> HoldBack
+//!   HoldBack no mark, and a little less the queue stays: it is not ours                                             -> Compare
+//!                                       it goes: what we get is what the path carries                               -> Normal
+//!   Compare  marked beside unmarked     marked lanes are quicker                                                    -> Raised
+//!                                       they are not                                                                -> GivenUp
+//!                                       nothing of theirs arrives                                                   -> GivenUp
+//!   Raised   all but a scout marked     the scout meets no queue: the others have gone                              -> Normal
+//!                                       the scout cannot tell                                                       -> Trial
+//!   Trial    no mark for a moment       the queue does not come back                                                -> Normal
+//!                                       it comes back                                                               -> Raised
+//!   GivenUp  no mark                    for good
+//! ```
+//! A queue that stands means that the link is busy. So who gets less of it than before shares it with others, or the link has become
+//! slower; the comparison tells which.
+//!
+//! One lane stays unmarked as a *scout*, at a small rate: it stands in the queue of the others, so that its round trips show whether
+//! they are still there.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use core::fmt;
+
+use crate::path::{Confidence, Estimate, LaneReading, Phase};
+use crate::service::ServiceClass;
+
+/// One reading of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// When, in microseconds since any fixed start.
+    pub at_us: u64,
+    /// What is known of the path.
+    pub estimate: &'a Estimate,
+    /// The lanes that carry data, in the order of their numbers.
+    pub lanes: &'a [LaneReading],
+    /// Priority is possible: allowed, and not refused.
+    pub may_raise: bool,
+}
+
+/// Lanes that carry data while priority is asked for are no more than these, or than there were before. What is policed looks like a path that
+/// loses packets, for which many lanes would be of use.
+pub const LANES_MOST: u16 = 8;
+
+/// The class has changed, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// From now on.
+    pub class: ServiceClass,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why the class changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Others take a part of what the path carried for us.
+    Taken {
+        /// What we get.
+        rate_bytes_per_s: u64,
+        /// What we got.
+        before_bytes_per_s: u64,
+    },
+    /// Others fill the queue that we left empty.
+    Filled,
+    /// The rate is below the floor, and a queue stands.
+    BelowFloor {
+        /// What we get.
+        rate_bytes_per_s: u64,
+        /// What is asked for.
+        floor_bytes_per_s: u64,
+    },
+    /// Unmarked packets find no queue: the others have gone.
+    OthersGone,
+    /// Marked packets are no quicker than others.
+    NoEffect,
+    /// Marked packets do not arrive.
+    Dropped,
+    /// Marked packets beyond a rate are dropped, and less arrives than without the mark.
+    Policed {
+        /// What arrives of them.
+        rate_bytes_per_s: u64,
+    },
+    /// It is not allowed any more.
+    NotAllowed,
+}
+
+/// What the mark does on this path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effect {
+    /// Not tried.
+    #[default]
+    Unknown,
+    /// Marked packets are quicker.
+    Helps,
+    /// They are not.
+    None,
+    /// They do not arrive.
+    Dropped,
+    /// Only so many of them arrive.
+    Policed {
+        /// That rate.
+        bytes_per_s: u64,
+    },
+}
+
+/// Decides for one path.
+#[derive(Clone, Debug)]
+pub struct Aware {
+    floor_bytes_per_s: Option<u64>,
+    state: State,
+    effect: Effect,
+    raises: u32,
+    recent: Recent,
+    /// So many lanes are marked, when there is a floor.
+    enough: usize,
+    /// Contention that was seen before the release tells nothing after it.
+    contention_is_new: bool,
+    /// When it was released the last time, and how long the others have to be away before it is released again.
+    released_us: Option<u64>,
+    calm_us: u64,
+    /// Longest wait of the scout's packets since the class was raised.
+    scout_peak_us: u64,
+    /// It waits less than before: worth a trial.
+    scout_hopes: bool,
+    hopes_from_us: u64,
+    /// So much the path carried with a queue that was ours: it carries no more.
+    proved_bytes_per_s: u64,
+    /// When the queue is looked at again, and how long after that.
+    looks_at_us: u64,
+    look_in_us: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Normal { pressed_since_us: Option<u64> },
+    HoldBack(HoldBack),
+    Compare(Raise),
+    Raised { raise: Raise, calm_since_us: Option<u64>, more_at_us: u64, trial_at_us: u64, trial_in_us: u64 },
+    Trial(Trial),
+    GivenUp,
+}
+
+/// Nothing is marked for a moment.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    raise: Raise,
+    from_us: u64,
+    until_us: u64,
+    trial_in_us: u64,
+    /// With the mark.
+    rate_bytes_per_s: u64,
+}
+
+/// We send less for a moment: a queue of our own goes then, and one of others stays.
+#[derive(Clone, Copy, Debug)]
+struct HoldBack {
+    from_us: u64,
+    until_us: u64,
+    lanes: usize,
+    lane_bytes_per_s: u64,
+    /// Of all lanes before.
+    rate_bytes_per_s: u64,
+    queueing_us: u32,
+}
+
+/// What was so when the class was raised.
+#[derive(Clone, Copy, Debug)]
+struct Raise {
+    at_us: u64,
+    rate_bytes_per_s: u64,
+    queueing_us: u32,
+}
+
+/// The last seconds of the path.
+#[derive(Clone, Debug, Default)]
+struct Recent {
+    samples: VecDeque<Sample>,
+    /// Most that the path carried for us over a second without marks, and when that was.
+    best_bytes_per_s: u64,
+    /// Marked and unmarked lanes since the marks changed.
+    since_change: VecDeque<(u64, Sides)>,
+    /// Of the last reading: what each side did, and each lane's counts.
+    totals: Sides,
+    last: BTreeMap<u16, (u64, u64)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at_us: u64,
+    acked_bytes: u64,
+    queueing_us: u32,
+}
+
+/// Marked and unmarked lanes, side by side.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sides {
+    marked: Side,
+    unmarked: Side,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Side {
+    lanes: u64,
+    acked_bytes: u64,
+    resent_bytes: u64,
+    /// Mean smoothed round trip of its lanes.
+    rtt_us: u64,
+    /// A lane of it has something under way.
+    has_data: bool,
+}
+
+impl Side {
+    fn of(lanes: &[LaneReading]) -> Self {
+        let count = lanes.len() as u64;
+        let sum = |of: fn(&LaneReading) -> u64| lanes.iter().map(of).fold(0, u64::saturating_add);
+        Self {
+            lanes: count,
+            acked_bytes: 0,
+            resent_bytes: 0,
+            rtt_us: sum(|lane| lane.rtt_us.into()) / count.max(1),
+            has_data: lanes.iter().any(|lane| {
+                lane.unsent_bytes > 0
+                    || lane.sent_bytes.saturating_sub(lane.resent_bytes)
+                        > lane.acked_bytes.saturating_add(lane.mss_bytes.into())
+            }),
+        }
+    }
+}
+
+impl Recent {
+    fn on_sample(&mut self, seen: &Seen<'_>, marked: usize) {
+        let queueing_us = seen.estimate.queueing_us;
+        let (with, without) = seen.lanes.split_at(marked.min(seen.lanes.len()));
+        let sides =
+            Sides { marked: self.side(with, self.totals.marked), unmarked: self.side(without, self.totals.unmarked) };
+        self.totals = sides;
+        self.last = seen.lanes.iter().map(|lane| (lane.lane, (lane.delivered_bytes, lane.resent_bytes))).collect();
+        let acked_bytes = sides.marked.acked_bytes.saturating_add(sides.unmarked.acked_bytes);
+        self.samples.push_back(Sample { at_us: seen.at_us, acked_bytes, queueing_us });
+        while self.samples.front().is_some_and(|first| seen.at_us.saturating_sub(first.at_us) > KEPT_US) {
+            self.samples.pop_front();
+        }
+        let is_of_path = marked == 0 && seen.estimate.source_permille <= SOURCE_PERMILLE;
+        if is_of_path && let Some(rate) = self.rate_over(BEST_US) {
+            self.best_bytes_per_s = self.best_bytes_per_s.max(rate);
+        }
+        self.since_change.push_back((seen.at_us, sides));
+        while self.since_change.front().is_some_and(|(at_us, _)| seen.at_us.saturating_sub(*at_us) > KEPT_US) {
+            self.since_change.pop_front();
+        }
+    }
+
+    /// The lanes of one side now, on top of what that side did before. Lanes come, go and change sides, so each counts from its own last reading.
+    fn side(&self, lanes: &[LaneReading], before: Side) -> Side {
+        let mut side = Side { acked_bytes: before.acked_bytes, resent_bytes: before.resent_bytes, ..Side::of(lanes) };
+        for lane in lanes {
+            let (delivered, resent) =
+                self.last.get(&lane.lane).copied().unwrap_or((lane.delivered_bytes, lane.resent_bytes));
+            side.acked_bytes = side.acked_bytes.saturating_add(lane.delivered_bytes.saturating_sub(delivered));
+            side.resent_bytes = side.resent_bytes.saturating_add(lane.resent_bytes.saturating_sub(resent));
+        }
+        side
+    }
+
+    /// What was delivered over the last `span_us`; `None`: that is not known.
+    fn rate_over(&self, span_us: u64) -> Option<u64> {
+        let last = self.samples.back()?;
+        let first = self.samples.iter().rev().find(|sample| last.at_us.saturating_sub(sample.at_us) >= span_us)?;
+        per_second(last.acked_bytes.saturating_sub(first.acked_bytes), last.at_us.saturating_sub(first.at_us))
+    }
+
+    /// The mean queue over the last `span_us`.
+    fn mean_queue_us(&self, span_us: u64) -> u32 {
+        let Some(last) = self.samples.back() else { return 0 };
+        let within = self.samples.iter().rev().take_while(|sample| last.at_us.saturating_sub(sample.at_us) <= span_us);
+        let (sum, count) = within.fold((0, 0), |(sum, count), sample| (sum + u64::from(sample.queueing_us), count + 1));
+        u32::try_from(sum / count.max(1)).unwrap_or(u32::MAX)
+    }
+
+    /// The shortest queue over the last `span_us`.
+    fn least_queue_us(&self, span_us: u64) -> u32 {
+        let Some(last) = self.samples.back() else { return 0 };
+        let within = self.samples.iter().rev().take_while(|sample| last.at_us.saturating_sub(sample.at_us) <= span_us);
+        within.map(|sample| sample.queueing_us).min().unwrap_or(0)
+    }
+
+    /// What each side did since this moment; `None`: nothing is known of so long ago.
+    fn sides_since(&self, from_us: u64) -> Option<(Sides, u64)> {
+        let (first_us, first) = self.since_change.iter().find(|(at_us, _)| *at_us >= from_us)?;
+        let (last_us, last) = self.since_change.back()?;
+        let between = |first: Side, last: Side| Side {
+            acked_bytes: last.acked_bytes.saturating_sub(first.acked_bytes),
+            resent_bytes: last.resent_bytes.saturating_sub(first.resent_bytes),
+            ..last
+        };
+        let sides =
+            Sides { marked: between(first.marked, last.marked), unmarked: between(first.unmarked, last.unmarked) };
+        (last_us > first_us).then_some((sides, last_us - first_us))
+    }
+}
+
+impl Aware {
+    /// With a floor: only below it, and only as many lanes as carry it.
+    #[must_use]
+    pub fn new(floor_bytes_per_s: Option<u64>) -> Self {
+        Self {
+            floor_bytes_per_s,
+            state: State::Normal { pressed_since_us: None },
+            effect: Effect::Unknown,
+            raises: 0,
+            recent: Recent::default(),
+            enough: 0,
+            contention_is_new: true,
+            released_us: None,
+            calm_us: CALM_US,
+            scout_peak_us: 0,
+            scout_hopes: false,
+            hopes_from_us: 0,
+            proved_bytes_per_s: 0,
+            looks_at_us: 0,
+            look_in_us: LOOK_IN_US,
+        }
+    }
+
+    /// The class now.
+    #[must_use]
+    pub fn class(&self) -> ServiceClass {
+        match self.state {
+            State::Compare(_) | State::Raised { .. } | State::Trial(_) => ServiceClass::Priority,
+            State::Normal { .. } | State::HoldBack(_) | State::GivenUp => ServiceClass::Normal,
+        }
+    }
+
+    /// Each lane shall send so much at most, for a moment. Below two segments for each round trip, too, so that many lanes hold back as well.
+    #[must_use]
+    pub fn lane_bytes_per_s(&self) -> Option<u64> {
+        match self.state {
+            State::HoldBack(hold) => Some(hold.lane_bytes_per_s),
+            _ => None,
+        }
+    }
+
+    /// So many of the lanes that carry data have the mark: the first ones.
+    #[must_use]
+    pub fn marked_lanes(&self, carrying: usize) -> usize {
+        match self.state {
+            State::Normal { .. } | State::HoldBack(_) | State::GivenUp | State::Trial(_) => 0,
+            State::Compare(_) | State::Raised { .. } => {
+                let most = if carrying > 1 { carrying - 1 } else { carrying };
+                if self.floor_bytes_per_s.is_some() { self.enough.clamp(1, most.max(1)) } else { most }
+            }
+        }
+    }
+
+    /// What the marked lanes may send together: what the floor needs, and a little more.
+    #[must_use]
+    pub fn marked_bytes_per_s(&self) -> Option<u64> {
+        let floor = self.floor_bytes_per_s?;
+        (self.class() == ServiceClass::Priority).then(|| floor / 100 * FLOOR_PERCENT)
+    }
+
+    /// The last of the lanes is the scout, and may send so much.
+    #[must_use]
+    pub fn scout_bytes_per_s(&self, rate_bytes_per_s: u64) -> Option<u64> {
+        let is_watching = matches!(self.state, State::Raised { .. }) && self.floor_bytes_per_s.is_none();
+        is_watching.then(|| (rate_bytes_per_s / SCOUT_PART).max(SCOUT_LEAST_BYTES_PER_S))
+    }
+
+    /// What the mark does.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    /// So often the class was raised.
+    #[must_use]
+    pub fn raises(&self) -> u32 {
+        self.raises
+    }
+
+    /// Takes one reading in. Returns a change of the class.
+    pub fn on_sample(&mut self, seen: &Seen<'_>) -> Option<Change> {
+        let marked = self.marked_lanes(seen.lanes.len());
+        self.recent.on_sample(seen, marked);
+        self.contention_is_new |= !seen.estimate.contended;
+        if !seen.may_raise && self.class() == ServiceClass::Priority {
+            return Some(self.release(seen.at_us, Reason::NotAllowed));
+        }
+        match self.state {
+            State::Normal { pressed_since_us } => self.normal(seen, pressed_since_us),
+            State::HoldBack(hold) => self.hold_back(seen, hold),
+            State::Compare(raise) => self.compare(seen, raise),
+            State::Raised { .. } => self.raised(seen),
+            State::Trial(trial) => self.trial(seen, trial),
+            State::GivenUp => None,
+        }
+    }
+
+    fn normal(&mut self, seen: &Seen<'_>, pressed_since_us: Option<u64>) -> Option<Change> {
+        let reason = self.pressed(seen).filter(|_| seen.may_raise && !seen.lanes.is_empty());
+        let since_us = reason.map(|_| pressed_since_us.unwrap_or(seen.at_us));
+        self.state = State::Normal { pressed_since_us: since_us };
+        let (Some(reason), Some(since_us)) = (reason, since_us) else {
+            self.look_whose_queue(seen);
+            return None;
+        };
+        if seen.at_us.saturating_sub(since_us) < PRESSED_US {
+            return None;
+        }
+        Some(self.raise(seen, reason))
+    }
+
+    /// A queue stands, or packets are lost, and nobody knows what the path carries: holding back shows whose queue it is.
+    fn look_whose_queue(&mut self, seen: &Seen<'_>) {
+        let Seen { at_us, estimate, .. } = *seen;
+        if !seen.may_raise || seen.lanes.is_empty() || at_us < self.looks_at_us {
+            return;
+        }
+        let (Some(rate), Some(before)) = (self.recent.rate_over(RATE_US), self.recent.rate_over(2 * RATE_US)) else {
+            return;
+        };
+        let queueing_us = self.recent.mean_queue_us(RATE_US);
+        let grows = rate > before / 100 * GROWS_PERCENT;
+        let is_less = rate < self.recent.best_bytes_per_s / 100 * TAKEN_PERCENT;
+        let is_doubtful = is_less || (estimate.contended && self.contention_is_new);
+        let is_known = !is_doubtful && rate <= self.proved_bytes_per_s.saturating_add(self.proved_bytes_per_s / 4);
+        if is_known || grows || queueing_us < clear_queue_us(estimate) || estimate.source_permille > SOURCE_PERMILLE {
+            return;
+        }
+        // Until what we hold back has emptied the queue, and each lane has heard of that eight times: so often a smoothed round trip needs.
+        let drained_us = u64::from(queueing_us) * 200 / (100 - HELD_PERCENT);
+        let heard_us = HEARD_PACKETS * seen.lanes.len() as u64 * u64::from(PACKET_BYTES) * 1_000_000 / rate.max(1);
+        let span_us =
+            (drained_us.max(heard_us) + 2 * u64::from(estimate.rtt_us)).clamp(HOLD_BACK_US_MIN, HOLD_BACK_US_MOST);
+        let lane_bytes_per_s = (rate / 100 * HELD_PERCENT / seen.lanes.len() as u64).max(HELD_LANE_LEAST_BYTES_PER_S);
+        self.state = State::HoldBack(HoldBack {
+            from_us: at_us,
+            until_us: at_us.saturating_add(span_us),
+            lanes: seen.lanes.len(),
+            lane_bytes_per_s,
+            rate_bytes_per_s: rate,
+            queueing_us,
+        });
+    }
+
+    fn hold_back(&mut self, seen: &Seen<'_>, hold: HoldBack) -> Option<Change> {
+        if seen.at_us < hold.until_us {
+            return None;
+        }
+        self.state = State::Normal { pressed_since_us: None };
+        self.looks_at_us = seen.at_us.saturating_add(self.look_in_us);
+        self.look_in_us = self.look_in_us.saturating_mul(2).min(LOOK_IN_US_MOST);
+        let has_gone =
+            self.recent.least_queue_us(RATE_US / 2) <= (hold.queueing_us / 5 * 3).max(clear_queue_us(seen.estimate));
+        // Whoever did not hold back for long enough has not tried.
+        let rate = self.recent.rate_over(RATE_US / 2)?;
+        let before = hold.rate_bytes_per_s.max(1);
+        let held_back_us = seen.at_us.saturating_sub(hold.from_us).saturating_sub(u64::from(seen.estimate.rtt_us));
+        let shorter_us = u128::from(before.saturating_sub(rate)) * u128::from(held_back_us) / u128::from(before);
+        if seen.lanes.len() != hold.lanes || shorter_us < u128::from(hold.queueing_us) {
+            return None;
+        }
+        if has_gone {
+            self.proved_bytes_per_s = self.recent.best_bytes_per_s;
+            return None;
+        }
+        seen.may_raise.then(|| self.raise(seen, Reason::Filled))
+    }
+
+    fn raise(&mut self, seen: &Seen<'_>, reason: Reason) -> Change {
+        let rate_bytes_per_s = self.recent.rate_over(RATE_US).unwrap_or(seen.estimate.rate_bytes_per_s);
+        let raise = Raise { at_us: seen.at_us, rate_bytes_per_s, queueing_us: seen.estimate.queueing_us };
+        if self.released_us.is_some_and(|at_us| seen.at_us.saturating_sub(at_us) < FLAPS_US) {
+            // It was released too early, so it stays longer this time.
+            self.calm_us = (self.calm_us * 2).min(CALM_US_MOST);
+        } else {
+            self.calm_us = CALM_US;
+        }
+        self.raises = self.raises.saturating_add(1);
+        (self.scout_peak_us, self.scout_hopes) = (0, false);
+        self.hopes_from_us = seen.at_us.saturating_add(HOPES_AGAIN_US.saturating_mul(self.calm_us / CALM_US));
+        self.enough = self.enough_at_first(seen, rate_bytes_per_s);
+        // What was found out holds: there is nothing to compare again.
+        self.state = if self.effect == Effect::Unknown { State::Compare(raise) } else { self.raised_since(raise) };
+        self.recent.since_change.clear();
+        Change { class: ServiceClass::Priority, reason }
+    }
+
+    fn raised_since(&self, raise: Raise) -> State {
+        // Only who knows what the path carries knows when it is full of marked packets.
+        let trial_in_us = if self.knows_more_than(raise) { TRIAL_IN_US } else { TRIAL_IN_US_UNKNOWN };
+        let (calm_since_us, more_at_us) = (None, raise.at_us.saturating_add(MORE_EVERY_US));
+        State::Raised { raise, calm_since_us, more_at_us, trial_at_us: raise.at_us + trial_in_us, trial_in_us }
+    }
+
+    /// The path carried more before than when the class was raised.
+    fn knows_more_than(&self, raise: Raise) -> bool {
+        self.recent.best_bytes_per_s / 100 * TAKEN_PERCENT > raise.rate_bytes_per_s
+    }
+
+    /// Lanes that carry the floor, if each carries as much as the path gave us per lane at its best.
+    fn enough_at_first(&self, seen: &Seen<'_>, rate_bytes_per_s: u64) -> usize {
+        let Some(floor) = self.floor_bytes_per_s else { return usize::MAX };
+        let lanes = seen.lanes.len().max(1) as u64;
+        let best = self.recent.best_bytes_per_s.max(rate_bytes_per_s).max(1);
+        usize::try_from(floor.saturating_mul(lanes).div_ceil(best)).unwrap_or(usize::MAX).max(1)
+    }
+
+    /// Why priority is needed now, if it is.
+    fn pressed(&self, seen: &Seen<'_>) -> Option<Reason> {
+        let Seen { estimate, .. } = seen;
+        if estimate.source_permille > SOURCE_PERMILLE {
+            return None;
+        }
+        let rate_bytes_per_s = self.recent.rate_over(RATE_US)?;
+        let stands = self.recent.mean_queue_us(RATE_US) >= clear_queue_us(estimate);
+        let is_loss = estimate.congestion_loss_ppm > 0;
+        if let Some(floor_bytes_per_s) = self.floor_bytes_per_s {
+            let is_below = rate_bytes_per_s < floor_bytes_per_s;
+            let by_path = stands || is_loss || estimate.contended || estimate.phase == Phase::Steady;
+            return (is_below && by_path).then_some(Reason::BelowFloor { rate_bytes_per_s, floor_bytes_per_s });
+        }
+        let remembered = if estimate.confidence == Confidence::Remembered { estimate.capacity_bytes_per_s } else { 0 };
+        let before_bytes_per_s = self.recent.best_bytes_per_s.max(remembered);
+        let is_taken = rate_bytes_per_s < before_bytes_per_s / 100 * CLEARLY_TAKEN_PERCENT;
+        (stands && is_taken).then_some(Reason::Taken { rate_bytes_per_s, before_bytes_per_s })
+    }
+
+    /// A few round trips of marked lanes beside unmarked ones.
+    fn compare(&mut self, seen: &Seen<'_>, raise: Raise) -> Option<Change> {
+        let rtt_us = u64::from(seen.estimate.rtt_min_us.max(1));
+        let base_us = rtt_us + u64::from(seen.estimate.jitter_us);
+        let elapsed_us = seen.at_us.saturating_sub(raise.at_us);
+        // What left before the marks came back in the first round trip.
+        let from_us = raise.at_us.saturating_add(rtt_us + u64::from(raise.queueing_us));
+        let (sides, span_us) = self.recent.sides_since(from_us)?;
+        let Sides { marked, unmarked } = sides;
+        let marked_rate = per_second(marked.acked_bytes, span_us).unwrap_or(0);
+        let all_rate = per_second(marked.acked_bytes.saturating_add(unmarked.acked_bytes), span_us).unwrap_or(0);
+        if span_us >= DROPPED_US.max(6 * rtt_us) && marked.acked_bytes == 0 && marked.has_data {
+            self.effect = Effect::Dropped;
+            return Some(self.give_up(Reason::Dropped));
+        }
+        if span_us < (COMPARED_ROUND_TRIPS * base_us).max(COMPARED_US_MIN) {
+            return None;
+        }
+        let is_quicker = match unmarked.lanes {
+            0 => all_rate > raise.rate_bytes_per_s / 100 * GAIN_PERCENT,
+            lanes => {
+                let each = |side: Side| side.acked_bytes / side.lanes.max(1);
+                let waits_less = u64::from(raise.queueing_us / 3).max(u64::from(QUEUE_US_MIN));
+                marked.rtt_us.saturating_add(waits_less) <= unmarked.rtt_us
+                    || (each(marked) > each(unmarked) / 100 * GAIN_PERCENT && lanes > 0 && unmarked.has_data)
+            }
+        };
+        let harms = all_rate < raise.rate_bytes_per_s / 100 * HARM_PERCENT;
+        let is_policed = marked.resent_bytes > marked.acked_bytes / POLICED_PART
+            && marked.rtt_us <= base_us + u64::from(raise.queueing_us / 2);
+        if is_policed && harms && elapsed_us >= HARM_US {
+            self.effect = Effect::Policed { bytes_per_s: marked_rate };
+            return Some(self.give_up(Reason::Policed { rate_bytes_per_s: marked_rate }));
+        }
+        if is_quicker && !(is_policed && harms) {
+            self.effect = if is_policed { Effect::Policed { bytes_per_s: marked_rate } } else { Effect::Helps };
+            self.state = self.raised_since(raise);
+            return None;
+        }
+        if elapsed_us < (NO_EFFECT_ROUND_TRIPS * base_us).max(NO_EFFECT_US) {
+            return None;
+        }
+        self.effect = Effect::None;
+        Some(self.give_up(Reason::NoEffect))
+    }
+
+    fn raised(&mut self, seen: &Seen<'_>) -> Option<Change> {
+        let State::Raised { raise, mut calm_since_us, mut more_at_us, mut trial_at_us, trial_in_us } = self.state
+        else {
+            return None;
+        };
+        let rate = self.recent.rate_over(RATE_US);
+        if let Some(floor) = self.floor_bytes_per_s
+            && seen.at_us >= more_at_us
+        {
+            more_at_us = seen.at_us.saturating_add(MORE_EVERY_US.max(8 * u64::from(seen.estimate.rtt_us)));
+            self.fit_to(floor);
+        }
+        let is_calm = match self.floor_bytes_per_s {
+            Some(floor) => self.floor_needs_no_mark(seen, floor),
+            None => self.others_are_gone(seen, raise),
+        };
+        calm_since_us = if is_calm == Some(true) { calm_since_us.or(Some(seen.at_us)) } else { None };
+        if calm_since_us.is_some_and(|since_us| seen.at_us.saturating_sub(since_us) >= self.calm_us) {
+            return Some(self.release(seen.at_us, Reason::OthersGone));
+        }
+        let full = if self.knows_more_than(raise) { self.recent.best_bytes_per_s / 100 * FULL_PERCENT } else { 0 };
+        // Our own marked packets may fill the link, and leave nothing for the scout.
+        let may_starve_it = rate.is_some_and(|rate| rate >= full);
+        let hopes = self.scout_hopes && seen.at_us >= self.hopes_from_us;
+        if hopes || is_calm.is_none() || (is_calm == Some(false) && may_starve_it) {
+            if hopes || seen.at_us >= trial_at_us {
+                // Others that yielded to the marked packets come back step by step.
+                let patience = self.calm_us / CALM_US;
+                let span_us = TRIAL_US.saturating_mul(patience).max(3 * u64::from(seen.estimate.rtt_min_us));
+                let until_us = seen.at_us.saturating_add(span_us);
+                let (from_us, rate_bytes_per_s) = (seen.at_us, rate.unwrap_or(0));
+                self.state = State::Trial(Trial { raise, from_us, until_us, trial_in_us, rate_bytes_per_s });
+                self.recent.since_change.clear();
+                return None;
+            }
+        } else {
+            trial_at_us = trial_at_us.max(seen.at_us);
+        }
+        self.state = State::Raised { raise, calm_since_us, more_at_us, trial_at_us, trial_in_us };
+        None
+    }
+
+    /// One lane more while the floor is not reached and the rate does not grow; one less when the others carry it.
+    fn fit_to(&mut self, floor: u64) {
+        let (Some(rate), Some(before)) = (self.recent.rate_over(RATE_US), self.recent.rate_over(2 * RATE_US)) else {
+            return;
+        };
+        let grows = rate > before / 100 * GROWS_A_LITTLE_PERCENT;
+        if rate < floor && !grows {
+            self.enough = self.enough.saturating_add(1);
+        }
+    }
+
+    /// The unmarked lanes alone carry the floor.
+    fn floor_needs_no_mark(&self, seen: &Seen<'_>, floor: u64) -> Option<bool> {
+        let (sides, span_us) = self.recent.sides_since(seen.at_us.saturating_sub(RATE_US))?;
+        if sides.unmarked.lanes == 0 {
+            return None;
+        }
+        Some(per_second(sides.unmarked.acked_bytes, span_us).unwrap_or(0) > floor / 100 * FLOOR_PERCENT)
+    }
+
+    /// Whether unmarked packets go through as the scout sends them. `None`: no unmarked lane tells.
+    ///
+    /// What our own marked packets leave of the link may be little: of 25 Mbit/s, 24 are marked, and a packet of the scout waits 12 ms. Behind
+    /// the queue of others it waits 200 ms there, or is lost.
+    fn others_are_gone(&mut self, seen: &Seen<'_>, raise: Raise) -> Option<bool> {
+        let rtt_min_us = u64::from(seen.estimate.rtt_min_us);
+        let from_us = seen.at_us.saturating_sub(SCOUTED_US.max(2 * rtt_min_us));
+        let (sides, span_us) = self.recent.sides_since(from_us)?;
+        let scout = sides.unmarked;
+        if scout.lanes == 0 || (scout.acked_bytes == 0 && !scout.has_data) {
+            return None;
+        }
+        let waits_us = scout.rtt_us.saturating_sub(rtt_min_us + u64::from(seen.estimate.jitter_us));
+        self.scout_peak_us = self.scout_peak_us.max(waits_us);
+        let short_us = u64::from(raise.queueing_us / 3).max(u64::from(QUEUE_US_MIN)).max(self.scout_peak_us / 4);
+        let sends = self.scout_bytes_per_s(seen.estimate.rate_bytes_per_s).unwrap_or(0);
+        let goes_through = per_second(scout.acked_bytes, span_us).unwrap_or(0) >= sends / 100 * GOES_THROUGH_PERCENT;
+        self.scout_hopes = scout.resent_bytes == 0 && scout.acked_bytes > 0 && waits_us <= self.scout_peak_us / 4 * 3;
+        Some(waits_us <= short_us && scout.resent_bytes == 0 && goes_through)
+    }
+
+    /// Without marks for a moment: the others take the path away again, if they are there.
+    fn trial(&mut self, seen: &Seen<'_>, trial: Trial) -> Option<Change> {
+        let Trial { raise, from_us, until_us, trial_in_us, rate_bytes_per_s } = trial;
+        let stands = seen.estimate.queueing_us >= (raise.queueing_us / 2).max(QUEUE_US_MIN);
+        let heard_us = from_us.saturating_add(TRIAL_US / 3 + u64::from(seen.estimate.rtt_min_us));
+        if seen.at_us < heard_us {
+            return None;
+        }
+        let rate = self.recent.rate_over(TRIAL_US / 3)?;
+        let falls = rate < rate_bytes_per_s / 100 * KEPT_PERCENT;
+        if stands && falls {
+            let trial_in_us = trial_in_us.saturating_mul(2).min(TRIAL_IN_US_MOST);
+            let (trial_at_us, more_at_us) = (seen.at_us.saturating_add(trial_in_us), seen.at_us);
+            self.state = State::Raised { raise, calm_since_us: None, more_at_us, trial_at_us, trial_in_us };
+            self.recent.since_change.clear();
+            self.scout_hopes = false;
+            self.hopes_from_us = seen.at_us.saturating_add(HOPES_AGAIN_US.saturating_mul(self.calm_us / CALM_US));
+            return None;
+        }
+        if seen.at_us < until_us {
+            return None;
+        }
+        Some(self.release(seen.at_us, Reason::OthersGone))
+    }
+
+    fn release(&mut self, at_us: u64, reason: Reason) -> Change {
+        self.state = State::Normal { pressed_since_us: None };
+        self.released_us = Some(at_us);
+        self.contention_is_new = false;
+        self.recent.samples.clear();
+        self.recent.since_change.clear();
+        Change { class: ServiceClass::Normal, reason }
+    }
+
+    fn give_up(&mut self, reason: Reason) -> Change {
+        self.state = State::GivenUp;
+        Change { class: ServiceClass::Normal, reason }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mbit = |bytes_per_s: &u64| *bytes_per_s as f64 * 8.0 / 1e6;
+        match self {
+            Self::Taken { rate_bytes_per_s, before_bytes_per_s } => write!(
+                f,
+                "others take the path: {:.1} Mbit/s of the {:.1} that it carried before",
+                mbit(rate_bytes_per_s),
+                mbit(before_bytes_per_s)
+            ),
+            Self::Filled => f.write_str("others fill the queue that we left empty"),
+            Self::BelowFloor { rate_bytes_per_s, floor_bytes_per_s } => write!(
+                f,
+                "{:.1} Mbit/s is below the floor of {:.1} Mbit/s",
+                mbit(rate_bytes_per_s),
+                mbit(floor_bytes_per_s)
+            ),
+            Self::OthersGone => f.write_str("unmarked packets find no queue any more: the others have gone"),
+            Self::NoEffect => f.write_str("marked packets are no quicker than others on this path"),
+            Self::Dropped => f.write_str("marked packets do not arrive on this path: the mark harms"),
+            Self::Policed { rate_bytes_per_s } => {
+                let rate = mbit(rate_bytes_per_s);
+                write!(f, "the path lets {rate:.1} Mbit/s of marked packets through and drops the rest: the mark harms")
+            }
+            Self::NotAllowed => f.write_str("priority is not allowed any longer"),
+        }
+    }
+}
+
+/// A queue of this length is not a matter of when samples were taken.
+fn clear_queue_us(estimate: &Estimate) -> u32 {
+    (estimate.rtt_min_us / 8).clamp(QUEUE_US_MIN, CLEAR_QUEUE_US_MOST)
+}
+
+fn per_second(bytes: u64, us: u64) -> Option<u64> {
+    (us > 0).then(|| u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(us)).unwrap_or(u64::MAX))
+}
+
+/// Samples of so long are kept.
+const KEPT_US: u64 = 4_000_000;
+/// The best rate is a mean over this time: bursts do not count.
+const BEST_US: u64 = 1_000_000;
+/// The rate now is a mean over this time.
+const RATE_US: u64 = 300_000;
+/// The need has to last this long. With [`RATE_US`] before it and a sample, the class is raised within 1.5 s.
+const PRESSED_US: u64 = 400_000;
+/// Lanes that wait for data that often have no need of the network.
+const SOURCE_PERMILLE: u16 = 300;
+/// Shorter than this is no queue, but a busy host.
+const QUEUE_US_MIN: u32 = 1_500;
+const CLEAR_QUEUE_US_MOST: u32 = 5_000;
+/// We hold back to this share for a moment.
+const HELD_PERCENT: u64 = 60;
+/// A packet each tenth of a second: the kernel keeps the moment of the next one when the bound is lifted.
+const HELD_LANE_LEAST_BYTES_PER_S: u64 = 15_000;
+/// For so long.
+const HOLD_BACK_US_MIN: u64 = 300_000;
+const HOLD_BACK_US_MOST: u64 = 2_000_000;
+/// A smoothed round trip has forgotten two thirds of what was before after so many acknowledgements (RFC 6298).
+const HEARD_PACKETS: u64 = 8;
+const PACKET_BYTES: u32 = 1_500;
+/// The lanes still grow.
+const GROWS_PERCENT: u64 = 115;
+/// The next look after one that found a queue of our own, and the longest time between two.
+const LOOK_IN_US: u64 = 3_000_000;
+const LOOK_IN_US_MOST: u64 = 60_000_000;
+/// Less than this share of what the path carried for us, behind a queue: others take the rest. Nothing of our own holds us back so far: the pacer
+/// goes down to 80 % while a queue of ours drains, and what is repaired comes on top.
+const CLEARLY_TAKEN_PERCENT: u64 = 60;
+/// Less than this share: holding back shows whose queue it is.
+const TAKEN_PERCENT: u64 = 85;
+/// So long the scout meets no queue before the class is released; longer after it was released too early.
+const CALM_US: u64 = 800_000;
+const CALM_US_MOST: u64 = 10_000_000;
+/// Raised again so soon after a release: the release was too early.
+const FLAPS_US: u64 = 5_000_000;
+/// The scout is judged by this time.
+const SCOUTED_US: u64 = 400_000;
+/// So much of what the scout sends arrives, if nobody else fills the queue.
+const GOES_THROUGH_PERCENT: u64 = 70;
+/// The scout's part of the rate.
+const SCOUT_PART: u64 = 50;
+/// At least so much, so that its round trips are smoothed over several in each second: 20 packets.
+const SCOUT_LEAST_BYTES_PER_S: u64 = 30_000;
+/// Marked and unmarked lanes are compared over so many round trips, and at least so long.
+const COMPARED_ROUND_TRIPS: u64 = 4;
+const COMPARED_US_MIN: u64 = 300_000;
+/// Twice the time that a loss takes to be repaired by a timeout.
+const DROPPED_US: u64 = 600_000;
+/// A gain of less than a quarter is no gain.
+const GAIN_PERCENT: u64 = 125;
+/// Less than this share of the rate before: the mark harms.
+const HARM_PERCENT: u64 = 85;
+/// Lanes have so long to grow before they are blamed.
+const HARM_US: u64 = 1_500_000;
+/// And so long before the mark is said to do nothing.
+const NO_EFFECT_ROUND_TRIPS: u64 = 10;
+const NO_EFFECT_US: u64 = 2_000_000;
+/// One of so many marked bytes is lost without a queue.
+const POLICED_PART: u64 = 100;
+/// Between two lanes more, to carry a floor.
+const MORE_EVERY_US: u64 = 800_000;
+/// So long as it grows by this much, a floor may be reached by the lanes that are marked.
+const GROWS_A_LITTLE_PERCENT: u64 = 102;
+/// Marked lanes may send a tenth more than the floor, which the ups and downs of congestion control need.
+const FLOOR_PERCENT: u64 = 110;
+/// The rate is what the path carried for us: it is full of our packets.
+const FULL_PERCENT: u64 = 95;
+/// The first trial without marks, and the longest time between two.
+const TRIAL_IN_US: u64 = 1_500_000;
+const TRIAL_IN_US_UNKNOWN: u64 = 10_000_000;
+const TRIAL_IN_US_MOST: u64 = 24_000_000;
+/// A scout that waits less than before is worth a trial, but not more often.
+const HOPES_AGAIN_US: u64 = 1_500_000;
+/// So much of the rate stays without the mark, if nobody else is there.
+const KEPT_PERCENT: u64 = 75;
+/// A trial takes this long, or three round trips.
+const TRIAL_US: u64 = 300_000;

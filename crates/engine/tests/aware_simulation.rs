@@ -1,0 +1,142 @@
+//! When a job asks for priority, and when it gives it back: on links that others use, in virtual time.
+#![allow(missing_docs)]
+
+mod simulated;
+
+use haul_engine::service::ServiceClass::{Normal, Priority};
+use haul_engine::service::aware::{Effect, Reason};
+use simulated::aware::{Course, Shared};
+use simulated::link::{Link, Marks};
+
+/// The bottleneck of the published experiment: 25 Mbit/s, 10 ms there and back, 25 kB for each class.
+fn published() -> Link {
+    Link { queue_bytes: 25_000.0, ..Link::new(25.0, 10) }
+}
+
+#[track_caller]
+fn within(what: &str, course: &Course, value: Option<f64>, from_s: f64, to_s: f64) {
+    assert!(value.is_some_and(|at_s| (from_s..=to_s).contains(&at_s)), "{what}: {value:?}\n{}", course.told());
+}
+
+#[test]
+fn alone_nothing_is_ever_marked() {
+    for link in [
+        published(),
+        Link::new(25.0, 10),
+        Link::new(100.0, 20),
+        Link::new(100.0, 100),
+        Link::new(1000.0, 50),
+        Link::new(20.0, 228),
+    ] {
+        for seed in 1..=3 {
+            for loss in [0.0, 1e-4, 1e-3] {
+                let course = Shared { seed, ..Shared::auto(link.loss(loss)) }.run();
+                assert!(course.marked_bytes == 0.0, "{link:?} seed {seed} loss {loss}\n{}", course.told());
+            }
+        }
+    }
+}
+
+#[test]
+fn others_from_the_start_are_noticed_within_seconds_and_priority_pays() {
+    for seed in 1..=8 {
+        let shared = || Shared { seed, seconds: 34, ..Shared::auto(published()).others(0.96, 0.0, 99.0) };
+        let (auto, priority) = (shared().run(), shared().fixed(Priority).run());
+        let normal = shared().fixed(Normal).run();
+        let rate = |course: &Course| course.rate(0.0, 34.0);
+        within("raised", &auto, auto.changed_s(Priority, 0.0), 0.0, 2.0);
+        assert!(rate(&auto) > 0.95 * rate(&priority), "{} of {}\n{}", rate(&auto), rate(&priority), auto.told());
+        assert!(rate(&auto) > 2.5 * rate(&normal), "{}", normal.told());
+        assert!(matches!(auto.effect, Effect::Helps | Effect::Policed { .. }), "{}", auto.told());
+    }
+}
+
+#[test]
+fn others_that_come_raise_the_class_and_others_that_go_release_it() {
+    for link in [published(), Link::new(25.0, 10), Link::new(100.0, 20), Link::new(100.0, 100)] {
+        for seed in 1..=4 {
+            let auto =
+                Shared { seed, seconds: 60, ..Shared::auto(link).others(0.9, 10.0, 25.0).others(0.9, 40.0, 50.0) }
+                    .run();
+            let told = format!("{link:?} seed {seed}");
+            // What the others left in their queue has to go first, and the scout hears of it a few round trips later.
+            let late_s = 15e-6 * link.rtt_us as f64;
+            within(&format!("raised, {told}"), &auto, auto.changed_s(Priority, 0.0), 10.0, 11.5);
+            within(&format!("released, {told}"), &auto, auto.changed_s(Normal, 0.0), 25.0, 28.0 + late_s);
+            within(&format!("raised again, {told}"), &auto, auto.changed_s(Priority, 30.0), 40.0, 41.5);
+            within(&format!("released again, {told}"), &auto, auto.changed_s(Normal, 41.5), 50.0, 53.0 + late_s);
+            assert_eq!(auto.changes.len(), 4, "it flaps, {told}\n{}", auto.told());
+        }
+    }
+}
+
+#[test]
+fn a_link_whose_marked_packets_may_fill_it_releases_the_class_too() {
+    // Nothing is left for the scout, so that only a trial tells whether others are there.
+    for seed in 1..=4 {
+        let link = Link::new(50.0, 20);
+        let shared = Shared { seed, seconds: 30, ..Shared::auto(link).others(0.9, 8.0, 15.0) };
+        let auto = shared.marks(Marks::First(link.bytes_per_s)).run();
+        within("raised", &auto, auto.changed_s(Priority, 0.0), 8.0, 9.5);
+        within("released", &auto, auto.changed_s(Normal, 0.0), 15.0, 24.0);
+    }
+}
+
+#[test]
+fn one_lane_alone_is_released_by_trials() {
+    for seed in 1..=4 {
+        let shared = Shared { seed, seconds: 30, lanes: Some(1), ..Shared::auto(published()).others(0.9, 8.0, 15.0) };
+        let auto = shared.run();
+        within("raised", &auto, auto.changed_s(Priority, 0.0), 8.0, 9.5);
+        within("released", &auto, auto.changed_s(Normal, 0.0), 15.0, 24.0);
+    }
+}
+
+#[test]
+fn other_copies_that_share_fairly_are_others_too() {
+    for seed in 1..=4 {
+        let cubic_others = vec![(8.0, 20.0); 8];
+        let auto = Shared { seed, seconds: 30, cubic_others, ..Shared::auto(Link::new(50.0, 20)) }.run();
+        within("raised", &auto, auto.changed_s(Priority, 0.0), 8.0, 10.5);
+        // Who yields comes back slowly, and may be taken for gone once or twice.
+        assert!(auto.changes.len() <= 6, "it flaps\n{}", auto.told());
+        let last = auto.changes.last().map(|(at_s, _)| *at_s);
+        within("released", &auto, last, 20.0, 25.0);
+    }
+}
+
+#[test]
+fn a_mark_that_does_nothing_is_given_up() {
+    let auto = Shared::auto(published()).marks(Marks::Ignored).others(0.9, 5.0, 99.0).run();
+    assert!(matches!(auto.reasons()[..], [Reason::Taken { .. } | Reason::Filled, Reason::NoEffect]), "{}", auto.told());
+    assert_eq!(auto.effect, Effect::None);
+}
+
+#[test]
+fn a_path_that_drops_marked_packets_is_named_and_the_mark_goes() {
+    let auto = Shared::auto(published()).marks(Marks::Dropped).others(0.8, 5.0, 99.0).run();
+    assert!(matches!(auto.reasons()[..], [Reason::Taken { .. } | Reason::Filled, Reason::Dropped]), "{}", auto.told());
+    assert!(auto.rate(15.0, 30.0) > 0.1 * 25e6 / 8.0, "{}", auto.told());
+}
+
+#[test]
+fn a_path_that_polices_the_mark_below_what_we_had_is_named_and_the_mark_goes() {
+    let link = Link::new(100.0, 20);
+    let auto = Shared::auto(link).marks(Marks::First(10e6 / 8.0)).others(0.5, 5.0, 99.0).run();
+    let named = matches!(auto.reasons()[..], [_, Reason::Policed { rate_bytes_per_s }] if (0.8..1.3).contains(&(rate_bytes_per_s as f64 / 1.25e6)));
+    assert!(named, "{}", auto.told());
+}
+
+#[test]
+fn with_a_floor_only_as_many_lanes_as_carry_it_are_marked() {
+    let link = Link::new(100.0, 20);
+    let floor = 20e6 / 8.0;
+    let auto =
+        Shared { lanes: Some(8), floor: Some(Some(floor as u64)), ..Shared::auto(link).others(0.95, 5.0, 99.0) }.run();
+    within("raised", &auto, auto.changed_s(Priority, 0.0), 5.0, 6.5);
+    assert!(auto.rate(10.0, 30.0) > 0.95 * floor, "{}", auto.told());
+    // What is above the floor goes unmarked.
+    assert!(auto.marked_bytes < 1.15 * floor * 25.0, "{}", auto.told());
+    let alone = Shared { lanes: Some(8), floor: Some(Some(floor as u64)), ..Shared::auto(link) }.run();
+    assert_eq!(alone.marked_bytes, 0.0, "{}", alone.told());
+}

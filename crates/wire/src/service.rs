@@ -1,0 +1,83 @@
+//! What a job asks of a network that others use, too.
+
+use serde::{Deserialize, Serialize};
+
+/// What a job asks of a network that others use, too. Whoever sends decides whether it is allowed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Service {
+    /// The class of its data connections.
+    pub class: AskedClass,
+    /// With this rate or more nothing needs to be asked for.
+    pub floor_bytes_per_s: Option<u64>,
+    /// The job shall be done in so long. It is a span, because the clocks of two hosts differ.
+    pub time_left_ms: Option<u64>,
+}
+
+/// The class that is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AskedClass {
+    /// A fair share.
+    #[default]
+    Normal,
+    /// Only what nobody else wants.
+    Background,
+    /// Before others.
+    Priority,
+    /// Before others while they take the path away.
+    Auto,
+}
+
+/// What the lanes of a path asked of the network, as their sender saw it. Marks are code points (RFC 2474): 0 to 63.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathService {
+    /// The mark that most lanes had at the end.
+    pub mark: u8,
+    /// Bytes that went with another mark than 0, those sent again too.
+    pub marked_bytes: u64,
+    /// So often the class was raised.
+    pub raises: u32,
+    /// What the mark does on this path.
+    pub effect: MarkEffect,
+    /// A packet with this mark was sent, and this one arrived.
+    pub arrives: Option<Arrival>,
+}
+
+/// What a mark does on a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MarkEffect {
+    /// Nobody knows: there was no marked and unmarked traffic side by side.
+    #[default]
+    Unknown,
+    /// Marked packets go before others.
+    Helps,
+    /// Marked packets go as all others do.
+    None,
+    /// Marked packets are dropped.
+    Dropped,
+    /// Marked packets beyond a rate are dropped.
+    Policed {
+        /// That rate.
+        bytes_per_s: u64,
+    },
+}
+
+/// One mark, at both ends of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arrival {
+    /// As it was sent.
+    pub sent: u8,
+    /// As it arrived.
+    pub arrived: u8,
+}
+
+impl PathService {
+    /// Whether an honest sender could have said it.
+    #[must_use]
+    pub fn is_within_limits(&self) -> bool {
+        let marks = self.arrives.map_or([0; 2], |arrival| [arrival.sent, arrival.arrived]);
+        self.mark < CODE_POINTS && marks.iter().all(|mark| *mark < CODE_POINTS)
+    }
+}
+
+/// The code points of RFC 2474.
+pub const CODE_POINTS: u8 = 64;
