@@ -1,5 +1,7 @@
 //! Service classes: what a job asks of a network that it shares with others.
 
+pub mod background;
+
 /// How a job wants to be treated beside the traffic of others, from the most modest up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum ServiceClass {
