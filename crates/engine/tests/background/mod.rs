@@ -41,7 +41,7 @@ struct Point {
     theirs: f64,
     queue_ms: f64,
     pace: f64,
-    doing: Vec<Doing>,
+    doing: Vec<(Doing, u32)>,
 }
 
 impl Setting {
@@ -69,6 +69,8 @@ impl Setting {
 
     pub fn run(&self) -> Outcome {
         let mut world = World::new(self.link, self.seed);
+        // Short flows end between the usual steps.
+        world.step_us = 1_000;
         for (control, from_s, _) in &self.others {
             let mut flow = Flow::new(*control, (from_s * 1e6) as u64, 45e6, 32e6);
             flow.hystart = Some(Hystart::default());
@@ -115,7 +117,10 @@ impl Setting {
                     theirs: world.flows[..others].iter().map(|flow| flow.acked).sum(),
                     queue_ms: world.queueing_us() / 1e3,
                     pace: jobs.iter().map(|job| job.background.advice().rate_bytes_per_s as f64).sum(),
-                    doing: jobs.iter().map(|job| job.background.advice().doing).collect(),
+                    doing: jobs
+                        .iter()
+                        .map(|job| (job.background.advice().doing, job.background.advice().queue_us))
+                        .collect(),
                 });
             }
         }
@@ -139,8 +144,10 @@ impl Job {
             .map(|(lane, flow)| reading(lane, &world.flows[*flow], None))
             .collect();
         let late_us = (world.uniform() * f64::from(jitter_us)) as u32;
-        let lanes: Vec<LaneReading> =
-            lanes.into_iter().map(|lane| LaneReading { rtt_us: lane.rtt_us + late_us, ..lane }).collect();
+        let lanes: Vec<LaneReading> = lanes
+            .into_iter()
+            .map(|lane| LaneReading { rtt_us: lane.rtt_us + late_us.min(lane.rtt_us), ..lane })
+            .collect();
         let modest = self.background.on_sample(now_us, &lanes);
         while self.flows.len() < usize::from(modest.lanes) {
             let starts_us = now_us + if self.flows.is_empty() { 0 } else { 2 * world.link.rtt_us };
@@ -160,7 +167,9 @@ impl Job {
 
 impl Outcome {
     fn mean(&self, from_s: f64, to_s: f64, of: impl Fn(&Point) -> f64) -> f64 {
-        let at = |s: f64| self.points.iter().rev().find(|point| point.at_s <= s + 1e-3).map_or((0.0, 0.0), |p| (p.at_s, of(p)));
+        let at = |s: f64| {
+            self.points.iter().rev().find(|point| point.at_s <= s + 1e-3).map_or((0.0, 0.0), |p| (p.at_s, of(p)))
+        };
         let ((t0, a0), (t1, a1)) = (at(from_s), at(to_s));
         (a1 - a0) / (t1 - t0)
     }
@@ -182,7 +191,8 @@ impl Outcome {
 
     /// Median of the queue from a time on.
     pub fn queueing_ms(&self, from_s: f64) -> f64 {
-        let mut all: Vec<f64> = self.points.iter().filter(|point| point.at_s >= from_s).map(|point| point.queue_ms).collect();
+        let mut all: Vec<f64> =
+            self.points.iter().filter(|point| point.at_s >= from_s).map(|point| point.queue_ms).collect();
         all.sort_by(f64::total_cmp);
         all.get(all.len() / 2).copied().unwrap_or(0.0)
     }
@@ -190,8 +200,8 @@ impl Outcome {
     /// The course, a line for each half of a second.
     pub fn course(&self) -> String {
         let mut text = String::new();
-        for point in self.points.iter().step_by(5) {
-            let (from, to) = (point.at_s, point.at_s + 0.5);
+        for point in self.points.iter().step_by(std::env::var("FINE").map_or(5, |_| 1)) {
+            let (from, to) = (point.at_s, point.at_s + std::env::var("FINE").map_or(0.5, |_| 0.1));
             text += &format!(
                 "{from:6.1} s ours {:5.1} %, others {:5.1} %, queue {:6.1} ms, pace {:6.2} Mbit/s, {:?}\n",
                 100.0 * self.ours(from, to),

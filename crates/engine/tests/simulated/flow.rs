@@ -93,7 +93,8 @@ impl Hystart {
             *self = Self { round_ends_us: now_us + rtt_us as u64, round_began_us: now_us, round_min_us: f64::INFINITY };
         }
         if (now_us - self.round_began_us) as f64 > rtt_us / 4.0 {
-            return self.round_min_us.is_finite() && self.round_min_us > rtt_min_us + (rtt_min_us / 8.0).clamp(4_000.0, 16_000.0);
+            return self.round_min_us.is_finite()
+                && self.round_min_us > rtt_min_us + (rtt_min_us / 8.0).clamp(4_000.0, 16_000.0);
         }
         self.round_min_us = self.round_min_us.min(rtt_us);
         false

@@ -9,8 +9,6 @@ use crate::path::LaneReading;
 #[derive(Clone, Debug)]
 pub(super) struct Delay {
     now_us: u32,
-    /// The last readings: the least of them counts, because a busy host makes some late.
-    recent: [u32; RECENT],
     /// Smallest of each span of time: a path that changes is known again after [`SPANS`] of them.
     spans: VecDeque<Span>,
 }
@@ -24,8 +22,7 @@ struct Span {
 
 impl Delay {
     pub(super) fn new(rtt_us: u32) -> Self {
-        let rtt_us = rtt_us.max(1);
-        Self { now_us: rtt_us, recent: [rtt_us; RECENT], spans: VecDeque::new() }
+        Self { now_us: rtt_us.max(1), spans: VecDeque::new() }
     }
 
     /// False when nothing came back since the last reading: that says nothing about a queue.
@@ -34,15 +31,13 @@ impl Delay {
         let mut rtts: Vec<u32> = heard().map(|lane| lane.rtt_us).collect();
         rtts.sort_unstable();
         let Some(rtt_us) = rtts.get(rtts.len() / 4).copied() else { return false };
-        self.recent.rotate_left(1);
-        self.recent[RECENT - 1] = rtt_us;
-        self.now_us = self.recent.iter().copied().min().unwrap_or(rtt_us);
+        self.now_us = rtt_us;
         let deviation_us = heard().map(|lane| lane.rtt_deviation_us).min().unwrap_or(0);
         let least_us = heard().map(|lane| lane.rtt_min_us).filter(|us| *us > 0).min().unwrap_or(rtt_us);
         // The smallest of all packets lies below what is usual where single packets take different times.
-        let base_us = rtt_us.min(least_us.saturating_add(2 * deviation_us + USUAL_US));
+        let base_us = rtt_us.min(least_us.saturating_add(deviation_us.min(NOISE_US_MAX) * 2 + USUAL_US));
         match self.spans.back_mut() {
-            Some(span) if at_us < span.from_us + SPAN_US => {
+            Some(span) if at_us < span.from_us.saturating_add(SPAN_US) => {
                 span.rtt_us = span.rtt_us.min(base_us);
                 span.deviation_us = span.deviation_us.min(deviation_us);
             }
@@ -84,7 +79,6 @@ impl Delay {
     }
 }
 
-const RECENT: usize = 2;
 /// Ten minutes, as in LEDBAT (RFC 6817, `BASE_HISTORY`).
 const SPAN_US: u64 = 30_000_000;
 const SPANS: usize = 20;

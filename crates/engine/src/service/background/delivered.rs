@@ -43,7 +43,9 @@ impl Delivered {
         let mark = Mark { at_us, delivered_bytes: self.delivered_bytes, resent_bytes: self.resent_bytes };
         self.course.push_back(mark);
         let span_us = rtt_us.max(SPAN_US_MIN);
-        while self.course.len() > 2 && self.course[1].at_us + span_us <= at_us || self.course.len() > MARKS_MAX {
+        while self.course.len() > 2 && self.course[1].at_us.saturating_add(span_us) <= at_us
+            || self.course.len() > MARKS_MAX
+        {
             self.course.pop_front();
         }
     }
@@ -73,9 +75,9 @@ impl Delivered {
     /// More is lost than radio links lose: a queue too short to show as delay.
     pub(super) fn suffers(&self) -> bool {
         self.ends().is_some_and(|(first, last)| {
-            let resent = last.resent_bytes - first.resent_bytes;
-            let delivered = last.delivered_bytes - first.delivered_bytes;
-            resent > LOST_SEGMENTS * self.mss_bytes && resent > delivered / LOST_SHARE
+            let resent = last.resent_bytes.saturating_sub(first.resent_bytes);
+            let delivered = last.delivered_bytes.saturating_sub(first.delivered_bytes);
+            resent > self.mss_bytes.saturating_mul(LOST_SEGMENTS) && resent > delivered / LOST_SHARE
         })
     }
 }

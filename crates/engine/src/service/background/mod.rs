@@ -42,8 +42,8 @@ pub struct Background {
     raise: Raise,
     /// How long the next yield lasts at least.
     yield_us: u64,
-    /// Readings in a row with a queue.
-    queued: u8,
+    /// In the last reading.
+    has_queue: bool,
     lanes: u16,
     short_of_lanes_since_us: Option<u64>,
     held_since_us: u64,
@@ -56,6 +56,8 @@ pub struct Modest {
     pub rate_bytes_per_s: u64,
     /// Lanes that carry data.
     pub lanes: u16,
+    /// How long packets wait on the path.
+    pub queue_us: u32,
     /// What it is doing.
     pub doing: Doing,
 }
@@ -89,9 +91,18 @@ impl Doing {
 #[derive(Clone, Copy, Debug)]
 enum State {
     Rise { next_us: u64 },
-    Hold { raised: bool, next_us: u64 },
+    Hold(Hold),
     Drain(Drain),
     Yield { until_us: u64, calm_us: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    /// The rate is above what the path is known to carry.
+    raised: bool,
+    /// What was sent before this one began has been seen by then: a queue until then is ours.
+    settled_us: u64,
+    next_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +134,7 @@ impl Background {
             capacity: known_bytes_per_s.unwrap_or(0) as f64,
             raise: Raise { share: RAISE_LEAST, wait_us: RAISE_WAIT_US_MIN },
             yield_us: YIELD_US_MIN,
-            queued: 0,
+            has_queue: false,
             lanes: 1,
             short_of_lanes_since_us: None,
             held_since_us: 0,
@@ -137,11 +148,16 @@ impl Background {
     pub fn advice(&self) -> Modest {
         let doing = match self.state {
             State::Rise { .. } => Doing::Rising,
-            State::Hold { .. } => Doing::Holding,
+            State::Hold(_) => Doing::Holding,
             State::Drain(_) => Doing::Draining,
             State::Yield { .. } => Doing::Yielding,
         };
-        Modest { rate_bytes_per_s: self.rate.max(1.0) as u64, lanes: self.lanes, doing }
+        Modest {
+            rate_bytes_per_s: self.rate.max(1.0) as u64,
+            lanes: self.lanes,
+            queue_us: self.delay.queue_us(),
+            doing,
+        }
     }
 
     /// Takes a reading of all lanes in.
@@ -151,11 +167,10 @@ impl Background {
         if !self.delay.on_sample(at_us, lanes, self.delivered.changed()) {
             return self.advice();
         }
-        let has_queue = self.delay.queue_us() > self.delay.high_us() || self.delivered.suffers();
-        self.queued = if has_queue { self.queued.saturating_add(1) } else { 0 };
+        self.has_queue = self.delay.queue_us() > self.delay.high_us() || self.delivered.suffers();
         match self.state {
             State::Rise { next_us } => self.rise(at_us, next_us),
-            State::Hold { raised, next_us } => self.hold(at_us, raised, next_us),
+            State::Hold(hold) => self.hold(at_us, hold),
             State::Drain(drain) => self.drain(at_us, drain),
             State::Yield { until_us, calm_us } => self.yields(at_us, until_us, calm_us),
         }
@@ -169,7 +184,7 @@ impl Background {
     }
 
     fn rise(&mut self, at_us: u64, next_us: u64) {
-        if self.is_queue_sure() {
+        if self.has_queue {
             return self.begin_drain(at_us);
         }
         if at_us < next_us || self.delay.queue_us() > self.delay.low_us() {
@@ -199,15 +214,17 @@ impl Background {
     }
 
     fn begin_hold(&mut self, at_us: u64) {
-        self.state = State::Hold { raised: false, next_us: at_us + self.raise.wait_us.max(4 * self.delay.rtt_us()) };
+        let settled_us = at_us + self.delay.rtt_us() + RAISED_US;
+        let next_us = at_us + self.raise.wait_us.max(4 * self.delay.rtt_us());
+        self.state = State::Hold(Hold { raised: false, settled_us, next_us });
     }
 
-    fn hold(&mut self, at_us: u64, raised: bool, next_us: u64) {
-        if self.queued > 0 && !raised {
-            return if self.is_queue_sure() { self.begin_yield(at_us) } else { () };
-        }
-        if raised && self.delay.queue_us() > self.delay.low_us() {
+    fn hold(&mut self, at_us: u64, Hold { raised, settled_us, next_us }: Hold) {
+        if raised && self.delay.queue_us() > self.delay.low_us() || self.has_queue && at_us < settled_us {
             return self.begin_drain(at_us);
+        }
+        if self.has_queue {
+            return self.begin_yield(at_us);
         }
         if at_us.saturating_sub(self.held_since_us) > CALM_US {
             self.yield_us = YIELD_US_MIN;
@@ -227,23 +244,15 @@ impl Background {
             self.raise.share = (self.raise.share * 2.0).min(RISE - 1.0);
         }
         self.rate *= 1.0 + HEADROOM + self.raise.share;
-        self.state = State::Hold { raised: true, next_us: at_us + self.beat_us() + RAISED_US };
-    }
-
-    /// One late reading may be a busy host.
-    fn is_queue_sure(&self) -> bool {
-        self.queued >= QUEUED_READINGS || self.queued > 0 && self.delay.queue_us() > 2 * self.delay.high_us()
+        let next_us = at_us + self.beat_us() + RAISED_US;
+        self.state = State::Hold(Hold { raised: true, settled_us: next_us, next_us });
     }
 
     fn begin_drain(&mut self, at_us: u64) {
         let delivered = self.delivered.rate().min(self.rate).max(self.least());
-        let drain = Drain {
-            delivered,
-            look_us: at_us + self.delay.rtt_us() + SAMPLE_US,
-            deadline_us: at_us + 2 * self.delay.rtt_us() + 4 * u64::from(self.delay.queue_us()) + SAMPLE_US,
-            rate: self.rate,
-        };
-        self.rate = (delivered * DRAIN).max(self.least());
+        let drain =
+            Drain { delivered, look_us: at_us + self.delay.rtt_us() + SAMPLE_US, deadline_us: 0, rate: self.rate };
+        self.rate = (delivered - DRAIN * self.capacity.max(delivered)).max(self.least());
         self.state = State::Drain(drain);
     }
 
@@ -251,8 +260,10 @@ impl Background {
         drain.delivered = drain.delivered.max(self.delivered.rate().min(drain.rate));
         if at_us < drain.look_us {
             // The queue still grows by what was sent before: it takes longer to drain.
-            let longer = at_us + self.delay.rtt_us() + 4 * u64::from(self.delay.queue_us());
-            drain.deadline_us = drain.deadline_us.max(longer);
+            // And a smoothed round trip follows by an eighth with each acknowledgement.
+            let follows_us = (SMOOTHED_SEGMENTS * 1448.0 * 1e6 / self.rate.max(1.0)) as u64;
+            let longer_us = self.delay.rtt_us() + 4 * u64::from(self.delay.queue_us()) + follows_us;
+            drain.deadline_us = drain.deadline_us.max(at_us + longer_us);
             self.state = State::Drain(drain);
             return;
         }
@@ -291,7 +302,7 @@ impl Background {
             return;
         }
         let since_us = if calm_us == 0 { at_us } else { calm_us };
-        let is_calm = at_us - since_us >= (2 * self.delay.rtt_us()).max(YIELD_CALM_US);
+        let is_calm = at_us.saturating_sub(since_us) >= (2 * self.delay.rtt_us()).max(YIELD_CALM_US);
         self.state = if at_us >= until_us && is_calm {
             State::Rise { next_us: at_us }
         } else {
@@ -303,15 +314,21 @@ impl Background {
     fn count_lanes(&mut self, at_us: u64, lanes: &[LaneReading]) {
         let in_flight = self.rate * self.delay.rtt_us() as f64 / 1e6;
         let needed = (in_flight * 1.25 / WINDOW_BYTES) as u16 + 1;
-        let is_short = matches!(self.state, State::Rise { .. } | State::Hold { raised: false, .. })
-            && self.delivered.is_complete()
+        let is_stuck = match self.state {
+            State::Rise { next_us } => at_us > next_us.saturating_add(self.beat_us()),
+            State::Hold(hold) => !hold.raised && at_us > hold.settled_us,
+            State::Drain(_) | State::Yield { .. } => false,
+        };
+        let is_short = is_stuck
             && self.delivered.rate() < USED * self.rate
             && self.delay.queue_us() <= self.delay.low_us()
             && lanes.iter().any(|lane| lane.unsent_bytes > 0);
         let since_us = self.short_of_lanes_since_us.take_if(|_| is_short).unwrap_or(at_us);
         if is_short {
             self.short_of_lanes_since_us = Some(since_us);
-            if at_us - since_us > SHORT_US.max(8 * self.delay.rtt_us()) && self.lanes <= needed.saturating_mul(LANES_OVER) {
+            if at_us.saturating_sub(since_us) > SHORT_US.max(8 * self.delay.rtt_us())
+                && self.lanes <= needed.saturating_mul(LANES_OVER)
+            {
                 self.lanes = (self.lanes + self.lanes.div_ceil(2)).min(LANES_MAX);
                 self.short_of_lanes_since_us = Some(at_us);
             }
@@ -324,7 +341,7 @@ impl Background {
 }
 
 /// What is left free of what the path carries. "All of a free path" is 95 % of it at least: the rest is for the raises.
-const HEADROOM: f64 = 0.03;
+const HEADROOM: f64 = 0.035;
 /// A raise above what the path carries: with the headroom, twice that of the usual rate.
 const RAISE_LEAST: f64 = 0.02;
 const RAISE_WAIT_US_MIN: u64 = 1_000_000;
@@ -339,9 +356,9 @@ const BEAT_US_MIN: u64 = 40_000;
 const USED: f64 = 0.85;
 /// What a raise adds to the queue shows in this time beyond a round trip: 2 % too much make 3 ms.
 const RAISED_US: u64 = 150_000;
-const QUEUED_READINGS: u8 = 2;
-/// Of what is delivered, while a queue drains.
-const DRAIN: f64 = 0.7;
+/// So much of what the path carries is left free while a queue drains.
+const DRAIN: f64 = 0.3;
+const SMOOTHED_SEGMENTS: f64 = 24.0;
 /// So much of what the path carries is all of it.
 const ALL: f64 = 0.9;
 /// A hundredth of what the path carries.
