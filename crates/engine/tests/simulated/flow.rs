@@ -65,6 +65,10 @@ pub struct Flow {
     pub active: bool,
     /// New data that waits in the send buffer.
     pub unsent: f64,
+    /// All it has to send, when that is not what the source gives or without end.
+    pub size: Option<f64>,
+    /// Leaves slow start when the round trip grows (HyStart, on in Linux).
+    pub hystart: Option<Hystart>,
     pub starts_us: u64,
     /// Its packets carry the mark of priority.
     pub marked: bool,
@@ -74,6 +78,29 @@ pub struct Flow {
     recovery: Option<Recovery>,
     cubic: Cubic,
     bbr: Bbr,
+}
+
+/// A flow that begins beside a queue of others sees no more of it than what it grows by.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hystart {
+    round_ends_us: u64,
+    round_began_us: u64,
+    round_min_us: f64,
+}
+
+impl Hystart {
+    /// True when slow start is to end. The first quarter of each round counts: the kernel takes the first eight samples.
+    fn on_ack(&mut self, rtt_us: f64, rtt_min_us: f64, now_us: u64) -> bool {
+        if now_us >= self.round_ends_us {
+            *self = Self { round_ends_us: now_us + rtt_us as u64, round_began_us: now_us, round_min_us: f64::INFINITY };
+        }
+        if (now_us - self.round_began_us) as f64 > rtt_us / 4.0 {
+            return self.round_min_us.is_finite()
+                && self.round_min_us > rtt_min_us + (rtt_min_us / 8.0).clamp(4_000.0, 16_000.0);
+        }
+        self.round_min_us = self.round_min_us.min(rtt_us);
+        false
+    }
 }
 
 /// Proportional rate reduction (RFC 6937): while more is under way than the reduced window allows, a share of what is delivered
@@ -143,6 +170,8 @@ impl Flow {
             is_paced: false,
             active: true,
             unsent: 0.0,
+            size: None,
+            hystart: None,
             starts_us,
             marked: false,
             credit: 0.0,
@@ -276,6 +305,12 @@ impl Flow {
         }
         self.srtt_us = if self.srtt_us == 0.0 { rtt_us } else { self.srtt_us + weight * (rtt_us - self.srtt_us) };
         self.rtt_min_us = if self.rtt_min_us == 0.0 { rtt_us } else { self.rtt_min_us.min(rtt_us) };
+        let is_in_slow_start = self.control == Control::Cubic && self.cwnd < self.ssthresh && self.cwnd >= 16.0 * MSS;
+        if let Some(hystart) = self.hystart.as_mut().filter(|_| is_in_slow_start)
+            && hystart.on_ack(rtt_us, self.rtt_min_us, now_us)
+        {
+            self.ssthresh = self.cwnd;
+        }
         match self.control {
             Control::Bbr => {
                 let rate = (self.acked - acked_at_sent) / (rtt_us / 1e6);

@@ -202,7 +202,9 @@ impl World {
                 // Somebody else takes it.
                 self.left_bytes += flow.unsent;
             }
-            if !flow.active {
+            if let Some(size) = flow.size {
+                flow.unsent = (size - flow.sent + flow.resent).max(0.0);
+            } else if !flow.active {
                 flow.unsent = 0.0;
             } else if !is_ours(at) || is_endless {
                 flow.unsent = f64::INFINITY;

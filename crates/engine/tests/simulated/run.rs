@@ -439,7 +439,7 @@ impl Runner {
     }
 }
 
-pub(super) fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReading {
+pub fn reading(lane: usize, flow: &Flow, with_gaps_at_us: Option<u64>) -> LaneReading {
     LaneReading {
         lane: lane as u16,
         rtt_us: flow.srtt_us as u32,

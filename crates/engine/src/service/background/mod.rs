@@ -1,0 +1,377 @@
+//! The rate of a job that yields to everybody: `--background`.
+//!
+//! ```text
+//!   Rise    from little to more, as long as no queue builds up; then -> Drain
+//!           up to a little below what the path is known to carry        -> Hold
+//!   Hold    a little below what the path carries, so that no queue stands and a short flow of others finds room
+//!           now and then a little more: no queue                        -> Rise
+//!           a queue                                                     -> Drain
+//!   Drain   far below the rate, until the queue is empty: it was ours   -> Hold
+//!           it was others who came and went                             -> Rise
+//!           it stays although we hold back: others want the path        -> Yield
+//!   Yield   next to nothing, until no queue stands for a while          -> Rise
+//! ```
+//! The first sign of others is delay, long before loss: as in LEDBAT (RFC 6817), LEDBAT++ (draft-irtf-iccrg-ledbat-plus-plus) and TCP-LP.
+//! LEDBAT keeps a queue of 60 to 100 ms by design. A connection that begins beside such a queue leaves slow start too early (HyStart
+//! allows 4 to 16 ms), and then takes ten seconds and more to grow on a long path. So this one keeps no queue at all, and takes a queue of
+//! 3 ms for others. What it needs to know about the path it finds by short raises.
+//!
+//! The rate is one for all lanes, as `--rate` is. Readings should come each [`SAMPLE_US`]: what a flow in slow start sends doubles with
+//! each round trip, so that each round trip of delay doubles what others suffer.
+
+mod delay;
+mod delivered;
+
+use crate::path::LaneReading;
+use delay::Delay;
+use delivered::Delivered;
+
+/// How often the lanes should be read: about the smallest round trip of a far path.
+pub const SAMPLE_US: u64 = 10_000;
+
+/// Decides rate and lanes of a background job on one path.
+#[derive(Clone, Debug)]
+pub struct Background {
+    delay: Delay,
+    delivered: Delivered,
+    state: State,
+    rate: f64,
+    /// Most that was delivered while a queue stood: what the path carries when nobody else is there. 0: not known.
+    capacity: f64,
+    /// What this job held last, and how long to wait until the next raise.
+    raise: Raise,
+    /// How long the next yield lasts at least.
+    yield_us: u64,
+    /// In the last reading.
+    has_queue: bool,
+    lanes: u16,
+    short_of_lanes_since_us: Option<u64>,
+    held_since_us: u64,
+}
+
+/// What the lanes shall do from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Modest {
+    /// Most that all lanes may send together.
+    pub rate_bytes_per_s: u64,
+    /// Lanes that carry data.
+    pub lanes: u16,
+    /// How long packets wait on the path.
+    pub queue_us: u32,
+    /// What it is doing.
+    pub doing: Doing,
+}
+
+/// The state, for whoever watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doing {
+    /// Looking for what is free.
+    Rising,
+    /// Has what is free.
+    Holding,
+    /// A queue was seen: it holds back to see whose it is.
+    Draining,
+    /// Others want the path.
+    Yielding,
+}
+
+impl Doing {
+    /// Why the rate is what it is.
+    #[must_use]
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Rising => "background: no queue stands, so that more may be free",
+            Self::Holding => "background: a little below what is free",
+            Self::Draining => "background: a queue stands, and it may be that of others",
+            Self::Yielding => "background: others want the path",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Rise { next_us: u64 },
+    Hold(Hold),
+    Drain(Drain),
+    Yield { until_us: u64, calm_us: u64 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    /// The rate is above what the path is known to carry.
+    raised: bool,
+    /// What was sent before this one began has been seen by then: a queue until then is ours.
+    settled_us: u64,
+    next_us: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Drain {
+    /// What was delivered when the queue was seen.
+    delivered: f64,
+    /// What is seen before shows what was sent before.
+    look_us: u64,
+    deadline_us: u64,
+    /// Before it.
+    rate: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Raise {
+    share: f64,
+    wait_us: u64,
+}
+
+impl Background {
+    /// For a path whose connections took `rtt_us_at_connect` to open, that an earlier job found to carry so much.
+    #[must_use]
+    pub fn new(rtt_us_at_connect: u32, known_bytes_per_s: Option<u64>) -> Self {
+        let mut background = Self {
+            delay: Delay::new(rtt_us_at_connect),
+            delivered: Delivered::default(),
+            state: State::Rise { next_us: 0 },
+            rate: 0.0,
+            capacity: known_bytes_per_s.unwrap_or(0) as f64,
+            raise: Raise { share: RAISE_LEAST, wait_us: RAISE_WAIT_US_MIN },
+            yield_us: YIELD_US_MIN,
+            has_queue: false,
+            lanes: 1,
+            short_of_lanes_since_us: None,
+            held_since_us: 0,
+        };
+        background.rate = (10.0 * 1448.0 * 1e6 / background.delay.rtt_us() as f64).min(LEAST_MOST);
+        background
+    }
+
+    /// What holds now.
+    #[must_use]
+    pub fn advice(&self) -> Modest {
+        let doing = match self.state {
+            State::Rise { .. } => Doing::Rising,
+            State::Hold(_) => Doing::Holding,
+            State::Drain(_) => Doing::Draining,
+            State::Yield { .. } => Doing::Yielding,
+        };
+        Modest {
+            rate_bytes_per_s: self.rate.max(1.0) as u64,
+            lanes: self.lanes,
+            queue_us: self.delay.queue_us(),
+            doing,
+        }
+    }
+
+    /// Takes a reading of all lanes in.
+    pub fn on_sample(&mut self, at_us: u64, lanes: &[LaneReading]) -> Modest {
+        let rtt_us = self.delay.rtt_us();
+        self.delivered.on_sample(at_us, lanes, rtt_us);
+        if !self.delay.on_sample(at_us, lanes, self.delivered.changed()) {
+            return self.advice();
+        }
+        self.has_queue = self.delay.queue_us() > self.delay.high_us() || self.delivered.suffers();
+        match self.state {
+            State::Rise { next_us } => self.rise(at_us, next_us),
+            State::Hold(hold) => self.hold(at_us, hold),
+            State::Drain(drain) => self.drain(at_us, drain),
+            State::Yield { until_us, calm_us } => self.yields(at_us, until_us, calm_us),
+        }
+        self.count_lanes(at_us, lanes);
+        self.advice()
+    }
+
+    /// What is left while others want the path: enough to see when they have gone.
+    fn least(&self) -> f64 {
+        (self.capacity / YIELD_SHARE).max(2.0 * 1448.0 * 1e6 / self.delay.rtt_us().max(1) as f64).min(LEAST_MOST)
+    }
+
+    fn rise(&mut self, at_us: u64, next_us: u64) {
+        if self.has_queue {
+            return self.begin_drain(at_us);
+        }
+        if at_us < next_us || self.delay.queue_us() > self.delay.low_us() {
+            return;
+        }
+        let most = self.capacity * (1.0 - HEADROOM);
+        if self.capacity > 0.0 && self.rate >= most {
+            self.held_since_us = at_us;
+            self.rate = most;
+            return self.begin_hold(at_us);
+        }
+        // A rate that is not used says nothing about a higher one.
+        if self.delivered.rate() < USED * self.rate && self.delivered.is_complete() {
+            return;
+        }
+        let is_low = if self.capacity > 0.0 { self.rate < self.capacity / 4.0 } else { self.rate < QUICK_MOST };
+        self.rate *= if is_low { RISE_QUICK } else { RISE };
+        if self.capacity > 0.0 && self.rate > most {
+            self.rate = most;
+        }
+        self.state = State::Rise { next_us: at_us + self.beat_us() };
+    }
+
+    /// What a raise brings is seen after a round trip.
+    fn beat_us(&self) -> u64 {
+        (self.delay.rtt_us() + SAMPLE_US).max(BEAT_US_MIN)
+    }
+
+    fn begin_hold(&mut self, at_us: u64) {
+        let settled_us = at_us + self.delay.rtt_us() + RAISED_US;
+        let next_us = at_us + self.raise.wait_us.max(4 * self.delay.rtt_us());
+        self.state = State::Hold(Hold { raised: false, settled_us, next_us });
+    }
+
+    fn hold(&mut self, at_us: u64, Hold { raised, settled_us, next_us }: Hold) {
+        if raised && self.delay.queue_us() > self.delay.low_us() || self.has_queue && at_us < settled_us {
+            return self.begin_drain(at_us);
+        }
+        if self.has_queue {
+            return self.begin_yield(at_us);
+        }
+        if at_us.saturating_sub(self.held_since_us) > CALM_US {
+            self.yield_us = YIELD_US_MIN;
+        }
+        if at_us < next_us {
+            return;
+        }
+        if raised && self.delivered.rate() < USED * self.rate {
+            // Not used, so it says nothing.
+            self.rate = self.rate / (1.0 + HEADROOM + self.raise.share);
+            self.begin_hold(at_us);
+            return;
+        }
+        if raised {
+            // No queue: it carries more than that.
+            self.capacity = self.capacity.max(self.rate);
+            self.raise.share = (self.raise.share * 2.0).min(RISE - 1.0);
+        }
+        self.rate *= 1.0 + HEADROOM + self.raise.share;
+        let next_us = at_us + self.beat_us() + RAISED_US;
+        self.state = State::Hold(Hold { raised: true, settled_us: next_us, next_us });
+    }
+
+    fn begin_drain(&mut self, at_us: u64) {
+        let delivered = self.delivered.rate().min(self.rate).max(self.least());
+        let drain =
+            Drain { delivered, look_us: at_us + self.delay.rtt_us() + SAMPLE_US, deadline_us: 0, rate: self.rate };
+        self.rate = (delivered - DRAIN * self.capacity.max(delivered)).max(self.least());
+        self.state = State::Drain(drain);
+    }
+
+    fn drain(&mut self, at_us: u64, mut drain: Drain) {
+        drain.delivered = drain.delivered.max(self.delivered.rate().min(drain.rate));
+        if at_us < drain.look_us {
+            // The queue still grows by what was sent before: it takes longer to drain.
+            // And a smoothed round trip follows by an eighth with each acknowledgement.
+            let follows_us = (SMOOTHED_SEGMENTS * 1448.0 * 1e6 / self.rate.max(1.0)) as u64;
+            let longer_us = self.delay.rtt_us() + 4 * u64::from(self.delay.queue_us()) + follows_us;
+            drain.deadline_us = drain.deadline_us.max(at_us + longer_us);
+            self.state = State::Drain(drain);
+            return;
+        }
+        if self.delay.queue_us() <= self.delay.low_us() {
+            // The link was full: of us alone, or of us and others.
+            let is_all = drain.delivered > ALL * self.capacity;
+            if is_all {
+                self.capacity = drain.delivered;
+            }
+            self.rate = (drain.delivered - HEADROOM * self.capacity).max(self.least());
+            let wait_us = if is_all { (self.raise.wait_us * 4).min(RAISE_WAIT_US_MAX) } else { RAISE_WAIT_US_MIN };
+            self.raise = Raise { share: RAISE_LEAST, wait_us };
+            self.held_since_us = at_us;
+            self.begin_hold(at_us);
+            return;
+        }
+        if at_us >= drain.deadline_us {
+            self.begin_yield(at_us);
+            return;
+        }
+        self.state = State::Drain(drain);
+    }
+
+    fn begin_yield(&mut self, at_us: u64) {
+        self.rate = self.least();
+        self.raise = Raise { share: RAISE_LEAST, wait_us: RAISE_WAIT_US_MIN };
+        // A newcomer in slow start must not meet us again: it takes some ten round trips.
+        let least_us = SLOW_START_ROUND_TRIPS * self.delay.rtt_us();
+        self.state = State::Yield { until_us: at_us + self.yield_us.max(least_us), calm_us: 0 };
+        self.yield_us = (self.yield_us * 2).min(YIELD_US_MAX);
+    }
+
+    fn yields(&mut self, at_us: u64, until_us: u64, calm_us: u64) {
+        if self.delay.queue_us() > self.delay.low_us() {
+            self.state = State::Yield { until_us, calm_us: 0 };
+            return;
+        }
+        let since_us = if calm_us == 0 { at_us } else { calm_us };
+        let is_calm = at_us.saturating_sub(since_us) >= (2 * self.delay.rtt_us()).max(YIELD_CALM_US);
+        self.state = if at_us >= until_us && is_calm {
+            State::Rise { next_us: at_us }
+        } else {
+            State::Yield { until_us, calm_us: since_us }
+        };
+    }
+
+    /// As few lanes as carry the rate: each has two packets under way at least, whatever the bound.
+    fn count_lanes(&mut self, at_us: u64, lanes: &[LaneReading]) {
+        let in_flight = self.rate * self.delay.rtt_us() as f64 / 1e6;
+        let needed = (in_flight * 1.25 / WINDOW_BYTES) as u16 + 1;
+        let is_stuck = match self.state {
+            State::Rise { next_us } => at_us > next_us.saturating_add(self.beat_us()),
+            State::Hold(hold) => !hold.raised && at_us > hold.settled_us,
+            State::Drain(_) | State::Yield { .. } => false,
+        };
+        let is_short = is_stuck
+            && self.delivered.rate() < USED * self.rate
+            && self.delay.queue_us() <= self.delay.low_us()
+            && lanes.iter().any(|lane| lane.unsent_bytes > 0);
+        let since_us = self.short_of_lanes_since_us.take_if(|_| is_short).unwrap_or(at_us);
+        if is_short {
+            self.short_of_lanes_since_us = Some(since_us);
+            if at_us.saturating_sub(since_us) > SHORT_US.max(8 * self.delay.rtt_us())
+                && self.lanes <= needed.saturating_mul(LANES_OVER)
+            {
+                self.lanes = (self.lanes + self.lanes.div_ceil(2)).min(LANES_MAX);
+                self.short_of_lanes_since_us = Some(at_us);
+            }
+        }
+        self.lanes = self.lanes.max(needed.min(LANES_MAX));
+        if matches!(self.state, State::Yield { .. }) {
+            self.lanes = 1;
+        }
+    }
+}
+
+/// What is left free of what the path carries. "All of a free path" is 95 % of it at least: the rest is for the raises.
+const HEADROOM: f64 = 0.035;
+/// A raise above what the path carries: with the headroom, twice that of the usual rate.
+const RAISE_LEAST: f64 = 0.02;
+const RAISE_WAIT_US_MIN: u64 = 1_000_000;
+const RAISE_WAIT_US_MAX: u64 = 16_000_000;
+/// Per beat.
+const RISE: f64 = 1.35;
+const RISE_QUICK: f64 = 2.0;
+/// A path that is not known is taken for so fast at least: 8 Mbit/s.
+const QUICK_MOST: f64 = 2e6;
+const BEAT_US_MIN: u64 = 40_000;
+/// A rate counts as used from here.
+const USED: f64 = 0.85;
+/// What a raise adds to the queue shows in this time beyond a round trip: 2 % too much make 3 ms.
+const RAISED_US: u64 = 150_000;
+/// So much of what the path carries is left free while a queue drains.
+const DRAIN: f64 = 0.3;
+const SMOOTHED_SEGMENTS: f64 = 24.0;
+/// So much of what the path carries is all of it.
+const ALL: f64 = 0.9;
+/// A hundredth of what the path carries.
+const YIELD_SHARE: f64 = 100.0;
+const LEAST_MOST: f64 = 1e6;
+const YIELD_US_MIN: u64 = 300_000;
+const YIELD_US_MAX: u64 = 2_400_000;
+const SLOW_START_ROUND_TRIPS: u64 = 10;
+const YIELD_CALM_US: u64 = 200_000;
+const CALM_US: u64 = 5_000_000;
+/// What a lane can have under way with the stock send buffer of 4 MiB (measured).
+const WINDOW_BYTES: f64 = 2.9e6;
+const SHORT_US: u64 = 1_000_000;
+/// More lanes than that times what their windows ask for help no more, unless losses hold them.
+const LANES_OVER: u16 = 4;
+const LANES_MAX: u16 = 32;
