@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_daemon::Options;
+use haul_daemon::{Options, WebOptions};
 use haul_job::{Error, Fault};
 
 use crate::args::Serve;
@@ -79,6 +79,7 @@ fn meant(typed: &Serve) -> Options {
         authorized_keys: typed.authorized_keys.clone(),
         quiet: typed.quiet,
         policies: Default::default(),
+        web: WebOptions { http: typed.http, public: typed.public.clone() },
     }
 }
 
