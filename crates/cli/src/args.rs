@@ -395,6 +395,12 @@ pub struct Serve {
     /// Keys that may log in, each with its directory; ~/.config/haul/authorized_keys without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub authorized_keys: Option<PathBuf>,
+    /// Also show directories to readers of the web, in clear; [::]:8080 without an address
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "[::]:8080")]
+    pub http: Option<SocketAddr>,
+    /// The directory that anybody may read over the web
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub public: Option<PathBuf>,
     /// Say nothing but errors
     #[arg(short = 'q', long)]
     pub quiet: bool,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haul_daemon::Options;
+use haul_daemon::{Options, WebOptions};
 use haul_job::{Error, Fault};
 
 use crate::args::Serve;
@@ -80,6 +80,7 @@ fn meant(typed: &Serve) -> Options {
         quiet: typed.quiet,
         paths: typed.network_paths.clone(),
         policies: Default::default(),
+        web: WebOptions { http: typed.http, public: typed.public.clone() },
     }
 }
 

@@ -7,6 +7,7 @@
 //!   authority    that list as it stands in its file: read again when the file changes
 //!   own_files    the private key and the list, which no directory of a key may hold
 //!   lookout      tells in advance which lines will let nobody in
+//!   web          the same directories to readers over HTTP, and public ones
 //!   sessions     who is here: counted, logged, ended when the daemon ends
 //!   log          lines with a time, safe for a terminal
 //! ```
@@ -16,12 +17,15 @@
 
 mod authority;
 pub mod authorized;
+mod bind_error;
 pub mod limits;
 mod log;
 mod lookout;
 mod own_files;
 mod serve;
 mod sessions;
+mod web;
 
 pub use log::WriteLine;
 pub use serve::{Options, serve};
+pub use web::WebOptions;

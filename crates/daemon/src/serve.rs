@@ -16,17 +16,18 @@ use std::time::Instant;
 
 use haul_job::{AskedPaths, Error, Fault};
 use haul_net::{
-    Door, DoorOptions, Identity, KeyGreeter, Listener, NetError, Policies, PolicyTable, PublicKey, ShutdownHandle,
-    Stream, Wanted,
+    Door, DoorOptions, Identity, KeyGreeter, Listener, Policies, PolicyTable, PublicKey, ShutdownHandle, Stream, Wanted,
 };
 use haul_transfer::{Desk, Grant, Surroundings, Visit, trusted_keys};
 use haul_wire::lane::Hello;
 
 use crate::authority::{self, Authority};
+use crate::bind_error::bind_error;
 use crate::limits;
 use crate::log::{Log, WriteLine, escaped};
 use crate::own_files::OwnFiles;
 use crate::sessions::{NoRoom, Sessions};
+use crate::web::{self, WebOptions};
 
 /// The options of `haul serve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,8 @@ pub struct Options {
     pub paths: AskedPaths,
     /// How connections are tuned, by the network that they come from.
     pub policies: PolicyTable,
+    /// The web's ports.
+    pub web: WebOptions,
 }
 
 /// Serves until `stop` returns true. It prints to standard output what clients need to know, and gives the lines of
@@ -79,7 +82,9 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         sessions: Arc::default(),
         log: Arc::clone(&log),
     });
-    let door = open_door(listener, &house, policies(options.policies.clone(), &log))?;
+    let policies = Arc::new(policies(options.policies.clone(), &log));
+    let door = open_door(listener, &house, Arc::clone(&policies))?;
+    let web = web::start(&options.web, policies, &log)?;
     if !options.quiet {
         introduce(&house.identity.public(), address, &list);
     }
@@ -87,7 +92,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     while !stop() {
         std::thread::park_timeout(limits::STOP_POLL);
     }
-    end(&door, &house);
+    end(&door, &house, web);
     Ok(())
 }
 
@@ -105,13 +110,13 @@ struct House {
     log: Arc<Log>,
 }
 
-fn open_door(listener: Listener, house: &Arc<House>, policies: Policies) -> Result<Door, Error> {
+fn open_door(listener: Listener, house: &Arc<House>, policies: Arc<Policies>) -> Result<Door, Error> {
     let (at_door, inside) = (Arc::clone(house), Arc::clone(house));
     let admit = Arc::new(move |key: &PublicKey, from, connection: &_| at_door.admits(key, from, connection));
     let deliver = Arc::new(move |stream, key, from| House::receive(&inside, stream, key, from));
     let ciphers = haul_net::preferred_ciphers(None);
     let greeter = KeyGreeter { identity: Arc::clone(&house.identity), admit, ciphers, deliver };
-    Door::open(listener, greeter, &DoorOptions { policies: Arc::new(policies), ..DoorOptions::default() })
+    Door::open(listener, greeter, &DoorOptions { policies, ..DoorOptions::default() })
         .map_err(|error| Error::new(Fault::Network, error.to_string()))
 }
 
@@ -231,10 +236,13 @@ fn no_room(why: NoRoom) -> Error {
 
 /// Stops accepting, lets sessions tell their peers, and cuts sessions that go on. Half of a copy stays for the next
 /// run.
-fn end(door: &Door, house: &House) {
+fn end(door: &Door, house: &House, web: Option<haul_web::Service>) {
     house.log.say("stopping");
     door.close();
     house.sessions.stop();
+    if let Some(web) = web {
+        web.stop();
+    }
     if house.sessions.wait(limits::ORDERLY_STOP) > 0 {
         house.sessions.cut();
         let left = house.sessions.wait(limits::FORCED_STOP);
@@ -344,19 +352,6 @@ fn wrong_user(user: Option<&str>, is_silent: &mut bool) -> Option<String> {
 fn no_home() -> Error {
     Error::new(Fault::Authentication, "there is no home directory to look for keys in")
         .try_this("set HOME, or name the files with --identity and --authorized-keys")
-}
-
-fn bind_error(error: NetError) -> Error {
-    let hint = match &error {
-        NetError::Bind { cause, .. } if cause.kind() == ErrorKind::AddrInUse => {
-            "does another daemon run already? --port or --listen names another port"
-        }
-        NetError::Bind { cause, .. } if cause.kind() == ErrorKind::PermissionDenied => {
-            "ports below 1024 are for root; --port or --listen names another port"
-        }
-        _ => "--listen names an address of this host and a port",
-    };
-    Error::new(Fault::Network, error.to_string()).try_this(hint)
 }
 
 /// Prints what the operator tells the users.

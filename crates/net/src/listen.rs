@@ -44,6 +44,14 @@ impl Listener {
         listen_on(address, true).map_err(|cause| NetError::Bind { what: address.to_string(), cause })
     }
 
+    /// The socket, for a service that accepts by itself. It does not block.
+    pub fn into_socket(self) -> Result<TcpListener, NetError> {
+        self.socket
+            .set_nonblocking(true)
+            .map_err(|cause| NetError::Io { what: "cannot start to accept connections", cause })?;
+        Ok(self.socket)
+    }
+
     /// The port.
     pub fn port(&self) -> u16 {
         self.address.port()

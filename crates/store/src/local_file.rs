@@ -31,6 +31,11 @@ impl LocalFile {
         Ok(Self { fd: Arc::new(fd), is_full: false, cold: None, known_data: Mutex::new((0, 0)) })
     }
 
+    /// For a descriptor that is known to be a regular file's.
+    pub(crate) fn of_regular(fd: OwnedFd) -> Self {
+        Self { fd: Arc::new(fd), is_full: true, cold: None, known_data: Mutex::new((0, 0)) }
+    }
+
     /// The file counts as full of data, whatever its holes are.
     pub(crate) fn full(self) -> Self {
         Self { is_full: true, ..self }
@@ -92,6 +97,22 @@ impl LocalFile {
     pub fn is_in_memory(&self, offset: u64, len: u64) -> bool {
         medium::lies_in_memory(self.as_fd()).unwrap_or(false)
             || CacheProbe::new(self.as_fd()).cached_bytes(offset, len).is_ok_and(|cached| cached >= len)
+    }
+
+    /// Whether the page cache has all of a range. The kernel answers only for files that this user owns or may write;
+    /// for others the first page stands for the range.
+    pub fn has_cached(&self, offset: u64, len: u64) -> bool {
+        CacheProbe::new(self.as_fd()).cached_bytes(offset, len).is_ok_and(|cached| cached >= len)
+    }
+
+    /// What the page cache has at `offset`. `None`: a disk would have to be waited for.
+    pub fn read_cached_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        haul_sys::cached::read_cached_at(self.as_fd(), buffer, offset)
+    }
+
+    /// Sends at most `len` bytes from `offset` on to a socket, inside the kernel. 0 is the end of the file.
+    pub fn send_to(&self, socket: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<usize> {
+        haul_sys::sendfile::send_from_file(socket, self.as_fd(), offset, len)
     }
 
     /// Drops clean pages of a range from the cache, so that the next read comes from the medium.

@@ -51,6 +51,23 @@ pub fn open(root: BorrowedFd<'_>, path: &[u8], flags: OFlags, mode: Mode, links:
     Ok(open_piece(held.as_ref().map_or(root, |fd| fd.as_fd()), rest, flags, mode, links)?)
 }
 
+/// Opens `path` beneath `root` from what the kernel has in memory: it waits for no disk. No component may be a link.
+///
+/// `None`: the kernel has to look on the disk, or cannot tell (`RESOLVE_CACHED` is of Linux 5.12). Then [`open`] decides.
+pub fn open_cached(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> io::Result<Option<OwnedFd>> {
+    if path.len() > PIECE_BYTES || path.first() == Some(&b'/') || OPENAT2_MISSING.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let path = if path.is_empty() { b".".as_slice() } else { path };
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
+    match rustix::fs::openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+        Ok(opened) => Ok(Some(opened)),
+        Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::NOSYS | Errno::PERM) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Opens a directory by its full path, to begin at. No link on the way is followed (`ELOOP`, `ENOTDIR`): somebody who
 /// may write to a directory on the way could otherwise lead the path elsewhere.
 pub fn open_root(path: &Path) -> io::Result<OwnedFd> {
@@ -167,6 +184,22 @@ mod tests {
             for path in ["..", "../secret", "/etc/passwd", "up/secret", "a/slash/etc", "a/near", "a/near/file", "up"] {
                 assert!(!opens(root.as_fd(), path.as_bytes()), "{way} should refuse {path:?}");
             }
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_remembers_is_opened_without_a_disk_and_never_outside() {
+        let dir = tempfile::tempdir().unwrap();
+        let inside = dir.path().join("root");
+        std::fs::create_dir_all(inside.join("a")).unwrap();
+        std::fs::write(inside.join("a/file"), b"x").unwrap();
+        symlink("a", inside.join("near")).unwrap();
+        let root = root(&inside);
+        let opened = |path: &str| open_cached(root.as_fd(), path.as_bytes(), READ);
+        // The names were made just now, so the kernel has them. One that lacks the flag says so with None.
+        assert!(matches!(opened("a/file"), Ok(Some(_)) | Ok(None)));
+        for path in ["../root", "near/file", "/etc/passwd", "a/../../x"] {
+            assert!(!matches!(opened(path), Ok(Some(_))), "{path}");
         }
     }
 

@@ -39,6 +39,20 @@ impl CacheProbe<'_> {
     }
 }
 
+/// Reads what the page cache has at `offset`, and waits for no disk. `None`: the first byte is not there, or this file
+/// system cannot tell. 0 is the end of the file.
+pub fn read_cached_at(file: BorrowedFd<'_>, buffer: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+    let mut parts = [io::IoSliceMut::new(buffer)];
+    loop {
+        match rustix::io::preadv2(file, &mut parts, offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) => return Ok(Some(read)),
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(None),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// How many bytes of a range are in the page cache, whole pages counted. `ENOSYS` before Linux 6.5; `EPERM` unless the
 /// user owns the file or may write it; `EOPNOTSUPP` for huge pages. Source: cachestat(2).
 pub(crate) fn cached_bytes(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {

@@ -1,0 +1,211 @@
+//! The body of an answer: bytes in memory, and ranges of a file that are sent by the kernel or read block by block.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use haul_store::LocalFile;
+use http_body::{Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinHandle;
+
+use crate::limits::{BLOCK_BYTES, WINDOW_BYTES};
+use crate::request::range::Part;
+use crate::transport::piece::{Piece, Queue, Range};
+
+/// The body.
+pub(crate) struct Body {
+    segments: VecDeque<Segment>,
+    left: u64,
+    source: Option<Source>,
+    /// Its share of the memory for bodies, until it has been sent.
+    _memory: Option<OwnedSemaphorePermit>,
+}
+
+/// What a body is made of.
+pub(crate) enum Segment {
+    /// Bytes in memory.
+    Bytes(Bytes),
+    /// A part of the file.
+    Part(Part),
+}
+
+/// The file, and how it gets to the reader.
+struct Source {
+    file: Arc<LocalFile>,
+    queue: Option<Queue>,
+    work: Option<JoinHandle<io::Result<Fetched>>>,
+}
+
+/// The result of a wait for the disk.
+enum Fetched {
+    /// The window is in the page cache now.
+    Cached,
+    /// The block.
+    Block(Vec<u8>),
+}
+
+impl Body {
+    pub(crate) fn empty() -> Body {
+        Body { segments: VecDeque::new(), left: 0, source: None, _memory: None }
+    }
+
+    pub(crate) fn full(bytes: Bytes, memory: Option<OwnedSemaphorePermit>) -> Body {
+        Body {
+            left: bytes.len() as u64,
+            segments: VecDeque::from([Segment::Bytes(bytes)]),
+            source: None,
+            _memory: memory,
+        }
+    }
+
+    /// Parts of a file and bytes between them. With a queue, the kernel sends the parts.
+    pub(crate) fn of_file(file: Arc<LocalFile>, segments: VecDeque<Segment>, queue: Option<Queue>) -> Body {
+        let left = segments.iter().map(Segment::len).sum();
+        Body { segments, left, source: Some(Source { file, queue, work: None }), _memory: None }
+    }
+
+    /// The part, when the body is one part of a file and nothing else.
+    pub(crate) fn only_part(&self) -> Option<Part> {
+        match (self.segments.len(), self.segments.front()) {
+            (1, Some(Segment::Part(part))) => Some(*part),
+            _ => None,
+        }
+    }
+
+    /// Its length.
+    pub(crate) fn len(&self) -> u64 {
+        self.left
+    }
+}
+
+impl Segment {
+    fn len(&self) -> u64 {
+        match self {
+            Segment::Bytes(bytes) => bytes.len() as u64,
+            Segment::Part(part) => part.len(),
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Piece;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Piece>>>> {
+        let body = &mut *self;
+        let piece = match body.segments.front_mut() {
+            None => return Poll::Ready(None),
+            Some(Segment::Bytes(bytes)) => Piece::Bytes(std::mem::take(bytes)),
+            Some(Segment::Part(part)) => {
+                let source = body.source.as_mut().expect("only a body of a file has parts of one");
+                match ready!(source.poll_next(cx, *part)) {
+                    Ok((piece, count)) => {
+                        part.start += count;
+                        body.left -= count;
+                        if part.start == part.end {
+                            body.segments.pop_front();
+                        }
+                        return Poll::Ready(Some(Ok(Frame::data(piece))));
+                    }
+                    Err(error) => return Poll::Ready(Some(Err(error))),
+                }
+            }
+        };
+        body.left -= bytes::Buf::remaining(&piece) as u64;
+        body.segments.pop_front();
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}
+
+impl Source {
+    /// The next piece of a part, and its length.
+    fn poll_next(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
+        match &self.queue {
+            Some(_) => self.poll_window(cx, part),
+            None => self.poll_block(cx, part),
+        }
+    }
+
+    fn poll_window(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
+        let len = part.len().min(WINDOW_BYTES);
+        let is_cached = match self.work.as_mut() {
+            Some(work) => {
+                ready!(Pin::new(work).poll(cx)).map_err(io::Error::other)??;
+                self.work = None;
+                true
+            }
+            None => self.file.has_cached(part.start, len),
+        };
+        if !is_cached {
+            let file = Arc::clone(&self.file);
+            self.work = Some(tokio::task::spawn_blocking(move || read_through(&file, part.start, len)));
+            return self.poll_window(cx, part);
+        }
+        let range = Range { file: Arc::clone(&self.file), offset: part.start, left: len };
+        let queue = self.queue.as_ref().expect("only a body with a queue has windows");
+        Poll::Ready(Ok((queue.add(range), len)))
+    }
+
+    fn poll_block(&mut self, cx: &mut Context<'_>, part: Part) -> Poll<io::Result<(Piece, u64)>> {
+        let len = usize::try_from(part.len()).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES);
+        let block = match self.work.as_mut() {
+            Some(work) => {
+                let fetched = ready!(Pin::new(work).poll(cx)).map_err(io::Error::other)??;
+                self.work = None;
+                match fetched {
+                    Fetched::Block(block) => block,
+                    Fetched::Cached => Vec::new(),
+                }
+            }
+            None => {
+                let mut block = vec![0; len];
+                match self.file.read_cached_at(&mut block, part.start)? {
+                    Some(count) => {
+                        block.truncate(count);
+                        block
+                    }
+                    None => {
+                        let file = Arc::clone(&self.file);
+                        self.work = Some(tokio::task::spawn_blocking(move || {
+                            let count = file.read_at(&mut block, part.start)?;
+                            block.truncate(count);
+                            Ok(Fetched::Block(block))
+                        }));
+                        return self.poll_block(cx, part);
+                    }
+                }
+            }
+        };
+        if block.is_empty() {
+            // The file has become shorter: the reader sees that bytes are missing.
+            return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
+        }
+        let count = block.len() as u64;
+        Poll::Ready(Ok((Piece::Bytes(Bytes::from(block)), count)))
+    }
+}
+
+/// Brings a window into the page cache, and waits for it.
+fn read_through(file: &LocalFile, offset: u64, len: u64) -> io::Result<Fetched> {
+    let mut block = vec![0; BLOCK_BYTES];
+    let mut at = offset;
+    while at < offset + len {
+        match file.read_at(&mut block, at)? {
+            0 => break,
+            count => at += count as u64,
+        }
+    }
+    Ok(Fetched::Cached)
+}

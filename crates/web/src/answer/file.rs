@@ -1,0 +1,145 @@
+//! A file, or parts of it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use haul_store::{LocalFile, Stat};
+use http::header::{
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
+    RANGE, X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+
+use super::body::{Body, Segment};
+use super::refusal::{Refusal, refusal};
+use super::{Asked, in_pool, names};
+use crate::limits::INLINE_BYTES;
+use crate::request::condition::{Outcome, Validators};
+use crate::request::range::{self, Part, Wanted};
+
+/// Answers with a file.
+pub(crate) async fn answer(asked: &Asked, file: Arc<LocalFile>, stat: &Stat) -> Result<Response<Body>, Refusal> {
+    let validators = Validators::of(stat, "", asked.now);
+    let with_ranges = match validators.judge(&asked.header) {
+        Outcome::Failed => return Err(Refusal::of(StatusCode::PRECONDITION_FAILED)),
+        Outcome::NotModified => {
+            let mut response = Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NOT_MODIFIED;
+            describe(response.headers_mut(), &validators);
+            return Ok(response);
+        }
+        Outcome::Proceed { with_ranges } => with_ranges,
+    };
+    let media_type = names::media_type(asked.target.name());
+    let wanted = if with_ranges { wanted(&asked.header, stat.size) } else { Wanted::Whole };
+    let (status, segments, content_type, content_range) = match wanted {
+        Wanted::Nothing => return Ok(nothing(asked, stat.size)),
+        Wanted::Whole => {
+            let whole = Part { start: 0, end: stat.size };
+            let segments = if stat.size == 0 { VecDeque::new() } else { VecDeque::from([Segment::Part(whole)]) };
+            (StatusCode::OK, segments, media_type, None)
+        }
+        Wanted::Parts(parts) => match parts[..] {
+            [part] => {
+                let range = content_range(part, stat.size);
+                (StatusCode::PARTIAL_CONTENT, VecDeque::from([Segment::Part(part)]), media_type, Some(range))
+            }
+            _ => {
+                let boundary = boundary(&validators, asked.now);
+                let segments = multipart(&parts, stat.size, &media_type, &boundary);
+                let media_type = format!("multipart/byteranges; boundary={boundary}");
+                (StatusCode::PARTIAL_CONTENT, segments, media_type, None)
+            }
+        },
+    };
+    let body = Body::of_file(Arc::clone(&file), segments, asked.files.clone());
+    let length = body.len();
+    let body = if asked.is_head { Body::empty() } else { inline(body, &file).await };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let header = response.headers_mut();
+    describe(header, &validators);
+    header.insert(CONTENT_LENGTH, length.into());
+    set(header, CONTENT_TYPE, &content_type);
+    header.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Some(range) = content_range {
+        set(header, CONTENT_RANGE, &range);
+    }
+    if asked.target.wishes.download {
+        set(header, CONTENT_DISPOSITION, &names::disposition(asked.target.name()));
+    }
+    Ok(response)
+}
+
+fn wanted(header: &HeaderMap, size: u64) -> Wanted {
+    let mut fields = header.get_all(RANGE).iter();
+    match (fields.next(), fields.next()) {
+        (Some(field), None) => range::wanted(field.as_bytes(), size),
+        _ => Wanted::Whole,
+    }
+}
+
+/// A small part is read here, so that it leaves in one write with its header.
+async fn inline(body: Body, file: &Arc<LocalFile>) -> Body {
+    let Some(part) = body.only_part().filter(|part| part.len() <= INLINE_BYTES) else { return body };
+    let mut bytes = vec![0; part.len() as usize];
+    let read = match file.read_cached_at(&mut bytes, part.start) {
+        Ok(Some(count)) if count == bytes.len() => Ok((bytes, count)),
+        _ => {
+            let file = Arc::clone(file);
+            in_pool(move || file.read_at(&mut bytes, part.start).map(|count| (bytes, count))).await
+        }
+    };
+    match read {
+        Ok((bytes, count)) if count == bytes.len() => Body::full(Bytes::from(bytes), None),
+        // The body will meet the same error, and the connection ends.
+        _ => body,
+    }
+}
+
+fn describe(header: &mut HeaderMap, validators: &Validators) {
+    set(header, ETAG, &validators.etag());
+    set(header, LAST_MODIFIED, &httpdate::fmt_http_date(validators.modified));
+    header.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+}
+
+/// The values are made here of characters that a field can have.
+pub(super) fn set(header: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        header.insert(name, value);
+    }
+}
+
+fn content_range(part: Part, size: u64) -> String {
+    format!("bytes {}-{}/{size}", part.start, part.end - 1)
+}
+
+fn nothing(asked: &Asked, size: u64) -> Response<Body> {
+    let mut response = refusal(&Refusal::of(StatusCode::RANGE_NOT_SATISFIABLE), asked.is_head);
+    set(response.headers_mut(), CONTENT_RANGE, &format!("bytes */{size}"));
+    response.headers_mut().insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    response
+}
+
+/// Nobody who writes a file knows the time at which it will be asked for, so no file can hold its boundary.
+fn boundary(validators: &Validators, now: SystemTime) -> String {
+    let ns = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    let hash = blake3::hash(format!("{} {ns}", validators.tag).as_bytes()).to_hex();
+    hash.as_str()[..BOUNDARY_CHARS].to_owned()
+}
+
+const BOUNDARY_CHARS: usize = 40;
+
+fn multipart(parts: &[Part], size: u64, media_type: &str, boundary: &str) -> VecDeque<Segment> {
+    let mut segments = VecDeque::new();
+    for part in parts {
+        let range = content_range(*part, size);
+        let text = format!("\r\n--{boundary}\r\nContent-Type: {media_type}\r\nContent-Range: {range}\r\n\r\n");
+        segments.push_back(Segment::Bytes(text.into()));
+        segments.push_back(Segment::Part(*part));
+    }
+    segments.push_back(Segment::Bytes(format!("\r\n--{boundary}--\r\n").into()));
+    segments
+}

@@ -1,0 +1,132 @@
+//! What is answered: a file or parts of it, the page of a directory, or a short refusal.
+
+pub(crate) mod body;
+mod directory;
+mod file;
+mod names;
+pub(crate) mod refusal;
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use haul_store::{Opened, Patience};
+use http::header::{ALLOW, CONTENT_LENGTH, HOST, LOCATION, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+
+use crate::access::Shelf;
+use crate::request::target::{BadTarget, Target};
+use crate::transport::piece::Queue;
+
+use body::Body;
+use refusal::{Refusal, refusal};
+
+/// A request, as far as answers need it.
+pub(crate) struct Asked {
+    pub(crate) is_head: bool,
+    pub(crate) target: Target,
+    pub(crate) header: HeaderMap,
+    pub(crate) now: SystemTime,
+    /// Where ranges of files may go. `None`: their bytes pass through this process.
+    pub(crate) files: Option<Queue>,
+}
+
+/// Checks a request before anything is looked at.
+pub(crate) fn check<B>(request: &Request<B>) -> Result<Target, Refusal> {
+    check_host(request)?;
+    // There is no body that a reader has to send. One that nobody reads must not be taken for the next request.
+    let header = request.headers();
+    let has_body = header.get_all(CONTENT_LENGTH).iter().any(|length| length.as_bytes() != b"0");
+    if has_body || header.contains_key(TRANSFER_ENCODING) {
+        return Err(match *request.method() {
+            Method::GET | Method::HEAD => Refusal::closing(StatusCode::BAD_REQUEST),
+            _ => Refusal::closing(StatusCode::METHOD_NOT_ALLOWED),
+        });
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return Err(Refusal::of(StatusCode::METHOD_NOT_ALLOWED));
+    }
+    Target::parse(request.uri().path(), request.uri().query()).map_err(|bad| match bad {
+        BadTarget::TooLong => Refusal::of(StatusCode::URI_TOO_LONG),
+        BadTarget::Malformed => Refusal::of(StatusCode::BAD_REQUEST),
+    })
+}
+
+/// RFC 9112, section 3.2: exactly one `Host`, and a valid one; in HTTP/1.0 it may be missing.
+fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let (host, more) = (hosts.next(), hosts.next());
+    let is_needed = request.version() == Version::HTTP_11;
+    let is_valid = |host: &HeaderValue| {
+        host.is_empty()
+            || host.to_str().is_ok_and(|host| host.parse::<http::uri::Authority>().is_ok() && !host.contains('@'))
+    };
+    match (host, more) {
+        (None, None) if !is_needed => Ok(()),
+        (Some(host), None) if is_valid(host) => Ok(()),
+        _ => Err(Refusal::closing(StatusCode::BAD_REQUEST)),
+    }
+}
+
+/// Answers a request that may read in `shelf`.
+pub(crate) async fn answer(asked: Asked, shelf: Arc<Shelf>, uri: &Uri) -> Result<Response<Body>, Refusal> {
+    let opened = match shelf.directory.find(&asked.target.path, Patience::None) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let (shelf, path) = (Arc::clone(&shelf), asked.target.path.clone());
+            in_pool(move || shelf.directory.find(&path, Patience::ForDisk)).await
+        }
+        found => found,
+    };
+    match opened.map_err(|error| Refusal::of(status_of(&error)))? {
+        Opened::File(..) if asked.target.is_directory => Err(Refusal::of(StatusCode::NOT_FOUND)),
+        Opened::File(file, stat) => file::answer(&asked, Arc::new(file), &stat).await,
+        Opened::Directory(_) if !asked.target.is_directory => Ok(to_the_slash(uri)),
+        Opened::Directory(directory) => directory::answer(&asked, directory).await,
+    }
+}
+
+/// Runs what may wait for a disk.
+pub(crate) async fn in_pool<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|failed| Err(io::Error::other(failed)))
+}
+
+fn status_of(error: &io::Error) -> StatusCode {
+    use rustix_errno::*;
+    match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::InvalidFilename, _) => {
+            StatusCode::NOT_FOUND
+        }
+        // A link on the way, the way out, a FIFO, or no rights.
+        (io::ErrorKind::PermissionDenied, _) | (_, Some(LOOP | XDEV | NXIO)) => StatusCode::FORBIDDEN,
+        (_, Some(MFILE | NFILE)) => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Numbers that the standard library has no stable word for, as on most architectures of Linux.
+mod rustix_errno {
+    pub(super) const NXIO: i32 = 6;
+    pub(super) const XDEV: i32 = 18;
+    pub(super) const NFILE: i32 = 23;
+    pub(super) const MFILE: i32 = 24;
+    pub(super) const LOOP: i32 = 40;
+}
+
+fn to_the_slash(uri: &Uri) -> Response<Body> {
+    // Slashes at the start would name another host.
+    let path = format!("/{}/", uri.path().trim_start_matches('/'));
+    let location = match uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path,
+    };
+    let mut response = refusal(&Refusal::of(StatusCode::MOVED_PERMANENTLY), false);
+    if let Ok(location) = HeaderValue::from_bytes(location.as_bytes()) {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+/// The methods that a reader has.
+pub(crate) fn allowed(response: &mut Response<Body>) {
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+}

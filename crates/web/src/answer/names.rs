@@ -1,0 +1,93 @@
+//! Names of files in fields, links and pages. A name is any bytes.
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+
+/// Everything but the characters that RFC 3986 calls unreserved.
+const RESERVED: &AsciiSet = &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// What RFC 8187 does not let stand in `filename*`.
+const EXTENDED: &AsciiSet = RESERVED;
+
+/// What a quoted string cannot have.
+const QUOTED: &AsciiSet = &CONTROLS.add(b'"').add(b'\\').add(b'%');
+
+/// A link to a name in the same directory. A colon in its first component would look like a scheme, so it is encoded.
+pub(crate) fn link(name: &[u8]) -> String {
+    percent_encode(name, RESERVED).to_string()
+}
+
+/// The text of a name on a page, safe in HTML. Bytes that are no UTF-8 show as a mark.
+pub(crate) fn html(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for letter in String::from_utf8_lossy(name).chars() {
+        match letter {
+            '&' => text.push_str("&amp;"),
+            '<' => text.push_str("&lt;"),
+            '>' => text.push_str("&gt;"),
+            '"' => text.push_str("&quot;"),
+            '\'' => text.push_str("&#39;"),
+            // A control character, or one that turns the direction of the text round, could make a name look like another.
+            letter if letter.is_control() || is_direction(letter) => text.push('\u{fffd}'),
+            letter => text.push(letter),
+        }
+    }
+    text
+}
+
+fn is_direction(letter: char) -> bool {
+    matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// `Content-Disposition` of a file that is to be saved (RFC 6266): for old programs in ASCII, for others exactly.
+pub(crate) fn disposition(name: &[u8]) -> String {
+    let text = String::from_utf8_lossy(name);
+    let plain: String = text.chars().map(|letter| if letter.is_ascii() { letter } else { '_' }).collect();
+    let plain = percent_encode(plain.as_bytes(), QUOTED).to_string().replace('%', "_");
+    let mut value = format!("attachment; filename=\"{plain}\"");
+    if plain != text {
+        value += &format!("; filename*=UTF-8''{}", percent_encode(text.as_bytes(), EXTENDED));
+    }
+    value
+}
+
+/// The type that a name suggests.
+pub(crate) fn media_type(name: &[u8]) -> String {
+    let extension = name.rsplit(|byte| *byte == b'.').next().filter(|extension| extension.len() < name.len());
+    let extension = extension.and_then(|extension| std::str::from_utf8(extension).ok()).unwrap_or_default();
+    match mime_guess::from_ext(extension).first_raw() {
+        Some(text) if text.starts_with("text/") => format!("{text}; charset=utf-8"),
+        Some(other) => other.to_owned(),
+        None => "application/octet-stream".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_names_are_safe_wherever_they_stand() {
+        assert_eq!(link(b"a b:c/\xff?#%\"<"), "a%20b%3Ac%2F%FF%3F%23%25%22%3C");
+        assert_eq!(html("<a&\"'\n\u{202e}ü>".as_bytes()), "&lt;a&amp;&quot;&#39;\u{fffd}\u{fffd}ü&gt;");
+        assert_eq!(disposition(b"plain.txt"), "attachment; filename=\"plain.txt\"");
+        assert_eq!(
+            disposition("ü \"x\"\r\n%41.txt".as_bytes()),
+            "attachment; filename=\"_ _22x_22_0D_0A_2541.txt\"; filename*=UTF-8''%C3%BC%20%22x%22%0D%0A%2541.txt"
+        );
+    }
+
+    #[test]
+    fn types_come_from_names() {
+        for (name, expected) in [
+            ("a.txt", "text/plain; charset=utf-8"),
+            ("a.html", "text/html; charset=utf-8"),
+            ("a.PNG", "image/png"),
+            ("a.tar.gz", "application/gzip"),
+            ("a.unknown-thing", "application/octet-stream"),
+            ("png", "application/octet-stream"),
+            ("", "application/octet-stream"),
+        ] {
+            assert_eq!(media_type(name.as_bytes()), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Every limit of the web service, with its arithmetic.
+
+use std::time::Duration;
+
+/// The limits that a test or an operator may want otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once. An idle one costs about 4 KiB here and as much in the kernel: 16,384 of them 128 MiB.
+    pub connections: usize,
+    /// Of one address: three quarters, so that no single host keeps all others out.
+    pub connections_per_source: usize,
+    /// From the first byte of a request until its header is complete.
+    pub header: Duration,
+    /// A connection without a request is closed after this. nginx has 75 s.
+    pub idle: Duration,
+    /// A reader that takes nothing for this long is cut off. nginx has 60 s.
+    pub stall: Duration,
+    /// Until a TLS handshake has ended.
+    pub handshake: Duration,
+    /// Requests in progress have this long when the service ends.
+    pub orderly_stop: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections: 16_384,
+            connections_per_source: 12_288,
+            header: Duration::from_secs(20),
+            idle: Duration::from_secs(75),
+            stall: Duration::from_secs(60),
+            handshake: Duration::from_secs(10),
+            orderly_stop: Duration::from_millis(3_500),
+        }
+    }
+}
+
+/// The header of a request, its first line included: 431 above that. nginx takes four times 8 KiB.
+pub const MAX_HEADER_BYTES: usize = 32 << 10;
+
+/// Fields of a header: 431 above that.
+pub const MAX_HEADER_FIELDS: usize = 100;
+
+/// Path and query: 414 above that. A path of the kernel has 4 KiB, each byte at most three characters; nginx takes 8 KiB.
+pub const MAX_TARGET_BYTES: usize = 16 << 10;
+
+/// Ranges in one request. More are answered with the whole file (CVE-2011-3192 had hundreds).
+pub const MAX_RANGES: usize = 8;
+
+/// Names on one page of a directory: 20,000 x about 250 bytes are 5 MB of text.
+pub const MAX_NAMES_LISTED: usize = 20_000;
+
+/// Threads that may wait for disks. Each waits for one call.
+pub const BLOCKING_THREADS: usize = 64;
+
+/// Threads for connections. Two move 10 Gbit/s on a small host, and more than eight would fight for memory bandwidth.
+pub const ASYNC_THREADS_MAX: usize = 8;
+
+/// A file is moved in windows of this size: each is in the page cache before the kernel is asked to send it, so no
+/// thread of connections waits for a disk.
+pub const WINDOW_BYTES: u64 = 4 << 20;
+
+/// A file or a range of at most this size is read and leaves with its header in one write. Copying 32 KiB costs less
+/// than a further system call and packet.
+pub const INLINE_BYTES: u64 = 32 << 10;
+
+/// One read of a body that is encrypted or goes over HTTP/2.
+pub const BLOCK_BYTES: usize = 128 << 10;
+
+/// Streams at once in one connection of HTTP/2.
+pub const MAX_STREAMS: u32 = 100;
+
+/// Streams that the peer reset and that were not yet answered (CVE-2023-44487, rapid reset): then the connection ends.
+pub const MAX_RESET_STREAMS: usize = 20;
+
+/// An HTTP/2 stream may have this much queued here.
+pub const STREAM_SEND_BYTES: usize = 256 << 10;
+
+/// Memory for bodies that wait for their readers, of all connections: pages, and blocks of encrypted files.
+pub const BODY_MEMORY_BYTES: usize = 256 << 20;
+
+/// A request waits this long for its share of that memory: 503 above that.
+pub const BODY_MEMORY_DEADLINE: Duration = Duration::from_secs(10);
+
+/// An entity tag is strong when the file last changed this long ago: the clock of file systems ticks every 10 ms or
+/// faster (CONFIG_HZ 100), so two changes within a tick may look alike.
+pub const FRESH: Duration = Duration::from_millis(100);
+
+/// A pause after accept has failed, for example without free descriptors.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A clear connection shows by its first bytes whether it speaks HTTP/2.
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -1,0 +1,5 @@
+//! What a request asks for, as types that cannot be wrong.
+
+pub(crate) mod condition;
+pub(crate) mod range;
+pub(crate) mod target;

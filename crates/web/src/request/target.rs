@@ -1,0 +1,184 @@
+//! The target of a request: bytes of a path, and what the query wishes.
+
+use percent_encoding::percent_decode;
+
+use crate::limits::MAX_TARGET_BYTES;
+
+/// Path and wishes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The path beneath the root, without a slash at either end. Empty: the root.
+    pub(crate) path: Vec<u8>,
+    /// It ended in a slash, so a directory is meant.
+    pub(crate) is_directory: bool,
+    /// What the query says.
+    pub(crate) wishes: Wishes,
+}
+
+/// What the query says. Unknown words are ignored, as caches and trackers add theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    /// `?download`: saved under its name, not shown.
+    pub(crate) download: bool,
+    /// `?json`
+    pub(crate) json: bool,
+    /// `?manifest`
+    pub(crate) manifest: bool,
+    /// `?sort=name`, `?sort=-size` ...
+    pub(crate) order: Order,
+}
+
+/// The order of a directory's page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) by: Column,
+    pub(crate) is_reverse: bool,
+}
+
+/// What it is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Column {
+    #[default]
+    Name,
+    Size,
+    Time,
+}
+
+/// Why a target is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadTarget {
+    /// Longer than [`MAX_TARGET_BYTES`].
+    TooLong,
+    /// `%` without two digits, a NUL, `.` or `..` as a component, or a slash that is written `%2F`.
+    Malformed,
+}
+
+impl Target {
+    /// Reads the path and the query as they stand in the request.
+    pub(crate) fn parse(path: &str, query: Option<&str>) -> Result<Target, BadTarget> {
+        if path.len() + query.map_or(0, str::len) > MAX_TARGET_BYTES {
+            return Err(BadTarget::TooLong);
+        }
+        let rest = path.strip_prefix('/').ok_or(BadTarget::Malformed)?;
+        let mut decoded = Vec::with_capacity(rest.len());
+        for component in rest.split('/').filter(|component| !component.is_empty()) {
+            let component = decode(component)?;
+            // The client resolves dots before it asks. Here they can only be an attempt to leave.
+            if component.iter().any(|byte| matches!(byte, b'/' | 0)) || matches!(component.as_slice(), b"." | b"..") {
+                return Err(BadTarget::Malformed);
+            }
+            if !decoded.is_empty() {
+                decoded.push(b'/');
+            }
+            decoded.extend_from_slice(&component);
+        }
+        let is_directory = path.ends_with('/');
+        Ok(Target { path: decoded, is_directory, wishes: Wishes::parse(query.unwrap_or_default()) })
+    }
+
+    /// Its last component. Empty: the root.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+}
+
+impl Wishes {
+    fn parse(query: &str) -> Wishes {
+        let mut wishes = Wishes::default();
+        for word in query.split('&') {
+            match word.split_once('=').unwrap_or((word, "")) {
+                ("download", _) => wishes.download = true,
+                ("json", _) => wishes.json = true,
+                ("manifest", _) => wishes.manifest = true,
+                ("sort", order) => wishes.order = Order::parse(order).unwrap_or(wishes.order),
+                _ => {}
+            }
+        }
+        wishes
+    }
+}
+
+impl Order {
+    fn parse(text: &str) -> Option<Order> {
+        let (is_reverse, column) = match text.strip_prefix('-') {
+            Some(column) => (true, column),
+            None => (false, text),
+        };
+        let by = match column {
+            "name" => Column::Name,
+            "size" => Column::Size,
+            "time" => Column::Time,
+            _ => return None,
+        };
+        Some(Order { by, is_reverse })
+    }
+}
+
+fn decode(component: &str) -> Result<Vec<u8>, BadTarget> {
+    let bytes = component.as_bytes();
+    let is_whole = |at: usize| bytes.get(at + 1..at + 3).is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    match (0..bytes.len()).all(|at| bytes[at] != b'%' || is_whole(at)) {
+        true => Ok(percent_decode(bytes).collect()),
+        false => Err(BadTarget::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> Result<Vec<u8>, BadTarget> {
+        Target::parse(text, None).map(|target| target.path)
+    }
+
+    #[test]
+    fn any_bytes_of_a_name_can_be_asked_for() {
+        assert_eq!(path("/"), Ok(b"".to_vec()));
+        assert_eq!(path("/a%20b/%C3%BC"), Ok("a b/ü".into()));
+        assert_eq!(path("/ü"), Ok("ü".into()));
+        assert_eq!(path("/%ff%01%0a?"), Ok(b"\xff\x01\n?".to_vec()));
+        assert_eq!(path("//a///b/"), Ok(b"a/b".to_vec()));
+        assert_eq!(path("/..."), Ok(b"...".to_vec()));
+        assert_eq!(path("/a%5c..%5cb"), Ok(b"a\\..\\b".to_vec()), "a backslash is an ordinary byte of a name");
+        assert_eq!(path("/%252e%252e/x"), Ok(b"%2e%2e/x".to_vec()), "nothing is decoded twice");
+    }
+
+    #[test]
+    fn what_could_lead_out_is_refused() {
+        for text in [
+            "",
+            "a",
+            "*",
+            "/..",
+            "/../x",
+            "/a/..",
+            "/a/../b",
+            "/.",
+            "/./a",
+            "/%2e%2e/x",
+            "/%2E%2e",
+            "/.%2e/",
+            "/a%2fb",
+            "/a%2Fb",
+            "/%2f",
+            "/%00",
+            "/a%00.txt",
+            "/%",
+            "/%2",
+            "/%zz",
+            "/a%",
+        ] {
+            assert_eq!(path(text), Err(BadTarget::Malformed), "{text}");
+        }
+        assert_eq!(path(&"/a".repeat(MAX_TARGET_BYTES)), Err(BadTarget::TooLong));
+    }
+
+    #[test]
+    fn wishes_are_words_of_the_query() {
+        let wishes = |query| Target::parse("/", Some(query)).unwrap().wishes;
+        assert!(wishes("download").download && wishes("x=1&json").json && wishes("manifest=").manifest);
+        assert_eq!(wishes("sort=-size").order, Order { by: Column::Size, is_reverse: true });
+        assert_eq!(wishes("sort=nonsense").order, Order::default());
+        assert_eq!(wishes("utm=1&&=&%zz"), Wishes::default());
+    }
+}

@@ -1,0 +1,199 @@
+//! One connection as hyper reads and writes it: clear or TLS, with its own bound for a reader that takes nothing.
+
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+use tokio_rustls::server::TlsStream;
+
+use super::piece::{Queue, is_marker};
+
+/// What carries the bytes.
+#[derive(Debug)]
+pub(crate) enum Carrier {
+    Clear(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// The connection.
+#[derive(Debug)]
+pub(crate) struct Io {
+    carrier: TokioIo<Carrier>,
+    /// Read before hyper had the connection.
+    first: Bytes,
+    files: Queue,
+    stall: Duration,
+    /// Runs while a write waits.
+    waiting: Option<Pin<Box<Sleep>>>,
+    /// Bytes written, for the log.
+    written: Arc<AtomicU64>,
+}
+
+impl Io {
+    pub(crate) fn new(carrier: Carrier, first: Bytes, stall: Duration) -> Io {
+        Io {
+            carrier: TokioIo::new(carrier),
+            first,
+            files: Queue::default(),
+            stall,
+            waiting: None,
+            written: Arc::default(),
+        }
+    }
+
+    /// Where bodies put ranges of files. `None`: their bytes have to pass through this process.
+    pub(crate) fn files(&self) -> Option<Queue> {
+        matches!(self.carrier.inner(), Carrier::Clear(_)).then(|| self.files.clone())
+    }
+
+    /// Counts the bytes that were written.
+    pub(crate) fn written(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.written)
+    }
+
+    fn send_file(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
+        let (Some(range), Carrier::Clear(socket)) = (self.files.first(), self.carrier.inner()) else {
+            return Poll::Ready(Err(io::Error::other("a marker without its file")));
+        };
+        let most = most.min(usize::try_from(range.left).unwrap_or(usize::MAX));
+        loop {
+            ready!(socket.poll_write_ready(cx))?;
+            let sent = socket.try_io(Interest::WRITABLE, || range.file.send_to(socket.as_fd(), range.offset, most));
+            match sent {
+                // The file has become shorter: the reader sees that bytes are missing.
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Ok(sent) => {
+                    self.files.sent(sent as u64);
+                    return Poll::Ready(Ok(sent));
+                }
+                // The readiness was stale; now it is cleared, and the next round waits.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Ends a write that has waited for too long.
+    fn bounded<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.waiting = None;
+            return outcome;
+        }
+        let stall = self.stall;
+        let waiting = self.waiting.get_or_insert_with(|| Box::pin(tokio::time::sleep(stall)));
+        match waiting.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn counted(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = outcome {
+            self.written.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        outcome
+    }
+}
+
+impl Read for Io {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        if self.first.is_empty() {
+            return Pin::new(&mut self.carrier).poll_read(cx, buf);
+        }
+        let count = self.first.len().min(buf.remaining());
+        buf.put_slice(&self.first[..count]);
+        self.first.advance(count);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.as_mut().poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let in_memory = slices.iter().take_while(|slice| !is_marker(slice)).count();
+        let outcome = match slices.first() {
+            Some(first) if in_memory == 0 => self.send_file(cx, first.len()),
+            _ => Pin::new(&mut self.carrier).poll_write_vectored(cx, &slices[..in_memory]),
+        };
+        let outcome = self.bounded(cx, outcome);
+        self.counted(outcome)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.carrier).poll_flush(cx);
+        self.bounded(cx, outcome)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.carrier).poll_shutdown(cx);
+        self.bounded(cx, outcome)
+    }
+}
+
+impl AsyncRead for Carrier {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Carrier::Clear(stream) => Pin::new(stream).poll_read(cx, buf),
+            Carrier::Tls(stream) => Pin::new(stream.as_mut()).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Carrier {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Carrier::Clear(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Carrier::Tls(stream) => Pin::new(stream.as_mut()).poll_write(cx, bytes),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut *self {
+            Carrier::Clear(stream) => Pin::new(stream).poll_write_vectored(cx, slices),
+            Carrier::Tls(stream) => Pin::new(stream.as_mut()).poll_write_vectored(cx, slices),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Carrier::Clear(stream) => Pin::new(stream).poll_flush(cx),
+            Carrier::Tls(stream) => Pin::new(stream.as_mut()).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut *self {
+            Carrier::Clear(stream) => Pin::new(stream).poll_shutdown(cx),
+            Carrier::Tls(stream) => Pin::new(stream.as_mut()).poll_shutdown(cx),
+        }
+    }
+}
