@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::outlook::Outlook;
 use crate::{endpoint, failure, json_text, limit};
 
-pub use paths::{OnePathLine, of_paths};
+pub use paths::{OnePathLine, SubflowLine, of_paths, of_subflows};
 
 /// Writes each event as a line.
 pub struct JsonLines {
@@ -147,6 +147,8 @@ enum Line {
         lanes: u16,
         pacing_bytes_per_s: u64,
         held_by: Option<&'static str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        subflows: Vec<SubflowLine>,
     },
     Copied {
         #[serde(flatten)]
@@ -375,6 +377,7 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
             lanes: p.lanes,
             pacing_bytes_per_s: p.pacing_bytes_per_s,
             held_by: p.held_by.map(Cause::name),
+            subflows: of_subflows(&p.subflows),
         },
         Event::Copied { path, bytes, change } => {
             let change = match change {
@@ -615,6 +618,7 @@ mod tests {
                 lanes: 4,
                 pacing_bytes_per_s: 120_000_000,
                 held_by: Some(Cause::ReceiveWindow),
+                subflows: Vec::new(),
             }),
             Event::Copied { path: path.clone(), bytes: 1024, change: Change::Data },
             Event::Copied { path: b"odd\xff".to_vec(), bytes: 0, change: Change::Made },

@@ -99,6 +99,7 @@ pub(crate) fn path_now(path: &summary::PathNow) -> PathNow {
             HeldBy::Jitter => Some(Cause::Jitter),
             HeldBy::Source => Some(Cause::Work),
         },
+        subflows: path.subflows.clone(),
     }
 }
 

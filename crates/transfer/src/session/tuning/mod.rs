@@ -5,6 +5,7 @@
 
 mod lane;
 mod report;
+mod subflows;
 mod swallowed;
 mod work;
 
@@ -16,6 +17,7 @@ use haul_engine::path::{
 };
 use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use haul_job::Subject;
+use haul_net::mptcp::WayTotals;
 use haul_net::{Probe, host};
 use haul_wire::control::{Carriage, Notice};
 use haul_wire::lane::path_of;
@@ -28,6 +30,7 @@ use crate::session::lane_addresses::LaneAddresses;
 use crate::session::{convert, host_facts};
 
 use lane::{Lane, LaneAdvice};
+use subflows::Subflows;
 pub(crate) use swallowed::Swallowed;
 pub(crate) use work::{Ending, Endless, Work};
 
@@ -81,6 +84,8 @@ struct OfPath {
     some_finish: bool,
     /// What lanes delivered that are gone.
     delivered_bytes: u64,
+    /// Over MPTCP.
+    subflows: Subflows,
 }
 
 /// What a turn of the loop brought.
@@ -160,11 +165,12 @@ impl Tuning {
         let joined = Joined { rtt_us_at_connect, foreseen_bytes: self.foreseen.bytes(), remembered: known };
         let advice = self.paths.path_up(path, joined);
         // One that comes back goes on with its bound.
-        let before = self.applied.get(&path);
-        let paced_to = before.and_then(|before| before.paced_to);
-        let delivered_bytes = before.map_or(0, |before| before.delivered_bytes);
+        let before = self.applied.remove(&path);
+        let paced_to = before.as_ref().and_then(|before| before.paced_to);
+        let delivered_bytes = before.as_ref().map_or(0, |before| before.delivered_bytes);
+        let subflows = before.map(|before| before.subflows).unwrap_or_default();
         let some_finish = false;
-        self.applied.insert(path, OfPath { addresses, advice, paced_to, some_finish, delivered_bytes });
+        self.applied.insert(path, OfPath { addresses, advice, paced_to, some_finish, delivered_bytes, subflows });
     }
 
     pub(crate) fn lane_down(&mut self, number: u16) {
@@ -182,6 +188,7 @@ impl Tuning {
         let lane = self.lanes.remove(at);
         if let Some(applied) = self.applied.get_mut(&path_of(number)) {
             applied.delivered_bytes = applied.delivered_bytes.saturating_add(lane.delivered_bytes());
+            applied.subflows.lane_gone(&lane.probe.ways());
         }
         true
     }
@@ -215,8 +222,8 @@ impl Tuning {
         let mut events = std::mem::take(&mut self.pending);
         events.extend(self.paths.on_sample(&sample));
         if now.duration_since(self.told_at) >= TELL_EVERY {
+            turn.paths = self.paths_now(now);
             self.told_at = now;
-            turn.paths = self.paths.up().filter_map(|path| report::path_now(&self.paths, path)).collect();
             // A cable that is out for a moment looks the same once data had passed.
             let swallowed = swallowed::look(&self.lanes, &mut self.swallowed);
             if let Some(swallowed) = swallowed.filter(|swallowed| !swallowed.ever) {
@@ -230,6 +237,17 @@ impl Tuning {
         turn.work_moves |= self.look_for_slow(&sample, work.unit_bytes());
         turn.give_up = self.look_for_last(&sample.paths, work);
         turn
+    }
+
+    /// The paths since it was last told.
+    fn paths_now(&mut self, now: Instant) -> Vec<PathNow> {
+        let since = now.duration_since(self.told_at);
+        let Self { paths, applied, lanes, .. } = self;
+        let told = paths.up().filter_map(|path| {
+            let subflows = applied.get_mut(&path).map(|applied| applied.subflows.now(ways(lanes, path), since));
+            report::path_now(paths, path, subflows.unwrap_or_default())
+        });
+        told.collect()
     }
 
     /// The counters of all lanes, by path.
@@ -336,7 +354,8 @@ impl Tuning {
         let delivered = self.delivered_bytes();
         let paths = self.applied.iter().filter_map(|(number, applied)| {
             let delivered_bytes = delivered.get(number).copied().unwrap_or_default();
-            report::one_path(&self.paths, *number, applied.addresses, delivered_bytes)
+            let subflows = applied.subflows.summary(ways(&self.lanes, *number), self.started.elapsed());
+            report::one_path(&self.paths, *number, applied.addresses, delivered_bytes, subflows)
         });
         let paths: Vec<OnePath> = paths.collect();
         (report::together(&paths), paths)
@@ -452,6 +471,11 @@ impl OfPath {
         self.paced_to = bytes_per_s;
         lanes.for_each(|lane| lane.pace(bytes_per_s));
     }
+}
+
+/// Over MPTCP, what each lane of a path carried by each way.
+fn ways(lanes: &[Lane], path: u16) -> impl Iterator<Item = WayTotals> + '_ {
+    lanes.iter().filter(move |lane| path_of(lane.number) == path).flat_map(|lane| lane.probe.ways())
 }
 
 /// What each lane has left: in its connection, and taken beyond that.

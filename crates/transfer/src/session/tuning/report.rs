@@ -2,13 +2,13 @@
 
 use haul_engine::path::{Limit, Phase, Remembered};
 use haul_engine::paths::{Death, Paths};
-use haul_wire::summary::{HeldBy, KnownPath, OnePath, PathNow, PathState, PathSummary, PathTime};
+use haul_wire::summary::{HeldBy, KnownPath, OnePath, PathNow, PathState, PathSummary, PathTime, Subflow};
 
 use crate::session::convert;
 use crate::session::lane_addresses::LaneAddresses;
 
 /// A path within the last second. `None`: there is no such path.
-pub(super) fn path_now(paths: &Paths, path: u16) -> Option<PathNow> {
+pub(super) fn path_now(paths: &Paths, path: u16, subflows: Vec<Subflow>) -> Option<PathNow> {
     let (estimate, advice) = (paths.estimate(path)?, paths.advice(path)?);
     Some(PathNow {
         path,
@@ -29,6 +29,7 @@ pub(super) fn path_now(paths: &Paths, path: u16) -> Option<PathNow> {
             (_, Limit::Source) => HeldBy::Source,
             (_, Limit::Unknown) => HeldBy::Unknown,
         },
+        subflows,
     })
 }
 
@@ -38,6 +39,7 @@ pub(super) fn one_path(
     number: u16,
     addresses: Option<LaneAddresses>,
     delivered_bytes: u64,
+    subflows: Vec<Subflow>,
 ) -> Option<OnePath> {
     // The name of a home-made congestion control may be one that nobody else would believe.
     let known = paths.remembered(number).map(known_path).filter(KnownPath::is_within_limits);
@@ -55,6 +57,7 @@ pub(super) fn one_path(
         state,
         delivered_bytes,
         summary,
+        subflows,
     })
 }
 
