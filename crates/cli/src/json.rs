@@ -15,7 +15,7 @@ use crate::class::{ClassLine, class_name, of_service};
 use crate::outlook::Outlook;
 use crate::{endpoint, failure, json_text, limit};
 
-pub use paths::{OnePathLine, of_paths};
+pub use paths::{OnePathLine, SubflowLine, of_paths, of_subflows};
 
 /// Writes each event as a line.
 pub struct JsonLines {
@@ -150,6 +150,8 @@ enum Line {
         held_by: Option<&'static str>,
         class: &'static str,
         marked_lanes: u16,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        subflows: Vec<SubflowLine>,
     },
     Copied {
         #[serde(flatten)]
@@ -394,6 +396,7 @@ fn of_event(event: &Event, at: Duration, outlook: &mut Outlook) -> Option<Line> 
             held_by: p.held_by.map(Cause::name),
             class: class_name(p.mark),
             marked_lanes: p.marked_lanes,
+            subflows: of_subflows(&p.subflows),
         },
         Event::Copied { path, bytes, change } => {
             let change = match change {
@@ -643,6 +646,7 @@ mod tests {
                 held_by: Some(Cause::ReceiveWindow),
                 mark: 46,
                 marked_lanes: 3,
+                subflows: Vec::new(),
             }),
             Event::Copied { path: path.clone(), bytes: 1024, change: Change::Data },
             Event::Copied { path: b"odd\xff".to_vec(), bytes: 0, change: Change::Made },

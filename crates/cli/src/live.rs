@@ -1,9 +1,10 @@
 //! `--live`: one line each second about the copy, in the form of measuring tools.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use haul_job::{PathNow, Progress};
+use haul_job::{PathNow, Progress, Subflow};
 
 use crate::class::{class_name, mark_name};
 use crate::figures::{bits, bytes, counted, latency, parts, rate};
@@ -32,15 +33,30 @@ impl Live {
         // The state of the path also comes about once a second, so now and then a line has no new state.
         self.paths.retain(|_, (_, shown)| *shown < PATH_SHOWN_MAX);
         self.paths.values_mut().for_each(|(_, shown)| *shown += 1);
-        let paths: Vec<PathNow> = self.paths.values().map(|(path, _)| *path).collect();
-        let mut line =
-            line(from, now, progress.bytes_moved.saturating_sub(moved_before), progress.lanes, together(&paths));
+        let paths: Vec<PathNow> = self.paths.values().map(|(path, _)| path.clone()).collect();
+        let mut line = line(
+            from,
+            now,
+            progress.bytes_moved.saturating_sub(moved_before),
+            progress.lanes,
+            together(&paths).as_ref(),
+        );
         if paths.len() > 1 {
             let each = paths.iter().map(|path| format!("path {}: {}", path.path, bits(path.rate_bytes_per_s as f64)));
             line.push_str(&format!("  ({})", each.collect::<Vec<_>>().join(", ")));
         }
+        let subflows: Vec<String> = paths.iter().flat_map(|path| &path.subflows).map(subflow).collect();
+        if !subflows.is_empty() {
+            line.push_str(&format!("  [{}]", subflows.join(", ")));
+        }
         Some(line)
     }
+}
+
+/// `10.0.1.5 to 192.0.2.7: 240 Mbit/s, RTT 21.0 ms`
+fn subflow(of: &Subflow) -> String {
+    let [local, remote] = [of.local, of.remote].map(IpAddr::from);
+    format!("{local} to {remote}: {}, RTT {}", bits(of.rate_bytes_per_s as f64), latency(of.rtt_us))
 }
 
 /// Several paths as one: what is the same for all together is summed up, the rest is that of the quickest.
@@ -50,12 +66,12 @@ fn together(paths: &[PathNow]) -> Option<PathNow> {
         rate_bytes_per_s: paths.iter().map(|path| path.rate_bytes_per_s).sum(),
         lanes: paths.iter().map(|path| path.lanes).sum(),
         marked_lanes: paths.iter().map(|path| path.marked_lanes).sum(),
-        ..*quickest
+        ..quickest.clone()
     })
 }
 
 /// `12.0-13.0 s    118 MiB  118 MiB/s (990 Mbit/s)  8 lanes  RTT 231 ms, 3.10 ms in queues  0.012 % sent again  held by loss`
-fn line(from: Duration, to: Duration, moved: u64, lanes: u16, path: Option<PathNow>) -> String {
+fn line(from: Duration, to: Duration, moved: u64, lanes: u16, path: Option<&PathNow>) -> String {
     let (from_s, to_s) = (from.as_secs_f64(), to.as_secs_f64());
     // Verified bytes come in whole chunks; the path counts bytes as they leave.
     let bytes_per_s = match path {
@@ -108,6 +124,24 @@ mod tests {
         let line = live.on_progress(Duration::from_secs(1), &moved(100 << 20)).unwrap();
         assert!(line.contains("105 MiB/s (880 Mbit/s)  4 lanes"), "{line}");
         assert!(line.ends_with("(path 0: 400 Mbit/s, path 1: 480 Mbit/s)"), "{line}");
+    }
+
+    #[test]
+    fn a_line_tells_what_each_subflow_of_mptcp_carries() {
+        let mut live = Live::default();
+        let subflow = |net: u8, rate_bytes_per_s| Subflow {
+            local: IpAddr::from([10, 0, net, 5]).into(),
+            remote: IpAddr::from([192, 0, 2, 7]).into(),
+            rate_bytes_per_s,
+            delivered_bytes: 1 << 30,
+            rtt_us: 21_000,
+            resent_ppm: 0,
+        };
+        let subflows = vec![subflow(0, 50_000_000), subflow(1, 60_000_000)];
+        live.on_path(PathNow { rate_bytes_per_s: 110_000_000, subflows, ..PathNow::default() });
+        let line = live.on_progress(Duration::from_secs(1), &moved(100 << 20)).unwrap();
+        let told = "[10.0.0.5 to 192.0.2.7: 400 Mbit/s, RTT 21.0 ms, 10.0.1.5 to 192.0.2.7: 480 Mbit/s, RTT 21.0 ms]";
+        assert!(line.ends_with(told), "{line}");
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Screen {
                     self.live_line(progress);
                 }
             }
-            Event::Path(path) => self.state().live.on_path(*path),
+            Event::Path(path) => self.state().live.on_path(path.clone()),
             Event::Failed { path, why } => {
                 self.failure(path, why);
             }

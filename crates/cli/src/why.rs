@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::args::Why;
 use crate::class;
 use crate::figures::{bits, bytes, count, counted, duration, latency, parts, percent, rate};
-use crate::json::{self, HostLine, Named, OnePathLine, ReportLine};
+use crate::json::{self, HostLine, Named, OnePathLine, ReportLine, SubflowLine};
 use crate::json_text::line;
 use crate::kept::{self, Kept};
 use crate::printable::printable;
@@ -258,7 +258,7 @@ fn path(text: &mut String, report: &ReportLine) {
 
 /// Each of several paths: where it runs, what it carried, and what it is like.
 fn each_path(text: &mut String, report: &ReportLine) {
-    if report.paths.len() < 2 {
+    if report.paths.len() < 2 && report.paths.iter().all(|path| path.subflows.is_empty()) {
         return;
     }
     let _ = writeln!(text, "\nthe paths");
@@ -272,6 +272,11 @@ fn each_path(text: &mut String, report: &ReportLine) {
         row(text, "", &format!("{carried}; {} lanes", path.path.lanes));
         let again = format!("{} sent again{}", parts(path.path.resent_ppm), held_by(path));
         row(text, "", &format!("RTT {}, {queues}, {again}", latency(path.path.rtt_min_us)));
+        for SubflowLine { local, remote, bytes: carried, rate_bytes_per_s, rtt_us, resent_ppm } in &path.subflows {
+            let rate = bits(*rate_bytes_per_s as f64);
+            row(text, "  by MPTCP", &format!("{local} to {remote}: {}, {rate}", bytes(*carried)));
+            row(text, "", &format!("RTT {}, {} sent again", latency(*rtt_us), parts(*resent_ppm)));
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use haul_engine::attribute::{Cause, Limit, Shares};
 use haul_engine::remedy::{Host, LanePath, Remedy};
-use haul_wire::summary::{OnePath, PathSummary};
+use haul_wire::summary::{OnePath, PathSummary, Subflow};
 
 /// One thing that happened. Paths are relative to the target, any bytes.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +124,7 @@ pub struct Progress {
 }
 
 /// The path in the last second. Rates are of all lanes together; 0 means unknown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathNow {
     /// Its number in the session.
     pub path: u16,
@@ -148,6 +148,8 @@ pub struct PathNow {
     pub mark: u8,
     /// So many lanes have a mark other than 0.
     pub marked_lanes: u16,
+    /// Over MPTCP, what the lanes carry between each pair of addresses, as this host sees it.
+    pub subflows: Vec<Subflow>,
 }
 
 /// One name of a regular file of the manifest, with its BLAKE3 hash.

@@ -18,7 +18,9 @@ pub use haul_engine::remedy::{Buffer, End, Host, LanePath, Remedy};
 pub use haul_net::DeviceName;
 pub use haul_wire::control::Address;
 pub use haul_wire::limits::MAX_PATHS;
-pub use haul_wire::summary::{Arrival, HostLimits, MarkEffect, OnePath, PathService, PathState, PathSummary, PathTime};
+pub use haul_wire::summary::{
+    Arrival, HostLimits, MarkEffect, OnePath, PathService, PathState, PathSummary, PathTime, Subflow,
+};
 pub use job::{
     AskedClass, AskedPath, AskedPaths, Carriage, Cipher, Endpoint, Family, FilterRule, Job, Place, Selection, Service,
     ServiceClass, SshOptions, Transport,

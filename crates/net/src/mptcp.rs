@@ -21,6 +21,7 @@ use haul_sys::{mptcp, outgoing};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use self::totals::Totals;
+pub use self::totals::WayTotals;
 
 /// One path of a connection, from the kernel. Counters run from its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,5 +131,10 @@ impl AsOnePath {
         let mut totals = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let subflows = mptcp::subflows(socket).ok()?;
         totals.read(&subflows, mptcp::unsent_bytes(socket).unwrap_or_default())
+    }
+
+    /// What was carried between each pair of addresses, up to the last reading.
+    pub(crate) fn ways(&self) -> Vec<WayTotals> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).ways().to_vec()
     }
 }

@@ -23,7 +23,7 @@ use crate::door::Caller;
 use crate::kernel_opener::KernelOpener;
 use crate::kernel_sealer::KernelSealer;
 use crate::limits;
-use crate::mptcp::Subflow;
+use crate::mptcp::{Subflow, WayTotals};
 use crate::policy::{self, Applied, Dscp, Policy, Wanted};
 use crate::record::{Opener, Sealer, TAG_KEY_BYTES};
 use crate::transport::{Link, Pipes, ShutdownHandle, Transport};
@@ -489,6 +489,12 @@ impl Probe {
     /// The paths of a connection that uses MPTCP. None of them for all others.
     pub fn subflows(&self) -> Vec<Subflow> {
         self.0.subflows()
+    }
+
+    /// Of a connection that uses MPTCP, what its subflows carried between each pair of addresses, up to the last
+    /// [`Probe::tcp_info`]. Nothing for all others.
+    pub fn ways(&self) -> Vec<WayTotals> {
+        self.0.ways()
     }
 
     /// Has the peer ended its direction, or is the connection broken?

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use haul_sys::poll::{self, Interest};
 use haul_sys::tcp_info::{self, TcpInfo};
 
-use crate::mptcp::{self, AsOnePath, Subflow};
+use crate::mptcp::{self, AsOnePath, Subflow, WayTotals};
 use crate::policy::Policies;
 
 /// The transport of a stream. Made with `into()` from a socket, or from [`Pipes`].
@@ -154,6 +154,11 @@ impl Link {
             Some(paths) => paths.tcp_info(socket),
             None => tcp_info::tcp_info(socket).ok(),
         }
+    }
+
+    /// Of a connection that uses MPTCP, what was carried by each way up to the last [`Self::tcp_info`].
+    pub(crate) fn ways(&self) -> Vec<WayTotals> {
+        self.paths.get().and_then(Option::as_ref).map(AsOnePath::ways).unwrap_or_default()
     }
 
     pub(crate) fn input_fd(&self) -> BorrowedFd<'_> {

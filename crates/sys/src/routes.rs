@@ -39,7 +39,11 @@ pub fn route_of(packet: Packet) -> io::Result<Option<Route>> {
             found = found.or_else(|| route(answer));
         });
     match asked {
-        Ok(()) => Ok(found),
+        // For an IPv6 packet with a source the kernel takes the device as a wish, and answers with another one
+        // (`ip6_route_output_flags`). A socket that is bound to the device has no route then.
+        Ok(()) => {
+            Ok(found.filter(|route| packet.device.is_none() || route.device.is_none() || route.device == packet.device))
+        }
         // No route, or one that refuses: unreachable, prohibit, blackhole (ip-route(8)).
         Err(error) if NO_ROUTE.contains(&error.raw_os_error().unwrap_or_default()) => Ok(None),
         Err(error) => Err(error),
@@ -119,6 +123,12 @@ mod tests {
                 assert_eq!(ask(to, Some(one)), by_router);
                 assert_eq!(ask(to, Some(two)), None, "{to}");
             }
+            let bound = |from: &str, to: &str| {
+                let (to, from) = (to.parse().unwrap(), Some(from.parse().unwrap()));
+                route_of(Packet { to, from, device: Some(two) }).unwrap()
+            };
+            assert_eq!(bound("10.2.0.1", "192.0.2.1"), None, "the router is on the other device");
+            assert_eq!(bound("2001:db8:2::1", "2001:db8:99::1"), None, "the router is on the other device");
             for neighbour in ["10.2.0.9", "2001:db8:2::9"] {
                 assert_eq!(ask(neighbour, None), Some(Route { device: Some(two), gateway: None }));
             }

@@ -68,6 +68,9 @@ pub const MAX_ACCOUNT_NAME_BYTES: usize = 256;
 /// each: 64 KiB.
 pub const MAX_NAMED_ACCOUNTS: usize = 4096;
 
+/// Most pairs of addresses of one path whose subflows are told: the kernel allows 8 additional subflows of a connection.
+pub const MAX_SUBFLOWS: usize = 32;
+
 /// Source paths and filter rules of one job; they travel in one frame.
 pub const MAX_SPEC_ITEMS: usize = 64 << 10;
 

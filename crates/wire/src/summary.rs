@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
 use crate::bounded;
-use crate::limits::{MAX_CONGESTION_CONTROL_BYTES, MAX_CONGESTION_CONTROLS, MAX_LANES, MAX_PATHS, MAX_TEXT_BYTES};
+use crate::limits::{
+    MAX_CONGESTION_CONTROL_BYTES, MAX_CONGESTION_CONTROLS, MAX_LANES, MAX_PATHS, MAX_SUBFLOWS, MAX_TEXT_BYTES,
+};
 pub use crate::service::{Arrival, MarkEffect, PathService};
 
 /// What a host grants one connection (tcp(7), socket(7)). 0 and empty: it does not tell.
@@ -110,6 +112,26 @@ pub struct OnePath {
     pub delivered_bytes: u64,
     /// What it is like.
     pub summary: PathSummary,
+    /// Over MPTCP, what its lanes carried between each pair of addresses.
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SUBFLOWS>")]
+    pub subflows: Vec<Subflow>,
+}
+
+/// What the lanes of a path carry between two addresses, over MPTCP. The subflows of all its lanes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subflow {
+    /// At the sender.
+    pub local: Address,
+    /// At the receiver.
+    pub remote: Address,
+    /// Acknowledged, within the last second or so; in a summary, over all the time.
+    pub rate_bytes_per_s: u64,
+    /// Bytes acknowledged so far.
+    pub delivered_bytes: u64,
+    /// Smoothed round-trip time, of the slowest.
+    pub rtt_us: u32,
+    /// Bytes sent again of a million bytes sent.
+    pub resent_ppm: u32,
 }
 
 /// What a path did at the end of its session.
@@ -125,7 +147,7 @@ pub enum PathState {
 }
 
 /// The path within the last second or so, for whoever watches. Rates are of all lanes together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathNow {
     /// Its number in the session.
     pub path: u16,
@@ -147,6 +169,9 @@ pub struct PathNow {
     pub mark: u8,
     /// So many lanes have a mark other than 0.
     pub marked_lanes: u16,
+    /// As in [`OnePath`].
+    #[serde(deserialize_with = "bounded::at_most::<_, _, MAX_SUBFLOWS>")]
+    pub subflows: Vec<Subflow>,
 }
 
 /// What holds the lanes of a sender.

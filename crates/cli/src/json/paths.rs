@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use haul_job::{Address, OnePath, PathState, limit_of_path};
+use haul_job::{Address, OnePath, PathState, Subflow, limit_of_path};
 use serde::{Deserialize, Serialize};
 
 use super::{PathLine, of_path, share};
@@ -27,8 +27,36 @@ pub struct OnePathLine {
     pub limit: String,
     #[serde(default)]
     pub limit_share: f64,
+    /// Over MPTCP.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subflows: Vec<SubflowLine>,
     #[serde(flatten)]
     pub path: PathLine,
+}
+
+/// What the lanes of a path carried between two addresses, over MPTCP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct SubflowLine {
+    pub local: String,
+    pub remote: String,
+    pub bytes: u64,
+    pub rate_bytes_per_s: u64,
+    pub rtt_us: u32,
+    pub resent_ppm: u32,
+}
+
+/// Those of one path.
+pub fn of_subflows(subflows: &[Subflow]) -> Vec<SubflowLine> {
+    let of = |subflow: &Subflow| SubflowLine {
+        local: IpAddr::from(subflow.local).to_string(),
+        remote: IpAddr::from(subflow.remote).to_string(),
+        bytes: subflow.delivered_bytes,
+        rate_bytes_per_s: subflow.rate_bytes_per_s,
+        rtt_us: subflow.rtt_us,
+        resent_ppm: subflow.resent_ppm,
+    };
+    subflows.iter().map(of).collect()
 }
 
 /// All paths, in the order of their numbers. `rate` is that of one of them.
@@ -57,6 +85,7 @@ pub fn of_paths<'a>(
             rate_bytes_per_s: rate(path),
             limit: limit.map_or_else(String::new, |limit| limit.cause.name().to_owned()),
             limit_share: share(limit.map_or(0.0, |limit| limit.share)),
+            subflows: of_subflows(&path.subflows),
             path: of_path(&path.summary),
         }
     };

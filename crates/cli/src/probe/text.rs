@@ -189,6 +189,7 @@ mod tests {
             remote: Some(IpAddr::from([10, 99, number as u8, 2]).into()),
             device: device.to_owned(),
             state,
+            subflows: Vec::new(),
             delivered_bytes: 1 << 30,
             summary: PathSummary { rtt_min_us: 20_000, queueing_us: 1_500, lanes: 2, time, ..PathSummary::default() },
         };

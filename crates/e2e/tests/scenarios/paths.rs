@@ -3,6 +3,7 @@
 //! Links are slow, so that the data takes seconds and a small machine is no limit. What a path carried is counted at the
 //! devices of the target, and not believed of the report.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -335,8 +336,26 @@ fn one_mptcp_connection_runs_over_both_interfaces_and_outlives_each() {
     running.when("both are gone for a while", |_| Instant::now() >= until);
     trial.ways.plug("eth0", true);
     trial.ways.plug("eth1", true);
-    running.wait().expect(code::OK);
+    let run = running.wait().expect(code::OK);
     assert_same(&trial.from, &trial.to, Facets::PLAIN);
+    // What each interface carried stands in the report, and while it runs in the events of the path.
+    let of = |paths: &[Value]| {
+        let subflows = paths.iter().flat_map(|path| path["subflows"].as_array().cloned().unwrap_or_default());
+        let carried = subflows.filter(|subflow| subflow["bytes"].as_u64() > Some(WORDS_BYTES));
+        let ends = |subflow: Value| {
+            assert!(subflow["rtt_us"].as_u64() >= Some(9_000), "10 ms are the link's own: {subflow}");
+            (subflow["local"].as_str().unwrap().to_owned(), subflow["remote"].as_str().unwrap().to_owned())
+        };
+        carried.map(ends).collect::<BTreeSet<_>>()
+    };
+    for (found, what) in [(of(&paths(&run)), "the report"), (of(&run.events_named("path")), "the events")] {
+        // The second interface of the source, and the second address of the target, carry data too.
+        assert!(found.len() >= 2, "{what}: {found:?}\n{run}");
+        assert!(
+            found.iter().all(|(local, remote)| local.starts_with("10.99.") && remote.starts_with("10.99.")),
+            "{found:?}"
+        );
+    }
 }
 
 #[test]

@@ -3,6 +3,8 @@
 //! Subflows come and go, and a sum over those that are there would run backward. So each reading adds what each
 //! subflow did since the reading before.
 
+use std::net::IpAddr;
+
 use haul_sys::mptcp::Subflow;
 use haul_sys::tcp_info::TcpInfo;
 
@@ -20,7 +22,29 @@ pub(crate) struct Totals {
     busy_us: u64,
     rwnd_limited_us: u64,
     sndbuf_limited_us: u64,
+    /// Of each pair of addresses that a subflow has had, in the order in which they came.
+    ways: Vec<WayTotals>,
 }
+
+/// What the subflows between two addresses did, those that are gone too. A subflow that comes back has another port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WayTotals {
+    /// Address of this end.
+    pub local: IpAddr,
+    /// Address of the other end.
+    pub remote: IpAddr,
+    /// Bytes that the peer has acknowledged.
+    pub acked_bytes: u64,
+    /// Bytes sent, repeats included.
+    pub sent_bytes: u64,
+    /// Bytes sent again.
+    pub resent_bytes: u64,
+    /// Smoothed round-trip time when it was last read.
+    pub rtt_us: u32,
+}
+
+/// Two hosts with eight addresses each would have 64 pairs; the kernel allows 8 additional subflows. The rest is not told.
+const WAYS_MAX: usize = 32;
 
 impl Totals {
     /// Takes a reading. `unsent_bytes` wait for a subflow. None without a subflow.
@@ -65,6 +89,11 @@ impl Totals {
         })
     }
 
+    /// What was carried between each pair of addresses, up to the last reading.
+    pub(crate) fn ways(&self) -> &[WayTotals] {
+        &self.ways
+    }
+
     fn count(&mut self, now: &[Subflow]) {
         let last = std::mem::replace(&mut self.last, now.to_vec());
         let before = |subflow: &Subflow| last.iter().find(|last| is_same(last, subflow)).map(|last| last.info);
@@ -77,9 +106,11 @@ impl Totals {
             };
             let more_of_32 =
                 |of: fn(&TcpInfo) -> Option<u32>| of(is).unwrap_or_default().wrapping_sub(of(&was).unwrap_or_default());
-            self.acked_bytes = self.acked_bytes.saturating_add(more(|info| info.bytes_acked));
+            let (acked, sent) = (more(|info| info.bytes_acked), more(|info| info.bytes_sent));
+            count_way(&mut self.ways, subflow, [acked, sent, more(|info| info.bytes_retrans)]);
+            self.acked_bytes = self.acked_bytes.saturating_add(acked);
             self.received_bytes = self.received_bytes.saturating_add(more(|info| info.bytes_received));
-            self.sent_bytes = self.sent_bytes.saturating_add(more(|info| info.bytes_sent));
+            self.sent_bytes = self.sent_bytes.saturating_add(sent);
             self.resent_bytes = self.resent_bytes.saturating_add(more(|info| info.bytes_retrans));
             self.delivered = self.delivered.wrapping_add(more_of_32(|info| info.delivered));
             self.dsack_dups = self.dsack_dups.wrapping_add(more_of_32(|info| info.dsack_dups));
@@ -100,6 +131,24 @@ impl Totals {
             self.resent_bytes = self.resent_bytes.saturating_add(sent_bytes.saturating_sub(over_bytes));
         }
     }
+}
+
+/// Adds what a subflow did since the reading before: acknowledged, sent, sent again.
+fn count_way(ways: &mut Vec<WayTotals>, subflow: &Subflow, [acked, sent, resent]: [u64; 3]) {
+    let (local, remote) = (subflow.local.ip(), subflow.remote.ip());
+    let at = ways.iter().position(|way| (way.local, way.remote) == (local, remote));
+    if at.is_none() && ways.len() >= WAYS_MAX {
+        return;
+    }
+    let at = at.unwrap_or_else(|| {
+        ways.push(WayTotals { local, remote, acked_bytes: 0, sent_bytes: 0, resent_bytes: 0, rtt_us: 0 });
+        ways.len() - 1
+    });
+    let way = &mut ways[at];
+    way.acked_bytes = way.acked_bytes.saturating_add(acked);
+    way.sent_bytes = way.sent_bytes.saturating_add(sent);
+    way.resent_bytes = way.resent_bytes.saturating_add(resent);
+    way.rtt_us = subflow.info.rtt_us;
 }
 
 fn is_same(one: &Subflow, other: &Subflow) -> bool {
@@ -154,6 +203,23 @@ mod tests {
         assert!(totals.read(&[], 0).is_none());
         let back = totals.read(&[subflow(3, 10, 40, 20, 5)], 0).unwrap();
         assert_eq!(back.bytes_acked, Some(2_220));
+    }
+
+    #[test]
+    fn a_subflow_that_comes_back_with_another_port_is_the_same_way() {
+        let mut totals = Totals::default();
+        let elsewhere = |subflow: Subflow| Subflow { local: ([10, 0, 1, 1], 9).into(), ..subflow };
+        totals.read(&[subflow(1, 10, 1_000, 900, 0), elsewhere(subflow(2, 80, 500, 400, 0))], 0);
+        totals.read(&[elsewhere(subflow(2, 90, 700, 600, 0))], 0);
+        totals.read(&[subflow(3, 12, 50, 40, 0), elsewhere(subflow(2, 90, 700, 650, 0))], 0);
+        let ways: Vec<_> =
+            totals.ways().iter().map(|way| (way.local, way.acked_bytes, way.sent_bytes, way.rtt_us)).collect();
+        let ip = |net| IpAddr::from([10, 0, net, 1]);
+        assert_eq!(ways, [(ip(0), 940, 1_050, 12_000), (ip(1), 650, 700, 90_000)]);
+        for net in 0..=255 {
+            totals.read(&[Subflow { local: ([10, 9, net, 1], 9).into(), ..subflow(1, 1, 1, 1, 0) }], 0);
+        }
+        assert_eq!(totals.ways().len(), WAYS_MAX);
     }
 
     #[test]

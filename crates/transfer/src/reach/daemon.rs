@@ -15,7 +15,7 @@ use crate::reach::crew::{Crew, Lead};
 use crate::reach::early_lanes::Early;
 use crate::reach::far_end::Introduction;
 use crate::reach::lane_terms::{LaneTerms, Memory};
-use crate::reach::paths::{self, first_way, names_remote};
+use crate::reach::paths::{self, Wish, first_way, names_remote};
 use crate::reach::remote::{Remote, ciphers, net_family};
 use crate::session::channel::Events;
 use crate::session::clock::TICK;
@@ -68,7 +68,9 @@ pub(crate) fn connect_daemon(
                 events: events.sender(),
                 crew: lead.crew(),
             };
-            Early::start(terms, *presumed, host_facts::cpus(), paths::asked(&job.carriage))
+            let remotes = addresses.iter().map(|address| address.ip().to_canonical()).collect();
+            let wish = Wish { asked: paths::asked(&job.carriage), remotes };
+            Early::start(terms, *presumed, host_facts::cpus(), wish)
         }
         _ => None,
     };
@@ -123,6 +125,7 @@ pub(crate) fn connect_daemon(
         }
     };
     remote.identity = Some(keys.identity);
+    remote.peer.know(addresses.iter().map(|address| address.ip().to_canonical()));
     remote.reached_at = reached_at;
     remote.early = early;
     remote.lead = lead;

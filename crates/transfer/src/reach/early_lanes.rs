@@ -7,13 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use haul_engine::path::QUICK_FROM_US;
-use haul_engine::paths::Asked;
 use haul_engine::plan;
 use haul_net::{Way, dial};
 
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT, micros};
 use crate::reach::lane_terms::LaneTerms;
-use crate::reach::paths::{Ahead, First};
+use crate::reach::paths::{Ahead, First, Wish};
 use crate::session::lane_addresses::LaneAddresses;
 use crate::sync::lock;
 
@@ -33,7 +32,7 @@ pub(crate) struct Early {
     pub(super) dialler: Arc<Dialler>,
     /// Further paths that are dialled together with these lanes.
     ahead: Arc<Mutex<Vec<Ahead>>>,
-    asked: Asked,
+    wish: Wish,
     presumed: SocketAddr,
     cpus: u16,
 }
@@ -50,17 +49,17 @@ pub(super) struct Brought {
 impl Early {
     /// For a daemon that is about to be reached at `presumed`, over the paths that are asked for. `None` without a thread: then the
     /// lanes follow later.
-    pub(crate) fn start(terms: LaneTerms, presumed: SocketAddr, cpus: u16, asked: Asked) -> Option<Self> {
+    pub(crate) fn start(terms: LaneTerms, presumed: SocketAddr, cpus: u16, wish: Wish) -> Option<Self> {
         let (sender, outcome) = sync_channel(1);
         let (reached, answer) = sync_channel(1);
         let dialler = Arc::new(Dialler::new(terms, vec![presumed]));
         let ahead = Arc::default();
-        let for_thread = Beginning { dialler: Arc::clone(&dialler), ahead: Arc::clone(&ahead), asked: asked.clone() };
+        let for_thread = Beginning { dialler: Arc::clone(&dialler), ahead: Arc::clone(&ahead), wish: wish.clone() };
         let started = dialler.terms.crew.start("early-lanes".into(), move || {
             // The session may have failed meanwhile.
             let _ = sender.send(for_thread.bring(presumed, cpus, &answer));
         });
-        started.is_ok().then_some(Self { outcome, reached, dialler, ahead, asked, presumed, cpus })
+        started.is_ok().then_some(Self { outcome, reached, dialler, ahead, wish, presumed, cpus })
     }
 
     /// The daemon was reached after this time. `None`: it is near, and its lanes wait for its first words.
@@ -73,7 +72,7 @@ impl Early {
             self
         } else {
             self.give_up();
-            Self::start(self.dialler.terms.clone(), address, self.cpus, self.asked.clone())?
+            Self::start(self.dialler.terms.clone(), address, self.cpus, self.wish.clone())?
         };
         // It may not have waited for that.
         let _ = early.reached.try_send((address, micros(after)));
@@ -98,12 +97,12 @@ impl Early {
 struct Beginning {
     dialler: Arc<Dialler>,
     ahead: Arc<Mutex<Vec<Ahead>>>,
-    asked: Asked,
+    wish: Wish,
 }
 
 impl Beginning {
     fn bring(self, presumed: SocketAddr, cpus: u16, answer: &Receiver<(SocketAddr, u32)>) -> Result<Brought, String> {
-        let Self { dialler, ahead, asked } = self;
+        let Self { dialler, ahead, wish } = self;
         let way = &dialler.terms.way;
         let carriage = dialler.terms.carriage_towards(way, presumed.ip());
         let rtt_us = match &carriage.path {
@@ -120,7 +119,7 @@ impl Beginning {
         dialler.dial_more(1..dialled, None, WAY_TIMEOUT);
         if let Some(first) = first_ends(way, presumed) {
             let mut ahead = lock(&ahead);
-            *ahead = Ahead::dial(&dialler.terms, first, presumed.port(), cpus, &asked);
+            *ahead = Ahead::dial(&dialler.terms, first, presumed.port(), cpus, &wish);
             // These lanes may have been given up before.
             ahead.iter().filter(|_| dialler.is_over()).for_each(Ahead::give_up);
         }

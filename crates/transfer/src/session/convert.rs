@@ -126,6 +126,7 @@ pub(crate) fn path_now(path: &summary::PathNow) -> PathNow {
         },
         mark: path.mark,
         marked_lanes: path.marked_lanes,
+        subflows: path.subflows.clone(),
     }
 }
 

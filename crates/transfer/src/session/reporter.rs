@@ -14,7 +14,7 @@ use haul_job::{
 use haul_wire::RelPath;
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::manifest::Item;
-use haul_wire::summary::{OnePath, PathNow};
+use haul_wire::summary::{OnePath, PathNow, Subflow};
 
 use crate::files::manifest_file::RootHasher;
 use crate::session::convert;
@@ -202,7 +202,9 @@ impl Watch {
         }
         state.path_told.insert(path.path, now);
         drop(state);
-        person.observer.on_event(&Event::Path(convert::path_now(path)));
+        let mut now = convert::path_now(path);
+        now.subflows = self.subflows_from_here(path.path, now.subflows);
+        person.observer.on_event(&Event::Path(now));
     }
 
     /// Something about the job itself.
@@ -360,7 +362,17 @@ impl Watch {
         let path = path.clone();
         let Some(ends) = self.addresses_of(path.number) else { return path };
         let device = ends.device().unwrap_or_default();
-        OnePath { local: Some(ends.local.into()), remote: Some(ends.peer.into()), device, ..path }
+        let subflows = self.subflows_from_here(path.number, path.subflows);
+        OnePath { local: Some(ends.local.into()), remote: Some(ends.peer.into()), device, subflows, ..path }
+    }
+
+    /// With the addresses of this side first. Those of a far sender have no address of this host at its end.
+    fn subflows_from_here(&self, path: u16, mut subflows: Vec<Subflow>) -> Vec<Subflow> {
+        let Some(ends) = self.addresses_of(path) else { return subflows };
+        if !subflows.iter().any(|subflow| convert::ip(subflow.local) == ends.local) {
+            subflows.iter_mut().for_each(|subflow| std::mem::swap(&mut subflow.local, &mut subflow.remote));
+        }
+        subflows
     }
 
     fn with(&self, act: impl FnOnce(&Person, &mut State) -> Result<(), Error>) -> Result<(), Error> {

@@ -44,13 +44,13 @@ fn owned_bytes(message: &Control) -> usize {
             let more = [&abort.cause, &abort.hint].into_iter().flatten();
             abort.what.len() + more.map(String::len).sum::<usize>()
         }
+        Control::PathNow(path) => size_of_val(&path.subflows[..]),
         Control::Bye(summary) => sender_bytes(summary),
         Control::ProbeSent(sent) => sender_bytes(&sent.sender) + size_of_val(&sent.steady_bytes[..]),
         Control::Addresses(addresses) => size_of_val(&addresses[..]),
         Control::Dialled { .. }
         | Control::Admit { .. }
         | Control::WantLanes { .. }
-        | Control::PathNow(_)
         | Control::PathLost { .. }
         | Control::Begin { .. }
         | Control::EndOfManifest
@@ -72,7 +72,7 @@ fn sender_bytes(summary: &SenderSummary) -> usize {
 }
 
 fn one_path_bytes(path: &OnePath) -> usize {
-    path.device.len() + path.summary.congestion_control.len()
+    path.device.len() + path.summary.congestion_control.len() + size_of_val(&path.subflows[..])
 }
 
 fn item_bytes(item: &PackedItem) -> usize {

@@ -3,7 +3,7 @@
 //! A path that is looked for when the first one stands comes two round trips after it: 40 ms on 20 ms. With 500 Mbit/s that is
 //! 2.5 MB that the job sends later.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 
@@ -13,6 +13,15 @@ use super::ways::{leads, local_addresses, out, way_between};
 use crate::reach::dialler::{Dialler, Further, WAY_TIMEOUT};
 use crate::reach::lane_terms::LaneTerms;
 use crate::session::lane_addresses::LaneAddresses;
+
+/// Which paths are wanted.
+#[derive(Clone)]
+pub(crate) struct Wish {
+    /// By the user.
+    pub(crate) asked: Asked,
+    /// The addresses that the name of the far side has.
+    pub(crate) remotes: Vec<IpAddr>,
+}
 
 /// A further path whose lanes are on their way.
 pub(crate) struct Ahead {
@@ -24,10 +33,10 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Dials by each way to the same address and port as the first path, which leads between the addresses `first`. The user named the
-    /// far side, so its lanes are dialled as soon as somebody answers there, like those of the first path.
-    pub(crate) fn dial(terms: &LaneTerms, first: LaneAddresses, port: u16, cpus: u16, asked: &Asked) -> Vec<Self> {
-        let ways = ways_beside(first, asked).into_iter();
+    /// Dials by each way beside the first path, which leads between the addresses `first`. The user named the far side, so its lanes are
+    /// dialled as soon as somebody answers there, like those of the first path.
+    pub(crate) fn dial(terms: &LaneTerms, first: LaneAddresses, port: u16, cpus: u16, wish: &Wish) -> Vec<Self> {
+        let ways = ways_beside(first, wish).into_iter();
         let one = |(number, way): (u16, Way)| {
             let there = vec![SocketAddr::new(way.remote, port)];
             let out = out(&way, terms.way.protocol);
@@ -50,15 +59,16 @@ impl Ahead {
     }
 }
 
-/// The further ways to the address of the first path.
-fn ways_beside(first: LaneAddresses, asked: &Asked) -> Vec<Way> {
+/// The further ways to the addresses that the name of the far side has.
+fn ways_beside(first: LaneAddresses, wish: &Wish) -> Vec<Way> {
+    let Wish { asked, remotes } = wish;
     if *asked == Asked::One || first.peer.is_loopback() {
         return Vec::new();
     }
     let locals = local_addresses();
     let primary = way_between(first, &locals);
-    let surroundings = Surroundings { primary: &primary, locals: &locals, remotes: &[] };
+    let surroundings = Surroundings { primary: &primary, locals: &locals, remotes };
     let mut ways = candidates(surroundings, asked, &leads).ways;
-    ways.retain(|way| way.remote == primary.remote);
+    ways.retain(|way| way.remote == primary.remote || remotes.contains(&way.remote));
     ways
 }

@@ -17,7 +17,7 @@ mod peer_addresses;
 mod set;
 mod ways;
 
-pub(crate) use ahead::Ahead;
+pub(crate) use ahead::{Ahead, Wish};
 pub(crate) use asked::{asked, first_candidates, first_way, names_remote, offered, way_of};
 pub(crate) use bringer::{Bringer, First};
 pub(crate) use own_addresses::{own_addresses, tell_changes};

@@ -6,6 +6,7 @@
 mod lane;
 mod report;
 mod service;
+mod subflows;
 mod swallowed;
 mod work;
 
@@ -19,6 +20,7 @@ use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use haul_engine::service::ServiceClass;
 use haul_engine::service::allowed::Allowed;
 use haul_job::Subject;
+use haul_net::mptcp::WayTotals;
 use haul_net::policy::Dscp;
 use haul_net::{Probe, host};
 use haul_wire::control::{Carriage, Notice};
@@ -33,6 +35,7 @@ use crate::session::{convert, host_facts};
 
 use lane::{Lane, LaneAdvice};
 use service::{Classes, PathNow as PathInClass};
+use subflows::Subflows;
 pub(crate) use swallowed::Swallowed;
 pub(crate) use work::{Ending, Endless, Work};
 
@@ -89,6 +92,8 @@ struct OfPath {
     delivered_bytes: u64,
     /// The bound that follows from its class.
     bound_of_class: Option<u64>,
+    /// Over MPTCP.
+    subflows: Subflows,
 }
 
 /// What a turn of the loop brought.
@@ -177,12 +182,13 @@ impl Tuning {
         let joined = Joined { rtt_us_at_connect, foreseen_bytes: self.foreseen.bytes(), remembered: known };
         let advice = self.paths.path_up(path, joined);
         // One that comes back goes on with its bound.
-        let before = self.applied.get(&path);
-        let paced_to = before.and_then(|before| before.paced_to);
-        let delivered_bytes = before.map_or(0, |before| before.delivered_bytes);
+        let before = self.applied.remove(&path);
+        let paced_to = before.as_ref().and_then(|before| before.paced_to);
+        let bound_of_class = before.as_ref().and_then(|before| before.bound_of_class);
+        let delivered_bytes = before.as_ref().map_or(0, |before| before.delivered_bytes);
+        let subflows = before.map(|before| before.subflows).unwrap_or_default();
         let some_finish = false;
-        let bound_of_class = before.and_then(|before| before.bound_of_class);
-        let of_path = OfPath { addresses, advice, paced_to, some_finish, delivered_bytes, bound_of_class };
+        let of_path = OfPath { addresses, advice, paced_to, some_finish, delivered_bytes, bound_of_class, subflows };
         self.applied.insert(path, of_path);
     }
 
@@ -202,6 +208,7 @@ impl Tuning {
         self.classes.lane_down(&lane);
         if let Some(applied) = self.applied.get_mut(&path_of(number)) {
             applied.delivered_bytes = applied.delivered_bytes.saturating_add(lane.delivered_bytes());
+            applied.subflows.lane_gone(&lane.probe.ways());
         }
         true
     }
@@ -235,14 +242,8 @@ impl Tuning {
         let mut events = std::mem::take(&mut self.pending);
         events.extend(self.paths.on_sample(&sample));
         if now.duration_since(self.told_at) >= TELL_EVERY {
+            turn.paths = self.paths_now(now);
             self.told_at = now;
-            turn.paths = self.paths.up().filter_map(|path| report::path_now(&self.paths, path)).collect();
-            for now in &mut turn.paths {
-                let marks = self.lanes.iter().filter(|lane| path_of(lane.number) == now.path).filter_map(Lane::dscp);
-                let marks: Vec<u8> = marks.map(Dscp::code_point).filter(|mark| *mark != 0).collect();
-                now.marked_lanes = u16::try_from(marks.len()).unwrap_or(u16::MAX);
-                now.mark = marks.first().copied().unwrap_or(0);
-            }
             // A cable that is out for a moment looks the same once data had passed.
             let swallowed = swallowed::look(&self.lanes, &mut self.swallowed);
             if let Some(swallowed) = swallowed.filter(|swallowed| !swallowed.ever) {
@@ -272,6 +273,22 @@ impl Tuning {
             }
         }
         turn.notices.extend(self.classes.told());
+    }
+
+    /// The paths since it was last told.
+    fn paths_now(&mut self, now: Instant) -> Vec<PathNow> {
+        let since = now.duration_since(self.told_at);
+        let Self { paths, applied, lanes, .. } = self;
+        let told = paths.up().filter_map(|path| {
+            let subflows = applied.get_mut(&path).map(|applied| applied.subflows.now(ways(lanes, path), since));
+            let marks = lanes.iter().filter(|lane| path_of(lane.number) == path).filter_map(Lane::dscp);
+            let marks: Vec<u8> = marks.map(Dscp::code_point).filter(|mark| *mark != 0).collect();
+            let now = report::path_now(paths, path, subflows.unwrap_or_default())?;
+            let (mark, marked_lanes) =
+                (marks.first().copied().unwrap_or(0), u16::try_from(marks.len()).unwrap_or(u16::MAX));
+            Some(PathNow { mark, marked_lanes, ..now })
+        });
+        told.collect()
     }
 
     /// The counters of all lanes, by path.
@@ -385,7 +402,8 @@ impl Tuning {
         let delivered = self.delivered_bytes();
         let paths = self.applied.iter().filter_map(|(number, applied)| {
             let delivered_bytes = delivered.get(number).copied().unwrap_or_default();
-            let mut path = report::one_path(&self.paths, *number, applied.addresses, delivered_bytes)?;
+            let subflows = applied.subflows.summary(ways(&self.lanes, *number), self.started.elapsed());
+            let mut path = report::one_path(&self.paths, *number, applied.addresses, delivered_bytes, subflows)?;
             let lanes = self.lanes.iter().filter(|lane| path_of(lane.number) == *number);
             path.summary.service = self.classes.summary(*number, lanes);
             Some(path)
@@ -504,6 +522,11 @@ impl OfPath {
         self.paced_to = bytes_per_s;
         lanes.for_each(|lane| lane.pace(bytes_per_s));
     }
+}
+
+/// Over MPTCP, what each lane of a path carried by each way.
+fn ways(lanes: &[Lane], path: u16) -> impl Iterator<Item = WayTotals> + '_ {
+    lanes.iter().filter(move |lane| path_of(lane.number) == path).flat_map(|lane| lane.probe.ways())
 }
 
 /// What each lane has left: in its connection, and taken beyond that.

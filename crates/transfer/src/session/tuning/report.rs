@@ -2,13 +2,13 @@
 
 use haul_engine::path::{Limit, Phase, Remembered};
 use haul_engine::paths::{Death, Paths};
-use haul_wire::summary::{HeldBy, KnownPath, OnePath, PathNow, PathService, PathState, PathSummary, PathTime};
+use haul_wire::summary::{HeldBy, KnownPath, OnePath, PathNow, PathService, PathState, PathSummary, PathTime, Subflow};
 
 use crate::session::convert;
 use crate::session::lane_addresses::LaneAddresses;
 
 /// A path within the last second. `None`: there is no such path.
-pub(super) fn path_now(paths: &Paths, path: u16) -> Option<PathNow> {
+pub(super) fn path_now(paths: &Paths, path: u16, subflows: Vec<Subflow>) -> Option<PathNow> {
     let (estimate, advice) = (paths.estimate(path)?, paths.advice(path)?);
     Some(PathNow {
         path,
@@ -31,6 +31,7 @@ pub(super) fn path_now(paths: &Paths, path: u16) -> Option<PathNow> {
         },
         mark: 0,
         marked_lanes: 0,
+        subflows,
     })
 }
 
@@ -40,6 +41,7 @@ pub(super) fn one_path(
     number: u16,
     addresses: Option<LaneAddresses>,
     delivered_bytes: u64,
+    subflows: Vec<Subflow>,
 ) -> Option<OnePath> {
     // The name of a home-made congestion control may be one that nobody else would believe.
     let known = paths.remembered(number).map(known_path).filter(KnownPath::is_within_limits);
@@ -57,6 +59,7 @@ pub(super) fn one_path(
         state,
         delivered_bytes,
         summary,
+        subflows,
     })
 }
 
