@@ -385,6 +385,12 @@ pub struct Serve {
     /// Keys that may log in, each with its directory; ~/.config/haul/authorized_keys without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub authorized_keys: Option<PathBuf>,
+    /// What clients may ask of networks (service classes); /etc/haul/policy.toml without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub policy: Option<PathBuf>,
+    /// Check the list of keys and the policy, say what is wrong, and serve nothing
+    #[arg(long)]
+    pub check: bool,
     /// Say nothing but errors
     #[arg(short = 'q', long)]
     pub quiet: bool,

@@ -24,4 +24,4 @@ mod serve;
 mod sessions;
 
 pub use log::WriteLine;
-pub use serve::{Options, serve};
+pub use serve::{Options, check, serve};

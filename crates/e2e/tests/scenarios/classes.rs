@@ -109,7 +109,10 @@ fn a_copy_that_asks_for_nothing_marks_nothing() {
     for flags in [&["--json"][..], &["--json", "--class", "auto"], &["--json", "--floor", "1Mbit"]] {
         let run = lab.cp().arg("-4").args(flags).arg(contents_of(&from)).arg(at("alpha", &to)).run().expect(code::OK);
         let marks = counted.marks();
-        assert!(marks.plain > PACKETS && (marks.expedited, marks.lower_effort, marks.on_words) == (0, 0, 0), "{marks:?}");
+        assert!(
+            marks.plain > PACKETS && (marks.expedited, marks.lower_effort, marks.on_words) == (0, 0, 0),
+            "{marks:?}"
+        );
         assert_eq!(marked_bytes(&run), 0, "{run}");
         std::fs::remove_dir_all(&to).expect("own directory");
     }

@@ -4,6 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use haul_job::{Error, Observer};
+use haul_net::PublicKey;
 use haul_wire::control::Role;
 
 /// What a peer may do here.
@@ -17,6 +18,8 @@ pub struct Grant {
     pub clear: bool,
     /// The account as which its files are read and written; `None`: that of the daemon.
     pub user: Option<String>,
+    /// Its key, for the policy of classes; `None`: who came in by ssh.
+    pub key: Option<PublicKey>,
 }
 
 impl Grant {

@@ -10,6 +10,7 @@ use haul_net::Probe as LaneProbe;
 use haul_wire::control::{Carriage, Control, ProbeArrived, ProbeSent, SenderSummary};
 
 use crate::faults;
+use crate::kept::class_policy::Permits;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
 use crate::session::failure::Failure;
@@ -61,6 +62,7 @@ pub(super) struct Terms {
     pub(super) side: Side,
     pub(super) time: Duration,
     pub(super) carriage: Carriage,
+    pub(super) permits: Permits,
 }
 
 /// Gets messages that are not the session's own.
@@ -78,6 +80,7 @@ pub(super) fn run(terms: Terms, wiring: Wiring<'_>) -> Result<Measures, Error> {
         tuning: None,
         time: terms.time,
         carriage: terms.carriage,
+        permits: terms.permits,
         events,
         channel,
         watch,
@@ -110,6 +113,7 @@ struct End<'a> {
     tuning: Option<Tuning>,
     time: Duration,
     carriage: Carriage,
+    permits: Permits,
     events: Events,
     channel: &'a Channel,
     watch: &'a Arc<Watch>,
@@ -139,7 +143,8 @@ impl End<'_> {
         while self.probes.is_empty() {
             self.silent_turn()?;
         }
-        let mut tuning = Tuning::new(&self.carriage, Foreseen::default());
+        let tuning = Tuning::new(&self.carriage, Foreseen::default());
+        let mut tuning = tuning.permitted(&self.carriage, self.permits.clone());
         self.probes.iter().for_each(|(lane, probe, addresses)| tuning.lane_up(*lane, probe.clone(), *addresses));
         self.flow.rest(tuning.resting());
         self.tuning = Some(tuning);
