@@ -401,6 +401,12 @@ pub struct Serve {
     /// The directory that anybody may read over the web
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub public: Option<PathBuf>,
+    /// What clients may ask of networks (service classes); /etc/haul/policy.toml without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub policy: Option<PathBuf>,
+    /// Check the list of keys and the policy, say what is wrong, and serve nothing
+    #[arg(long)]
+    pub check: bool,
     /// Say nothing but errors
     #[arg(short = 'q', long)]
     pub quiet: bool,

@@ -21,9 +21,11 @@ pub fn run(typed: &Serve) -> ExitCode {
     let result = log.and_then(|log| {
         let log = Arc::new(log);
         let writes = Arc::clone(&log);
-        let result = haul_daemon::serve(&meant(typed), Box::new(move |line| writes.write(line)), &|| {
-            stop.load(Ordering::Relaxed)
-        });
+        let write = Box::new(move |line| writes.write(line));
+        let result = match typed.check {
+            true => haul_daemon::check(&meant(typed), write),
+            false => haul_daemon::serve(&meant(typed), write, &|| stop.load(Ordering::Relaxed)),
+        };
         // A reader gets all lines. A log without a reader delays nothing.
         log.speaker.finish(|| true);
         result
@@ -81,6 +83,7 @@ fn meant(typed: &Serve) -> Options {
         paths: typed.network_paths.clone(),
         policies: Default::default(),
         web: WebOptions { http: typed.http, public: typed.public.clone() },
+        class_policy: typed.policy.clone(),
     }
 }
 

@@ -27,5 +27,5 @@ mod sessions;
 mod web;
 
 pub use log::WriteLine;
-pub use serve::{Options, serve};
+pub use serve::{Options, check, serve};
 pub use web::WebOptions;

@@ -18,6 +18,7 @@ use haul_job::{AskedPaths, Error, Fault};
 use haul_net::{
     Door, DoorOptions, Identity, KeyGreeter, Listener, Policies, PolicyTable, PublicKey, ShutdownHandle, Stream, Wanted,
 };
+use haul_transfer::class_policy::ClassPolicy;
 use haul_transfer::{Desk, Grant, Surroundings, Visit, trusted_keys};
 use haul_wire::lane::Hello;
 
@@ -48,6 +49,8 @@ pub struct Options {
     pub policies: PolicyTable,
     /// The web's ports.
     pub web: WebOptions,
+    /// `--policy FILE`: what clients may ask of networks, instead of [`haul_transfer::class_policy::SYSTEM_FILE`].
+    pub class_policy: Option<PathBuf>,
 }
 
 /// Serves until `stop` returns true. It prints to standard output what clients need to know, and gives the lines of
@@ -65,6 +68,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     if check_list(&list, options, &log)? {
         authority.list();
     }
+    check_class_policy(options, &log)?;
     let listener = match options.listen {
         Some(address) => Listener::bind_to(address),
         None => Listener::bind(Some((options.port, options.port)), None),
@@ -77,7 +81,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         identity,
         identity_file,
         authority,
-        surroundings: Surroundings::of_process(),
+        surroundings: surroundings(options),
         desk: Arc::default(),
         sessions: Arc::default(),
         log: Arc::clone(&log),
@@ -93,6 +97,43 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         std::thread::park_timeout(limits::STOP_POLL);
     }
     end(&door, &house, web);
+    Ok(())
+}
+
+fn surroundings(options: &Options) -> Surroundings {
+    let mut surroundings = Surroundings::of_process();
+    if let (Some(file), Some(first)) = (&options.class_policy, surroundings.policy_files.first_mut()) {
+        first.clone_from(file);
+    }
+    surroundings
+}
+
+/// Reads all that the daemon would read at its start, and says what is wrong. Nothing is served.
+///
+/// # Errors
+/// The first thing that would keep a daemon from serving as its operator means it.
+pub fn check(options: &Options, log: Box<WriteLine>) -> Result<(), Error> {
+    let log = Log::new(options.quiet, log);
+    let list = list_file(options)?;
+    if check_list(&list, options, &log)? {
+        log.say(&format!("the list of keys {} can be used", list.display()));
+    }
+    check_class_policy(options, &log)
+}
+
+/// The policy that an option names has to be there.
+fn check_class_policy(options: &Options, log: &Log) -> Result<(), Error> {
+    let bad = |why: String| Error::new(Fault::Usage, why).try_this("docs/classes.md shows what a policy may hold");
+    for file in surroundings(options).policy_files {
+        match ClassPolicy::check(&file) {
+            Ok(Some(told)) => log.say(&format!("policy {told}")),
+            Ok(None) if options.class_policy.as_ref() == Some(&file) => {
+                return Err(bad(format!("there is no policy {}", file.display())));
+            }
+            Ok(None) => {}
+            Err(error) => return Err(bad(error.to_string())),
+        }
+    }
     Ok(())
 }
 
@@ -146,7 +187,9 @@ impl House {
 
     /// The grant of a key in the list as it is now, and its name.
     fn grant(&self, key: &PublicKey) -> Option<(Grant, String)> {
-        self.authority.list().get(key).map(|authorized| (authorized.grant.clone(), authorized.comment.clone()))
+        let list = self.authority.list();
+        let authorized = list.get(key)?;
+        Some((Grant { key: Some(*key), ..authorized.grant.clone() }, authorized.comment.clone()))
     }
 
     /// Called in the thread of the handshake. Its deadline still holds.

@@ -9,6 +9,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::kept::class_policy;
+
 /// Where the user of a program keeps things. None: nowhere, as for a user without a home.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
@@ -22,6 +24,8 @@ pub struct Surroundings {
     pub runtime: Option<PathBuf>,
     /// The ssh session that the process was started from, as sshd tells it: address and port of both ends.
     pub ssh_connection: Option<String>,
+    /// What may be asked of networks: the operator's file, then the user's.
+    pub policy_files: Vec<PathBuf>,
 }
 
 impl Surroundings {
@@ -38,9 +42,12 @@ impl Surroundings {
             let base = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(at_home)))?;
             Some(base.join("haul"))
         };
+        let config = directory("XDG_CONFIG_HOME", ".config");
+        let own_policy = config.as_ref().map(|config| config.join("policy.toml"));
         Self {
             home: environment("HOME").map(PathBuf::from),
-            config: directory("XDG_CONFIG_HOME", ".config"),
+            policy_files: [Some(PathBuf::from(class_policy::SYSTEM_FILE)), own_policy].into_iter().flatten().collect(),
+            config,
             state: directory("XDG_STATE_HOME", ".local/state"),
             runtime: absolute("XDG_RUNTIME_DIR")
                 .map(|base| base.join("haul"))

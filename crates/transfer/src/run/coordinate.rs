@@ -8,6 +8,7 @@ use haul_store::DIRECT_FROM_BYTES;
 use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
 
 use crate::faults;
+use crate::kept::class_policy::{Permits, Sending};
 use crate::kept::known_paths::{Direction, KnownPaths, PathName};
 use crate::kept::surroundings::Surroundings;
 use crate::reach::attach::{self, LinkDialler};
@@ -198,6 +199,7 @@ pub(crate) fn session_with(
                 far: false,
                 selection,
                 carriage,
+                permits: Permits::of(&surroundings.policy_files, Sending::default()),
             };
             sender::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }

@@ -10,6 +10,7 @@ use haul_net::Stream;
 use haul_wire::control::Control;
 
 use crate::faults;
+use crate::kept::class_policy::Permits;
 use crate::kept::surroundings::Surroundings;
 use crate::run::ends::{sources_here, target_here};
 use crate::run::order::Order;
@@ -113,6 +114,8 @@ pub(crate) fn roles(
         early: None,
         selection,
         carriage,
+        // No network is passed.
+        permits: Permits::default(),
     };
     Ok((sender, receiver))
 }

@@ -14,6 +14,7 @@ use haul_wire::control::{self as wire, Address, AgentHello, Control, Dial, Role,
 use haul_wire::limits::{MAX_LANES, MAX_LISTED_BYTES};
 
 use crate::faults;
+use crate::kept::class_policy::{Permits, Sending};
 use crate::kept::surroundings::Surroundings;
 use crate::reach::attach::{self, LinkDialler};
 use crate::reach::crew::Lead;
@@ -101,6 +102,9 @@ pub fn serve_control(
 ) -> Result<(), Error> {
     let awaited = desk.await_session();
     let is_from_here = stream.peer_addr().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
+    // What may be asked of networks is read while it can be.
+    let sending = Sending { user: grant.user.clone(), key: grant.key };
+    let served = Served { surroundings, permits: Permits::of(&surroundings.policy_files, sending) };
     // First: the threads of the session inherit it.
     let entered = rights::enter(grant, visit.as_deref());
     let events = Events::new();
@@ -194,7 +198,7 @@ pub fn serve_control(
         tell_changes(&lead.crew(), channel.outbox(), ports.paths.clone());
     }
     let wiring = Wiring { events, channel: &channel, watch: &watch, keeper: &mut keeper, aside: &mut aside };
-    run_role(start, grant, surroundings, visit.as_deref(), wiring)
+    run_role(start, grant, &served, visit.as_deref(), wiring)
 }
 
 /// What an initiator asks for, as far as it may.
@@ -274,13 +278,21 @@ fn await_list(
     Ok(Some(Arc::new(list.finish(selection.listed == wire::Listed::Trees))))
 }
 
+/// Where a far side works, and what it may ask of networks.
+struct Served<'a> {
+    surroundings: &'a Surroundings,
+    permits: Permits,
+}
+
 fn run_role(
     start: Start,
     grant: &Grant,
-    surroundings: &Surroundings,
+    served: &Served<'_>,
     visit: Option<&dyn Visit>,
     wiring: Wiring<'_>,
 ) -> Result<(), Error> {
+    let Served { surroundings, permits } = served;
+    let permits = permits.clone();
     let Start { role, selection, carriage, .. } = start;
     let (channel, watch) = (wiring.channel, wiring.watch);
     let result = match role {
@@ -303,6 +315,7 @@ fn run_role(
                 early: None,
                 selection,
                 carriage,
+                permits,
             };
             sender::run(job, wiring)
         }
@@ -315,7 +328,7 @@ fn run_role(
         // A key that may only read may probe both ways, too: what it sends goes nowhere, and its time is bounded.
         Role::Probe { time_ms } => {
             rights::stay_within(&[], false);
-            return probe::serve(time_ms, carriage, wiring);
+            return probe::serve(time_ms, carriage, permits, wiring);
         }
         Role::Receiver { target } => {
             let (target, confine) = (Target::Path(target), grant.root.clone());
@@ -329,7 +342,7 @@ fn run_role(
                 selection,
                 carriage,
                 bounds,
-                surroundings: surroundings.clone(),
+                surroundings: (*surroundings).clone(),
             };
             receiver::run(job, wiring)
         }

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 
 use haul_job::{Error, Observer};
+use haul_net::PublicKey;
 use haul_wire::control::Role;
 
 /// What a peer may do here.
@@ -18,6 +19,8 @@ pub struct Grant {
     pub clear: bool,
     /// The account as which its files are read and written; `None`: that of the daemon.
     pub user: Option<String>,
+    /// Its key, for the policy of classes; `None`: who came in by ssh.
+    pub key: Option<PublicKey>,
 }
 
 impl Grant {

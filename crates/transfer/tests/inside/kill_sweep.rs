@@ -23,6 +23,7 @@ use crate::faults;
 use crate::inside::bad_disk::{path_of, under};
 use crate::inside::past_cache::disk;
 use crate::inside::scenarios::{Bench, files, is_part, run_here};
+use crate::kept::class_policy::Permits;
 use crate::kept::surroundings::Surroundings;
 use crate::session::channel::{Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::convert;
@@ -153,6 +154,7 @@ fn run_side(
                 far: false,
                 selection,
                 carriage,
+                permits: Permits::default(),
             };
             sender::run(
                 job,

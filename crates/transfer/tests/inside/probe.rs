@@ -56,7 +56,8 @@ impl Bench {
             let watch = Arc::new(Watch::new(Arc::new(Person(self.interrupt))));
             let carriage = wire::Carriage { timeout_ms: 3_000, ..wire::Carriage::default() };
             let mut aside = |message: Control| Err(crate::faults::unexpected(&message));
-            let terms = Terms { side, time: TIME, carriage };
+            let permits = crate::kept::class_policy::Permits::default();
+            let terms = Terms { side, time: TIME, carriage, permits };
             session::run(
                 terms,
                 Wiring {

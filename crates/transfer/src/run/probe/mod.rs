@@ -35,6 +35,7 @@ use haul_wire::summary::{OnePath, PathSummary, PathTime};
 use session::{Measured, Measures, Side, Terms};
 
 use crate::faults;
+use crate::kept::class_policy::{Permits, Sending};
 use crate::kept::surroundings::Surroundings;
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{self, LaneRecord};
@@ -145,7 +146,8 @@ fn with_far(request: &Request, surroundings: &Surroundings, time_ms: u32, watch:
     let child = remote.take_child();
     let (here, far) = (host_facts::host_here(), remote.host());
     let record = Arc::new(LaneRecord::default());
-    let result = over_lanes(&job, remote, time_ms, watch, &record);
+    let permits = Permits::of(&surroundings.policy_files, Sending::default());
+    let result = over_lanes(&job, remote, (time_ms, permits), watch, &record);
     if let Some(child) = child {
         child.end();
     }
@@ -163,7 +165,7 @@ fn with_far(request: &Request, surroundings: &Surroundings, time_ms: u32, watch:
 fn over_lanes(
     job: &Job,
     remote: Remote,
-    time_ms: u32,
+    (time_ms, permits): (u32, Permits),
     watch: &Arc<Watch>,
     record: &Arc<LaneRecord>,
 ) -> Result<Measures, Error> {
@@ -186,14 +188,14 @@ fn over_lanes(
     let (to_plan, mut aside) = lane_plan::dial_answers();
     let mut keeper = lane_plan::lane_plan(&remote, job, lanes, port, to_plan, record, watch).start();
     let Remote { channel, events, .. } = remote;
-    let terms = Terms { side: Side::Initiator, time: Duration::from_millis(time_ms.into()), carriage };
+    let terms = Terms { side: Side::Initiator, time: Duration::from_millis(time_ms.into()), carriage, permits };
     session::run(terms, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
 }
 
 /// The far side of a probe.
-pub(crate) fn serve(time_ms: u32, carriage: wire::Carriage, wiring: Wiring<'_>) -> Result<(), Error> {
+pub(crate) fn serve(time_ms: u32, carriage: wire::Carriage, permits: Permits, wiring: Wiring<'_>) -> Result<(), Error> {
     let watch = wiring.watch;
-    let terms = Terms { side: Side::Agent, time: Duration::from_millis(time_ms.into()), carriage };
+    let terms = Terms { side: Side::Agent, time: Duration::from_millis(time_ms.into()), carriage, permits };
     let measures = session::run(terms, wiring)?;
     watch.tell(&Event::Progress(Progress { bytes_moved: measures.bytes_moved, ..Progress::default() }));
     Ok(())

@@ -12,6 +12,7 @@ use haul_wire::control::{Carriage, Control, ProbeArrived, ProbeSent, SenderSumma
 use haul_wire::summary::OnePath;
 
 use crate::faults;
+use crate::kept::class_policy::Permits;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
 use crate::session::failure::Failure;
@@ -63,6 +64,7 @@ pub(super) struct Terms {
     pub(super) side: Side,
     pub(super) time: Duration,
     pub(super) carriage: Carriage,
+    pub(super) permits: Permits,
 }
 
 /// Gets messages that are not the session's own.
@@ -80,6 +82,7 @@ pub(super) fn run(terms: Terms, wiring: Wiring<'_>) -> Result<Measures, Error> {
         tuning: None,
         time: terms.time,
         carriage: terms.carriage,
+        permits: terms.permits,
         events,
         channel,
         watch,
@@ -112,6 +115,7 @@ struct End<'a> {
     tuning: Option<Tuning>,
     time: Duration,
     carriage: Carriage,
+    permits: Permits,
     events: Events,
     channel: &'a Channel,
     watch: &'a Arc<Watch>,
@@ -141,7 +145,8 @@ impl End<'_> {
         while self.probes.is_empty() {
             self.silent_turn()?;
         }
-        let mut tuning = Tuning::new(&self.carriage, Foreseen::default());
+        let tuning = Tuning::new(&self.carriage, Foreseen::default());
+        let mut tuning = tuning.permitted(&self.carriage, self.permits.clone());
         self.probes.iter().for_each(|(lane, probe, addresses)| tuning.lane_up(*lane, probe.clone(), *addresses));
         self.flow.rest(tuning.resting());
         self.tuning = Some(tuning);

@@ -32,6 +32,7 @@ use haul_wire::control::{self as wire, Control, Notice, OutcomeKind, ReceiverSum
 use state::Shared;
 
 use crate::faults;
+use crate::kept::class_policy::Permits;
 use crate::kept::known_paths::KnownPaths;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::Clock;
@@ -88,6 +89,8 @@ pub(crate) struct SenderJob {
     pub(crate) far: bool,
     pub(crate) selection: wire::Selection,
     pub(crate) carriage: wire::Carriage,
+    /// What may be asked of networks.
+    pub(crate) permits: Permits,
 }
 
 /// Runs the session to its end.
@@ -128,7 +131,7 @@ impl<'a> Session<'a> {
         channel.outbox().send(Control::Begin { single_file: sources.is_single_file() });
         let clock = Clock::new(job.carriage.timeout_ms);
         let foreseen = job.early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
-        let tuning = Tuning::new(&job.carriage, foreseen);
+        let tuning = Tuning::new(&job.carriage, foreseen).permitted(&job.carriage, job.permits.clone());
         let tuning = match &job.remembers {
             Some(paths) => tuning.remembering(paths.clone()),
             None => tuning,

@@ -18,7 +18,6 @@ use haul_engine::path::{
 };
 use haul_engine::paths::{Joined, PathEvent, PathReading, Paths, PathsSample};
 use haul_engine::service::ServiceClass;
-use haul_engine::service::allowed::Allowed;
 use haul_job::Subject;
 use haul_net::mptcp::WayTotals;
 use haul_net::policy::Dscp;
@@ -27,6 +26,7 @@ use haul_wire::control::{Carriage, Notice};
 use haul_wire::lane::path_of;
 use haul_wire::summary::{OnePath, PathNow, PathSummary};
 
+use crate::kept::class_policy::Permits;
 use crate::kept::known_paths::{self, Direction, KnownPaths};
 use crate::session::clock::TICK;
 use crate::session::foreseen::Foreseen;
@@ -134,13 +134,13 @@ impl Tuning {
             told_at: now,
             was_refused: false,
             swallowed: None,
-            classes: Classes::new(carriage, Allowed::default()),
+            classes: Classes::new(carriage, Permits::default()),
         }
     }
 
     /// What an operator allows of what is asked for.
-    pub(crate) fn allowed(self, carriage: &Carriage, allowed: Allowed) -> Self {
-        Self { classes: Classes::new(carriage, allowed), ..self }
+    pub(crate) fn permitted(self, carriage: &Carriage, permits: Permits) -> Self {
+        Self { classes: Classes::new(carriage, permits), ..self }
     }
 
     /// With what earlier jobs of this host found of the paths to whom the lanes lead.
@@ -165,7 +165,7 @@ impl Tuning {
             self.paths.on_granted(path, &granted);
         }
         if applied.addresses.is_none_or(|addresses| !addresses.local.is_loopback()) {
-            self.classes.lane_up(&mut lane);
+            self.classes.lane_up(&mut lane, applied.addresses.map(|addresses| addresses.peer));
         }
         self.lanes.push(lane);
         self.lanes.sort_unstable_by_key(|lane| lane.number);

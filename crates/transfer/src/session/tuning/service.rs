@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use haul_engine::path::{Estimate, LaneReading};
 use haul_engine::service::allowed::Allowed;
@@ -19,6 +20,7 @@ use haul_wire::control::{Carriage, Notice};
 use haul_wire::lane::path_of;
 use haul_wire::summary::{MarkEffect, PathService};
 
+use crate::kept::class_policy::Permits;
 use crate::session::convert;
 
 use super::lane::Lane;
@@ -27,7 +29,7 @@ use super::lane::Lane;
 pub(super) struct Classes {
     asked: AskedClass,
     floor_bytes_per_s: Option<u64>,
-    allowed: Allowed,
+    permits: Permits,
     paths: BTreeMap<u16, OfPath>,
     /// What is to be told with the next turn.
     untold: Vec<Notice>,
@@ -37,6 +39,7 @@ pub(super) struct Classes {
 /// The class of one path.
 struct OfPath {
     aware: Aware,
+    allowed: Allowed,
     class: ServiceClass,
     /// How long it has had priority, and since when it has it now.
     priority_us: u64,
@@ -61,41 +64,45 @@ pub(super) struct PathNow<'a> {
 }
 
 impl Classes {
-    pub(super) fn new(carriage: &Carriage, allowed: Allowed) -> Self {
-        let asked = convert::asked_class(carriage.service.class);
-        let mut untold = Vec::new();
-        let first = allowed.class(asked.first());
-        if first != asked.first() {
-            let why = format!("{} is not allowed here: {}", asked.first().name(), allowed.why());
-            untold.push(convert::chose(Subject::Class, first.name(), &why));
-            untold.push(Notice::Warning { text: convert::bounded(why) });
-        } else if asked == AskedClass::Auto && !allowed.priority() {
-            let why = format!("priority is not allowed here: {}", allowed.why());
-            untold.push(Notice::Warning { text: convert::bounded(why) });
-        } else if asked.first() != ServiceClass::Normal {
-            untold.push(convert::chose(Subject::Class, described(first), "asked for"));
+    pub(super) fn new(carriage: &Carriage, permits: Permits) -> Self {
+        Self {
+            asked: convert::asked_class(carriage.service.class),
+            floor_bytes_per_s: carriage.service.floor_bytes_per_s,
+            permits,
+            paths: BTreeMap::new(),
+            untold: Vec::new(),
+            was_refused: false,
         }
-        let floor_bytes_per_s = carriage.service.floor_bytes_per_s;
-        Self { asked, floor_bytes_per_s, allowed, paths: BTreeMap::new(), untold, was_refused: false }
     }
 
     /// A lane is there: it begins with the mark of its path.
-    pub(super) fn lane_up(&mut self, lane: &mut Lane) {
-        let class = self.of(path_of(lane.number)).class;
-        if self.asked != AskedClass::Auto {
-            self.mark(lane, class);
+    pub(super) fn lane_up(&mut self, lane: &mut Lane, peer: Option<IpAddr>) {
+        let path = path_of(lane.number);
+        if !self.paths.contains_key(&path) {
+            self.path_up(path, peer);
+        }
+        if self.asked != AskedClass::Auto
+            && let Some(of) = self.paths.get(&path)
+        {
+            self.mark(lane, of.class);
         }
     }
 
-    pub(super) fn lane_down(&mut self, lane: &Lane) {
-        let of = self.of(path_of(lane.number));
-        of.gone_marked_bytes = of.gone_marked_bytes.saturating_add(lane.marked_bytes());
-    }
-
-    fn of(&mut self, path: u16) -> &mut OfPath {
-        let (floor, class) = (self.floor_bytes_per_s, self.allowed.class(self.asked.first()));
-        self.paths.entry(path).or_insert_with(|| OfPath {
-            aware: Aware::new(floor),
+    fn path_up(&mut self, path: u16, peer: Option<IpAddr>) {
+        let allowed = self.permits.allowed(peer);
+        let wanted = if self.asked == AskedClass::Auto { ServiceClass::Priority } else { self.asked.first() };
+        let class = allowed.class(self.asked.first());
+        if allowed.class(wanted) != wanted {
+            let why = format!("{} is not allowed here: {}", wanted.name(), allowed.why());
+            self.untold.push(convert::chose(Subject::Class, class.name(), convert::bounded(&why)));
+            let text = format!("{why}; the copy goes on as {}", class.name());
+            self.untold.push(Notice::Warning { text: convert::bounded(text) });
+        } else if class != ServiceClass::Normal {
+            self.untold.push(convert::chose(Subject::Class, described(class), "asked for"));
+        }
+        let of_path = OfPath {
+            aware: Aware::new(self.floor_bytes_per_s),
+            allowed,
             class,
             priority_us: 0,
             counted_us: 0,
@@ -103,7 +110,14 @@ impl Classes {
             gone_marked_bytes: 0,
             bound_bytes_per_s: None,
             lane_bounds: BTreeMap::new(),
-        })
+        };
+        self.paths.insert(path, of_path);
+    }
+
+    pub(super) fn lane_down(&mut self, lane: &Lane) {
+        if let Some(of) = self.paths.get_mut(&path_of(lane.number)) {
+            of.gone_marked_bytes = of.gone_marked_bytes.saturating_add(lane.marked_bytes());
+        }
     }
 
     /// Decides for one path, and marks its lanes. Returns its class when that is another one now.
@@ -112,10 +126,10 @@ impl Classes {
         now: &PathNow<'_>,
         lanes: impl Iterator<Item = &'a mut Lane>,
     ) -> Option<ServiceClass> {
-        let allowed = self.allowed.clone();
         let asked = self.asked;
         // SEAM schedule: the class that the deadline wants takes the place of what was asked for.
-        let of = self.of(now.path);
+        let of = self.paths.get_mut(&now.path)?;
+        let allowed = of.allowed.clone();
         let before = of.class;
         of.count_time(now.at_us);
         let is_over = allowed.priority_us().is_some_and(|most| of.priority_us >= most);

@@ -9,6 +9,7 @@ use haul_wire::control::{
 use haul_wire::lane::{BLOCK_HEADER_BYTES, TRAILER_BYTES, UNIT_HEADER_BYTES};
 use haul_wire::limits::{BLOCK_BYTES, MIN_CHUNK_BYTES};
 
+use crate::kept::class_policy::Permits;
 use crate::session::channel::EventSender;
 use crate::session::lane_threads::LaneKeeper;
 use crate::session::sender::{self, SenderJob};
@@ -84,6 +85,7 @@ impl Source {
             expand_globs: false,
             selection,
             carriage,
+            permits: Permits::default(),
         };
         let peer = Peer::facing(move |events, channel, watch| {
             let mut keeper = Spare { lane: spare, events: events.sender() };
