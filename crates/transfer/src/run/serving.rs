@@ -149,7 +149,7 @@ pub fn serve_control(
     drop(awaited);
     let paths = Arc::new(Mutex::new(None));
     let peer = PeerAddresses::default();
-    let watch = Arc::new(visit.clone().map_or_else(Watch::silent, |visit| Watch::serving(visit)));
+    let watch = Arc::new(visit.clone().map_or_else(Watch::silent, Watch::serving));
     let links = Arc::new(Mutex::new(None));
     if start.links {
         expecting.takes_links(terms.peer_key, &channel);
@@ -162,9 +162,9 @@ pub fn serve_control(
     let mut dials = 0;
     let mut keeper = FarKeeper(Arc::clone(&paths));
     let allowed = match grant.is_of_daemon() {
-        true if is_from_here => Allowed::OfClientHere,
-        true => Allowed::OfClient,
-        false => Allowed::OfUser,
+        true if is_from_here => Allowed::ClientHere,
+        true => Allowed::Client,
+        false => Allowed::User,
     };
     let mut aside = |message: Control| match message {
         Control::Dial(request) if dials < MAX_DIALS => {
@@ -378,25 +378,25 @@ impl LaneKeeper for FarKeeper {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Allowed {
     /// Of a user with an account here, who could dial anyway.
-    OfUser,
+    User,
     /// Of a client of a daemon, which must not use the daemon to reach other hosts beyond need, nor learn from its words which ports
     /// are open. What is open on the daemon's own host for this host alone is not dialled.
-    OfClient,
+    Client,
     /// Of a client of a daemon on the same host.
-    OfClientHere,
+    ClientHere,
 }
 
 impl Allowed {
     /// Why this address is not dialled, of a list that begins with the port `port`.
     fn refusal(self, candidate: SocketAddr, port: u16) -> Option<String> {
         let address = candidate.ip().to_canonical();
-        let is_another_host = is_reachable(address) || (self == Allowed::OfClientHere && address.is_loopback());
+        let is_another_host = is_reachable(address) || (self == Allowed::ClientHere && address.is_loopback());
         match self {
-            Allowed::OfUser => None,
-            Allowed::OfClient | Allowed::OfClientHere if !is_another_host => {
+            Allowed::User => None,
+            Allowed::Client | Allowed::ClientHere if !is_another_host => {
                 Some(Refusal::NotReachable(address).to_string())
             }
-            Allowed::OfClient | Allowed::OfClientHere => (candidate.port() != port)
+            Allowed::Client | Allowed::ClientHere => (candidate.port() != port)
                 .then(|| format!("{candidate} is not dialled: the lanes of a session have one port, which is {port}")),
         }
     }
@@ -427,7 +427,7 @@ impl FarDialler<'_> {
         terms.carriage.lanes = (request.lanes > 0).then_some(request.lanes.min(MAX_LANES));
         let dialler = Arc::new(Dialler::new(terms.clone(), candidates.clone()));
         let timeout = Duration::from_millis(u64::from(request.timeout_ms)).min(MAX_DIAL_TIME);
-        let is_user = *self.allowed == Allowed::OfUser;
+        let is_user = *self.allowed == Allowed::User;
         let further = if is_user { Further::OnceAnswered } else { Further::OnceProved };
         let first = Cell::new(None);
         let told = |stream: &Stream, _, _| first.set(LaneAddresses::of(stream).zip(stream.peer_addr()));
@@ -515,11 +515,11 @@ mod tests {
     fn a_client_of_a_daemon_does_not_reach_what_only_the_host_of_the_daemon_reaches() {
         let refused = |allowed: Allowed, to: &str| allowed.refusal(to.parse().unwrap(), 7).is_some();
         for to in ["127.0.0.1:7", "[::1]:7", "[::ffff:127.0.0.1]:7", "[fe80::1]:7", "224.0.0.1:7", "192.0.2.1:22"] {
-            assert!(refused(Allowed::OfClient, to), "{to}");
-            assert!(!refused(Allowed::OfUser, to), "{to}: ssh has an account, who may dial anyway");
+            assert!(refused(Allowed::Client, to), "{to}");
+            assert!(!refused(Allowed::User, to), "{to}: ssh has an account, who may dial anyway");
         }
-        assert!(!refused(Allowed::OfClient, "192.0.2.1:7") && !refused(Allowed::OfClient, "[2001:db8::1]:7"));
-        assert!(!refused(Allowed::OfClientHere, "127.0.0.1:7") && refused(Allowed::OfClientHere, "[fe80::1]:7"));
+        assert!(!refused(Allowed::Client, "192.0.2.1:7") && !refused(Allowed::Client, "[2001:db8::1]:7"));
+        assert!(!refused(Allowed::ClientHere, "127.0.0.1:7") && refused(Allowed::ClientHere, "[fe80::1]:7"));
     }
 
     #[test]

@@ -126,7 +126,7 @@ struct End<'a> {
 
 /// What the peer says about a direction.
 enum Word {
-    Sent(ProbeSent),
+    Sent(Box<ProbeSent>),
     Arrived(ProbeArrived),
 }
 
@@ -181,7 +181,7 @@ impl End<'_> {
         loop {
             match self.turn()? {
                 Some(Word::Arrived(arrived)) => return Ok((sent, arrived)),
-                Some(Word::Sent(sent)) => return Err(faults::unexpected(&Control::ProbeSent(sent))),
+                Some(Word::Sent(sent)) => return Err(faults::unexpected(&Control::ProbeSent(*sent))),
                 None if Instant::now() > answered_by => {
                     return Err(again(Error::new(Fault::Timeout, "the far side does not say what arrived")));
                 }
@@ -200,7 +200,7 @@ impl End<'_> {
                 Some(Word::Sent(sent)) => {
                     let arrived = arrivals.summary(self.time, bytes, self.flow.receiving_time());
                     self.channel.outbox().send(Control::ProbeArrived(arrived));
-                    return Ok((sent, arrived));
+                    return Ok((*sent, arrived));
                 }
                 Some(Word::Arrived(arrived)) => return Err(faults::unexpected(&Control::ProbeArrived(arrived))),
                 None => {}
@@ -222,7 +222,7 @@ impl End<'_> {
     fn silent_turn(&mut self) -> Result<(), Error> {
         match self.turn()? {
             None => Ok(()),
-            Some(Word::Sent(sent)) => Err(faults::unexpected(&Control::ProbeSent(sent))),
+            Some(Word::Sent(sent)) => Err(faults::unexpected(&Control::ProbeSent(*sent))),
             Some(Word::Arrived(arrived)) => Err(faults::unexpected(&Control::ProbeArrived(arrived))),
         }
     }
@@ -236,7 +236,7 @@ impl End<'_> {
         })?;
         let Some(event) = self.events.next(TICK) else { return Ok(None) };
         match event {
-            SessionEvent::Control(Control::ProbeSent(sent)) => return Ok(Some(Word::Sent(sent))),
+            SessionEvent::Control(Control::ProbeSent(sent)) => return Ok(Some(Word::Sent(Box::new(sent)))),
             SessionEvent::Control(Control::ProbeArrived(arrived)) => return Ok(Some(Word::Arrived(arrived))),
             SessionEvent::Control(Control::WantLanes { path, lanes }) => {
                 // Where this side cannot bring any, those that are there have to do.
