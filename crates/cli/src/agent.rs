@@ -12,6 +12,9 @@ pub fn run(typed: &Agent) -> ExitCode {
         crate::output::say(format!("haul-protocol {PROTOCOL_VERSION}\n"));
         return ExitCode::SUCCESS;
     }
+    if typed.hooks {
+        return ExitCode::from(haul_transfer::keep_hooks(typed.state.as_deref()));
+    }
     let options =
         AgentOptions { port_range: typed.port_range.map(|range| (range.0, range.1)), relay_port: typed.relay };
     ExitCode::from(haul_transfer::agent(&options))

@@ -507,6 +507,12 @@ pub struct Agent {
     /// Name the version of the protocol and end
     #[arg(long)]
     pub protocol: bool,
+    /// Keep the hooks of a session
+    #[arg(long, conflicts_with = "relay")]
+    pub hooks: bool,
+    /// Where --hooks keeps its records
+    #[arg(long, value_name = "DIR", requires = "hooks")]
+    pub state: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

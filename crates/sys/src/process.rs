@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::io;
 
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal};
 
 /// Lifts the soft limit on open files to the hard one and returns what now holds (`None`: no limit).
 ///
@@ -43,6 +43,12 @@ pub fn is_root() -> bool {
 /// The name by which `ps` and `top` show this thread; for the first thread, the process.
 pub fn set_name(name: &CStr) -> io::Result<()> {
     Ok(rustix::thread::set_name(name)?)
+}
+
+/// Kills a process that leads a group, and all that it started there.
+pub fn kill_group(leader: u32) -> io::Result<()> {
+    let pid = i32::try_from(leader).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(rustix::process::kill_process_group(pid, Signal::KILL)?)
 }
 
 /// A page of memory.

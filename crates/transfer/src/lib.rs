@@ -36,6 +36,7 @@ pub use kept::{class_policy, planted, trusted_keys};
 pub use reach::desk::Desk;
 pub use run::agent::{AgentOptions, agent};
 pub use run::coordinate::run;
+pub use run::hook_keeper::keep_hooks;
 pub use run::probe;
 pub use run::serving::{Ports, serve_control};
 pub use session::farewell::{turn_away, turn_away_version};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use haul_e2e::{Facets, Host, Lab, Outcome, Run, assert_same, at, code, contents_of, needs, plant};
+use haul_e2e::{Facets, Host, Lab, Outcome, Run, assert_same, at, code, contents_of, eventually, needs, plant};
 
 use crate::daemon::Daemon;
 
@@ -74,16 +74,13 @@ fn a_push_with_priority_marks_its_data_and_nothing_else() {
     let lab = Lab::pair();
     let counted = Counted::at(lab.alpha(), "input", lab.alpha().ssh_port);
     let (from, to) = (planted(&lab, "home"), lab.data("alpha").join("to"));
-    for family in ["-4", "-6"] {
-        let run = lab.cp().args([family, "--priority", "--json"]).arg(contents_of(&from)).arg(at("alpha", &to)).run();
-        let run = run.expect(code::OK);
-        assert_same(&from, &to, Facets::PLAIN);
-        let marks = counted.marks();
-        assert!(marks.expedited > PACKETS && marks.lower_effort == 0 && marks.on_words == 0, "{marks:?}\n{run}");
-        assert!(marked_bytes(&run) > 9 << 20, "{run}");
-        assert_eq!(run.report()["path"]["class"], "priority", "{run}");
-        std::fs::remove_dir_all(&to).expect("own directory");
-    }
+    let run = lab.cp().args(["-4", "--priority", "--json"]).arg(contents_of(&from)).arg(at("alpha", &to)).run();
+    let run = run.expect(code::OK);
+    assert_same(&from, &to, Facets::PLAIN);
+    let marks = counted.marks();
+    assert!(marks.expedited > PACKETS && marks.lower_effort == 0 && marks.on_words == 0, "{marks:?}\n{run}");
+    assert!(marked_bytes(&run) > 9 << 20, "{run}");
+    assert_eq!(run.report()["path"]["class"], "priority", "{run}");
 }
 
 #[test]
@@ -140,4 +137,137 @@ fn a_daemon_marks_what_it_sends() {
     let run = daemon.cp().args(["--priority", "-4"]).arg(daemon.url("from/")).arg(&to).run().expect(code::OK);
     let marks = counted.marks();
     assert!(marks.expedited > PACKETS && marked_bytes(&run) > 9 << 20, "{marks:?}\n{run}");
+}
+
+#[test]
+fn over_ipv6_the_marks_are_those_of_ipv6() {
+    needs!(Haul, Nftables);
+    let daemon = Daemon::start("rw");
+    let counted = Counted::at(daemon.lab.alpha(), "input", 1);
+    let from = planted(&daemon.lab, "home");
+    let url = format!("haul://[{}]:7632/to", daemon.lab.alpha().v6);
+    let run = daemon.cp().args(["--priority", "-6"]).arg(contents_of(&from)).arg(url).run().expect(code::OK);
+    let marks = counted.marks();
+    assert!(marks.expedited > PACKETS && marked_bytes(&run) > 9 << 20, "{marks:?}\n{run}");
+}
+
+#[test]
+fn a_daemon_refuses_the_class_that_its_policy_does_not_have_and_the_copy_goes_on() {
+    needs!(Haul, Nftables);
+    let policy = "[default]\nclasses = [\"normal\", \"background\"]\n";
+    let daemon = Daemon::start_as("rw", |serve| with_policy(serve, policy));
+    let counted = Counted::at(daemon.lab.home(), "input", 1);
+    plant::many(&daemon.offered.join("from"), 40, 256 << 10, 1);
+    for (class, marked) in [("--priority", false), ("--background", true)] {
+        let to = daemon.lab.data("home").join(class);
+        let run = daemon.cp().args([class, "-4"]).arg(daemon.url("from/")).arg(&to).run().expect(code::OK);
+        assert_same(&daemon.offered.join("from"), &to, Facets::PLAIN);
+        assert_eq!(marked_bytes(&run) > 0, marked, "{run}");
+        let refused = run.events_named("warning").iter().any(|event| {
+            event["text"]
+                .as_str()
+                .is_some_and(|text| text.contains("priority is not allowed") && text.contains("policy"))
+        });
+        assert_eq!(refused, !marked, "{run}");
+    }
+    assert_eq!(counted.marks().expedited, 0);
+}
+
+#[test]
+fn a_policy_is_checked_before_a_daemon_serves() {
+    needs!(Haul, Namespaces);
+    let lab = Lab::pair();
+    let file = lab.data("alpha").join("policy.toml");
+    let check = |text: &str| {
+        std::fs::write(&file, text).expect("own file");
+        lab.alpha().haul().args(["serve", "--check", "--policy"]).arg(&file).run()
+    };
+    check("[default]\nclasses = [\"urgent\"]\n").expect(1).says(&["policy.toml", "urgent"]);
+    check("[[rule]]\nto = \"192.0.2.0/24\"\nclasses = [\"priority\"]\n").expect(code::OK).says(&["1 rules"]);
+}
+
+/// A daemon with this policy.
+fn with_policy(serve: Run, policy: &str) -> Run {
+    let file = tempfile::NamedTempFile::new().expect("own file");
+    std::fs::write(file.path(), policy).expect("own file");
+    let path = file.into_temp_path().keep().expect("own file");
+    serve.arg("--policy").arg(path)
+}
+
+/// A client whose policy has hooks, which write what they are asked into a file.
+struct Hooked {
+    lab: Lab,
+    said: std::path::PathBuf,
+}
+
+impl Hooked {
+    fn new(on_raise: &str) -> Self {
+        let lab = Lab::pair();
+        let said = lab.data("home").join("said");
+        let config = lab.home().dir.join("config/haul");
+        std::fs::create_dir_all(&config).expect("own directory");
+        let script = |more: &str| format!("cat >> {}; {more}", said.display());
+        let command = |more: &str| format!("[\"/bin/sh\", \"-c\", {:?}]", script(more));
+        let policy = format!(
+            "[hooks]\non-raise = {}\non-release = {}\ntime-limit-s = 1\n",
+            command(on_raise),
+            command("exit 0")
+        );
+        std::fs::write(config.join("policy.toml"), policy).expect("own file");
+        Self { lab, said }
+    }
+
+    /// What the hooks were asked, in order.
+    fn asked(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.said).unwrap_or_default();
+        let events = haul_e2e::outcome::json_lines(text.as_bytes());
+        events.iter().map(|event| event["event"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    fn push(&self, flags: &[&str]) -> Run {
+        let (from, to) = (planted(&self.lab, "home"), self.lab.data("alpha").join("to"));
+        self.lab.cp().args(["-4", "--priority", "--json"]).args(flags).arg(contents_of(&from)).arg(at("alpha", &to))
+    }
+}
+
+#[test]
+fn a_hook_is_asked_once_its_rate_is_followed_and_release_follows() {
+    needs!(Haul, Nftables);
+    let hooked = Hooked::new("echo '{\"granted\":true,\"rate_bytes_per_s\":4000000}'");
+    let run = hooked.push(&["--rate", "16MB"]).run().expect(code::OK);
+    eventually("it is released", Duration::from_secs(10), || hooked.asked().len() == 2);
+    assert_eq!(hooked.asked(), ["raise", "release"], "{run}");
+    let seconds = run.report()["last_byte_s"].as_f64().unwrap_or_default();
+    assert!(marked_bytes(&run) > 0 && seconds > 1.5, "{run}");
+}
+
+#[test]
+fn hooks_that_refuse_fail_hang_or_talk_without_end_leave_the_copy_as_it_is() {
+    needs!(Haul, Nftables);
+    for (hook, words) in [
+        ("echo '{\"granted\":false,\"reason\":\"all circuits are busy\"}'", "all circuits are busy"),
+        ("exit 7", "failed"),
+        ("sleep 1000", "took longer"),
+        ("head -c 1000000000 /dev/zero", "KiB"),
+    ] {
+        let hooked = Hooked::new(hook);
+        let counted = Counted::at(hooked.lab.alpha(), "input", hooked.lab.alpha().ssh_port);
+        // Long enough for the answer to come.
+        let run = hooked.push(&["--rate", "4MB"]).run().expect(code::OK);
+        let warned = run.events_named("warning").iter().any(|event| event.to_string().contains(words));
+        assert!(warned, "{hook}\n{run}");
+        assert_eq!((counted.marks().expedited, marked_bytes(&run)), (0, 0), "{hook}\n{run}");
+    }
+}
+
+#[test]
+fn release_follows_the_death_of_the_client() {
+    needs!(Haul, Nftables);
+    let hooked = Hooked::new("exit 0");
+    let mut running = hooked.push(&["--rate", "1MB"]).start();
+    running.when("priority is raised", |_| hooked.asked() == ["raise"]);
+    running.when_moved(1);
+    // SIGKILL.
+    running.kill();
+    eventually("it is released", Duration::from_secs(10), || hooked.asked() == ["raise", "release"]);
 }

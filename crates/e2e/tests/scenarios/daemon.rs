@@ -38,7 +38,7 @@ impl Daemon {
     }
 
     /// With the command as `meant` changes it.
-    fn start_as(access: &str, meant: impl FnOnce(Run) -> Run) -> Self {
+    pub fn start_as(access: &str, meant: impl FnOnce(Run) -> Run) -> Self {
         let lab = Lab::pair();
         let offered = lab.data("alpha").join("offered");
         fs::create_dir(&offered).expect("own directory");

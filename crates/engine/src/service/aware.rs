@@ -380,6 +380,19 @@ impl Aware {
         self.raises
     }
 
+    /// The mark is allowed only from now on: somebody had to be asked first.
+    pub fn granted(&mut self, at_us: u64) {
+        if let State::Compare(raise) = &mut self.state {
+            raise.at_us = at_us;
+        }
+        self.recent.since_change.clear();
+    }
+
+    /// Whoever had to be asked has refused it.
+    pub fn refused(&mut self) {
+        self.state = State::GivenUp;
+    }
+
     /// Takes one reading in. Returns a change of the class.
     pub fn on_sample(&mut self, seen: &Seen<'_>) -> Option<Change> {
         let marked = self.marked_lanes(seen.lanes.len());

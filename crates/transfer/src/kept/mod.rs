@@ -1,6 +1,7 @@
 //! What is kept between runs: keys, paths, routes; and where.
 
 pub mod class_policy;
+pub(crate) mod hook_words;
 pub(crate) mod known_paths;
 pub(crate) mod known_routes;
 pub(crate) mod own_files;

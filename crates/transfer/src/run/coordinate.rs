@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haul_job::{Error, Fault, Job, LanePath, Observer, Place, Report};
 use haul_net::Identity;
 use haul_store::DIRECT_FROM_BYTES;
-use haul_wire::control::{Carriage, Control, ReceiverSummary, Role, SenderSummary};
+use haul_wire::control::{self as wire, Carriage, Control, ReceiverSummary, Role, SenderSummary};
 
 use crate::faults;
 use crate::kept::class_policy::{Permits, Sending};
@@ -22,6 +22,7 @@ use crate::run::here::here;
 use crate::run::order::Order;
 use crate::run::relay;
 use crate::session::asked_for::AskedFor;
+use crate::session::hooks::{self, Hooks};
 use crate::session::receiver::{self, Bounds, ReceiverJob, Target};
 use crate::session::reporter::{self, Ends, Watch};
 use crate::session::sender::early_look::EarlyLook;
@@ -36,6 +37,7 @@ use crate::sync::lock;
 pub fn run(job: &Job, surroundings: &Surroundings, observer: Arc<dyn Observer>) -> Result<Report, Error> {
     // More files may then be open at once; with the old limit it still works.
     let _ = haul_sys::process::raise_open_file_limit();
+    hooks::give_back_what_is_left(surroundings.state.as_deref());
     let source = &job.sources.first().ok_or_else(|| Error::new(Fault::Usage, "no source was named"))?.place;
     // The hash of a recording is known. A file that stands at the target already is compared with it, too.
     let hash_kept = observer.wants_manifest() || was_hashed(job);
@@ -187,6 +189,9 @@ pub(crate) fn session_with(
     let selection = convert::selection(&job.selection, hash_kept);
     let result = match end {
         EndHere::Source(sources) => {
+            let permits = Permits::of(&surroundings.policy_files, Sending::default());
+            let hooks = permits.hooks().filter(|_| carriage.service != wire::Service::default());
+            let hooks = hooks.and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));
             let job = SenderJob {
                 sources,
                 listed: job.selection.files_from.clone(),
@@ -199,7 +204,8 @@ pub(crate) fn session_with(
                 far: false,
                 selection,
                 carriage,
-                permits: Permits::of(&surroundings.policy_files, Sending::default()),
+                permits,
+                hooks,
             };
             sender::run(job, Wiring { events, channel: &channel, watch, keeper: &mut keeper, aside: &mut aside })
         }

@@ -116,6 +116,7 @@ pub(crate) fn roles(
         carriage,
         // No network is passed.
         permits: Permits::default(),
+        hooks: None,
     };
     Ok((sender, receiver))
 }

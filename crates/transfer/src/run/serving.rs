@@ -26,6 +26,7 @@ use crate::session::channel::{self, Channel, Events, PING_EVERY, SessionEvent};
 use crate::session::clock::{START_DEADLINE, TICK};
 use crate::session::foreseen::Foreseen;
 use crate::session::grant::{Grant, Visit};
+use crate::session::hooks::{self, Hooks};
 use crate::session::host_facts::cpus;
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::lane_threads::LaneKeeper;
@@ -104,7 +105,10 @@ pub fn serve_control(
     let is_from_here = stream.peer_addr().is_none_or(|peer| peer.ip().to_canonical().is_loopback());
     // What may be asked of networks is read while it can be.
     let sending = Sending { user: grant.user.clone(), key: grant.key };
-    let served = Served { surroundings, permits: Permits::of(&surroundings.policy_files, sending) };
+    let permits = Permits::of(&surroundings.policy_files, sending);
+    let hooks = permits.hooks().and_then(|commands| Hooks::begin(&commands, surroundings.state.clone()));
+    hooks::give_back_what_is_left(surroundings.state.as_deref());
+    let served = Served { surroundings, permits, hooks };
     // First: the threads of the session inherit it.
     let entered = rights::enter(grant, visit.as_deref());
     let events = Events::new();
@@ -282,6 +286,7 @@ fn await_list(
 struct Served<'a> {
     surroundings: &'a Surroundings,
     permits: Permits,
+    hooks: Option<Hooks>,
 }
 
 fn run_role(
@@ -291,8 +296,8 @@ fn run_role(
     visit: Option<&dyn Visit>,
     wiring: Wiring<'_>,
 ) -> Result<(), Error> {
-    let Served { surroundings, permits } = served;
-    let permits = permits.clone();
+    let Served { surroundings, permits, hooks } = served;
+    let (permits, hooks) = (permits.clone(), hooks.clone());
     let Start { role, selection, carriage, .. } = start;
     let (channel, watch) = (wiring.channel, wiring.watch);
     let result = match role {
@@ -316,6 +321,7 @@ fn run_role(
                 selection,
                 carriage,
                 permits,
+                hooks,
             };
             sender::run(job, wiring)
         }

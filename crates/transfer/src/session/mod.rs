@@ -6,6 +6,7 @@
 //!   lane_threads the lanes of one side       clock, stalls  what happens at every turn
 //!   sender       walk, read, hash, send      receiver       decide, verify, write, settle
 //!   tuning       lanes sampled while they work -> how many, how fast
+//!   hooks        programs of the operator that ask a network for priority, and give it back
 //!   rights       what a far side gives up before it works for a peer
 //!   path_log     which paths come and go, for the log of a daemon
 //!   reporter     what happens -> events, report
@@ -21,6 +22,7 @@ pub(crate) mod farewell;
 pub(crate) mod foreseen;
 pub(crate) mod frames;
 pub(crate) mod grant;
+pub(crate) mod hooks;
 pub(crate) mod host_facts;
 pub(crate) mod id;
 pub(crate) mod inbox;

@@ -155,6 +155,7 @@ fn run_side(
                 selection,
                 carriage,
                 permits: Permits::default(),
+                hooks: None,
             };
             sender::run(
                 job,

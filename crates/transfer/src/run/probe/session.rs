@@ -146,7 +146,7 @@ impl End<'_> {
             self.silent_turn()?;
         }
         let tuning = Tuning::new(&self.carriage, Foreseen::default());
-        let mut tuning = tuning.permitted(&self.carriage, self.permits.clone());
+        let mut tuning = tuning.permitted(&self.carriage, self.permits.clone(), None);
         self.probes.iter().for_each(|(lane, probe, addresses)| tuning.lane_up(*lane, probe.clone(), *addresses));
         self.flow.rest(tuning.resting());
         self.tuning = Some(tuning);

@@ -36,6 +36,7 @@ use crate::kept::class_policy::Permits;
 use crate::kept::known_paths::KnownPaths;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::Clock;
+use crate::session::hooks::Hooks;
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::lane_threads::{LaneKeeper, Lanes};
 use crate::session::receiver::CHECKPOINT_BYTES;
@@ -91,6 +92,8 @@ pub(crate) struct SenderJob {
     pub(crate) carriage: wire::Carriage,
     /// What may be asked of networks.
     pub(crate) permits: Permits,
+    /// And how, where a mark is not enough.
+    pub(crate) hooks: Option<Hooks>,
 }
 
 /// Runs the session to its end.
@@ -131,7 +134,8 @@ impl<'a> Session<'a> {
         channel.outbox().send(Control::Begin { single_file: sources.is_single_file() });
         let clock = Clock::new(job.carriage.timeout_ms);
         let foreseen = job.early.as_ref().map(EarlyLook::foreseen).unwrap_or_default();
-        let tuning = Tuning::new(&job.carriage, foreseen).permitted(&job.carriage, job.permits.clone());
+        let tuning =
+            Tuning::new(&job.carriage, foreseen).permitted(&job.carriage, job.permits.clone(), job.hooks.clone());
         let tuning = match &job.remembers {
             Some(paths) => tuning.remembering(paths.clone()),
             None => tuning,

@@ -30,6 +30,7 @@ use crate::kept::class_policy::Permits;
 use crate::kept::known_paths::{self, Direction, KnownPaths};
 use crate::session::clock::TICK;
 use crate::session::foreseen::Foreseen;
+use crate::session::hooks::Hooks;
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::{convert, host_facts};
 
@@ -134,13 +135,13 @@ impl Tuning {
             told_at: now,
             was_refused: false,
             swallowed: None,
-            classes: Classes::new(carriage, Permits::default()),
+            classes: Classes::new(carriage, Permits::default(), None),
         }
     }
 
     /// What an operator allows of what is asked for.
-    pub(crate) fn permitted(self, carriage: &Carriage, permits: Permits) -> Self {
-        Self { classes: Classes::new(carriage, permits), ..self }
+    pub(crate) fn permitted(self, carriage: &Carriage, permits: Permits, hooks: Option<Hooks>) -> Self {
+        Self { classes: Classes::new(carriage, permits, hooks), ..self }
     }
 
     /// With what earlier jobs of this host found of the paths to whom the lanes lead.
@@ -165,7 +166,7 @@ impl Tuning {
             self.paths.on_granted(path, &granted);
         }
         if applied.addresses.is_none_or(|addresses| !addresses.local.is_loopback()) {
-            self.classes.lane_up(&mut lane, applied.addresses.map(|addresses| addresses.peer));
+            self.classes.lane_up(&mut lane, applied.addresses);
         }
         self.lanes.push(lane);
         self.lanes.sort_unstable_by_key(|lane| lane.number);

@@ -8,7 +8,6 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use haul_engine::path::{Estimate, LaneReading};
 use haul_engine::service::allowed::Allowed;
@@ -21,7 +20,10 @@ use haul_wire::lane::path_of;
 use haul_wire::summary::{MarkEffect, PathService};
 
 use crate::kept::class_policy::Permits;
+use crate::kept::hook_words::{Answered, Event, Request};
 use crate::session::convert;
+use crate::session::hooks::Hooks;
+use crate::session::lane_addresses::LaneAddresses;
 
 use super::lane::Lane;
 
@@ -30,6 +32,7 @@ pub(super) struct Classes {
     asked: AskedClass,
     floor_bytes_per_s: Option<u64>,
     permits: Permits,
+    hooks: Option<Hooks>,
     paths: BTreeMap<u16, OfPath>,
     /// What is to be told with the next turn.
     untold: Vec<Notice>,
@@ -41,6 +44,8 @@ struct OfPath {
     aware: Aware,
     allowed: Allowed,
     class: ServiceClass,
+    addresses: Option<LaneAddresses>,
+    hook: Hook,
     /// How long it has had priority, and since when it has it now.
     priority_us: u64,
     counted_us: u64,
@@ -51,6 +56,17 @@ struct OfPath {
     bound_bytes_per_s: Option<u64>,
     /// Bounds of some lanes, by their numbers.
     lane_bounds: BTreeMap<u16, u64>,
+}
+
+/// What the operator's program says to priority on a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hook {
+    /// It was not asked.
+    None,
+    Asked,
+    /// Up to a rate, if it names one.
+    Granted(Option<u64>),
+    Refused,
 }
 
 /// A path at one moment.
@@ -64,11 +80,12 @@ pub(super) struct PathNow<'a> {
 }
 
 impl Classes {
-    pub(super) fn new(carriage: &Carriage, permits: Permits) -> Self {
+    pub(super) fn new(carriage: &Carriage, permits: Permits, hooks: Option<Hooks>) -> Self {
         Self {
             asked: convert::asked_class(carriage.service.class),
             floor_bytes_per_s: carriage.service.floor_bytes_per_s,
             permits,
+            hooks,
             paths: BTreeMap::new(),
             untold: Vec::new(),
             was_refused: false,
@@ -76,10 +93,10 @@ impl Classes {
     }
 
     /// A lane is there: it begins with the mark of its path.
-    pub(super) fn lane_up(&mut self, lane: &mut Lane, peer: Option<IpAddr>) {
+    pub(super) fn lane_up(&mut self, lane: &mut Lane, addresses: Option<LaneAddresses>) {
         let path = path_of(lane.number);
         if !self.paths.contains_key(&path) {
-            self.path_up(path, peer);
+            self.path_up(path, addresses);
         }
         if self.asked != AskedClass::Auto
             && let Some(of) = self.paths.get(&path)
@@ -88,8 +105,8 @@ impl Classes {
         }
     }
 
-    fn path_up(&mut self, path: u16, peer: Option<IpAddr>) {
-        let allowed = self.permits.allowed(peer);
+    fn path_up(&mut self, path: u16, addresses: Option<LaneAddresses>) {
+        let allowed = self.permits.allowed(addresses.map(|addresses| addresses.peer));
         let wanted = if self.asked == AskedClass::Auto { ServiceClass::Priority } else { self.asked.first() };
         let class = allowed.class(self.asked.first());
         if allowed.class(wanted) != wanted {
@@ -97,13 +114,16 @@ impl Classes {
             self.untold.push(convert::chose(Subject::Class, class.name(), convert::bounded(&why)));
             let text = format!("{why}; the copy goes on as {}", class.name());
             self.untold.push(Notice::Warning { text: convert::bounded(text) });
-        } else if class != ServiceClass::Normal {
+        } else if class == ServiceClass::Background || (class == ServiceClass::Priority && self.hooks.is_none()) {
             self.untold.push(convert::chose(Subject::Class, described(class), "asked for"));
         }
         let of_path = OfPath {
             aware: Aware::new(self.floor_bytes_per_s),
             allowed,
-            class,
+            // Who has to ask does not have it yet.
+            class: if self.hooks.is_some() { class.min(ServiceClass::Normal) } else { class },
+            addresses,
+            hook: Hook::None,
             priority_us: 0,
             counted_us: 0,
             is_over: false,
@@ -133,25 +153,37 @@ impl Classes {
         let before = of.class;
         of.count_time(now.at_us);
         let is_over = allowed.priority_us().is_some_and(|most| of.priority_us >= most);
+        let may_raise = allowed.priority() && !is_over && of.hook != Hook::Refused;
+        let carry = &now.lanes[..now.carrying.min(now.lanes.len())];
         let (mut marked, mut change) = (0, None);
         if asked == AskedClass::Auto {
-            let carry = &now.lanes[..now.carrying.min(now.lanes.len())];
-            let may_raise = allowed.priority() && !is_over;
-            let seen = Seen { at_us: now.at_us, estimate: now.estimate, lanes: carry, may_raise };
-            change = of.aware.on_sample(&seen);
+            // Until the operator's program has answered nothing is marked, and so nothing to be seen of it.
+            if of.hook != Hook::Asked {
+                let seen = Seen { at_us: now.at_us, estimate: now.estimate, lanes: carry, may_raise };
+                change = of.aware.on_sample(&seen);
+            }
             of.class = of.aware.class();
             marked = of.aware.marked_lanes(carry.len());
         } else {
-            if is_over && of.class == ServiceClass::Priority {
+            of.class = allowed.class(asked.first());
+            if of.class == ServiceClass::Priority && !may_raise {
                 of.class = ServiceClass::Normal;
             }
             if of.class != ServiceClass::Normal {
                 marked = now.lanes.len();
             }
         }
+        if let Some(hooks) = &self.hooks {
+            of.ask(hooks, now);
+            if of.class == ServiceClass::Priority && !matches!(of.hook, Hook::Granted(_)) {
+                (of.class, marked) = (ServiceClass::Normal, 0);
+            }
+        }
         let has_ended = is_over && !std::mem::replace(&mut of.is_over, is_over);
         of.bound_bytes_per_s = (of.class == ServiceClass::Background).then(|| background_bound(now)).flatten();
-        of.lane_bounds = of.bounds(now, marked, allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s));
+        let granted = if let Hook::Granted(rate) = of.hook { rate } else { None };
+        let most = [allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s), granted];
+        of.lane_bounds = of.bounds(now, marked, most.into_iter().flatten().min());
         let class = of.class;
         for (at, lane) in lanes.enumerate() {
             let class = if at < marked { class } else { ServiceClass::Normal };
@@ -198,8 +230,45 @@ impl Classes {
         self.paths.get(&path).into_iter().flat_map(|of| of.lane_bounds.iter().map(|(lane, bound)| (*lane, *bound)))
     }
 
+    /// What the operator's programs have answered.
+    fn hear(&mut self) {
+        let Some(hooks) = self.hooks.clone() else { return };
+        while let Some(Answered { path, event, answer }) = hooks.answered() {
+            let why = answer.reason.unwrap_or_default();
+            let Some(of) = self.paths.get_mut(&path) else { continue };
+            match event {
+                Event::Raise if answer.granted => {
+                    of.hook = Hook::Granted(answer.rate_bytes_per_s);
+                    of.aware.granted(of.counted_us);
+                    let rate = answer.rate_bytes_per_s.map(|rate| format!(", {:.1} Mbit/s", rate as f64 * 8e-6));
+                    let choice = format!("{}{}", described(ServiceClass::Priority), rate.unwrap_or_default());
+                    self.untold.push(convert::chose(Subject::Class, choice, "the operator's program grants it"));
+                    if let Some(local) = answer.local {
+                        let text =
+                            format!("the operator's program grants priority to {local}: use it with --paths {local}");
+                        self.untold.push(Notice::Warning { text: convert::bounded(text) });
+                    }
+                }
+                Event::Raise => {
+                    of.hook = Hook::Refused;
+                    of.aware.refused();
+                    let text =
+                        format!("the operator's program does not grant priority: {why}; the copy goes on as normal");
+                    self.untold.push(Notice::Warning { text: convert::bounded(text) });
+                }
+                Event::Release if answer.granted => {}
+                Event::Release => {
+                    let text =
+                        format!("the operator's program did not take priority back: {why}; it is tried again later");
+                    self.untold.push(Notice::Warning { text: convert::bounded(text) });
+                }
+            }
+        }
+    }
+
     /// What is new since the last call.
     pub(super) fn told(&mut self) -> Vec<Notice> {
+        self.hear();
         std::mem::take(&mut self.untold)
     }
 
@@ -223,6 +292,31 @@ impl Classes {
 }
 
 impl OfPath {
+    /// Asks the operator's program once for each change.
+    fn ask(&mut self, hooks: &Hooks, now: &PathNow<'_>) {
+        let event = match (self.class, self.hook) {
+            (ServiceClass::Priority, Hook::None) => Event::Raise,
+            (ServiceClass::Background | ServiceClass::Normal, Hook::Granted(_)) => Event::Release,
+            _ => return,
+        };
+        self.hook = if event == Event::Raise { Hook::Asked } else { Hook::None };
+        let address = |of: fn(&LaneAddresses) -> std::net::IpAddr| {
+            self.addresses.as_ref().map_or_else(String::new, |addresses| of(addresses).to_canonical().to_string())
+        };
+        let left_us = self.allowed.priority_us().map(|most| most.saturating_sub(self.priority_us));
+        let rate =
+            [self.aware.marked_bytes_per_s(), self.allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s)];
+        hooks.order(Request {
+            event,
+            class: ServiceClass::Priority.name().to_owned(),
+            path: now.path,
+            local: address(|addresses| addresses.local),
+            remote: address(|addresses| addresses.peer),
+            rate_bytes_per_s: rate.into_iter().flatten().min(),
+            until_unix_s: left_us.and_then(|us| u64::try_from(convert::now().s).ok()?.checked_add(us / 1_000_000)),
+        });
+    }
+
     /// Of the marked lanes, what is allowed and what the floor needs; of the scout, little; of all while we look whose queue it is.
     fn bounds(&self, now: &PathNow<'_>, marked: usize, allowed_bytes_per_s: Option<u64>) -> BTreeMap<u16, u64> {
         let carry = &now.lanes[..now.carrying.min(now.lanes.len())];

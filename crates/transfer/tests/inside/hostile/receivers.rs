@@ -86,6 +86,7 @@ impl Source {
             selection,
             carriage,
             permits: Permits::default(),
+            hooks: None,
         };
         let peer = Peer::facing(move |events, channel, watch| {
             let mut keeper = Spare { lane: spare, events: events.sender() };

@@ -1,0 +1,121 @@
+//! The hooks of a session: programs of the operator that ask a network for priority, and give it back.
+//!
+//! ```text
+//!   session loop --orders--> thread --lines--> keeper process --> hook
+//!                <-answers--        <-lines--
+//! ```
+//! The keeper is a process of its own (`run/hook_keeper.rs`). When this process dies, of whatever, its standard input ends, and it gives back
+//! what was raised. The thread begins before the session gives up its rights, because programs cannot be started afterwards.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+
+use crate::kept::class_policy::HookCommands;
+use crate::kept::hook_words::{Answer, Answered, Commands, Event, Order, Request};
+use crate::sync::lock;
+
+/// This program, also where its file is gone.
+const SELF: &str = "/proc/self/exe";
+
+/// The hooks of one session.
+#[derive(Clone)]
+pub(crate) struct Hooks(Arc<Desk>);
+
+struct Desk {
+    commands: Commands,
+    orders: Mutex<Sender<Order>>,
+    answers: Mutex<Receiver<Answered>>,
+}
+
+impl Hooks {
+    /// `None`: they could not be begun, and whoever needs them asks for nothing.
+    pub(crate) fn begin(commands: &HookCommands, state: Option<PathBuf>) -> Option<Self> {
+        let (orders, ordered) = channel::<Order>();
+        let (says, answers) = channel();
+        let thread = std::thread::Builder::new().name("hooks".into());
+        thread.spawn(move || carry(&ordered, &says, state.as_deref())).ok()?;
+        let desk = Desk { commands: commands.into(), orders: Mutex::new(orders), answers: Mutex::new(answers) };
+        Some(Self(Arc::new(desk)))
+    }
+
+    /// Orders a hook; its answer comes later.
+    pub(crate) fn order(&self, request: Request) {
+        let order = Order { path: request.path, commands: self.0.commands.clone(), request };
+        // Without the thread there is no answer, and nothing is granted.
+        let _ = lock(&self.0.orders).send(order);
+    }
+
+    /// The next answer, if there is one.
+    pub(crate) fn answered(&self) -> Option<Answered> {
+        lock(&self.0.answers).try_recv().ok()
+    }
+}
+
+/// Gives back what programs raised that died without a keeper: at the start of the next one.
+pub(crate) fn give_back_what_is_left(state: Option<&Path>) {
+    let Some(state) = state.filter(|state| is_something_left(state)) else { return };
+    if let Ok(mut keeper) = keeper(Some(state)).stdin(Stdio::null()).stdout(Stdio::null()).spawn() {
+        let _ = std::thread::Builder::new().name("hooks-left".into()).spawn(move || drop(keeper.wait()));
+    }
+}
+
+fn is_something_left(state: &Path) -> bool {
+    std::fs::read_dir(raised(state)).is_ok_and(|mut entries| entries.next().is_some())
+}
+
+/// Where what is raised is kept.
+pub(crate) fn raised(state: &Path) -> PathBuf {
+    state.join("raised")
+}
+
+fn keeper(state: Option<&Path>) -> Command {
+    let mut command = Command::new(SELF);
+    command.args(["agent", "--hooks"]).arg0("haul");
+    if let Some(state) = state {
+        command.arg("--state").arg(state);
+    }
+    // A signal from the terminal ends this program, and not the keeper of what it raised.
+    command.process_group(0);
+    command
+}
+
+/// Orders one after the other, until the session is over.
+fn carry(orders: &Receiver<Order>, answers: &Sender<Answered>, state: Option<&Path>) {
+    let Ok(mut next) = orders.recv() else { return };
+    let failed = |order: &Order, why: String| Answered {
+        path: order.path,
+        event: order.request.event,
+        answer: Answer { reason: Some(why), ..Answer::default() },
+    };
+    let mut keeper = match keeper(state).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
+        Ok(keeper) => keeper,
+        Err(error) => {
+            let why = format!("the keeper of the hooks cannot be started: {error}");
+            let _ = answers.send(failed(&next, why));
+            return;
+        }
+    };
+    if let (Some(mut to), Some(from)) = (keeper.stdin.take(), keeper.stdout.take()) {
+        let mut from = BufReader::new(from).lines();
+        loop {
+            let line = serde_json::to_string(&next).unwrap_or_default();
+            let heard = writeln!(to, "{line}").ok().and_then(|()| from.next()).and_then(Result::ok);
+            let answered = heard.and_then(|line| serde_json::from_str(&line).ok());
+            let ended = answered.is_none();
+            let answered = answered.unwrap_or_else(|| failed(&next, "the keeper of the hooks has ended".into()));
+            if answers.send(answered).is_err() && next.request.event == Event::Raise {
+                break;
+            }
+            match orders.recv() {
+                Ok(order) if !ended => next = order,
+                _ => break,
+            }
+        }
+        // Its input ends here: it gives back what is still raised.
+    }
+    let _ = keeper.wait();
+}
