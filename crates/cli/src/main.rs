@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod class;
 mod copy;
+mod due;
 mod ending;
 mod endpoint;
 mod failure;

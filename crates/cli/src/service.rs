@@ -1,8 +1,12 @@
 //! Flags for what a copy asks of a network that others use, too.
 
+use std::borrow::Cow;
+
 use clap::{Args, ValueEnum};
 use haul_job::{AskedClass, Service};
+use jiff::Zoned;
 
+use crate::due::{self, Due};
 use crate::rate;
 use crate::reach::TRAVEL;
 
@@ -24,6 +28,15 @@ pub struct ServiceFlags {
     #[arg(long, value_name = "RATE", value_parser = rate::parse_rate, allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["background", "priority"], help_heading = TRAVEL)]
     pub floor: Option<u64>,
+    /// Be done by this time: '06:00' is the next time that a clock here shows that, '2026-12-01T08:00Z' a moment. As long
+    /// as the copy is ahead, it uses what nobody else wants; far behind, it asks for priority
+    #[arg(long, value_name = "TIME", value_parser = due::parse_by, allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["class", "background", "priority"], help_heading = TRAVEL)]
+    pub by: Option<Due>,
+    /// Be done within so long a time from the start, like 4h or 1h30m: as --by
+    #[arg(long, value_name = "DURATION", value_parser = due::parse_within, allow_hyphen_values = true)]
+    #[arg(conflicts_with_all = ["by", "class", "background", "priority"], help_heading = TRAVEL)]
+    pub within: Option<Due>,
 }
 
 /// `--class`.
@@ -36,15 +49,18 @@ pub enum ClassName {
 }
 
 /// Flags that cannot both be meant.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Contradiction {
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     pub hint: &'static str,
 }
 
 impl ServiceFlags {
     /// What they mean.
     pub fn service(&self) -> Result<Service, Contradiction> {
+        let due = self.by.or(self.within).map(|due| due.moment(&Zoned::now())).transpose();
+        let deadline =
+            due.map_err(|why| Contradiction { what: why.into(), hint: "name a time that is still to come" })?;
         let class = match self.class {
             _ if self.background => AskedClass::Background,
             _ if self.priority => AskedClass::Priority,
@@ -56,10 +72,10 @@ impl ServiceFlags {
         };
         if self.floor.is_some() && class != AskedClass::Auto {
             return Err(Contradiction {
-                what: "--floor asks for priority now and then, which only --class auto does",
+                what: "--floor asks for priority now and then, which only --class auto does".into(),
                 hint: "leave --class out, or write --class auto",
             });
         }
-        Ok(Service { class, floor_bytes_per_s: self.floor, deadline: None })
+        Ok(Service { class, floor_bytes_per_s: self.floor, deadline })
     }
 }

@@ -10,6 +10,7 @@ mod ahead;
 mod changes;
 mod deletions;
 pub(crate) mod early_look;
+mod found;
 mod lane;
 mod limits;
 mod owners;

@@ -23,13 +23,14 @@ use crate::session::channel::Outbox;
 use crate::session::disk_watch::Storage;
 use crate::session::failure::Failure;
 use crate::session::reporter::Watch;
-use crate::session::tuning::{Ending, Work};
+use crate::session::tuning::{Ending, Left, Work};
 use crate::session::{convert, stopwatch};
 use crate::sync::lock;
 
 use super::SenderJob;
 use super::changes::ChangesLeft;
 use super::early_look::{ChunkHasher, EarlyLook, FileHashes};
+use super::found::Found;
 use super::limits::{BLOCKS_AHEAD_OF_ALL, UNITS_AHEAD};
 use super::owners::Owners;
 use super::read_again::ReadAgain;
@@ -118,6 +119,7 @@ struct State {
     items: Sending<Arc<SourceItem>>,
     packer: Packer,
     finished: bool,
+    found: Found,
     /// Lanes that the path does not need now.
     resting: Vec<u16>,
     /// When the last receipt for a unit of each lane came.
@@ -177,6 +179,7 @@ impl Shared {
             items: Sending::default(),
             packer: Packer::default(),
             finished: false,
+            found: Found::default(),
             resting: Vec::new(),
             receipts: BTreeMap::new(),
             all_taken: None,
@@ -281,6 +284,9 @@ impl Shared {
         let packed = state.packer.pack(&self.as_told(&item, &origin));
         let file = source_item(&item, state.items.next_index(), origin, early, ChangesLeft::AT_FIRST);
         self.read_again.offer(&item);
+        if let ItemKind::File { identity, .. } = &item.kind {
+            state.found.file(identity.size);
+        }
         state.items.push(file, weight);
         self.outbox.item(packed, weight_on_wire);
         Ok(true)
@@ -397,6 +403,10 @@ impl Shared {
     pub(super) fn settle(&self, index: u64, failed: bool) -> Result<(), Error> {
         self.count_move();
         let mut state = self.lock();
+        if let Ok(Some(file)) = state.items.open_file(index) {
+            let bytes = file.identity.size;
+            state.found.settled(bytes);
+        }
         if state.items.settle(index, failed).map_err(broken)? > 0 {
             self.room.notify_all();
         }
@@ -647,6 +657,13 @@ impl Work for Shared {
         let largest = units.iter().copied().max().unwrap_or(0);
         // A chunk goes alone, small files go together.
         if largest >= MIN_CHUNK_BYTES { largest } else { units.iter().take(UNITS_AT_ONCE).sum() }
+    }
+
+    fn left(&self) -> Left {
+        let state = self.lock();
+        let foreseen = self.job.early.as_ref().map_or(0, |early| early.foreseen().bytes());
+        let (bytes, files) = state.found.left(foreseen, state.items.confirmed_open_bytes());
+        Left { bytes, files, done_files: state.found.settled_files() }
     }
 
     fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending> {

@@ -3,7 +3,9 @@
 //! Runs at the turns of the session's loop, ten times a second: a reading of a lane is one system call. What to do is decided in
 //! `haul_engine::paths`, for each path of the session; here it is done, and what the kernel refused is told once.
 
+mod deadline;
 mod lane;
+mod modest;
 mod report;
 mod service;
 mod subflows;
@@ -22,7 +24,7 @@ use haul_job::Subject;
 use haul_net::mptcp::WayTotals;
 use haul_net::policy::Dscp;
 use haul_net::{Probe, host};
-use haul_wire::control::{Carriage, Notice};
+use haul_wire::control::{AskedClass, Carriage, Notice};
 use haul_wire::lane::path_of;
 use haul_wire::summary::{OnePath, PathNow, PathSummary};
 
@@ -34,11 +36,13 @@ use crate::session::hooks::Hooks;
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::{convert, host_facts};
 
+use deadline::Deadline;
 use lane::{Lane, LaneAdvice};
+use modest::Modesty;
 use service::{Classes, PathNow as PathInClass};
 use subflows::Subflows;
 pub(crate) use swallowed::Swallowed;
-pub(crate) use work::{Ending, Endless, Work};
+pub(crate) use work::{Ending, Endless, Left, Work};
 
 /// Between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -78,6 +82,8 @@ pub(crate) struct Tuning {
     was_refused: bool,
     swallowed: Option<Swallowed>,
     classes: Classes,
+    modesty: Modesty,
+    deadline: Deadline,
 }
 
 /// What was done to the lanes of one path.
@@ -91,8 +97,8 @@ struct OfPath {
     some_finish: bool,
     /// What lanes delivered that are gone.
     delivered_bytes: u64,
-    /// The bound that follows from its class.
-    bound_of_class: Option<u64>,
+    /// Rate and lanes of a path whose class is background: what the tuner finds there is what others leave.
+    modest: Option<(u64, u16)>,
     /// Over MPTCP.
     subflows: Subflows,
 }
@@ -136,6 +142,8 @@ impl Tuning {
             was_refused: false,
             swallowed: None,
             classes: Classes::new(carriage, Permits::default(), None),
+            modesty: Modesty::new(carriage.rate_bytes_per_s),
+            deadline: Deadline::new(carriage),
         }
     }
 
@@ -185,12 +193,19 @@ impl Tuning {
         // One that comes back goes on with its bound.
         let before = self.applied.remove(&path);
         let paced_to = before.as_ref().and_then(|before| before.paced_to);
-        let bound_of_class = before.as_ref().and_then(|before| before.bound_of_class);
         let delivered_bytes = before.as_ref().map_or(0, |before| before.delivered_bytes);
         let subflows = before.map(|before| before.subflows).unwrap_or_default();
         let some_finish = false;
-        let of_path = OfPath { addresses, advice, paced_to, some_finish, delivered_bytes, bound_of_class, subflows };
+        let of_path = OfPath { addresses, advice, paced_to, some_finish, delivered_bytes, modest: None, subflows };
         self.applied.insert(path, of_path);
+        // It begins with little: its first lanes are paced before they are sampled.
+        let is_here = addresses.is_some_and(|addresses| addresses.local.is_loopback());
+        self.modesty.set(path, !is_here && self.classes.begins_as_background(), rtt_us_at_connect);
+        if let Some(bound) = self.modesty.bound(path)
+            && let Some(applied) = self.applied.get_mut(&path)
+        {
+            applied.paced_to = Some((bound / u64::from(applied.advice.lanes.max(1))).max(1));
+        }
     }
 
     pub(crate) fn lane_down(&mut self, number: u16) {
@@ -216,7 +231,11 @@ impl Tuning {
 
     /// How long the session may wait for its next event.
     pub(crate) fn tick(&self) -> Duration {
-        if self.some_finish() { DIVIDE_EVERY } else { TICK }
+        match (self.modesty.is_empty(), self.some_finish()) {
+            (false, _) => modest::EVERY,
+            (true, true) => DIVIDE_EVERY,
+            (true, false) => TICK,
+        }
     }
 
     fn some_finish(&self) -> bool {
@@ -226,19 +245,24 @@ impl Tuning {
     /// Samples when it is time, and applies what follows.
     pub(crate) fn turn(&mut self, work: &dyn Work) -> Turn {
         let now = Instant::now();
+        let mut turn = Turn::default();
+        if self.modesty.is_due(now) {
+            turn.work_moves = self.give_way(now, work);
+        }
         if now.duration_since(self.sampled_at) < SAMPLE_EVERY {
             if self.some_finish() && now.duration_since(self.divided_at) >= DIVIDE_EVERY {
                 let paths = self.readings();
                 self.divide(&paths, work);
             }
-            return Turn { notices: self.classes.told(), ..Turn::default() };
+            turn.notices = self.classes.told();
+            return turn;
         }
         self.sampled_at = now;
-        let mut turn = Turn { notices: self.classes.told(), ..Turn::default() };
+        turn.notices = self.classes.told();
         if self.applied.is_empty() {
             return turn;
         }
-        let at_us = u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX);
+        let at_us = self.at_us(now);
         let sample = PathsSample { at_us, paths: self.readings(), waiting_bytes: work.waiting_bytes() };
         let mut events = std::mem::take(&mut self.pending);
         events.extend(self.paths.on_sample(&sample));
@@ -254,11 +278,38 @@ impl Tuning {
         for event in events {
             self.apply(event, &mut turn);
         }
+        self.keep_to_schedule(at_us, work, &mut turn);
         self.classify(&sample, &mut turn);
         self.divide(&sample.paths, work);
         turn.work_moves |= self.look_for_slow(&sample, work.unit_bytes());
         turn.give_up = self.look_for_last(&sample.paths, work);
         turn
+    }
+
+    fn at_us(&self, now: Instant) -> u64 {
+        u64::try_from(now.duration_since(self.started).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Lets background paths follow the queue. True when others of their lanes carry data.
+    fn give_way(&mut self, now: Instant, work: &dyn Work) -> bool {
+        let at_us = self.at_us(now);
+        let mut paths = self.readings();
+        paths.retain(|path| self.modesty.has(path.path));
+        let mut moves = false;
+        for PathReading { path, lanes, .. } in &paths {
+            moves |= self.modesty.on_sample(*path, at_us, lanes);
+        }
+        self.divide(&paths, work);
+        moves
+    }
+
+    /// A job with a deadline has the class that its schedule wants.
+    fn keep_to_schedule(&mut self, at_us: u64, work: &dyn Work, turn: &mut Turn) {
+        let delivered_bytes = self.delivered_bytes().values().sum();
+        let (class, allowed_most) = (self.classes.highest(), self.classes.allowed_most());
+        let now = deadline::Now { at_us, delivered_bytes, class, allowed_most };
+        self.classes.schedule_wants(self.deadline.on_sample(now, || work.left()));
+        turn.notices.extend(self.deadline.told());
     }
 
     /// Gives each path its class. What goes through ssh, or stays on this host, meets no network that could be asked.
@@ -272,7 +323,10 @@ impl Tuning {
             if let Some(class) = self.classes.on_sample(&now, lanes) {
                 self.paths.class_changed(path, class == ServiceClass::Priority);
             }
+            let rtt_us = self.paths.estimate(path).map_or(0, |estimate| estimate.rtt_us);
+            self.modesty.set(path, self.classes.class_of(path) == ServiceClass::Background, rtt_us);
         }
+        turn.notices.extend(self.modesty.told());
         turn.notices.extend(self.classes.told());
     }
 
@@ -313,7 +367,7 @@ impl Tuning {
     fn carrying(&self, path: u16) -> usize {
         match self.applied.get(&path) {
             Some(_) if self.paths.rests(path) => 0,
-            Some(applied) => usize::from(applied.advice.lanes),
+            Some(applied) => usize::from(applied.advice.lanes.min(self.modesty.lanes(path))),
             None => 0,
         }
     }
@@ -369,8 +423,7 @@ impl Tuning {
             });
             let Some(applied) = self.applied.get_mut(number) else { continue };
             let of_path = self.lanes.iter_mut().filter(|lane| path_of(lane.number) == *number);
-            let of_class = self.classes.bound(*number);
-            applied.bound_of_class = of_class;
+            applied.modest = self.modesty.bound(*number).map(|bound| (bound, self.modesty.lanes(*number)));
             applied.divide(lanes, ending, rests || !is_waiting, of_path);
             for (number, bound) in self.classes.lane_bounds(*number) {
                 if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.number == number) {
@@ -489,7 +542,8 @@ impl OfPath {
         is_done: bool,
         lanes: impl Iterator<Item = &'a mut Lane>,
     ) {
-        let Some(bound) = [self.advice.pacing_bytes_per_s, self.bound_of_class].into_iter().flatten().min() else {
+        let bound = self.modest.map_or(self.advice.pacing_bytes_per_s, |(bound, _)| Some(bound));
+        let Some(bound) = bound else {
             self.some_finish = false;
             return self.pace_all(None, lanes);
         };
@@ -506,7 +560,8 @@ impl OfPath {
                 }
             }
             None => {
-                let carrying = if is_done { 0 } else { self.advice.lanes };
+                let lanes_most = self.modest.map_or(self.advice.lanes, |(_, lanes)| lanes.min(self.advice.lanes));
+                let carrying = if is_done { 0 } else { lanes_most };
                 self.some_finish = readings.iter().skip(usize::from(carrying)).any(|lane| lane.unsent_bytes > 0);
                 self.pace_all(Some(bound_per_lane(bound, readings, carrying)), lanes);
             }
@@ -542,7 +597,10 @@ fn part_of(units: &[u64], first: usize, every: usize) -> Vec<u64> {
 
 /// How many lanes a job begins with on a path whose connections take `rtt_us` to open, and why.
 pub(crate) fn first_lanes(carriage: &Carriage, foreseen: &Foreseen, rtt_us: u32, cpus: u16) -> (u16, &'static str) {
-    let wishes = Wishes { foreseen_bytes: foreseen.bytes(), ..wishes(carriage) };
+    // A quick start is not for those who yield.
+    let is_background = carriage.service.class == AskedClass::Background;
+    let foreseen_bytes = if is_background { 0 } else { foreseen.bytes() };
+    let wishes = Wishes { foreseen_bytes, ..wishes(carriage) };
     let advice = Tuner::new(wishes, rtt_us, cpus).first();
     (advice.lanes, advice.reasons.lanes)
 }
@@ -553,9 +611,12 @@ fn wishes(carriage: &Carriage) -> Wishes {
     if !allowed.iter().any(|name| name == BBR) && host::may_choose_congestion_control(BBR) {
         allowed.push(BBR.to_owned());
     }
+    // Bbr finds out slowly that a bound was lifted; a window that was left unused is there at once.
+    let is_background = carriage.service.class == AskedClass::Background;
+    let steady = ["cubic", "reno"].into_iter().find(|name| is_background && allowed.iter().any(|may| may == name));
     Wishes {
         lanes: carriage.lanes,
-        congestion_control: carriage.congestion_control.clone(),
+        congestion_control: carriage.congestion_control.clone().or_else(|| steady.map(str::to_owned)),
         rate_bytes_per_s: carriage.rate_bytes_per_s,
         allowed_congestion_controls: allowed,
         host_congestion_control: limits.congestion_control.unwrap_or_default(),
@@ -618,6 +679,10 @@ mod tests {
 
         fn unit_bytes(&self) -> u64 {
             0
+        }
+
+        fn left(&self) -> Left {
+            Left::default()
         }
 
         fn ending(&self, lanes: &[u16], _carrying: usize) -> Option<Ending> {

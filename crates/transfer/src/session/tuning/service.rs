@@ -37,6 +37,8 @@ pub(super) struct Classes {
     /// What is to be told with the next turn.
     untold: Vec<Notice>,
     was_refused: bool,
+    /// See [`Classes::schedule_wants`].
+    wanted: Option<ServiceClass>,
 }
 
 /// The class of one path.
@@ -52,8 +54,6 @@ struct OfPath {
     is_over: bool,
     /// What lanes sent marked that are gone.
     gone_marked_bytes: u64,
-    /// Bound of all lanes together: see [`Classes::bound`].
-    bound_bytes_per_s: Option<u64>,
     /// Bounds of some lanes, by their numbers.
     lane_bounds: BTreeMap<u16, u64>,
 }
@@ -89,7 +89,34 @@ impl Classes {
             paths: BTreeMap::new(),
             untold: Vec::new(),
             was_refused: false,
+            wanted: None,
         }
+    }
+
+    /// What the schedule of a job with a deadline wants, in place of what was asked for.
+    pub(super) fn schedule_wants(&mut self, class: Option<ServiceClass>) {
+        self.wanted = class;
+    }
+
+    /// The highest class that a path has now.
+    pub(super) fn highest(&self) -> ServiceClass {
+        self.paths.values().map(|of| of.class).max().unwrap_or_default()
+    }
+
+    /// The highest class that may be asked for now.
+    pub(super) fn allowed_most(&self) -> ServiceClass {
+        let may = self.paths.values().any(|of| of.allowed.priority() && !of.is_over);
+        if may { ServiceClass::Priority } else { ServiceClass::Normal }
+    }
+
+    /// The class of a path.
+    pub(super) fn class_of(&self, path: u16) -> ServiceClass {
+        self.paths.get(&path).map_or(ServiceClass::Normal, |of| of.class)
+    }
+
+    /// A path that comes begins as background.
+    pub(super) fn begins_as_background(&self) -> bool {
+        self.wanted.unwrap_or(self.asked.first()) == ServiceClass::Background
     }
 
     /// A lane is there: it begins with the mark of its path.
@@ -128,7 +155,6 @@ impl Classes {
             counted_us: 0,
             is_over: false,
             gone_marked_bytes: 0,
-            bound_bytes_per_s: None,
             lane_bounds: BTreeMap::new(),
         };
         self.paths.insert(path, of_path);
@@ -147,7 +173,7 @@ impl Classes {
         lanes: impl Iterator<Item = &'a mut Lane>,
     ) -> Option<ServiceClass> {
         let asked = self.asked;
-        // SEAM schedule: the class that the deadline wants takes the place of what was asked for.
+        let wanted = self.wanted;
         let of = self.paths.get_mut(&now.path)?;
         let allowed = of.allowed.clone();
         let before = of.class;
@@ -165,10 +191,8 @@ impl Classes {
             of.class = of.aware.class();
             marked = of.aware.marked_lanes(carry.len());
         } else {
-            of.class = allowed.class(asked.first());
-            if of.class == ServiceClass::Priority && !may_raise {
-                of.class = ServiceClass::Normal;
-            }
+            let class = allowed.class(wanted.unwrap_or(asked.first()));
+            of.class = if may_raise { class } else { class.min(ServiceClass::Normal) };
             if of.class != ServiceClass::Normal {
                 marked = now.lanes.len();
             }
@@ -180,7 +204,6 @@ impl Classes {
             }
         }
         let has_ended = is_over && !std::mem::replace(&mut of.is_over, is_over);
-        of.bound_bytes_per_s = (of.class == ServiceClass::Background).then(|| background_bound(now)).flatten();
         let granted = if let Hook::Granted(rate) = of.hook { rate } else { None };
         let most = [allowed.priority_bytes_per_s(now.estimate.capacity_bytes_per_s), granted];
         of.lane_bounds = of.bounds(now, marked, most.into_iter().flatten().min());
@@ -218,11 +241,6 @@ impl Classes {
             let text = format!("the class of a data connection could not be set: {error}; it goes on without");
             self.untold.push(Notice::Warning { text: convert::bounded(text) });
         }
-    }
-
-    /// Bound of the rate of all lanes of a path because of its class.
-    pub(super) fn bound(&self, path: u16) -> Option<u64> {
-        self.paths.get(&path).and_then(|of| of.bound_bytes_per_s)
     }
 
     /// Bounds of single lanes of a path, because of its class.
@@ -343,11 +361,6 @@ impl OfPath {
         }
         self.counted_us = at_us;
     }
-}
-
-/// SEAM background: the rate that gives way at the first sign of others.
-fn background_bound(_now: &PathNow<'_>) -> Option<u64> {
-    None
 }
 
 /// A class, with its mark.

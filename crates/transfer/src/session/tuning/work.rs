@@ -8,8 +8,19 @@ pub(crate) trait Work {
     /// What a lane takes at once of the units that wait, in bytes.
     fn unit_bytes(&self) -> u64;
 
+    /// What is left of the job, and what is done of it.
+    fn left(&self) -> Left;
+
     /// What is left for these lanes, once fewer units wait than so many lanes carry, and nothing can follow.
     fn ending(&self, lanes: &[u16], carrying: usize) -> Option<Ending>;
+}
+
+/// What is left of a job, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) bytes: u64,
+    pub(crate) files: u64,
+    pub(crate) done_files: u64,
 }
 
 /// There is always more to send.
@@ -22,6 +33,10 @@ impl Work for Endless {
 
     fn unit_bytes(&self) -> u64 {
         0
+    }
+
+    fn left(&self) -> Left {
+        Left::default()
     }
 
     fn ending(&self, _lanes: &[u16], _carrying: usize) -> Option<Ending> {

@@ -1,0 +1,63 @@
+//! A job that shall be done by a time: what is left, and the class that follows.
+
+use haul_engine::service::ServiceClass;
+use haul_engine::service::schedule::{News, Progress, Schedule};
+use haul_job::Subject;
+use haul_wire::control::{Carriage, Notice};
+
+use crate::session::convert;
+
+use super::service::described;
+use super::work::Left;
+
+/// The deadline of a session, when it has one.
+pub(super) struct Deadline {
+    schedule: Option<Schedule>,
+    wanted: Option<ServiceClass>,
+    untold: Vec<Notice>,
+}
+
+/// The job, besides what is left of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub(super) at_us: u64,
+    pub(super) delivered_bytes: u64,
+    pub(super) class: ServiceClass,
+    pub(super) allowed_most: ServiceClass,
+}
+
+impl Deadline {
+    pub(super) fn new(carriage: &Carriage) -> Self {
+        let left_ms = carriage.service.time_left_ms;
+        let schedule = left_ms.map(|ms| Schedule::new(0, ms.saturating_mul(1000)));
+        Self { schedule, wanted: None, untold: Vec::new() }
+    }
+
+    /// The class that is wanted now; `None` without a deadline.
+    pub(super) fn on_sample(&mut self, now: Now, left: impl FnOnce() -> Left) -> Option<ServiceClass> {
+        let schedule = self.schedule.as_mut()?;
+        let left = left();
+        let progress = Progress {
+            done_bytes: now.delivered_bytes,
+            done_files: left.done_files,
+            left_bytes: left.bytes,
+            left_files: left.files,
+            class: now.class,
+            allowed_most: now.allowed_most,
+        };
+        let wanted = schedule.on_sample(now.at_us, progress);
+        if let Some(news) = wanted.news {
+            self.untold.push(match news {
+                _ if news.is_warning() => Notice::Warning { text: convert::bounded(news.to_string()) },
+                News::CanBeMet { .. } => convert::chose(Subject::Class, "deadline", news.to_string()),
+                _ => convert::chose(Subject::Class, described(wanted.class), news.to_string()),
+            });
+        }
+        self.wanted = Some(wanted.class);
+        self.wanted
+    }
+
+    pub(super) fn told(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.untold)
+    }
+}
