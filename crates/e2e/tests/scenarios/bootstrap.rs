@@ -301,8 +301,9 @@ fn no_secret_stands_on_a_command_line_in_an_environment_or_in_what_is_told() {
     let hash = hash.split_whitespace().next().expect("sha256sum prints the hash first").to_owned();
     // Public: the hash of the program, the hash of the data, and the paths of the test.
     let copied = ended.report()["root_blake3"].as_str().expect("what was copied has a hash").to_owned();
+    let file = ended.report()["only_blake3"].as_str().expect("so has its one file").to_owned();
     let lab = start.lab.home().dir.parent().expect("it has one").to_string_lossy().into_owned();
-    let known = [hash, copied, program.to_string_lossy().into_owned(), lab];
+    let known = [hash, copied, file, program.to_string_lossy().into_owned(), lab];
     for word in seen.words {
         let rest = known.iter().fold(word.clone(), |rest, known| rest.replace(known, " "));
         let hex = longest_run(&rest, |c| c.is_ascii_hexdigit());

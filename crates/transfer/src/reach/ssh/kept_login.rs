@@ -22,8 +22,10 @@ pub(super) fn configuration(directory: &Path, options: &SshOptions) -> Option<Pa
     let asked = match &options.config {
         // ssh(1), -F: no configuration at all.
         Some(config) if config.as_os_str() == "none" => return None,
+        Some(config) if !may_be_taken_in(config) => return None,
+        None if !may_be_taken_in(Path::new(SYSTEM_CONFIGURATION)) => return None,
         // ssh_config(5): the user's file first, then that of the host.
-        None => "Include ~/.ssh/config\nInclude /etc/ssh/ssh_config\n".to_owned(),
+        None => format!("Include ~/.ssh/config\nInclude {SYSTEM_CONFIGURATION}\n"),
         Some(config) => format!("Include {}\n", named(config)?),
     };
     // Another key or option may mean another account's rights: each has its own login.
@@ -63,6 +65,16 @@ fn named(path: &Path) -> Option<String> {
     let percents = text.matches('%').count() - text.matches("%C").count();
     (text.chars().all(is_plain) && percents == 0).then(|| format!("\"{text}\""))
 }
+
+/// ssh refuses a file that it takes in, and that others may write (readconf.c, SSHCONF_CHECKPERM). By itself it would read this one.
+fn may_be_taken_in(file: &Path) -> bool {
+    fs::metadata(file).map_or(true, |found| {
+        let is_trusted = found.uid() == 0 || found.uid() == haul_sys::process::effective_user();
+        is_trusted && found.mode() & 0o022 == 0
+    })
+}
+
+const SYSTEM_CONFIGURATION: &str = "/etc/ssh/ssh_config";
 
 /// The directory is the user's own, and nobody else may look into it.
 fn make_private(directory: &Path) -> Option<()> {
@@ -121,6 +133,11 @@ mod tests {
         none(SshOptions { config: Some("/etc/with\"quote".into()), ..SshOptions::default() });
         none(SshOptions { config: Some("/etc/[ab]".into()), ..SshOptions::default() });
         none(SshOptions { config: Some("none".into()), ..SshOptions::default() });
+        none(SshOptions { config: Some("/dev/null".into()), ..SshOptions::default() });
+        let open = dir.path().join("open");
+        fs::write(&open, "").unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o664)).unwrap();
+        none(SshOptions { config: Some(open), ..SshOptions::default() });
         assert_eq!(
             configuration(&dir.path().join("x".repeat(100)), &SshOptions::default()),
             None,
