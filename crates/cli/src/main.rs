@@ -30,6 +30,7 @@ mod report;
 mod serve;
 mod signals;
 mod speaker;
+mod token;
 mod tune;
 mod verify;
 mod why;
@@ -50,6 +51,7 @@ fn run() -> ExitCode {
             Command::Verify(typed) => verify::run(typed),
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),
+            Command::Token(typed) => token::run(typed),
             Command::Probe(typed) => probe::run(typed),
             Command::Bench(typed) => bench::run(typed),
             Command::Record(typed) => record::run(typed),

@@ -79,7 +79,14 @@ fn meant(typed: &Serve) -> Options {
         authorized_keys: typed.authorized_keys.clone(),
         quiet: typed.quiet,
         policies: Default::default(),
-        web: WebOptions { http: typed.http, public: typed.public.clone() },
+        check: typed.check,
+        web: WebOptions {
+            http: typed.http,
+            https: typed.https,
+            certificate: typed.certificate.clone(),
+            certificate_key: typed.certificate_key.clone(),
+            public: typed.public.clone(),
+        },
     }
 }
 

@@ -40,6 +40,8 @@ pub struct Options {
     pub identity: Option<PathBuf>,
     /// `--authorized-keys FILE`
     pub authorized_keys: Option<PathBuf>,
+    /// `--check`: the settings are read and judged, and nothing is opened.
+    pub check: bool,
     /// `--quiet`: only warnings are logged.
     pub quiet: bool,
     /// How connections are tuned, by the network that they come from.
@@ -56,12 +58,21 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     // A higher limit allows more sessions at once. The old limit works, too.
     let _ = haul_transfer::raise_open_file_limit();
     let identity_file = identity_file(options)?;
-    let identity = own_identity(&identity_file, &log)?;
+    let identity = match options.check && !identity_file.exists() {
+        true => Arc::new(Identity::generate().map_err(|error| Error::new(Fault::Authentication, error.to_string()))?),
+        false => own_identity(&identity_file, &log)?,
+    };
     let list = list_file(options)?;
     let told = Arc::clone(&log);
-    let authority = Authority::new(&list, &identity_file, Arc::new(move |text, matters| told.tell(text, matters)));
+    let authority =
+        Arc::new(Authority::new(&list, &identity_file, Arc::new(move |text, matters| told.tell(text, matters))));
     if check_list(&list, options, &log)? {
         authority.list();
+    }
+    let web = web::prepare(&options.web, &identity_file, &authority)?;
+    if options.check {
+        log.say("the settings are good");
+        return Ok(());
     }
     let listener = match options.listen {
         Some(address) => Listener::bind_to(address),
@@ -73,7 +84,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         port: address.port(),
         identity,
         identity_file,
-        authority,
+        authority: Arc::clone(&authority),
         surroundings: Surroundings::of_process(),
         desk: Arc::default(),
         sessions: Arc::default(),
@@ -81,7 +92,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     });
     let policies = Arc::new(policies(options.policies.clone(), &log));
     let door = open_door(listener, &house, Arc::clone(&policies))?;
-    let web = web::start(&options.web, policies, &log)?;
+    let web = web.open(policies, &house.identity, &log)?;
     if !options.quiet {
         introduce(&house.identity.public(), address, &list);
     }
@@ -98,7 +109,7 @@ struct House {
     port: u16,
     identity: Arc<Identity>,
     identity_file: PathBuf,
-    authority: Authority,
+    authority: Arc<Authority>,
     /// Of the account that the daemon runs as.
     surroundings: Surroundings,
     desk: Arc<Desk>,
