@@ -16,6 +16,7 @@ pub use crate::reach::{CipherName, Connections, PortRange, Reach, parse_port};
 use crate::reach::{TRAVEL, parse_own_paths, parse_port_range, whole};
 use crate::record::flags::Record;
 use crate::service::ServiceFlags;
+use crate::token::TokenArgs;
 use crate::{rate, retry};
 
 /// Moves large data sets between machines: as simply as scp, at the speed of the wire.
@@ -39,6 +40,8 @@ pub enum Command {
     Key(Key),
     /// Offers directories to haul://host/path, on one port and without ssh
     Serve(Serve),
+    /// Makes a token, with which a program reads a directory of a daemon over the web
+    Token(TokenArgs),
     /// Measures what the path to a host carries, both ways, and says what would help; copies nothing
     Probe(Box<Probe>),
     /// Measures how fast each way of moving bytes is on this host, and what it costs
@@ -398,13 +401,22 @@ pub struct Serve {
     /// Also show directories to readers of the web, in clear; [::]:8080 without an address
     #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "[::]:8080")]
     pub http: Option<SocketAddr>,
+    /// The same over TLS; [::]:8443 without an address
+    #[arg(long, value_name = "ADDR:PORT", num_args = 0..=1, default_missing_value = "[::]:8443", requires = "certificate")]
+    pub https: Option<SocketAddr>,
+    /// The certificate for --https and its chain, as PEM
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub certificate: Option<PathBuf>,
+    /// Its private key, as PEM; in the same file without this flag
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub certificate_key: Option<PathBuf>,
     /// The directory that anybody may read over the web
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub public: Option<PathBuf>,
     /// What clients may ask of networks (service classes); /etc/haul/policy.toml without this flag
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub policy: Option<PathBuf>,
-    /// Check the list of keys and the policy, say what is wrong, and serve nothing
+    /// Read and judge all settings, say what is wrong, and open nothing
     #[arg(long)]
     pub check: bool,
     /// Say nothing but errors
@@ -423,7 +435,9 @@ path after root= may not lead through a symbolic link, nor to a place of the dae
 this list. The list is read again when it changes. The daemon has the rights of the account that runs
 it: an account of its own is better than root. As root, 'user=NAME' in a line names the account that
 reads and writes the files of that key:
-  rw user=alice root=/data/alice ed25519:KEY alice@laptop";
+  rw user=alice root=/data/alice ed25519:KEY alice@laptop
+Over --http and --https, 'token:NAME' or 'cert:SHA256' in the place of the key lets readers in who show
+a token of 'haul token' or a TLS certificate. Lines with user= count for haul:// alone.";
 
 /// `haul probe`
 #[derive(Debug, Args)]

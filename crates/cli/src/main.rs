@@ -35,6 +35,7 @@ mod serve;
 mod service;
 mod signals;
 mod speaker;
+mod token;
 mod tune;
 mod verify;
 mod why;
@@ -55,6 +56,7 @@ fn run() -> ExitCode {
             Command::Verify(typed) => verify::run(typed),
             Command::Key(typed) => key::run(typed),
             Command::Serve(typed) => serve::run(typed),
+            Command::Token(typed) => token::run(typed),
             Command::Probe(typed) => probe::run(typed),
             Command::Bench(typed) => bench::run(typed),
             Command::Record(typed) => record::run(typed),

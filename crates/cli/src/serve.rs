@@ -22,10 +22,7 @@ pub fn run(typed: &Serve) -> ExitCode {
         let log = Arc::new(log);
         let writes = Arc::clone(&log);
         let write = Box::new(move |line| writes.write(line));
-        let result = match typed.check {
-            true => haul_daemon::check(&meant(typed), write),
-            false => haul_daemon::serve(&meant(typed), write, &|| stop.load(Ordering::Relaxed)),
-        };
+        let result = haul_daemon::serve(&meant(typed), write, &|| stop.load(Ordering::Relaxed));
         // A reader gets all lines. A log without a reader delays nothing.
         log.speaker.finish(|| true);
         result
@@ -82,8 +79,15 @@ fn meant(typed: &Serve) -> Options {
         quiet: typed.quiet,
         paths: typed.network_paths.clone(),
         policies: Default::default(),
-        web: WebOptions { http: typed.http, public: typed.public.clone() },
         class_policy: typed.policy.clone(),
+        check: typed.check,
+        web: WebOptions {
+            http: typed.http,
+            https: typed.https,
+            certificate: typed.certificate.clone(),
+            certificate_key: typed.certificate_key.clone(),
+            public: typed.public.clone(),
+        },
     }
 }
 

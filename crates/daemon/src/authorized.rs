@@ -5,6 +5,9 @@
 //!   ro                   root=/data/public         ed25519:<64 hex>  bob@lab
 //!   rw clear user=alice  root="/data/new sets"     ed25519:<64 hex>  alice@laptop
 //! ```
+//! The web knows its readers by other words in the place of the key: `cert:<64 hex>`, the SHA-256 of a TLS certificate, and
+//! `token:NAME`, the holders of tokens that `haul token token:NAME` makes.
+//!
 //! `user=NAME` is the account that reads and writes the files. A daemon that is not root can use its own account
 //! only. `clear` permits data connections that are authenticated, but not encrypted, for a client that asks for them.
 //! Control is always encrypted. Within quotes `\"`, `\\` and `\xHH` stand for one byte.
@@ -35,9 +38,20 @@ pub struct Authorized {
     pub line: usize,
 }
 
+/// Whom a line is for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// Who proves this key.
+    Key(PublicKey),
+    /// Who proves the TLS certificate with this SHA-256.
+    Certificate([u8; 32]),
+    /// Who shows a token for this name.
+    Token(String),
+}
+
 /// The keys of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct List(HashMap<PublicKey, Authorized>);
+pub struct List(HashMap<Holder, Authorized>);
 
 /// A line that grants nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,11 +69,11 @@ impl List {
     pub fn parse(text: &[u8]) -> (List, Vec<BadLine>) {
         let mut list = HashMap::new();
         let mut bad = Vec::new();
-        let mut seen: HashMap<PublicKey, usize> = HashMap::new();
+        let mut seen: HashMap<Holder, usize> = HashMap::new();
         for (line, bytes) in (1..).zip(text.split(|byte| *byte == b'\n')) {
             match parse_line(bytes) {
                 Ok(None) => {}
-                Ok(Some((key, grant, comment))) => match seen.insert(key, line) {
+                Ok(Some((key, grant, comment))) => match seen.insert(key.clone(), line) {
                     None => {
                         list.insert(key, Authorized { grant, comment, line });
                     }
@@ -76,7 +90,17 @@ impl List {
 
     /// The grant of a key.
     pub fn get(&self, key: &PublicKey) -> Option<&Authorized> {
-        self.0.get(key)
+        self.0.get(&Holder::Key(*key))
+    }
+
+    /// The line for a holder of any kind.
+    pub fn line_for(&self, holder: &Holder) -> Option<&Authorized> {
+        self.0.get(holder)
+    }
+
+    /// Whether a line is for a TLS certificate.
+    pub fn has_certificates(&self) -> bool {
+        self.0.keys().any(|holder| matches!(holder, Holder::Certificate(_)))
     }
 
     /// Number of keys.
@@ -95,8 +119,41 @@ impl List {
     }
 }
 
+impl Holder {
+    /// Reads the word of a line. `None`: it is none of these words.
+    pub fn parse(word: &str) -> Option<Result<Holder, String>> {
+        let (kind, rest) = word.split_once(':')?;
+        match kind {
+            "ed25519" => Some(word.parse().map(Holder::Key).map_err(|error: haul_net::BadKey| error.to_string())),
+            "cert" => Some(fingerprint(rest).map(Holder::Certificate)),
+            "token" => Some(token_name(rest).map(Holder::Token)),
+            _ => None,
+        }
+    }
+}
+
+fn fingerprint(digits: &str) -> Result<[u8; 32], String> {
+    // 64 digits, the form of a key: what `openssl x509 -fingerprint` prints has colons between them.
+    let key = format!("ed25519:{}", digits.replace(':', "").to_ascii_lowercase());
+    let parsed: Result<PublicKey, haul_net::BadKey> = key.parse();
+    parsed.map(|print| print.0).map_err(|_| "cert: needs the 64 hexadecimal digits of a SHA-256".to_owned())
+}
+
+fn token_name(name: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'@');
+    match !name.is_empty() && name.len() <= MAX_TOKEN_NAME && name.bytes().all(is_plain) {
+        true => Ok(name.to_owned()),
+        false => Err("token: needs a name of at most 64 letters, digits and . _ - @".to_owned()),
+    }
+}
+
+/// How the words begin that [`Holder::parse`] reads.
+const HOLDERS: [&[u8]; 3] = [b"ed25519:", b"cert:", b"token:"];
+
+const MAX_TOKEN_NAME: usize = 64;
+
 /// One line. `None`: it is empty or a comment.
-fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Grant, String)>, String> {
+fn parse_line(line: &[u8]) -> Result<Option<(Holder, Grant, String)>, String> {
     let mut rest = line.trim_ascii();
     if rest.is_empty() || rest.starts_with(b"#") {
         return Ok(None);
@@ -114,9 +171,9 @@ fn parse_line(line: &[u8]) -> Result<Option<(PublicKey, Grant, String)>, String>
             _ if word.starts_with(b"root=") => root = Some(directory(&word[b"root=".len()..])?),
             _ if word.starts_with(b"user=") && user.is_some() => return Err("it has more than one user".into()),
             _ if word.starts_with(b"user=") => user = Some(account(&word[b"user=".len()..])?),
-            _ if word.starts_with(b"ed25519:") => {
-                let text = String::from_utf8_lossy(&word);
-                let key = text.parse().map_err(|error: haul_net::BadKey| error.to_string())?;
+            _ if HOLDERS.iter().any(|kind| word.starts_with(kind)) => {
+                let no_such = || Err("its key has no such form".to_owned());
+                let key = Holder::parse(&String::from_utf8_lossy(&word)).unwrap_or_else(no_such)?;
                 let read_only = read_only.ok_or("it must say ro or rw before the key")?;
                 let root = root.ok_or("it names no directory, root=/DIR, before the key")?;
                 let comment = String::from_utf8_lossy(after.trim_ascii()).into_owned();
@@ -196,6 +253,21 @@ mod tests {
             (None, None) => Ok(None),
             (_, Some(bad)) => Err(bad.why),
         }
+    }
+
+    #[test]
+    fn readers_of_the_web_have_lines_of_their_own() {
+        let text = format!(
+            "ro root=/a token:lab\nro root=/b cert:{} bob\nro root=/c cert:AB:cd\nro root=/d token:a/b\n",
+            "AB:".repeat(31) + "AB"
+        );
+        let (list, bad) = List::parse(text.as_bytes());
+        let root = |holder: &Holder| list.line_for(holder).and_then(|line| line.grant.root.clone());
+        assert_eq!(root(&Holder::Token("lab".to_owned())), Some("/a".into()));
+        assert_eq!(root(&Holder::Certificate([0xab; 32])), Some("/b".into()));
+        assert_eq!(list.get(&KEY), None, "a certificate is no key");
+        assert_eq!(bad.len(), 2, "{bad:?}");
+        assert!(list.has_certificates());
     }
 
     #[test]

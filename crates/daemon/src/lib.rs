@@ -8,6 +8,7 @@
 //!   own_files    the private key and the list, which no directory of a key may hold
 //!   lookout      tells in advance which lines will let nobody in
 //!   web          the same directories to readers over HTTP, and public ones
+//!   tokens       what `haul token` makes
 //!   sessions     who is here: counted, logged, ended when the daemon ends
 //!   log          lines with a time, safe for a terminal
 //! ```
@@ -24,8 +25,10 @@ mod lookout;
 mod own_files;
 mod serve;
 mod sessions;
+mod tokens;
 mod web;
 
 pub use log::WriteLine;
-pub use serve::{Options, check, serve};
+pub use serve::{Options, serve};
+pub use tokens::{Lifetime, TokenOptions, issue, narrow};
 pub use web::WebOptions;

@@ -26,6 +26,9 @@ pub const MAX_LISTED_BYTES_OF_ALL: usize = 4 * MAX_LISTED_BYTES;
 /// Those of one key's sessions together: one of the longest.
 pub const MAX_LISTED_BYTES_PER_KEY: usize = MAX_LISTED_BYTES;
 
+/// Directories of lines that the web keeps open between requests. With more, all are opened again.
+pub const MAX_SHELVES_KEPT: usize = 1024;
+
 /// Longest list of authorised keys: 4 MiB are about 30,000 lines.
 pub const MAX_LIST_BYTES: u64 = 4 << 20;
 

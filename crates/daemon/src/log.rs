@@ -26,6 +26,11 @@ impl Log {
         Log { write, quiet, minute: Mutex::default() }
     }
 
+    /// Whether ordinary events are left out.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Logs an ordinary event.
     pub(crate) fn say(&self, text: &str) {
         if !self.quiet {

@@ -41,6 +41,8 @@ pub struct Options {
     pub identity: Option<PathBuf>,
     /// `--authorized-keys FILE`
     pub authorized_keys: Option<PathBuf>,
+    /// `--check`: the settings are read and judged, and nothing is opened.
+    pub check: bool,
     /// `--quiet`: only warnings are logged.
     pub quiet: bool,
     /// `--paths auto|one|LIST`: which addresses are named to clients, and dialled from for them.
@@ -61,14 +63,26 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     // A higher limit allows more sessions at once. The old limit works, too.
     let _ = haul_transfer::raise_open_file_limit();
     let identity_file = identity_file(options)?;
-    let identity = own_identity(&identity_file, &log)?;
+    let identity = match options.check && !identity_file.exists() {
+        true => Arc::new(Identity::generate().map_err(|error| Error::new(Fault::Authentication, error.to_string()))?),
+        false => own_identity(&identity_file, &log)?,
+    };
     let list = list_file(options)?;
     let told = Arc::clone(&log);
-    let authority = Authority::new(&list, &identity_file, Arc::new(move |text, matters| told.tell(text, matters)));
+    let authority =
+        Arc::new(Authority::new(&list, &identity_file, Arc::new(move |text, matters| told.tell(text, matters))));
     if check_list(&list, options, &log)? {
         authority.list();
+        if options.check {
+            log.say(&format!("the list of keys {} can be used", list.display()));
+        }
     }
     check_class_policy(options, &log)?;
+    let web = web::prepare(&options.web, &identity_file, &authority)?;
+    if options.check {
+        log.say("the settings are good");
+        return Ok(());
+    }
     let listener = match options.listen {
         Some(address) => Listener::bind_to(address),
         None => Listener::bind(Some((options.port, options.port)), None),
@@ -80,7 +94,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
         paths: options.paths.clone(),
         identity,
         identity_file,
-        authority,
+        authority: Arc::clone(&authority),
         surroundings: surroundings(options),
         desk: Arc::default(),
         sessions: Arc::default(),
@@ -88,7 +102,7 @@ pub fn serve(options: &Options, log: Box<WriteLine>, stop: &dyn Fn() -> bool) ->
     });
     let policies = Arc::new(policies(options.policies.clone(), &log));
     let door = open_door(listener, &house, Arc::clone(&policies))?;
-    let web = web::start(&options.web, policies, &log)?;
+    let web = web.open(policies, &house.identity, &log)?;
     if !options.quiet {
         introduce(&house.identity.public(), address, &list);
     }
@@ -106,19 +120,6 @@ fn surroundings(options: &Options) -> Surroundings {
         first.clone_from(file);
     }
     surroundings
-}
-
-/// Reads all that the daemon would read at its start, and says what is wrong. Nothing is served.
-///
-/// # Errors
-/// The first thing that would keep a daemon from serving as its operator means it.
-pub fn check(options: &Options, log: Box<WriteLine>) -> Result<(), Error> {
-    let log = Log::new(options.quiet, log);
-    let list = list_file(options)?;
-    if check_list(&list, options, &log)? {
-        log.say(&format!("the list of keys {} can be used", list.display()));
-    }
-    check_class_policy(options, &log)
 }
 
 /// The policy that an option names has to be there.
@@ -143,7 +144,7 @@ struct House {
     paths: AskedPaths,
     identity: Arc<Identity>,
     identity_file: PathBuf,
-    authority: Authority,
+    authority: Arc<Authority>,
     /// Of the account that the daemon runs as.
     surroundings: Surroundings,
     desk: Arc<Desk>,

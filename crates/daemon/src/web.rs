@@ -1,65 +1,211 @@
 //! The web's ports of the daemon: which directories are for whom there.
 
+use std::collections::HashMap;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
-use haul_job::{Error, Fault};
-use haul_net::{Listener, Policies};
+use haul_job::{Error, Fault, ManifestLine};
+use haul_net::{Identity, Listener, Policies};
 use haul_store::Published;
+use haul_transfer::{Grant, manifest_file};
 use haul_web::access::{Access, Asker, Shelf};
-use haul_web::{Limits, Options, Service, Tell};
+use haul_web::limits::SHELF_KEPT;
+use haul_web::token::Secret;
+use haul_web::{Limits, ManifestFile, ManifestFormat, Options, Service, Tell};
 
+use crate::authority::Authority;
+use crate::authorized::{Authorized, Holder};
 use crate::bind_error::bind_error;
+use crate::limits::MAX_SHELVES_KEPT;
 use crate::log::{Log, escaped};
+use crate::own_files::{self, OwnFiles};
+use crate::tokens::SECRET_PURPOSE;
 
 /// The options of the web's ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebOptions {
     /// `--http ADDR:PORT`
     pub http: Option<SocketAddr>,
+    /// `--https ADDR:PORT`
+    pub https: Option<SocketAddr>,
+    /// `--certificate FILE`, with its chain, as PEM.
+    pub certificate: Option<PathBuf>,
+    /// `--certificate-key FILE`, as PEM. Without it the key is in the same file.
+    pub certificate_key: Option<PathBuf>,
     /// `--public DIR`: what anybody may read.
     pub public: Option<PathBuf>,
 }
 
-/// Opens the web's ports. `None`: there are none.
-pub(crate) fn start(options: &WebOptions, policies: Arc<Policies>, log: &Arc<Log>) -> Result<Option<Service>, Error> {
-    let Some(address) = options.http else { return Ok(None) };
-    let public = options.public.as_deref().map(shelf).transpose()?;
-    let listener = Listener::bind_to(address).map_err(bind_error)?;
-    let address = listener.local_addr();
-    let told = Arc::clone(log);
-    let tell: Tell = Arc::new(move |text, matters| told.tell(text, matters));
-    let service = Service::start(Options {
-        clear: vec![listener],
-        tls: Vec::new(),
-        access: Arc::new(Directories { public }),
-        policies,
-        limits: Limits::default(),
-        tell,
-    })
-    .map_err(|error| Error::new(Fault::Network, "cannot start the web service").because(error))?;
-    log.say(&format!("web: listening on http://{address}"));
-    Ok(Some(service))
+/// Settings that were judged, and ports that are not yet open.
+pub(crate) struct Prepared {
+    http: Option<SocketAddr>,
+    https: Option<(SocketAddr, Arc<haul_web::tls::Config>)>,
+    access: Arc<Directories>,
 }
 
-/// Who may read what.
-struct Directories {
-    public: Option<Arc<Shelf>>,
+/// Judges the settings.
+pub(crate) fn prepare(options: &WebOptions, identity: &Path, authority: &Arc<Authority>) -> Result<Prepared, Error> {
+    let public = match &options.public {
+        Some(directory) => Some(public(directory, identity, authority.path())?),
+        None => None,
+    };
+    let access = Arc::new(Directories {
+        public,
+        authority: Arc::clone(authority),
+        identity: identity.to_owned(),
+        kept: Mutex::default(),
+    });
+    let https = match (options.https, &options.certificate) {
+        (None, _) => None,
+        (Some(address), Some(certificate)) => {
+            let key = options.certificate_key.as_ref().unwrap_or(certificate);
+            let config = haul_web::tls::config(certificate, key, Arc::clone(&access) as Arc<dyn Access>);
+            let name = escaped(certificate.as_os_str().as_encoded_bytes());
+            let failed = |error| {
+                Error::new(Fault::Authentication, format!("cannot use the certificate {name}")).because(error).try_this(
+                    "--certificate names a PEM file with the certificate and its chain, --certificate-key its key",
+                )
+            };
+            Some((address, config.map_err(failed)?))
+        }
+        (Some(_), None) => {
+            return Err(Error::new(Fault::Usage, "--https needs a certificate")
+                .try_this("--certificate FILE and --certificate-key FILE, both PEM"));
+        }
+    };
+    Ok(Prepared { http: options.http, https, access })
 }
 
-impl Access for Directories {
-    fn shelf(&self, _: &Asker) -> Option<Arc<Shelf>> {
-        self.public.clone()
+impl Prepared {
+    /// Opens the ports. `None`: there are none.
+    pub(crate) fn open(
+        self,
+        policies: Arc<Policies>,
+        identity: &Identity,
+        log: &Arc<Log>,
+    ) -> Result<Option<Service>, Error> {
+        if self.http.is_none() && self.https.is_none() {
+            return Ok(None);
+        }
+        let (mut clear, mut tls) = (Vec::new(), Vec::new());
+        if let Some(address) = self.http {
+            let listener = Listener::bind_to(address).map_err(bind_error)?;
+            log.say(&format!("web: listening on http://{}", listener.local_addr()));
+            clear.push(listener);
+        }
+        if let Some((address, config)) = self.https {
+            let listener = Listener::bind_to(address).map_err(bind_error)?;
+            log.say(&format!("web: listening on https://{}", listener.local_addr()));
+            tls.push((listener, config));
+        }
+        let told = Arc::clone(log);
+        let tell: Tell = Arc::new(move |text, matters| told.tell(text, matters));
+        let options = Options {
+            clear,
+            tls,
+            access: self.access,
+            secret: Some(Secret::new(identity.secret_for(SECRET_PURPOSE))),
+            manifests: Arc::new(Manifests),
+            policies,
+            limits: Limits::default(),
+            tell: (!log.is_quiet()).then_some(tell),
+        };
+        let failed = |error| Error::new(Fault::Network, "cannot start the web service").because(error);
+        Service::start(options).map(Some).map_err(failed)
     }
 }
 
-fn shelf(directory: &Path) -> Result<Arc<Shelf>, Error> {
+/// Who may read what: anybody the public directory, and holders of certificates and tokens those of their lines.
+struct Directories {
+    public: Option<Arc<Shelf>>,
+    authority: Arc<Authority>,
+    identity: PathBuf,
+    /// By line, and when each was opened.
+    kept: Mutex<HashMap<Holder, (Instant, Authorized, Option<Arc<Shelf>>)>>,
+}
+
+impl Access for Directories {
+    fn shelf(&self, asker: &Asker) -> Option<Arc<Shelf>> {
+        match asker {
+            Asker::Anyone => self.public.clone(),
+            Asker::Certificate(print) => {
+                let holder = Holder::Certificate(*print);
+                // A stranger's certificate is worth as much as none.
+                match self.authority.list().line_for(&holder) {
+                    Some(line) => self.of_line(holder, line),
+                    None => self.public.clone(),
+                }
+            }
+            Asker::Token(who) => {
+                let holder = Holder::parse(who)?.ok()?;
+                let list = self.authority.list();
+                let line = list.line_for(&holder)?;
+                self.of_line(holder, line)
+            }
+        }
+    }
+
+    fn knows_certificates(&self) -> bool {
+        self.authority.list().has_certificates()
+    }
+}
+
+impl Directories {
+    fn of_line(&self, holder: Holder, line: &Authorized) -> Option<Arc<Shelf>> {
+        let now = Instant::now();
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((opened, of, shelf)) = kept.get(&holder)
+            && of == line
+            && now.duration_since(*opened) < SHELF_KEPT
+        {
+            return shelf.clone();
+        }
+        let shelf = self.open(line);
+        if kept.len() >= MAX_SHELVES_KEPT {
+            kept.clear();
+        }
+        kept.insert(holder, (now, line.clone(), shelf.clone()));
+        shelf
+    }
+
+    /// A line with an account needs a process with its rights, which the web does not have: it gives nothing here.
+    fn open(&self, line: &Authorized) -> Option<Arc<Shelf>> {
+        let root = line.grant.root.as_deref()?;
+        let own = OwnFiles::find(&self.identity, self.authority.path());
+        if line.grant.user.is_some() || own.within_reach(&line.grant, &mut own_files::uid_of).is_some() {
+            return None;
+        }
+        let directory = Published::open(root).ok()?;
+        let name = if line.comment.is_empty() { format!("line {}", line.line) } else { line.comment.clone() };
+        Some(Arc::new(Shelf { directory, name: escaped(name.as_bytes()) }))
+    }
+}
+
+fn public(directory: &Path, identity: &Path, list: &Path) -> Result<Arc<Shelf>, Error> {
     let name = escaped(directory.as_os_str().as_encoded_bytes());
+    let failed = || Error::new(Fault::FileIo, format!("cannot show the directory {name}"));
+    let grant = Grant { root: Some(directory.to_owned()), read_only: true, clear: false, user: None, key: None };
+    if let Some(why) = OwnFiles::find(identity, list).within_reach(&grant, &mut own_files::uid_of) {
+        return Err(failed().because(why));
+    }
     let directory = Published::open(directory).map_err(|error| {
-        Error::new(Fault::FileIo, format!("cannot show the directory {name}"))
-            .because(error)
-            .try_this("name the directory by its full path, without symbolic links: --public /data/public")
+        failed().because(error).try_this("name the directory by its full path, without symbolic links: /data/public")
     })?;
     Ok(Arc::new(Shelf { directory, name: "anyone".to_owned() }))
+}
+
+/// The manifests that `haul verify` reads.
+struct Manifests;
+
+impl ManifestFormat for Manifests {
+    fn write(&self, next: &mut dyn FnMut() -> io::Result<Option<ManifestFile>>, out: &mut dyn Write) -> io::Result<()> {
+        let mut writer = manifest_file::Writer::start(out)?;
+        while let Some(ManifestFile { path, size, mtime, blake3 }) = next()? {
+            writer.add(&ManifestLine { path, size, mtime_s: mtime.s, mtime_ns: mtime.ns, blake3 })?;
+        }
+        writer.finish().map(drop)
+    }
 }

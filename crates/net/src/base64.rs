@@ -1,5 +1,10 @@
 //! Base64 (RFC 4648) of keys, which may be secret.
 
+/// The text of bytes, with padding.
+pub fn encode_padded(bytes: &[u8]) -> String {
+    encode(bytes, true)
+}
+
 pub(crate) fn encode(bytes: &[u8], pad: bool) -> String {
     // The bytes may be secret, so the text must not grow: reallocation would leave a copy in memory.
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use aws_lc_rs::hmac;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -79,6 +80,13 @@ impl Identity {
         text.push('\n');
         debug_assert_eq!(text.len(), bytes, "it did not grow");
         text
+    }
+
+    /// A secret for another purpose. It shows nothing of the key, and another key has another one.
+    pub fn secret_for(&self, purpose: &str) -> Zeroizing<[u8; 32]> {
+        let key = hmac::Key::new(hmac::HMAC_SHA256, &self.pkcs8);
+        let tag = hmac::sign(&key, purpose.as_bytes());
+        Zeroizing::new(tag.as_ref().try_into().expect("HMAC-SHA256 has 32 bytes"))
     }
 
     /// The public half of the key.

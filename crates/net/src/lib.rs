@@ -48,6 +48,7 @@ pub mod tls;
 mod transport;
 pub mod way;
 
+pub use base64::encode_padded as base64_text;
 pub use cipher::{Cipher, preferred_ciphers};
 pub use control::BROKE_OFF;
 pub use dial::{Family, dial, local_addresses, resolve};

@@ -12,6 +12,8 @@ pub enum Asker {
     Anyone,
     /// The holder of the certificate with this SHA-256 fingerprint, proved in the handshake.
     Certificate([u8; 32]),
+    /// The holder of a token for this line of the list.
+    Token(String),
 }
 
 /// A directory for an asker.
@@ -26,6 +28,11 @@ pub struct Shelf {
 pub trait Access: Send + Sync + 'static {
     /// The directory of an asker. `None`: this asker may read nothing.
     fn shelf(&self, asker: &Asker) -> Option<Arc<Shelf>>;
+
+    /// Whether anybody is known by a certificate: then readers are asked for one, and may have none.
+    fn knows_certificates(&self) -> bool {
+        false
+    }
 }
 
 impl fmt::Debug for Shelf {

@@ -1,9 +1,12 @@
 //! The web's front door: files and directories to readers over HTTP/1.1 and HTTP/2, in clear or over TLS.
 //!
 //! ```text
-//!   server      listen -> accept, tuned by the policy of the caller's network -> connection -> requests
+//!   server      listens and accepts, on a few threads (`server.rs`)
+//!   connection  tuned by the policy of the caller's network, HTTP/1.1 or HTTP/2 (`connection.rs`)
+//!   respond     for each request: check -> who asks -> answer -> a line of the log (`respond.rs`)
 //!   transport   the connection under hyper: a marker in its output becomes sendfile of a file's range
 //!   request     what was asked: path, range, conditions, wishes
+//!   token       what a bearer shows; `tls`: certificates
 //!   access      who asks, and which directory that is
 //!   answer      a file, a directory's page, or a short refusal
 //! ```
@@ -14,10 +17,17 @@
 
 pub mod access;
 mod answer;
+mod connection;
+mod house;
 pub mod limits;
 mod request;
+mod respond;
 mod server;
+pub mod tls;
+pub mod token;
 mod transport;
 
+pub use answer::manifest::{ManifestFile, ManifestFormat};
+pub use house::Tell;
 pub use limits::Limits;
-pub use server::{Options, Service, Tell};
+pub use server::{Options, Service};

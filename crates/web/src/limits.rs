@@ -77,10 +77,39 @@ pub const MAX_RESET_STREAMS: usize = 20;
 pub const STREAM_SEND_BYTES: usize = 256 << 10;
 
 /// Memory for bodies that wait for their readers, of all connections: pages, and blocks of encrypted files.
-pub const BODY_MEMORY_BYTES: usize = 256 << 20;
+pub const BODY_MEMORY_BYTES: usize = 512 << 20;
 
 /// A request waits this long for its share of that memory: 503 above that.
 pub const BODY_MEMORY_DEADLINE: Duration = Duration::from_secs(10);
+
+/// A body that goes block by block has two blocks of that memory, or its length.
+pub const BODY_SHARE_BYTES: usize = 2 * BLOCK_BYTES;
+
+/// A digest of at most so many bytes is computed while the reader waits: a quarter of a second. That of a larger file
+/// is computed behind, for the next request.
+pub const DIGEST_AT_ONCE_BYTES: u64 = 256 << 20;
+
+/// Digests that are computed at once: each takes a processor and a disk.
+pub const DIGESTS_AT_ONCE: usize = 2;
+
+/// Digests that are kept: 65,536 x about 200 bytes are 13 MB.
+pub const MAX_DIGESTS_KEPT: usize = 65_536;
+
+/// Manifests that are made at once, and the blocks of text that wait for each reader.
+pub const MANIFESTS_AT_ONCE: usize = 2;
+/// Four times about 64 KiB.
+pub const MANIFEST_BLOCKS: usize = 4;
+/// Bytes of text that are sent together.
+pub const MANIFEST_BLOCK_BYTES: usize = 64 << 10;
+
+/// Directories inside directories of a manifest, as deep as a walk goes.
+pub const MAX_MANIFEST_DEPTH: usize = 1024;
+
+/// Names of one directory of a manifest.
+pub const MAX_MANIFEST_NAMES: usize = 4_000_000;
+
+/// Another file of the same name is looked at again after this long.
+pub const SHELF_KEPT: Duration = Duration::from_secs(1);
 
 /// An entity tag is strong when the file last changed this long ago: the clock of file systems ticks every 10 ms or
 /// faster (CONFIG_HZ 100), so two changes within a tick may look alike.

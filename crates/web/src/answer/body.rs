@@ -6,10 +6,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use haul_store::LocalFile;
 use http_body::{Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinHandle;
 
 use crate::limits::{BLOCK_BYTES, WINDOW_BYTES};
@@ -21,9 +22,17 @@ pub(crate) struct Body {
     segments: VecDeque<Segment>,
     left: u64,
     source: Option<Source>,
+    /// Made while it is sent.
+    stream: Option<Receiver<io::Result<Bytes>>>,
     /// Its share of the memory for bodies, until it has been sent.
-    _memory: Option<OwnedSemaphorePermit>,
+    memory: Option<OwnedSemaphorePermit>,
+    /// Is told how many bytes were given out, when the body is dropped.
+    on_end: Option<OnEnd>,
+    given: u64,
 }
+
+/// See [`Body::on_end`].
+pub(crate) type OnEnd = Box<dyn FnOnce(u64) + Send>;
 
 /// What a body is made of.
 pub(crate) enum Segment {
@@ -50,22 +59,42 @@ enum Fetched {
 
 impl Body {
     pub(crate) fn empty() -> Body {
-        Body { segments: VecDeque::new(), left: 0, source: None, _memory: None }
+        Body::of(VecDeque::new())
     }
 
-    pub(crate) fn full(bytes: Bytes, memory: Option<OwnedSemaphorePermit>) -> Body {
-        Body {
-            left: bytes.len() as u64,
-            segments: VecDeque::from([Segment::Bytes(bytes)]),
-            source: None,
-            _memory: memory,
-        }
+    pub(crate) fn full(bytes: Bytes) -> Body {
+        Body::of(if bytes.is_empty() { VecDeque::new() } else { VecDeque::from([Segment::Bytes(bytes)]) })
+    }
+
+    /// One whose length is not known. It ends early where an error comes.
+    pub(crate) fn stream(blocks: Receiver<io::Result<Bytes>>) -> Body {
+        let mut body = Body::empty();
+        body.stream = Some(blocks);
+        body
+    }
+
+    fn of(segments: VecDeque<Segment>) -> Body {
+        let left = segments.iter().map(Segment::len).sum();
+        Body { segments, left, source: None, stream: None, memory: None, on_end: None, given: 0 }
+    }
+
+    /// Keeps its share of the memory as long as it lives.
+    pub(crate) fn holding(self, memory: OwnedSemaphorePermit) -> Body {
+        let mut body = self;
+        body.memory = Some(memory);
+        body
+    }
+
+    /// Has the end of the body told.
+    pub(crate) fn on_end(&mut self, on_end: OnEnd) {
+        self.on_end = Some(on_end);
     }
 
     /// Parts of a file and bytes between them. With a queue, the kernel sends the parts.
     pub(crate) fn of_file(file: Arc<LocalFile>, segments: VecDeque<Segment>, queue: Option<Queue>) -> Body {
-        let left = segments.iter().map(Segment::len).sum();
-        Body { segments, left, source: Some(Source { file, queue, work: None }), _memory: None }
+        let mut body = Body::of(segments);
+        body.source = Some(Source { file, queue, work: None });
+        body
     }
 
     /// The part, when the body is one part of a file and nothing else.
@@ -91,41 +120,63 @@ impl Segment {
     }
 }
 
+impl Body {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Piece>>> {
+        if let Some(stream) = &mut self.stream {
+            return Poll::Ready(ready!(stream.poll_recv(cx)).map(|block| block.map(Piece::Bytes)));
+        }
+        let (piece, count) = match self.segments.front_mut() {
+            None => return Poll::Ready(None),
+            Some(Segment::Bytes(bytes)) => {
+                let bytes = std::mem::take(bytes);
+                let count = bytes.len() as u64;
+                self.segments.pop_front();
+                (Piece::Bytes(bytes), count)
+            }
+            Some(Segment::Part(part)) => {
+                let source = self.source.as_mut().expect("only a body of a file has parts of one");
+                let (piece, count) = ready!(source.poll_next(cx, *part))?;
+                part.start += count;
+                if part.start == part.end {
+                    self.segments.pop_front();
+                }
+                (piece, count)
+            }
+        };
+        self.left -= count;
+        Poll::Ready(Some(Ok(piece)))
+    }
+}
+
 impl http_body::Body for Body {
     type Data = Piece;
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Piece>>>> {
-        let body = &mut *self;
-        let piece = match body.segments.front_mut() {
-            None => return Poll::Ready(None),
-            Some(Segment::Bytes(bytes)) => Piece::Bytes(std::mem::take(bytes)),
-            Some(Segment::Part(part)) => {
-                let source = body.source.as_mut().expect("only a body of a file has parts of one");
-                match ready!(source.poll_next(cx, *part)) {
-                    Ok((piece, count)) => {
-                        part.start += count;
-                        body.left -= count;
-                        if part.start == part.end {
-                            body.segments.pop_front();
-                        }
-                        return Poll::Ready(Some(Ok(Frame::data(piece))));
-                    }
-                    Err(error) => return Poll::Ready(Some(Err(error))),
-                }
-            }
-        };
-        body.left -= bytes::Buf::remaining(&piece) as u64;
-        body.segments.pop_front();
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        let next = ready!(self.poll_piece(cx));
+        if let Some(Ok(piece)) = &next {
+            self.given += piece.remaining() as u64;
+        }
+        Poll::Ready(next.map(|piece| piece.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.segments.is_empty()
+        self.stream.is_none() && self.segments.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        match self.stream {
+            Some(_) => SizeHint::default(),
+            None => SizeHint::with_exact(self.left),
+        }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Some(on_end) = self.on_end.take() {
+            on_end(self.given);
+        }
     }
 }
 

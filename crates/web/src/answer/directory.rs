@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use haul_store::{FoundName, Kind, OpenDirectory, Time};
@@ -14,6 +15,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use serde_json::json;
 
 use super::body::Body;
+use super::digest::{Digests, Kept, hex};
 use super::file::set;
 use super::refusal::Refusal;
 use super::{Asked, in_pool, names};
@@ -24,10 +26,14 @@ use crate::request::target::{Column, Order};
 pub(crate) async fn answer(asked: &Asked, directory: OpenDirectory) -> Result<Response<Body>, Refusal> {
     let wants_json = asked.target.wishes.json || prefers_json(&asked.header);
     let (path, order) = (asked.target.path.clone(), asked.target.wishes.order);
-    let text = in_pool(move || page(&directory, &path, order, wants_json)).await;
+    let kept = Arc::clone(&asked.shared.digests);
+    let text = in_pool(move || page(&directory, &path, (order, wants_json), &kept)).await;
     let text = text.map_err(|error| Refusal::of(super::status_of(&error)))?;
     let length = text.len();
-    let body = if asked.is_head { Body::empty() } else { Body::full(Bytes::from(text), None) };
+    let body = match asked.is_head {
+        true => Body::empty(),
+        false => Body::full(Bytes::from(text)).holding(asked.shared.memory(length).await?),
+    };
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;
     let header = response.headers_mut();
@@ -37,7 +43,7 @@ pub(crate) async fn answer(asked: &Asked, directory: OpenDirectory) -> Result<Re
     header.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     header.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     header.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    header.insert(VARY, HeaderValue::from_static("Accept"));
+    header.insert(VARY, HeaderValue::from_static("Accept, Authorization"));
     Ok(response)
 }
 
@@ -56,11 +62,15 @@ fn prefers_json(header: &HeaderMap) -> bool {
     names("application/json") && !names("text/html")
 }
 
-fn page(directory: &OpenDirectory, path: &[u8], order: Order, wants_json: bool) -> io::Result<String> {
+fn page(directory: &OpenDirectory, path: &[u8], (order, wants_json): (Order, bool), kept: &Kept) -> io::Result<String> {
     let (mut found, is_cut) = directory.names(MAX_NAMES_LISTED)?;
     found.sort_by(|a, b| compare(a, b, order));
-    Ok(if wants_json { as_json(&found, path, is_cut) } else { as_html(&found, path, order, is_cut) })
+    let entries: Vec<Entry> = found.into_iter().map(|found| (kept.known(&found.stat), found)).collect();
+    Ok(if wants_json { as_json(&entries, path, is_cut) } else { as_html(&entries, path, order, is_cut) })
 }
+
+/// A name, and its digests where they are known.
+type Entry = (Option<Digests>, FoundName);
 
 /// Directories come first, in either direction.
 fn compare(a: &FoundName, b: &FoundName, order: Order) -> Ordering {
@@ -74,10 +84,10 @@ fn compare(a: &FoundName, b: &FoundName, order: Order) -> Ordering {
     is_directory(b).cmp(&is_directory(a)).then(by_column)
 }
 
-fn as_json(found: &[FoundName], path: &[u8], is_cut: bool) -> String {
-    let entries: Vec<_> = found
+fn as_json(entries: &[Entry], path: &[u8], is_cut: bool) -> String {
+    let entries: Vec<_> = entries
         .iter()
-        .map(|found| {
+        .map(|(digests, found)| {
             let kind = match found.stat.kind {
                 Kind::File => "file",
                 Kind::Directory => "directory",
@@ -91,6 +101,8 @@ fn as_json(found: &[FoundName], path: &[u8], is_cut: bool) -> String {
                 "size": (found.stat.kind == Kind::File).then_some(found.stat.size),
                 "mtime_s": found.stat.mtime.s,
                 "mtime_ns": found.stat.mtime.ns,
+                "sha256": digests.map(|digests| hex(&digests.sha256)),
+                "blake3": digests.map(|digests| hex(&digests.blake3)),
             })
         })
         .collect();
@@ -102,8 +114,8 @@ fn href(found: &FoundName) -> String {
     names::link(&found.name) + slash
 }
 
-fn as_html(found: &[FoundName], path: &[u8], order: Order, is_cut: bool) -> String {
-    let mut text = String::with_capacity(STYLE.len() + 512 + found.len() * 200);
+fn as_html(entries: &[Entry], path: &[u8], order: Order, is_cut: bool) -> String {
+    let mut text = String::with_capacity(STYLE.len() + 512 + entries.len() * 200);
     let title = names::html(&[b"/", path].concat());
     let _ = write!(
         text,
@@ -130,7 +142,7 @@ fn as_html(found: &[FoundName], path: &[u8], order: Order, is_cut: bool) -> Stri
     if !path.is_empty() {
         text.push_str("<tr><td class=\"n\"><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     }
-    for found in found {
+    for (digests, found) in entries {
         let (is_directory, is_file) = (found.stat.kind == Kind::Directory, found.stat.kind == Kind::File);
         if !is_directory && !is_file {
             // Links and devices cannot be fetched.
@@ -140,9 +152,11 @@ fn as_html(found: &[FoundName], path: &[u8], order: Order, is_cut: bool) -> Stri
         let size = if is_file { bytes_text(found.stat.size) } else { String::new() };
         let exact = if is_file { found.stat.size.to_string() } else { String::new() };
         let time = time_text(found.stat.mtime);
+        let digest =
+            digests.map(|digests| format!(" <code>sha256 {}</code>", hex(&digests.sha256))).unwrap_or_default();
         let _ = writeln!(
             text,
-            "<tr><td class=\"n\"><a href=\"{href}\">{name}{slash}</a></td><td class=\"s\" title=\"{exact}\">{size}</td>\
+            "<tr><td class=\"n\"><a href=\"{href}\">{name}{slash}</a>{digest}</td><td class=\"s\" title=\"{exact}\">{size}</td>\
              <td class=\"t\">{time}</td></tr>"
         );
     }
@@ -161,7 +175,7 @@ h1{font-size:1.15rem;overflow-wrap:anywhere}table{border-collapse:collapse;width
 td,th{padding:.4rem .5rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}\
 .n{overflow-wrap:anywhere;width:99%}.s,.t{white-space:nowrap;font-variant-numeric:tabular-nums}.s{text-align:right}\
 button{font:inherit;font-weight:600;border:0;background:none;padding:0;cursor:pointer;color:inherit}\
-a{text-decoration:none}a:hover,button:hover{text-decoration:underline}\
+code{display:block;font-size:.75rem;opacity:.6}a{text-decoration:none}a:hover,button:hover{text-decoration:underline}\
 @media(max-width:34rem){tbody tr{display:grid;grid-template-columns:1fr auto;border-bottom:1px solid var(--line)}\
 tbody td{border:0;padding:.1rem .5rem}tbody .n{grid-column:1/3;width:auto;padding-top:.4rem}tbody .s{order:2}\
 tbody .t{order:1;opacity:.7}thead tr{display:flex;justify-content:space-between}thead th{width:auto}}";

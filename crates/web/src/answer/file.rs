@@ -7,21 +7,28 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use haul_store::{LocalFile, Stat};
 use http::header::{
-    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED,
-    RANGE, X_CONTENT_TYPE_OPTIONS,
+    ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG,
+    HeaderName, LAST_MODIFIED, RANGE, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
 use super::body::{Body, Segment};
+use super::coding::Coding;
+use super::digest::{Digests, REPR_DIGEST, Wish};
 use super::refusal::{Refusal, refusal};
 use super::{Asked, in_pool, names};
-use crate::limits::INLINE_BYTES;
+use crate::limits::{BODY_SHARE_BYTES, INLINE_BYTES};
 use crate::request::condition::{Outcome, Validators};
 use crate::request::range::{self, Part, Wanted};
 
 /// Answers with a file.
-pub(crate) async fn answer(asked: &Asked, file: Arc<LocalFile>, stat: &Stat) -> Result<Response<Body>, Refusal> {
-    let validators = Validators::of(stat, "", asked.now);
+pub(crate) async fn answer(
+    asked: &Asked,
+    file: Arc<LocalFile>,
+    stat: &Stat,
+    coding: Option<Coding>,
+) -> Result<Response<Body>, Refusal> {
+    let validators = Validators::of(stat, coding.map_or("", |coding| coding.name), asked.now);
     let with_ranges = match validators.judge(&asked.header) {
         Outcome::Failed => return Err(Refusal::of(StatusCode::PRECONDITION_FAILED)),
         Outcome::NotModified => {
@@ -54,9 +61,10 @@ pub(crate) async fn answer(asked: &Asked, file: Arc<LocalFile>, stat: &Stat) -> 
             }
         },
     };
+    let digests = digests(asked, &file, stat, &validators).await;
     let body = Body::of_file(Arc::clone(&file), segments, asked.files.clone());
     let length = body.len();
-    let body = if asked.is_head { Body::empty() } else { inline(body, &file).await };
+    let body = if asked.is_head { Body::empty() } else { inline(asked, body, &file).await? };
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let header = response.headers_mut();
@@ -66,6 +74,12 @@ pub(crate) async fn answer(asked: &Asked, file: Arc<LocalFile>, stat: &Stat) -> 
     header.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     if let Some(range) = content_range {
         set(header, CONTENT_RANGE, &range);
+    }
+    if let Some(coding) = coding {
+        header.insert(CONTENT_ENCODING, HeaderValue::from_static(coding.name));
+    }
+    if let Some(digests) = digests {
+        set(header, REPR_DIGEST, &Wish::of(&asked.header).field(&digests));
     }
     if asked.target.wishes.download {
         set(header, CONTENT_DISPOSITION, &names::disposition(asked.target.name()));
@@ -81,9 +95,24 @@ fn wanted(header: &HeaderMap, size: u64) -> Wanted {
     }
 }
 
-/// A small part is read here, so that it leaves in one write with its header.
-async fn inline(body: Body, file: &Arc<LocalFile>) -> Body {
-    let Some(part) = body.only_part().filter(|part| part.len() <= INLINE_BYTES) else { return body };
+/// Of a file that has just changed, no digest is kept: another state may look alike.
+async fn digests(asked: &Asked, file: &Arc<LocalFile>, stat: &Stat, validators: &Validators) -> Option<Digests> {
+    if !Wish::of(&asked.header).is_any() || validators.is_weak {
+        return None;
+    }
+    asked.shared.digests.wanted(file, stat).await
+}
+
+/// A small part is read here, so that it leaves in one write with its header. A larger one that passes through this
+/// process gets its share of the memory.
+async fn inline(asked: &Asked, body: Body, file: &Arc<LocalFile>) -> Result<Body, Refusal> {
+    let Some(part) = body.only_part().filter(|part| part.len() <= INLINE_BYTES) else {
+        if asked.files.is_some() || body.len() == 0 {
+            return Ok(body);
+        }
+        let share = usize::try_from(body.len()).unwrap_or(BODY_SHARE_BYTES).min(BODY_SHARE_BYTES);
+        return Ok(body.holding(asked.shared.memory(share).await?));
+    };
     let mut bytes = vec![0; part.len() as usize];
     let read = match file.read_cached_at(&mut bytes, part.start) {
         Ok(Some(count)) if count == bytes.len() => Ok((bytes, count)),
@@ -92,17 +121,18 @@ async fn inline(body: Body, file: &Arc<LocalFile>) -> Body {
             in_pool(move || file.read_at(&mut bytes, part.start).map(|count| (bytes, count))).await
         }
     };
-    match read {
-        Ok((bytes, count)) if count == bytes.len() => Body::full(Bytes::from(bytes), None),
+    Ok(match read {
+        Ok((bytes, count)) if count == bytes.len() => Body::full(Bytes::from(bytes)),
         // The body will meet the same error, and the connection ends.
         _ => body,
-    }
+    })
 }
 
 fn describe(header: &mut HeaderMap, validators: &Validators) {
     set(header, ETAG, &validators.etag());
     set(header, LAST_MODIFIED, &httpdate::fmt_http_date(validators.modified));
     header.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    header.insert(VARY, HeaderValue::from_static("Accept-Encoding, Authorization"));
 }
 
 /// The values are made here of characters that a field can have.

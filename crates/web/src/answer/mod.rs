@@ -1,8 +1,11 @@
 //! What is answered: a file or parts of it, the page of a directory, or a short refusal.
 
 pub(crate) mod body;
+mod coding;
+pub(crate) mod digest;
 mod directory;
 mod file;
+pub(crate) mod manifest;
 mod names;
 pub(crate) mod refusal;
 
@@ -10,15 +13,22 @@ use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use haul_store::{Opened, Patience};
-use http::header::{ALLOW, CONTENT_LENGTH, HOST, LOCATION, TRANSFER_ENCODING};
+use haul_store::{LocalFile, Opened, Patience, Stat};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, LOCATION, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use crate::access::Shelf;
+use crate::limits::{BODY_MEMORY_BYTES, BODY_MEMORY_DEADLINE, MANIFESTS_AT_ONCE};
 use crate::request::target::{BadTarget, Target};
 use crate::transport::piece::Queue;
 
 use body::Body;
+use coding::Coding;
+use digest::Kept;
+use manifest::{Making, ManifestFormat};
 use refusal::{Refusal, refusal};
 
 /// A request, as far as answers need it.
@@ -29,7 +39,41 @@ pub(crate) struct Asked {
     pub(crate) now: SystemTime,
     /// Where ranges of files may go. `None`: their bytes pass through this process.
     pub(crate) files: Option<Queue>,
+    /// What all answers share.
+    pub(crate) shared: Arc<Shared>,
 }
+
+/// What all answers share.
+pub(crate) struct Shared {
+    /// In KiB: see [`crate::limits::BODY_MEMORY_BYTES`].
+    memory: Arc<Semaphore>,
+    digests: Arc<Kept>,
+    manifests: Arc<Semaphore>,
+    format: Arc<dyn ManifestFormat>,
+}
+
+impl Shared {
+    pub(crate) fn new(format: Arc<dyn ManifestFormat>) -> Shared {
+        Shared {
+            memory: Arc::new(Semaphore::new(BODY_MEMORY_BYTES / KIB)),
+            digests: Arc::default(),
+            manifests: Arc::new(Semaphore::new(MANIFESTS_AT_ONCE)),
+            format,
+        }
+    }
+
+    /// A share of the memory for bodies. It waits for others to end, but not for long.
+    async fn memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
+        let wanted = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
+        let share = Arc::clone(&self.memory).acquire_many_owned(wanted);
+        match tokio::time::timeout(BODY_MEMORY_DEADLINE, share).await {
+            Ok(Ok(share)) => Ok(share),
+            _ => Err(Refusal::of(StatusCode::SERVICE_UNAVAILABLE)),
+        }
+    }
+}
+
+const KIB: usize = 1 << 10;
 
 /// Checks a request before anything is looked at.
 pub(crate) fn check<B>(request: &Request<B>) -> Result<Target, Refusal> {
@@ -58,14 +102,21 @@ fn check_host<B>(request: &Request<B>) -> Result<(), Refusal> {
     let (host, more) = (hosts.next(), hosts.next());
     let is_needed = request.version() == Version::HTTP_11;
     let is_valid = |host: &HeaderValue| {
-        host.is_empty()
-            || host.to_str().is_ok_and(|host| host.parse::<http::uri::Authority>().is_ok() && !host.contains('@'))
+        let authority = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
+        host.is_empty() || authority.is_some_and(|host| is_plain(&host))
     };
     match (host, more) {
         (None, None) if !is_needed => Ok(()),
         (Some(host), None) if is_valid(host) => Ok(()),
         _ => Err(Refusal::closing(StatusCode::BAD_REQUEST)),
     }
+}
+
+/// Without an account, and its port is a number.
+fn is_plain(host: &Authority) -> bool {
+    let name = host.host();
+    let port = host.as_str().strip_prefix(name).and_then(|rest| rest.strip_prefix(':'));
+    !host.as_str().contains('@') && port.is_none_or(|port| port.parse::<u16>().is_ok() || port.is_empty())
 }
 
 /// Answers a request that may read in `shelf`.
@@ -79,10 +130,50 @@ pub(crate) async fn answer(asked: Asked, shelf: Arc<Shelf>, uri: &Uri) -> Result
     };
     match opened.map_err(|error| Refusal::of(status_of(&error)))? {
         Opened::File(..) if asked.target.is_directory => Err(Refusal::of(StatusCode::NOT_FOUND)),
-        Opened::File(file, stat) => file::answer(&asked, Arc::new(file), &stat).await,
+        Opened::File(file, stat) => {
+            let (file, stat, coding) = match neighbour(&asked, &shelf, &stat) {
+                Some((file, stat, coding)) => (file, stat, Some(coding)),
+                None => (file, stat, None),
+            };
+            file::answer(&asked, Arc::new(file), &stat, coding).await
+        }
         Opened::Directory(_) if !asked.target.is_directory => Ok(to_the_slash(uri)),
+        Opened::Directory(_) if asked.target.wishes.manifest => manifest_of(&asked, shelf),
         Opened::Directory(directory) => directory::answer(&asked, directory).await,
     }
+}
+
+/// The file's compressed neighbour, if the reader takes it, and it is not older than the file. One that the kernel does
+/// not have in memory is not waited for.
+fn neighbour(asked: &Asked, shelf: &Shelf, stat: &Stat) -> Option<(LocalFile, Stat, Coding)> {
+    coding::taken(&asked.header).find_map(|coding| {
+        let path = [asked.target.path.as_slice(), coding.suffix].concat();
+        match shelf.directory.find(&path, Patience::None) {
+            Ok(Opened::File(file, found)) if found.mtime >= stat.mtime => Some((file, found, coding)),
+            _ => None,
+        }
+    })
+}
+
+fn manifest_of(asked: &Asked, shelf: Arc<Shelf>) -> Result<Response<Body>, Refusal> {
+    let body = if asked.is_head {
+        Body::empty()
+    } else {
+        let busy = |_| Refusal::of(StatusCode::SERVICE_UNAVAILABLE);
+        let place = Arc::clone(&asked.shared.manifests).try_acquire_owned().map_err(busy)?;
+        let making = Making {
+            shelf,
+            top: asked.target.path.clone(),
+            kept: Arc::clone(&asked.shared.digests),
+            format: Arc::clone(&asked.shared.format),
+        };
+        Body::stream(manifest::begin(making, place))
+    };
+    let mut response = Response::new(body);
+    let header = response.headers_mut();
+    header.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    header.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    Ok(response)
 }
 
 /// Runs what may wait for a disk.
@@ -124,9 +215,4 @@ fn to_the_slash(uri: &Uri) -> Response<Body> {
         response.headers_mut().insert(LOCATION, location);
     }
     response
-}
-
-/// The methods that a reader has.
-pub(crate) fn allowed(response: &mut Response<Body>) {
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
 }

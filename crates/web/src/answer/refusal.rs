@@ -1,10 +1,9 @@
 //! Short answers in plain text: why a request was not carried out.
 
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, Response, StatusCode};
 
-use super::allowed;
 use super::body::Body;
 
 /// A refusal.
@@ -13,15 +12,22 @@ pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
     /// What follows on the connection may not be what it seems: it ends here.
     pub(crate) closes: bool,
+    /// Why a token is asked for: the parameters of `WWW-Authenticate: Bearer`.
+    pub(crate) challenge: Option<&'static str>,
 }
 
 impl Refusal {
     pub(crate) fn of(status: StatusCode) -> Refusal {
-        Refusal { status, closes: false }
+        Refusal { status, closes: false, challenge: None }
     }
 
     pub(crate) fn closing(status: StatusCode) -> Refusal {
-        Refusal { status, closes: true }
+        Refusal { status, closes: true, challenge: None }
+    }
+
+    /// 401 (RFC 6750).
+    pub(crate) fn challenging(parameters: &'static str) -> Refusal {
+        Refusal { challenge: Some(parameters), ..Refusal::of(StatusCode::UNAUTHORIZED) }
     }
 }
 
@@ -30,7 +36,7 @@ pub(crate) fn refusal(refused: &Refusal, is_head: bool) -> Response<Body> {
     let status = refused.status;
     let text = format!("{} {}\n", status.as_str(), status.canonical_reason().unwrap_or_default().to_lowercase());
     let length = text.len();
-    let body = if is_head { Body::empty() } else { Body::full(Bytes::from(text), None) };
+    let body = if is_head { Body::empty() } else { Body::full(Bytes::from(text)) };
     let mut response = Response::new(body);
     *response.status_mut() = status;
     let header = response.headers_mut();
@@ -39,8 +45,11 @@ pub(crate) fn refusal(refused: &Refusal, is_head: bool) -> Response<Body> {
     if refused.closes {
         header.insert(CONNECTION, HeaderValue::from_static("close"));
     }
+    if let Some(challenge) = refused.challenge {
+        header.insert(WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
     if status == StatusCode::METHOD_NOT_ALLOWED {
-        allowed(&mut response);
+        header.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
     }
     response
 }

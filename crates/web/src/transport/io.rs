@@ -3,8 +3,6 @@
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd as _;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -35,30 +33,16 @@ pub(crate) struct Io {
     stall: Duration,
     /// Runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
-    /// Bytes written, for the log.
-    written: Arc<AtomicU64>,
 }
 
 impl Io {
     pub(crate) fn new(carrier: Carrier, first: Bytes, stall: Duration) -> Io {
-        Io {
-            carrier: TokioIo::new(carrier),
-            first,
-            files: Queue::default(),
-            stall,
-            waiting: None,
-            written: Arc::default(),
-        }
+        Io { carrier: TokioIo::new(carrier), first, files: Queue::default(), stall, waiting: None }
     }
 
     /// Where bodies put ranges of files. `None`: their bytes have to pass through this process.
     pub(crate) fn files(&self) -> Option<Queue> {
         matches!(self.carrier.inner(), Carrier::Clear(_)).then(|| self.files.clone())
-    }
-
-    /// Counts the bytes that were written.
-    pub(crate) fn written(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.written)
     }
 
     fn send_file(&mut self, cx: &mut Context<'_>, most: usize) -> Poll<io::Result<usize>> {
@@ -96,13 +80,6 @@ impl Io {
             Poll::Pending => Poll::Pending,
         }
     }
-
-    fn counted(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(count)) = outcome {
-            self.written.fetch_add(count as u64, Ordering::Relaxed);
-        }
-        outcome
-    }
 }
 
 impl Read for Io {
@@ -132,8 +109,7 @@ impl Write for Io {
             Some(first) if in_memory == 0 => self.send_file(cx, first.len()),
             _ => Pin::new(&mut self.carrier).poll_write_vectored(cx, &slices[..in_memory]),
         };
-        let outcome = self.bounded(cx, outcome);
-        self.counted(outcome)
+        self.bounded(cx, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,0 +1,93 @@
+//! What `haul token` makes: a token for a line of the list of keys, and the same with less.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use haul_job::{Error, Fault};
+use haul_transfer::{Surroundings, trusted_keys};
+use haul_web::token::{Condition, Secret, Token, nonce};
+
+use crate::authorized::Holder;
+
+/// The daemon's key also gives the secret of its tokens: another file would be another one to lose.
+pub(crate) const SECRET_PURPOSE: &str = "haul web token 1";
+
+/// The conditions of a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenOptions {
+    /// `--path PATH`: for this path and what is beneath it.
+    pub path: Option<Vec<u8>>,
+    /// `--ro`
+    pub read_only: bool,
+    /// `--expires TIME`
+    pub lifetime: Option<Lifetime>,
+}
+
+/// How long a token holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetime(pub Duration);
+
+impl TokenOptions {
+    fn added_to(&self, token: Token, now: SystemTime) -> Result<Token, Error> {
+        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let until = self.lifetime.map(|Lifetime(time)| Condition::Until(now.saturating_add(time.as_secs())));
+        let path = self.path.as_deref().map(Condition::path);
+        let conditions = path.into_iter().chain(self.read_only.then_some(Condition::ReadOnly)).chain(until);
+        conditions.into_iter().try_fold(token, Token::narrowed).map_err(refused)
+    }
+}
+
+/// Makes a token for the line of `who`: `token:NAME` or `ed25519:KEY`. `identity` is the daemon's key.
+pub fn issue(identity: Option<PathBuf>, who: &str, options: &TokenOptions) -> Result<String, Error> {
+    if !matches!(Holder::parse(who), Some(Ok(Holder::Token(_) | Holder::Key(_)))) {
+        return Err(Error::new(Fault::Usage, format!("a token is for a line of the list of keys, not for '{who}'"))
+            .try_this("haul token token:NAME, with the line: ro root=/DIR token:NAME"));
+    }
+    let file = identity.or_else(|| Surroundings::of_process().config_file("host_ed25519"));
+    let file = file.ok_or_else(|| {
+        Error::new(Fault::Authentication, "there is no home directory to look for the daemon's key in")
+            .try_this("--identity names the key file of the daemon")
+    })?;
+    let identity = trusted_keys::load_identity(&file)?;
+    let secret = Secret::new(identity.secret_for(SECRET_PURPOSE));
+    let nonce = nonce().map_err(|error| Error::new(Fault::Authentication, error.to_string()))?;
+    let token = secret.issue(who, nonce).map_err(refused)?;
+    Ok(options.added_to(token, SystemTime::now())?.to_text().to_string())
+}
+
+/// The same token with more conditions. No key is needed.
+pub fn narrow(text: &str, options: &TokenOptions) -> Result<String, Error> {
+    let token = Token::parse(text.trim()).map_err(refused)?;
+    Ok(options.added_to(token, SystemTime::now())?.to_text().to_string())
+}
+
+fn refused(why: haul_web::token::Refused) -> Error {
+    Error::new(Fault::Authentication, "cannot use the token").because(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_for_a_line_and_can_be_narrowed_without_the_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = dir.path().join("host");
+        let identity = trusted_keys::generate_identity(&key, false).unwrap();
+        let none = TokenOptions { path: None, read_only: false, lifetime: None };
+        let wide = issue(Some(key.clone()), "token:lab", &none).unwrap();
+        let options = TokenOptions {
+            path: Some(b"/runs/".to_vec()),
+            read_only: true,
+            lifetime: Some(Lifetime(Duration::from_secs(60))),
+        };
+        let narrow = Token::parse(&narrow(&wide, &options).unwrap()).unwrap();
+        let secret = Secret::new(identity.secret_for(SECRET_PURPOSE));
+        assert_eq!(secret.verify(&narrow, b"runs/1", SystemTime::now()), Ok("token:lab"));
+        assert!(secret.verify(&narrow, b"other", SystemTime::now()).is_err());
+        assert!(secret.verify(&narrow, b"runs/1", SystemTime::now() + Duration::from_secs(61)).is_err());
+        for who in ["lab", "token:", "cert:00", "boss:x", ""] {
+            assert!(issue(Some(key.clone()), who, &none).is_err(), "{who}");
+        }
+    }
+}

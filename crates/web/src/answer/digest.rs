@@ -1,0 +1,184 @@
+//! Digests of files (RFC 9530): computed once for each state of a file, and kept.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aws_lc_rs::digest;
+use haul_store::{FileId, LocalFile, Stat, Version};
+use http::HeaderMap;
+use http::header::HeaderName;
+use tokio::sync::Semaphore;
+
+use crate::limits::{DIGEST_AT_ONCE_BYTES, DIGESTS_AT_ONCE, MAX_DIGESTS_KEPT};
+
+/// The digests of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Digests {
+    pub(crate) sha256: [u8; 32],
+    pub(crate) blake3: [u8; 32],
+}
+
+/// The digests of many files.
+pub(crate) struct Kept {
+    known: Mutex<Known>,
+    at_once: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Known {
+    digests: HashMap<State, Digests>,
+    /// The oldest leaves when there are too many.
+    order: VecDeque<State>,
+}
+
+/// One state of one file.
+type State = (FileId, u64, Version);
+
+fn state(stat: &Stat) -> State {
+    (stat.id, stat.size, stat.version)
+}
+
+impl Default for Kept {
+    fn default() -> Kept {
+        Kept { known: Mutex::default(), at_once: Arc::new(Semaphore::new(DIGESTS_AT_ONCE)) }
+    }
+}
+
+impl Kept {
+    /// The digests of this state, if they are known.
+    pub(crate) fn known(&self, stat: &Stat) -> Option<Digests> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).digests.get(&state(stat)).copied()
+    }
+
+    /// Computes them where they are not known. It reads the whole file, so it runs in the pool.
+    pub(crate) fn of(&self, file: &LocalFile, stat: &Stat) -> io::Result<Digests> {
+        if let Some(known) = self.known(stat) {
+            return Ok(known);
+        }
+        let digests = compute(file)?;
+        if state(&file.stat()?) != state(stat) {
+            return Err(io::Error::other("the file changed while it was read"));
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.digests.insert(state(stat), digests).is_none() {
+            known.order.push_back(state(stat));
+        }
+        if known.order.len() > MAX_DIGESTS_KEPT
+            && let Some(oldest) = known.order.pop_front()
+        {
+            known.digests.remove(&oldest);
+        }
+        Ok(digests)
+    }
+
+    /// For a reader who wants them. `None`: they are being computed, or cannot be.
+    pub(crate) async fn wanted(self: &Arc<Kept>, file: &Arc<LocalFile>, stat: &Stat) -> Option<Digests> {
+        if let Some(known) = self.known(stat) {
+            return Some(known);
+        }
+        let place = Arc::clone(&self.at_once).try_acquire_owned().ok()?;
+        let (kept, file, stat) = (Arc::clone(self), Arc::clone(file), stat.clone());
+        let is_short = stat.size <= DIGEST_AT_ONCE_BYTES;
+        let work = tokio::task::spawn_blocking(move || {
+            let digests = kept.of(&file, &stat);
+            drop(place);
+            digests
+        });
+        if is_short { work.await.ok()?.ok() } else { None }
+    }
+}
+
+fn compute(file: &LocalFile) -> io::Result<Digests> {
+    let (mut sha256, mut blake3) = (digest::Context::new(&digest::SHA256), blake3::Hasher::new());
+    let mut block = vec![0; READ_BYTES];
+    let mut at = 0;
+    // Each round takes at least one byte of the file.
+    loop {
+        let count = file.read_at(&mut block, at)?;
+        if count == 0 {
+            break;
+        }
+        sha256.update(&block[..count]);
+        blake3.update(&block[..count]);
+        at += count as u64;
+    }
+    let sha256 = sha256.finish().as_ref().try_into().expect("SHA-256 has 32 bytes");
+    Ok(Digests { sha256, blake3: *blake3.finalize().as_bytes() })
+}
+
+const READ_BYTES: usize = 1 << 20;
+
+/// What `Want-Repr-Digest` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wish {
+    sha256: bool,
+    blake3: bool,
+}
+
+impl Wish {
+    pub(crate) fn of(header: &HeaderMap) -> Wish {
+        let mut wish = Wish::default();
+        let values = header.get_all(WANT).iter().filter_map(|value| value.to_str().ok());
+        for member in values.flat_map(|value| value.split(',')) {
+            let (name, weight) = member.split_once('=').unwrap_or((member, "1"));
+            // 0 is "not acceptable", 10 the highest (section 4).
+            let is_wanted = weight.trim().parse::<u8>().is_ok_and(|weight| (1..=10).contains(&weight));
+            match name.trim() {
+                "sha-256" => wish.sha256 = is_wanted,
+                "blake3" => wish.blake3 = is_wanted,
+                _ => {}
+            }
+        }
+        wish
+    }
+
+    pub(crate) fn is_any(self) -> bool {
+        self.sha256 || self.blake3
+    }
+
+    /// The value of `Repr-Digest`.
+    pub(crate) fn field(self, digests: &Digests) -> String {
+        let one = |name: &str, bytes: &[u8]| format!("{name}=:{}:", base64(bytes));
+        let wanted = [(self.sha256, "sha-256", &digests.sha256), (self.blake3, "blake3", &digests.blake3)];
+        let wanted = wanted.iter().filter(|(is_wanted, ..)| *is_wanted);
+        wanted.map(|(_, name, bytes)| one(name, *bytes)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+pub(crate) const WANT: HeaderName = HeaderName::from_static("want-repr-digest");
+pub(crate) const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
+
+/// RFC 4648, as a byte sequence of structured fields has it.
+fn base64(bytes: &[u8]) -> String {
+    haul_net::base64_text(bytes)
+}
+
+/// In hexadecimal digits, as `sha256sum` prints it.
+pub(crate) fn hex(digest: &[u8; 32]) -> String {
+    blake3::Hash::from_bytes(*digest).to_hex().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_follow_the_standard() {
+        for (value, sha256, blake3) in [
+            ("sha-256=1", true, false),
+            ("sha-256=0", false, false),
+            ("sha-256", true, false),
+            ("unixsum=3, sha-256=10,blake3=5", true, true),
+            ("sha-256=11", false, false),
+            ("sha-256=x, md5=1", false, false),
+            ("", false, false),
+        ] {
+            let header = HeaderMap::from_iter([(WANT, value.parse().unwrap())]);
+            assert_eq!(Wish::of(&header), Wish { sha256, blake3 }, "{value}");
+        }
+        let digests = Digests { sha256: [0; 32], blake3: [255; 32] };
+        let both = Wish { sha256: true, blake3: true }.field(&digests);
+        assert_eq!(both, format!("sha-256=:{}=:, blake3=:{}8=:", "A".repeat(43), "/".repeat(42)));
+    }
+}

@@ -1,0 +1,139 @@
+//! One request: check -> who asks -> answer -> a line of the log when its body has ended.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use haul_net::Prefix;
+use http::header::{AUTHORIZATION, CACHE_CONTROL, CONNECTION};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+
+use crate::access::{Asker, Shelf};
+use crate::answer::body::Body;
+use crate::answer::refusal::{Refusal, refusal};
+use crate::answer::{Asked, answer, check};
+use crate::house::Seat;
+use crate::request::target::Target;
+use crate::token::Token;
+use crate::transport::piece::Queue;
+
+/// Who is at the other end of a connection.
+pub(crate) struct Guest {
+    pub(crate) asker: Asker,
+    pub(crate) files: Option<Queue>,
+    /// Nobody on the way can read along: TLS, or this host's own loopback.
+    pub(crate) is_private: bool,
+    /// The row of the policy table that holds for its address: the class of the connection.
+    pub(crate) class: Option<Prefix>,
+    pub(crate) seat: Seat,
+}
+
+pub(crate) async fn respond(guest: Arc<Guest>, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    let (begun, now, is_head) = (Instant::now(), SystemTime::now(), request.method() == http::Method::HEAD);
+    let (parts, _) = request.into_parts();
+    let request = Request::from_parts(parts, ());
+    let mut who = None;
+    let answered = attempt(&guest, &request, now, &mut who).await;
+    let mut response = answered.unwrap_or_else(|refused| refusal(&refused, is_head));
+    if request.version() == Version::HTTP_2 {
+        // HTTP/2 has no such field (RFC 9113, section 8.2.2).
+        response.headers_mut().remove(CONNECTION);
+    }
+    if request.headers().contains_key(AUTHORIZATION) {
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("private"));
+    }
+    if guest.seat.house.tell.is_some() {
+        log_at_end(guest, &request, &mut response, (who, begun));
+    }
+    Ok(response)
+}
+
+async fn attempt(
+    guest: &Guest,
+    request: &Request<()>,
+    now: SystemTime,
+    who: &mut Option<Arc<Shelf>>,
+) -> Result<Response<Body>, Refusal> {
+    let house = &guest.seat.house;
+    let target = check(request)?;
+    let asker = asker(guest, request.headers(), &target, now)?;
+    let Some(shelf) = house.access.shelf(&asker) else {
+        return Err(match asker {
+            Asker::Anyone if house.secret.is_some() => Refusal::challenging("Bearer"),
+            _ => Refusal::of(StatusCode::FORBIDDEN),
+        });
+    };
+    *who = Some(Arc::clone(&shelf));
+    let asked = Asked {
+        is_head: request.method() == http::Method::HEAD,
+        target,
+        header: request.headers().clone(),
+        now,
+        files: guest.files.clone(),
+        shared: Arc::clone(&house.shared),
+    };
+    answer(asked, shelf, request.uri()).await
+}
+
+/// A token counts before the connection's certificate. A wrong one is an error, and no reason to answer as for anybody.
+fn asker(guest: &Guest, header: &HeaderMap, target: &Target, now: SystemTime) -> Result<Asker, Refusal> {
+    let mut values = header.get_all(AUTHORIZATION).iter();
+    let value = match (values.next(), values.next()) {
+        (None, _) => return Ok(guest.asker.clone()),
+        (Some(value), None) => value,
+        (Some(_), Some(_)) => return Err(Refusal::of(StatusCode::BAD_REQUEST)),
+    };
+    let Some(secret) = &guest.seat.house.secret else { return Err(Refusal::of(StatusCode::FORBIDDEN)) };
+    if !guest.is_private {
+        // The token has been read along already; accepting it would teach its holder to go on.
+        return Err(Refusal::of(StatusCode::FORBIDDEN));
+    }
+    let token = bearer(value).and_then(|text| Token::parse(text).ok()).ok_or(INVALID)?;
+    match secret.verify(&token, &target.path, now) {
+        Ok(who) => Ok(Asker::Token(who.to_owned())),
+        Err(_) => Err(INVALID),
+    }
+}
+
+const INVALID: Refusal =
+    Refusal { status: StatusCode::UNAUTHORIZED, closes: false, challenge: Some("Bearer error=\"invalid_token\"") };
+
+fn bearer(value: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Fields are not logged: a token stands in one.
+fn log_at_end(
+    guest: Arc<Guest>,
+    request: &Request<()>,
+    response: &mut Response<Body>,
+    (who, begun): (Option<Arc<Shelf>>, Instant),
+) {
+    let (method, uri, status) = (request.method().clone(), request.uri().clone(), response.status().as_u16());
+    response.body_mut().on_end(Box::new(move |bytes| {
+        let Some(tell) = &guest.seat.house.tell else { return };
+        let path = uri.path();
+        let path = path.get(..LOGGED_PATH_BYTES).unwrap_or(path);
+        let who = who.as_ref().map_or("nobody", |shelf| shelf.name.as_str());
+        let class = guest.class.map(|row| format!(" class {row}")).unwrap_or_default();
+        let seconds = begun.elapsed().as_secs_f64();
+        let rate =
+            if bytes >= RATED_BYTES { format!(" at {:.0} MB/s", bytes as f64 / seconds / 1e6) } else { String::new() };
+        let from = guest.seat.from;
+        tell(
+            &format!(
+                "web: {who} ({from}){class} {method} {path} {status}: {bytes} bytes in {:.1} ms{rate}",
+                seconds * 1e3
+            ),
+            false,
+        );
+    }));
+}
+
+/// Longer paths are cut in the log.
+const LOGGED_PATH_BYTES: usize = 512;
+
+/// Fewer bytes say nothing of a rate.
+const RATED_BYTES: u64 = 1 << 20;

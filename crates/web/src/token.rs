@@ -1,0 +1,311 @@
+//! Bearer tokens: what `haul token` makes, and a holder can narrow without asking the server.
+//!
+//! ```text
+//! haul1.<hex of: nonce, who, conditions, tag>
+//! key of the token  HMAC-SHA256(secret of the service, "haul token 1" nonce who)
+//! tag               for each condition, in order: HMAC-SHA256(tag before, condition); the first from the token's key
+//! ```
+//! This is the construction of macaroons (Birgisson and others, NDSS 2014). Whoever holds a token can add a condition,
+//! and nobody can take one away. `who` names a line of the list of keys: a token reaches what the line has, as long as
+//! the line is there.
+
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac;
+use zeroize::Zeroizing;
+
+/// The secret of a service, from which the keys of all its tokens come.
+pub struct Secret(Zeroizing<[u8; 32]>);
+
+/// A token. It is never printed by accident: only [`Token::to_text`] shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    nonce: [u8; NONCE_BYTES],
+    who: String,
+    conditions: Vec<Condition>,
+    tag: [u8; TAG_BYTES],
+}
+
+/// What must hold for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The path is this one, or beneath it.
+    Path(Vec<u8>),
+    /// It only reads.
+    ReadOnly,
+    /// It comes before this second since 1970.
+    Until(u64),
+}
+
+/// Why a token is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is no token of this form.
+    #[error("it is no token of haul")]
+    Malformed,
+    /// It was not made with this secret, or somebody changed it.
+    #[error("this service did not make it")]
+    Forged,
+    /// Its time is over.
+    #[error("it has expired")]
+    Expired,
+    /// It is for another path.
+    #[error("it is for another path")]
+    OtherPath,
+    /// It would become too long.
+    #[error("it has all the conditions that fit into a token")]
+    Full,
+}
+
+impl Secret {
+    /// Keeps a secret.
+    pub fn new(secret: Zeroizing<[u8; 32]>) -> Secret {
+        Secret(secret)
+    }
+
+    /// Makes a token for a line of the list. `nonce` is random.
+    pub fn issue(&self, who: &str, nonce: [u8; NONCE_BYTES]) -> Result<Token, Refused> {
+        if who.is_empty() || who.len() > MAX_WHO_BYTES {
+            return Err(Refused::Malformed);
+        }
+        let tag = self.first_tag(who, &nonce);
+        Ok(Token { nonce, who: who.to_owned(), conditions: Vec::new(), tag })
+    }
+
+    /// Who the token is for, if it is genuine and its conditions hold for a path at a time.
+    pub fn verify<'a>(&self, token: &'a Token, path: &[u8], now: SystemTime) -> Result<&'a str, Refused> {
+        let first = self.first_tag(&token.who, &token.nonce);
+        let tag = token.conditions.iter().fold(first, |tag, condition| mac(&tag, &[&condition.to_bytes()]));
+        verify_slices_are_equal(&tag, &token.tag).map_err(|_| Refused::Forged)?;
+        let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        for condition in &token.conditions {
+            match condition {
+                Condition::Until(until) if second >= *until => return Err(Refused::Expired),
+                Condition::Path(top) if !is_beneath(path, top) => return Err(Refused::OtherPath),
+                // Readers ask for nothing else.
+                Condition::ReadOnly | Condition::Until(_) | Condition::Path(_) => {}
+            }
+        }
+        Ok(&token.who)
+    }
+
+    fn first_tag(&self, who: &str, nonce: &[u8]) -> [u8; TAG_BYTES] {
+        let key = mac(&self.0[..], &[b"haul token 1", nonce, who.as_bytes()]);
+        mac(&key, &[b"begin"])
+    }
+}
+
+/// A random nonce for a new token.
+pub fn nonce() -> Result<[u8; NONCE_BYTES], std::io::Error> {
+    let mut nonce = [0; NONCE_BYTES];
+    let failed = |_| std::io::Error::other("the system gave no randomness");
+    aws_lc_rs::rand::fill(&mut nonce).map_err(failed)?;
+    Ok(nonce)
+}
+
+impl Token {
+    /// The same token with one more condition.
+    pub fn narrowed(mut self, condition: Condition) -> Result<Token, Refused> {
+        let bytes = condition.to_bytes();
+        if self.conditions.len() >= MAX_CONDITIONS || bytes.len() > MAX_CONDITION_BYTES {
+            return Err(Refused::Full);
+        }
+        self.tag = mac(&self.tag, &[&bytes]);
+        self.conditions.push(condition);
+        Ok(self)
+    }
+
+    /// Who it is for.
+    pub fn who(&self) -> &str {
+        &self.who
+    }
+
+    /// What must hold.
+    pub fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    /// The text to hand on. Keep it secret.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_TEXT_BYTES / 2));
+        bytes.extend_from_slice(&self.nonce);
+        bytes.push(self.who.len() as u8);
+        bytes.extend_from_slice(self.who.as_bytes());
+        bytes.push(self.conditions.len() as u8);
+        for condition in &self.conditions {
+            let condition = condition.to_bytes();
+            bytes.extend_from_slice(&(condition.len() as u16).to_be_bytes());
+            bytes.extend_from_slice(&condition);
+        }
+        bytes.extend_from_slice(&self.tag);
+        let mut text = Zeroizing::new(String::with_capacity(PREFIX.len() + 2 * bytes.len()));
+        text.push_str(PREFIX);
+        for byte in bytes.iter() {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
+
+    /// The reverse of [`Token::to_text`]. It takes nothing else.
+    pub fn parse(text: &str) -> Result<Token, Refused> {
+        let digits = text.strip_prefix(PREFIX).filter(|_| text.len() <= MAX_TEXT_BYTES).ok_or(Refused::Malformed)?;
+        let bytes = Zeroizing::new(from_hex(digits.as_bytes()).ok_or(Refused::Malformed)?);
+        Token::from_bytes(&bytes).ok_or(Refused::Malformed)
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Token> {
+        let (nonce, rest) = bytes.split_first_chunk::<NONCE_BYTES>()?;
+        let (len, rest) = rest.split_first()?;
+        let (who, rest) = rest.split_at_checked(usize::from(*len))?;
+        let who = std::str::from_utf8(who).ok().filter(|who| !who.is_empty())?;
+        let (count, mut rest) = rest.split_first()?;
+        if usize::from(*count) > MAX_CONDITIONS {
+            return None;
+        }
+        let mut conditions = Vec::with_capacity((*count).into());
+        for _ in 0..*count {
+            let (len, behind) = rest.split_first_chunk::<2>()?;
+            let (condition, behind) = behind.split_at_checked(u16::from_be_bytes(*len).into())?;
+            conditions.push(Condition::from_bytes(condition)?);
+            rest = behind;
+        }
+        Some(Token { nonce: *nonce, who: who.to_owned(), conditions, tag: rest.try_into().ok()? })
+    }
+}
+
+impl Condition {
+    /// One that a path is beneath this one. Slashes at the ends do not count.
+    pub fn path(path: &[u8]) -> Condition {
+        let components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty());
+        Condition::Path(components.collect::<Vec<_>>().join(&b'/'))
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Condition::Path(path) => [b"path=", path.as_slice()].concat(),
+            Condition::ReadOnly => b"ro".to_vec(),
+            Condition::Until(second) => format!("until={second}").into_bytes(),
+        }
+    }
+
+    /// A condition of a newer version is none that we could check, so such a token is refused.
+    fn from_bytes(bytes: &[u8]) -> Option<Condition> {
+        let condition = match bytes {
+            b"ro" => Condition::ReadOnly,
+            _ if bytes.starts_with(b"path=") => Condition::path(&bytes[b"path=".len()..]),
+            _ => Condition::Until(std::str::from_utf8(bytes.strip_prefix(b"until=")?).ok()?.parse().ok()?),
+        };
+        // Only the one way to write it, so that the tag is over what was read.
+        (bytes.len() <= MAX_CONDITION_BYTES && condition.to_bytes() == bytes).then_some(condition)
+    }
+}
+
+fn is_beneath(path: &[u8], top: &[u8]) -> bool {
+    top.is_empty() || path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+}
+
+fn mac(key: &[u8], parts: &[&[u8]]) -> [u8; TAG_BYTES] {
+    let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));
+    for part in parts {
+        context.update(part);
+    }
+    context.sign().as_ref().try_into().expect("HMAC-SHA256 has 32 bytes")
+}
+
+fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
+    let value = |digit: u8| match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let bytes = pairs.iter().map(|[high, low]| Some(value(*high)? << 4 | value(*low)?)).collect::<Option<Vec<u8>>>()?;
+    rest.is_empty().then_some(bytes)
+}
+
+const PREFIX: &str = "haul1.";
+/// 128 bits: no two tokens have the same.
+pub const NONCE_BYTES: usize = 16;
+const TAG_BYTES: usize = 32;
+/// Its length is one byte.
+pub const MAX_WHO_BYTES: usize = 255;
+/// Each narrowing adds one to three.
+pub const MAX_CONDITIONS: usize = 16;
+/// The longest path of the kernel, and its word.
+pub const MAX_CONDITION_BYTES: usize = 4_096 + 5;
+/// 12 KiB: two conditions with the longest path are too long for a header, and nobody needs them.
+pub const MAX_TEXT_BYTES: usize = 12 << 10;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn secret(byte: u8) -> Secret {
+        Secret::new(Zeroizing::new([byte; 32]))
+    }
+
+    fn at(second: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(second)
+    }
+
+    #[test]
+    fn a_holder_narrows_a_token_and_cannot_widen_it() {
+        let secret = secret(1);
+        let wide = secret.issue("token:lab", [7; NONCE_BYTES]).unwrap();
+        assert_eq!(secret.verify(&wide, b"any/path", at(5)), Ok("token:lab"));
+        let narrow = wide.clone().narrowed(Condition::path(b"/runs/3/")).unwrap();
+        let narrow = narrow.narrowed(Condition::Until(100)).unwrap().narrowed(Condition::ReadOnly).unwrap();
+        let narrow = Token::parse(&narrow.to_text()).unwrap();
+        for path in ["runs/3", "runs/3/a/b"] {
+            assert_eq!(secret.verify(&narrow, path.as_bytes(), at(99)), Ok("token:lab"));
+        }
+        for path in ["", "runs", "runs/33", "runs/2", "other/runs/3"] {
+            assert_eq!(secret.verify(&narrow, path.as_bytes(), at(99)), Err(Refused::OtherPath), "{path}");
+        }
+        assert_eq!(secret.verify(&narrow, b"runs/3", at(100)), Err(Refused::Expired));
+        // Taking a condition away, changing one, or their order, leaves a wrong tag.
+        for conditions in [
+            vec![Condition::Path(b"runs/3".to_vec()), Condition::Until(100)],
+            vec![Condition::Path(b"runs".to_vec()), Condition::Until(100), Condition::ReadOnly],
+            vec![Condition::Until(100), Condition::Path(b"runs/3".to_vec()), Condition::ReadOnly],
+            vec![],
+        ] {
+            let forged = Token { conditions, ..narrow.clone() };
+            assert_eq!(secret.verify(&forged, b"runs/3", at(5)), Err(Refused::Forged));
+        }
+        let other = Token { who: "token:boss".to_owned(), ..wide.clone() };
+        assert_eq!(secret.verify(&other, b"", at(5)), Err(Refused::Forged));
+        assert_eq!(super::tests::secret(2).verify(&wide, b"", at(5)), Err(Refused::Forged));
+    }
+
+    #[test]
+    fn a_text_is_read_in_one_way_only() {
+        let token = secret(1).issue("token:lab", [7; NONCE_BYTES]).unwrap();
+        let token = token.narrowed(Condition::path(b"a/\xff")).unwrap().narrowed(Condition::Until(9)).unwrap();
+        let text = token.to_text();
+        assert!(Token::parse(&text).unwrap() == token);
+        for end in 0..text.len() {
+            assert!(Token::parse(&text[..end]).is_err(), "{end}");
+        }
+        assert!(Token::parse(&format!("{}00", *text)).is_err());
+        assert!(Token::parse(&text.to_uppercase()).is_err());
+        let with = |condition: &[u8]| Condition::from_bytes(condition);
+        for odd in ["path=/a", "path=a//b", "until=09", "until=+9", "until=", "ro ", "rw", "", "host=x"] {
+            assert_eq!(with(odd.as_bytes()), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_token_has_an_end() {
+        let mut token = secret(1).issue("token:lab", [7; NONCE_BYTES]).unwrap();
+        for second in 0..MAX_CONDITIONS as u64 {
+            token = token.narrowed(Condition::Until(second)).unwrap();
+        }
+        assert!(token.clone().narrowed(Condition::ReadOnly).is_err_and(|why| why == Refused::Full));
+        assert!(secret(1).issue(&"x".repeat(256), [0; NONCE_BYTES]).is_err());
+    }
+}
