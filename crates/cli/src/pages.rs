@@ -78,6 +78,7 @@ mod tests {
                 "haul-verify",
                 "haul-key",
                 "haul-serve",
+                "haul-token",
                 "haul-probe",
                 "haul-bench",
                 "haul-record",
