@@ -3,67 +3,9 @@
 //! Behind each row's bytes comes one good request. So a row shows whether the connection went on, and whether anything
 //! of a body was taken for a request: a smuggled one would add a status.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::Arc;
-use std::time::Duration;
+use haul_web::Limits;
 
-use haul_net::{Listener, Policies};
-use haul_store::Published;
-use haul_web::access::{Access, Asker, Shelf};
-use haul_web::{Limits, ManifestFile, ManifestFormat, Options, Service};
-
-struct OnePublic(Arc<Shelf>);
-
-impl Access for OnePublic {
-    fn shelf(&self, _: &Asker) -> Option<Arc<Shelf>> {
-        Some(Arc::clone(&self.0))
-    }
-}
-
-struct NoManifests;
-
-impl ManifestFormat for NoManifests {
-    fn write(&self, _: &mut dyn FnMut() -> io::Result<Option<ManifestFile>>, _: &mut dyn io::Write) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn serve(limits: Limits) -> (tempfile::TempDir, Service, SocketAddr) {
-    let dir = tempfile::tempdir().unwrap();
-    let top = dir.path().canonicalize().unwrap();
-    std::fs::create_dir_all(top.join("sub")).unwrap();
-    std::fs::write(top.join("ten"), b"0123456789").unwrap();
-    std::fs::write(top.join("empty"), b"").unwrap();
-    std::fs::write(top.join("a b"), b"space").unwrap();
-    std::os::unix::fs::symlink("/etc/passwd", top.join("link")).unwrap();
-    let directory = Published::open(&top).unwrap();
-    let listener = Listener::bind_to(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
-    let address = listener.local_addr();
-    let service = Service::start(Options {
-        clear: vec![listener],
-        tls: Vec::new(),
-        access: Arc::new(OnePublic(Arc::new(Shelf { directory, name: "anyone".to_owned() }))),
-        policies: Arc::new(Policies::default()),
-        limits,
-        secret: None,
-        manifests: Arc::new(NoManifests),
-        tell: None,
-    })
-    .unwrap();
-    (dir, service, address)
-}
-
-/// What the server says until it closes the connection.
-fn answers(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    // A server that refuses may close before it has read all.
-    let _ = stream.write_all(bytes);
-    let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said);
-    said
-}
+use crate::harness::{answers, serve};
 
 /// The statuses in a row of answers, each with its whole body.
 fn statuses(mut said: &[u8], is_head: bool) -> Vec<u16> {
@@ -85,10 +27,10 @@ const GOOD: &str = "GET /ten HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
 
 #[test]
 fn requests_are_read_as_the_standards_say_and_nothing_is_smuggled() {
-    let (_dir, _service, address) = serve(Limits::default());
+    let served = serve(Limits::default());
     let mut wrong = Vec::new();
     for (request, expected) in rows() {
-        let said = answers(address, format!("{request}{GOOD}").as_bytes());
+        let said = answers(served.address, format!("{request}{GOOD}").as_bytes());
         let found = statuses(&said, request.starts_with("HEAD"));
         if found != expected {
             wrong.push(format!("{request:?}: {found:?}, not {expected:?}"));

@@ -1,0 +1,132 @@
+//! A service over a directory of its own, and a reader that sends any bytes.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use haul_net::{Listener, Policies};
+use haul_store::Published;
+use haul_web::access::{Access, Asker, Shelf};
+use haul_web::token::Secret;
+use haul_web::{Limits, ManifestFile, ManifestFormat, Options, Service};
+
+/// A running service, its directory, and the lines of its log.
+pub struct Served {
+    _dir: tempfile::TempDir,
+    pub top: PathBuf,
+    pub address: SocketAddr,
+    pub log: Arc<Mutex<Vec<String>>>,
+    pub service: Option<Service>,
+}
+
+/// `ten`, `empty`, `a b`, `sub/`, a link out, and `private/` for holders of a token for `token:lab`.
+pub fn serve(limits: Limits) -> Served {
+    let dir = tempfile::tempdir().unwrap();
+    let top = dir.path().canonicalize().unwrap();
+    std::fs::create_dir_all(top.join("public/sub")).unwrap();
+    std::fs::create_dir_all(top.join("private/runs")).unwrap();
+    std::fs::write(top.join("private/runs/secret"), b"secret").unwrap();
+    std::fs::write(top.join("public/ten"), b"0123456789").unwrap();
+    std::fs::write(top.join("public/empty"), b"").unwrap();
+    std::fs::write(top.join("public/a b"), b"space").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", top.join("public/link")).unwrap();
+    let shelf = |name: &str| {
+        let directory = Published::open(&top.join(name)).unwrap();
+        Arc::new(Shelf { directory, name: name.to_owned() })
+    };
+    let access = Arc::new(TwoShelves { public: shelf("public"), private: shelf("private") });
+    let listener = Listener::bind_to(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    let address = listener.local_addr();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let written = Arc::clone(&log);
+    let service = Service::start(Options {
+        clear: vec![listener],
+        tls: Vec::new(),
+        access,
+        secret: Some(secret()),
+        manifests: Arc::new(Lines),
+        policies: Arc::new(Policies::default()),
+        limits,
+        tell: Some(Arc::new(move |text, _| written.lock().unwrap().push(text.to_owned()))),
+    })
+    .unwrap();
+    Served { top: top.join("public"), _dir: dir, address, log, service: Some(service) }
+}
+
+/// The secret of every service here.
+pub fn secret() -> Secret {
+    Secret::new([7; 32].into())
+}
+
+struct TwoShelves {
+    public: Arc<Shelf>,
+    private: Arc<Shelf>,
+}
+
+impl Access for TwoShelves {
+    fn shelf(&self, asker: &Asker) -> Option<Arc<Shelf>> {
+        match asker {
+            Asker::Token(who) => (who == "token:lab").then(|| Arc::clone(&self.private)),
+            _ => Some(Arc::clone(&self.public)),
+        }
+    }
+}
+
+/// A simple form of manifests.
+struct Lines;
+
+impl ManifestFormat for Lines {
+    fn write(
+        &self,
+        next: &mut dyn FnMut() -> io::Result<Option<ManifestFile>>,
+        out: &mut dyn io::Write,
+    ) -> io::Result<()> {
+        while let Some(file) = next()? {
+            writeln!(out, "{} {} {}", blake3::Hash::from_bytes(file.blake3), file.size, file.path.escape_ascii())?;
+        }
+        writeln!(out, "end")
+    }
+}
+
+/// A connection that gives up after a while.
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream
+}
+
+/// What the server says until it closes the connection.
+pub fn answers(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = connect(address);
+    // A server that refuses may close before it has read all.
+    let _ = stream.write_all(bytes);
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    said
+}
+
+/// One answer.
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// A field by its name in small letters.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+}
+
+/// GET with further fields, on a connection of its own.
+pub fn get(address: SocketAddr, target: &str, fields: &str) -> Answer {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{fields}\r\n");
+    let said = answers(address, request.as_bytes());
+    let end = said.windows(4).position(|four| four == b"\r\n\r\n").expect("an answer");
+    let head = String::from_utf8(said[..end].to_vec()).unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    Answer { status, head, body: said[end + 4..].to_vec() }
+}

@@ -1,0 +1,105 @@
+//! Readers that want harm: slow ones, crowds, floods. Others are served meanwhile.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::time::Duration;
+
+use haul_web::Limits;
+
+use crate::harness::{connect, get, serve};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+#[test]
+fn readers_that_take_nothing_are_cut_off_and_others_are_served() {
+    let served = serve(Limits { stall: SHORT, ..Limits::default() });
+    File::create(served.top.join("large")).unwrap().set_len(100_000_000).unwrap();
+    let mut crowd: Vec<_> = (0..200).map(|_| connect(served.address)).collect();
+    for stream in &mut crowd {
+        stream.write_all(b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+    }
+    assert_eq!(get(served.address, "/ten", "").body, b"0123456789");
+    // The log tells of each answer when its body is dropped: all were cut.
+    let is_over = || served.log.lock().unwrap().iter().filter(|line| line.contains("/large")).count() == crowd.len();
+    assert!((0..500).any(|_| is_over() || {
+        std::thread::park_timeout(Duration::from_millis(20));
+        false
+    }));
+    let mut got = Vec::new();
+    let _ = crowd[0].read_to_end(&mut got);
+    assert!(got.len() < 100_000_000);
+}
+
+#[test]
+fn a_header_that_comes_too_slowly_or_never_ends_the_connection() {
+    let served = serve(Limits { idle: SHORT, header: SHORT, ..Limits::default() });
+    for begin in
+        ["", "P", "PRI * HTTP/2", "GET /ten HTTP/1.1\r\nHost: h\r\nX: ", "GET /ten HTTP/1.1\r\nHost: h\r\n\r\n"]
+    {
+        let mut stream = connect(served.address);
+        stream.write_all(begin.as_bytes()).unwrap();
+        let mut said = Vec::new();
+        // It ends: by the server, within the time of a test.
+        let _ = stream.read_to_end(&mut said);
+        assert_eq!(said.starts_with(b"HTTP/1.1 200"), begin.ends_with("\r\n\r\n"), "{begin:?}");
+    }
+}
+
+#[test]
+fn one_address_has_only_its_part_of_the_connections() {
+    let served = serve(Limits { connections_per_source: 3, ..Limits::default() });
+    let ask = |stream: &mut std::net::TcpStream| {
+        let mut first = [0; 12];
+        stream.write_all(b"GET /ten HTTP/1.1\r\nHost: h\r\n\r\n").and_then(|()| stream.read_exact(&mut first)).is_ok()
+    };
+    let mut kept: Vec<_> = (0..3).map(|_| connect(served.address)).collect();
+    assert!(kept.iter_mut().all(ask));
+    assert!(!ask(&mut connect(served.address)));
+    kept.pop();
+    assert!((0..200).any(|_| ask(&mut connect(served.address))), "a place that is free is given again");
+}
+
+/// One frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// `:method GET`, `:path /`, `:scheme http`, `:authority h`.
+const HEADERS: &[u8] = &[0x82, 0x84, 0x86, 0x41, 1, b'h'];
+
+/// CVE-2023-44487.
+#[test]
+fn streams_that_are_reset_at_once_end_their_connection() {
+    let served = serve(Limits::default());
+    let mut flood = [PREFACE, &frame(4, 0, 0, b"")].concat();
+    for stream in (1..40_000).step_by(2) {
+        flood.extend(frame(1, 5, stream, HEADERS));
+        flood.extend(frame(3, 0, stream, &8_u32.to_be_bytes()));
+    }
+    let mut stream = connect(served.address);
+    let _ = stream.write_all(&flood);
+    let mut said = Vec::new();
+    // Ended by the server: else this read would wait for its time limit, and fail.
+    let ended = stream.read_to_end(&mut said);
+    assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+    assert_eq!(get(served.address, "/ten", "").status, 200);
+}
+
+/// VU#421644.
+#[test]
+fn a_header_that_goes_on_in_frame_after_frame_ends_its_connection() {
+    let served = serve(Limits::default());
+    let mut flood = [PREFACE, &frame(4, 0, 0, b""), &frame(1, 1, 1, HEADERS)].concat();
+    let field = [&[0x40, 1, b'x', 0x7f, 0x81, 0x07][..], &[b'y'; 1_000]].concat();
+    for _ in 0..5_000 {
+        flood.extend(frame(9, 0, 1, &field));
+    }
+    let mut stream = connect(served.address);
+    let _ = stream.write_all(&flood);
+    let mut said = Vec::new();
+    let ended = stream.read_to_end(&mut said);
+    assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+    assert_eq!(get(served.address, "/ten", "").status, 200);
+}

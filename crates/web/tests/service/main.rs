@@ -1,0 +1,6 @@
+//! The service as its readers see it: over loopback, byte by byte.
+
+mod conformance;
+mod harness;
+mod hostile;
+mod readers;
