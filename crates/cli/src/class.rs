@@ -1,9 +1,10 @@
 //! Words for service classes and marks.
 
-use haul_job::{Arrival, MarkEffect, PathService};
+use haul_job::{Arrival, ClassChange, MarkEffect, PathService};
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{bits, bytes};
+use crate::json::seconds;
 
 /// What the lanes of a path asked of the network. Reports of earlier versions have none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -22,6 +23,20 @@ pub struct ClassLine {
     /// A mark that was sent, and how it arrived; null: nobody saw it.
     pub mark_sent: Option<u8>,
     pub mark_arrived: Option<u8>,
+}
+
+/// The service class changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ClassChangeLine {
+    pub at_s: f64,
+    pub class: String,
+    pub reason: String,
+}
+
+pub fn of_class_change(change: &ClassChange) -> ClassChangeLine {
+    let ClassChange { at, class, reason } = change;
+    ClassChangeLine { at_s: seconds(*at), class: class.clone(), reason: reason.clone() }
 }
 
 pub fn of_service(service: &PathService) -> ClassLine {

@@ -234,7 +234,7 @@ impl Background {
         }
         if raised && self.delivered.rate() < USED * self.rate {
             // Not used, so it says nothing.
-            self.rate = self.rate / (1.0 + HEADROOM + self.raise.share);
+            self.rate /= 1.0 + HEADROOM + self.raise.share;
             self.begin_hold(at_us);
             return;
         }
