@@ -4,7 +4,6 @@ use haul_job::{Arrival, ClassChange, MarkEffect, PathService};
 use serde::{Deserialize, Serialize};
 
 use crate::figures::{bits, bytes};
-use crate::json::seconds;
 
 /// What the lanes of a path asked of the network. Reports of earlier versions have none.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -34,9 +33,10 @@ pub struct ClassChangeLine {
     pub reason: String,
 }
 
-pub fn of_class_change(change: &ClassChange) -> ClassChangeLine {
-    let ClassChange { at, class, reason } = change;
-    ClassChangeLine { at_s: seconds(*at), class: class.clone(), reason: reason.clone() }
+pub fn of_class_change(change: &ClassChange, at_s: f64) -> ClassChangeLine {
+    let ClassChange { class, reason, .. } = change;
+    ClassChangeLine { at_s, class: class.clone(), reason: reason.clone() }
+}
 }
 
 pub fn of_service(service: &PathService) -> ClassLine {

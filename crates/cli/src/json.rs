@@ -458,7 +458,7 @@ pub fn of_report(r: &Report, exit_code: u8) -> ReportLine {
             .into_iter()
             .map(|remedy| RemedyLine { text: remedy.words, command: remedy.command })
             .collect(),
-        class_changes: r.class_changes.iter().map(of_class_change).collect(),
+        class_changes: r.class_changes.iter().map(|change| of_class_change(change, seconds(change.at))).collect(),
         failures: r.failures.iter().map(|(path, why)| Failure { path: named(path), why: why.clone() }).collect(),
     }
 }
