@@ -450,6 +450,10 @@ pub struct Probe {
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=60))]
     #[arg(allow_hyphen_values = true)]
     pub time: u16,
+    /// Measure each service class in turn (background, normal, priority), and whether its mark arrives; three times as
+    /// long, with a login for each
+    #[arg(long)]
+    pub classes: bool,
     #[command(flatten)]
     pub connections: Connections,
     #[command(flatten)]

@@ -531,6 +531,25 @@ impl Probe {
         policy::mark_of(socket, socket.peer_addr().ok()?.ip())
     }
 
+    /// Has the kernel keep the mark of what arrives.
+    pub fn keep_arriving_dscp(&self) {
+        if let Some((socket, peer)) = self.0.tcp().and_then(|tcp| Some((tcp, tcp.peer_addr().ok()?))) {
+            // A kernel that does not is one that tells nothing later.
+            let _ = socket::keep_arriving_dscp(socket, policy::family_of(peer.ip()));
+        }
+    }
+
+    /// The mark of what arrives. Over IPv4 the kernel tells that of the handshake, and only where the connection was accepted: `handshake` says
+    /// that this is of use. `None`: nobody knows.
+    pub fn arriving_dscp(&self, handshake: bool) -> Option<Dscp> {
+        let socket = self.0.tcp()?;
+        let family = policy::family_of(socket.peer_addr().ok()?.ip());
+        if family == socket::Family::V4 && !handshake {
+            return None;
+        }
+        socket::arriving_dscp(socket, family).ok().flatten().and_then(Dscp::new)
+    }
+
     /// Bounds the rate at which TCP sends. None lifts the bound. Other transports have none, and MPTCP refuses it.
     pub fn set_max_pacing_rate(&self, rate_bytes_per_s: Option<u64>) -> io::Result<()> {
         self.0.tcp().map_or(Ok(()), |socket| socket::set_max_pacing_rate(socket, rate_bytes_per_s))

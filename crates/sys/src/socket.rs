@@ -80,6 +80,49 @@ pub fn set_dscp(socket: impl AsFd, family: Family, dscp: u8) -> io::Result<()> {
     set_option_u32(&socket, level, name, u32::from(dscp) << ECN_BITS)
 }
 
+/// Has the kernel keep the mark of what arrives on a TCP connection, for [`arriving_dscp`].
+pub fn keep_arriving_dscp(socket: impl AsFd, family: Family) -> io::Result<()> {
+    let (level, name) = match family {
+        Family::V4 => (libc::IPPROTO_IP, libc::IP_RECVTOS),
+        Family::V6 => (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
+    };
+    set_option_u32(&socket, level, name, 1)
+}
+
+/// The mark of what arrives on a TCP connection. Over IPv6, that of the last packet. Over IPv4, that of the handshake, and only where the
+/// connection was accepted; elsewhere 0 (Linux, `inet->rcv_tos`). `None`: nothing was kept yet.
+pub fn arriving_dscp(socket: impl AsFd, family: Family) -> io::Result<Option<u8>> {
+    let (level, name, kind) = match family {
+        Family::V4 => (libc::IPPROTO_IP, IP_PKTOPTIONS, libc::IP_TOS),
+        Family::V6 => (libc::IPPROTO_IPV6, IPV6_2292PKTOPTIONS, libc::IPV6_TCLASS),
+    };
+    let mut messages = [0; 256];
+    let length = option(&socket, level, name, &mut messages)?;
+    Ok(traffic_class(&messages[..length.min(messages.len())], level, kind).map(|class| class >> ECN_BITS))
+}
+
+/// The traffic class among control messages (cmsg(3)): each has its length, its level, its kind, and its data.
+fn traffic_class(mut messages: &[u8], level: libc::c_int, kind: libc::c_int) -> Option<u8> {
+    const WORD: usize = size_of::<usize>();
+    const HEADER: usize = WORD + 2 * size_of::<libc::c_int>();
+    while messages.len() > HEADER {
+        let length = usize::from_ne_bytes(messages[..WORD].try_into().ok()?);
+        let int = |at: usize| messages.get(at..at + 4)?.try_into().ok().map(libc::c_int::from_ne_bytes);
+        if (int(WORD)?, int(WORD + 4)?) == (level, kind) {
+            // The kernel writes a byte in some versions, and a whole number in others.
+            let first = *messages.get(HEADER)?;
+            return if length >= HEADER + 4 { u8::try_from(int(HEADER)?).ok() } else { Some(first) };
+        }
+        let next = length.max(HEADER).next_multiple_of(WORD);
+        messages = messages.get(next..)?;
+    }
+    None
+}
+
+/// Not in the crate `libc` for all targets: linux/in.h, linux/in6.h.
+const IP_PKTOPTIONS: libc::c_int = 9;
+const IPV6_2292PKTOPTIONS: libc::c_int = 6;
+
 /// The field of the packet that holds the DSCP has two more bits.
 const ECN_BITS: u32 = 2;
 
@@ -221,6 +264,25 @@ mod tests {
         }
         set_no_delay(&socket, true).unwrap();
         assert!(no_delay(&socket).unwrap());
+    }
+
+    /// Over IPv4 a mark shows only when it was there from the first packet.
+    #[test]
+    fn the_mark_that_arrives_is_that_of_the_last_packet_over_ipv6() {
+        use std::io::{Read as _, Write as _};
+        let Ok(listener) = TcpListener::bind("[::1]:0") else {
+            crate::condition::unmet(format_args!("this host has no IPv6"));
+            return;
+        };
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut far = listener.accept().unwrap().0;
+        keep_arriving_dscp(&far, Family::V6).unwrap();
+        for mark in [46, 1, 0] {
+            set_dscp(&near, Family::V6, mark).unwrap();
+            near.write_all(b"x").unwrap();
+            far.read_exact(&mut [0]).unwrap();
+            assert_eq!(arriving_dscp(&far, Family::V6).unwrap(), Some(mark));
+        }
     }
 
     #[test]

@@ -506,6 +506,8 @@ pub struct ProbeArrived {
     pub elapsed_us: u64,
     /// Their rate in the second half of the time: without the ramp.
     pub steady_bytes_per_s: u64,
+    /// A bit for each mark that arrived; 0: nobody saw any.
+    pub marks_seen: u64,
 }
 
 impl Control {

@@ -71,6 +71,19 @@ pub struct Arrival {
 }
 
 impl PathService {
+    /// With the marks that the receiver saw, a bit for each.
+    #[must_use]
+    pub fn with_seen(self, seen: u64) -> Self {
+        // Who gave the class back at the end had marked as expedited.
+        let sent = if self.mark == 0 { EXPEDITED } else { self.mark };
+        if self.marked_bytes == 0 || seen == 0 || sent >= CODE_POINTS {
+            return self;
+        }
+        let first = u8::try_from(seen.trailing_zeros()).unwrap_or(0);
+        let arrived = if seen & (1 << sent) != 0 { sent } else { first };
+        Self { arrives: Some(Arrival { sent, arrived }), ..self }
+    }
+
     /// Whether an honest sender could have said it.
     #[must_use]
     pub fn is_within_limits(&self) -> bool {
@@ -79,5 +92,23 @@ impl PathService {
     }
 }
 
+/// RFC 3246.
+const EXPEDITED: u8 = 46;
+
 /// The code points of RFC 2474.
 pub const CODE_POINTS: u8 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_is_what_was_sent_if_any_packet_shows_it() {
+        let marked = PathService { mark: 46, marked_bytes: 1, ..PathService::default() };
+        let arrived = |seen| marked.with_seen(seen).arrives.map(|arrival| arrival.arrived);
+        assert_eq!(arrived(0), None, "nobody saw any");
+        assert_eq!(arrived(1 | 1 << 46), Some(46), "some went before the mark was set");
+        assert_eq!((arrived(1), arrived(1 << 8)), (Some(0), Some(8)));
+        assert_eq!(PathService::default().with_seen(1).arrives, None, "nothing was marked");
+    }
+}

@@ -253,6 +253,8 @@ pub struct ReceiverSummary {
     pub read_again_bytes: u64,
     /// Bytes that earlier runs left, and that count as their journals say.
     pub trusted_bytes: u64,
+    /// A bit for each mark that arrived; 0: nobody saw any.
+    pub marks_seen: u64,
 }
 
 /// The sender's last word.

@@ -1,5 +1,6 @@
 //! `haul probe`: what the path to a host carries, both ways, and what should be changed.
 
+mod classes;
 mod json;
 mod text;
 
@@ -29,6 +30,9 @@ pub fn run(typed: &Probe) -> ExitCode {
         tells_progress: !typed.quiet && !typed.json && std::io::stderr().is_terminal(),
         quiet: typed.quiet,
     };
+    if typed.classes {
+        return classes::run(typed, Arc::new(person));
+    }
     match request(typed).and_then(|request| probe::run(&request, &Surroundings::of_process(), Arc::new(person))) {
         Ok(found) => {
             let said = if typed.json { json::object(&found) } else { text::table(&found) };

@@ -21,6 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub(crate) use connection::prepare;
 pub use connection::{Policies, Wanted};
 pub use distance::Distance;
+pub(crate) use options::family_of;
 pub use options::*;
 pub use prefix::{BadPrefix, BadRow, Prefix, PrefixTable};
 

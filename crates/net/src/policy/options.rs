@@ -181,7 +181,7 @@ impl fmt::Display for Dscp {
     }
 }
 
-fn family_of(peer: IpAddr) -> Family {
+pub(crate) fn family_of(peer: IpAddr) -> Family {
     if peer.to_canonical().is_ipv4() { Family::V4 } else { Family::V6 }
 }
 

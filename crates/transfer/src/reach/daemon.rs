@@ -57,6 +57,7 @@ pub(crate) fn connect_daemon(
     let mut early = match (direction.filter(|_| may_presume), key, addresses.first()) {
         (Some(direction), Some(peer_key), Some(presumed)) => {
             let terms = LaneTerms {
+                first_mark: None,
                 session,
                 identity: Arc::clone(&keys.identity),
                 peer_key,

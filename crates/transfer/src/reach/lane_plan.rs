@@ -255,6 +255,7 @@ pub(crate) fn lane_terms(
     memory: Option<Memory>,
 ) -> LaneTerms {
     LaneTerms {
+        first_mark: None,
         session,
         identity: Arc::clone(identity),
         peer_key: remote.key(),

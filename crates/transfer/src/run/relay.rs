@@ -479,6 +479,7 @@ impl Route {
         let door = lane_door::open_door(identity, &desk, job.carriage.port_range);
         let expecting = desk.expect(view.peer_session, view.key, events.sender(), convert::wanted(&carriage), false)?;
         let terms = crate::reach::lane_terms::LaneTerms {
+            first_mark: None,
             session: view.session,
             identity: Arc::clone(identity),
             peer_key: view.key,

@@ -134,6 +134,7 @@ pub fn serve_control(
     let ciphers = convert::ciphers(&start.carriage.ciphers);
     let lead = Lead::new();
     let terms = LaneTerms {
+        first_mark: None,
         session: start.peer_session,
         identity: Arc::clone(identity),
         peer_key: PublicKey(start.peer_key),

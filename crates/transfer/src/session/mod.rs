@@ -29,6 +29,7 @@ pub(crate) mod inbox;
 pub(crate) mod lane_addresses;
 pub(crate) mod lane_threads;
 pub(crate) mod links;
+pub(crate) mod marks_seen;
 pub(crate) mod outbox;
 pub(crate) mod path_log;
 pub(crate) mod receiver;

@@ -14,7 +14,7 @@ use haul_job::{
 use haul_wire::RelPath;
 use haul_wire::control::{Notice, Outcome, Receipt, ReceiverSummary, SenderSummary};
 use haul_wire::manifest::Item;
-use haul_wire::summary::{OnePath, PathNow, Subflow};
+use haul_wire::summary::{OnePath, PathNow, PathSummary, Subflow};
 
 use crate::files::manifest_file::RootHasher;
 use crate::session::convert;
@@ -70,6 +70,11 @@ const FAILURES_KEPT: usize = 20;
 
 /// Changes of the class that the report has; a class that does not flap has few.
 const CLASS_CHANGES_KEPT: usize = 100;
+
+/// Which marks arrived is known of all lanes together.
+fn with_marks(path: &PathSummary, seen: u64) -> PathSummary {
+    PathSummary { service: path.service.with_seen(seen), ..path.clone() }
+}
 
 impl Watch {
     pub(crate) fn silent() -> Self {
@@ -344,7 +349,7 @@ impl Watch {
             remedies: limit.map_or_else(Vec::new, |limit| remedy::remedies(&limit, &shares, &facts)),
             source: ends.source.clone(),
             target: ends.target.clone(),
-            path: sender.path.clone(),
+            path: with_marks(&sender.path, receiver.marks_seen),
             paths: sender.paths.iter().map(|path| self.seen_from_here(path)).collect(),
             time: shares,
             limit,

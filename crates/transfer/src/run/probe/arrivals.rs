@@ -46,6 +46,7 @@ impl Arrivals {
             arrived_bytes,
             elapsed_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
             steady_bytes_per_s: self.steady_bytes_per_s(time),
+            marks_seen: 0,
         }
     }
 

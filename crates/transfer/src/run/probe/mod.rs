@@ -25,11 +25,13 @@ use std::time::Duration;
 
 use haul_engine::attribute::{self, Limit, Phases, Shares};
 use haul_engine::remedy::{self, Asked, Facts, Host, Remedy};
+use haul_engine::service::ServiceClass;
 use haul_job::{
     Carriage, Endpoint, Error, Event, Fault, Job, LanePath, Observer, Place, Progress, Selection, SshOptions,
 };
 use haul_net::Identity;
-use haul_wire::control::{self as wire, Role};
+use haul_net::policy::Dscp;
+use haul_wire::control::{self as wire, ProbeArrived, Role};
 use haul_wire::limits::MAX_PROBE_MS;
 use haul_wire::summary::{OnePath, PathSummary, PathTime};
 use session::{Measured, Measures, Side, Terms};
@@ -39,6 +41,7 @@ use crate::kept::class_policy::{Permits, Sending};
 use crate::kept::surroundings::Surroundings;
 use crate::reach::desk::Desk;
 use crate::reach::lane_plan::{self, LaneRecord};
+use crate::reach::lane_terms::LaneTerms;
 use crate::reach::remote::{Assignment, Remote};
 use crate::reach::{connect, lane_door};
 use crate::session::foreseen::Foreseen;
@@ -155,6 +158,11 @@ fn with_far(request: &Request, surroundings: &Surroundings, time_ms: u32, watch:
     let asked = reporter::asked(&job);
     let lane_path = crate::sync::lock(&record.path).unwrap_or(LanePath::Direct);
     let cipher = crate::sync::lock(&record.cipher).clone();
+    // Over IPv4 the far side sees the mark of a handshake, which is ours only if we connected.
+    let there = match lane_path {
+        LanePath::Direct => there,
+        _ => (there.0, ProbeArrived { marks_seen: 0, ..there.1 }),
+    };
     let (mut there, mut back) = (way(&here, &far, there, asked, lane_path), way(&far, &here, back, asked, lane_path));
     for one in there.paths.iter_mut().chain(&mut back.paths) {
         one.path = watch.seen_from_here(&one.path);
@@ -184,6 +192,9 @@ fn over_lanes(
     let port = door.as_ref().map(haul_net::Door::port);
     let carriage = wire::Carriage { cpus, ..convert::carriage(&job.carriage, &[]) };
     let lanes = lane_plan::lane_terms(&remote, job, id, &identity, &carriage, None);
+    let class = permits.allowed(None).class(job.carriage.service.class.first());
+    let lanes =
+        LaneTerms { first_mark: Dscp::new(class.code_point()).filter(|_| class != ServiceClass::Normal), ..lanes };
     let _expecting = desk.expect(id, remote.key(), remote.events.sender(), convert::wanted(&carriage), false)?;
     let (to_plan, mut aside) = lane_plan::dial_answers();
     let mut keeper = lane_plan::lane_plan(&remote, job, lanes, port, to_plan, record, watch).start();
@@ -205,7 +216,8 @@ pub(crate) fn serve(time_ms: u32, carriage: wire::Carriage, permits: Permits, wi
 fn way(source: &Host, target: &Host, measured: Measured, asked: Asked, lane_path: LanePath) -> Way {
     let (sent, arrived) = measured;
     let paths = each_way(&sent, arrived.steady_bytes_per_s);
-    let path = sent.sender.path;
+    let mut path = sent.sender.path;
+    path.service = path.service.with_seen(arrived.marks_seen);
     let time = attribute::shares(&sent.sender.time, &arrived.time, &without_ramp(path.time));
     let phases = Phases {
         connected_us: Some(0),

@@ -19,6 +19,7 @@ use crate::session::failure::Failure;
 use crate::session::foreseen::Foreseen;
 use crate::session::lane_addresses::LaneAddresses;
 use crate::session::lane_threads::{LaneKeeper, Lanes};
+use crate::session::marks_seen::MarksSeen;
 use crate::session::reporter::Watch;
 use crate::session::tuning::{Endless, Tuning};
 use crate::session::wiring::Wiring;
@@ -83,6 +84,8 @@ pub(super) fn run(terms: Terms, wiring: Wiring<'_>) -> Result<Measures, Error> {
         time: terms.time,
         carriage: terms.carriage,
         permits: terms.permits,
+        // The initiator has marked what it connected, where it did.
+        marks: MarksSeen::new(terms.side == Side::Agent),
         events,
         channel,
         watch,
@@ -116,6 +119,7 @@ struct End<'a> {
     time: Duration,
     carriage: Carriage,
     permits: Permits,
+    marks: MarksSeen,
     events: Events,
     channel: &'a Channel,
     watch: &'a Arc<Watch>,
@@ -194,11 +198,13 @@ impl End<'_> {
         let (begun, mut arrivals) = (Instant::now(), Arrivals::default());
         loop {
             let word = self.turn()?;
+            self.marks.turn();
             let (now, bytes) = (Instant::now(), self.flow.arrived_bytes());
             arrivals.note(now, bytes);
             match word {
                 Some(Word::Sent(sent)) => {
                     let arrived = arrivals.summary(self.time, bytes, self.flow.receiving_time());
+                    let arrived = ProbeArrived { marks_seen: self.marks.bits(), ..arrived };
                     self.channel.outbox().send(Control::ProbeArrived(arrived));
                     return Ok((*sent, arrived));
                 }
@@ -250,6 +256,7 @@ impl End<'_> {
             SessionEvent::ControlEnded(why) => return Err(again(channel::ended(why))),
             SessionEvent::LaneUp(stream, lane) => {
                 let (probe, addresses) = (stream.probe(), LaneAddresses::of(&stream));
+                self.marks.lane_up(lane, &stream);
                 if let Some(tuning) = &mut self.tuning {
                     tuning.lane_up(lane, probe.clone(), addresses);
                     self.flow.rest(tuning.resting());

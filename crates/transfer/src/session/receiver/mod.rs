@@ -58,6 +58,7 @@ use crate::session::asked_for::AskedFor;
 use crate::session::channel::{self, Channel, Events, SessionEvent};
 use crate::session::clock::{Clock, TICK};
 use crate::session::lane_threads::{LaneKeeper, Lanes};
+use crate::session::marks_seen::MarksSeen;
 use crate::session::reporter::Watch;
 use crate::session::stalls::{self, MAX_IN_VAIN, Progress};
 use crate::session::wiring::Wiring;
@@ -194,6 +195,8 @@ fn run_session(
         decider: Decider::new(Arc::clone(&shared), asked_for),
         packer: Packer::default(),
         lanes: Lanes::new(events.sender(), Arc::clone(watch)),
+        // Copies connect without a mark.
+        marks: MarksSeen::new(false),
         shared,
         channel,
         watch,
@@ -323,6 +326,7 @@ struct Session<'a> {
     decider: Decider,
     packer: Packer,
     lanes: Lanes,
+    marks: MarksSeen,
     channel: &'a Channel,
     watch: &'a Arc<Watch>,
     clock: Clock,
@@ -369,6 +373,7 @@ impl Session<'_> {
         while self.cut.is_some() || !self.shared.is_complete() {
             self.clock.turn(self.watch, self.channel, &self.shared.failure)?;
             self.tell_read_again();
+            self.marks.turn();
             if self.cut.is_some_and(|since| since.elapsed() > self.clock.silence_limit()) {
                 return Err(channel::ended(None));
             }
@@ -390,9 +395,11 @@ impl Session<'_> {
                 SessionEvent::ControlEnded(why) => return Err(channel::ended(why)),
                 SessionEvent::LaneUp(stream, lane) => {
                     let shared = Arc::clone(&self.shared);
+                    self.marks.lane_up(lane, &stream);
                     self.lanes.start(stream, lane, move |stream| lane::carry(stream, lane, &shared))?;
                 }
                 SessionEvent::LaneDown(end) => {
+                    self.marks.lane_down(end.lane);
                     if self.lanes.ended(&end) && end.error.is_some() {
                         self.channel.outbox().send(Control::LaneLost { lane: end.lane });
                         keeper.lane_lost(end.lane);
@@ -545,6 +552,7 @@ impl Session<'_> {
         self.tell_attributes();
         self.tell_set_group();
         // The lanes are idle now; their time is entered when they end, so the summary is taken from what they told so far.
+        self.shared.saw_marks(self.marks.bits());
         self.channel.outbox().send(Control::Summary(self.shared.summary()));
         Ok(())
     }

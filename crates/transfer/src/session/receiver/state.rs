@@ -73,6 +73,8 @@ pub(super) struct Shared {
     state: Mutex<State>,
     work: Condvar,
     time: Mutex<LaneTime>,
+    /// A bit for each mark that arrived.
+    marks_seen: AtomicU64,
     arrived_bytes: AtomicU64,
     /// Entries that `--delete` has taken so far.
     deletions: AtomicU64,
@@ -129,6 +131,7 @@ impl Shared {
             state: Mutex::new(state),
             work: Condvar::new(),
             time: Mutex::default(),
+            marks_seen: AtomicU64::new(0),
             arrived_bytes: AtomicU64::new(0),
             deletions: AtomicU64::new(0),
             deletes_nothing: AtomicBool::new(false),
@@ -590,12 +593,26 @@ impl Shared {
         (self.arrived() + self.rereads.read_bytes(), self.done.load(Ordering::Relaxed))
     }
 
+    /// A bit for each mark that arrived.
+    pub(super) fn saw_marks(&self, bits: u64) {
+        self.marks_seen.fetch_or(bits, Ordering::Relaxed);
+    }
+
     pub(super) fn summary(&self) -> ReceiverSummary {
         let time = *lock(&self.time);
         let (reread_bytes, repaired_chunks) = self.rereads.repairs();
         let (read_again_bytes, trusted_bytes) = self.rereads.of_earlier_runs();
         let arrived_bytes = self.arrived_bytes.load(Ordering::Relaxed);
-        ReceiverSummary { time, arrived_bytes, reread_bytes, repaired_chunks, read_again_bytes, trusted_bytes }
+        let marks_seen = self.marks_seen.load(Ordering::Relaxed);
+        ReceiverSummary {
+            time,
+            arrived_bytes,
+            reread_bytes,
+            repaired_chunks,
+            read_again_bytes,
+            trusted_bytes,
+            marks_seen,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
