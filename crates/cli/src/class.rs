@@ -37,7 +37,6 @@ pub fn of_class_change(change: &ClassChange, at_s: f64) -> ClassChangeLine {
     let ClassChange { class, reason, .. } = change;
     ClassChangeLine { at_s, class: class.clone(), reason: reason.clone() }
 }
-}
 
 pub fn of_service(service: &PathService) -> ClassLine {
     let policed = match service.effect {
