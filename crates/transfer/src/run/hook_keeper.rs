@@ -208,7 +208,7 @@ fn run(command: &[String], order: &Order) -> Result<Answer, String> {
             Ok(None) if Instant::now() >= deadline => {
                 break Err(format!("{program} took longer than {} s", order.commands.time_limit().as_secs_f64()));
             }
-            Ok(None) => std::thread::sleep(LOOK_EVERY),
+            Ok(None) => std::thread::park_timeout(LOOK_EVERY),
             Err(error) => break Err(format!("{program} is lost: {error}")),
         }
     };
